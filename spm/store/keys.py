@@ -1,0 +1,247 @@
+"""The keys of every table, and the one place that knows what a bucket is.
+
+All fields are fixed-width and big-endian; times and slots stand subtracted from their type's maximum, so that newer
+sorts first. Elsewhere a bucket is an opaque value that this module hands out and takes back. Drawings: FORMAT.md.
+"""
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+U32, U48, U64 = 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF
+
+# table -> width of its row key in bytes; None: free text (config)
+TABLES: dict[str, int | None] = {
+    "series": 21,
+    "log": 25,
+    "pending": 21,
+    "chunks": 27,
+    "timelines": 19,
+    "inputs": 17,
+    "hours": 27,
+    "days": 27,
+    "manifest": 9,
+    "ledger": 20,
+    "marks": 8,
+    "retractions": 12,
+    "dead": 28,
+    "config": None,
+    "events": 13,
+}
+
+_SERIES = struct.Struct(">BIQQ")
+_LOG = struct.Struct(">BIIQQ")
+_PENDING = struct.Struct(">BIQQ")
+_CHUNK = struct.Struct(">BIQIQH")
+_TIMELINE = struct.Struct(">BIIQH")
+_INPUTS = struct.Struct(">BIIQ")
+_MANIFEST = struct.Struct(">BII")
+_LEDGER = struct.Struct(">IIQI")
+_MONTH = 0x8000_0000  # a manifest row of a month has this bit in its (un-complemented) number
+
+
+@dataclass(frozen=True, slots=True)
+class LogKey:
+    """Where one block lies: unit (bucket, app, slot), the batch's oldest ingest time, batch id."""
+
+    bucket: int
+    app: int
+    slot: int
+    ingest_ms: int
+    batch: int
+
+    def to_bytes(self) -> bytes:
+        return _LOG.pack(self.bucket, self.app, U32 - self.slot, U64 - self.ingest_ms, self.batch)
+
+    @classmethod
+    def parse(cls, key: bytes) -> "LogKey":
+        bucket, app, slot, ms, batch = _LOG.unpack(key)
+        return cls(bucket, app, U32 - slot, U64 - ms, batch)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingKey:
+    """The commit record of one batch in one bucket."""
+
+    bucket: int
+    app: int
+    ingest_ms: int
+    batch: int
+
+    def to_bytes(self) -> bytes:
+        return _PENDING.pack(self.bucket, self.app, U64 - self.ingest_ms, self.batch)
+
+    @classmethod
+    def parse(cls, key: bytes) -> "PendingKey":
+        bucket, app, ms, batch = _PENDING.unpack(key)
+        return cls(bucket, app, U64 - ms, batch)
+
+    def log(self, slot: int) -> LogKey:
+        """The block of this batch for ``slot``."""
+        return LogKey(self.bucket, self.app, slot, self.ingest_ms, self.batch)
+
+
+def slot_column(slot: int) -> bytes:
+    """The pending record's cell of ``slot``."""
+    return slot.to_bytes(4, "big")
+
+
+def column_slot(column: bytes) -> int:
+    """The slot of such a cell."""
+    return int.from_bytes(column, "big")
+
+
+def series(app: int, metric: int, series_id: int) -> bytes:
+    """The row of one series' canonical form."""
+    return _SERIES.pack(_salt(app, metric), app, metric, series_id)
+
+
+def parse_series(key: bytes) -> tuple[int, int]:
+    """(metric id, series id) of such a row."""
+    _, _, metric, series_id = _SERIES.unpack(key)
+    return metric, series_id
+
+
+def series_ranges(app: int) -> list[tuple[bytes, bytes]]:
+    """The key ranges that together hold every series of ``app``."""
+    return [prefix_range(struct.pack(">BI", salt, app)) for salt in range(SALTS)]
+
+
+def chunk(bucket: int, app: int, metric: int, slot: int, generation: int, page: int) -> bytes:
+    """One page of one metric and hour of one generation."""
+    return _CHUNK.pack(bucket, app, metric, U32 - slot, generation, page)
+
+
+def parse_chunk(key: bytes) -> tuple[int, int, int, int, int, int]:
+    """(bucket, app, metric, slot, generation, page)."""
+    bucket, app, metric, slot, generation, page = _CHUNK.unpack(key)
+    return bucket, app, metric, U32 - slot, generation, page
+
+
+def timeline(bucket: int, app: int, slot: int, generation: int, page: int) -> bytes:
+    """One page of a unit's pool of timelines."""
+    return _TIMELINE.pack(bucket, app, U32 - slot, generation, page)
+
+
+def inputs(bucket: int, app: int, slot: int, generation: int) -> bytes:
+    """What a generation was made of."""
+    return _INPUTS.pack(bucket, app, U32 - slot, generation)
+
+
+def parse_inputs(key: bytes) -> tuple[int, int, int, int]:
+    """(bucket, app, slot, generation)."""
+    bucket, app, slot, generation = _INPUTS.unpack(key)
+    return bucket, app, U32 - slot, generation
+
+
+def hours(bucket: int, app: int, metric: int, day: int, generation: int, page: int) -> bytes:
+    """Hourly aggregates of one metric and day."""
+    return _CHUNK.pack(bucket, app, metric, U32 - day, generation, page)
+
+
+def days(bucket: int, app: int, metric: int, month: int, generation: int, page: int) -> bytes:
+    """Daily aggregates of one metric and month."""
+    return _CHUNK.pack(bucket, app, metric, U32 - month, generation, page)
+
+
+def manifest(app: int, day: int) -> bytes:
+    """The one manifest cell of (app, day)."""
+    return _MANIFEST.pack(_salt(app, day), app, U32 - day)
+
+
+def manifest_month(app: int, month: int) -> bytes:
+    """The manifest cell of (app, month), which names the days in force. Months are counted from 1970-01."""
+    return _MANIFEST.pack(_salt(app, month), app, U32 - (month | _MONTH))
+
+
+def manifest_ranges(app: int) -> list[tuple[bytes, bytes]]:
+    """The key ranges that together hold every manifest of ``app``."""
+    return [prefix_range(struct.pack(">BI", salt, app)) for salt in range(SALTS)]
+
+
+def parse_manifest(key: bytes) -> tuple[int, bool]:
+    """(day or month number, whether it is a month)."""
+    number = U32 - _MANIFEST.unpack(key)[2]
+    return number & ~_MONTH, bool(number & _MONTH)
+
+
+def ledger(app: int, minute: int, writer: int, sequence: int) -> bytes:
+    """One write-once account row."""
+    return _LEDGER.pack(app, U32 - minute, writer, sequence)
+
+
+def mark(app: int, process: int) -> bytes:
+    """Low-water mark of one accepting process."""
+    return struct.pack(">II", app, process)
+
+
+def retraction(app: int, number: int) -> bytes:
+    """One retraction."""
+    return struct.pack(">IQ", app, number)
+
+
+def dead(app: int, ingest_ms: int, message: bytes) -> bytes:
+    """One dead letter."""
+    return struct.pack(">IQ16s", app, U64 - ingest_ms, message)
+
+
+def event(organisation: int, position: int) -> bytes:
+    """One entry of an organisation's event stream."""
+    return struct.pack(">BIQ", _salt(organisation, 0), organisation, position)
+
+
+def prefix_range(prefix: bytes) -> tuple[bytes, bytes]:
+    """All keys that begin with ``prefix``."""
+    stop = prefix.rstrip(b"\xff")
+    return prefix, (stop[:-1] + bytes([stop[-1] + 1])) if stop else b"\xff" * 64
+
+
+def log_range(bucket: int, app: int, slot: int | None = None) -> tuple[bytes, bytes]:
+    """Blocks of an app in a bucket, of one slot or of all."""
+    head = struct.pack(">BI", bucket, app)
+    return prefix_range(head if slot is None else head + struct.pack(">I", U32 - slot))
+
+
+def app_range(bucket: int, app: int) -> tuple[bytes, bytes]:
+    """Rows of an app in a bucket, in any table that begins with bucket ‖ app."""
+    return prefix_range(struct.pack(">BI", bucket, app))
+
+
+def ledger_range(app: int, first_minute: int = 0, last_minute: int = U32) -> tuple[bytes, bytes]:
+    """Account rows of an app between two minutes, both inclusive."""
+    return struct.pack(">II", app, U32 - last_minute), prefix_range(struct.pack(">II", app, U32 - first_minute))[1]
+
+
+SALTS = 16
+
+
+def _salt(app: int, other: int) -> int:
+    """Spreads rows of one app over the regions; fixed for ever, since it is not stored."""
+    return hashlib.blake2b(struct.pack(">IQ", app, other), digest_size=1).digest()[0] % SALTS
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Hash-prefix distribution: an app's metrics go to ``spread`` neighbouring buckets out of ``buckets``.
+
+    Epochs, one-byte and custom strategies come with the distribution's own work; callers see only ``of`` and ``all``.
+    """
+
+    buckets: int = 16
+    spread: int = 1
+
+    def _base(self, app: int) -> int:
+        return int.from_bytes(hashlib.blake2b(struct.pack(">I", app), digest_size=4).digest(), "big") % self.buckets
+
+    def of(self, app: int, metrics: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
+        """The bucket of each metric id, u8."""
+        offsets = metrics % np.uint64(self.spread)
+        return ((offsets + np.uint64(self._base(app))) % np.uint64(self.buckets)).astype(np.uint8)
+
+    def all(self, app: int) -> Sequence[int]:
+        """Every bucket in which data of ``app`` may lie."""
+        return [(self._base(app) + i) % self.buckets for i in range(self.spread)]

@@ -1,0 +1,227 @@
+"""The canonical message of one push, and the canonical form of a series.
+
+Enter by ``Envelope``: what every protocol becomes and what travels through RabbitMQ. Columns are numpy arrays; one
+entry of ``series_index``, ``ts`` and ``values`` is a sample. This module never talks to a store, a clock or a network.
+
+Canonical form of a series (bytes, UTF-8 text inside):
+    u16 length ‖ metric ‖ for each label, sorted by name: u16 length ‖ name ‖ u16 length ‖ value
+It is length-prefixed, so that no two label sets can ever spell the same bytes.
+"""
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spm.errors import BadMessage, CorruptBlock
+from spm.limits import HOUR_MS
+
+U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
+F64 = npt.NDArray[np.float64]
+U8 = npt.NDArray[np.uint8]
+
+STALE_BITS = 0x7FF0000000000002  # Prometheus' marker "this series has ended", one of the NaNs
+ENVELOPE_VERSION = 1
+_HEAD = struct.Struct(">4sBI")  # magic, version, CRC-32 of all that follows
+_MAGIC = b"SPMe"
+
+
+def canonical(metric: str, labels: Mapping[str, str]) -> bytes:
+    """The canonical form of a series; raises ``BadMessage`` for a name or value over 65,535 bytes."""
+    parts = [metric]
+    for name in sorted(labels, key=str.encode):
+        parts += [name, labels[name]]
+    return b"".join(map(_prefixed, parts))
+
+
+def _prefixed(text: str) -> bytes:
+    raw = text.encode()
+    if len(raw) > 0xFFFF:
+        raise BadMessage("a name or label value is too long", got=f"{len(raw)} bytes", wanted="at most 65535")
+    return len(raw).to_bytes(2, "big") + raw
+
+
+def parse_canonical(form: bytes) -> tuple[str, dict[str, str]]:
+    """Metric and labels of a canonical form; raises ``CorruptBlock`` for bytes that are none."""
+    parts: list[str] = []
+    at = 0
+    while at < len(form):
+        size = int.from_bytes(form[at : at + 2], "big")
+        if at + 2 + size > len(form):
+            raise CorruptBlock("a series' canonical form ends early", got=form[:80])
+        parts.append(form[at + 2 : at + 2 + size].decode("utf-8", "replace"))
+        at += 2 + size
+    if len(parts) % 2 == 0:
+        raise CorruptBlock("a series' canonical form has a label without value", got=form[:80])
+    return parts[0], dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _hash64(raw: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "big")
+
+
+def series_id(form: bytes) -> int:
+    """The 64-bit id of a series: BLAKE2b-64 of its canonical form."""
+    return _hash64(form)
+
+
+def metric_id(metric: bytes) -> int:
+    """The 64-bit id of a metric name: BLAKE2b-64 of its UTF-8 text."""
+    return _hash64(metric)
+
+
+def metric_of(form: bytes) -> bytes:
+    """The metric's name as it stands in a canonical form."""
+    return form[2 : 2 + int.from_bytes(form[:2], "big")]
+
+
+def slot_of(ts: I64) -> I64:
+    """The slot (hour, left-open: slot s holds s·3,600,000 < ts ≤ (s+1)·3,600,000) of each time in ms."""
+    return (ts - 1) // HOUR_MS
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stamp:
+    """The ingest id of one acceptance: unique, sortable, given once (milliseconds, process number, sequence)."""
+
+    ms: int
+    process: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesTable:
+    """The distinct series of a message: ids and metric ids (u64[S]) and where each canonical form stands in ``text``."""
+
+    ids: U64
+    metrics: U64
+    text: U8
+    starts: I64
+    ends: I64
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def canonical(self, index: int) -> bytes:
+        """The canonical form of series ``index``."""
+        return self.text[self.starts[index] : self.ends[index]].tobytes()
+
+    @classmethod
+    def from_canonical(cls, forms: Sequence[bytes]) -> "SeriesTable":
+        """The table of these canonical forms, in this order; ids are computed."""
+        lengths = np.fromiter(map(len, forms), np.int64, len(forms))
+        ends = np.cumsum(lengths)
+        return cls(
+            ids=np.array([series_id(f) for f in forms], np.uint64),
+            metrics=np.array([metric_id(metric_of(f)) for f in forms], np.uint64),
+            text=np.frombuffer(b"".join(forms), np.uint8),
+            starts=ends - lengths,
+            ends=ends,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """One line or item that was not taken: its number (from 1), why, and how it began."""
+
+    line: int
+    reason: str
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a protocol made of a body. ``timeless`` counts samples that had no time of their own."""
+
+    series: SeriesTable
+    series_index: I32
+    ts: I64
+    values: F64
+    timeless: int = 0
+    rejections: tuple[Rejection, ...] = ()
+    rejected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """One accepted message of one source of one app, with its stamp. Columns have one entry per sample."""
+
+    app: int
+    source: str
+    stamp: Stamp
+    message_id: bytes
+    series: SeriesTable
+    series_index: I32
+    ts: I64
+    values: F64
+    rejected: int = 0
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def to_bytes(self) -> bytes:
+        """The versioned, checksummed body for the queue (layout: ``_pack``)."""
+        body = _pack(self)
+        return _HEAD.pack(_MAGIC, ENVELOPE_VERSION, zlib.crc32(body)) + body
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> "Envelope":
+        """The envelope of such a body; raises ``CorruptBlock`` for anything else, and never a wrong number."""
+        if len(raw) < _HEAD.size or raw[:4] != _MAGIC:
+            raise CorruptBlock("not an envelope", got=raw[:16], wanted=_MAGIC)
+        _, version, crc = _HEAD.unpack_from(raw)
+        if version != ENVELOPE_VERSION:
+            raise CorruptBlock("unknown envelope version", got=version, wanted=ENVELOPE_VERSION)
+        body = raw[_HEAD.size :]
+        if zlib.crc32(body) != crc:
+            raise CorruptBlock("envelope fails its checksum", got=zlib.crc32(body), wanted=crc)
+        return _unpack(body)
+
+
+# Body of an envelope, big-endian head, little-endian columns (numpy's own order on every machine we run on):
+#   app u32 | ms u64 | process u32 | sequence u16 | rejected u32 | message id 16 | S u32 | N u32 | text u32 | source u8+bytes
+#   metrics u64[S] | text lengths u32[S] | text | series index i32[N] | ts i64[N] | values f64[N]
+_FIXED = struct.Struct(">IQIHI16sIIIB")
+
+
+def _pack(e: Envelope) -> bytes:
+    source = e.source.encode()
+    lengths = (e.series.ends - e.series.starts).astype("<u4")
+    text = b"".join(e.series.canonical(i) for i in range(len(e.series)))
+    head = _FIXED.pack(
+        e.app, e.stamp.ms, e.stamp.process, e.stamp.sequence, e.rejected, e.message_id,
+        len(e.series), len(e), len(text), len(source),
+    )  # fmt: skip
+    columns = (e.series.ids.astype("<u8"), e.series.metrics.astype("<u8"), lengths)
+    rows = (e.series_index.astype("<i4"), e.ts.astype("<i8"), e.values.astype("<f8"))
+    return b"".join([head, source, *(c.tobytes() for c in columns), text, *(r.tobytes() for r in rows)])
+
+
+def _unpack(body: bytes) -> Envelope:
+    app, ms, process, sequence, rejected, message_id, series, count, text, source = _FIXED.unpack_from(body)
+    at = _FIXED.size + source
+    wanted = at + series * 20 + text + count * 20
+    if len(body) != wanted:
+        raise CorruptBlock("envelope has a wrong length", got=len(body), wanted=wanted)
+
+    def take(dtype: str, n: int) -> npt.NDArray[np.generic]:
+        nonlocal at
+        column = np.frombuffer(body, dtype, n, at)
+        at += column.nbytes
+        return column
+
+    ids, metrics, lengths = take("<u8", series), take("<u8", series), take("<u4", series)
+    raw = take("u1", text)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    index, ts, values = take("<i4", count), take("<i8", count), take("<f8", count)
+    if count and (series == 0 or int(index.min()) < 0 or int(index.max()) >= series):
+        raise CorruptBlock("envelope names a series it does not hold", got=int(index.max()), wanted=f"< {series}")
+    table = SeriesTable(ids, metrics, raw, ends - lengths, ends)  # type: ignore[arg-type]
+    name = body[_FIXED.size : _FIXED.size + source].decode()
+    return Envelope(app, name, Stamp(ms, process, sequence), message_id, table, index, ts, values, rejected)  # type: ignore[arg-type]
