@@ -1,0 +1,200 @@
+"""Hourly and daily aggregates of series: the pure kernels that make, merge and recount them.
+
+`aggregate` turns the winners of one slot, sorted by (series, ts), into one row per series; `merge` joins aggregates of
+consecutive stretches of time (hours into a day) and adds what happened between them. Prometheus stale markers are left out;
+an ordinary NaN counts, makes the sum NaN and is passed over by min and max. Sums are formed in the order (series, ts), so that
+two computations of the same winners agree bit for bit. This module never reads a store and never chooses a winner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregates:
+    """One row per series, ascending by series; only series with at least one sample that counts."""
+
+    series: U64
+    count: I64
+    sum: F64
+    sumsq: F64
+    min: F64
+    max: F64
+    first: F64
+    first_ts: I64
+    last: F64
+    last_ts: I64
+    increase: F64
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    def take(self, rows: npt.NDArray[Any]) -> Aggregates:
+        """The same aggregates of chosen rows (indices or a mask)."""
+        return Aggregates(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    @staticmethod
+    def empty() -> Aggregates:
+        """No series at all."""
+        return Aggregates(np.empty(0, np.uint64), *(np.empty(0, dtype) for _, dtype in COLUMNS))
+
+
+# The columns beside `series`, in the order of the rows in the store.
+COLUMNS: tuple[tuple[str, type[np.int64] | type[np.float64]], ...] = tuple(
+    (name, np.int64 if name in ("count", "first_ts", "last_ts") else np.float64)
+    for name in ("count", "sum", "sumsq", "min", "max", "first", "first_ts", "last", "last_ts", "increase")
+)
+
+
+def aggregate(series: U64, starts: I64, ts: I64, values: F64) -> Aggregates:
+    """Aggregates of winners: series i holds the rows starts[i]:starts[i+1], ascending in time and without repeats."""
+    assert len(starts) == len(series) + 1, "BUG: starts must have one entry more than series"
+    bits = np.ascontiguousarray(values).view(np.uint64)
+    columns = _aggregate(np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(ts, np.int64), bits)
+    made = Aggregates(np.ascontiguousarray(series, np.uint64), *_as_columns(columns))
+    kept = made.count > 0
+    return made if kept.all() else made.take(kept)
+
+
+def aggregate_rows(series: U64, ts: I64, values: F64) -> Aggregates:
+    """The same for winners that carry their series in every row."""
+    heads = run_starts(series)
+    return aggregate(series[heads[:-1]], heads, ts, values)
+
+
+def run_starts(series: U64) -> I64:
+    """Where each run of equal ids begins, and the end of the last one."""
+    if len(series) == 0:
+        return np.zeros(1, np.int64)
+    inner = np.flatnonzero(series[1:] != series[:-1]) + 1
+    return np.concatenate((np.zeros(1, np.int64), inner, np.array([len(series)], np.int64)))
+
+
+def merge(parts: Sequence[Aggregates]) -> Aggregates:
+    """Aggregates of the whole stretch from those of its parts, given in the order of time.
+
+    The border term of `increase` (last of the earlier part to the first of the later) is added here and only here.
+    """
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return Aggregates.empty()
+    if len(parts) == 1:
+        return parts[0]
+    joined = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Aggregates)}
+    order = np.argsort(joined["series"], kind="stable")
+    rows = Aggregates(**{name: column[order] for name, column in joined.items()})
+    heads = run_starts(rows.series)
+    columns = _merge(
+        heads, rows.count, rows.sum, rows.sumsq, rows.min, rows.max,
+        rows.first.view(np.uint64), rows.first_ts, rows.last.view(np.uint64), rows.last_ts, rows.increase,
+    )  # fmt: skip
+    return Aggregates(rows.series[heads[:-1]], *_as_columns(columns))
+
+
+def _as_columns(raw: tuple[npt.NDArray[Any], ...]) -> list[npt.NDArray[Any]]:
+    """`first` and `last` travel as bits through the kernels, so that no NaN payload is lost."""
+    return [column.view(dtype) if column.dtype == np.uint64 else column for column, (_, dtype) in zip(raw, COLUMNS)]
+
+
+@njit(cache=True, nogil=True)
+def _plain(number: float) -> float:
+    """One NaN for all: which payload an addition of two NaNs keeps is the compiler's choice, and answers are compared by bits."""
+    return number if number == number else np.nan
+
+
+@njit(cache=True, nogil=True)
+def _aggregate(starts: I64, ts: I64, bits: U64) -> Any:
+    stale = np.uint64(0x7FF0000000000002)
+    values = bits.view(np.float64)
+    n = len(starts) - 1
+    count = np.zeros(n, np.int64)
+    total = np.zeros(n, np.float64)
+    squares = np.zeros(n, np.float64)
+    low = np.full(n, np.nan)
+    high = np.full(n, np.nan)
+    first = np.zeros(n, np.uint64)
+    first_ts = np.zeros(n, np.int64)
+    last = np.zeros(n, np.uint64)
+    last_ts = np.zeros(n, np.int64)
+    increase = np.zeros(n, np.float64)
+    for i in range(n):
+        begin, end = starts[i], starts[i + 1]
+        while begin < end and bits[begin] == stale:
+            begin += 1
+        while begin < end and bits[end - 1] == stale:
+            end -= 1
+        if begin == end:
+            continue
+        first[i], first_ts[i] = bits[begin], ts[begin]
+        last[i], last_ts[i] = bits[end - 1], ts[end - 1]
+        seen, s, q, lo, hi, resets = 0, 0.0, 0.0, np.nan, np.nan, 0.0
+        before = values[begin]
+        for k in range(begin, end):
+            if bits[k] == stale:
+                continue
+            v = values[k]
+            seen += 1
+            s += v
+            q += v * v
+            # A comparison with NaN is false: `not (v >= lo)` lets the first number in, `v == v` keeps NaN out.
+            if v == v:
+                if not (v >= lo):
+                    lo = v
+                if not (v <= hi):
+                    hi = v
+            if v < before:
+                resets += before
+            before = v
+        count[i], total[i], squares[i], low[i], high[i] = seen, _plain(s), _plain(q), lo, hi
+        if seen > 1:
+            increase[i] = _plain(values[end - 1] - values[begin] + resets)
+    return count, total, squares, low, high, first, first_ts, last, last_ts, increase
+
+
+@njit(cache=True, nogil=True)
+def _merge(
+    heads: I64, counts: I64, sums: F64, sumsqs: F64, mins: F64, maxs: F64,
+    firsts: U64, firsts_ts: I64, lasts: U64, lasts_ts: I64, increases: F64,
+) -> Any:  # fmt: skip
+    n = len(heads) - 1
+    count = np.zeros(n, np.int64)
+    total = np.zeros(n, np.float64)
+    squares = np.zeros(n, np.float64)
+    low = np.full(n, np.nan)
+    high = np.full(n, np.nan)
+    first = np.zeros(n, np.uint64)
+    first_ts = np.zeros(n, np.int64)
+    last = np.zeros(n, np.uint64)
+    last_ts = np.zeros(n, np.int64)
+    increase = np.zeros(n, np.float64)
+    as_first = firsts.view(np.float64)
+    as_last = lasts.view(np.float64)
+    for i in range(n):
+        begin, end = heads[i], heads[i + 1]
+        first[i], first_ts[i] = firsts[begin], firsts_ts[begin]
+        last[i], last_ts[i] = lasts[end - 1], lasts_ts[end - 1]
+        seen, s, q, lo, hi, grown = counts[begin], sums[begin], sumsqs[begin], mins[begin], maxs[begin], increases[begin]
+        for k in range(begin + 1, end):
+            seen += counts[k]
+            s += sums[k]
+            q += sumsqs[k]
+            if mins[k] == mins[k] and not (mins[k] >= lo):
+                lo = mins[k]
+            if maxs[k] == maxs[k] and not (maxs[k] <= hi):
+                hi = maxs[k]
+            reset = as_first[k] < as_last[k - 1]
+            grown += (as_first[k] if reset else as_first[k] - as_last[k - 1]) + increases[k]
+        count[i], total[i], squares[i], low[i], high[i] = seen, _plain(s), _plain(q), lo, hi
+        increase[i] = _plain(grown)
+    return count, total, squares, low, high, first, first_ts, last, last_ts, increase

@@ -1,0 +1,247 @@
+"""The embedded default: LMDB, which several processes of one machine may open.
+
+A row's cells lie side by side under key = row key ‖ column name; every table is a named database of one environment.
+Each ``put`` is one write transaction (fsynced), cut into several only where it is large; a query reads in one read
+transaction. This is the only module that imports ``lmdb``; its errors leave as ``StoreUnavailable`` and ``StoreFull``.
+"""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import lmdb
+
+from spm import limits
+from spm.errors import StoreFull, StoreUnavailable
+from spm.store import keys as layout
+from spm.store.backends.base import Cells, Reader, Row, RowPut, Step
+
+_ENVIRONMENTS: dict[str, "LmdbBackend"] = {}  # LMDB forbids opening one folder twice in a process
+_LOCK = threading.Lock()
+
+
+def open_url(url: str) -> "LmdbBackend":
+    """The store in the folder of ``lmdb:///folder``; one object per folder and process."""
+    path = str(Path(urlsplit(url).path).absolute())
+    with _LOCK:
+        backend = _ENVIRONMENTS.get(path)
+        if backend is None or backend.pid != os.getpid():
+            backend = _ENVIRONMENTS[path] = LmdbBackend(path)
+        return backend
+
+
+class LmdbBackend:
+    """An ordered store in one folder."""
+
+    def __init__(self, path: str, map_bytes: int = limits.LMDB_MAP_BYTES) -> None:
+        self.path, self.pid = path, os.getpid()
+        try:
+            os.makedirs(path, exist_ok=True)
+            self._env = lmdb.open(path, map_size=map_bytes, max_dbs=len(layout.TABLES), max_readers=1024, subdir=True)
+            self._env.reader_check()
+            self._tables = {t: self._env.open_db(t.encode()) for t in layout.TABLES}
+        except (lmdb.Error, OSError) as error:
+            raise _translated(error, path) from error
+
+    def put(self, steps: Sequence[Step]) -> None:
+        for piece in _pieces(steps):
+            self._write(piece)
+
+    def _write(self, piece: Sequence[Step]) -> None:
+        try:
+            with self._env.begin(write=True) as transaction:
+                for table, rows in piece:
+                    cursor = transaction.cursor(self._tables[table])
+                    cursor.putmulti([(_cell(table, key, c), v) for key, cells in rows for c, v in cells.items()])
+        except lmdb.Error as error:
+            raise _translated(error, self.path) from error
+
+    def get(
+        self, table: str, keys: Sequence[bytes], columns: Sequence[bytes] | None = None
+    ) -> list[dict[bytes, bytes] | None]:
+        with self.snapshot() as reader:
+            return reader.get(table, keys, columns)
+
+    def scan(
+        self,
+        table: str,
+        start: bytes,
+        stop: bytes,
+        *,
+        columns: Sequence[bytes] | None = None,
+        keys_only: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Row]:
+        with self.snapshot() as reader:
+            yield from reader.scan(table, start, stop, columns=columns, keys_only=keys_only, limit=limit)
+
+    def check_and_put(self, table: str, key: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
+        cell = _cell(table, key, column)
+        try:
+            with self._env.begin(write=True, db=self._tables[table]) as transaction:
+                if transaction.get(cell) != expected:
+                    return False
+                transaction.put(cell, value)
+                return True
+        except lmdb.Error as error:
+            raise _translated(error, self.path) from error
+
+    def check_and_put_many(
+        self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]
+    ) -> list[bytes | None]:
+        before: list[bytes | None] = []
+        try:
+            with self._env.begin(write=True, db=self._tables[table]) as transaction:
+                for key, value in rows:
+                    cell = _cell(table, key, column)
+                    before.append(transaction.get(cell))
+                    transaction.put(cell, value, overwrite=False)
+        except lmdb.Error as error:
+            raise _translated(error, self.path) from error
+        return before
+
+    def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
+        try:
+            with self._env.begin(write=True, db=self._tables[table]) as transaction:
+                for key, columns in cells:
+                    for cell in _row_cells(transaction, table, key) if columns is None else columns:
+                        transaction.delete(_cell(table, key, cell))
+        except lmdb.Error as error:
+            raise _translated(error, self.path) from error
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Reader]:
+        try:
+            with self._env.begin() as transaction:
+                yield _Snapshot(transaction, self._tables)
+        except lmdb.Error as error:
+            raise _translated(error, self.path) from error
+
+    def close(self) -> None:
+        with _LOCK:
+            if _ENVIRONMENTS.get(self.path) is self:
+                del _ENVIRONMENTS[self.path]
+        self._env.close()
+
+
+class _Snapshot:
+    """One read transaction: what it answers does not move."""
+
+    def __init__(self, transaction: lmdb.Transaction, tables: dict[str, object]) -> None:
+        self._transaction, self._tables = transaction, tables
+
+    def get(
+        self, table: str, keys: Sequence[bytes], columns: Sequence[bytes] | None = None
+    ) -> list[dict[bytes, bytes] | None]:
+        with self._transaction.cursor(self._tables[table]) as cursor:
+            return [self._row(cursor, table, key, columns) for key in keys]
+
+    def _row(
+        self, cursor: lmdb.Cursor, table: str, key: bytes, columns: Sequence[bytes] | None
+    ) -> dict[bytes, bytes] | None:
+        if columns is not None:
+            found = ((c, cursor.get(_cell(table, key, c))) for c in columns)
+            return {c: v for c, v in found if v is not None} or None
+        row = {}
+        prefix = _cell(table, key, b"")
+        if cursor.set_range(prefix):
+            for cell, value in cursor.iternext():
+                if not cell.startswith(prefix):
+                    break
+                row[cell[len(prefix) :]] = value
+        return row or None
+
+    def scan(
+        self,
+        table: str,
+        start: bytes,
+        stop: bytes,
+        *,
+        columns: Sequence[bytes] | None = None,
+        keys_only: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Row]:
+        given = 0
+        with self._transaction.cursor(self._tables[table]) as cursor:
+            if not cursor.set_range(start):
+                return
+            for key, cells in _grouped(cursor, table, stop, values=not keys_only):
+                row = cells if columns is None else {c: cells[c] for c in columns if c in cells}
+                if not row:
+                    continue
+                if limit is not None and given >= limit:
+                    return
+                given += 1
+                yield key, {} if keys_only else row
+
+
+def _grouped(cursor: lmdb.Cursor, table: str, stop: bytes, *, values: bool) -> Iterator[Row]:
+    """Cells from the cursor on, gathered into rows, up to ``stop``."""
+    now: bytes | None = None
+    cells: dict[bytes, bytes] = {}
+    for item in cursor.iternext(keys=True, values=values):
+        cell, value = item if values else (item, b"")
+        key, column = _split(table, cell)
+        if key != now:
+            if now is not None:
+                yield now, cells
+            if key >= stop:
+                return
+            now, cells = key, {}
+        cells[column] = value
+    if now is not None:
+        yield now, cells
+
+
+def _cell(table: str, key: bytes, column: bytes) -> bytes:
+    return key + column if layout.TABLES[table] is not None else key + b"\0" + column
+
+
+def _split(table: str, cell: bytes) -> tuple[bytes, bytes]:
+    width = layout.TABLES[table]
+    if width is not None:
+        return cell[:width], cell[width:]
+    key, _, column = cell.partition(b"\0")
+    return key, column
+
+
+def _row_cells(transaction: lmdb.Transaction, table: str, key: bytes) -> list[bytes]:
+    prefix = _cell(table, key, b"")
+    found = []
+    cursor = transaction.cursor()
+    if cursor.set_range(prefix):
+        for cell in cursor.iternext(keys=True, values=False):
+            if not cell.startswith(prefix):
+                break
+            found.append(cell[len(prefix) :])
+    return found
+
+
+def _pieces(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """The steps in their order, cut into transactions of bounded size; a row is never cut."""
+    piece: list[tuple[str, list[RowPut]]] = []
+    size = 0
+    for table, rows in steps:
+        for row in rows:
+            weight = _bytes(row[1])
+            if piece and size + weight > limits.LMDB_TRANSACTION_BYTES_MAX:
+                yield list(piece)
+                piece, size = [], 0
+            if not piece or piece[-1][0] != table:
+                piece.append((table, []))
+            piece[-1][1].append(row)
+            size += weight
+    if piece:
+        yield list(piece)
+
+
+def _bytes(cells: Cells) -> int:
+    return sum(map(len, cells.values())) + 64 * len(cells)
+
+
+def _translated(error: Exception, path: str) -> StoreUnavailable:
+    full = isinstance(error, lmdb.MapFullError) or "No space left" in str(error)
+    return (StoreFull if full else StoreUnavailable)(f"LMDB in {path}: {error}")

@@ -1,0 +1,96 @@
+"""What every store must do, shown on each: memory, LMDB, and a real HBase where there is one."""
+
+from pathlib import Path
+
+import pytest
+
+from spm.store.backends import open_backend
+from spm.store.backends.base import Backend
+
+K = [bytes([i]) * 21 for i in range(6)]  # rows of the table `pending`
+
+
+@pytest.fixture(params=["memory", "lmdb", pytest.param("hbase", marks=pytest.mark.real)])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    if request.param == "hbase":
+        return open_backend(f"{request.getfixturevalue('hbase_url')}/{tmp_path.name}")
+    return open_backend("memory://new" if request.param == "memory" else f"lmdb://{tmp_path}/store")
+
+
+def rows(backend: Backend, start: bytes = b"", stop: bytes = b"\xff" * 30, **how: object) -> list[object]:
+    return list(backend.scan("pending", start, stop, **how))  # type: ignore[arg-type]
+
+
+def test_get_answers_in_the_order_asked_with_none_for_absent_rows(backend: Backend) -> None:
+    backend.put([("pending", [(K[1], {b"a": b"1"}), (K[2], {b"a": b"2", b"b": b"3"})])])
+    assert backend.get("pending", [K[2], K[0], K[1]]) == [{b"a": b"2", b"b": b"3"}, None, {b"a": b"1"}]
+
+
+def test_get_of_named_columns_is_none_where_the_row_has_none_of_them(backend: Backend) -> None:
+    backend.put([("pending", [(K[1], {b"a": b"1", b"c": b"3"})])])
+    assert backend.get("pending", [K[1]], [b"a", b"b"]) == [{b"a": b"1"}]
+    assert backend.get("pending", [K[1]], [b"b"]) == [None]
+
+
+def test_put_twice_equals_put_once_and_adds_cells_to_a_row(backend: Backend) -> None:
+    for _ in range(2):
+        backend.put([("pending", [(K[1], {b"a": b"1"})]), ("pending", [(K[1], {b"b": b"2"})])])
+    assert rows(backend) == [(K[1], {b"a": b"1", b"b": b"2"})]
+
+
+def test_scan_is_in_key_order_from_start_inclusive_to_stop_exclusive(backend: Backend) -> None:
+    backend.put([("pending", [(K[i], {b"a": b"%d" % i}) for i in (4, 2, 3, 1)])])
+    assert [k for k, _ in rows(backend, K[2], K[4])] == [K[2], K[3]]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [
+        ({"limit": 1}, [(K[1], {b"a": b"1"})]),
+        ({"keys_only": True}, [(K[1], {}), (K[2], {})]),
+        ({"columns": [b"b"]}, [(K[2], {b"b": b"3"})]),
+    ],
+    ids=["a limit of rows", "keys only", "named columns skip rows without them"],
+)
+def test_scan_can_be_narrowed_by(backend: Backend, how: dict[str, object], wanted: list[object]) -> None:
+    backend.put([("pending", [(K[1], {b"a": b"1"}), (K[2], {b"a": b"2", b"b": b"3"})])])
+    assert rows(backend, **how) == wanted
+
+
+def test_check_and_put_sets_only_from_the_expected_value(backend: Backend) -> None:
+    assert backend.check_and_put("pending", K[1], b"m", None, b"1")
+    assert not backend.check_and_put("pending", K[1], b"m", None, b"2")
+    assert not backend.check_and_put("pending", K[1], b"m", b"0", b"2")
+    assert backend.check_and_put("pending", K[1], b"m", b"1", b"2")
+    assert backend.get("pending", [K[1]]) == [{b"m": b"2"}]
+
+
+def test_check_and_put_many_tells_what_stood_there_and_changes_none_of_it(backend: Backend) -> None:
+    backend.check_and_put("pending", K[1], b"c", None, b"old")
+    before = backend.check_and_put_many("pending", b"c", [(K[1], b"new"), (K[2], b"x"), (K[2], b"y")])
+    assert before == [b"old", None, b"x"]
+    assert backend.get("pending", [K[1], K[2]]) == [{b"c": b"old"}, {b"c": b"x"}]
+
+
+def test_delete_takes_named_cells_or_whole_rows_and_absent_ones_are_no_error(backend: Backend) -> None:
+    backend.put([("pending", [(K[1], {b"a": b"1", b"b": b"2"}), (K[2], {b"a": b"1"}), (K[3], {b"a": b"1"})])])
+    backend.delete("pending", [(K[1], [b"a", b"z"]), (K[2], None), (K[3], [b"a"]), (K[4], None)])
+    assert rows(backend) == [(K[1], {b"b": b"2"})]
+
+
+def test_a_large_put_of_many_rows_comes_back_whole(backend: Backend) -> None:
+    many = [(i.to_bytes(21, "big"), {b"v": bytes([i % 251]) * 60_000}) for i in range(120)]
+    backend.put([("pending", many)])
+    assert rows(backend) == many
+
+
+def test_config_keys_of_any_length_do_not_mix(backend: Backend) -> None:
+    backend.put([("config", [(b"a", {b"v": b"1"}), (b"ab", {b"v": b"2"})])])
+    assert backend.get("config", [b"a", b"ab"]) == [{b"v": b"1"}, {b"v": b"2"}]
+
+
+def test_a_snapshot_reads_what_the_store_holds(backend: Backend) -> None:
+    backend.put([("pending", [(K[1], {b"a": b"1"})])])
+    with backend.snapshot() as reader:
+        assert reader.get("pending", [K[1]]) == [{b"a": b"1"}]
+        assert [k for k, _ in reader.scan("pending", K[0], K[5])] == [K[1]]
