@@ -47,11 +47,12 @@ class Aggregates:
     @staticmethod
     def empty() -> Aggregates:
         """No series at all."""
-        return Aggregates(np.empty(0, np.uint64), *(np.empty(0, dtype) for _, dtype in COLUMNS))
+        none = {name: np.empty(0, dtype) for name, dtype in COLUMNS}
+        return Aggregates(series=np.empty(0, np.uint64), **none)
 
 
 # The columns beside `series`, in the order of the rows in the store.
-COLUMNS: tuple[tuple[str, type[np.int64] | type[np.float64]], ...] = tuple(
+COLUMNS: tuple[tuple[str, type[Any]], ...] = tuple(
     (name, np.int64 if name in ("count", "first_ts", "last_ts") else np.float64)
     for name in ("count", "sum", "sumsq", "min", "max", "first", "first_ts", "last", "last_ts", "increase")
 )
@@ -110,7 +111,7 @@ def _as_columns(raw: tuple[npt.NDArray[Any], ...]) -> list[npt.NDArray[Any]]:
 @njit(cache=True, nogil=True)
 def _plain(number: float) -> float:
     """One NaN for all: which payload an addition of two NaNs keeps is the compiler's choice, and answers are compared by bits."""
-    return number if number == number else np.nan
+    return np.nan if np.isnan(number) else number
 
 
 @njit(cache=True, nogil=True)
@@ -147,8 +148,8 @@ def _aggregate(starts: I64, ts: I64, bits: U64) -> Any:
             seen += 1
             s += v
             q += v * v
-            # A comparison with NaN is false: `not (v >= lo)` lets the first number in, `v == v` keeps NaN out.
-            if v == v:
+            # A comparison with NaN is false: `not (v >= lo)` lets the first number in.
+            if not np.isnan(v):
                 if not (v >= lo):
                     lo = v
                 if not (v <= hi):
@@ -184,14 +185,21 @@ def _merge(
         begin, end = heads[i], heads[i + 1]
         first[i], first_ts[i] = firsts[begin], firsts_ts[begin]
         last[i], last_ts[i] = lasts[end - 1], lasts_ts[end - 1]
-        seen, s, q, lo, hi, grown = counts[begin], sums[begin], sumsqs[begin], mins[begin], maxs[begin], increases[begin]
+        seen, s, q, lo, hi, grown = (
+            counts[begin],
+            sums[begin],
+            sumsqs[begin],
+            mins[begin],
+            maxs[begin],
+            increases[begin],
+        )
         for k in range(begin + 1, end):
             seen += counts[k]
             s += sums[k]
             q += sumsqs[k]
-            if mins[k] == mins[k] and not (mins[k] >= lo):
+            if not np.isnan(mins[k]) and not (mins[k] >= lo):
                 lo = mins[k]
-            if maxs[k] == maxs[k] and not (maxs[k] <= hi):
+            if not np.isnan(maxs[k]) and not (maxs[k] <= hi):
                 hi = maxs[k]
             reset = as_first[k] < as_last[k - 1]
             grown += (as_first[k] if reset else as_first[k] - as_last[k - 1]) + increases[k]

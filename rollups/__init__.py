@@ -1,0 +1,1 @@
+"""The back room: compaction and rollups by Spark."""

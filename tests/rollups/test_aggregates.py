@@ -1,0 +1,142 @@
+"""Claims about spm/store/aggregates.py, against a reference in plain Python."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spm.store.aggregates import COLUMNS, Aggregates, aggregate_rows, merge
+
+STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
+ODD_NAN = np.array([0x7FF8000000000ABC], np.uint64).view(np.float64)[0]
+
+Sample = tuple[int, int, float]
+
+whole = st.integers(-(2**40), 2**40).map(float)
+odd = st.sampled_from([STALE, math.nan, ODD_NAN, math.inf, -math.inf, 0.0, -0.0, 1e300, -1e300])
+real = st.floats(allow_nan=False, allow_infinity=False, width=64)
+
+
+def winners(values: st.SearchStrategy[float]) -> st.SearchStrategy[list[Sample]]:
+    """Samples of few series and times: one per (series, ts), sorted."""
+    keys = st.tuples(st.integers(0, 4), st.integers(1, 200))
+    return st.dictionaries(keys, values, max_size=60).map(lambda d: [(s, t, d[s, t]) for s, t in sorted(d)])
+
+
+def bits(number: float) -> int:
+    return int(np.array([number]).view(np.uint64)[0])
+
+
+def made(samples: list[Sample]) -> Aggregates:
+    return aggregate_rows(
+        np.array([s for s, _, _ in samples], np.uint64),
+        np.array([t for _, t, _ in samples], np.int64),
+        np.array([v for _, _, v in samples], np.float64),
+    )
+
+
+made([(0, 1, 0.0)])  # compiles the kernels, which would look like a slow example
+merge([made([(0, 1, 0.0)]), made([(0, 2, 0.0)])])
+
+
+def reference(samples: list[Sample]) -> dict[int, dict[str, float]]:
+    """The aggregates of each series, one sample at a time."""
+    rows: dict[int, dict[str, float]] = {}
+    for series in sorted({s for s, _, _ in samples}):
+        kept = [(t, v) for s, t, v in samples if s == series and bits(v) != 0x7FF0000000000002]
+        if not kept:
+            continue
+        values = [v for _, v in kept]
+        numbers = [v for v in values if not math.isnan(v)]
+        total = squares = resets = 0.0
+        for v in values:
+            total += v
+            squares += v * v
+        for before, after in pairwise(values):
+            resets += before if after < before else 0.0
+        rows[series] = {
+            "count": len(values), "sum": total, "sumsq": squares,
+            "min": min(numbers, default=math.nan), "max": max(numbers, default=math.nan),
+            "first": values[0], "first_ts": kept[0][0], "last": values[-1], "last_ts": kept[-1][0],
+            "increase": values[-1] - values[0] + resets if len(values) > 1 else 0.0,
+        }  # fmt: skip
+    return rows
+
+
+def same(mine: float, theirs: float) -> bool:
+    return (math.isnan(mine) and math.isnan(theirs)) or mine == theirs
+
+
+@given(winners(st.one_of(whole, odd, real)))
+def test_aggregate_equals_the_reference(samples: list[Sample]) -> None:
+    rows, wanted = made(samples), reference(samples)
+    assert rows.series.tolist() == sorted(wanted)
+    for i, series in enumerate(rows.series.tolist()):
+        for name, _ in COLUMNS:
+            assert same(getattr(rows, name)[i], wanted[series][name]), (series, name)
+
+
+@given(winners(st.one_of(odd, whole)))
+def test_first_and_last_keep_their_bits(samples: list[Sample]) -> None:
+    rows, wanted = made(samples), reference(samples)
+    for i, series in enumerate(rows.series.tolist()):
+        assert bits(rows.first[i]) == bits(wanted[series]["first"])
+        assert bits(rows.last[i]) == bits(wanted[series]["last"])
+
+
+@given(winners(whole), st.lists(st.integers(1, 200), max_size=6))
+def test_merge_of_parts_equals_the_whole_on_integers(samples: list[Sample], cuts: list[int]) -> None:
+    """However time is cut, count, sum, min, max, first, last and increase are those of the uncut stretch."""
+    edges = [0, *sorted(cuts), 201]
+    parts = [made([s for s in samples if a < s[1] <= b]) for a, b in pairwise(edges)]
+    joined, uncut = merge(parts), made(samples)
+    for f in fields(Aggregates):
+        if f.name != "sumsq":
+            assert getattr(joined, f.name).tolist() == getattr(uncut, f.name).tolist(), f.name
+    np.testing.assert_allclose(joined.sumsq, uncut.sumsq, rtol=1e-12)
+
+
+@given(winners(st.one_of(whole, odd)), st.integers(1, 200))
+def test_merge_treats_odd_values_like_the_whole(samples: list[Sample], cut: int) -> None:
+    joined, uncut = (
+        merge([made([s for s in samples if s[1] <= cut]), made([s for s in samples if s[1] > cut])]),
+        made(samples),
+    )
+    for name in ("count", "min", "max", "first_ts", "last_ts"):
+        np.testing.assert_array_equal(getattr(joined, name), getattr(uncut, name), err_msg=name)
+    for name in ("first", "last"):
+        np.testing.assert_array_equal(
+            getattr(joined, name).view(np.uint64), getattr(uncut, name).view(np.uint64), err_msg=name
+        )
+
+
+@pytest.mark.parametrize(
+    ("values", "increase"),
+    [
+        pytest.param([5.0], 0.0, id="one sample has not grown"),
+        pytest.param([5.0, 7.0, 9.0], 4.0, id="a growing counter"),
+        pytest.param([5.0, 9.0, 2.0, 3.0], 7.0, id="a reset counts from zero"),
+        pytest.param([5.0, 9.0, STALE, 2.0], 6.0, id="a stale marker is not there"),
+    ],
+)
+def test_increase_counts_resets(values: list[float], increase: float) -> None:
+    assert made([(1, i + 1, v) for i, v in enumerate(values)]).increase.tolist() == [increase]
+
+
+def test_merge_adds_the_border_of_a_counter_that_was_reset_between_hours() -> None:
+    before, after = made([(1, 1, 10.0), (1, 2, 15.0)]), made([(1, 3, 4.0), (1, 4, 6.0)])
+    assert merge([before, after]).increase.tolist() == [5.0 + 4.0 + 2.0]
+
+
+def test_series_with_stale_markers_alone_has_no_row() -> None:
+    assert made([(1, 1, STALE), (2, 1, 3.0)]).series.tolist() == [2]
+
+
+def test_nothing_makes_nothing() -> None:
+    assert len(made([])) == len(merge([])) == len(merge([Aggregates.empty()])) == 0
