@@ -1,0 +1,124 @@
+"""The site: apps, middleware, templates, the database, static files, language, logs.
+
+Everything the product keeps stands under one data folder (``SPM_DATA``), so that a backup is one folder.
+"""
+
+from django.core.exceptions import ImproperlyConfigured
+
+from spm.settings.environment import BASE_DIR, DATA, database, env, own_hosts, secret
+
+SPM_DATA = DATA
+SPM_BASE_URL: str = env.str("SPM_BASE_URL", "http://localhost:8000").rstrip("/")
+SPM_STORE_URL: str = env.str("SPM_STORE_URL", f"lmdb://{DATA / 'store'}")
+SPM_TRANSPORT: str = env.str("SPM_TRANSPORT", "direct")
+SPM_AMQP_URL: str = env.str("SPM_AMQP_URL", "amqp://guest:guest@localhost:5672/%2F")
+SPM_CONSUMER_STEP: str = env.str("SPM_CONSUMER_STEP", "ingest.consume:ConsumerStep")
+SPM_SPARK_MASTER: str = env.str("SPM_SPARK_MASTER", "local[*]")
+SPM_MAIL_DIR: str = env.str("SPM_MAIL_DIR", str(DATA / "mail"))
+SPM_PEPPER: str = secret("SPM_PEPPER", "pepper")
+SECRET_KEY: str = secret("SPM_SECRET_KEY", "secret-key")
+
+if SPM_TRANSPORT not in ("direct", "amqp"):
+    raise ImproperlyConfigured(f"SPM_TRANSPORT is {SPM_TRANSPORT!r}; it can be 'direct' or 'amqp'.")
+
+DEBUG: bool = env.bool("SPM_DEBUG", False)
+ALLOWED_HOSTS: list[str] = env.list("SPM_ALLOWED_HOSTS", own_hosts(SPM_BASE_URL))
+
+INSTALLED_APPS = [
+    "spm",
+    "spm.accounts",
+    "ingest",
+    "rollups",
+    "alerts",
+    "frontend",
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "rest_framework",
+    "drf_spectacular",
+    "csp",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "spm.headers.AdminPolicy",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "csp.context_processors.nonce",
+            ],
+        },
+    },
+]
+
+ROOT_URLCONF = "spm.urls"
+WSGI_APPLICATION = "spm.wsgi.application"
+APPEND_SLASH = False  # a redirected POST loses its body: addresses are exact
+
+DATABASES = {"default": database(env.str("DATABASE_URL", "sqlite://"))}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+LANGUAGE_CODE = "en"
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+STATIC_URL = "static/"
+STATIC_ROOT = DATA / "static"
+_MODULES = BASE_DIR / "node_modules"
+STATICFILES_DIRS = [
+    ("vendor/uplot", _MODULES / "uplot" / "dist"),
+    ("vendor/htmx", _MODULES / "htmx.org" / "dist"),
+    ("vendor/pico", _MODULES / "@picocss" / "pico" / "css"),
+]
+_PLAIN = "django.contrib.staticfiles.storage.StaticFilesStorage"
+_HASHED = "whitenoise.storage.CompressedManifestStaticFilesStorage"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": _PLAIN if DEBUG else _HASHED},
+}
+MEDIA_ROOT = DATA / "media"
+
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+
+EMAIL_BACKEND: str = env.str("SPM_EMAIL_BACKEND", "django.core.mail.backends.filebased.EmailBackend")
+EMAIL_FILE_PATH = SPM_MAIL_DIR
+EMAIL_HOST: str = env.str("SPM_SMTP_HOST", "localhost")
+EMAIL_PORT: int = env.int("SPM_SMTP_PORT", 25)
+EMAIL_HOST_USER: str = env.str("SPM_SMTP_USER", "")
+EMAIL_HOST_PASSWORD: str = env.str("SPM_SMTP_PASSWORD", "")
+EMAIL_USE_TLS: bool = env.bool("SPM_SMTP_TLS", False)
+EMAIL_TIMEOUT = 20
+DEFAULT_FROM_EMAIL: str = env.str("SPM_MAIL_FROM", "spm@localhost")
+
+UNFOLD = {"SITE_TITLE": "SPM", "SITE_HEADER": "SPM", "SITE_URL": "/"}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": env.str("SPM_LOG_LEVEL", "INFO")},
+    "loggers": {"django.request": {"level": "ERROR"}},
+}

@@ -1,0 +1,44 @@
+"""Celery: the broker, and what beat starts when.
+
+The default broker is a folder, so that one machine needs no server. It may lose or repeat a task, which is why a task
+carries no truth and expires before its next tick: after a pause there is one tick to do, not a heap of old ones.
+"""
+
+from typing import Any
+
+from spm.settings.environment import DATA, env
+
+_FOLDER = DATA / "celery"
+
+CELERY_BROKER_URL: str = env.str("SPM_CELERY_BROKER_URL", "filesystem://")
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {}
+if CELERY_BROKER_URL.startswith("filesystem"):
+    for _name in ("queue", "control"):
+        (_FOLDER / _name).mkdir(parents=True, exist_ok=True)
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "data_folder_in": str(_FOLDER / "queue"),
+        "data_folder_out": str(_FOLDER / "queue"),
+        "control_folder": str(_FOLDER / "control"),
+        "polling_interval": 0.5,
+    }
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_SERIALIZER = "json"
+CELERY_RESULT_SERIALIZER = "json"
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_STORE_ERRORS_EVEN_IF_IGNORED = False
+CELERY_TIMEZONE = "UTC"
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+
+
+def _every(seconds: int, task: str) -> dict[str, Any]:
+    return {"task": task, "schedule": seconds, "options": {"expires": seconds}}
+
+
+CELERY_BEAT_SCHEDULE = {
+    "evaluate rules": _every(10, "alerts.tasks.evaluate_rules"),
+    "deliver the outbox": _every(5, "alerts.tasks.deliver_outbox"),
+    "consider a run": _every(30, "rollups.tasks.consider_run"),
+}

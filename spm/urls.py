@@ -1,0 +1,13 @@
+"""The addresses of the whole site: which room answers where. Each room lists its own addresses."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("prometheus/", include("frontend.prometheus.urls")),
+    path("api/v1/", include("frontend.api.urls")),
+    path("alerts/", include("alerts.urls")),
+    path("", include("ingest.urls")),
+    path("", include("frontend.urls")),
+]
