@@ -212,7 +212,7 @@ def _unpack(body: bytes) -> Envelope:
 
     def take(dtype: str, n: int) -> npt.NDArray[np.generic]:
         nonlocal at
-        column = np.frombuffer(body, dtype, n, at)
+        column = np.frombuffer(body, dtype, n, at).copy()  # writable: kernels are compiled for one kind of array
         at += column.nbytes
         return column
 

@@ -1,0 +1,220 @@
+"""What is written in a cell: a checksummed, versioned frame around columns or a small record.
+
+Enter by the classes: ``LogBlock`` (one batch's part of a unit), ``ChunkPage`` and ``TimelinesPage`` (compacted raw),
+``CellSet`` for plain named columns. Bytes that fail their checksum or shape raise ``CorruptBlock`` and are never shown
+as numbers. Drawings: FORMAT.md; golden bytes: tests/golden.
+"""
+
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import zstandard
+
+from spm.errors import CorruptBlock
+from spm.store import codec
+from spm.store.codec import Column
+from spm.wire import F64, I32, I64, U64
+
+# kinds of frames: never renumbered
+LOG, CHUNK, TIMELINES, INPUTS, PENDING, MANIFEST, HOURS, LEDGER, MONTH, DEAD = range(1, 11)
+VERSION = 1
+RECORD_BYTES_MAX = 64_000_000  # of one unpacked record: a damaged size must not take the machine's memory
+
+_HEAD = struct.Struct(">BBI")  # kind, version, CRC-32 of kind ‖ version ‖ payload
+_ENCODED = list[tuple[str, int, str, int, int, bytes]]
+_COLUMNS = msgspec.msgpack.Decoder(tuple[list[str], _ENCODED])
+_PACK = msgspec.msgpack.Encoder()
+T = TypeVar("T")
+
+
+def frame(kind: int, payload: bytes, version: int = VERSION) -> bytes:
+    """kind ‖ version ‖ CRC-32 ‖ payload."""
+    return _HEAD.pack(kind, version, zlib.crc32(payload, zlib.crc32(bytes((kind, version))))) + payload
+
+
+def unframe(kind: int, raw: bytes) -> bytes:
+    """The payload of a frame of this kind; raises ``CorruptBlock``."""
+    if len(raw) < _HEAD.size:
+        raise CorruptBlock("a block ends before its header does", got=f"{len(raw)} bytes", wanted=_HEAD.size)
+    got, version, crc = _HEAD.unpack_from(raw)
+    payload = raw[_HEAD.size :]
+    if zlib.crc32(payload, zlib.crc32(raw[:2])) != crc:
+        raise CorruptBlock("a block fails its checksum", got=f"{len(raw)} bytes", wanted=f"{crc:08x}")
+    if (got, version) != (kind, VERSION):
+        raise CorruptBlock("a block of another kind or version", got=(got, version), wanted=(kind, VERSION))
+    return payload
+
+
+def encode_columns(kind: int, columns: Mapping[str, Column], texts: list[str] | None = None) -> bytes:
+    """A frame of named columns and a list of texts. Columns named ``*_hash`` hold hashes and are stored raw."""
+    packed = [(name, *codec.encode(c, random=name.endswith("_hash"))) for name, c in columns.items()]
+    return frame(kind, _PACK.encode((texts or [], packed)))
+
+
+def decode_columns(kind: int, raw: bytes) -> tuple[dict[str, Column], list[str]]:
+    """What ``encode_columns`` was given."""
+    try:
+        texts, packed = _COLUMNS.decode(unframe(kind, raw))
+    except msgspec.MsgspecError as error:
+        raise CorruptBlock(f"a block's table of columns is damaged: {error}") from error
+    return {name: codec.decode((form, dtype, n, k, body)) for name, form, dtype, n, k, body in packed}, texts
+
+
+def encode_record(kind: int, record: Any) -> bytes:
+    """A frame around one small record (msgpack, zstd above 256 bytes)."""
+    raw = _PACK.encode(record)
+    if len(raw) <= 256:
+        return frame(kind, b"\0" + raw)
+    return frame(kind, b"\1" + zstandard.ZstdCompressor(level=1).compress(raw))
+
+
+def decode_record(kind: int, raw: bytes, form: type[T]) -> T:
+    """The record; raises ``CorruptBlock`` for bytes of another shape."""
+    payload = unframe(kind, raw)
+    try:
+        body = payload[1:]
+        if payload[:1] == b"\1":
+            body = _unzstd(body)
+        return msgspec.msgpack.decode(body, type=form)
+    except (msgspec.MsgspecError, zstandard.ZstdError) as error:
+        raise CorruptBlock(f"a record is damaged: {error}") from error
+
+
+def _unzstd(body: bytes) -> bytes:
+    with zstandard.ZstdDecompressor().stream_reader(body) as reader:
+        raw = reader.read(RECORD_BYTES_MAX + 1)
+    if len(raw) > RECORD_BYTES_MAX:
+        raise CorruptBlock("a record is larger than any we write", wanted=f"at most {RECORD_BYTES_MAX} bytes")
+    return raw
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """A message table: ingest id (ms, process, sequence) and source of each of M messages."""
+
+    ms: I64
+    process: I64
+    sequence: I64
+    source: I32
+    sources: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.ms)
+
+    def columns(self) -> dict[str, Column]:
+        """As columns of a block."""
+        return {
+            "ms": self.ms,
+            "process": self.process.astype(np.uint32),
+            "sequence": self.sequence.astype(np.uint16),
+            "source": self.source,
+        }
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Column], texts: list[str]) -> "Messages":
+        """From such columns; a source number without a name is damage."""
+        source = columns["source"]
+        if len(source) and not 0 <= int(source.min()) <= int(source.max()) < len(texts):
+            raise CorruptBlock("a message names a source that is not listed", got=int(source.max()), wanted=len(texts))
+        process, sequence = columns["process"].astype(np.int64), columns["sequence"].astype(np.int64)
+        return cls(columns["ms"], process, sequence, source, tuple(texts))
+
+
+@dataclass(frozen=True, slots=True)
+class LogBlock:
+    """One batch's rows of one unit, grouped by series, in order of arrival within a series.
+
+    ``series``, ``metrics`` u64[S]; ``counts`` i32[S] rows per series; ``message`` i32[N] into ``messages``;
+    ``ts`` i64[N] ms; ``values`` f64[N].
+    """
+
+    messages: Messages
+    series: U64
+    metrics: U64
+    counts: I32
+    message: I32
+    ts: I64
+    values: F64
+
+    def to_bytes(self) -> bytes:
+        """The framed block."""
+        names, index = np.unique(self.metrics, return_inverse=True)
+        columns = {
+            **self.messages.columns(),
+            "series_hash": self.series,
+            "metric_hash": names,
+            "metric": index.astype(np.int32),
+            "counts": self.counts,
+            "message": self.message,
+            "ts": self.ts,
+            "values": self.values,
+        }
+        return encode_columns(LOG, columns, list(self.messages.sources))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> "LogBlock":
+        """The block; raises ``CorruptBlock``."""
+        c, texts = decode_columns(LOG, raw)
+        _shaped(c, len(c["ts"]), ("message", "values"), c["counts"])
+        return cls(
+            Messages.of(c, texts), c["series_hash"], c["metric_hash"][c["metric"]],
+            c["counts"], c["message"], c["ts"], c["values"],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPage:
+    """Compacted raw of one metric and hour: per series (u64[S], sorted) its timeline's number, length, and values."""
+
+    series: U64
+    timeline: I32
+    counts: I32
+    values: F64
+
+    def to_bytes(self) -> bytes:
+        """The framed page."""
+        columns = {"series_hash": self.series, "timeline": self.timeline, "counts": self.counts, "values": self.values}
+        return encode_columns(CHUNK, columns)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> "ChunkPage":
+        """The page; raises ``CorruptBlock``."""
+        c, _ = decode_columns(CHUNK, raw)
+        _shaped(c, len(c["values"]), (), c["counts"])
+        return cls(c["series_hash"], c["timeline"], c["counts"], c["values"])
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinesPage:
+    """A part of a unit's pool of timelines: the messages they name, and per timeline its (ts, message) columns."""
+
+    messages: Messages
+    counts: I32
+    ts: I64
+    message: I32
+
+    def to_bytes(self) -> bytes:
+        """The framed page."""
+        columns = {**self.messages.columns(), "counts": self.counts, "ts": self.ts, "message": self.message}
+        return encode_columns(TIMELINES, columns, list(self.messages.sources))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> "TimelinesPage":
+        """The page; raises ``CorruptBlock``."""
+        c, texts = decode_columns(TIMELINES, raw)
+        _shaped(c, len(c["ts"]), ("message",), c["counts"])
+        return cls(Messages.of(c, texts), c["counts"], c["ts"], c["message"])
+
+
+def _shaped(columns: Mapping[str, Column], rows: int, per_row: tuple[str, ...], counts: Column) -> None:
+    """Columns of one table must be equally long, and counts must add up to it."""
+    for name in per_row:
+        if len(columns[name]) != rows:
+            raise CorruptBlock("columns of one block differ in length", got=len(columns[name]), wanted=rows)
+    if len(counts) and int(counts.min()) < 0 or int(counts.sum()) != rows:
+        raise CorruptBlock("a block's counts do not add up", got=int(counts.sum()), wanted=rows)

@@ -1,0 +1,104 @@
+"""Columns to bytes and back, bit for bit.
+
+A column is a one-dimensional numpy array. ``encode`` picks the smallest sound form: a constant, raw bytes (few or
+random values), pcodec with first-order deltas (integers), decimals as integers × 10^-k with a list of exceptions, or
+pcodec floats. ``decode`` gives back an equal array of the same dtype. pcodec: Loncaric, "Pco", format 0.x/1.x, lossless.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+from pcodec import ChunkConfig, DeltaSpec, ModeSpec, standalone
+
+from spm.errors import CorruptBlock
+from spm.store import kernels
+
+Column = npt.NDArray[Any]
+Encoded = tuple[int, str, int, int, bytes]  # form, dtype, count, parameter, bytes
+
+RAW, CONSTANT, PCO, DECIMAL, FLOAT, ZSTD = range(6)
+_DTYPES = frozenset({"<u8", "<i8", "<f8", "<u4", "<i4", "<u2", "|u1"})
+_FEW = 4  # values for which no form beats raw bytes
+_MISS_SHARE = 64  # one exception in so many values is still worth the integer form
+_COUNT_MAX = 1 << 28  # a damaged count must not allocate the machine's memory
+
+_INTEGERS = ChunkConfig(compression_level=8, delta_spec=DeltaSpec.try_consecutive(1), mode_spec=ModeSpec.classic())
+_FLOATS = ChunkConfig(compression_level=4, delta_spec=DeltaSpec.try_consecutive(1), mode_spec=ModeSpec.classic())
+
+
+def encode(column: Column, *, random: bool = False) -> Encoded:
+    """The column's form and bytes. ``random`` says that its values are hashes, which nothing compresses."""
+    column = np.ascontiguousarray(column)
+    dtype = column.dtype.newbyteorder("<").str
+    assert dtype in _DTYPES, f"BUG: no column form for {dtype}"
+    if random or len(column) < _FEW:
+        return RAW, dtype, len(column), 0, column.tobytes()
+    raw = column.view(np.int64) if dtype == "<f8" else column
+    if raw[0] == raw[-1] and bool((raw == raw[0]).all()):
+        return CONSTANT, dtype, len(column), 0, column[:1].tobytes()
+    if dtype == "<f8":
+        return _encode_floats(column)
+    if dtype == "|u1":
+        return ZSTD, dtype, len(column), 0, zstandard.ZstdCompressor(level=1).compress(column.tobytes())
+    return PCO, dtype, len(column), 0, standalone.simple_compress(column, _INTEGERS)
+
+
+def _encode_floats(column: Column) -> Encoded:
+    bits = column.view(np.int64)
+    misses_max = len(column) // _MISS_SHARE
+    k, _ = kernels.decimal_scale(column, bits, misses_max)
+    if k >= 0:
+        whole, missed = kernels.decimal_split(column, bits, k, misses_max)
+        if not (len(missed) == 1 and missed[0] < 0):
+            packed = standalone.simple_compress(whole, _INTEGERS)
+            head = len(missed).to_bytes(4, "little") + missed.tobytes() + bits[missed].tobytes()
+            return DECIMAL, "<f8", len(column), k, head + packed
+    return FLOAT, "<f8", len(column), 0, standalone.simple_compress(column, _FLOATS)
+
+
+def decode(encoded: Encoded) -> Column:
+    """The column; raises ``CorruptBlock`` when the bytes do not give as many values as they claim."""
+    form, dtype, count, parameter, raw = encoded
+    if dtype not in _DTYPES or not 0 <= count <= _COUNT_MAX:
+        raise CorruptBlock("a column of unknown kind or size", got=(form, dtype, count))
+    try:
+        column = _decode(form, dtype, count, parameter, raw)
+    except (ValueError, RuntimeError, IndexError, zstandard.ZstdError) as error:
+        raise CorruptBlock(f"a column does not decode: {error}", got=(form, dtype, count)) from error
+    if len(column) != count or column.dtype != np.dtype(dtype):
+        raise CorruptBlock("a column has a wrong length", got=len(column), wanted=count)
+    return column
+
+
+def _decode(form: int, dtype: str, count: int, parameter: int, raw: bytes) -> Column:
+    if form == RAW:
+        return np.frombuffer(raw, dtype).copy()  # writable: kernels are compiled for one kind of array
+    if form == CONSTANT:
+        return np.repeat(np.frombuffer(raw, dtype), count)
+    if form in (PCO, FLOAT):
+        return _unpacked(raw)
+    if form == ZSTD:
+        return np.frombuffer(zstandard.ZstdDecompressor().decompress(raw, max_output_size=count), dtype)
+    if form == DECIMAL:
+        return _decode_decimals(parameter, raw)
+    raise CorruptBlock("unknown form of a column", got=form, wanted=f"0..{ZSTD}")
+
+
+def _decode_decimals(k: int, raw: bytes) -> Column:
+    misses = int.from_bytes(raw[:4], "little")
+    at = np.frombuffer(raw, "<i4", misses, 4)
+    bits = np.frombuffer(raw, "<i8", misses, 4 + 4 * misses)
+    values = _unpacked(raw[4 + 12 * misses :]).astype(np.float64)
+    if k:
+        values /= 10.0**k
+    values.view(np.int64)[at] = bits
+    return values
+
+
+def _unpacked(raw: bytes) -> Column:
+    column = standalone.simple_decompress(raw)
+    if column is None:
+        raise ValueError("empty pcodec stream")
+    return np.asarray(column)

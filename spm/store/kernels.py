@@ -1,0 +1,263 @@
+"""Compiled loops over columns: the only place where the store looks at single samples.
+
+All kernels are pure, release the GIL and are cached on disk; ``warm`` compiles them at set-up. Shapes: N samples,
+S series, M messages. Arrays are C-contiguous; values travel as their 64 bits where equality matters.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+F64, I64, I32, U64, U8, BOOL = (
+    NDArray[np.float64], NDArray[np.int64], NDArray[np.int32], NDArray[np.uint64], NDArray[np.uint8], NDArray[np.bool_],
+)  # fmt: skip
+
+_WHOLE_MAX = 9007199254740992.0  # 2^53: beyond it not every integer is a float64
+_POWERS = np.array([10.0**k for k in range(10)])
+
+
+@njit(cache=True, nogil=True)
+def _scale_of(value: float, bits: int, k: int) -> int:
+    """The least scale ≥ k at which value × 10^scale is whole and gives back the same bits; -1: none."""
+    while k < 10:
+        scaled = np.rint(value * _POWERS[k])
+        if not abs(scaled) <= _WHOLE_MAX:
+            return -1
+        if np.float64(scaled / _POWERS[k]).view(np.int64) == bits and not (scaled == 0.0 and bits != 0):
+            return k
+        k += 1
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def decimal_scale(values: F64, bits: I64, misses_max: int) -> tuple[int, int]:
+    """(scale k, misses): the k that makes all but ``misses`` values whole; gives up (k = -1) over ``misses_max``."""
+    k = 0
+    misses = 0
+    for i in range(values.size):
+        found = _scale_of(values[i], bits[i], k)
+        if found < 0:
+            misses += 1
+            if misses > misses_max:
+                return -1, misses
+        else:
+            k = found
+    return k, misses
+
+
+@njit(cache=True, nogil=True)
+def decimal_split(values: F64, bits: I64, k: int, misses_max: int) -> tuple[I64, I32]:
+    """Integers value × 10^k, and the positions where that does not give the bits back (there: the last integer)."""
+    whole = np.empty(values.size, np.int64)
+    missed = np.empty(misses_max, np.int32)
+    count = 0
+    last = np.int64(0)
+    power = _POWERS[k]
+    for i in range(values.size):
+        scaled = np.rint(values[i] * power)
+        fits = abs(scaled) <= _WHOLE_MAX
+        if fits and np.float64(scaled / power).view(np.int64) == bits[i] and not (scaled == 0.0 and bits[i] != 0):
+            last = np.int64(scaled)
+        else:
+            if count == misses_max:
+                return whole, np.full(1, -1, np.int32)
+            missed[count] = i
+            count += 1
+        whole[i] = last
+    return whole, missed[:count]
+
+
+@njit(cache=True, nogil=True)
+def group_by_series(series_index: I32, series_count: int) -> tuple[I32, I64]:
+    """(count per series i32[S], order i64[N]): a stable counting sort of rows by series."""
+    counts = np.zeros(series_count, np.int32)
+    for s in series_index:
+        counts[s] += 1
+    at = np.empty(series_count, np.int64)
+    total = 0
+    for s in range(series_count):
+        at[s] = total
+        total += counts[s]
+    order = np.empty(series_index.size, np.int64)
+    for i in range(series_index.size):
+        s = series_index[i]
+        order[at[s]] = i
+        at[s] += 1
+    return counts, order
+
+
+@njit(cache=True, nogil=True)
+def spread(counts: I32, out_size: int) -> I32:
+    """The series index of each row, from the count of rows per series."""
+    out = np.empty(out_size, np.int32)
+    at = 0
+    for s in range(counts.size):
+        for _ in range(counts[s]):
+            out[at] = s
+            at += 1
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _sort_segment(ts: I64, rank: I32, order: I64, scratch: I64, start: int, stop: int) -> None:
+    """Stable merge sort of ``order[start:stop]`` by (ts, rank), bottom up."""
+    n = stop - start
+    width = 1
+    while width < n:
+        left = start
+        while left < stop:
+            middle = min(left + width, stop)
+            right = min(left + 2 * width, stop)
+            i, j = left, middle
+            for k in range(left, right):
+                take_left = i < middle
+                if take_left and j < right:
+                    a, b = order[i], order[j]
+                    take_left = ts[a] < ts[b] or (ts[a] == ts[b] and rank[a] <= rank[b])
+                if take_left:
+                    scratch[k] = order[i]
+                    i += 1
+                else:
+                    scratch[k] = order[j]
+                    j += 1
+            left += 2 * width
+        order[start:stop] = scratch[start:stop]
+        width *= 2
+
+
+@njit(cache=True, nogil=True)
+def order_versions(counts: I32, order: I64, ts: I64, rank: I32, bits: I64) -> tuple[I64, I32]:
+    """Rows in the order (series, ts, rank, arrival) with fully identical versions merged.
+
+    ``order`` groups rows by series in order of arrival (``group_by_series``); it is used as scratch. Of versions with
+    equal series, ts, rank and bits the last to arrive stays, so that the index in the message still decides.
+    Returns (row numbers i64[N'], count per series i32[S]).
+    """
+    out = np.empty(order.size, np.int64)
+    kept = np.zeros(counts.size, np.int32)
+    scratch = np.empty(order.size, np.int64)
+    start = 0
+    written = 0
+    for s in range(counts.size):
+        stop = start + counts[s]
+        for i in range(start + 1, stop):
+            a, b = order[i - 1], order[i]
+            if ts[a] > ts[b] or (ts[a] == ts[b] and rank[a] > rank[b]):
+                _sort_segment(ts, rank, order, scratch, start, stop)
+                break
+        first = written
+        for i in range(start, stop):
+            row = order[i]
+            twin = False
+            j = i + 1
+            while j < stop and ts[order[j]] == ts[row] and rank[order[j]] == rank[row]:
+                if bits[order[j]] == bits[row]:
+                    twin = True
+                    break
+                j += 1
+            if not twin:
+                out[written] = row
+                written += 1
+        kept[s] = written - first
+        start = stop
+    return out[:written], kept
+
+
+@njit(cache=True, nogil=True)
+def winners(counts: I32, ts: I64, rank: I32, visible: BOOL) -> tuple[I64, I32]:
+    """Of rows sorted by (series, ts, rank): the last visible one of each (series, ts), and the count per series.
+
+    ``visible`` says of each message (by rank) whether its samples take part (as-of, retractions).
+    """
+    out = np.empty(ts.size, np.int64)
+    kept = np.zeros(counts.size, np.int32)
+    written = 0
+    start = 0
+    for s in range(counts.size):
+        stop = start + counts[s]
+        first = written
+        for i in range(start, stop):
+            if not visible[rank[i]]:
+                continue
+            if written > first and ts[out[written - 1]] == ts[i]:
+                out[written - 1] = i
+            else:
+                out[written] = i
+                written += 1
+        kept[s] = written - first
+        start = stop
+    return out[:written], kept
+
+
+@njit(cache=True, nogil=True)
+def find_timelines(counts: I32, ts: I64, rank: I32) -> tuple[I32, I32, int]:
+    """Series that share exactly the same (ts, rank) columns share a timeline.
+
+    Returns (timeline of each series i32[S], a series standing for each timeline i32[T in front], T). Candidates are
+    found by a 64-bit FNV-1a hash in an open-addressed table and then compared in full.
+    """
+    series_count = counts.size
+    size = 16
+    while size < 2 * series_count:
+        size *= 2
+    table = np.full(size, -1, np.int32)
+    starts = np.empty(series_count + 1, np.int64)
+    starts[0] = 0
+    for s in range(series_count):
+        starts[s + 1] = starts[s] + counts[s]
+    timeline = np.empty(series_count, np.int32)
+    standing = np.empty(series_count, np.int32)
+    found = 0
+    for s in range(series_count):
+        h = np.uint64(14695981039346656037)
+        for i in range(starts[s], starts[s + 1]):
+            h = (h ^ np.uint64(ts[i])) * np.uint64(1099511628211)
+            h = (h ^ np.uint64(rank[i])) * np.uint64(1099511628211)
+        at = np.int64((h ^ (h >> np.uint64(29))) & np.uint64(size - 1))
+        while True:
+            t = table[at]
+            if t < 0:
+                table[at] = found
+                standing[found] = s
+                timeline[s] = found
+                found += 1
+                break
+            other = standing[t]
+            same = counts[other] == counts[s]
+            i = 0
+            while same and i < counts[s]:
+                a, b = starts[s] + i, starts[other] + i
+                same = ts[a] == ts[b] and rank[a] == rank[b]
+                i += 1
+            if same:
+                timeline[s] = t
+                break
+            at = (at + 1) & (size - 1)
+    return timeline, standing[:found], found
+
+
+@njit(cache=True, nogil=True)
+def take_segments(starts: I64, lengths: I32, total: int) -> I64:
+    """Row numbers of the segments [starts[i], starts[i] + lengths[i]), one after the other."""
+    out = np.empty(total, np.int64)
+    at = 0
+    for i in range(starts.size):
+        for j in range(lengths[i]):
+            out[at] = starts[i] + j
+            at += 1
+    return out
+
+
+def warm() -> None:
+    """Compile every kernel for the types it is called with."""
+    values, ts = np.array([1.0, 2.5]), np.array([1, 2])
+    rank, counts = np.zeros(2, np.int32), np.array([1, 1], np.int32)
+    bits = values.view(np.int64)
+    decimal_scale(values, bits, 1)
+    decimal_split(values, bits, 1, 1)
+    counts, order = group_by_series(rank, 1)
+    order_versions(counts, order, ts, rank, bits)
+    winners(counts, ts, rank, np.ones(1, np.bool_))
+    find_timelines(counts, ts, rank)
+    take_segments(ts, counts, 2)
+    spread(counts, 2)

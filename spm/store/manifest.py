@@ -1,0 +1,168 @@
+"""The manifest: one cell per (app, day) that says which rows are in force. Pure values; nothing here reads or writes.
+
+A cell is changed only by check-and-put of the whole value, and its nonce never repeats (rule 4). Everything a reader
+must find is named here: generations, the replay list, hours in force and what they were made of. ``Month`` is the same
+for days. Words: DESIGN's rules 4, 10, 11, 14, 16, 18.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterable
+
+import msgspec
+
+from spm.store import blocks
+
+OPEN, SEALING, SEALED = range(3)  # states of a slot (rule 23)
+
+
+class Generation(msgspec.Struct, frozen=True, array_like=True):
+    """One compacted form of a unit. Pages are chosen by the top bits of a series id, and by timeline number >> shift."""
+
+    number: int  # run:40 ‖ attempt:24, unique for ever, without order
+    page_bits: int = 0
+    timeline_shift: int = 31
+
+    def page_of(self, series: int) -> int:
+        """The chunk page that holds ``series``."""
+        return series >> (64 - self.page_bits) if self.page_bits else 0
+
+
+class State(msgspec.Struct, frozen=True, array_like=True):
+    """What is in force for a unit: its generations, oldest first, and batches to be read from their blocks again."""
+
+    generations: tuple[Generation, ...] = ()
+    replay: tuple["Replay", ...] = ()
+
+
+class Replay(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """A batch that must be read from its block, although its pending cell is gone: where that block lies."""
+
+    ingest_ms: int
+    batch: int
+
+
+class Former(msgspec.Struct, frozen=True, array_like=True):
+    """A state that a run replaced, whole; ``together``: units that can only be rolled back in company."""
+
+    run: int
+    state: State
+    together: tuple[tuple[int, int], ...] = ()
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """All that the manifest knows of one unit (bucket, slot)."""
+
+    state: State = State()
+    history: tuple[Former, ...] = ()
+    stamp_min_ms: int = 0
+    stamp_max_ms: int = 0
+    sources: tuple[str, ...] = ()
+    seal: int = OPEN
+
+
+class HourOf(msgspec.Struct, frozen=True, array_like=True):
+    """What one slot's hours were made of: the entry's fingerprint, the retractions' one, the newest stamp."""
+
+    inputs: bytes
+    retractions: bytes = b""
+    stamp_max_ms: int = 0
+
+
+class Hours(msgspec.Struct, frozen=True, array_like=True):
+    """The hours of a bucket in force for a day: generation, page bits, and per slot what it was made of."""
+
+    generation: Generation
+    slots: dict[int, HourOf]
+
+
+class Manifest(msgspec.Struct, frozen=True, array_like=True):
+    """The value of one (app, day) cell."""
+
+    nonce: int = 0
+    fence: int = 0
+    entries: dict[tuple[int, int], Entry] = {}
+    hours: dict[int, Hours] = {}
+
+    def entry(self, bucket: int, slot: int) -> Entry:
+        """The unit's entry; an empty one where there is none."""
+        return self.entries.get((bucket, slot), Entry())
+
+
+class DayOf(msgspec.Struct, frozen=True, array_like=True):
+    """What one day was made of: the fingerprint of its hours' inputs, the retractions' one, the newest stamp."""
+
+    inputs: bytes
+    retractions: bytes = b""
+    stamp_max_ms: int = 0
+
+
+class Days(msgspec.Struct, frozen=True, array_like=True):
+    """The days of a bucket in force for a month."""
+
+    generation: Generation
+    days: dict[int, DayOf]
+
+
+class Month(msgspec.Struct, frozen=True, array_like=True):
+    """The value of one (app, month) cell."""
+
+    nonce: int = 0
+    days: dict[int, Days] = {}
+
+
+def fingerprint(state: State) -> bytes:
+    """Eight bytes that stand for exactly these generations and this replay list (rule 11). An empty state: ``b""``."""
+    if not state.generations and not state.replay:
+        return b""
+    numbers = [g.number for g in state.generations]
+    batches = [r.batch for r in sorted(state.replay)]
+    raw = struct.pack(f">II{len(numbers)}Q{len(batches)}Q", len(numbers), len(batches), *numbers, *batches)
+    return hashlib.blake2b(raw, digest_size=8).digest()
+
+
+def day_fingerprint(slots: Iterable[tuple[int, bytes]]) -> bytes:
+    """The same for a bucket's day: from (slot, fingerprint) of every slot with data; ``b""`` when there is none."""
+    parts = sorted((slot, mark) for slot, mark in slots if mark)
+    if not parts:
+        return b""
+    return hashlib.blake2b(b"".join(struct.pack(">I8s", s, m) for s, m in parts), digest_size=8).digest()
+
+
+def slots_of(manifest: Manifest, bucket: int) -> list[tuple[int, bytes]]:
+    """(slot, fingerprint of its entry in force) of every slot of a bucket that has any."""
+    marks = ((s, fingerprint(e.state)) for (b, s), e in manifest.entries.items() if b == bucket)
+    return sorted((s, mark) for s, mark in marks if mark)
+
+
+# dict keys of msgpack are texts and numbers: entries travel as a list of (bucket, slot, entry)
+class _ManifestCell(msgspec.Struct, array_like=True):
+    nonce: int
+    fence: int
+    entries: list[tuple[int, int, Entry]]
+    hours: dict[int, Hours]
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The cell's bytes."""
+    entries = [(b, s, e) for (b, s), e in sorted(manifest.entries.items())]
+    cell = _ManifestCell(manifest.nonce, manifest.fence, entries, manifest.hours)
+    return blocks.encode_record(blocks.MANIFEST, cell)
+
+
+def decode(raw: bytes | None) -> Manifest:
+    """The manifest; an empty one for an absent cell. Raises ``CorruptBlock``."""
+    if raw is None:
+        return Manifest()
+    cell = blocks.decode_record(blocks.MANIFEST, raw, _ManifestCell)
+    return Manifest(cell.nonce, cell.fence, {(b, s): e for b, s, e in cell.entries}, cell.hours)
+
+
+def encode_month(month: Month) -> bytes:
+    """The month cell's bytes."""
+    return blocks.encode_record(blocks.MONTH, month)
+
+
+def decode_month(raw: bytes | None) -> Month:
+    """The month; an empty one for an absent cell. Raises ``CorruptBlock``."""
+    return Month() if raw is None else blocks.decode_record(blocks.MONTH, raw, Month)

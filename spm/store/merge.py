@@ -1,0 +1,128 @@
+"""Many pieces of one unit become one: the same code for the reader and for the run (rule 2).
+
+``merge`` takes pieces (blocks, pages, earlier merges) and gives all distinct versions sorted by (series, ts, stamp);
+``pick`` gives the winners. A version is (series, ts, value bits, stamp); only fully identical ones are merged. The
+greatest stamp wins; within a message the last. All loops over samples are in ``kernels``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spm.store import kernels
+from spm.store.blocks import LogBlock, Messages
+from spm.wire import F64, I32, I64, U64
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Versions from one place, grouped by series: ids and metrics u64[S], counts i32[S]; ts, message, values per row."""
+
+    messages: Messages
+    series: U64
+    metrics: U64
+    counts: I32
+    message: I32
+    ts: I64
+    values: F64
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    @classmethod
+    def of_block(cls, block: LogBlock) -> "Piece":
+        """A block as it is."""
+        return cls(block.messages, block.series, block.metrics, block.counts, block.message, block.ts, block.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Winners: series and metrics u64[S], counts i32[S], ts i64[N] ascending within a series, values f64[N]."""
+
+    series: U64
+    metrics: U64
+    counts: I32
+    ts: I64
+    values: F64
+
+
+NO_MESSAGES = Messages(*(np.empty(0, np.int64),) * 3, np.empty(0, np.int32), ())
+EMPTY = Piece(
+    NO_MESSAGES, np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int32),
+    np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0),
+)  # fmt: skip
+
+
+def merge(pieces: Sequence[Piece]) -> Piece:
+    """All versions of the pieces, series by (metric, id), rows by (ts, stamp), messages by stamp.
+
+    1. one table of the distinct messages, sorted, so that a message's number orders stamps;
+    2. one table of the distinct series, sorted by (metric, id);
+    3. rows concatenated and grouped by series, in order of arrival;
+    4. sorted within a series where they are not sorted yet, identical versions merged.
+    """
+    pieces = [p for p in pieces if len(p)]
+    if not pieces:
+        return EMPTY
+    messages, rank_of = merge_messages([p.messages for p in pieces])
+    series, metrics, index_of = _merge_series(pieces)
+    rank = np.concatenate([r[p.message] for r, p in zip(rank_of, pieces, strict=True)])
+    owner = np.concatenate([i[kernels.spread(p.counts, len(p))] for i, p in zip(index_of, pieces, strict=True)])
+    ts = np.concatenate([p.ts for p in pieces])
+    values = np.concatenate([p.values for p in pieces])
+    counts, order = kernels.group_by_series(owner, len(series))
+    rows, kept = kernels.order_versions(counts, order, ts, rank, values.view(np.int64))
+    return Piece(messages, series, metrics, kept, rank[rows], ts[rows], values[rows])
+
+
+def merge_messages(tables: Sequence[Messages]) -> tuple[Messages, list[I32]]:
+    """One sorted table of all distinct messages, and for each given table the new number of each old one."""
+    names = sorted({name for table in tables for name in table.sources})
+    number = {name: i for i, name in enumerate(names)}
+    renamed = [np.array([number[n] for n in t.sources], np.int32)[t.source] for t in tables]
+    ms, process, sequence = (np.concatenate([getattr(t, f) for t in tables]) for f in ("ms", "process", "sequence"))
+    source = np.concatenate(renamed)
+    order = np.lexsort((source, sequence, process, ms))
+    ms, process, sequence, source = ms[order], process[order], sequence[order], source[order]
+    new = np.ones(len(ms), np.bool_)
+    new[1:] = (np.diff(ms) != 0) | (np.diff(process) != 0) | (np.diff(sequence) != 0) | (np.diff(source) != 0)
+    rank = np.empty(len(ms), np.int32)
+    rank[order] = np.cumsum(new, dtype=np.int32) - 1
+    table = Messages(ms[new], process[new], sequence[new], source[new], tuple(names))
+    return table, np.split(rank, np.cumsum([len(t) for t in tables])[:-1])
+
+
+def _merge_series(pieces: Sequence[Piece]) -> tuple[U64, U64, list[I32]]:
+    ids = np.concatenate([p.series for p in pieces])
+    metrics = np.concatenate([p.metrics for p in pieces])
+    order = np.lexsort((ids, metrics))
+    sorted_ids, sorted_metrics = ids[order], metrics[order]
+    new = np.ones(len(ids), np.bool_)
+    new[1:] = (sorted_ids[1:] != sorted_ids[:-1]) | (sorted_metrics[1:] != sorted_metrics[:-1])
+    index = np.empty(len(ids), np.int32)
+    index[order] = np.cumsum(new, dtype=np.int32) - 1
+    return sorted_ids[new], sorted_metrics[new], np.split(index, np.cumsum([len(p.series) for p in pieces])[:-1])
+
+
+def pick(piece: Piece, visible: np.ndarray | None = None) -> Picked:
+    """The winner of every (series, ts) of a merged piece; ``visible`` bool[M] leaves messages out."""
+    if visible is None:
+        visible = np.ones(len(piece.messages), np.bool_)
+    rows, kept = kernels.winners(piece.counts, piece.ts, piece.message, visible)
+    if len(rows) == len(piece.ts):
+        return Picked(piece.series, piece.metrics, piece.counts, piece.ts, piece.values)
+    return Picked(piece.series, piece.metrics, kept, piece.ts[rows], piece.values[rows])
+
+
+def narrow(piece: Piece, wanted: np.ndarray) -> Piece:
+    """The same piece with only the series of ``wanted`` (bool[S])."""
+    if bool(wanted.all()):
+        return piece
+    starts = np.cumsum(piece.counts, dtype=np.int64) - piece.counts
+    counts = piece.counts[wanted]
+    rows = kernels.take_segments(starts[wanted], counts, int(counts.sum()))
+    return Piece(
+        piece.messages, piece.series[wanted], piece.metrics[wanted], counts,
+        piece.message[rows], piece.ts[rows], piece.values[rows],
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""Commit records and account rows: what is written, of which message, and in which rows (rules 6, 7, 15 and 24).
+
+A pending record has one cell per slot of its batch in its bucket. The cell says which messages (stamp, id, source) are
+in the block, how many samples of each, and all rows of the batch, so that a message counts as stored when all of them
+are there. A ledger row holds the same facts for good, with the outcome.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from spm.errors import CorruptBlock
+from spm.store import blocks, keys
+from spm.store.backends.base import Reader
+from spm.store.blocks import Messages
+from spm.wire import I64, U8
+
+COLUMN = b"v"
+STORED, REJECTED, DEAD = range(3)  # outcomes of a stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What one batch stored in one unit: samples per message, the messages' ids, the time range, the batch's rows."""
+
+    messages: Messages
+    samples: I64
+    message_ids: U8  # u8[16 × M]
+    ts_min: int
+    ts_max: int
+    rows: tuple[tuple[int, int], ...]  # (bucket, slot) of every row of the batch
+
+    @property
+    def stamp_min_ms(self) -> int:
+        """The oldest stamp in it, ms."""
+        return int(self.messages.ms.min())
+
+    @property
+    def stamp_max_ms(self) -> int:
+        """The newest stamp in it, ms."""
+        return int(self.messages.ms.max())
+
+    @property
+    def sample_count(self) -> int:
+        """Samples in the block."""
+        return int(self.samples.sum())
+
+
+def encode(commit: Commit, kind: int = blocks.PENDING, outcome: int = STORED, batch: int = 0) -> bytes:
+    """The cell (or, with its kind, the ledger row) of a commit."""
+    rows = np.array(commit.rows, np.int64).reshape(-1, 2)
+    columns = {
+        **commit.messages.columns(),
+        "samples": commit.samples,
+        "id_hash": commit.message_ids,
+        "range": np.array([commit.ts_min, commit.ts_max, outcome], np.int64),
+        "batch_hash": np.array([batch], np.uint64),
+        "bucket": rows[:, 0].copy(),
+        "slot": rows[:, 1].copy(),
+    }
+    return blocks.encode_columns(kind, columns, list(commit.messages.sources))
+
+
+def decode(raw: bytes, kind: int = blocks.PENDING) -> Commit:
+    """The commit; raises ``CorruptBlock``."""
+    return decode_account(raw, kind)[0]
+
+
+def decode_account(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, int, int]:
+    """(commit, outcome, batch) of a ledger row."""
+    c, texts = blocks.decode_columns(kind, raw)
+    messages = Messages.of(c, texts)
+    if len(c["samples"]) != len(messages) or len(c["id_hash"]) != 16 * len(messages):
+        raise CorruptBlock("a commit record's columns differ in length", got=len(c["samples"]), wanted=len(messages))
+    low, high, outcome = map(int, c["range"])
+    rows = tuple(zip(map(int, c["bucket"]), map(int, c["slot"]), strict=True))
+    return Commit(messages, c["samples"], c["id_hash"], low, high, rows), outcome, int(c["batch_hash"][0])
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One pending cell as a scan finds it."""
+
+    key: keys.PendingKey
+    slot: int
+    cell: bytes
+
+
+def scan(reader: Reader, app: int, buckets: list[int]) -> Iterator[Listed]:
+    """All pending cells of an app in these buckets, newest first within a bucket."""
+    for bucket in buckets:
+        for key, cells in reader.scan("pending", *keys.app_range(bucket, app)):
+            parsed = keys.PendingKey.parse(key)
+            for column, cell in cells.items():
+                yield Listed(parsed, keys.column_slot(column), cell)
