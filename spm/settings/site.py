@@ -37,7 +37,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
-    "django.contrib.staticfiles",
+    "spm.apps.ChosenStaticFiles",
     "django_htmx",
     "rest_framework",
     "drf_spectacular",
