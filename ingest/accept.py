@@ -1,0 +1,66 @@
+"""Stamping: the one moment at which a message gets its identity (rule 1).
+
+``take_process`` draws a process number nobody used before; ``Acceptor.accept`` gives stamps that only grow within it,
+whatever the clock does. Workers, runs and redeliveries never stamp again. No Django, no Celery here.
+"""
+
+import threading
+
+import msgspec
+
+from spm.clock import Clock
+from spm.errors import StoreUnavailable
+from spm.limits import SEQUENCE_MAX
+from spm.store.backends.base import Backend
+from spm.wire import Envelope, Parsed, Stamp
+
+_NAME, _COLUMN = b"processes", b"v"
+_TRIES = 1000  # a check-and-put lost so often means a broken store, not company
+
+
+def take_process(backend: Backend) -> int:
+    """A process number (from 1) never used before, by check-and-put in `config`."""
+    for _ in range(_TRIES):
+        [row] = backend.get("config", [_NAME])
+        was = row[_COLUMN] if row else None
+        number = (msgspec.msgpack.decode(was, type=int) if was else 0) + 1
+        if backend.check_and_put("config", _NAME, _COLUMN, was, msgspec.msgpack.encode(number)):
+            return number
+    raise StoreUnavailable(f"no process number after {_TRIES} tries")
+
+
+class Acceptor:
+    """Gives stamps in the name of one process. Thread-safe."""
+
+    def __init__(self, process: int, clock: Clock) -> None:
+        self.process = process
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last = Stamp(0, process, 0)
+
+    def stamp(self) -> Stamp:
+        """The next stamp: the clock's millisecond, or the last one's with the next sequence if that is not later."""
+        with self._lock:
+            now = self._clock.now_ms()
+            last = self._last
+            if now > last.ms:
+                self._last = Stamp(now, self.process, 0)
+            elif last.sequence < SEQUENCE_MAX:
+                self._last = Stamp(last.ms, self.process, last.sequence + 1)
+            else:
+                self._last = Stamp(last.ms + 1, self.process, 0)
+            return self._last
+
+    def accept(self, *, app: int, source: str, parsed: Parsed, message_id: bytes) -> Envelope:
+        """The stamped envelope of a parsed body."""
+        return Envelope(
+            app=app,
+            source=source,
+            stamp=self.stamp(),
+            message_id=message_id,
+            series=parsed.series,
+            series_index=parsed.series_index,
+            ts=parsed.ts,
+            values=parsed.values,
+            rejected=parsed.rejected,
+        )

@@ -1,0 +1,64 @@
+"""The dictionary of series: registering new ones, once and durably, before any block that uses them (rule 3).
+
+``Registry`` is the writer's half: it remembers which ids this process has seen registered, asks the store for the rest
+in bulk, and puts what is missing by check-and-put. An id that already stands for another canonical form is a collision:
+reported, never merged. The reader's half is ``spm.query.series``.
+"""
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from spm import limits
+from spm.store import keys
+from spm.store.backends.base import Backend
+from spm.wire import I64, U64, SeriesTable
+
+COLUMN = b"c"
+
+
+class Registry:
+    """Which series of which app are known to be in the store. Thread-safe; bounded by ``SERIES_KNOWN_MAX``."""
+
+    def __init__(self, backend: Backend, known_max: int = limits.SERIES_KNOWN_MAX) -> None:
+        self._backend = backend
+        self._known: dict[int, U64] = {}  # app -> sorted ids
+        self._known_max = known_max
+        self._lock = threading.Lock()
+
+    def register(self, app: int, table: SeriesTable) -> I64:
+        """Make every series of the table durable; returns the indices of those that collide with another series."""
+        unknown = self._unknown(app, table.ids)
+        if not len(unknown):
+            return unknown
+        forms = [table.canonical(int(i)) for i in unknown]
+        names = [keys.series(app, int(table.metrics[i]), int(table.ids[i])) for i in unknown]
+        before = self._put_missing(names, forms)
+        same = np.array([was is None or was == form for was, form in zip(before, forms, strict=True)], np.bool_)
+        self._remember(app, table.ids[unknown[same]])
+        return unknown[~same]
+
+    def _unknown(self, app: int, ids: U64) -> I64:
+        known = self._known.get(app)
+        if known is None or not len(known):
+            return np.arange(len(ids))
+        at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+        return np.flatnonzero(known[at] != ids)
+
+    def _put_missing(self, names: Sequence[bytes], forms: Sequence[bytes]) -> list[bytes | None]:
+        found = self._backend.get("series", names, [COLUMN])
+        before = [None if row is None else row[COLUMN] for row in found]
+        missing = [i for i, was in enumerate(before) if was is None]
+        if missing:
+            raced = self._backend.check_and_put_many("series", COLUMN, [(names[i], forms[i]) for i in missing])
+            for i, was in zip(missing, raced, strict=True):
+                before[i] = was
+        return before
+
+    def _remember(self, app: int, ids: U64) -> None:
+        with self._lock:
+            if sum(map(len, self._known.values())) + len(ids) > self._known_max:
+                self._known.clear()  # the store is asked again: slower, never wrong
+            known = self._known.get(app, np.empty(0, np.uint64))
+            self._known[app] = np.union1d(known, ids)
