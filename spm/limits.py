@@ -19,6 +19,23 @@ SOURCE_BYTES_MAX = 255  # a host name's own limit
 MESSAGE_SAMPLES_MAX = 1_000_000  # one body; more would hold the memory of several requests at once
 SEQUENCE_MAX = 0xFFFF  # stamps of one process within one millisecond (16 bits in the key)
 
+# --- front door ---------------------------------------------------------------------------------------------------------
+BODY_BYTES_MAX = 10_000_000  # of one request as sent, compressed or not
+BODY_DECODED_BYTES_MAX = 20_000_000  # after decompression: a bomb must not cost more memory than this
+BODIES_AT_ONCE_MAX = 32  # bodies one process works on; with the two above it bounds the front door's memory
+MESSAGE_LINES_MAX = 250_000  # of line protocol; a body of nothing but bad lines must not hold a thread for long
+MESSAGE_SERIES_BYTES_MAX = 64_000_000  # canonical text one message may add: short lines can name long series often
+STRING_BYTES_MAX = 8_192  # how far a string field may run over line ends; beyond it the quote is taken for unclosed
+REJECTIONS_MAX = 100  # listed in one answer; all are counted
+REJECTION_EXAMPLE_CHARS_MAX = 120  # enough to find the line again
+REJECTIONS_KEPT_MAX = 1_000  # per app, for its page of recent rejections
+SERIES_CACHE_ITEMS_MAX = 500_000  # raw series texts one process remembers; ~100 bytes each beside their text
+SERIES_CACHE_BYTES_MAX = 128_000_000  # text of the series one process remembers
+MESSAGE_ID_CHARS_MAX = 128  # of a sender's own message id; longer is a body in the wrong place
+SOURCE_SEEN_EVERY_MS = 30_000  # how often the last-seen time of a source is written
+SOURCES_SEEN_MAX = 100_000  # sources whose last-seen time one process remembers
+RETRY_AFTER_S = 2  # what senders are told when a part of the system cannot take their data now
+
 # --- store ------------------------------------------------------------------------------------------------------------
 CELL_BYTES_MAX = 8_000_000  # HBase refuses cells over 10 MB (hbase.client.keyvalue.maxsize)
 LMDB_MAP_BYTES = 1 << 40  # address space only: the file grows with what is written
@@ -38,3 +55,35 @@ COMMIT_QUEUE_BYTES_MAX = 64_000_000  # accepted bodies waiting for their commit;
 TAIL_AGE_MS = 1_000  # how old the cached list of pending records may be (DESIGN rule 7)
 PAGE_CACHE_BYTES = 64_000_000  # decoded chunk and timeline pages one process keeps
 RESTARTS_MAX = 8  # of one query that meets moving manifests before it gives up
+
+# --- queries ----------------------------------------------------------------------------------------------------------
+QUERY_TEXT_CHARS_MAX = 4_096  # the parser's time and stack grow faster than the text
+QUERY_OPERATORS_MAX = 200  # operators outside braces: a chain of them is as deep as it is long; 5,000 end the process
+QUERY_DEPTH_MAX = 64  # nested brackets; 5,000 take the parser seconds
+QUERY_PLAN_DEPTH_MAX = 300  # levels of a plan, walked by recursion: above what operators and brackets can make
+QUERY_POINTS_MAX = 11_000  # steps of one range query, as in Prometheus: more than any screen has pixels
+QUERY_SERIES_MAX = 100_000  # of one selector: their labels are dicts of some hundred bytes
+QUERY_SAMPLES_MAX = 50_000_000  # read by one query: 16 bytes each
+QUERY_CELLS_MAX = 20_000_000  # series x steps of one intermediate result: 9 bytes each
+QUERY_TIMEOUT_S = 30  # looked at between the parts of a query
+QUERY_PLANS_KEPT = 512  # parsed texts one process remembers
+
+# --- agent ------------------------------------------------------------------------------------------------------------
+AGENT_MESSAGE_BYTES_MAX = 1_000_000  # of one look, compressed; a large host makes some 10 kB
+AGENT_MEMORY_MESSAGES_MAX = 60  # that wait in memory while the disk refuses the spool: ten minutes
+AGENT_DEVICES_MAX = 200  # disks or interfaces reported; container hosts have thousands that come and go
+AGENT_TIMEOUT_S = 20  # of one push; above the server's own worst case for a durable answer under load
+AGENT_STOP_S = 5  # what a running push gets at the end; its message is in the spool anyway
+AGENT_ANSWER_BYTES_MAX = 65_536  # of a server's answer that is read
+AGENT_BACKOFF_BASE_S = 1
+AGENT_BACKOFF_MAX_S = 60  # a server that is back is noticed within a minute, and asked for no longer pause than this
+AGENT_BACKOFF_JITTER = 0.3  # so that a fleet does not come back as one
+AGENT_TOKEN_CHARS_MAX = 512
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+START_FREE_BYTES_MIN = 200_000_000  # of the data folder's disk: less is gone within hours of use
+RESTART_DELAY_S_MAX = 30  # between two tries to start a process that keeps ending
+HEALTHY_AFTER_S = 60  # a process that ran this long has earned a prompt restart
+STOP_GRACE_S = 15  # for a process to finish what it does before it is killed
+READY_TIMEOUT_S = 120  # for the first answer of the web server; numpy and numba load slowly on a cold disk
+LOG_BYTES_MAX = 5_000_000  # of one process's log before it becomes the older one; two are kept

@@ -1,0 +1,26 @@
+"""Getting a message to the server: one ``Push`` for HTTP, one for AMQP, chosen by the address.
+
+A push answers with an ``Outcome`` and never raises for anything the network or the server may do. ``open_push`` is the
+way in; pika is only loaded for amqp:// addresses.
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import cast
+from urllib.parse import urlsplit
+
+from ingest.agent.push.base import Push
+from ingest.agent.push.http import HttpPush
+from spm.errors import Refused
+
+
+def open_push(url: str, *, token: str, source: str) -> Push:
+    """The push for this address; nothing is connected yet."""
+    scheme = urlsplit(url).scheme
+    if scheme in ("http", "https"):
+        return HttpPush(url, token=token, source=source)
+    if scheme in ("amqp", "amqps"):
+        module = importlib.import_module("ingest.agent.push.amqp")
+        make = cast(Callable[..., Push], module.AmqpPush)
+        return make(url, token=token, source=source)
+    raise Refused("cannot push to this address", got=url, wanted="http://, https://, amqp:// or amqps://")

@@ -1,0 +1,88 @@
+"""The collectors on this machine and on made-up readings."""
+
+import pytest
+
+from ingest.agent import collect
+from ingest.agent.collect import disks, processes
+from ingest.agent.collect.cpu import Cpu
+from ingest.agent.collect.itself import Counters, Itself
+from ingest.agent.lines import Point, render
+
+WANTED = {
+    "mem": {"total", "available", "used", "free", "used_percent", "swap_used"},
+    "load": {"load1", "load5", "load15"},
+    "disk": {"total", "free", "used", "used_percent", "inodes_free"},
+    "processes": {"total", "running", "sleeping", "blocked", "zombies", "threads"},
+}
+
+
+@pytest.fixture(scope="module")
+def points() -> list[Point]:
+    return [point for collector in collect.standard().values() for point in collector()]
+
+
+@pytest.mark.parametrize("measurement", sorted(WANTED))
+def test_this_machine_shows_its_fields(points: list[Point], measurement: str) -> None:
+    shown = [point for point in points if point.measurement == measurement]
+    assert shown
+    assert all(point.fields.keys() >= WANTED[measurement] for point in shown)
+
+
+def test_the_root_file_system_is_among_the_disks(points: list[Point]) -> None:
+    paths = [point.tags["path"] for point in points if point.measurement == "disk"]
+    assert "/" in paths
+    assert len(set(paths)) == len(paths)
+
+
+def test_everything_this_machine_shows_can_be_written(points: list[Point]) -> None:
+    lines = render(points, tags={"host": "h"}, at_ms=1).decode().split("\n")
+    assert len(lines) == len(points)
+    assert all(line.endswith(" 1") for line in lines)
+
+
+def test_cpu_percentages_are_shares_of_what_was_spent_between_two_looks() -> None:
+    readings = iter([{"user": 10.0, "idle": 90.0}, {"user": 13.0, "idle": 95.0, "iowait": 2.0}])
+    (point,) = Cpu(lambda: next(readings))()
+    assert point.fields["usage_user"] == 30.0
+    assert point.fields["usage_idle"] == 50.0
+    assert point.fields["usage_total"] == 30.0
+
+
+def test_a_cpu_counter_that_goes_backwards_counts_as_nothing() -> None:
+    readings = iter([{"user": 10.0, "iowait": 5.0}, {"user": 20.0, "iowait": 4.0}])
+    (point,) = Cpu(lambda: next(readings))()
+    assert point.fields["usage_user"] == 100.0
+    assert point.fields["usage_iowait"] == 0.0
+
+
+def test_no_time_between_two_looks_is_no_point() -> None:
+    assert Cpu(lambda: {"user": 1.0})() == []
+
+
+def test_a_device_is_reported_once_at_its_shortest_path() -> None:
+    chosen = disks.choose([("/dev/a", "/usr/lib"), ("/dev/a", "/usr"), ("/dev/b", "/"), ("/dev/c", "/no/such/folder")])
+    assert chosen == {"/dev/a": "/usr", "/dev/b": "/"}
+
+
+def test_the_root_is_reported_where_no_partition_is_named() -> None:
+    assert disks.choose([]) == {"rootfs": "/"}
+
+
+def test_processes_are_counted_by_state() -> None:
+    point = processes.count([("R", 1), ("S", 4), ("I", 1), ("D", 1), ("Z", 0), ("T", 1)])
+    assert point.fields == {
+        "total": 6, "threads": 8, "running": 1, "sleeping": 2, "blocked": 1, "zombies": 1, "stopped": 1,
+    }  # fmt: skip
+
+
+def test_both_ways_of_counting_processes_agree() -> None:
+    direct = processes.count(processes._from_proc()).fields["total"]
+    slow = processes.count(processes._from_psutil()).fields["total"]
+    assert abs(direct - slow) <= max(5, 0.1 * slow)
+
+
+def test_the_agent_shows_what_it_costs() -> None:
+    (point,) = Itself(Counters(sent=3))()
+    assert point.fields["sent"] == 3
+    assert 0 < point.fields["rss_bytes"] < 2**31
+    assert point.fields["cpu_seconds"] > 0
