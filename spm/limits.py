@@ -66,6 +66,8 @@ QUERY_SERIES_MAX = 100_000  # of one selector: their labels are dicts of some hu
 QUERY_SAMPLES_MAX = 50_000_000  # read by one query: 16 bytes each
 QUERY_CELLS_MAX = 20_000_000  # series x steps of one intermediate result: 9 bytes each
 QUERY_TIMEOUT_S = 30  # looked at between the parts of a query
+QUERY_DAYS_MAX = 3_660  # back from the end of a query: ten years of manifests
+QUERY_APPS_MAX = 256  # apps whose index and tail one process keeps
 QUERY_PLANS_KEPT = 512  # parsed texts one process remembers
 
 # --- agent ------------------------------------------------------------------------------------------------------------

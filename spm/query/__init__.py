@@ -1,0 +1,42 @@
+"""Reading: PromQL over the tables. Enter by ``configure`` once per process, then ``storage_for(app)``.
+
+The room imports the store and the foundation, never Django: views and rules hand it an app's number and a query.
+"""
+
+import threading
+
+from spm import limits
+from spm.clock import Clock, SystemClock
+from spm.errors import Refused
+from spm.query.cache import PageCache
+from spm.query.storage import AppStorage
+from spm.store.backends import open_backend
+from spm.store.keys import Distribution
+
+_LOCK = threading.Lock()
+_SETTINGS: dict[str, str] = {}
+_STORAGES: dict[int, AppStorage] = {}
+_CACHE = PageCache()
+
+
+def configure(url: str) -> None:
+    """Name the store that this process reads; another URL than before drops what was cached."""
+    with _LOCK:
+        if _SETTINGS.get("url") != url:
+            _SETTINGS["url"] = url
+            _STORAGES.clear()
+
+
+def storage_for(app: int, clock: Clock | None = None) -> AppStorage:
+    """The app's storage in this process; raises ``Refused`` before ``configure``."""
+    with _LOCK:
+        if app not in _STORAGES:
+            if "url" not in _SETTINGS:
+                raise Refused("the query room has no store", remedy="Call spm.query.configure(url) first.")
+            if len(_STORAGES) >= limits.QUERY_APPS_MAX:
+                _STORAGES.pop(next(iter(_STORAGES)))
+            _STORAGES[app] = AppStorage(
+                open_backend(_SETTINGS["url"]), app,
+                distribution=Distribution(), clock=clock or SystemClock(), cache=_CACHE,
+            )  # fmt: skip
+        return _STORAGES[app]

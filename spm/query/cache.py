@@ -1,0 +1,65 @@
+"""Decoded rows by their immutable keys, so that a page is fetched and decoded once per process.
+
+Rows of `log`, `chunks`, `timelines`, `hours` and `days` are write-once: a key stands for the same bytes for ever, so
+nothing here is ever stale. The least recently used go when the byte bound is reached.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from spm import limits
+
+Key = tuple[str, bytes]
+
+
+class PageCache:
+    """A bounded map from (table, row key) to the decoded row."""
+
+    def __init__(self, bytes_max: int = limits.PAGE_CACHE_BYTES) -> None:
+        self._pages: OrderedDict[Key, tuple[object, int]] = OrderedDict()
+        self._bytes, self._bytes_max = 0, bytes_max
+        self._lock = threading.Lock()
+
+    def fetch(
+        self, table: str, keys: Sequence[bytes], load: Callable[[Sequence[bytes]], list[object | None]]
+    ) -> list[object | None]:
+        """The decoded rows in order, from here or by one ``load`` of what is missing; absent rows are not kept."""
+        with self._lock:
+            found = {key: self._touch((table, key)) for key in keys}
+        missing = [key for key, page in found.items() if page is None]
+        if missing:
+            for key, page in zip(missing, load(missing), strict=True):
+                found[key] = page
+                if page is not None:
+                    self._keep((table, key), page)
+        return [found[key] for key in keys]
+
+    def _touch(self, key: Key) -> object | None:
+        entry = self._pages.get(key)
+        if entry is None:
+            return None
+        self._pages.move_to_end(key)
+        return entry[0]
+
+    def _keep(self, key: Key, page: object) -> None:
+        size = _weight(page)
+        if size > self._bytes_max // 4:
+            return  # one giant must not push out everything else
+        with self._lock:
+            if key in self._pages:
+                return
+            self._pages[key] = page, size
+            self._bytes += size
+            while self._bytes > self._bytes_max:
+                _, (_, gone) = self._pages.popitem(last=False)
+                self._bytes -= gone
+
+
+def _weight(page: Any) -> int:
+    """Bytes of the arrays inside, with some for the objects around them."""
+    if is_dataclass(page):
+        return 200 + sum(_weight(getattr(page, f.name)) for f in fields(page))
+    return int(getattr(page, "nbytes", 64))

@@ -1,0 +1,123 @@
+"""The reader's half of the dictionary: which series of an app match.
+
+Labels are kept as columns of small numbers (one per series, for each label name) beside the list of that label's
+values, so that a matcher looks at distinct values only and then at numbers. The index only grows; new series are read
+by key when a block names them, or by a scan when a run has moved data that this process never saw as a block.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from spm.query.matchers import mask
+from spm.query.select import METRIC_NAME, Matcher
+from spm.store import keys
+from spm.store.backends.base import Reader
+from spm.store.dictionary import COLUMN
+from spm.wire import I32, I64, U64, parse_canonical
+
+
+class _Label:
+    """One label's column: the number of its value for each series, 0 standing for "absent"."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = [""]
+        self.number: dict[str, int] = {"": 0}
+        self.codes: list[int] = []
+        self._array: tuple[I32, pa.Array] | None = None
+
+    def add(self, series: int, value: str) -> None:
+        """Series number ``series`` has this value; those between had none."""
+        self.codes.extend([0] * (series - len(self.codes)))
+        code = self.number.setdefault(value, len(self.values))
+        if code == len(self.values):
+            self.values.append(value)
+        self.codes.append(code)
+
+    def columns(self, count: int) -> tuple[I32, pa.Array]:
+        """(codes i32[count], distinct values), built once per growth."""
+        if self._array is None or len(self._array[0]) != count:
+            codes = np.zeros(count, np.int32)
+            codes[: len(self.codes)] = self.codes
+            self._array = codes, pa.array(self.values, pa.string())
+        return self._array
+
+
+class SeriesIndex:
+    """All known series of one app."""
+
+    def __init__(self, app: int) -> None:
+        self._app = app
+        self._position: dict[int, int] = {}  # series id -> row
+        self._ids: list[int] = []
+        self._metrics: list[int] = []
+        self._labels: dict[str, _Label] = {METRIC_NAME: _Label()}
+        self._arrays: tuple[U64, U64] | None = None
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def load(self, reader: Reader) -> None:
+        """Read every series of the app that is not known yet."""
+        for start, stop in keys.series_ranges(self._app):
+            for key, cells in reader.scan("series", start, stop):
+                self._add(key, cells)
+
+    def ensure(self, reader: Reader, series: U64, metrics: U64) -> None:
+        """Read the rows of those series that are not known yet."""
+        pairs = zip(series.tolist(), metrics.tolist(), strict=True)
+        missing = [keys.series(self._app, m, s) for s, m in pairs if s not in self._position]
+        for key, cells in zip(missing, reader.get("series", missing) if missing else [], strict=True):
+            if cells is not None:
+                self._add(key, cells)
+
+    def _add(self, key: bytes, cells: dict[bytes, bytes]) -> None:
+        metric, series = keys.parse_series(key)
+        if series in self._position or COLUMN not in cells:
+            return
+        name, labels = parse_canonical(cells[COLUMN])
+        row = len(self._ids)
+        for label, value in {**labels, METRIC_NAME: name}.items():
+            self._labels.setdefault(label, _Label()).add(row, value)
+        self._position[series] = row
+        self._ids.append(series)
+        self._metrics.append(metric)
+        self._arrays = None
+
+    def columns(self) -> tuple[U64, U64]:
+        """(series ids u64[S], metric ids u64[S]) by row."""
+        if self._arrays is None:
+            self._arrays = np.array(self._ids, np.uint64), np.array(self._metrics, np.uint64)
+        return self._arrays
+
+    def select(self, matchers: Sequence[Matcher]) -> I64:
+        """Rows of the series that satisfy all matchers."""
+        chosen = np.ones(len(self), np.bool_)
+        for matcher in matchers:
+            label = self._labels.get(matcher.name)
+            if label is None:
+                if not bool(mask([""], matcher)[0]):
+                    return np.empty(0, np.int64)
+                continue
+            codes, values = label.columns(len(self))
+            chosen &= mask(values, matcher)[codes]
+        return np.flatnonzero(chosen)
+
+    def labels(self, rows: Iterable[int]) -> list[dict[str, str]]:
+        """The labels of rows, each with its metric's name as ``__name__``."""
+        columns = [(n, label.codes, label.values) for n, label in sorted(self._labels.items())]
+        return [{n: v[c[row]] for n, c, v in columns if row < len(c) and c[row]} for row in rows]
+
+    def values(self, name: str, rows: I64) -> list[str]:
+        """The sorted distinct values of one label among rows."""
+        label = self._labels.get(name)
+        if label is None or not len(rows):
+            return []
+        codes, _ = label.columns(len(self))
+        return sorted(label.values[c] for c in np.unique(codes[rows]) if c)
+
+    def names(self, rows: I64) -> list[str]:
+        """The sorted names of labels that any of the rows has."""
+        count = len(self)
+        return sorted(n for n, label in self._labels.items() if len(rows) and bool(label.columns(count)[0][rows].any()))

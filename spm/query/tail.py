@@ -1,0 +1,134 @@
+"""The un-compacted tail of an app as merged columns, kept in a reading process (DESIGN rule 7).
+
+``refresh`` lists the pending records (at most once per ``TAIL_AGE_MS``), reads the blocks that are new and forgets
+units that runs have taken over. A unit's blocks are kept as a few pieces of growing size, merged like a log-structured
+tree, so that a query never meets thousands of small blocks. Holding more than is pending is harmless: equal versions
+are merged again; a unit is read anew when more than half of what it holds is no longer pending.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spm import limits
+from spm.clock import Clock
+from spm.store import keys
+from spm.store.backends.base import Reader
+from spm.store.keys import PendingKey
+from spm.store.merge import Piece, merge
+from spm.wire import U64
+
+UnitKey = tuple[int, int]  # bucket, slot
+Blocks = Callable[[Reader, Sequence[bytes]], list[Piece | None]]  # decoded blocks by key; None: no such row
+
+
+@dataclass(slots=True)
+class _Unit:
+    """What the tail holds of one unit."""
+
+    held: set[bytes] = field(default_factory=set)  # keys of pending records
+    gone: int = 0  # of those merged into pieces, how many are no longer pending
+    pieces: list[Piece] = field(default_factory=list)  # each at least twice as large as the next
+
+
+@dataclass(frozen=True, slots=True)
+class TailView:
+    """The pending versions at one moment: merged pieces by unit, and blocks that were not there any more."""
+
+    held: Mapping[UnitKey, tuple[Piece, ...]]
+    missing: tuple[tuple[UnitKey, int], ...]
+    as_of_ms: int
+
+    def units(self) -> Collection[UnitKey]:
+        """Units that have pending blocks."""
+        return self.held.keys()
+
+    def pieces(self, bucket: int, slot: int) -> list[Piece]:
+        """The pending versions of a unit, each piece merged."""
+        return list(self.held.get((bucket, slot), ()))
+
+
+class Tail:
+    """Pending blocks of one app, by unit. Not thread-safe: its owner locks."""
+
+    def __init__(self, app: int, buckets: Sequence[int], clock: Clock, blocks: Blocks) -> None:
+        self._app, self._buckets, self._clock, self._blocks = app, buckets, clock, blocks
+        self._records: dict[bytes, tuple[int, ...]] = {}  # pending key -> slots of its cells when first seen
+        self._units: dict[UnitKey, _Unit] = {}
+        self.as_of_ms = 0
+        self._read_at = -1e9
+        self.missing: list[tuple[UnitKey, int]] = []  # (unit, batch) whose block was not there any more
+
+    def refresh(self, reader: Reader, *, force: bool = False) -> tuple[U64, U64]:
+        """Bring the tail up to date; returns (series, metrics) that new blocks name."""
+        if not force and (self._clock.monotonic() - self._read_at) * 1000 < limits.TAIL_AGE_MS:
+            return np.empty(0, np.uint64), np.empty(0, np.uint64)
+        self._read_at, self.as_of_ms = self._clock.monotonic(), self._clock.now_ms()
+        listed = [
+            key
+            for bucket in self._buckets
+            for key, _ in reader.scan("pending", *keys.app_range(bucket, self._app), keys_only=True)
+        ]
+        now = set(listed)
+        self._forget([key for key in self._records if key not in now])
+        return self._read(reader, [key for key in listed if key not in self._records])
+
+    def _read(self, reader: Reader, new: Sequence[bytes]) -> tuple[U64, U64]:
+        self.missing = []
+        wanted: dict[UnitKey, list[bytes]] = {}
+        for key, cells in zip(new, reader.get("pending", new) if new else [], strict=True):
+            if cells is None:
+                continue  # a run took it between the scan and now: the manifest, read later, names it
+            slots = tuple(map(keys.column_slot, cells))
+            self._records[key] = slots
+            for slot in slots:
+                wanted.setdefault((PendingKey.parse(key).bucket, slot), []).append(key)
+        added = [self._extend(reader, unit, held) for unit, held in wanted.items()]
+        for unit in self._stale():
+            held = sorted(self._units.pop(unit).held)
+            still = self._still_pending(reader, held, unit[1])
+            if still:
+                self._extend(reader, unit, still)
+        if not added:
+            return np.empty(0, np.uint64), np.empty(0, np.uint64)
+        return np.concatenate([a.series for a in added]), np.concatenate([a.metrics for a in added])
+
+    def _extend(self, reader: Reader, name: UnitKey, held: Sequence[bytes]) -> Piece:
+        """Read these records' blocks of a unit and add them as one piece."""
+        names = [PendingKey.parse(key).log(name[1]) for key in held]
+        pieces = self._blocks(reader, [key.to_bytes() for key in names])
+        self.missing += [(name, key.batch) for key, piece in zip(names, pieces, strict=True) if piece is None]
+        unit = self._units.setdefault(name, _Unit())
+        unit.held.update(held)
+        piece = merge([p for p in pieces if p is not None])
+        unit.pieces.append(piece)
+        while len(unit.pieces) > 1 and len(unit.pieces[-2]) < 2 * len(unit.pieces[-1]):
+            last = unit.pieces.pop()
+            unit.pieces[-1] = merge([unit.pieces[-1], last])
+        return piece
+
+    def _forget(self, gone: Sequence[bytes]) -> None:
+        for key in gone:
+            bucket = PendingKey.parse(key).bucket
+            for slot in self._records.pop(key):
+                unit = self._units.get((bucket, slot))
+                if unit is None:
+                    continue
+                unit.held.discard(key)
+                unit.gone += 1
+                if not unit.held:
+                    del self._units[bucket, slot]
+
+    def _stale(self) -> list[UnitKey]:
+        return [name for name, unit in self._units.items() if unit.gone > len(unit.held)]
+
+    def _still_pending(self, reader: Reader, held: Sequence[bytes], slot: int) -> list[bytes]:
+        column = keys.slot_column(slot)
+        rows = reader.get("pending", held, [column])
+        return [key for key, row in zip(held, rows, strict=True) if row is not None]
+
+    def view(self) -> "TailView":
+        """What the tail holds now, safe from later refreshes."""
+        pieces = {name: tuple(unit.pieces) for name, unit in self._units.items()}
+        return TailView(pieces, tuple(self.missing), self.as_of_ms)

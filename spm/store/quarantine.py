@@ -1,0 +1,53 @@
+"""Damaged rows: named, set aside, skipped, and never shown as numbers.
+
+A reader that meets a ``CorruptBlock`` reports it here; from then on this process skips the row without decoding it
+again, every answer that would have needed it says so, and a copy of the bytes lies in `dead` for whoever repairs it.
+"""
+
+import hashlib
+import logging
+import threading
+
+from spm.clock import Clock
+from spm.errors import CorruptBlock, StoreUnavailable
+from spm.store import blocks, keys
+from spm.store.backends.base import Backend
+
+_LOG = logging.getLogger(__name__)
+_MAX = 10_000  # damaged rows one process remembers; more mean a broken disk, not a broken row
+COLUMN = b"v"
+
+
+class Quarantine:
+    """The damaged rows this process has met."""
+
+    def __init__(self, backend: Backend, clock: Clock) -> None:
+        self._backend, self._clock = backend, clock
+        self._rows: dict[tuple[str, bytes], str] = {}
+        self._lock = threading.Lock()
+
+    def holds(self, table: str, key: bytes) -> bool:
+        """Whether the row is known to be damaged."""
+        return (table, key) in self._rows
+
+    def report(self, app: int, table: str, key: bytes, raw: bytes, error: CorruptBlock) -> None:
+        """Set a damaged row aside and keep a copy of its bytes."""
+        with self._lock:
+            if (table, key) in self._rows or len(self._rows) >= _MAX:
+                return
+            self._rows[table, key] = str(error)
+        _LOG.error("quarantined %s %s: %s", table, key.hex(), error)
+        name = hashlib.blake2b(table.encode() + key, digest_size=16).digest()
+        record = {"table": table, "key": key, "cause": str(error), "bytes": raw}
+        cell = blocks.encode_record(blocks.DEAD, record)
+        try:
+            self._backend.put([("dead", [(keys.dead(app, self._clock.now_ms(), name), {COLUMN: cell})])])
+        except StoreUnavailable as trouble:
+            _LOG.warning("no copy of the quarantined row could be kept: %s", trouble)
+
+    def notes(self) -> list[str]:
+        """One sentence for each table with damaged rows."""
+        tables: dict[str, int] = {}
+        for table, _ in list(self._rows):
+            tables[table] = tables.get(table, 0) + 1
+        return [f"{n} damaged row(s) of {t} are quarantined and left out" for t, n in sorted(tables.items())]
