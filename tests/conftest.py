@@ -17,8 +17,18 @@ def missing_service(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+HEAVY = ("serial", "real", "browser", "spark", "chaos")  # marks of tests that share the machine with short ones only
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long forms to ``bin/test --proof``: they run only when ``-m`` names their mark."""
+    """Leave long forms to ``bin/test --proof`` (they run only when ``-m`` names their mark), and keep heavy tests together.
+
+    Under pytest-xdist all heavy tests go to one worker, one after another, with one Spark session and one of each
+    server; the other worker runs the rest meanwhile.
+    """
+    for item in items:
+        if any(item.get_closest_marker(mark) for mark in HEAVY):
+            item.add_marker(pytest.mark.xdist_group("heavy"))
     if "proof" in str(config.getoption("-m")):
         return
     kept = [item for item in items if item.get_closest_marker("proof") is None]

@@ -1,0 +1,114 @@
+# shellcheck shell=sh
+# Sourced by bin/start, bin/manage and bin/test: finds a Python, makes the project's own environment, installs into it.
+#
+# A "door" is one file of requirements/: it is installed once, and again when its lock file changes. Nothing outside the
+# environment folder (.venv, or SPM_ENVIRONMENT) and the data folder (var, or SPM_DATA) is written. Needs no root.
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+# The value of setting $1: from the environment, else from .env.
+setting() {
+  eval "value=\${$1:-}"
+  [ -n "$value" ] || [ ! -f "$root/.env" ] || value=$(sed -n "s/^$1=//p" "$root/.env" | tail -n 1)
+  printf '%s' "$value"
+}
+
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+
+find_python() {
+  for python in ${SPM_PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
+    if command -v "$python" >/dev/null 2>&1 && new_enough "$python"; then return 0; fi
+  done
+  found=$(python3 --version 2>&1) || found="no python3"
+  die "SPM needs Python 3.11 or newer, and this machine has $found. Install one, or name it in SPM_PYTHON."
+}
+
+# Leaves root, data, environment and what children must know in the process environment.
+enter_environment() {
+  environment=${SPM_ENVIRONMENT:-$root/.venv}
+  SPM_DATA=$(setting SPM_DATA)
+  SPM_DATA=${SPM_DATA:-$root/var}
+  case $SPM_DATA in /*) ;; *) SPM_DATA=$PWD/$SPM_DATA ;; esac
+  NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$environment/kernels}
+  export SPM_DATA NUMBA_CACHE_DIR SPM_ENVIRONMENT="$environment"
+  cd "$root"
+  new_enough "$environment/bin/python" || make_environment
+}
+
+make_environment() {
+  find_python
+  say "· making the environment $environment ($("$python" --version))"
+  # A folder that holds a broken or too old environment is emptied; one that holds anything else is not ours to empty.
+  if [ -e "$environment" ] && [ ! -f "$environment/pyvenv.cfg" ]; then
+    die "$environment exists and is no Python environment. Move it away, or name another folder in SPM_ENVIRONMENT."
+  fi
+  need_room 1
+  output=$("$python" -m venv --clear "$environment" 2>&1) || {
+    rm -rf "$environment"
+    case $output in
+      *ensurepip*) die "This Python cannot make environments. On Debian and Ubuntu: apt install python3-venv" ;;
+      *) die "No environment could be made in $environment: $(printf '%s' "$output" | tail -n 1)" ;;
+    esac
+  }
+}
+
+# Fails when the environment's disk has less than $1 megabytes.
+need_room() {
+  folder=$environment
+  while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
+  free=$(df -Pk "$folder" | awk 'NR == 2 { print int($4 / 1024) }')
+  [ "$free" -ge "$1" ] || die "The disk of $environment is full: $free MB are free, $1 MB are needed. Make room, then try again."
+}
+
+# Installs the doors among the arguments that are not installed as they are locked now.
+need_doors() {
+  wanted='' stamps="$environment/doors"
+  for door in "$@"; do
+    now=$(cksum <"requirements/$door.txt")
+    [ "$now" = "$(cat "$stamps/$door" 2>/dev/null || true)" ] || wanted="$wanted $door"
+  done
+  [ -n "$wanted" ] || return 0
+  say "· installing what these doors need:$wanted"
+  case $wanted in *spark*) need_room 2500 ;; *) need_room 800 ;; esac
+  "$environment/bin/python" -m pip --version >/dev/null 2>&1 || "$environment/bin/python" -m ensurepip >/dev/null
+  arguments=''
+  for door in $wanted; do arguments="$arguments -r requirements/$door.txt"; done
+  # shellcheck disable=SC2086  # a list of words
+  run_pip install --require-hashes --no-deps $arguments
+  mkdir -p "$stamps"
+  for door in $wanted; do cksum <"requirements/$door.txt" >"$stamps/$door"; done
+}
+
+# Runs pip with its log kept and its large steps shown; says what went wrong in one sentence.
+run_pip() {
+  log=$environment/pip.log
+  { "$environment/bin/python" -m pip --disable-pip-version-check --no-input "$@" 2>&1 || echo "pip failed"; } |
+    tee "$log" | while IFS= read -r line; do
+      case $line in
+        *Downloading*\(*MB\) | *"Building wheel"* | Installing*) say "    $(printf '%s' "$line" | cut -c1-100 | sed 's/^ *//')" ;;
+      esac
+    done
+  [ "$(tail -n 1 "$log")" = "pip failed" ] || return 0
+  case $(cat "$log") in
+    *"No space left on device"*) die "The disk is full: pip could not install into $environment. Make room, then try again." ;;
+    *) die "pip could not install: $(grep -i error "$log" | tail -n 1). The whole story is in $log" ;;
+  esac
+}
+
+# Secrets, page libraries and Java: everything beside Python packages. Quick when there is nothing to do.
+finish_environment() {
+  "$environment/bin/python" -m spm.cli.setup || exit $?
+  [ ! -f "$environment/java-home" ] || JAVA_HOME=$(cat "$environment/java-home")
+  export JAVA_HOME
+}
+
+# The doors of the product as it is set up: the embedded default, and what its settings name.
+product_doors() {
+  doors="server agent spark"
+  [ "$(setting SPM_TRANSPORT)" != amqp ] || doors="$doors amqp"
+  case $(setting SPM_CELERY_BROKER_URL) in amqp*) doors="$doors amqp" ;; esac
+  case $(setting SPM_STORE_URL) in hbase*) doors="$doors hbase" ;; esac
+  case $(setting DATABASE_URL) in postgres*) doors="$doors postgres" ;; esac
+  printf '%s' "$doors"
+}

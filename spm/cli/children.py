@@ -1,0 +1,148 @@
+"""The processes of the product: what each is called with, how long to wait before one is started again, their logs.
+
+``programs`` and ``restart_delay`` are pure. ``Child`` holds one running process: a session of its own, so that Ctrl-C
+reaches only the one who stops the others in order, and so that whatever a process left behind (beat, a JVM) can be ended
+with it. It ends with its parent also when that is killed. Nothing here waits; ``spm.cli.serve`` has the loop.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from spm.cli.options import THREADS, Options
+from spm.limits import HEALTHY_AFTER_S, LOG_BYTES_MAX, RESTART_DELAY_S_MAX
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run under which name, with what added to the environment."""
+
+    name: str
+    command: tuple[str, ...]
+    environ: Mapping[str, str]
+
+
+def programs(options: Options, agent_token: str | None) -> list[Program]:
+    """The web server, the worker and, with a token, this host's agent; in the order in which they start."""
+    python = sys.executable
+    common = environ_of(options)
+    web = (
+        *(python, "-m", "gunicorn", "spm.wsgi:application", "--bind", f"{options.host}:{options.port}"),
+        *("--worker-class", "gthread", "--workers", str(options.web_processes), "--threads", str(THREADS)),
+        *("--timeout", "90", "--graceful-timeout", "10", "--keep-alive", "75", "--limit-request-line", "8190"),
+    )
+    # Threads, not prefork: the tasks wait for the database, the store or a Spark run in another process, so one process
+    # does for them and a long run holds up no alert; a forked child would cost 150 MB more and must not share LMDB.
+    # The schedule is kept in memory: every entry is due within seconds, and a schedule file can be torn by a crash.
+    worker = (
+        *(python, "-m", "celery", "-A", "spm.celery", "worker", "--pool", "threads", "--concurrency", "4"),
+        *("--beat", "--scheduler", "celery.beat:Scheduler", "--loglevel", "INFO"),
+        *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+    )
+    found = [Program("web", web, common), Program("worker", worker, common)]
+    if agent_token:
+        spool = str(options.data / "agent")
+        own = {"SPM_AGENT_URL": options.url, "SPM_AGENT_TOKEN": agent_token, "SPM_AGENT_SPOOL": spool}
+        found.append(Program("agent", (python, "-m", "ingest.agent"), {**common, **own}))
+    return found
+
+
+def environ_of(options: Options) -> dict[str, str]:
+    """What all processes of the product are told, beside what the environment says already."""
+    return {
+        "DJANGO_SETTINGS_MODULE": "spm.settings",
+        "SPM_DATA": str(options.data),
+        "SPM_BASE_URL": os.environ.get("SPM_BASE_URL", options.url),
+        "PYTHONUNBUFFERED": "1",
+        "MALLOC_ARENA_MAX": "2",  # glibc keeps an arena per thread: tens of megabytes of nothing
+        "OPENBLAS_NUM_THREADS": "1",  # nothing here multiplies matrices
+    }
+
+
+def restart_delay(failures: int, ran_s: float) -> float:
+    """Seconds to wait before a process is started again that ran ``ran_s`` after ``failures`` short runs in a row."""
+    return 0.0 if ran_s >= HEALTHY_AFTER_S else min(2.0**failures, RESTART_DELAY_S_MAX)
+
+
+class Log:
+    """A log file that becomes the older one (``.1``) when it has grown to ``LOG_BYTES_MAX``; two are kept."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] = path.open("ab", buffering=0)
+
+    def write(self, piece: bytes) -> None:
+        """Add what a process said. A full disk costs log lines, never the product: reads go on without room."""
+        with contextlib.suppress(OSError):
+            self._file.write(piece)
+            if self._file.tell() > LOG_BYTES_MAX:
+                self._file.close()
+                self._path.replace(self._path.with_suffix(".log.1"))
+                self._file = self._path.open("ab", buffering=0)
+
+    def last_lines(self, count: int) -> list[str]:
+        """The end of the log, for a person who has to see why a process ended."""
+        return self._path.read_bytes()[-8192:].decode(errors="replace").splitlines()[-count:]
+
+
+class Child:
+    """One running program."""
+
+    def __init__(self, program: Program, *, root: Path, log: Log, started_at: float) -> None:
+        self.program, self.log, self.started_at = program, log, started_at
+        self._process = subprocess.Popen(
+            program.command,
+            cwd=root,
+            env={**os.environ, **program.environ},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_end_with_parent,  # safe: this process has one thread
+        )
+        assert self._process.stdout is not None, "BUG: asked for a pipe"
+        self.pipe = self._process.stdout
+        os.set_blocking(self.pipe.fileno(), False)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def status(self) -> int | None:
+        """None while it runs; then its exit status (a signal as a negative number)."""
+        return self._process.poll()
+
+    def drain(self) -> bool:
+        """Move what it said into the log; False when it has closed its output."""
+        piece = self.pipe.read(65536)
+        if piece:
+            self.log.write(piece)
+        return piece != b""
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM to the process itself, which ends its own children in order."""
+        if self.status() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def end(self) -> None:
+        """Kill what is left of its session, and take its exit status."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+        self.drain()
+        self.pipe.close()
+
+
+def _end_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+

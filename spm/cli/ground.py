@@ -1,0 +1,102 @@
+"""The ground a start stands on: a data folder with room, a free port, two secrets, and nobody else on the same folder.
+
+Each check either passes or raises ``CannotStart`` with one sentence that says what to do. Nothing here starts anything
+or knows Django. Enter by ``open_data``.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import socket
+from pathlib import Path
+
+from spm.clock import random_bytes
+from spm.errors import SpmError
+from spm.limits import START_FREE_BYTES_MIN
+
+SECRETS = ("secret-key", "pepper")
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+class CannotStart(SpmError):
+    """The machine is not ready; the text is one sentence for the person at the terminal."""
+
+
+def open_data(data: Path) -> None:
+    """Make the data folder usable: it exists, can be written, its disk has room, its secrets are there."""
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        check_room(data)
+        for name in SECRETS:
+            _keep_secret(data / name)
+    except OSError as error:
+        raise cannot_write(data, error) from error
+
+
+def check_room(data: Path, needed_bytes: int = START_FREE_BYTES_MIN) -> None:
+    """Raise when the disk of ``data`` has less than ``needed_bytes`` free."""
+    free = shutil.disk_usage(data).free
+    if free < needed_bytes:
+        raise CannotStart(
+            f"The disk of {data} is full: {free // 1_000_000} MB are free, {needed_bytes // 1_000_000} MB are needed."
+            " Make room, or choose another folder with --data."
+        )
+
+
+def cannot_write(data: Path, error: OSError) -> CannotStart:
+    """The sentence for an operating system that refuses to write."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return CannotStart(f"The disk of {data} is full. Make room, or choose another folder with --data.")
+    return CannotStart(f"The data folder {data} cannot be used: {error.strerror}. Choose another with --data.")
+
+
+def _keep_secret(path: Path) -> None:
+    """Write a new secret to ``path`` unless one is there; readable by its owner alone, complete or absent."""
+    if path.exists():
+        return
+    text = "".join(_ALPHABET[byte & 63] for byte in random_bytes(50))
+    write_private(path, text + "\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace ``path`` by ``text``, mode 0600, in one step: a crash leaves the old file or the new one."""
+    half = path.with_name(path.name + ".new")
+    half.unlink(missing_ok=True)
+    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    half.replace(path)
+
+
+def take_data(data: Path) -> int:
+    """Hold the data folder for this process as long as it lives; the returned descriptor stays open."""
+    handle = os.open(data / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = os.pread(handle, 20, 0).decode().strip() or "unknown"
+        raise CannotStart(f"bin/start is already running on {data} (process {owner}). Stop it first.") from error
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    return handle
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise when ``port`` cannot be listened on."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise CannotStart(_port_sentence(host, port, error)) from error
+
+
+def _port_sentence(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} is in use by another program. Stop it, or choose another with --port."
+    if error.errno == errno.EACCES:
+        return f"Port {port} may only be used by root. Choose one above 1023 with --port."
+    return f"Cannot listen on {host}, port {port}: {error.strerror}."

@@ -1,0 +1,60 @@
+"""What ``bin/start`` was asked for: its arguments and the environment, turned into one value.
+
+Pure: reads nothing but its arguments. Enter by ``parse``.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PORT = 8000
+THREADS = 16  # of one web process: enough for slow readers and for senders that wait for a commit together
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One start of the product."""
+
+    root: Path
+    data: Path
+    host: str
+    port: int
+    json: bool
+    agent: bool
+    web_processes: int
+
+    @property
+    def url(self) -> str:
+        """The address under which this machine reaches the pages."""
+        host = "localhost" if self.host in ("127.0.0.1", "0.0.0.0", "::", "::1") else self.host
+        return f"http://{host}:{self.port}"
+
+
+def parse(arguments: Sequence[str], environ: Mapping[str, str], root: Path) -> Options:
+    """The options of ``arguments``; prints usage and exits with status 2 for any it does not know.
+
+    ``SPM_DATA`` goes before ``--data``: ``bin/start`` has put the argument there, as an absolute path.
+    """
+    parser = argparse.ArgumentParser(prog="bin/start", add_help=False, allow_abbrev=False)
+    parser.add_argument("--port", type=_port, default=PORT)
+    parser.add_argument("--data", type=Path, default=root / "var")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--no-agent", action="store_true")
+    given = parser.parse_args(arguments)
+    return Options(
+        root=root,
+        data=Path(environ.get("SPM_DATA") or given.data).absolute(),
+        host=environ.get("SPM_BIND", "127.0.0.1"),
+        port=given.port,
+        json=given.json,
+        agent=not given.no_agent,
+        web_processes=int(environ.get("SPM_WEB_PROCESSES", "1")),
+    )
+
+
+def _port(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1 <= number <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; use a number from 1 to 65535")
+    return number

@@ -1,0 +1,80 @@
+"""What must be true of a data folder before the product's processes start, made true step by step.
+
+Migrations, static files, compiled kernels. Each step is skipped when a stamp says that nothing it depends on has
+changed, so that a later start takes a second or two. Enter by ``steps``; the command ``prepare`` runs them in order.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.staticfiles.finders import get_finders
+from django.core.management import call_command
+
+KERNELS = ("spm.store.kernels", "ingest.protocols", "rollups.kernel")  # modules with a function warm()
+
+Step = tuple[str, Callable[[], None]]
+
+
+def steps() -> list[Step]:
+    """What to do, each with the words that announce it."""
+    found: list[Step] = [("migrating the database", migrate)]
+    if _stale("static", _static_files()):
+        found.append(("collecting static files", collect_static))
+    if _stale("kernels", _sources()):
+        found.append(("compiling kernels", warm_kernels))
+    return found
+
+
+def migrate() -> None:
+    """Bring the database's tables to what the models say."""
+    call_command("migrate", interactive=False, verbosity=0)
+
+
+def collect_static() -> None:
+    """Gather, hash and compress the files that pages load."""
+    call_command("collectstatic", interactive=False, verbosity=0, clear=True)
+    _stamp("static", _static_files())
+
+
+def warm_kernels() -> None:
+    """Compile every numba kernel into the cache, so that no request waits for a compiler."""
+    for name in KERNELS:
+        import_module(name).warm()
+    _stamp("kernels", _sources())
+
+
+def _static_files() -> list[Path]:
+    return [Path(storage.path(name)) for finder in get_finders() for name, storage in finder.list([])]
+
+
+def _sources() -> list[Path]:
+    rooms = ("spm/store", "spm/query", "ingest", "rollups", "requirements")
+    return [path for room in rooms for path in (settings.BASE_DIR / room).rglob("*") if path.suffix in (".py", ".txt")]
+
+
+def fingerprint(files: Iterable[Path]) -> str:
+    """A hash of the files' names, sizes and times of change."""
+    lines = sorted(f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _note(name: str) -> Path:
+    """Where the stamp ``name`` lies: beside what it speaks of, so that both are lost together."""
+    if name == "kernels" and "NUMBA_CACHE_DIR" in os.environ:
+        return Path(os.environ["NUMBA_CACHE_DIR"]) / "stamp"
+    return Path(settings.SPM_DATA) / "stamps" / name
+
+
+def _stale(name: str, files: Iterable[Path]) -> bool:
+    note = _note(name)
+    return not note.is_file() or note.read_text() != fingerprint(files)
+
+
+def _stamp(name: str, files: Iterable[Path]) -> None:
+    note = _note(name)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(fingerprint(files))

@@ -1,0 +1,179 @@
+"""``python -m spm.cli.serve``: starts the product's processes and keeps them running until it is told to stop.
+
+1. Check the ground: disk, port, nobody else on this data folder.
+2. ``manage.py prepare``: migrations, static files, kernels, the first organisation.
+3. Start web server, worker and agent; wait for the first answer; say where to go and how to log in.
+4. Loop: move their output into logs, start again what ended, waiting longer each time.
+5. On Ctrl-C or SIGTERM: ask all to stop, wait ``STOP_GRACE_S``, kill what is left. A second Ctrl-C does not wait.
+
+One thread, one loop. Holds no data: killed at any moment, it leaves nothing to repair.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from spm.cli.children import Child, Log, Program, environ_of, programs, restart_delay
+from spm.cli.ground import CannotStart, cannot_write, check_port, open_data, take_data
+from spm.cli.options import Options, parse
+from spm.cli.screen import json_line, say, welcome
+from spm.clock import Clock, SystemClock
+from spm.limits import READY_TIMEOUT_S, STOP_GRACE_S
+
+ROOT = Path(__file__).resolve().parents[2]
+_TICK_S = 0.5
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run until told to stop; the exit status is 0 only after a stop that was asked for."""
+    options = parse(arguments, environ, ROOT)
+    try:
+        open_data(options.data)
+        lock = take_data(options.data)
+        check_port(options.host, options.port)
+        login = prepare(options)
+        Supervisor(options, login, SystemClock()).run()
+        os.close(lock)
+    except CannotStart as error:
+        print(error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(cannot_write(options.data, error), file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def prepare(options: Options) -> dict[str, Any]:
+    """Run ``manage.py prepare``; its last line of output says how to log in."""
+    command = [sys.executable, str(ROOT / "manage.py"), "prepare", "--url", options.url]
+    environ = {**os.environ, **environ_of(options)}
+    done = subprocess.run(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise CannotStart(f"The data folder {options.data} could not be prepared; the reason stands above.")
+    login: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return login
+
+
+class Supervisor:
+    """The loop, and what it remembers: who runs, who waits to be started again, whether to stop."""
+
+    def __init__(self, options: Options, login: Mapping[str, Any], clock: Clock) -> None:
+        self._options, self._login, self._clock = options, login, clock
+        self._logs = options.data / "log"
+        self._logs.mkdir(exist_ok=True)
+        self._selector = selectors.DefaultSelector()
+        self._children: dict[str, Child] = {}
+        self._failures: dict[str, int] = {}
+        self._due: dict[str, tuple[float, Program]] = {}
+        self._stops = 0
+
+    def run(self) -> None:
+        """Start everything and stay until a signal asks to stop."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._count_stop)
+        try:
+            for program in programs(self._options, self._login["agent_token"] if self._options.agent else None):
+                self._start(program)
+            self._wait_until_ready()
+            while not self._stops:
+                self._turn()
+        finally:
+            self._stop()
+
+    def _count_stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._stops += 1
+
+    def _start(self, program: Program) -> None:
+        log = Log(self._logs / f"{program.name}.log")
+        child = Child(program, root=ROOT, log=log, started_at=self._clock.monotonic())
+        self._children[program.name] = child
+        self._selector.register(child.pipe, selectors.EVENT_READ, child)
+        self._note_pids()
+
+    def _note_pids(self) -> None:
+        pids = {"supervisor": os.getpid(), **{name: child.pid for name, child in self._children.items()}}
+        with contextlib.suppress(OSError):  # on a full disk the processes matter more than their list
+            (self._options.data / "processes.json").write_text(json.dumps(pids) + "\n")
+
+    def _wait_until_ready(self) -> None:
+        deadline = self._clock.monotonic() + READY_TIMEOUT_S
+        while not self._stops:
+            self._turn()
+            if answers(self._options):
+                print(json_line(self._login) if self._options.json else welcome(self._login, self._options), flush=True)
+                return
+            if self._clock.monotonic() > deadline or self._failures.get("web", 0) > 2:
+                web = self._children.get("web")
+                said = "\n".join(web.log.last_lines(12)) if web else ""
+                raise CannotStart(f"{said}\nThe web server gave no answer; its log is {self._logs / 'web.log'}")
+
+    def _turn(self) -> None:
+        """One turn of the loop: logs, who ended, who is due."""
+        for key, _ in self._selector.select(_TICK_S):
+            child: Child = key.data
+            if not child.drain():
+                self._selector.unregister(child.pipe)
+        now = self._clock.monotonic()
+        for name, child in list(self._children.items()):
+            if child.status() is not None:
+                self._bury(name, child, now)
+        for name, (due, program) in list(self._due.items()):
+            if now >= due and not self._stops:
+                del self._due[name]
+                self._start(program)
+
+    def _bury(self, name: str, child: Child, now: float) -> None:
+        status, ran_s = child.status(), now - child.started_at
+        self._forget(child)
+        del self._children[name]
+        delay = restart_delay(self._failures.get(name, 0), ran_s)
+        self._failures[name] = self._failures.get(name, 0) + 1 if delay else 0
+        self._due[name] = (now + delay, child.program)
+        if not self._stops:
+            say(f"{name} ended (status {status}) after {ran_s:.0f} s; starting it again in {delay:.0f} s")
+
+    def _forget(self, child: Child) -> None:
+        if child.pipe.fileno() in {key.fd for key in self._selector.get_map().values()}:
+            self._selector.unregister(child.pipe)
+        child.end()
+
+    def _stop(self) -> None:
+        """Ask every child to stop, the last started first; kill what has not after the grace."""
+        say("stopping")
+        self._stops = max(self._stops, 1)
+        for child in reversed(self._children.values()):
+            child.ask_to_stop()
+        deadline = self._clock.monotonic() + STOP_GRACE_S
+        while self._children and self._clock.monotonic() < deadline and self._stops < 2:
+            self._turn()
+        for child in self._children.values():
+            self._forget(child)
+        (self._options.data / "processes.json").unlink(missing_ok=True)
+
+
+def answers(options: Options) -> bool:
+    """Whether the web server answers at all."""
+    host = "127.0.0.1" if options.host == "0.0.0.0" else options.host
+    connection = http.client.HTTPConnection(host, options.port, timeout=10)
+    try:
+        connection.request("GET", "/ping")
+        return connection.getresponse().status < 500
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

