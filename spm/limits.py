@@ -89,3 +89,14 @@ HEALTHY_AFTER_S = 60  # a process that ran this long has earned a prompt restart
 STOP_GRACE_S = 15  # for a process to finish what it does before it is killed
 READY_TIMEOUT_S = 120  # for the first answer of the web server; numpy and numba load slowly on a cold disk
 LOG_BYTES_MAX = 5_000_000  # of one process's log before it becomes the older one; two are kept
+
+# --- rollups ----------------------------------------------------------------------------------------------------------
+ROLL_PENDING_ROWS = 200  # of one bucket and app: readers list them all, and 300 take HBase 15 ms
+ROLL_PENDING_SAMPLES = 1_000_000  # a reader's un-compacted tail then takes about 30 MB
+ROLL_PENDING_AGE_MS = 10 * 60_000  # of the oldest: blocks of single messages take several times the bytes of chunks
+ROLL_GRACE_MS = 2 * 60_000  # after an hour's end, for what is under way; later data is merged by the next run
+ROLL_SPARK_GAP_MS = 10 * 60_000  # between two Spark runs that beat starts: stragglers must not keep a JVM busy
+ROLL_LOCAL_SAMPLES_MAX = 5_000_000  # a minor run inside a Celery worker: some seconds and 400 MB at most
+ROLL_WAVE_SAMPLES = 50_000_000  # compacted before the next flip: bounds what a crash wastes and the driver's memory
+ROLL_GROUPS_PER_CORE = 4  # tasks per core: fewer leave cores idle at the end, more cost a start each
+ROLL_REPLANS_MAX = 3  # when others keep flipping the same day, the next run does it

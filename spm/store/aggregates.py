@@ -1,9 +1,10 @@
 """Hourly and daily aggregates of series: the pure kernels that make, merge and recount them.
 
 `aggregate` turns the winners of one slot, sorted by (series, ts), into one row per series; `merge` joins aggregates of
-consecutive stretches of time (hours into a day) and adds what happened between them. Prometheus stale markers are left out;
-an ordinary NaN counts, makes the sum NaN and is passed over by min and max. Sums are formed in the order (series, ts), so that
-two computations of the same winners agree bit for bit. This module never reads a store and never chooses a winner.
+consecutive stretches of time (hours into a day) and adds what happened between them. Prometheus stale markers are left
+out; an ordinary NaN counts, makes the sum NaN and is passed over by min and max. Sums are formed in the order (series,
+ts), so that two computations of the same winners agree bit for bit. This module never reads a store and never chooses a
+winner.
 """
 
 from __future__ import annotations
@@ -60,12 +61,17 @@ COLUMNS: tuple[tuple[str, type[Any]], ...] = tuple(
 
 def aggregate(series: U64, starts: I64, ts: I64, values: F64) -> Aggregates:
     """Aggregates of winners: series i holds the rows starts[i]:starts[i+1], ascending in time and without repeats."""
+    made = every(series, starts, ts, values)
+    kept = made.count > 0
+    return made if kept.all() else made.take(kept)
+
+
+def every(series: U64, starts: I64, ts: I64, values: F64) -> Aggregates:
+    """The same with a row for each given series, also for those of which nothing counts."""
     assert len(starts) == len(series) + 1, "BUG: starts must have one entry more than series"
     bits = np.ascontiguousarray(values).view(np.uint64)
     columns = _aggregate(np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(ts, np.int64), bits)
-    made = Aggregates(np.ascontiguousarray(series, np.uint64), *_as_columns(columns))
-    kept = made.count > 0
-    return made if kept.all() else made.take(kept)
+    return Aggregates(np.ascontiguousarray(series, np.uint64), *_as_columns(columns))
 
 
 def aggregate_rows(series: U64, ts: I64, values: F64) -> Aggregates:
@@ -94,7 +100,11 @@ def merge(parts: Sequence[Aggregates]) -> Aggregates:
         return parts[0]
     joined = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Aggregates)}
     order = np.argsort(joined["series"], kind="stable")
-    rows = Aggregates(**{name: column[order] for name, column in joined.items()})
+    return merge_rows(Aggregates(**{name: column[order] for name, column in joined.items()}))
+
+
+def merge_rows(rows: Aggregates) -> Aggregates:
+    """The same for one table in which a series has a row per part, side by side and in the order of time."""
     heads = run_starts(rows.series)
     columns = _merge(
         heads, rows.count, rows.sum, rows.sumsq, rows.min, rows.max,
@@ -105,12 +115,13 @@ def merge(parts: Sequence[Aggregates]) -> Aggregates:
 
 def _as_columns(raw: tuple[npt.NDArray[Any], ...]) -> list[npt.NDArray[Any]]:
     """`first` and `last` travel as bits through the kernels, so that no NaN payload is lost."""
-    return [column.view(dtype) if column.dtype == np.uint64 else column for column, (_, dtype) in zip(raw, COLUMNS)]
+    pairs = zip(raw, COLUMNS, strict=True)
+    return [column.view(dtype) if column.dtype == np.uint64 else column for column, (_, dtype) in pairs]
 
 
 @njit(cache=True, nogil=True)
 def _plain(number: float) -> float:
-    """One NaN for all: which payload an addition of two NaNs keeps is the compiler's choice, and answers are compared by bits."""
+    """One NaN for all: which payload an addition keeps is the compiler's choice, and answers are compared by bits."""
     return np.nan if np.isnan(number) else number
 
 

@@ -1,0 +1,54 @@
+"""Named places in a run where it may be killed: the crash tests of the storage protocol.
+
+A run calls ``at(point)`` between any two acts that others can see. Normally that does nothing; a test passes a hook
+that raises, and ``SPM_CRASH_AT=point`` (or ``point:3`` for the third time) kills the process there with SIGKILL, as a
+machine would. ``POINTS`` lists every name, so that a test can prove it has been to all of them.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+
+Hook = Callable[[str], None]
+
+POINTS = (
+    "planned",  # pending and manifests read, nothing written
+    "blocks read",  # in a task: inputs of a unit are in memory
+    "pages written",  # in a task: chunks and timelines are durable, their inputs row is not
+    "inputs written",  # in a task: the generation is complete, nobody knows of it
+    "hours written",  # in a task: a day's pack of hours is complete, nobody knows of it
+    "compacted",  # all tasks are done, nothing flipped
+    "flip sent",  # a check-and-put has been sent: its answer is not known yet
+    "flipped",  # one (app, day) points to the new generations, its pending cells are still there
+    "ledger written",  # the account is durable, the pending cells are still there
+    "unpended",  # one (app, day) is done
+    "days written",  # a month's pack of days is complete, nobody knows of it
+    "month flipped",  # the days of a month are in force
+    "rolled back",  # one (app, day) of a roll back is done
+    "purge listed",  # what may be deleted is known, the fence is not up
+    "purge fenced",  # history is cut, nothing is deleted
+    "purge deleting",  # some superseded rows are gone, others are not
+)
+
+
+def nowhere(point: str) -> None:
+    """The hook of normal life."""
+    assert point in POINTS, f"BUG: {point!r} is not listed"
+
+
+def from_environment(environ: Mapping[str, str]) -> Hook:
+    """The hook that ``SPM_CRASH_AT`` asks for."""
+    wanted, _, times = environ.get("SPM_CRASH_AT", "").partition(":")
+    if not wanted:
+        return nowhere
+    left = int(times or 1)
+
+    def kill(point: str) -> None:
+        nonlocal left
+        nowhere(point)
+        if point == wanted:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return kill
