@@ -66,3 +66,7 @@ class BadQuery(SpmError):
 
 class QueryTooLarge(SpmError):
     """A well-formed query needs more than its limits allow."""
+
+
+class QueryTimeout(SpmError):
+    """A query ran longer than it may."""

@@ -1,0 +1,118 @@
+"""A storage in memory, for tests of everything that reads.
+
+Series are added with their samples; answers are made from them in the plainest way, so that this class can be believed.
+It keeps the whole `Storage` protocol, stale markers and hourly aggregates included. It is not made to be fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spm.limits import HOUR_MS
+from spm.query.matchers import mask
+from spm.query.select import METRIC_NAME, HourBatch, Matcher, SeriesBatch
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+STALE = float(np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0])
+_FLOATS = ("sum", "sumsq", "min", "max", "first", "last", "increase")
+
+
+class FakeStorage:
+    """Samples of one app in arrays."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[tuple[str, str], ...], tuple[dict[str, str], I64, F64]] = {}
+
+    def add(self, metric: str, labels: Mapping[str, str], ts: Iterable[int], values: Iterable[float]) -> FakeStorage:
+        """Add samples to a series; of two at the same time the later added wins. Returns itself, to be chained."""
+        named = {METRIC_NAME: metric, **labels}
+        key = tuple(sorted(named.items()))
+        _, held_ts, held = self._series.get(key, (named, np.empty(0, np.int64), np.empty(0)))
+        all_ts = np.concatenate((held_ts, np.fromiter(ts, np.int64)))
+        # An array as it is, else by way of a list: NaN payloads must survive.
+        added = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
+        all_values = np.concatenate((held, added))
+        order = np.argsort(all_ts, kind="stable")
+        newest = np.append(np.diff(all_ts[order]) != 0, True)[: len(order)]
+        self._series[key] = (named, all_ts[order][newest], all_values[order][newest])
+        return self
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+        found = [(labels, ts, values) for labels, ts, values in self._within(start_ms, end_ms, matchers) if len(ts)]
+        sizes = [len(ts) for _, ts, _ in found]
+        return SeriesBatch(
+            [dict(labels) for labels, _, _ in found],
+            np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int64),
+            np.concatenate([ts for _, ts, _ in found]) if found else np.empty(0, np.int64),
+            np.concatenate([values for _, _, values in found]) if found else np.empty(0),
+        )
+
+    def select_hours(self, matchers: Sequence[Matcher], first_slot: int, last_slot: int) -> HourBatch:
+        slots = np.arange(first_slot, last_slot + 1)
+        found = list(self._within(first_slot * HOUR_MS, (last_slot + 1) * HOUR_MS, matchers))
+        shape = (len(found), len(slots))
+        whole: dict[str, npt.NDArray[Any]] = {
+            name: np.zeros(shape, np.int64) for name in ("count", "first_ts", "last_ts")
+        }
+        floats: dict[str, npt.NDArray[Any]] = {name: np.full(shape, np.nan) for name in _FLOATS}
+        for row, (_, ts, values) in enumerate(found):
+            for column, slot in enumerate(slots):
+                inside = (ts > slot * HOUR_MS) & (ts <= (slot + 1) * HOUR_MS) & ~_is_stale(values)
+                for name, value in _aggregates(ts[inside], values[inside]).items():
+                    (whole if name in whole else floats)[name][row, column] = value
+        return HourBatch([dict(labels) for labels, _, _ in found], slots, **whole, **floats)
+
+    def series(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[dict[str, str]]:
+        found = [labels for matchers in matcher_sets or [()] for labels in self._alive(matchers, start_ms, end_ms)]
+        return [dict(key) for key in sorted({tuple(sorted(labels.items())) for labels in found})]
+
+    def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
+        return sorted({name for labels in self.series(matcher_sets, start_ms, end_ms) for name in labels})
+
+    def label_values(
+        self, name: str, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int
+    ) -> list[str]:
+        return sorted({labels[name] for labels in self.series(matcher_sets, start_ms, end_ms) if name in labels})
+
+    def notes(self) -> list[str]:
+        return []
+
+    def _alive(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[dict[str, str]]:
+        return [labels for labels, ts, _ in self._within(start_ms, end_ms, matchers) if len(ts)]
+
+    def _within(
+        self, start_ms: int, end_ms: int, matchers: Sequence[Matcher]
+    ) -> Iterable[tuple[dict[str, str], I64, F64]]:
+        for labels, ts, values in self._series.values():
+            if all(mask([labels.get(matcher.name, "")], matcher)[0] for matcher in matchers):
+                inside = (ts > start_ms) & (ts <= end_ms)
+                yield labels, ts[inside], values[inside]
+
+
+def _is_stale(values: F64) -> npt.NDArray[np.bool_]:
+    stale: npt.NDArray[np.bool_] = np.ascontiguousarray(values).view(np.uint64) == np.uint64(0x7FF0000000000002)
+    return stale
+
+
+def _aggregates(ts: I64, values: F64) -> dict[str, float]:
+    if len(ts) == 0:
+        return {}
+    falls = values[1:] < values[:-1]
+    return {
+        "count": len(ts),
+        "sum": float(np.cumsum(values)[-1]),
+        "sumsq": float(np.cumsum(values * values)[-1]),
+        "min": float(np.fmin.reduce(values)),
+        "max": float(np.fmax.reduce(values)),
+        "first": float(values[0]),
+        "first_ts": int(ts[0]),
+        "last": float(values[-1]),
+        "last_ts": int(ts[-1]),
+        "increase": float(values[-1] - values[0] + values[:-1][falls].sum()),
+    }

@@ -1,0 +1,37 @@
+"""Label matchers over columns of values.
+
+A regular expression is a user's: it runs in RE2 (linear time, through Arrow), fully anchored, never in `re`. An absent
+label has the value "", so callers put "" where a series lacks the label. Enter by `mask`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spm.errors import BadQuery
+from spm.query.select import Matcher
+
+_NEGATED = frozenset({"!=", "!~"})
+
+
+def mask(values: Sequence[str] | pa.Array, matcher: Matcher) -> npt.NDArray[np.bool_]:
+    """Which of the values satisfy the matcher."""
+    column = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+    hits = pc.equal(column, matcher.value) if matcher.op in ("=", "!=") else _matches(column, matcher)
+    found: npt.NDArray[np.bool_] = hits.to_numpy(zero_copy_only=False)
+    return ~found if matcher.op in _NEGATED else found
+
+
+def matches_empty(matcher: Matcher) -> bool:
+    """Whether a series without the label satisfies the matcher."""
+    return bool(mask([""], matcher)[0])
+
+
+def _matches(column: pa.Array, matcher: Matcher) -> pa.Array:
+    try:
+        return pc.match_substring_regex(column, pattern=rf"\A(?s:{matcher.value})\z")
+    except pa.ArrowInvalid as error:
+        raise BadQuery(f"regular expression of {matcher.name}{matcher.op} is not valid: {matcher.value}") from error

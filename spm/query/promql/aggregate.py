@@ -1,0 +1,166 @@
+"""Aggregations over the series of a group, for all groups and steps in one pass.
+
+The pass goes row by row, so that memory is read in order, and keeps one accumulator per group and step. Elements are
+taken in the order of the series. Sums are compensated, deviations by Welford's method, NaN never wins a min or max
+unless it is alone: all as in Prometheus. topk and bottomk choose elements of the input and keep their labels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from spm.errors import BadQuery
+from spm.query.promql.labels import Groups, group_by, group_without
+from spm.query.promql.vector import Vector, named
+from spm.query.promql.windows import compensated, quantile_of
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+SUM, AVG, MIN, MAX, COUNT, GROUP, STDDEV, STDVAR = range(8)
+_CODES = {
+    "sum": SUM,
+    "avg": AVG,
+    "min": MIN,
+    "max": MAX,
+    "count": COUNT,
+    "group": GROUP,
+    "stddev": STDDEV,
+    "stdvar": STDVAR,
+}
+
+
+def aggregate(op: str, vector: Vector, *, labels: tuple[str, ...], without: bool, parameter: F64) -> Vector:
+    """One element per group (topk and bottomk: some of each); `parameter` has one number per step."""
+    groups = group_without(vector.labels, labels) if without else group_by(vector.labels, labels)
+    if op in _CODES:
+        values, seen = _reduced(_CODES[op], vector.values, vector.present, groups.codes, len(groups.labels))
+        return named(groups.labels, values, seen, nameless=False)
+    order, starts = groups.members()
+    if op == "quantile":
+        values, seen = _quantiles(vector.values, vector.present, order, starts, parameter)
+        return named(groups.labels, values, seen, nameless=False)
+    return _extremes(op, vector, groups, parameter)
+
+
+def _extremes(op: str, vector: Vector, groups: Groups, parameter: F64) -> Vector:
+    if np.isnan(parameter).any():
+        raise BadQuery(f"the number of {op} is NaN")
+    order, starts = groups.members()
+    counts = np.clip(parameter, 0, len(vector.labels)).astype(np.int64)
+    chosen = _chosen(vector.values, vector.present, order, starts, counts, op == "topk")
+    return Vector(vector.labels, vector.values, chosen, vector.nameless)
+
+
+@njit(cache=True, nogil=True)
+def _reduced(code: int, values: F64, present: Bool, codes: I64, groups: int) -> Any:
+    steps = values.shape[1]
+    total, second, seen = np.zeros((groups, steps)), np.zeros((groups, steps)), np.zeros((groups, steps), np.int64)
+    for row in range(values.shape[0]):
+        group = codes[row]
+        for step in range(steps):
+            if not present[row, step]:
+                continue
+            value = values[row, step]
+            seen[group, step] += 1
+            if code in (SUM, AVG):
+                added = compensated(total[group, step], second[group, step], value)
+                total[group, step], second[group, step] = added
+            elif code in (STDDEV, STDVAR):
+                distance = value - total[group, step]
+                total[group, step] += distance / seen[group, step]
+                second[group, step] += distance * (value - total[group, step])
+            elif code in (MIN, MAX):
+                best = total[group, step]
+                if seen[group, step] == 1 or np.isnan(best) or (value > best if code == MAX else value < best):
+                    total[group, step] = value
+    if code == AVG:
+        _retry_overflowed(values, present, codes, total, second, seen)
+    _finish(code, total, second, seen)
+    return total, seen > 0
+
+
+@njit(cache=True, nogil=True)
+def _retry_overflowed(values: F64, present: Bool, codes: I64, total: F64, second: F64, seen: I64) -> None:
+    """Sums that left the range of floats are formed again from parts of their mean, scaled to be divided later."""
+    overflowed = np.isinf(total)
+    if not overflowed.any():
+        return
+    for group in range(total.shape[0]):
+        for step in range(total.shape[1]):
+            if overflowed[group, step]:
+                mean, lost = 0.0, 0.0
+                for row in range(values.shape[0]):
+                    if codes[row] == group and present[row, step]:
+                        mean, lost = compensated(mean, lost, values[row, step] / seen[group, step])
+                total[group, step], second[group, step] = np.nan, mean + lost
+
+
+@njit(cache=True, nogil=True)
+def _finish(code: int, total: F64, second: F64, seen: I64) -> None:
+    for group in range(total.shape[0]):
+        for step in range(total.shape[1]):
+            count = seen[group, step]
+            if count == 0:
+                continue
+            if code == SUM:
+                total[group, step] += second[group, step]
+            elif code == AVG:
+                if np.isnan(total[group, step]):
+                    total[group, step] = second[group, step]
+                else:
+                    total[group, step] = total[group, step] / count + second[group, step] / count
+            elif code == COUNT:
+                total[group, step] = count
+            elif code == GROUP:
+                total[group, step] = 1.0
+            elif code == STDVAR:
+                total[group, step] = second[group, step] / count
+            elif code == STDDEV:
+                total[group, step] = np.sqrt(second[group, step] / count)
+
+
+@njit(cache=True, nogil=True)
+def _quantiles(values: F64, present: Bool, order: I64, starts: I64, q: F64) -> Any:
+    groups, steps = len(starts) - 1, values.shape[1]
+    out, seen = np.zeros((groups, steps)), np.zeros((groups, steps), np.bool_)
+    for group in range(groups):
+        rows = order[starts[group] : starts[group + 1]]
+        held = np.empty(len(rows))
+        for step in range(steps):
+            count = 0
+            for row in rows:
+                if present[row, step]:
+                    held[count] = values[row, step]
+                    count += 1
+            if count:
+                out[group, step] = quantile_of(held[:count], q[step])
+                seen[group, step] = True
+    return out, seen
+
+
+@njit(cache=True, nogil=True)
+def _chosen(values: F64, present: Bool, order: I64, starts: I64, counts: I64, greatest: bool) -> Any:
+    """The first `counts[step]` elements of each group by value; of equal ones the earlier series, NaN last."""
+    chosen = np.zeros(present.shape, np.bool_)
+    for group in range(len(starts) - 1):
+        rows = order[starts[group] : starts[group + 1]]
+        for step in range(values.shape[1]):
+            here = rows[np.array([present[row, step] for row in rows])]
+            keys = np.array([values[row, step] for row in here])
+            numbers = here[~np.isnan(keys)]
+            keys = keys[~np.isnan(keys)]
+            ranked = numbers[np.argsort(-keys if greatest else keys, kind="mergesort")]
+            for row in ranked[: counts[step]]:
+                chosen[row, step] = True
+            left = counts[step] - len(ranked)
+            for row in here:
+                if left > 0 and np.isnan(values[row, step]):
+                    chosen[row, step] = True
+                    left -= 1
+    return chosen

@@ -1,0 +1,53 @@
+"""Bounds a query's text before the parser sees it.
+
+The parser is native code whose time grows faster than the text, and whose stack a chain of some thousand operators
+overflows, which would end the process. One linear scan over words, brackets and operators, passing over strings and
+comments, keeps such texts out. It judges size only: whether the text is PromQL is the parser's business.
+"""
+
+import re
+from collections.abc import Iterator
+
+from spm.errors import BadQuery
+from spm.limits import QUERY_DEPTH_MAX, QUERY_OPERATORS_MAX, QUERY_TEXT_CHARS_MAX
+
+# A closing quote is optional and all repeats are possessive, so that no text makes the scan go back.
+_TOKEN = re.compile(
+    r"""(?P<skip>"(?:[^"\\]|\\.)*+"?|'(?:[^'\\]|\\.)*+'?|`[^`]*+`?|\#[^\n]*+)"""
+    r"""|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<operator>[=!<>]=|[=!]~|[-+*/%^<>=])|(?P<word>[A-Za-z_][A-Za-z0-9_:]*+)""",
+    re.DOTALL,
+)
+_WORD_OPERATORS = frozenset({"and", "or", "unless", "atan2"})
+
+
+def check(text: str) -> None:
+    """Raise `BadQuery` if the text is too long, too deeply nested, or chains too many operators."""
+    if len(text) > QUERY_TEXT_CHARS_MAX:
+        raise BadQuery(f"query of {len(text)} characters; at most {QUERY_TEXT_CHARS_MAX} are taken")
+    depth = braces = operators = 0
+    for kind, token, position in _tokens(text):
+        if kind == "open":
+            depth += 1
+            braces += token == "{"
+            if depth > QUERY_DEPTH_MAX:
+                raise BadQuery(f"brackets nested deeper than {QUERY_DEPTH_MAX} at position {position}", position)
+        elif kind == "close":
+            depth -= 1
+            braces -= token == "}"
+        elif braces <= 0 and (kind == "operator" or token.lower() in _WORD_OPERATORS):
+            operators += 1
+            if operators > QUERY_OPERATORS_MAX:
+                raise BadQuery(f"more than {QUERY_OPERATORS_MAX} operators at position {position}", position)
+
+
+def position_of(text: str, word: str) -> int | None:
+    """Where a word or operator first stands outside strings and comments."""
+    wanted = word.lower()
+    return next((position for _, token, position in _tokens(text) if token.lower() == wanted), None)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup
+        if kind is not None and kind != "skip":
+            yield kind, match.group(), match.start()

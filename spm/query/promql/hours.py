@@ -1,0 +1,140 @@
+"""Functions of windows that are whole hours, from hourly aggregates instead of samples.
+
+`span` decides whether a window can be answered so: every border of every step lies on an hour. `combine` joins the
+hours of each window: counts and sums are added, extremes compared, a change is taken from the first and last sample
+and extrapolated exactly as from samples, counter resets included. Where aggregates cannot give what samples would (a
+NaN or infinity that hides what is under it), it says so and the caller reads the samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from spm.limits import HOUR_MS
+from spm.query.promql import windows
+from spm.query.promql.windows import Steps, compensated, extrapolated
+from spm.query.select import HourBatch
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+AVG, COUNT, DELTA, FIRST = windows.AVG, windows.COUNT, windows.DELTA, windows.FIRST
+INCREASE, LAST, MAX, MIN = windows.INCREASE, windows.LAST, windows.MAX, windows.MIN
+PRESENT, RATE, SUM = windows.PRESENT, windows.RATE, windows.SUM
+
+_EXACT = frozenset({COUNT, PRESENT, SUM, AVG, MIN, MAX, FIRST, LAST, RATE, INCREASE, DELTA})
+_CHANGES = frozenset({RATE, INCREASE, DELTA})
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The hours of a query: slots from first to last, and the windows in them."""
+
+    first_slot: int
+    last_slot: int
+    hours_per_window: int
+    hours_per_step: int
+
+
+def span(function: str, steps: Steps, range_ms: int) -> Span | None:
+    """The hours that answer the function at all steps exactly, if there are such."""
+    if windows.FUNCTIONS[function] not in _EXACT or range_ms % HOUR_MS or steps.first_ms % HOUR_MS:
+        return None
+    if steps.count > 1 and steps.step_ms % HOUR_MS:
+        return None
+    first_slot = (steps.first_ms - range_ms) // HOUR_MS
+    last_slot = steps.last_ms // HOUR_MS - 1
+    return Span(first_slot, last_slot, range_ms // HOUR_MS, steps.step_ms // HOUR_MS if steps.count > 1 else 0)
+
+
+def combine(function: str, hours: HourBatch, span: Span, steps: Steps) -> tuple[F64, Bool] | None:
+    """Values per series and step; None where only samples can tell."""
+    code = windows.FUNCTIONS[function]
+    if code in _CHANGES and not _is_plain(hours):
+        return None
+    shape = (len(hours.labels), steps.count)
+    values, present = np.empty(shape, np.float64), np.zeros(shape, np.bool_)
+    if code in _CHANGES:
+        _changes(
+            code, hours.count, hours.first, hours.first_ts, hours.last, hours.last_ts, hours.increase,
+            span.hours_per_window, span.hours_per_step, steps.first_ms, values, present,
+        )  # fmt: skip
+    else:
+        column = {MIN: hours.min, MAX: hours.max, FIRST: hours.first, LAST: hours.last}.get(code, hours.sum)
+        _levels(code, hours.count, column, span.hours_per_window, span.hours_per_step, values, present)
+    # A mean whose sum overflowed, and anything infinite, may have had another value on the way.
+    return None if code in (SUM, AVG) and not np.isfinite(values[present]).all() else (values, present)
+
+
+def _is_plain(hours: HourBatch) -> bool:
+    held = hours.count > 0
+    return all(np.isfinite(column[held]).all() for column in (hours.first, hours.last, hours.increase))
+
+
+@njit(cache=True, nogil=True)
+def _levels(code: int, count: I64, column: F64, width: int, stride: int, out: F64, present: Bool) -> None:
+    for series in range(count.shape[0]):
+        for step in range(out.shape[1]):
+            seen, value, lost = 0, 0.0, 0.0
+            for hour in range(step * stride, step * stride + width):
+                if count[series, hour] == 0:
+                    continue
+                here = column[series, hour]
+                if code in (SUM, AVG):
+                    value, lost = compensated(value, lost, here)
+                elif seen == 0 or code == LAST:
+                    value = here
+                elif code == MIN:
+                    value = here if np.isnan(value) or here < value else value
+                elif code == MAX:
+                    value = here if np.isnan(value) or here > value else value
+                seen += count[series, hour]
+            if seen == 0:
+                continue
+            present[series, step] = True
+            if code == SUM:
+                value += lost
+            elif code == AVG:
+                value = value / seen + lost / seen
+            elif code == COUNT:
+                value = float(seen)
+            elif code == PRESENT:
+                value = 1.0
+            out[series, step] = value
+
+
+@njit(cache=True, nogil=True)
+def _changes(
+    code: int, count: I64, first: F64, first_ts: I64, last: F64, last_ts: I64, increase: F64,
+    width: int, stride: int, first_ms: int, out: F64, present: Bool,
+) -> None:  # fmt: skip
+    range_ms = width * 3_600_000
+    for series in range(count.shape[0]):
+        for step in range(out.shape[1]):
+            seen, resets, head, tail = 0, 0.0, -1, -1
+            for hour in range(step * stride, step * stride + width):
+                if count[series, hour] == 0:
+                    continue
+                # What an hour gained beyond last - first, and a fall between hours, are counter resets.
+                if tail >= 0 and first[series, hour] < last[series, tail]:
+                    resets += last[series, tail]
+                if count[series, hour] > 1:
+                    resets += increase[series, hour] - (last[series, hour] - first[series, hour])
+                seen += count[series, hour]
+                head = hour if head < 0 else head
+                tail = hour
+            if seen < 2:
+                continue
+            t = first_ms + step * stride * 3_600_000
+            gained = last[series, tail] - first[series, head] + (0.0 if code == DELTA else resets)
+            factor = extrapolated(
+                seen, first_ts[series, head], last_ts[series, tail], first[series, head], gained, t, range_ms,
+                code != DELTA,
+            )  # fmt: skip
+            out[series, step] = gained * (factor / (range_ms / 1000) if code == RATE else factor)
+            present[series, step] = True

@@ -1,0 +1,65 @@
+"""Label sets by column: which series fall into the same group.
+
+A group is named by the values of some labels, or of all but some. Labels are read column by column (one pass per label
+name over all series), never sorted per series. Codes number the groups in the order of their first series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spm.query.select import METRIC_NAME
+
+I64 = npt.NDArray[np.int64]
+Labels = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """`codes[i]` is the group of series i; `labels[g]` names group g."""
+
+    codes: I64
+    labels: list[Labels]
+
+    def members(self) -> tuple[I64, I64]:
+        """Series sorted by group, and where each group starts in them (with the end of the last)."""
+        order = np.argsort(self.codes, kind="stable")
+        sizes = np.bincount(self.codes, minlength=len(self.labels))
+        return order, np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+
+
+def group_by(series: Sequence[Labels], names: Iterable[str]) -> Groups:
+    """Groups of series with equal values of the names; an absent label is like an empty one."""
+    return _grouped(series, sorted(set(names)))
+
+
+def group_without(series: Sequence[Labels], names: Iterable[str]) -> Groups:
+    """Groups of series with equal labels, the names and the metric's own left out."""
+    every: set[str] = set().union(*series)
+    return _grouped(series, sorted(every - set(names) - {METRIC_NAME}))
+
+
+def group_equal(series: Sequence[Labels]) -> Groups:
+    """Groups of series with exactly the same labels."""
+    return _grouped(series, sorted(set().union(*series)))
+
+
+def without_name(labels: Labels) -> Labels:
+    """The labels without the metric's name."""
+    return {name: value for name, value in labels.items() if name != METRIC_NAME}
+
+
+def _grouped(series: Sequence[Labels], names: list[str]) -> Groups:
+    if not names:
+        return Groups(np.zeros(len(series), np.int64), [{}] if series else [])
+    columns = [[labels.get(name, "") for labels in series] for name in names]
+    numbers: dict[tuple[str, ...], int] = {}
+    codes = np.fromiter(
+        (numbers.setdefault(key, len(numbers)) for key in zip(*columns, strict=True)), np.int64, len(series)
+    )
+    named = [{name: value for name, value in zip(names, key, strict=True) if value} for key in numbers]
+    return Groups(codes, named)

@@ -1,0 +1,72 @@
+"""What the evaluator computes with: an instant vector over all steps at once.
+
+A row is a series, a column a step; where `present` is false the value means nothing. The metric's name is not taken
+away when a function changes what the number means, but marked (`nameless`) and removed at the very end, so that
+grouping by `__name__` still works in between. Two rows that come to have the same labels are one series, if they never
+meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spm.errors import BadQuery
+from spm.query.promql.labels import Labels, group_equal, without_name
+from spm.query.select import METRIC_NAME
+
+F64 = npt.NDArray[np.float64]
+Bool = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Elements of S series at T steps."""
+
+    labels: list[Labels]
+    values: F64  # [S, T]
+    present: Bool  # [S, T]
+    nameless: Bool  # [S]: the metric's name is to be removed in the end
+
+    def having(self, values: F64, present: Bool) -> Vector:
+        """The same series with other elements, the names marked for removal."""
+        return Vector(self.labels, values, present, np.ones(len(self.labels), np.bool_))
+
+
+def named(labels: list[Labels], values: F64, present: Bool, *, nameless: bool) -> Vector:
+    """A vector whose rows all keep, or all lose, their metric's name."""
+    return Vector(labels, values, present, np.full(len(labels), nameless, np.bool_))
+
+
+def finished(vector: Vector) -> Vector:
+    """Names removed, rows of one series joined, empty rows left out: ready to be shown."""
+    shown = vector.present.any(axis=1)
+    if not shown.all():
+        rows = np.flatnonzero(shown)
+        labels = [vector.labels[row] for row in rows]
+        vector = Vector(labels, vector.values[rows], vector.present[rows], vector.nameless[rows])
+    if not vector.nameless.any():
+        return vector
+    one_metric = len({labels.get(METRIC_NAME) for labels in vector.labels}) == 1 and vector.nameless.all()
+    bare = [
+        without_name(labels) if drop else labels for labels, drop in zip(vector.labels, vector.nameless, strict=True)
+    ]
+    cleaned = named(bare, vector.values, vector.present, nameless=False)
+    # Series of one metric differ in something else than its name: only several metrics can come to look the same.
+    return cleaned if one_metric else united(cleaned)
+
+
+def united(vector: Vector) -> Vector:
+    """Rows with the same labels joined into one; `BadQuery` if two of them have an element at the same step."""
+    groups = group_equal(vector.labels)
+    if len(groups.labels) == len(vector.labels):
+        return vector
+    order, starts = groups.members()
+    present = np.add.reduceat(vector.present[order], starts[:-1], axis=0, dtype=np.int64)
+    if (present > 1).any():
+        raise BadQuery("vector cannot contain metrics with the same labelset")
+    values = np.add.reduceat(np.where(vector.present, vector.values, 0.0)[order], starts[:-1], axis=0)
+    nameless = np.logical_or.reduceat(vector.nameless[order], starts[:-1])
+    return Vector([vector.labels[row] for row in order[starts[:-1]]], values, present > 0, nameless)
