@@ -100,3 +100,10 @@ ROLL_LOCAL_SAMPLES_MAX = 5_000_000  # a minor run inside a Celery worker: some s
 ROLL_WAVE_SAMPLES = 50_000_000  # compacted before the next flip: bounds what a crash wastes and the driver's memory
 ROLL_GROUPS_PER_CORE = 4  # tasks per core: fewer leave cores idle at the end, more cost a start each
 ROLL_REPLANS_MAX = 3  # when others keep flipping the same day, the next run does it
+
+# --- accounts ---------------------------------------------------------------------------------------------------------
+TOKEN_CACHE_S = 5  # how long a process may act on a token that was revoked elsewhere
+TOKEN_CACHE_ITEMS_MAX = 50_000  # tokens, good and bad, one process remembers: some 200 bytes each
+TOKEN_USED_EVERY_MS = 60_000  # how often the last use of a token is written: a write per request would cost more than it
+SOURCE_LATE_AFTER_MS = 60_000  # six periods of an agent
+SOURCE_GONE_AFTER_MS = 900_000  # a reboot is over by then

@@ -1,0 +1,87 @@
+"""Which apps a person or a program may see: the one place where that is decided.
+
+A foreign app is answered as one that does not exist (404), so that nobody learns which ids are taken. Superusers have
+no passage here: they work in the admin. Enter by ``require_app`` for pages and by ``reader`` for interfaces that take
+a session or a token.
+"""
+
+from django.contrib.auth.models import AnonymousUser, User
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest
+
+from spm.accounts import tokens
+from spm.accounts.models import APP_ID_MAX, App, Membership, Role
+from spm.accounts.tokens import Principal
+
+_RANK = {role.value: rank for rank, role in enumerate((Role.VIEWER, Role.EDITOR, Role.ADMIN, Role.OWNER))}
+Person = User | AnonymousUser
+
+
+def apps_of(user: Person) -> QuerySet[App]:
+    """The apps of all organisations the person belongs to."""
+    if not user.is_authenticated:
+        return App.objects.none()
+    return App.objects.filter(organisation__memberships__user=user).select_related("organisation")
+
+
+def require_app(user: Person, app_id: int, role: str = Role.VIEWER) -> App:
+    """The app, if the person has at least this role in its organisation; 404 for foreign, 403 for too low a role."""
+    app = apps_of(user).filter(pk=app_id).first() if 1 <= app_id <= APP_ID_MAX else None
+    if app is None:
+        raise Http404("There is no such app.")
+    if not has_role(user, app, role):
+        raise PermissionDenied(f"This needs the role {role!r} in {app.organisation}.")
+    return app
+
+
+def has_role(user: Person, app: App, role: str) -> bool:
+    """Whether the person's role in the app's organisation is this one or a higher one."""
+    own = _membership(user, app.organisation_id)
+    return own is not None and _RANK[own.role] >= _RANK[str(role)]
+
+
+def require_organisation(user: Person, organisation_id: int, role: str = Role.VIEWER) -> Membership:
+    """The person's membership in the organisation, if its role is at least this one."""
+    found = _membership(user, organisation_id)
+    if found is None:
+        raise Http404("There is no such organisation.")
+    if _RANK[found.role] < _RANK[str(role)]:
+        raise PermissionDenied(f"This needs the role {role!r}.")
+    return found
+
+
+def reader(request: HttpRequest, app_id: int | None) -> App | None:
+    """The app a request may read: by its token, else by its session; None when it shows neither (401).
+
+    A token speaks for its own app only; without ``app_id`` that one is meant. A session without ``app_id`` means the
+    person's first app. An unusable token is never replaced by the session: a program must learn that it is wrong.
+    """
+    secret = tokens.from_request(request)
+    if secret is not None:
+        principal = tokens.authenticate(secret, "read")
+        return app_of_token(principal, app_id) if principal is not None else None
+    return app_of_person(request.user, app_id) if request.user.is_authenticated else None
+
+
+def app_of_token(principal: Principal, app_id: int | None) -> App:
+    """The token's app; 404 when another one is asked for."""
+    if app_id not in (None, principal.app_id):
+        raise Http404("There is no such app.")
+    return App.objects.get(pk=principal.app_id)
+
+
+def app_of_person(user: Person, app_id: int | None) -> App:
+    """The app asked for, or the person's first one; 404 when there is none."""
+    if app_id is not None:
+        return require_app(user, app_id)
+    first = apps_of(user).order_by("pk").first()
+    if first is None:
+        raise Http404("You belong to no organisation with an app.")
+    return first
+
+
+def _membership(user: Person, organisation_id: int) -> Membership | None:
+    if not user.is_authenticated:
+        return None
+    return Membership.objects.filter(user=user, organisation_id=organisation_id).first()

@@ -1,0 +1,31 @@
+"""The audit log: one entry per deed that changes what others can see or do.
+
+``record`` is called inside the transaction of the deed, so that neither is kept without the other. Entries name people
+in words too, since an account may be deleted later. They never hold secrets.
+"""
+
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser, User
+
+from spm.accounts.models import AuditEntry, Organisation
+
+
+def record(
+    action: str,
+    subject: str,
+    *,
+    actor: User | AnonymousUser | None,
+    organisation: Organisation | None,
+    detail: dict[str, Any] | None = None,
+) -> AuditEntry:
+    """Note that ``actor`` (None: the system) did ``action`` to ``subject``."""
+    person = actor if isinstance(actor, User) else None
+    return AuditEntry.objects.create(
+        organisation=organisation,
+        actor=person,
+        actor_name=person.get_username() if person else "",
+        action=action,
+        subject=subject[:200],
+        detail=detail or {},
+    )

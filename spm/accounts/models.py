@@ -1,0 +1,134 @@
+"""Who owns what: organisations, the people in them, their apps, and the tokens and sources of an app.
+
+An app is the unit of isolation; its id is the tenant key of the store: 32 bits, given once, never used again. Models
+hold fields, constraints and properties over their own fields; what happens to them stands in ``tokens``, ``sources``,
+``access``, ``audit`` and ``bootstrap``.
+"""
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+APP_ID_MAX = 0xFFFF_FFFF  # four bytes of every key
+
+
+class Role(models.TextChoices):
+    """What a person may do in an organisation; each role may do all that stands below it."""
+
+    OWNER = "owner", "Owner"
+    ADMIN = "admin", "Admin"
+    EDITOR = "editor", "Editor"
+    VIEWER = "viewer", "Viewer"
+
+
+class Organisation(models.Model):
+    """Owns apps; people belong to it."""
+
+    name = models.CharField(max_length=120)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    """One person's role in one organisation."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=10, choices=Role.choices, default=Role.VIEWER)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["organisation", "user"], name="membership_once"),
+            models.CheckConstraint(condition=Q(role__in=Role.values), name="membership_role_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} · {self.role} of {self.organisation}"
+
+
+class App(models.Model):
+    """One monitored system. Its id stands in the keys of everything it sends."""
+
+    id = models.AutoField(primary_key=True)
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="apps")
+    name = models.CharField(max_length=120)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["name", "id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["organisation", "name"], name="app_name_once"),
+            models.CheckConstraint(condition=Q(id__gte=1, id__lte=APP_ID_MAX), name="app_id_fits_the_key"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Token(models.Model):
+    """Lets a program send to an app or read from it. Only a keyed hash of its secret is kept."""
+
+    app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=120)
+    scopes = models.CharField(max_length=40, help_text="ingest, read, write, admin; separated by spaces")
+    prefix = models.CharField(max_length=24, unique=True, editable=False)
+    digest = models.BinaryField(max_length=32, editable=False)
+    created = models.DateTimeField(auto_now_add=True)
+    last_used = models.DateTimeField(null=True, blank=True, editable=False)
+    revoked = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering: ClassVar = ["-created", "-id"]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
+
+    @property
+    def scope_set(self) -> frozenset[str]:
+        """The scopes, one by one."""
+        return frozenset(self.scopes.split())
+
+
+class Source(models.Model):
+    """One pushing agent of an app: by rule a host."""
+
+    app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="sources")
+    name = models.CharField(max_length=255)
+    first_seen = models.DateTimeField()
+    last_seen = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["app", "name"], name="source_once")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AuditEntry(models.Model):
+    """Who did what, and when. Written in the transaction of the deed; never changed."""
+
+    organisation = models.ForeignKey(Organisation, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="audit_entries"
+    )
+    actor_name = models.CharField(max_length=150, blank=True)
+    action = models.CharField(max_length=60)
+    subject = models.CharField(max_length=200, blank=True)
+    detail = models.JSONField(default=dict)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["-id"]
+        verbose_name_plural = "audit entries"
+
+    def __str__(self) -> str:
+        return f"{self.actor_name or 'system'}: {self.action} {self.subject}".rstrip()

@@ -1,0 +1,49 @@
+"""The sources of an app, and when each was last heard of.
+
+``seen`` is called for every accepted message by every accepting process; a write happens at most once in
+``SOURCE_SEEN_EVERY_MS`` per source and process, and never moves the time back. How late one is stands in ``state``.
+"""
+
+from datetime import UTC, datetime
+
+from django.db import IntegrityError, transaction
+
+from spm.accounts.models import Source
+from spm.limits import SOURCE_GONE_AFTER_MS, SOURCE_LATE_AFTER_MS, SOURCE_SEEN_EVERY_MS, SOURCES_SEEN_MAX
+
+_written: dict[tuple[int, str], int] = {}  # (app, source) -> ms of the last write by this process; bounded below
+
+
+def seen(app_id: int, source: str, now_ms: int) -> None:
+    """Note that the source was heard of now."""
+    key = (app_id, source)
+    if now_ms - _written.get(key, 0) < SOURCE_SEEN_EVERY_MS:
+        return
+    moment = datetime.fromtimestamp(now_ms / 1000, UTC)
+    known = Source.objects.filter(app_id=app_id, name=source)
+    if known.filter(last_seen__lt=moment).update(last_seen=moment) == 0 and not known.exists():
+        _add(app_id, source, moment)
+    if len(_written) >= SOURCES_SEEN_MAX:
+        _written.clear()
+    _written[key] = now_ms
+
+
+def forget_written() -> None:
+    """Forget what this process wrote: the next ``seen`` of every source writes again."""
+    _written.clear()
+
+
+def state(last_seen: datetime, now_ms: int) -> str:
+    """``up``, ``late`` or ``gone``, by the age of the last message."""
+    age_ms = now_ms - last_seen.timestamp() * 1000
+    if age_ms < SOURCE_LATE_AFTER_MS:
+        return "up"
+    return "late" if age_ms < SOURCE_GONE_AFTER_MS else "gone"
+
+
+def _add(app_id: int, source: str, moment: datetime) -> None:
+    try:
+        with transaction.atomic():
+            Source.objects.create(app_id=app_id, name=source, first_seen=moment, last_seen=moment)
+    except IntegrityError:  # another process added it at the same moment
+        Source.objects.filter(app_id=app_id, name=source, last_seen__lt=moment).update(last_seen=moment)
