@@ -1,0 +1,186 @@
+"""`python -m tests.bench ingest|compact|query [--steps N] [--agent-steps N] [--no-peer] [--keep DIR]`
+
+ingest   the fleet in bodies of 10,000 lines, then of one agent each: values/s, CPU µs per value by process, µs at p50/p95
+compact  on a grid and with ±40 ms of jitter: values/s and CPU of `roll`, bytes per value in chunks and timelines, and of
+         the whole data folder after `purge`
+query    a 12 h single-series max-per-minute query and three others: p50/p95 as the client sees them
+
+Where Debian's victoria-metrics is installed it gets the same bodies in the same run, and the ratio stands beside it.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spm.limits import HOUR_MS
+from spm.store.backends import open_backend
+from tests.bench import report
+from tests.bench.product import ROOT, Served, disk_bytes, start_peer, start_product
+from tests.fleet import Fleet
+
+START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z, on the hour: the same bodies in every run
+
+
+def main() -> None:
+    """Parse the command line and run one benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("what", choices=("ingest", "compact", "query"))
+    parser.add_argument("--hosts", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=4_320, help="reports of each host in large bodies (12 h)")
+    parser.add_argument("--agent-steps", type=int, default=30, help="reports of each host in one-agent bodies")
+    parser.add_argument("--no-peer", action="store_true")
+    options = parser.parse_args()
+    {"ingest": ingest, "compact": compact, "query": query}[options.what](options)
+
+
+@contextmanager
+def _servers(options: argparse.Namespace) -> Iterator[list[tuple[str, Served]]]:
+    with tempfile.TemporaryDirectory(prefix="spm-bench-") as folder:
+        servers = [("product", start_product(Path(folder) / "product"))]
+        peer = None if options.no_peer else start_peer(Path(folder) / "peer")
+        if peer is not None:
+            servers.append(("victoria-metrics", peer))
+        try:
+            yield servers
+        finally:
+            for _, served in servers:
+                served.stop()
+
+
+def _push(served: Served, bodies: Iterable[bytes]) -> list[float]:
+    """Push over one keep-alive connection; seconds of each request."""
+    connection = served.connection()
+    took = []
+    for body in bodies:
+        began = time.perf_counter()
+        status = served.push(connection, body)
+        took.append(time.perf_counter() - began)
+        if status != 204:
+            raise RuntimeError(f"a body was answered {status}")
+    return took
+
+
+def _measured(name: str, who: str, served: Served, bodies: list[bytes], values: int) -> float:
+    before, began = served.cpu(), time.perf_counter()
+    took = _push(served, bodies)
+    wall = time.perf_counter() - began
+    cpu = report.spent(before, served.cpu(), values)
+    report.line(f"{name} {who}", values_per_s=values / wall, **{f"cpu_us[{n}]": v for n, v in cpu.items()},
+                **report.quantiles(took), requests=len(bodies))  # fmt: skip
+    return cpu["all"]
+
+
+def ingest(options: argparse.Namespace) -> None:
+    """Line protocol to durable."""
+    warm = Fleet.make(hosts=options.hosts, steps=300, start_ms=START_MS - 6 * HOUR_MS, seed=9)
+    large = Fleet.make(hosts=options.hosts, steps=options.steps, start_ms=START_MS)
+    agents = Fleet.make(hosts=options.hosts, steps=options.agent_steps, start_ms=START_MS + 24 * HOUR_MS, seed=2)
+    forms = (("bodies of 10,000 lines", list(large.large_bodies()), len(large)),
+             ("one-agent bodies", list(agents.agent_bodies()), len(agents)))  # fmt: skip
+    with _servers(options) as servers:
+        for _, served in servers:
+            _push(served, [*warm.large_bodies(), *list(warm.agent_bodies())[:200]])
+        for name, bodies, values in forms:
+            cpu = [_measured(name, who, served, bodies, values) for who, served in servers]
+            if len(cpu) > 1:
+                report.line(f"{name} ratio", cpu=cpu[0] / cpu[1])
+
+
+def _manage(served: Served, *arguments: str) -> tuple[float, float]:
+    """(wall, CPU) seconds of one `bin/manage` command on the server's data."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.perf_counter()
+    environment = {**os.environ, "SPM_DATA": str(served.data)}
+    subprocess.run([str(ROOT / "bin/manage"), *arguments], check=True, env=environment, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.perf_counter() - began, cpu
+
+
+def table_bytes(data: Path) -> dict[str, int]:
+    """Bytes of keys and cells of each table of an embedded store."""
+    backend = open_backend(f"lmdb://{data}/store")
+    sizes = {}
+    for table in ("chunks", "timelines", "inputs", "hours", "days", "log", "pending", "ledger", "series", "manifest"):
+        rows = backend.scan(table, b"", b"\xff" * 64)
+        sizes[table] = sum(len(key) + sum(map(len, cells.values())) for key, cells in rows)
+    backend.close()
+    return sizes
+
+
+def compact(options: argparse.Namespace) -> None:
+    """Roll a fleet up, on a grid and with jitter."""
+    for name, jitter in (("grid", 0), ("jitter ±40 ms", 40)):
+        fleet = Fleet.make(hosts=options.hosts, steps=options.steps, start_ms=START_MS, jitter_ms=jitter)
+        with _servers(options) as servers:
+            for who, served in servers:
+                _push(served, fleet.large_bodies())
+                if who == "product":
+                    _compact_product(name, served, len(fleet))
+                else:
+                    served.stop()  # flushes what is in memory
+                    report.line(f"{name} {who}", folder_bytes_per_value=disk_bytes(served.data) / len(fleet))
+
+
+def _compact_product(name: str, served: Served, values: int) -> None:
+    wall, cpu = _manage(served, "roll")
+    report.line(f"{name} roll (Spark, with its start)", values_per_s=values / wall, cpu_us=1e6 * cpu / values)
+    sizes = table_bytes(served.data)
+    chunks = (sizes["chunks"] + sizes["timelines"]) / values
+    report.line(f"{name} product", chunks_and_timelines_bytes_per_value=chunks, inputs=sizes["inputs"] / values)
+    _manage(served, "purge")
+    served.stop()
+    kept = sum(table_bytes(served.data).values()) / values
+    report.line(f"{name} product after purge", rows_bytes_per_value=kept,
+                folder_bytes_per_value=disk_bytes(served.data / "store") / values)  # fmt: skip
+
+
+QUERIES = {
+    "12 h, one series, max per minute": (
+        'max_over_time(cpu_usage_user{hostname="host_7"}[1m])', 12 * 60, 60),
+    "12 h, one host, ten series": ('max_over_time({__name__=~"cpu_usage_.*",hostname="host_7"}[1m])', 12 * 60, 60),
+    "1 h, all hosts, mean per minute": ("avg(avg_over_time(cpu_usage_user[1m]))", 60, 60),
+    "12 h, all hosts, max per hour": ("max_over_time(cpu_usage_user[1h])", 12 * 60, 3600),
+}  # fmt: skip
+
+
+def query(options: argparse.Namespace) -> None:
+    """Queries as a client sees them, before and after `roll`."""
+    fleet = Fleet.make(hosts=options.hosts, steps=options.steps, start_ms=START_MS)
+    with _servers(options) as servers:
+        for _, served in servers:
+            _push(served, fleet.large_bodies())
+        time.sleep(2)
+        medians = _ask_all("raw", servers)
+        _manage(servers[0][1], "roll")
+        medians |= _ask_all("rolled up", servers[:1])
+        for name in QUERIES:
+            if (name, "victoria-metrics", "raw") in medians:
+                peer = medians[name, "victoria-metrics", "raw"]
+                report.line(f"{name} ratio", p50=medians[name, "product", "rolled up"] / peer)
+
+
+def _ask_all(state: str, servers: list[tuple[str, Served]]) -> dict[tuple[str, str, str], float]:
+    medians = {}
+    for name, (expression, minutes, step) in QUERIES.items():
+        end = START_MS // 1000 + 12 * 3600
+        for who, served in servers:
+            connection = served.connection()
+            took = []
+            for _ in range(30):
+                began = time.perf_counter()
+                served.ask(connection, "query_range", query=expression, start=end - minutes * 60, end=end, step=step)
+                took.append(time.perf_counter() - began)
+            report.line(f"{name} {who} {state}", **report.quantiles(took[5:]))
+            medians[name, who, state] = report.quantiles(took[5:])["p50_ms"]
+    return medians
+
+
+if __name__ == "__main__":
+    main()
