@@ -26,7 +26,7 @@ class SpmConfig(AppConfig):
 
 
 class ChosenStaticFiles(StaticFilesConfig):
-    """Django's static files without the parts of npm packages that are never served: a third of the files, in a second."""
+    """Django's static files without the parts of npm packages that are never served."""
 
     ignore_patterns: ClassVar = [
         *StaticFilesConfig.ignore_patterns,

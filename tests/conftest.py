@@ -20,8 +20,9 @@ def missing_service(reason: str) -> NoReturn:
 HEAVY = ("serial", "real", "browser", "spark", "chaos")  # marks of tests that share the machine with short ones only
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long forms to ``bin/test --proof`` (they run only when ``-m`` names their mark), and keep heavy tests together.
+    """Leave long forms to ``bin/test --proof`` (they run only when ``-m`` names their mark); keep heavy tests together.
 
     Under pytest-xdist all heavy tests go to one worker, one after another, with one Spark session and one of each
     server; the other worker runs the rest meanwhile.

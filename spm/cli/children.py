@@ -1,7 +1,7 @@
 """The processes of the product: what each is called with, how long to wait before one is started again, their logs.
 
 ``programs`` and ``restart_delay`` are pure. ``Child`` holds one running process: a session of its own, so that Ctrl-C
-reaches only the one who stops the others in order, and so that whatever a process left behind (beat, a JVM) can be ended
+reaches only the one who stops the others in order, and whatever a process left behind (beat, a JVM) can be ended
 with it. It ends with its parent also when that is killed. Nothing here waits; ``spm.cli.serve`` has the loop.
 """
 
@@ -145,4 +145,3 @@ class Child:
 
 def _end_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-

@@ -1,0 +1,202 @@
+"""The rules of the house that no linter knows, each a function from one parsed file to what it complains about.
+
+``ALL`` names them. A rule sees a ``Source`` (path within the repository, text, syntax tree) and yields sentences; it
+reads nothing else. ``tests/test_tidy.py`` runs them over the tree, and over a bad example of each.
+"""
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+KERNEL_LINES_MAX = 150  # in files of numba kernels: a compiled loop is not cut where a reader would cut it
+
+# Library → the only files that may import it.
+ONE_DOOR = {
+    "happybase": ("spm/store/backends/hbase.py",),
+    "thriftpy2": ("spm/store/backends/hbase*.py",),
+    "lmdb": ("spm/store/backends/lmdb.py",),
+    "pika": ("ingest/transport/amqp*.py",),
+    "pyspark": ("rollups/*",),
+    "django.core.mail": ("alerts/notify/email.py",),
+    "random": ("spm/clock.py",),
+    "secrets": ("spm/clock.py",),
+}
+CLOCK = {
+    ("time", "time"), ("time", "time_ns"), ("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"),
+    ("date", "today"), ("timezone", "now"), ("uuid", "uuid1"), ("uuid", "uuid4"), ("os", "urandom"),
+}  # fmt: skip
+PURE_NAMES = ("plan.py", "rules.py")
+NO_IO = ("os", "pathlib", "socket", "subprocess", "requests", "urllib", "django", "spm.store.backends")
+NO_WEB = ("django", "rest_framework", "celery")
+NO_WEB_NAMES = (*PURE_NAMES, "batch.py", "accept.py")
+DOORS = ("*/tasks.py", "*/admin.py", "*/management/commands/*.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of the tree."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def is_test(self) -> bool:
+        return self.path.startswith("tests/")
+
+
+Rule = Callable[[Source], Iterator[str]]
+
+
+def short_files(source: Source) -> Iterator[str]:
+    """A module is a room: 500 lines fail."""
+    lines = source.text.count("\n")
+    if lines > FILE_LINES_MAX:
+        yield f"{source.path} has {lines} lines"
+
+
+def short_functions(source: Source) -> Iterator[str]:
+    """A function fits in one look."""
+    most = KERNEL_LINES_MAX if "kernel" in source.name else FUNCTION_LINES_MAX
+    for node in _functions(source.tree):
+        lines = (node.end_lineno or node.lineno) - node.lineno + 1
+        if lines > most:
+            yield f"{source.path}:{node.lineno} {node.name} has {lines} lines"
+
+
+def module_docstrings(source: Source) -> Iterator[str]:
+    """Every module that holds something says what it is for."""
+    if source.tree.body and not ast.get_docstring(source.tree):
+        yield f"{source.path} has no docstring"
+
+
+def one_door_per_library(source: Source) -> Iterator[str]:
+    """A foreign library stands behind one door."""
+    if source.is_test:
+        return
+    for line, module in _imports(source.tree):
+        for library, files in ONE_DOOR.items():
+            if _within(module, library) and not any(fnmatch(source.path, file) for file in files):
+                yield f"{source.path}:{line} imports {module}"
+
+
+def one_clock(source: Source) -> Iterator[str]:
+    """Only spm/clock.py reads the time or draws random numbers."""
+    if source.is_test or source.path == "spm/clock.py":
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and (_last_name(node.value), node.attr) in CLOCK:
+            yield f"{source.path}:{node.lineno} uses {_last_name(node.value)}.{node.attr}"
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if (node.module.rsplit(".", 1)[-1], alias.name) in CLOCK:
+                    yield f"{source.path}:{node.lineno} imports {alias.name} from {node.module}"
+
+
+def no_import_in_functions(source: Source) -> Iterator[str]:
+    """What a module needs stands at its top."""
+    for function in _functions(source.tree):
+        for node in ast.walk(function):
+            if isinstance(node, ast.Import | ast.ImportFrom) and not source.is_test:
+                yield f"{source.path}:{node.lineno} imports inside {function.name}"
+
+
+def pure_files(source: Source) -> Iterator[str]:
+    """A file called plan or rules cannot do I/O; one called batch or accept knows no web."""
+    if source.is_test:
+        return
+    banned = NO_IO if source.name in PURE_NAMES else NO_WEB if source.name in NO_WEB_NAMES else ()
+    for line, module in _imports(source.tree):
+        if any(_within(module, name) for name in banned):
+            yield f"{source.path}:{line} imports {module}"
+
+
+def doors_do_not_decide(source: Source) -> Iterator[str]:
+    """Tasks, commands and admin: arguments → one call → answer; at most one ``if`` about the arguments each."""
+    if source.is_test or not any(fnmatch("/" + source.path, pattern) for pattern in DOORS):
+        return
+    for function in _functions(source.tree):
+        ifs = sum(isinstance(node, ast.If) for node in ast.walk(function))
+        if ifs > 1:
+            yield f"{source.path}:{function.lineno} {function.name} decides {ifs} times"
+
+
+def no_signals_no_save(source: Source) -> Iterator[str]:
+    """Models hold fields: no signals, no ``save`` of their own."""
+    for line, module in _imports(source.tree):
+        if not source.is_test and (_within(module, "django.dispatch") or module.endswith("models.signals")):
+            yield f"{source.path}:{line} imports {module}"
+    for function in _functions(source.tree):
+        if function.name == "save" and source.name == "models.py":
+            yield f"{source.path}:{function.lineno} overrides save"
+
+
+def frozen_values(source: Source) -> Iterator[str]:
+    """Values are frozen dataclasses with slots."""
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.ClassDef) or source.is_test:
+            continue
+        for mark in node.decorator_list:
+            if "dataclass" in ast.unparse(mark) and not {"frozen=True", "slots=True"} <= _keywords(mark):
+                yield f"{source.path}:{node.lineno} {node.name} is not frozen with slots"
+
+
+def claims(source: Source) -> Iterator[str]:
+    """A test's name is a sentence: subject, what it does, when."""
+    for function in _functions(source.tree):
+        if source.is_test and function.name.startswith("test_") and function.name.count("_") < 3:
+            yield f"{source.path}:{function.lineno} {function.name} claims nothing"
+
+
+def finished(source: Source) -> Iterator[str]:
+    """Nothing is left for later, and no machine's own paths stand in the code."""
+    for mark in ("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error", "/" + "work/", "/" + "root/"):
+        if mark in source.text:
+            yield f"{source.path} holds {mark}"
+
+
+ALL: tuple[Rule, ...] = (
+    short_files,
+    short_functions,
+    module_docstrings,
+    one_door_per_library,
+    one_clock,
+    no_import_in_functions,
+    pure_files,
+    doors_do_not_decide,
+    no_signals_no_save,
+    frozen_values,
+    claims,
+    finished,
+)
+
+
+def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def _within(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _keywords(mark: ast.expr) -> set[str]:
+    return {f"{k.arg}={ast.unparse(k.value)}" for k in mark.keywords} if isinstance(mark, ast.Call) else set()
