@@ -68,5 +68,9 @@ class QueryTooLarge(SpmError):
     """A well-formed query needs more than its limits allow."""
 
 
+class QueryFailed(SpmError):
+    """A well-formed query that the data it meets cannot satisfy, such as two results with the same labels."""
+
+
 class QueryTimeout(SpmError):
     """A query ran longer than it may."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spm.errors import BadQuery
+from spm.errors import QueryFailed
 from spm.query.promql.labels import Groups, group_by, group_without
 from spm.query.promql.vector import Vector, named
 from spm.query.promql.windows import compensated, quantile_of
@@ -50,7 +50,7 @@ def aggregate(op: str, vector: Vector, *, labels: tuple[str, ...], without: bool
 
 def _extremes(op: str, vector: Vector, groups: Groups, parameter: F64) -> Vector:
     if np.isnan(parameter).any():
-        raise BadQuery(f"the number of {op} is NaN")
+        raise QueryFailed(f"the number of {op} is NaN")
     order, starts = groups.members()
     counts = np.clip(parameter, 0, len(vector.labels)).astype(np.int64)
     chosen = _chosen(vector.values, vector.present, order, starts, counts, op == "topk")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from spm.errors import BadQuery, QueryTooLarge
+from spm.errors import QueryFailed, QueryTooLarge
 from spm.limits import QUERY_CELLS_MAX
 from spm.query.promql.functions import ARITHMETIC, COMPARISON
 from spm.query.promql.labels import Groups, Labels, group_by, group_without, without_name
@@ -63,14 +63,14 @@ def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool:
     codes_many, codes_one = groups.codes[: len(many.labels)], groups.codes[len(many.labels) :]
     met = many.present.any(axis=0)
     if (_counts(one.present & met, codes_one, len(groups.labels)) > 1).any():
-        raise BadQuery("many-to-many matching not allowed: matching labels must be unique on one side")
+        raise QueryFailed("many-to-many matching not allowed: matching labels must be unique on one side")
     rows_many, rows_one = _pairs(codes_many, codes_one, len(groups.labels))
     if len(rows_many) * many.values.shape[1] > QUERY_CELLS_MAX:
         raise QueryTooLarge(f"an operator matches {len(rows_many)} pairs of series over {many.values.shape[1]} steps")
     values, holds = _applied(op, many.values[rows_many], one.values[rows_one], as_bool=as_bool, swapped=swapped)
     present = many.present[rows_many] & one.present[rows_one] & holds
     if not matching.many and (_counts(present, codes_many[rows_many], len(groups.labels)) > 1).any():
-        raise BadQuery("multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)")
+        raise QueryFailed("multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)")
     labels = [
         _result_labels(op, many.labels[m], one.labels[o], matching)
         for m, o in zip(rows_many.tolist(), rows_one.tolist(), strict=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spm.errors import BadQuery
+from spm.errors import QueryFailed
 from spm.query.promql.labels import Labels, group_equal, without_name
 from spm.query.select import METRIC_NAME
 
@@ -59,14 +59,14 @@ def finished(vector: Vector) -> Vector:
 
 
 def united(vector: Vector) -> Vector:
-    """Rows with the same labels joined into one; `BadQuery` if two of them have an element at the same step."""
+    """Rows with the same labels joined into one; `QueryFailed` if two of them have an element at the same step."""
     groups = group_equal(vector.labels)
     if len(groups.labels) == len(vector.labels):
         return vector
     order, starts = groups.members()
     present = np.add.reduceat(vector.present[order], starts[:-1], axis=0, dtype=np.int64)
     if (present > 1).any():
-        raise BadQuery("vector cannot contain metrics with the same labelset")
+        raise QueryFailed("vector cannot contain metrics with the same labelset")
     values = np.add.reduceat(np.where(vector.present, vector.values, 0.0)[order], starts[:-1], axis=0)
     nameless = np.logical_or.reduceat(vector.nameless[order], starts[:-1])
     return Vector([vector.labels[row] for row in order[starts[:-1]]], values, present > 0, nameless)

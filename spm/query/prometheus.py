@@ -1,0 +1,157 @@
+"""Answers in the form of Prometheus' HTTP API: results, failures, times and durations as its clients write them.
+
+Values are strings, the shortest that read back to the same float, written as Go does it in JSON: no exponent between
+1e-6 and 1e21, and "NaN", "+Inf", "-Inf". Times are seconds. Nothing here knows HTTP or any framework; enter by
+`answer` and `failure`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import orjson
+
+from spm.errors import BadQuery
+from spm.limits import TIME_MAX_MS
+from spm.query.promql.engine import Result
+
+_DURATION_PART = re.compile(r"(\d+)(ms|s|m|h|d|w|y)")
+_DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
+_UNIT_MS = {
+    "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000,
+}  # fmt: skip
+_ESCAPED = re.compile(r"__|_([0-9A-Fa-f]{1,6})_")
+_SPECIAL = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
+
+
+def answer(result: Result) -> bytes:
+    """The body for a query's result, its notes as `infos`."""
+    return success({"resultType": result.kind, "result": _shaped(result)}, infos=result.notes)
+
+
+def success(data: object, *, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> bytes:
+    """The body of any call that went well."""
+    body: dict[str, object] = {"status": "success", "data": data}
+    if warnings:
+        body["warnings"] = list(warnings)
+    if infos:
+        body["infos"] = list(infos)
+    return orjson.dumps(body)
+
+
+def failure(kind: str, message: str) -> bytes:
+    """The body of a call that failed; `kind` is one of Prometheus' error types."""
+    return orjson.dumps({"status": "error", "errorType": kind, "error": message})
+
+
+def number(value: float) -> str:
+    """A float as Go writes it in JSON."""
+    text = repr(float(value))
+    if text.endswith(".0"):
+        return text[:-2]
+    if text in _SPECIAL:
+        return _SPECIAL[text]
+    if "e" in text and 1e-6 <= abs(value) < 1e21:
+        return format(Decimal(text), "f")
+    return text
+
+
+def instant_ms(text: str) -> int:
+    """Milliseconds of a time: seconds as a float, or RFC 3339."""
+    seconds = _float(text)
+    if seconds is None:
+        try:
+            moment = datetime.datetime.fromisoformat(text)
+        except ValueError as error:
+            raise BadQuery(f'cannot parse "{text}" to a valid timestamp') from error
+        if moment.tzinfo is None:
+            raise BadQuery(f'cannot parse "{text}" to a valid timestamp: it has no time zone')
+        seconds = moment.timestamp()
+    if not abs(seconds) * 1000 <= TIME_MAX_MS:
+        raise BadQuery(f'cannot parse "{text}" to a valid timestamp: out of range')
+    return round(seconds * 1000)
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds of a duration: seconds as a float, or units as in `1h30m`."""
+    seconds = _float(text)
+    if seconds is not None:
+        if not abs(seconds) * 1000 <= TIME_MAX_MS:
+            raise BadQuery(f'cannot parse "{text}" to a valid duration. It overflows')
+        return round(seconds * 1000)
+    if not text or not _DURATION.fullmatch(text):
+        raise BadQuery(f'cannot parse "{text}" to a valid duration')
+    total = sum(int(count) * _UNIT_MS[unit] for count, unit in _DURATION_PART.findall(text))
+    if total > TIME_MAX_MS:
+        raise BadQuery(f'cannot parse "{text}" to a valid duration. It overflows')
+    return total
+
+
+def label_name(text: str) -> str:
+    """A label's name as it stands in an address, where `a.b` may come escaped as `U__a_2e_b`."""
+    if not text.startswith("U__"):
+        return text
+    return _ESCAPED.sub(lambda found: "_" if found[1] is None else _character(found[1], text), text[3:])
+
+
+def _character(code: str, text: str) -> str:
+    try:
+        return chr(int(code, 16))
+    except ValueError as error:
+        raise BadQuery(f"not an escaped label name: {text}") from error
+
+
+def _shaped(result: Result) -> object:
+    if result.kind == "string":
+        return [_seconds(int(result.times[0])), result.text]
+    if result.samples is not None:
+        return _raw_series(result)
+    times = [_seconds(ms) for ms in result.times.tolist()]
+    if result.kind == "scalar":
+        return [times[0], number(result.values[0, 0])]
+    if result.kind == "vector":
+        column = result.values[:, 0].tolist()
+        return [
+            {"metric": labels, "value": [times[0], number(value)]}
+            for labels, value in zip(result.labels, column, strict=True)
+        ]
+    return [
+        {"metric": labels, "values": _points(times, values.tolist(), present.tolist())}
+        for labels, values, present in zip(result.labels, result.values, result.present, strict=True)
+    ]
+
+
+def _points(times: Sequence[float], values: list[float], present: list[bool]) -> list[list[Any]]:
+    texts = map(number, values)
+    return [[time, text] for time, text, there in zip(times, texts, present, strict=True) if there]
+
+
+def _raw_series(result: Result) -> list[dict[str, object]]:
+    assert result.samples is not None, "BUG: asked for the samples of a result without any"
+    batch, borders = result.samples, result.samples.offsets.tolist()
+    shown = []
+    for labels, start, end in zip(batch.labels, borders, borders[1:], strict=False):
+        times = [_seconds(ms) for ms in batch.ts[start:end].tolist()]
+        values = [number(value) for value in batch.values[start:end].tolist()]
+        if times:
+            shown.append({"metric": labels, "values": list(zip(times, values, strict=True))})
+    return shown
+
+
+def _seconds(ms: int) -> float:
+    """Whole seconds stay ints, so that they are written without a fraction."""
+    return ms / 1000 if ms % 1000 else ms // 1000
+
+
+def _float(text: str) -> float | None:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    # Python also reads "1_0" and "infinity", which are no times.
+    return None if "_" in text or math.isnan(seconds) else seconds
