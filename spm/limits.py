@@ -45,9 +45,14 @@ GENERATIONS_MAX = 8  # of one unit before a run merges all of them: each costs a
 HISTORY_MAX = 8  # former states of a unit a roll back can return to
 SERIES_KNOWN_MAX = 4_000_000  # registered series one process remembers (16 bytes each)
 STORE_TIMEOUT_S = 60  # HBase stalls ~10 s while a RegionServer moves; calls must outlast that
+HBASE_CALL_BYTES_MAX = 2_000_000  # per call: a call costs ~1 ms, and a gateway of 384 MB dies of 40 MB requests
+HBASE_ROWS_PER_CALL = 1_000  # rows of a call, however small: the servers hold one handler for all of it
+HBASE_BACK_OFF_S = (0.1, 0.5, 2.0)  # waits before a harmless call is made again; longer outages are the caller's
+HBASE_IDLE_S = 30  # the gateway closes connections that were silent for 60 s
+HBASE_PIPELINE = 64  # check-and-puts written before the first answer is read: 64 answers fit any socket buffer
+HBASE_LANES = 4  # connections of one bulk registration
 
 # --- writing ----------------------------------------------------------------------------------------------------------
-COMMIT_LINGER_MS = 20  # how long a group commit waits for company when another has just been made
 COMMIT_BYTES_MAX = 8_000_000  # of one group commit
 COMMIT_QUEUE_BYTES_MAX = 64_000_000  # accepted bodies waiting for their commit; above it senders get 503
 
@@ -98,6 +103,7 @@ ROLL_GRACE_MS = 2 * 60_000  # after an hour's end, for what is under way; later 
 ROLL_SPARK_GAP_MS = 10 * 60_000  # between two Spark runs that beat starts: stragglers must not keep a JVM busy
 ROLL_LOCAL_SAMPLES_MAX = 5_000_000  # a minor run inside a Celery worker: some seconds and 400 MB at most
 ROLL_WAVE_SAMPLES = 50_000_000  # compacted before the next flip: bounds what a crash wastes and the driver's memory
+TIER_ROWS_MAX = 1 << 19  # (series, hour) entries of one page of hours or days: 4 MB an aggregate, decoded
 ROLL_GROUPS_PER_CORE = 4  # tasks per core: fewer leave cores idle at the end, more cost a start each
 ROLL_REPLANS_MAX = 3  # when others keep flipping the same day, the next run does it
 
