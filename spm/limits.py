@@ -105,6 +105,7 @@ ROLL_LOCAL_SAMPLES_MAX = 5_000_000  # a minor run inside a Celery worker: some s
 ROLL_WAVE_SAMPLES = 50_000_000  # compacted before the next flip: bounds what a crash wastes and the driver's memory
 TIER_ROWS_MAX = 1 << 19  # (series, hour) entries of one page of hours or days: 4 MB an aggregate, decoded
 ROLL_GROUPS_PER_CORE = 4  # tasks per core: fewer leave cores idle at the end, more cost a start each
+ROLL_CELLS_MAX = 100_000  # pending cells of one bucket and app that one run takes: about 1 kB each
 ROLL_REPLANS_MAX = 3  # when others keep flipping the same day, the next run does it
 
 # --- accounts ---------------------------------------------------------------------------------------------------------
@@ -113,3 +114,28 @@ TOKEN_CACHE_ITEMS_MAX = 50_000  # tokens, good and bad, one process remembers: s
 TOKEN_USED_EVERY_MS = 60_000  # how often the last use of a token is written: a write per request would cost more than it
 SOURCE_LATE_AFTER_MS = 60_000  # six periods of an agent
 SOURCE_GONE_AFTER_MS = 900_000  # a reboot is over by then
+
+# --- alerts -----------------------------------------------------------------------------------------------------------
+RULE_PERIOD_MS = 10_000  # rules are judged on this grid: the period of agents
+RULE_CLAIM_MS = 60_000  # a look that takes longer is given up for dead; above the longest query
+RULES_PER_APP_MAX = 500  # one query each per period
+RULE_NAME_CHARS_MAX = 120
+RULE_EXPR_CHARS_MAX = 4_096  # what the guard of the query language takes
+RULE_SERIES_MAX = 10_000  # in the answer of a rule's expression
+RULE_ACTIVE_MAX = 1_000  # alerts of one rule at a time: beyond it nobody reads them one by one
+RULE_DURATION_MAX_MS = 7 * 86_400_000  # of "for" and "keep firing for"
+RULE_RECEIVERS_MAX = 20
+PREVIEW_ROWS_MAX = 20  # series shown beside a rule's form
+ALERT_SETTLED_KEEP_MS = 7 * 86_400_000
+ALERT_EVENTS_KEEP_MS = 400 * 86_400_000  # a year and a month, to compare with last year
+OUTBOX_KEEP_MS = 90 * 86_400_000
+OUTBOX_CLAIM_MS = 120_000  # a delivery that takes longer is given up for dead; above the mail server's time-out
+OUTBOX_ROUND_MAX = 100  # messages of one round, so that rounds stay short
+OUTBOX_ATTEMPTS_MAX = 12  # some six hours with the pauses below
+OUTBOX_PAUSE_MS = 10_000  # after the first failure; doubled after each further one
+OUTBOX_PAUSE_MAX_MS = 3_600_000
+OUTBOX_JITTER = 0.2
+OUTBOX_ERROR_CHARS_MAX = 500
+MAIL_SUBJECT_CHARS_MAX = 200
+MAIL_LINE_CHARS_MAX = 800  # SMTP ends lines at 998
+PRUNE_ROWS_MAX = 500  # deleted at one tick
