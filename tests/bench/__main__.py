@@ -1,9 +1,11 @@
-"""`python -m tests.bench ingest|compact|query [--steps N] [--agent-steps N] [--no-peer] [--keep DIR]`
+"""`python -m tests.bench ingest|compact|query|tail [--steps N] [--agent-steps N] [--no-peer]`
 
-ingest   the fleet in bodies of 10,000 lines, then of one agent each: values/s, CPU µs per value by process, µs at p50/p95
-compact  on a grid and with ±40 ms of jitter: values/s and CPU of `roll`, bytes per value in chunks and timelines, and of
-         the whole data folder after `purge`
+ingest   the fleet in bodies of 10,000 lines, then of one agent each: values/s, CPU µs per value by process, p50/p95
+compact  on a grid and with ±40 ms of jitter: values/s and CPU of `roll`, bytes per value in chunks and timelines,
+         and of the whole data folder after `purge`
 query    a 12 h single-series max-per-minute query and three others: p50/p95 as the client sees them
+tail     an hour of 100 agents, one request per agent and 10 s, without a run: one hour of one series; and how long an
+         accepted sample takes to be seen
 
 Where Debian's victoria-metrics is installed it gets the same bodies in the same run, and the ratio stands beside it.
 """
@@ -22,7 +24,7 @@ from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
 from tests.bench import report
 from tests.bench.product import ROOT, Served, disk_bytes, start_peer, start_product
-from tests.fleet import Fleet
+from tests.fleet import STEP_MS, Fleet
 
 START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z, on the hour: the same bodies in every run
 
@@ -30,13 +32,13 @@ START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z, on the hour: the same bodies 
 def main() -> None:
     """Parse the command line and run one benchmark."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("what", choices=("ingest", "compact", "query"))
+    parser.add_argument("what", choices=("ingest", "compact", "query", "tail"))
     parser.add_argument("--hosts", type=int, default=100)
     parser.add_argument("--steps", type=int, default=4_320, help="reports of each host in large bodies (12 h)")
     parser.add_argument("--agent-steps", type=int, default=30, help="reports of each host in one-agent bodies")
     parser.add_argument("--no-peer", action="store_true")
     options = parser.parse_args()
-    {"ingest": ingest, "compact": compact, "query": query}[options.what](options)
+    {"ingest": ingest, "compact": compact, "query": query, "tail": tail}[options.what](options)
 
 
 @contextmanager
@@ -180,6 +182,39 @@ def _ask_all(state: str, servers: list[tuple[str, Served]]) -> dict[tuple[str, s
             report.line(f"{name} {who} {state}", **report.quantiles(took[5:]))
             medians[name, who, state] = report.quantiles(took[5:])["p50_ms"]
     return medians
+
+
+def tail(options: argparse.Namespace) -> None:
+    """An hour of agents' requests that no run has touched."""
+    start = time.time_ns() // 1_000_000 - HOUR_MS
+    agents = Fleet.make(hosts=options.hosts, steps=HOUR_MS // STEP_MS, start_ms=start, jitter_ms=40)
+    expression = 'cpu_usage_user{hostname="host_7"}[1h]'
+    with _servers(argparse.Namespace(no_peer=True)) as [(_, served)]:
+        _push(served, agents.agent_bodies())
+        connection, end = served.connection(), (start + HOUR_MS + 1000) / 1000
+        took = []
+        for _ in range(30):
+            began = time.perf_counter()
+            served.ask(connection, "query", query=expression, time=end)
+            took.append(time.perf_counter() - began)
+            time.sleep(0.2)
+        report.line("tail: 1 h of one series", first_ms=took[0] * 1e3, **report.quantiles(took[5:]))
+        seen = sorted(seconds_to_visible(served, str(n)) for n in range(100))
+        report.line("accepted to visible", **report.quantiles(seen), p99_ms=seen[98] * 1e3, worst_ms=seen[-1] * 1e3)
+
+
+def seconds_to_visible(served: Served, name: str) -> float:
+    """Push one sample; how long after its acceptance a query shows it."""
+    connection = served.connection()
+    now = time.time_ns() // 1_000_000
+    if served.push(connection, f"seen,n={name} value=1 {now}\n".encode()) != 204:
+        raise RuntimeError("the sample was refused")
+    accepted = time.perf_counter()
+    while not served.ask(connection, "query", query=f'seen{{n="{name}"}}', time=now / 1000 + 1)["result"]:
+        if time.perf_counter() - accepted > 30:
+            raise RuntimeError("the sample is not seen after 30 s")
+        time.sleep(0.02)
+    return time.perf_counter() - accepted
 
 
 if __name__ == "__main__":

@@ -1,0 +1,121 @@
+"""The embedded product, whole: a fleet over HTTP, processes killed in the middle, rolled up by Spark, read back.
+
+1 M samples in continuous integration; ``bin/test --proof embedded`` sends 10 M. Real processes by bin/start.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from spm.clock import SystemClock
+from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.query.cache import PageCache
+from spm.query.storage import AppStorage
+from spm.store import keys, manifest
+from spm.store.backends.lmdb import LmdbBackend
+from spm.store.keys import Distribution
+from spm.store.tiers import decode_row
+from spm.wire import metric_id
+from tests.bench.product import ROOT, Served, start_product
+from tests.endtoend.recount import assert_hours_equal, assert_raw_equal, days_of
+from tests.endtoend.senders import Sender
+from tests.fleet import FIELDS, Fleet
+
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(1500)]
+START_MS = 1_767_225_600_000 - 2 * HOUR_MS  # the fleet crosses a midnight (2026-01-01 UTC)
+STEPS = int(os.environ.get("SPM_FLEET_STEPS", "1000"))  # × 100 hosts × 10 fields
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    running = start_product(tmp_path_factory.mktemp("product"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Fleet:
+    return Fleet.make(hosts=100, steps=STEPS, start_ms=START_MS)
+
+
+@pytest.fixture(scope="module")
+def sent(served: Served, fleet: Fleet) -> Sender:
+    """All bodies sent; web and worker killed with -9 at a third and at two thirds."""
+    bodies = list(fleet.large_bodies(2_000))
+    sender = Sender(served)
+    third = len(bodies) // 3
+    sender.send_all(bodies[:third], "a")
+    kill(served, "gunicorn")
+    sender.send_all(bodies[third : 2 * third], "b")
+    kill(served, "celery")
+    kill(served, "gunicorn")
+    sender.send_all(bodies[2 * third :], "c")
+    return sender
+
+
+def kill(served: Served, word: str) -> None:
+    """SIGKILL every process of the product whose command line has this word."""
+    tree = psutil.Process(served.process.pid).children(recursive=True)
+    victims = [p for p in tree if word in " ".join(p.cmdline())]
+    assert victims, f"no {word} process to kill"
+    for process in victims:
+        process.send_signal(signal.SIGKILL)
+
+
+def storage(served: Served) -> AppStorage:
+    backend = LmdbBackend(f"{served.data}/store")
+    return AppStorage(backend, served.app, distribution=Distribution(), clock=SystemClock(), cache=PageCache())
+
+
+def manage(served: Served, *arguments: str) -> str:
+    environment = {**os.environ, "SPM_DATA": str(served.data)}
+    done = subprocess.run([str(ROOT / "bin/manage"), *arguments], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_every_acked_sample_is_read_back_bit_for_bit_after_kills_and_resends(
+    served: Served, fleet: Fleet, sent: Sender
+) -> None:
+    assert sent.resent > 0, "the kills hit nothing"
+    assert assert_raw_equal(storage(served), fleet) == len(fleet)
+
+
+def test_after_the_spark_run_raw_and_hours_still_equal_a_recount(served: Served, fleet: Fleet, sent: Sender) -> None:
+    manage(served, "roll")
+    reading = storage(served)
+    assert assert_raw_equal(reading, fleet) == len(fleet)
+    assert assert_hours_equal(reading, fleet) > 0
+
+
+def test_closed_days_equal_a_recount(served: Served, fleet: Fleet, sent: Sender) -> None:
+    manage(served, "roll")
+    backend = LmdbBackend(f"{served.data}/store")
+    day = days_of(fleet)[0]
+    [found] = stored_days(backend, served.app, day)
+    per_day = fleet.values[(fleet.ts[:, 0] - 1) // (DAY_SLOTS * HOUR_MS) == day]
+    assert sorted(found.rows.sum.tolist()) == sorted(per_day[:, :, 0].sum(axis=0).tolist())
+    assert sorted(found.rows.max.tolist()) == sorted(per_day[:, :, 0].max(axis=0).tolist())
+    assert found.rows.count.tolist() == [per_day.shape[0]] * fleet.hosts
+
+
+def stored_days(backend: LmdbBackend, app: int, day: int) -> list[object]:
+    """The rows of `days` in force for the first field of the fleet."""
+    months = [
+        manifest.decode_month(cells[b"v"])
+        for start, stop in keys.manifest_ranges(app)
+        for key, cells in backend.scan("manifest", start, stop)
+        if keys.parse_manifest(key)[1]
+    ]
+    number = metric_id(f"cpu_{FIELDS[0]}".encode())
+    [(bucket, pack)] = [(b, p) for month in months for b, p in month.days.items() if day in p.days]
+    rows = backend.scan("days", *keys.app_range(bucket, app))
+    wanted = [
+        c for k, c in rows if keys.parse_chunk(k)[2] == number and keys.parse_chunk(k)[4] == pack.generation.number
+    ]
+    return [decode_row(cells) for cells in wanted]
