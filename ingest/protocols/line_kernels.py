@@ -273,7 +273,8 @@ def _exponent(body: U8, start: int) -> tuple[int, int]:
     end, value = _digits(body, i, np.uint64(0))
     if end == i or end - i > 3:
         return -1, 0
-    return end, -int(value) if negative else int(value)
+    written = int(np.int64(value))
+    return end, -written if negative else written
 
 
 @njit(nogil=True, cache=True)
