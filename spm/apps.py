@@ -11,7 +11,10 @@ from importlib import import_module
 from typing import ClassVar
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.contrib.staticfiles.apps import StaticFilesConfig
+
+from spm import query
 
 
 class SpmConfig(AppConfig):
@@ -21,8 +24,9 @@ class SpmConfig(AppConfig):
     verbose_name = "SPM"
 
     def ready(self) -> None:
-        """Load the Celery application, so that ``shared_task`` finds it."""
+        """Load the Celery application, so that ``shared_task`` finds it, and name the store to be read."""
         import_module("spm.celery")
+        query.configure(settings.SPM_STORE_URL)
 
 
 class ChosenStaticFiles(StaticFilesConfig):
