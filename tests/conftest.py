@@ -9,6 +9,8 @@ from typing import NoReturn
 
 import pytest
 
+pytest_plugins = ["tests.stack.fixtures"]
+
 
 def missing_service(reason: str) -> NoReturn:
     """Skip the test because a real service is missing, or fail it where all of them must be there."""

@@ -1,0 +1,424 @@
+"""HBase through its Thrift gateway: the store of the full stack. The only module that imports ``happybase``.
+
+Every cell lies in the one family ``d``; tables come into being when they are first used. A connection belongs to one
+thread of one process, is renewed after idle time and after any failure, and is never handed a call whose answer could
+mix with a lost one's. What may be repeated without harm (puts, reads, deletes, registrations) is repeated a few times
+over a new connection; a check-and-put is not, since its outcome would be guessed: the caller reads again and decides.
+A call that got no answer in ``STORE_TIMEOUT_S`` is not repeated either: whoever waits behind it has waited enough.
+
+Enter by ``open_url``. Puts and deletes never share a call, because the gateway applies the deletes of a call first.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from itertools import chain
+from operator import methodcaller
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import happybase
+import Hbase_thrift as thrift  # type: ignore[import-not-found]  # made by the import above
+from thriftpy2.thrift import TException
+
+from spm import limits
+from spm.clock import Clock, SystemClock
+from spm.errors import LimitExceeded, StoreUnavailable
+from spm.store.backends.base import Reader, Row, RowPut, Step
+
+Result = TypeVar("Result")
+
+FAMILY = b"d"
+PORT = 9090
+PLAIN = frozenset({"log", "chunks", "timelines", "hours", "days"})  # their values are compressed columns already
+LARGE = frozenset({"log", "chunks", "timelines", "hours", "days", "dead"})  # values of up to megabytes
+
+
+def open_url(url: str) -> "HBaseBackend":
+    """The store behind the gateway of ``hbase://host:port/table_prefix``."""
+    parts = urlsplit(url)
+    return HBaseBackend(parts.hostname or "localhost", parts.port or PORT, prefix=parts.path.strip("/") or "spm")
+
+
+class HBaseBackend:
+    """An ordered store on a cluster. Thread-safe; survives forks and restarts of the gateway."""
+
+    def __init__(self, host: str, port: int, *, prefix: str, clock: Clock | None = None) -> None:
+        self._gateway = _Gateway(host, port, clock or SystemClock())
+        self._prefix = prefix
+        self._known: set[str] = set()
+        self._creating = threading.Lock()
+        self._lanes: tuple[int, ThreadPoolExecutor] | None = None
+
+    def put(self, steps: Sequence[Step]) -> None:
+        for table, rows in steps:
+            name = self._table(table)
+            for batch in _put_batches(rows):
+                self._mutate(name, batch)
+
+    def _mutate(self, name: bytes, batch: list[Any]) -> None:
+        self._gateway.repeat(lambda client: client.mutateRows(name, batch, {}))
+
+    def get(
+        self, table: str, keys: Sequence[bytes], columns: Sequence[bytes] | None = None
+    ) -> list[dict[bytes, bytes] | None]:
+        name, wanted = self._table(table), _columns(columns)
+        found: dict[bytes, dict[bytes, bytes]] = {}
+        at, count = 0, _first_rows(table)
+        while at < len(keys):
+            rows = self._rows(name, keys[at : at + count], wanted)
+            found.update(map(_row, rows))
+            at, count = at + count, _next_rows(count, rows)
+        return [found.get(key) or None for key in keys]
+
+    def _rows(self, name: bytes, keys: Sequence[bytes], columns: list[bytes] | None) -> list[Any]:
+        found: list[Any] = self._gateway.repeat(lambda client: client.getRowsWithColumns(name, list(keys), columns, {}))
+        return found
+
+    def scan(
+        self,
+        table: str,
+        start: bytes,
+        stop: bytes,
+        *,
+        columns: Sequence[bytes] | None = None,
+        keys_only: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Row]:
+        left = sys.maxsize if limit is None else limit
+        if start >= stop:  # HBase would read an empty range as "to the end", or as one row
+            return
+        scanner = _Scanner(self._gateway, self._table(table), start, stop, _columns(columns), keys_only=keys_only)
+        count = _first_rows(table)
+        with contextlib.closing(scanner):
+            while left > 0 and (rows := scanner.read(min(count, left))):
+                for key, cells in map(_row, rows):
+                    yield key, {} if keys_only else cells
+                count, left = _next_rows(count, rows), left - len(rows)
+
+    def check_and_put(self, table: str, key: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
+        assert b"" not in (expected, value), "BUG: HBase takes an empty expectation for an absent cell"
+        name, mutation = self._table(table), _mutation(column, value)
+        call = methodcaller("checkAndPut", name, key, mutation.column, expected, mutation, {})
+        return bool(self._gateway.once(call))
+
+    def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
+        """Set absent cells, many calls under way at once.
+
+        A call that is repeated after a lost answer finds its own value there: callers take that for theirs.
+        """
+        first: dict[bytes, bytes] = {}
+        for key, value in rows:
+            first.setdefault(key, value)
+        before = self._set_absent(self._table(table), column, list(first.items()))
+        lost = [key for key, ours in before.items() if not ours]
+        stood = dict(zip(lost, self.get(table, lost, [column]), strict=True))
+        return list(_what_stood_there(rows, stood, column))
+
+    def _set_absent(self, name: bytes, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bool]:
+        """For each key, whether its cell was absent and now holds ours."""
+        lanes = max(1, min(limits.HBASE_LANES, len(rows) // limits.HBASE_PIPELINE))
+        parts = [rows[i::lanes] for i in range(lanes)]
+
+        def work(part: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+            return self._gateway.repeat(lambda client: _pipelined(client, name, column, part))
+
+        answers = [work(parts[0])] if lanes == 1 else list(self._pool().map(work, parts))
+        pairs = zip(chain.from_iterable(parts), chain.from_iterable(answers), strict=True)
+        return {key: ours for (key, _), ours in pairs}
+
+    def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
+        name = self._table(table)
+        batches = [_removal(key, columns) for key, columns in cells]
+        for at in range(0, len(batches), limits.HBASE_ROWS_PER_CALL):
+            some = batches[at : at + limits.HBASE_ROWS_PER_CALL]
+            self._mutate(name, some)
+
+    def snapshot(self) -> AbstractContextManager[Reader]:
+        return nullcontext(self)
+
+    def close(self) -> None:
+        if self._lanes is not None and self._lanes[0] == os.getpid():
+            self._lanes[1].shutdown()
+        self._lanes = None
+        self._gateway.close()
+
+    def _pool(self) -> ThreadPoolExecutor:
+        """The threads of parallel calls; new ones after a fork, which does not copy threads."""
+        with self._creating:
+            if self._lanes is None or self._lanes[0] != os.getpid():
+                self._lanes = os.getpid(), ThreadPoolExecutor(limits.HBASE_LANES, "hbase-lane")
+            return self._lanes[1]
+
+    def _table(self, table: str) -> bytes:
+        """The table's name on the cluster, where it is made if it is not there."""
+        name = f"{self._prefix}_{table}".encode()
+        if table in self._known:
+            return name
+        with self._creating:
+            if name not in self._gateway.repeat(lambda client: client.getTableNames()):
+                self._create(table, name)
+            self._known.add(table)
+        return name
+
+    def _create(self, table: str, name: bytes) -> None:
+        with_zstd = [] if table in PLAIN else [b"ZSTD"]
+        for compression in [*with_zstd, b"NONE"]:
+            try:
+                self._gateway.once(partial(_create_table, name, compression))
+                return
+            except _AlreadyThere:
+                return
+            except StoreUnavailable as error:
+                if compression == b"NONE" or "ompress" not in str(error):  # the servers may lack the codec
+                    raise
+
+
+class _AlreadyThere(StoreUnavailable):
+    """Someone else made the table first."""
+
+
+class _NoAnswer(StoreUnavailable):
+    """A call ran into its time-out."""
+
+
+class _Broken(StoreUnavailable):
+    """The connection could not be made, or ended in the middle of a call."""
+
+
+class _Refused(StoreUnavailable):
+    """The gateway answered that it could not. The connection is sound."""
+
+
+class _Connection(happybase.Connection):  # type: ignore[misc]
+    """A connection that a forked child forgets without shutting it down for its parent."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.pid = os.getpid()
+        super().__init__(host, port, timeout=limits.STORE_TIMEOUT_S * 1000)
+
+    def close(self) -> None:
+        if self.pid == os.getpid():
+            super().close()
+
+
+class _Gateway:
+    """Calls to the Thrift gateway: connections per thread, foreign errors translated, repeats bounded."""
+
+    def __init__(self, host: str, port: int, clock: Clock) -> None:
+        self._host, self._port, self._clock = host, port, clock
+        self._local = threading.local()
+        self._all: weakref.WeakSet[_Connection] = weakref.WeakSet()
+        self._lock = threading.Lock()
+
+    def repeat(self, call: Callable[[Any], Result]) -> Result:
+        """What ``call`` answers, which may be made several times over new connections."""
+        for wait_s in limits.HBASE_BACK_OFF_S:
+            try:
+                return self.once(call)
+            except _Broken:
+                self._clock.sleep(wait_s)
+        return self.once(call)
+
+    def once(self, call: Callable[[Any], Result]) -> Result:
+        """What ``call`` answers; raises a ``StoreUnavailable`` that says how it failed."""
+        client = self._client()
+        try:
+            result = call(client)
+        except thrift.AlreadyExists as error:
+            raise _AlreadyThere(f"HBase: {error.message!r}") from error
+        except (thrift.IOError, thrift.IllegalArgument) as error:
+            self._drop()  # sound, but a pipelined call may have left answers in it
+            raise _Refused(f"HBase: {_first_line(error.message)}") from error
+        except TimeoutError as error:
+            self._drop()
+            raise _NoAnswer(f"HBase at {self._host}:{self._port} did not answer in time") from error
+        except (TException, OSError) as error:
+            self._drop()
+            raise _Broken(f"HBase at {self._host}:{self._port}: {error}") from error
+        except BaseException:
+            self._drop()
+            raise
+        self._local.used = self._clock.monotonic()
+        return result
+
+    def close(self) -> None:
+        with self._lock:
+            connections = list(self._all)
+        for connection in connections:
+            connection.close()
+
+    def _client(self) -> Any:
+        connection = getattr(self._local, "connection", None)
+        now = self._clock.monotonic()
+        if connection is not None and connection.pid == os.getpid() and connection.transport.is_open():
+            if now - self._local.used < limits.HBASE_IDLE_S:
+                return connection.client
+            self._drop()
+        try:
+            self._local.connection = _Connection(self._host, self._port)
+        except (TException, OSError) as error:
+            raise _Broken(f"HBase at {self._host}:{self._port}: {error}") from error
+        self._local.used = now
+        with self._lock:
+            self._all.add(self._local.connection)
+        return self._local.connection.client
+
+    def _drop(self) -> None:
+        connection = self._local.connection
+        self._local.connection = None
+        connection.close()
+
+
+class _Scanner:
+    """One scan, which opens itself again behind the last row it has read when its connection or its lease is lost."""
+
+    def __init__(
+        self,
+        gateway: _Gateway,
+        name: bytes,
+        start: bytes,
+        stop: bytes,
+        columns: list[bytes] | None,
+        *,
+        keys_only: bool,
+    ) -> None:
+        self._gateway, self._name, self._at, self._stop, self._columns = gateway, name, start, stop, columns
+        self._filter = b"FirstKeyOnlyFilter() AND KeyOnlyFilter()" if keys_only else None
+        self._id: int | None = None
+
+    def read(self, count: int) -> list[Any]:
+        """The next rows, at most ``count``; none at the end."""
+        for _ in limits.HBASE_BACK_OFF_S:
+            try:
+                return self._read(count)
+            except (_Broken, _Refused):
+                self._id = None
+        return self._read(count)
+
+    def _read(self, count: int) -> list[Any]:
+        if self._id is None:
+            self._id = self._open()
+        number = self._id
+        rows: list[Any] = self._gateway.once(lambda client: client.scannerGetList(number, count))
+        if rows:
+            self._at = rows[-1].row + b"\0"
+        return rows
+
+    def _open(self) -> int:
+        how = thrift.TScan(
+            startRow=self._at,
+            stopRow=self._stop,
+            columns=self._columns,
+            caching=limits.HBASE_ROWS_PER_CALL,  # the servers cut their answers at 2 MB anyway
+            filterString=self._filter,
+        )
+        return int(self._gateway.repeat(lambda client: client.scannerOpenWithScan(self._name, how, {})))
+
+    def close(self) -> None:
+        if self._id is not None:
+            number = self._id
+            with contextlib.suppress(StoreUnavailable):  # its lease ends by itself
+                self._gateway.once(lambda client: client.scannerClose(number))
+
+
+def _create_table(name: bytes, compression: bytes, client: Any) -> None:
+    family = thrift.ColumnDescriptor(
+        name=FAMILY + b":", maxVersions=1, compression=compression, bloomFilterType=b"ROW", blockCacheEnabled=True
+    )
+    client.createTable(name, [family])
+
+
+def _pipelined(client: Any, name: bytes, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+    """Check-and-put of each row with up to ``HBASE_PIPELINE`` calls written before the first answer is read.
+
+    The answers under way, some forty bytes each, always fit the socket's buffer: neither side ever waits for the other.
+    """
+    answers: list[bool] = []
+    for at in range(0, len(rows), limits.HBASE_PIPELINE):
+        some = rows[at : at + limits.HBASE_PIPELINE]
+        for key, value in some:
+            mutation = _mutation(column, value)
+            client._send(
+                "checkAndPut", tableName=name, row=key, column=mutation.column, value=None, mput=mutation, attributes={}
+            )
+        answers += [bool(client._recv("checkAndPut")) for _ in some]
+    return answers
+
+
+def _what_stood_there(
+    rows: Sequence[tuple[bytes, bytes]], stood: dict[bytes, dict[bytes, bytes] | None], column: bytes
+) -> Iterator[bytes | None]:
+    """Per row the cell's former value; a key's second row finds what its first one left."""
+    now: dict[bytes, bytes] = {}
+    for key, value in rows:
+        if key in now:
+            yield now[key]
+        elif key in stood:
+            row = stood[key]
+            if row is None:
+                raise StoreUnavailable(f"HBase: a cell that was there is gone: {key!r}")
+            now[key] = row[column]
+            yield now[key]
+        else:
+            now[key] = value
+            yield None
+
+
+def _put_batches(rows: Sequence[RowPut]) -> Iterator[list[Any]]:
+    """The rows in calls of bounded bytes and number; a row is never cut."""
+    batch: list[Any] = []
+    size = 0
+    for key, cells in rows:
+        weight = sum(len(c) + len(v) + len(key) + 32 for c, v in cells.items())
+        full = size + weight > limits.HBASE_CALL_BYTES_MAX or len(batch) >= limits.HBASE_ROWS_PER_CALL
+        if batch and full:
+            yield batch
+            batch, size = [], 0
+        batch.append(thrift.BatchMutation(row=key, mutations=[_mutation(c, v) for c, v in cells.items()]))
+        size += weight
+    if batch:
+        yield batch
+
+
+def _mutation(column: bytes, value: bytes) -> Any:
+    if len(value) > limits.CELL_BYTES_MAX:
+        raise LimitExceeded("a cell is too large for HBase", got=len(value), wanted=limits.CELL_BYTES_MAX)
+    return thrift.Mutation(column=FAMILY + b":" + column, value=value)
+
+
+def _removal(key: bytes, columns: Sequence[bytes] | None) -> Any:
+    names = [FAMILY] if columns is None else [FAMILY + b":" + c for c in columns]
+    return thrift.BatchMutation(row=key, mutations=[thrift.Mutation(isDelete=True, column=n) for n in names])
+
+
+def _columns(columns: Sequence[bytes] | None) -> list[bytes] | None:
+    return None if columns is None else [FAMILY + b":" + c for c in columns]
+
+
+def _row(row: Any) -> Row:
+    cut = len(FAMILY) + 1
+    return row.row, {name[cut:]: cell.value for name, cell in row.columns.items()}
+
+
+def _first_rows(table: str) -> int:
+    """How many rows the first call of a read asks for, before anything is known of their size."""
+    return 4 if table in LARGE else 256
+
+
+def _next_rows(asked: int, rows: Sequence[Any]) -> int:
+    """How many the next call asks for: as many as make ``HBASE_CALL_BYTES_MAX``, growing at most fourfold."""
+    size = sum(len(cell.value) + 64 for row in rows for cell in row.columns.values())
+    fitting = limits.HBASE_CALL_BYTES_MAX * max(1, len(rows)) // max(1, size)
+    return max(1, min(4 * asked, fitting, limits.HBASE_ROWS_PER_CALL))
+
+
+def _first_line(message: Any) -> str:
+    text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
+    return text.splitlines()[0] if text else "no reason given"

@@ -1,0 +1,66 @@
+"""What ``bin/stack`` does: the real servers of one data folder, up, down, or shown.
+
+``up`` starts what does not run and prints the settings that make the product use it; servers keep their data and their
+ports from one time to the next. ``install`` fetches what they need and says what is missing.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.stack import jars, prepare
+from tests.stack.hbase import HBase
+from tests.stack.processes import NotReady
+from tests.stack.rabbitmq import RabbitMQ
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(words: list[str] | None = None) -> int:
+    """See the module; the exit code."""
+    parser = argparse.ArgumentParser(prog="bin/stack", description="HBase and RabbitMQ for development, on 127.0.0.1")
+    parser.add_argument("verb", choices=["up", "down", "status", "install"])
+    parser.add_argument("--data", type=Path, default=ROOT / "var" / "stack", help="where they keep everything")
+    given = parser.parse_args(words)
+    if given.verb == "install":
+        return prepare.main()
+    hbase, rabbitmq = HBase(given.data.absolute() / "hbase"), RabbitMQ(given.data.absolute() / "rabbitmq")
+    try:
+        return {"up": _up, "down": _down, "status": _status}[given.verb](hbase, rabbitmq)
+    except NotReady as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _up(hbase: HBase, rabbitmq: RabbitMQ) -> int:
+    jars.resolve()
+    rabbitmq.start()
+    hbase.start()
+    _print_settings(hbase, rabbitmq)
+    return 0
+
+
+def _down(hbase: HBase, rabbitmq: RabbitMQ) -> int:
+    rabbitmq.stop()
+    hbase.stop()
+    return 0
+
+
+def _status(hbase: HBase, rabbitmq: RabbitMQ) -> int:
+    for server in (hbase, rabbitmq):
+        print(f"# {type(server).__name__}: {'runs' if server.alive() else 'does not run'}, in {server.folder}")
+    if hbase.alive() and rabbitmq.alive():
+        _print_settings(hbase, rabbitmq)
+        return 0
+    return 3
+
+
+def _print_settings(hbase: HBase, rabbitmq: RabbitMQ) -> None:
+    print(f"SPM_STORE_URL={hbase.url}/spm")
+    print("SPM_TRANSPORT=amqp")
+    print(f"SPM_AMQP_URL={rabbitmq.url}")
+    print(f"SPM_CELERY_BROKER_URL={rabbitmq.url}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Fixtures of the real servers: ``hbase`` and ``hbase_url``, ``rabbitmq`` and ``amqp_url``.
+
+One instance of each serves a whole test run (all tests marked ``real`` run in one worker). Where a server cannot run,
+its tests are skipped with the reason, or fail under SPM_REAL=1. A test that kills or blocks a server takes
+``own_hbase`` or ``own_rabbitmq`` instead: these belong to one module.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pytest
+
+from tests.conftest import missing_service
+from tests.stack.hbase import HBase
+from tests.stack.rabbitmq import RabbitMQ
+
+
+class Server(Protocol):
+    """What a starter offers."""
+
+    def missing(self) -> str | None: ...
+    def start(self) -> str: ...
+    def stop(self) -> None: ...
+
+
+ServerT = TypeVar("ServerT", bound=Server)
+
+
+@pytest.fixture(scope="session")
+def hbase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBase]:
+    """The run's HBase."""
+    with _running(HBase, tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hbase_url(hbase: HBase) -> str:
+    """Where it answers; a test adds a table prefix of its own."""
+    return hbase.url
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """The run's RabbitMQ."""
+    with _running(RabbitMQ, tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def amqp_url(rabbitmq: RabbitMQ) -> str:
+    """Where it answers."""
+    return rabbitmq.url
+
+
+@pytest.fixture(scope="module")
+def own_hbase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBase]:
+    """An HBase that the tests of one module may kill."""
+    with _running(HBase, tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def own_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """A RabbitMQ that the tests of one module may kill or block."""
+    with _running(RabbitMQ, tmp_path_factory) as server:
+        yield server
+
+
+@contextmanager
+def _running(kind: Callable[[Path], ServerT], folders: pytest.TempPathFactory) -> Iterator[ServerT]:
+    server = kind(folders.mktemp("server"))
+    reason = server.missing()
+    if reason:
+        missing_service(reason)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,59 @@
+"""The jars of HBase, resolved once into a cache outside the checkout.
+
+``resolve`` lets Maven copy what ``hbase/pom.xml`` names into a folder called after the pom's own bytes, so that another
+pom means another folder, and a folder that exists is whole: it is filled under another name and renamed at the end.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.stack.processes import NotReady
+
+POM = Path(__file__).parent / "hbase" / "pom.xml"
+PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+RESOLVE_S = 900
+
+
+def cache() -> Path:
+    """Where downloads are kept: ``SPM_CACHE``, by default in the user's cache folder."""
+    return Path(os.environ.get("SPM_CACHE") or Path.home() / ".cache" / "spm")
+
+
+def folder() -> Path:
+    """Where the jars of the present pom are, or would be."""
+    return cache() / f"hbase-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+
+
+def present() -> bool:
+    """Whether they have been resolved."""
+    return folder().is_dir()
+
+
+def resolve() -> Path:
+    """The folder with all jars, fetched by Maven if need be; raises ``NotReady`` without Maven or on its failure."""
+    if present():
+        return folder()
+    if shutil.which("mvn") is None:
+        raise NotReady("Maven is missing: HBase's jars cannot be fetched (Debian: apt-get install maven)")
+    partial = folder().with_suffix(f".{os.getpid()}")
+    log = partial.with_suffix(".log")
+    partial.mkdir(parents=True, exist_ok=True)
+    command = ["mvn", "-B", "-q", "-f", str(POM), PLUGIN, "-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
+    with log.open("wb") as out:
+        done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=RESOLVE_S, check=False)
+    if done.returncode:
+        shutil.rmtree(partial)
+        raise NotReady(f"Maven could not fetch HBase's jars; see {log}")
+    _publish(partial)
+    log.unlink()
+    return folder()
+
+
+def _publish(partial: Path) -> None:
+    try:
+        partial.rename(folder())
+    except OSError:  # another process was first
+        shutil.rmtree(partial)
