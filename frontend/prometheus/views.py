@@ -6,7 +6,7 @@ Each view reads its parameters, asks the query room once, and renders. What may 
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
@@ -29,9 +29,6 @@ from spm.query import prometheus
 from spm.query.promql.engine import Engine, QueryLimits
 from spm.query.select import Storage
 
-P = ParamSpec("P")
-View = Callable[Concatenate[HttpRequest, P], HttpResponse]
-
 API_VERSION = "3.0.0"  # whose semantics are kept; Grafana chooses by it which calls to make
 _FAILURES: dict[type[Exception], tuple[int, str]] = {
     BadQuery: (400, "bad_data"),
@@ -47,15 +44,15 @@ _FAILURES: dict[type[Exception], tuple[int, str]] = {
 _clock = SystemClock()
 
 
-def _call(view: Callable[Concatenate[Storage, HttpRequest, P], bytes]) -> View[P]:
+def _call(view: Callable[..., bytes]) -> Callable[..., HttpResponse]:
     """A view by GET or form: finds out whose storage it reads, and puts errors in Prometheus' form."""
 
     @csrf_exempt
     @require_http_methods(["GET", "POST"])
     @wraps(view)
-    def answered(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def answered(request: HttpRequest, **path: str) -> HttpResponse:
         try:
-            return _json(view(query.storage_for(app_of(request)), request, *args, **kwargs))
+            return _json(view(query.storage_for(app_of(request)), request, **path))
         except tuple(_FAILURES) as error:
             status, kind = next(shape for found, shape in _FAILURES.items() if isinstance(error, found))
             return _json(prometheus.failure(kind, str(error)), status)

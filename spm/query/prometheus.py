@@ -134,7 +134,7 @@ def _points(times: Sequence[float], values: list[float], present: list[bool]) ->
 def _raw_series(result: Result) -> list[dict[str, object]]:
     assert result.samples is not None, "BUG: asked for the samples of a result without any"
     batch, borders = result.samples, result.samples.offsets.tolist()
-    shown = []
+    shown: list[dict[str, object]] = []
     for labels, start, end in zip(batch.labels, borders, borders[1:], strict=False):
         times = [_seconds(ms) for ms in batch.ts[start:end].tolist()]
         values = [number(value) for value in batch.values[start:end].tolist()]

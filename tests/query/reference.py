@@ -1,0 +1,358 @@
+"""A second evaluator, to judge the first by: plain, slow, and close to the words of the documentation.
+
+One step at a time, one series at a time, Python floats, no array. It shares the plan's classes with the engine and
+nothing else. Samples come as {labels: [(ts, value), …]}; an answer is {labels: value} for one step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from spm.query.matchers import mask
+from spm.query.promql import plan
+
+LabelSet = tuple[tuple[str, str], ...]
+Samples = dict[LabelSet, list[tuple[int, float]]]
+
+
+class SameLabels(Exception):
+    """Two results with the same labels at one step, or an ambiguous match."""
+
+
+@dataclass
+class Element:
+    labels: dict[str, str]
+    value: float
+    nameless: bool = False
+
+
+@dataclass
+class Reference:
+    """Evaluates a plan at one step; `start` and `end` are those of the whole query."""
+
+    samples: Samples
+    t: int
+    start: int
+    end: int
+
+    def answer(self, node: plan.VectorNode) -> dict[LabelSet, float]:
+        found: dict[LabelSet, float] = {}
+        for element in self.vector(node):
+            labels = {k: v for k, v in element.labels.items() if not (element.nameless and k == "__name__")}
+            _put(found, labels, element.value)
+        return found
+
+    def scalar(self, node: plan.ScalarNode) -> float:
+        if isinstance(node, plan.Number):
+            return node.value
+        if isinstance(node, plan.Time):
+            return self.t / 1000
+        if isinstance(node, plan.ScalarOf):
+            elements = self.vector(node.vector)
+            return elements[0].value if len(elements) == 1 else math.nan
+        left, right = self.scalar(node.left), self.scalar(node.right)
+        if node.op in plan.COMPARISONS:
+            return float(compare(node.op, left, right))
+        return arithmetic(node.op, left, right)
+
+    def vector(self, node: plan.VectorNode) -> list[Element]:
+        name = type(node).__name__.lower()
+        return getattr(self, f"_{name}")(node)
+
+    def _matching(self, selector: plan.Selector) -> list[tuple[dict[str, str], list[tuple[int, float]], int]]:
+        at = {"start": self.start, "end": self.end}.get(str(selector.at), selector.at)
+        t = (self.t if at is None else int(at)) - selector.offset_ms
+        found = []
+        for key, points in self.samples.items():
+            labels = dict(key)
+            if all(mask([labels.get(m.name, "")], m)[0] for m in selector.matchers):
+                found.append((labels, points, t))
+        return found
+
+    def _selector(self, node: plan.Selector) -> list[Element]:
+        found = []
+        for labels, points, t in self._matching(node):
+            near = [value for ts, value in points if t - 300_000 < ts <= t]
+            if near and not is_stale(near[-1]):
+                found.append(Element(labels, near[-1]))
+        return found
+
+    def _rangecall(self, node: plan.RangeCall) -> list[Element]:
+        found = []
+        parameter = math.nan if node.parameter is None else self.scalar(node.parameter)
+        for labels, points, t in self._matching(node.window.selector):
+            start = t - node.window.range_ms
+            window = [(ts, value) for ts, value in points if start < ts <= t and not is_stale(value)]
+            if len(window) >= (2 if node.function in TWO else 1):
+                value = RANGE[node.function](window, start, t, parameter)
+                found.append(Element(labels, value, node.function not in ("last_over_time", "first_over_time")))
+        return found
+
+    def _elementwise(self, node: plan.Elementwise) -> list[Element]:
+        parameters = [self.scalar(parameter) for parameter in node.parameters]
+        found = []
+        for element in self.vector(node.vector):
+            value = ELEMENTWISE[node.function](element.value, *parameters)
+            if value is not None:
+                found.append(Element(element.labels, value, True))
+        return found
+
+    def _vectorof(self, node: plan.VectorOf) -> list[Element]:
+        return [Element({}, self.scalar(node.scalar))]
+
+    def _vectorscalar(self, node: plan.VectorScalar) -> list[Element]:
+        number = self.scalar(node.scalar)
+        found = []
+        for element in self.vector(node.vector):
+            left, right = (number, element.value) if node.swapped else (element.value, number)
+            if node.op not in plan.COMPARISONS:
+                found.append(Element(element.labels, arithmetic(node.op, left, right), True))
+            elif node.as_bool:
+                found.append(Element(element.labels, float(compare(node.op, left, right)), True))
+            elif compare(node.op, left, right):
+                found.append(element)
+        return found
+
+    def _vectorvector(self, node: plan.VectorVector) -> list[Element]:
+        left, right = self.vector(node.left), self.vector(node.right)
+        swapped = node.matching.many == "right"
+        many, one = (right, left) if swapped else (left, right)
+        if not many or not one:
+            return []
+        partners: dict[LabelSet, Element] = {}
+        for element in one:
+            signature = _signature(element.labels, node.matching)
+            if signature in partners:
+                raise SameLabels
+            partners[signature] = element
+        found, taken, results = [], set(), {}
+        for element in many:
+            signature = _signature(element.labels, node.matching)
+            partner = partners.get(signature)
+            if partner is None:
+                continue
+            a, b = (partner.value, element.value) if swapped else (element.value, partner.value)
+            holds = compare(node.op, a, b) if node.op in plan.COMPARISONS else True
+            value = a if node.op in plan.COMPARISONS else arithmetic(node.op, a, b)
+            if node.as_bool:
+                value, holds = float(holds), True
+            if not holds:
+                continue
+            if signature in taken and not node.matching.many:
+                raise SameLabels
+            taken.add(signature)
+            labels = _matched_labels(node, element.labels, partner.labels)
+            _put(results, labels, value)
+            found.append(Element(labels, value, element.nameless or node.as_bool))
+        return found
+
+    def _setoperation(self, node: plan.SetOperation) -> list[Element]:
+        left, right = self.vector(node.left), self.vector(node.right)
+        lefts = {_signature(element.labels, node.matching) for element in left}
+        rights = {_signature(element.labels, node.matching) for element in right}
+        if node.op == "and":
+            return [element for element in left if _signature(element.labels, node.matching) in rights]
+        if node.op == "unless":
+            return [element for element in left if _signature(element.labels, node.matching) not in rights]
+        both = left + [element for element in right if _signature(element.labels, node.matching) not in lefts]
+        seen: dict[LabelSet, float] = {}
+        for element in both:
+            _put(seen, element.labels, element.value)
+        return both
+
+    def _aggregation(self, node: plan.Aggregation) -> list[Element]:
+        parameter = math.nan if node.parameter is None else self.scalar(node.parameter)
+        groups: dict[LabelSet, list[Element]] = {}
+        for element in self.vector(node.vector):
+            groups.setdefault(_group(element.labels, node), []).append(element)
+        found = []
+        for key, members in groups.items():
+            if node.op in ("topk", "bottomk"):
+                sign = -1 if node.op == "topk" else 1
+                ranked = sorted(
+                    members, key=lambda e: (math.isnan(e.value), 0 if e.value != e.value else sign * e.value)
+                )
+                found += ranked[: max(0, int(parameter))]
+            else:
+                found.append(Element(dict(key), AGGREGATE[node.op]([e.value for e in members], parameter)))
+        return found
+
+
+def _put(found: dict[LabelSet, float], labels: dict[str, str], value: float) -> None:
+    key = tuple(sorted(labels.items()))
+    if key in found:
+        raise SameLabels
+    found[key] = value
+
+
+def _signature(labels: dict[str, str], matching: plan.Matching) -> LabelSet:
+    if matching.on:
+        return tuple((name, labels.get(name, "")) for name in sorted(set(matching.labels)))
+    return tuple(sorted((k, v) for k, v in labels.items() if k != "__name__" and k not in matching.labels and v))
+
+
+def _group(labels: dict[str, str], node: plan.Aggregation) -> LabelSet:
+    if node.without:
+        return tuple(sorted((k, v) for k, v in labels.items() if k != "__name__" and k not in node.labels))
+    return tuple(sorted((k, v) for k, v in labels.items() if k in node.labels))
+
+
+def _matched_labels(node: plan.VectorVector, many: dict[str, str], one: dict[str, str]) -> dict[str, str]:
+    labels = dict(many)
+    if node.op not in plan.COMPARISONS:
+        labels.pop("__name__", None)
+    if not node.matching.many:
+        return {k: v for k, v in labels.items() if (k in node.matching.labels) == node.matching.on}
+    for name in node.matching.include:
+        labels.pop(name, None)
+        if one.get(name):
+            labels[name] = one[name]
+    return labels
+
+
+def is_stale(value: float) -> bool:
+    return int(np.float64(value).view(np.uint64)) == 0x7FF0000000000002
+
+
+def compare(op: str, a: float, b: float) -> bool:
+    return {"==": a == b, "!=": a != b, "<": a < b, ">": a > b, "<=": a <= b, ">=": a >= b}[op]
+
+
+def arithmetic(op: str, a: float, b: float) -> float:
+    x, y = np.float64(a), np.float64(b)
+    with np.errstate(all="ignore"):
+        return float({
+            "+": lambda: x + y, "-": lambda: x - y, "*": lambda: x * y, "/": lambda: x / y,
+            "%": lambda: np.fmod(x, y), "^": lambda: np.power(x, y), "atan2": lambda: np.arctan2(x, y),
+        }[op]())  # fmt: skip
+
+
+def total(values: list[float]) -> float:
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):
+        return float(np.sum(values))
+
+
+def least(values: list[float]) -> float:
+    numbers = [value for value in values if not math.isnan(value)]
+    return min(numbers) if numbers else math.nan
+
+
+def greatest(values: list[float]) -> float:
+    return -least([-value for value in values])
+
+
+def variance(values: list[float]) -> float:
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    mean = total(values) / len(values)
+    return total([(value - mean) ** 2 for value in values]) / len(values)
+
+
+def quantile(values: list[float], q: float) -> float:
+    if math.isnan(q):
+        return math.nan
+    if q < 0 or q > 1:
+        return math.copysign(math.inf, q)
+    ranked = sorted(values, key=lambda value: -math.inf if math.isnan(value) else value)
+    ranked = [v for v in ranked if math.isnan(v)] + [v for v in ranked if not math.isnan(v)]
+    rank = q * (len(ranked) - 1)
+    low = math.floor(rank)
+    high, weight = min(low + 1, len(ranked) - 1), rank - math.floor(rank)
+    return ranked[low] * (1 - weight) + ranked[high] * weight
+
+
+def extrapolated(window: list[tuple[int, float]], start: int, end: int, *, counter: bool) -> float:
+    (first_ts, first), (last_ts, last) = window[0], window[-1]
+    gained = last - first
+    if counter:
+        gained += sum(a for (_, a), (_, b) in pairwise(window) if b < a)
+    to_start, to_end = (first_ts - start) / 1000, (end - last_ts) / 1000
+    sampled = (last_ts - first_ts) / 1000
+    average = sampled / (len(window) - 1)
+    if to_start >= 1.1 * average:
+        to_start = average / 2
+    if counter and gained > 0 and first >= 0:
+        to_zero = sampled * (first / gained)
+        to_start = min(to_start, to_zero)
+    if to_end >= 1.1 * average:
+        to_end = average / 2
+    return gained * ((sampled + to_start + to_end) / sampled)
+
+
+def instant_rate(window: list[tuple[int, float]]) -> float:
+    (before_ts, before), (ts, value) = window[-2:]
+    return (value if value < before else value - before) / ((ts - before_ts) / 1000)
+
+
+def _clamp(value: float, low: float, high: float) -> float | None:
+    if low > high:
+        return None
+    return math.nan if any(map(math.isnan, (value, low, high))) else max(low, min(high, value))
+
+
+def _whole(round_: Callable[[float], int]) -> Callable[[float], float]:
+    return lambda value: float(round_(value)) if math.isfinite(value) else value
+
+
+def _numpy(name: str) -> Callable[..., float]:
+    def applied(*values: float) -> float:
+        with np.errstate(all="ignore"):
+            return float(getattr(np, name)(*map(np.float64, values)))
+
+    return applied
+
+
+def values_of(window: list[tuple[int, float]]) -> list[float]:
+    return [value for _, value in window]
+
+
+TWO = {"rate", "increase", "delta", "irate", "idelta"}
+RANGE: dict[str, Callable[[list[tuple[int, float]], int, int, float], float]] = {
+    "count_over_time": lambda w, s, e, p: float(len(w)),
+    "present_over_time": lambda w, s, e, p: 1.0,
+    "last_over_time": lambda w, s, e, p: w[-1][1],
+    "first_over_time": lambda w, s, e, p: w[0][1],
+    "sum_over_time": lambda w, s, e, p: total(values_of(w)),
+    "avg_over_time": lambda w, s, e, p: total(values_of(w)) / len(w),
+    "min_over_time": lambda w, s, e, p: least(values_of(w)),
+    "max_over_time": lambda w, s, e, p: greatest(values_of(w)),
+    "stdvar_over_time": lambda w, s, e, p: variance(values_of(w)),
+    "stddev_over_time": lambda w, s, e, p: math.sqrt(variance(values_of(w))),
+    "quantile_over_time": lambda w, s, e, p: quantile(values_of(w), p),
+    "rate": lambda w, s, e, p: extrapolated(w, s, e, counter=True) / ((e - s) / 1000),
+    "increase": lambda w, s, e, p: extrapolated(w, s, e, counter=True),
+    "delta": lambda w, s, e, p: extrapolated(w, s, e, counter=False),
+    "irate": lambda w, s, e, p: instant_rate(w),
+    "idelta": lambda w, s, e, p: w[-1][1] - w[-2][1],
+}
+AGGREGATE: dict[str, Callable[[list[float], float], float]] = {
+    "sum": lambda v, p: total(v),
+    "avg": lambda v, p: total(v) / len(v),
+    "min": lambda v, p: least(v),
+    "max": lambda v, p: greatest(v),
+    "count": lambda v, p: float(len(v)),
+    "group": lambda v, p: 1.0,
+    "stdvar": lambda v, p: variance(v),
+    "stddev": lambda v, p: math.sqrt(variance(v)),
+    "quantile": quantile,
+}
+ELEMENTWISE: dict[str, Callable[..., float | None]] = {
+    "abs": abs,
+    "ceil": _whole(math.ceil),
+    "floor": _whole(math.floor),
+    "round": lambda value, to=1.0: math.floor(value / to + 0.5) * to if math.isfinite(value) else value,
+    "clamp": _clamp,
+    "clamp_min": lambda value, low: math.nan if math.isnan(value + low) else max(value, low),
+    "clamp_max": lambda value, high: math.nan if math.isnan(value + high) else min(value, high),
+    "sqrt": _numpy("sqrt"),
+    "ln": _numpy("log"),
+    "exp": _numpy("exp"),
+    "sgn": lambda value: value if math.isnan(value) or value == 0 else math.copysign(1.0, value),
+}

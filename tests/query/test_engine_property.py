@@ -1,0 +1,63 @@
+"""The vectorised engine gives, for any data and any supported expression, what the plain reference gives."""
+
+from __future__ import annotations
+
+import math
+
+import hypothesis
+from hypothesis import strategies as st
+
+from spm.errors import QueryFailed
+from spm.query.promql.engine import Engine, Result
+from spm.query.promql.parse import parse
+from tests.query.expressions import START, expressions, random_samples, stored
+from tests.query.reference import LabelSet, Reference, SameLabels, Samples
+
+MINUTE_MS = 60_000
+
+
+@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.given(
+    seed=st.integers(0, 2**32),
+    expr=expressions(),
+    start=st.integers(START - MINUTE_MS, START + 22 * MINUTE_MS),
+    step_ms=st.sampled_from((1_000, 15_000, 37_001, 60_000, 300_000)),
+    count=st.integers(1, 12),
+)
+def test_engine_agrees_with_the_reference(seed: int, expr: str, start: int, step_ms: int, count: int) -> None:
+    samples = random_samples(seed)
+    times = [start + i * step_ms for i in range(count)]
+    wanted = _reference(samples, expr, times)
+    try:
+        found = Engine(stored(samples)).range(expr, times[0], times[-1], step_ms)
+    except QueryFailed:
+        assert wanted is None, "the engine refuses what the reference answers"
+        return
+    assert wanted is not None, "the engine answers what the reference refuses"
+    assert_same(found, wanted, times)
+
+
+def _reference(samples: Samples, expr: str, times: list[int]) -> list[dict[LabelSet, float]] | None:
+    node = parse(expr)
+    try:
+        return [Reference(samples, t, times[0], times[-1]).answer(node) for t in times]  # type: ignore[arg-type]
+    except SameLabels:
+        return None
+
+
+def assert_same(found: Result, wanted: list[dict[LabelSet, float]], times: list[int]) -> None:
+    """Equal presence, and values equal to rounding."""
+    for step, t in enumerate(times):
+        answer = {
+            tuple(sorted(labels.items())): float(found.values[row, step])
+            for row, labels in enumerate(found.labels)
+            if found.present[row, step]
+        }
+        assert answer.keys() == wanted[step].keys(), f"other series at {t}"
+        for key, value in wanted[step].items():
+            assert close(answer[key], value), f"{key} at {t}: {answer[key]!r} instead of {value!r}"
+
+
+def close(a: float, b: float) -> bool:
+    """Equal within 1e-12, relative, or of numbers that are zero but for rounding, absolute."""
+    return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-12)
