@@ -8,7 +8,6 @@ the application once Django's registry stands.
 """
 
 from importlib import import_module
-from typing import ClassVar
 
 from django.apps import AppConfig
 from django.conf import settings
@@ -32,7 +31,7 @@ class SpmConfig(AppConfig):
 class ChosenStaticFiles(StaticFilesConfig):
     """Django's static files without the parts of npm packages that are never served."""
 
-    ignore_patterns: ClassVar = [
+    ignore_patterns = [
         *StaticFilesConfig.ignore_patterns,
         "pico.[!mc]*.css",
         "pico.c[oy]*",

@@ -1,4 +1,4 @@
-"""What is not checked is not style: the rules of ``tests/tidy`` over the whole tree, the linters, and the lock files."""
+"""What is not checked is not style: the rules of ``tests/tidy`` over the whole tree, the linters, the lock files."""
 
 import ast
 import json

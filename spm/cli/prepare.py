@@ -7,14 +7,13 @@ changed, so that a later start takes a second or two. Enter by ``steps``; the co
 import hashlib
 import os
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from pathlib import Path
 
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 
-KERNELS = ("spm.store.kernels", "ingest.protocols", "rollups.kernel")  # modules with a function warm()
+from spm.cli.rehearsal import rehearse
 
 Step = tuple[str, Callable[[], None]]
 
@@ -42,8 +41,7 @@ def collect_static() -> None:
 
 def warm_kernels() -> None:
     """Compile every numba kernel into the cache, so that no request waits for a compiler."""
-    for name in KERNELS:
-        import_module(name).warm()
+    rehearse()
     _stamp("kernels", _sources())
 
 
@@ -53,7 +51,7 @@ def _static_files() -> list[Path]:
 
 def _sources() -> list[Path]:
     rooms = ("spm/store", "spm/query", "ingest", "rollups", "requirements")
-    return [path for room in rooms for path in (settings.BASE_DIR / room).rglob("*") if path.suffix in (".py", ".txt")]
+    return [path for room in rooms for path in (settings.SPM_ROOT / room).rglob("*") if path.suffix in (".py", ".txt")]
 
 
 def fingerprint(files: Iterable[Path]) -> str:

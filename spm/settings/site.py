@@ -7,6 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from spm.settings.environment import BASE_DIR, DATA, database, env, own_hosts, secret
 
+SPM_ROOT = BASE_DIR
 SPM_DATA = DATA
 SPM_BASE_URL: str = env.str("SPM_BASE_URL", "http://localhost:8000").rstrip("/")
 SPM_STORE_URL: str = env.str("SPM_STORE_URL", f"lmdb://{DATA / 'store'}")

@@ -139,12 +139,15 @@ def no_signals_no_save(source: Source) -> Iterator[str]:
 
 
 def frozen_values(source: Source) -> Iterator[str]:
-    """Values are frozen dataclasses with slots."""
+    """Values are frozen dataclasses with slots. One whose fields its module sets is no value but a state: slots do."""
+    changed = {n.attr for n in ast.walk(source.tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.ClassDef) or source.is_test:
             continue
+        state = any(isinstance(n, ast.AnnAssign) and ast.unparse(n.target) in changed for n in node.body)
         for mark in node.decorator_list:
-            if "dataclass" in ast.unparse(mark) and not {"frozen=True", "slots=True"} <= _keywords(mark):
+            wanted = {"slots=True"} if state else {"frozen=True", "slots=True"}
+            if "dataclass" in ast.unparse(mark) and not wanted <= _keywords(mark):
                 yield f"{source.path}:{node.lineno} {node.name} is not frozen with slots"
 
 

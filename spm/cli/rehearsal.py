@@ -1,0 +1,88 @@
+"""The product's whole way in miniature, in memory: it makes numba compile every kernel, with the types really used.
+
+1. A few lines of line protocol, plain and odd, are parsed, stamped and written.
+2. PromQL of every family is asked while the samples are still in the log,
+3. a run compacts them and builds hours and days,
+4. and the same questions are asked again.
+
+A hand-kept list of calls would go stale; the way itself cannot. The compiled code goes to ``NUMBA_CACHE_DIR``. Nothing
+of it is kept otherwise.
+"""
+
+from ingest.accept import Acceptor
+from ingest.protocols.line_protocol import parse
+from ingest.write import Writer
+from rollups.local import LocalExecutor
+from rollups.run import Driver
+from spm.clock import FakeClock
+from spm.limits import HOUR_MS
+from spm.query.cache import PageCache
+from spm.query.promql.engine import Engine
+from spm.query.storage import AppStorage
+from spm.store.backends import open_backend
+from spm.store.backends.base import Backend
+from spm.store.keys import Distribution
+
+APP = 1
+_DAY = 20_000 * 24 * HOUR_MS
+_HOURS, _HOSTS, _STEP_MS = 3, 3, 60_000
+_OVER_TIME = ("avg", "min", "max", "sum", "count", "last")
+_AGGREGATES = ("sum", "avg", "min", "max", "count")
+QUESTIONS = (
+    "cpu_usage",
+    'cpu_usage{host=~"h[01]"} * 2 > 10',
+    "rate(net_bytes[5m])",
+    "increase(net_bytes[2h])",
+    *(f"{name}_over_time(cpu_usage[10m])" for name in _OVER_TIME),
+    *(f"{name}_over_time(cpu_usage[2h])" for name in _OVER_TIME),
+    *(f"{name} by (host) (cpu_usage)" for name in _AGGREGATES),
+    *(f"{name}(rate(net_bytes[5m]))" for name in _AGGREGATES),
+)
+
+
+def rehearse() -> None:
+    """Go the whole way once."""
+    backend, clock = open_backend("memory://"), FakeClock(_DAY + _HOURS * HOUR_MS + 1)
+    _push(backend, clock)
+    _ask(backend, clock)
+    clock.advance(48 * HOUR_MS)  # hours and the day are closed now
+    driver = Driver(backend, clock, Distribution().all)
+    for minor in (True, False):
+        driver.roll(LocalExecutor(backend), [APP], minor=minor)
+    _ask(backend, clock)
+
+
+def _push(backend: Backend, clock: FakeClock) -> None:
+    acceptor, writer = Acceptor(1, clock), Writer(backend, Distribution())
+    for number, body in enumerate(_bodies()):
+        parsed = parse(body, now_ms=clock.now_ms(), precision="ms")
+        writer.write([acceptor.accept(app=APP, source="rehearsal", parsed=parsed, message_id=bytes([number]) * 16)])
+
+
+def _bodies() -> list[bytes]:
+    """One body an hour with all hosts on a grid, one off the grid, one of spellings that the kernel leaves alone."""
+    bodies = []
+    for hour in range(_HOURS):
+        times = range(_DAY + hour * HOUR_MS + _STEP_MS, _DAY + (hour + 1) * HOUR_MS, _STEP_MS)
+        lines = [_line(host, ts) for ts in times for host in range(_HOSTS)]
+        bodies.append("\n".join(lines).encode())
+    bodies.append("\n".join(_line(0, _DAY + 7 * n + 1) for n in range(1, 50)).encode())
+    bodies.append(
+        b'cpu,host=h\\ 1 usage=1e-3,note="text",up=t\ncpu,host=h9 usage=0.1,big=12345678901234567890\nbad line\n'
+    )
+    return bodies
+
+
+def _line(host: int, ts: int) -> str:
+    return (
+        f"cpu,host=h{host} usage={ts // _STEP_MS % 97}.{host}5,busy={host}i {ts}\nnet,host=h{host} bytes={ts // 9} {ts}"
+    )
+
+
+def _ask(backend: Backend, clock: FakeClock) -> None:
+    storage = AppStorage(backend, APP, distribution=Distribution(), clock=clock, cache=PageCache())
+    engine = Engine(storage, clock=clock)
+    end = _DAY + _HOURS * HOUR_MS
+    for question in QUESTIONS:
+        engine.instant(question, end)
+        engine.range(question, _DAY + HOUR_MS, end, 300_000)
