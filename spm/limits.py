@@ -25,6 +25,7 @@ BODY_DECODED_BYTES_MAX = 20_000_000  # after decompression: a bomb must not cost
 BODIES_AT_ONCE_MAX = 32  # bodies one process works on; with the two above it bounds the front door's memory
 MESSAGE_LINES_MAX = 250_000  # of line protocol; a body of nothing but bad lines must not hold a thread for long
 MESSAGE_SERIES_BYTES_MAX = 64_000_000  # canonical text one message may add: short lines can name long series often
+JSON_COMMAS_MAX = 2_500_000  # of one JSON body: each may begin an item, and an item costs ~80 bytes while it is read
 STRING_BYTES_MAX = 8_192  # how far a string field may run over line ends; beyond it the quote is taken for unclosed
 REJECTIONS_MAX = 100  # listed in one answer; all are counted
 REJECTION_EXAMPLE_CHARS_MAX = 120  # enough to find the line again
@@ -34,13 +35,19 @@ SERIES_CACHE_BYTES_MAX = 128_000_000  # text of the series one process remembers
 MESSAGE_ID_CHARS_MAX = 128  # of a sender's own message id; longer is a body in the wrong place
 SOURCE_SEEN_EVERY_MS = 30_000  # how often the last-seen time of a source is written
 SOURCES_SEEN_MAX = 100_000  # sources whose last-seen time one process remembers
+REJECTION_NOTES_MAX = 20  # writes to the ring of rejections per app, process and REJECTION_NOTES_PER_MS: the rest is counted
+REJECTION_NOTES_PER_MS = 10_000  # in the answers only, so that a broken sender does not keep the database busy
+REJECTION_APPS_MAX = 10_000  # apps whose rate of rejections one process remembers
+PUBLISH_TIMEOUT_S = 10  # how long a sender waits until its message is durable; then it is told to come again
 RETRY_AFTER_S = 2  # what senders are told when a part of the system cannot take their data now
 
 # --- store ------------------------------------------------------------------------------------------------------------
 CELL_BYTES_MAX = 8_000_000  # HBase refuses cells over 10 MB (hbase.client.keyvalue.maxsize)
 LMDB_MAP_BYTES = 1 << 40  # address space only: the file grows with what is written
 LMDB_TRANSACTION_BYTES_MAX = 4_000_000  # pages are written in pieces, so that appends wait briefly for the one writer
-PAGE_SAMPLES_MAX = 1 << 20  # of one chunk or timelines page: 8 MB decoded
+LOG_CELL_SAMPLES_MAX = 1 << 18  # of one cell of a block: 8 MB where nothing compresses
+PAGE_SAMPLES_MAX = 800_000  # of one chunk or timelines page: 8 MB with ids where nothing compresses
+COLUMN_VALUES_MAX = 1 << 25  # of one stored column: a damaged count must not take the machine's memory
 GENERATIONS_MAX = 8  # of one unit before a run merges all of them: each costs a reader one row per page
 HISTORY_MAX = 8  # former states of a unit a roll back can return to
 SERIES_KNOWN_MAX = 4_000_000  # registered series one process remembers (16 bytes each)
@@ -54,6 +61,8 @@ HBASE_LANES = 4  # connections of one bulk registration
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 COMMIT_BYTES_MAX = 8_000_000  # of one group commit
+MESSAGE_SLOTS_MAX = 2_500  # hours one message may touch: each becomes a row that names all of the others
+BATCH_SLOTS_MAX = 1_000  # hours from which messages are no longer written as one batch, for the same reason
 COMMIT_QUEUE_BYTES_MAX = 64_000_000  # accepted bodies waiting for their commit; above it senders get 503
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -82,10 +91,10 @@ AGENT_DEVICES_MAX = 200  # disks or interfaces reported; container hosts have th
 AGENT_TIMEOUT_S = 20  # of one push; above the server's own worst case for a durable answer under load
 AGENT_STOP_S = 5  # what a running push gets at the end; its message is in the spool anyway
 AGENT_ANSWER_BYTES_MAX = 65_536  # of a server's answer that is read
-AGENT_BACKOFF_BASE_S = 1
+AGENT_BACKOFF_BASE_S = 1  # doubled after each further failure
 AGENT_BACKOFF_MAX_S = 60  # a server that is back is noticed within a minute, and asked for no longer pause than this
 AGENT_BACKOFF_JITTER = 0.3  # so that a fleet does not come back as one
-AGENT_TOKEN_CHARS_MAX = 512
+AGENT_TOKEN_CHARS_MAX = 512  # ours have some 60
 
 # --- starting ---------------------------------------------------------------------------------------------------------
 START_FREE_BYTES_MIN = 200_000_000  # of the data folder's disk: less is gone within hours of use
@@ -119,23 +128,23 @@ SOURCE_GONE_AFTER_MS = 900_000  # a reboot is over by then
 RULE_PERIOD_MS = 10_000  # rules are judged on this grid: the period of agents
 RULE_CLAIM_MS = 60_000  # a look that takes longer is given up for dead; above the longest query
 RULES_PER_APP_MAX = 500  # one query each per period
-RULE_NAME_CHARS_MAX = 120
+RULE_NAME_CHARS_MAX = 120  # a mail's subject holds it beside the series
 RULE_EXPR_CHARS_MAX = 4_096  # what the guard of the query language takes
 RULE_SERIES_MAX = 10_000  # in the answer of a rule's expression
 RULE_ACTIVE_MAX = 1_000  # alerts of one rule at a time: beyond it nobody reads them one by one
-RULE_DURATION_MAX_MS = 7 * 86_400_000  # of "for" and "keep firing for"
-RULE_RECEIVERS_MAX = 20
+RULE_DURATION_MAX_MS = 7 * 86_400_000  # of "for" and "keep firing for": what takes longer is no alert
+RULE_RECEIVERS_MAX = 20  # more people are a mailing list
 PREVIEW_ROWS_MAX = 20  # series shown beside a rule's form
-ALERT_SETTLED_KEEP_MS = 7 * 86_400_000
+ALERT_SETTLED_KEEP_MS = 7 * 86_400_000  # shown as "resolved" on the rule's page for a week
 ALERT_EVENTS_KEEP_MS = 400 * 86_400_000  # a year and a month, to compare with last year
-OUTBOX_KEEP_MS = 90 * 86_400_000
+OUTBOX_KEEP_MS = 90 * 86_400_000  # long enough to ask who was told in the last quarter
 OUTBOX_CLAIM_MS = 120_000  # a delivery that takes longer is given up for dead; above the mail server's time-out
 OUTBOX_ROUND_MAX = 100  # messages of one round, so that rounds stay short
 OUTBOX_ATTEMPTS_MAX = 12  # some six hours with the pauses below
 OUTBOX_PAUSE_MS = 10_000  # after the first failure; doubled after each further one
-OUTBOX_PAUSE_MAX_MS = 3_600_000
-OUTBOX_JITTER = 0.2
-OUTBOX_ERROR_CHARS_MAX = 500
-MAIL_SUBJECT_CHARS_MAX = 200
+OUTBOX_PAUSE_MAX_MS = 3_600_000  # a mail server that is back is noticed within the hour
+OUTBOX_JITTER = 0.2  # messages that failed together do not come back together
+OUTBOX_ERROR_CHARS_MAX = 500  # of a mail server's answer that is kept
+MAIL_SUBJECT_CHARS_MAX = 200  # what readers show of a subject, and more
 MAIL_LINE_CHARS_MAX = 800  # SMTP ends lines at 998
 PRUNE_ROWS_MAX = 500  # deleted at one tick

@@ -18,7 +18,7 @@ from spm.errors import Refused
 _SUFFIX = ".spool"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Segment:
     """One file, and the sequence numbers it holds without gap."""
 
@@ -63,15 +63,13 @@ def load(folder: Path) -> tuple[list[Segment], int]:
 
 
 def _examine(path: Path) -> Segment:
-    segment = Segment(path, first=0, last=0, size=0)
+    first = last = size = 0
     with path.open("rb") as file:
         for message in read(file):
-            if segment.size and message.sequence != segment.last + 1:
+            if size and message.sequence != last + 1:
                 break
-            segment.first = segment.first or message.sequence
-            segment.last = message.sequence
-            segment.size += record_bytes(message)
-    return segment
+            first, last, size = first or message.sequence, message.sequence, size + record_bytes(message)
+    return Segment(path, first=first, last=last, size=size)
 
 
 def read_mark(folder: Path) -> int:

@@ -11,6 +11,7 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
@@ -38,7 +39,7 @@ class Spool:
         self._memory: deque[Message] = deque()
         self._writer: FileIO | None = None
         self._reader: BinaryIO | None = None
-        self._reading: Segment | None = None
+        self._reading: Path | None = None
         self._head: Message | None = None
         self._mutex = threading.Lock()
         self.dropped = 0
@@ -109,8 +110,8 @@ class Spool:
         # Unbuffered: a nearly full disk writes less, and says so only in this number.
         if self._writer.write(encode(message)) != size:
             raise OSError("short write")
-        self._segments[-1].last = message.sequence
-        self._segments[-1].size += size
+        newest = self._segments[-1]
+        self._segments[-1] = replace(newest, last=message.sequence, size=newest.size + size)
 
     def _begin_segment(self, first: int) -> None:
         if self._writer is not None:
@@ -129,7 +130,7 @@ class Spool:
         self._acknowledged = max(self._acknowledged, segment.last)
         if self._head is not None and self._head.sequence <= segment.last:
             self._head = None
-        if segment is self._segments[-1]:
+        if segment.path == self._segments[-1].path:
             self._abandon_writer()
         self._forget_settled()
 
@@ -143,7 +144,7 @@ class Spool:
                 self._writer = None
             gone = self._segments.pop(0)
             gone.path.unlink(missing_ok=True)
-            if gone is self._reading:
+            if gone.path == self._reading:
                 self._stop_reading()
 
     def _abandon_writer(self) -> None:
@@ -166,9 +167,9 @@ class Spool:
 
     def _read_next(self) -> Message | None:
         while (segment := self._unread_segment()) is not None:
-            if self._reading is not segment:
+            if self._reading != segment.path:
                 self._stop_reading()
-                self._reading, self._reader = segment, segment.path.open("rb")
+                self._reading, self._reader = segment.path, segment.path.open("rb")
             assert self._reader is not None, "BUG: a segment being read has a reader"
             message = read_one(self._reader)
             if message is None:  # its bytes were whole when written: the disk lost them since

@@ -82,7 +82,9 @@ def test_both_ways_of_counting_processes_agree() -> None:
 
 
 def test_the_agent_shows_what_it_costs() -> None:
-    (point,) = Itself(Counters(sent=3))()
+    counters = Counters()
+    counters.sent = 3
+    (point,) = Itself(counters)()
     assert point.fields["sent"] == 3
     assert 0 < point.fields["rss_bytes"] < 2**31
     assert point.fields["cpu_seconds"] > 0

@@ -6,25 +6,24 @@ is a level, ``sequence`` numbers the messages of the spool and grows across rest
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 import psutil
 
 from ingest.agent.lines import Point
 
 
-@dataclass(slots=True)
 class Counters:
     """What happened since the start."""
 
-    sent: int = 0
-    refused: int = 0
-    dropped: int = 0
-    errors: int = 0
-    push_failures: int = 0
-    spooled: int = 0
-    sequence: int = 0
-    collect_ms: float = 0.0
+    def __init__(self) -> None:
+        self.sent = 0
+        self.refused = 0
+        self.dropped = 0
+        self.errors = 0
+        self.push_failures = 0
+        self.spooled = 0
+        self.sequence = 0
+        self.collect_ms = 0.0
 
 
 class Itself:
@@ -38,4 +37,4 @@ class Itself:
         with self._process.oneshot():
             times, memory = self._process.cpu_times(), self._process.memory_info()
         cost = {"rss_bytes": memory.rss, "cpu_seconds": round(times.user + times.system, 3)}
-        return [Point("agent", {**asdict(self._counters), **cost})]
+        return [Point("agent", {**vars(self._counters), **cost})]

@@ -1,0 +1,68 @@
+"""Plain-text mail, through Django's mail: the only module that imports it.
+
+The Message-ID is made from the message's key, so a mail sent twice has one id; the mail about the end of an episode
+answers the one about its beginning, so that readers show them together. Which way mail goes (files, SMTP) is a setting.
+"""
+
+import smtplib
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.mail import BadHeaderError, EmailMessage
+from django.core.validators import validate_email
+
+from alerts.notify.base import DeliveryFailed
+from alerts.notify.text import body, subject
+from alerts.rules import State
+
+
+class MailNotifier:
+    """Sends one mail to all receivers of a rule."""
+
+    def send(self, key: str, payload: Mapping[str, Any]) -> None:
+        try:
+            compose(key, payload).send()
+        except smtplib.SMTPRecipientsRefused as error:
+            is_final = all(500 <= code < 600 for code, _ in error.recipients.values())  # SMTP's word for "never"
+            raise DeliveryFailed(f"refused: {error}", permanent=is_final) from error
+        except smtplib.SMTPResponseException as error:
+            raise DeliveryFailed(f"{error.smtp_code} {error.smtp_error!r}") from error
+        except (OSError, smtplib.SMTPException) as error:
+            raise DeliveryFailed(f"{type(error).__name__}: {error}") from error
+        except (BadHeaderError, UnicodeError) as error:
+            raise DeliveryFailed(f"cannot be written as mail: {error}", permanent=True) from error
+
+
+def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
+    """The mail; raises ``DeliveryFailed`` if nobody can get it."""
+    receivers = [address for address in payload["receivers"] if _is_address(address)]
+    if not receivers:
+        raise DeliveryFailed("no receiver with a mail address", permanent=True)
+    headers = {"Message-ID": message_id(key), "Auto-Submitted": "auto-generated", "X-SPM-Severity": payload["severity"]}
+    if payload["state"] == State.RESOLVED:
+        began = message_id(key.removesuffix(State.RESOLVED) + State.FIRING)
+        headers |= {"In-Reply-To": began, "References": began}
+    return EmailMessage(
+        subject=subject(payload),
+        body=body(payload, settings.SPM_BASE_URL),
+        to=receivers,
+        headers=headers,
+    )
+
+
+def message_id(key: str) -> str:
+    """The id of the mail about this message: the same for ever, and telling nothing."""
+    host = urlsplit(settings.SPM_BASE_URL).hostname or "localhost"
+    return f"<{blake2b(key.encode(), digest_size=16).hexdigest()}@{host}>"
+
+
+def _is_address(text: str) -> bool:
+    try:
+        validate_email(text)
+    except ValidationError:
+        return False
+    return True

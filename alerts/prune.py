@@ -1,0 +1,22 @@
+"""Forgetting what nobody asks for any more: settled alerts, old events, messages long sent. A piece at each tick."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+
+from alerts.models import Alert, AlertEvent, Delivery, Outbox
+from alerts.rules import State
+from spm import limits
+
+
+def prune(now_ms: int) -> int:
+    """Delete a bounded number of rows past their keep; returns how many."""
+    settled = Alert.objects.filter(state=State.RESOLVED, since_ms__lt=now_ms - limits.ALERT_SETTLED_KEEP_MS)
+    events = AlertEvent.objects.filter(at_ms__lt=now_ms - limits.ALERT_EVENTS_KEEP_MS)
+    sent = Outbox.objects.filter(created_ms__lt=now_ms - limits.OUTBOX_KEEP_MS).exclude(state=Delivery.WAITING)
+    return _delete_some(settled) + _delete_some(events) + _delete_some(sent)
+
+
+def _delete_some(rows: QuerySet[Any]) -> int:
+    ids = list(rows.order_by("pk").values_list("pk", flat=True)[: limits.PRUNE_ROWS_MAX])
+    return rows.model._default_manager.filter(pk__in=ids).delete()[0] if ids else 0

@@ -1,0 +1,104 @@
+"""What people do to rules: write, change, switch off, delete. Each act is one transaction with its audit entry.
+
+A rule whose expression changes, or that is switched off or deleted, ends its open episodes in the same transaction:
+whoever was told that something fires is told that nobody watches it any more, and why. A look under way loses its
+claim. The next look is at the next time of the grid, so that a new episode never begins at the time of one that an
+edit ended.
+"""
+
+from dataclasses import asdict, dataclass
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import QuerySet
+
+from alerts import journal
+from alerts.evaluate import aligned_ms
+from alerts.models import Outbox, Rule
+from alerts.rules import Change, settle
+from spm import limits
+from spm.accounts import audit
+from spm.accounts.models import App
+from spm.errors import LimitExceeded
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a person says about a rule."""
+
+    name: str
+    expr: str
+    comparator: str
+    threshold: float
+    recovery: float | None
+    for_ms: int
+    keep_firing_for_ms: int
+    severity: str
+    receivers: tuple[str, ...]
+    enabled: bool
+
+
+def rules_of(app: App) -> QuerySet[Rule]:
+    """The app's rules, without deleted ones."""
+    return Rule.objects.filter(app=app, deleted_ms=None)
+
+
+def messages_of(app: App) -> QuerySet[Outbox]:
+    """The app's messages, newest first."""
+    return Outbox.objects.filter(app=app)
+
+
+@transaction.atomic
+def write(app: App, draft: Draft, *, by: User, now_ms: int) -> Rule:
+    """A new rule; it is looked at with the next tick."""
+    if rules_of(app).count() >= limits.RULES_PER_APP_MAX:
+        raise LimitExceeded("too many rules in this app", got=limits.RULES_PER_APP_MAX, remedy="Delete one first.")
+    rule = Rule.objects.create(app=app, created_by=by, created_ms=now_ms, changed_ms=now_ms, **_fields(draft))
+    _note(rule, "rule.create", by)
+    return rule
+
+
+@transaction.atomic
+def change(rule: Rule, draft: Draft, *, by: User, now_ms: int) -> Rule:
+    """The rule as drafted. Open episodes go on, unless the expression is another one or the rule is switched off."""
+    rule = _lock(rule)
+    reason = "the rule is switched off" if rule.enabled and not draft.enabled else ""
+    reason = reason or ("the expression was changed" if rule.expr != draft.expr else "")
+    if reason:
+        _end_episodes(rule, reason, now_ms)
+    Rule.objects.filter(pk=rule.pk).update(
+        changed_ms=now_ms, error="", evaluated_ms=aligned_ms(now_ms), **_fields(draft)
+    )
+    rule.refresh_from_db()
+    _note(rule, "rule.change", by)
+    return rule
+
+
+@transaction.atomic
+def delete(rule: Rule, *, by: User, now_ms: int) -> None:
+    """The rule watches no more. Its row and history stay."""
+    rule = _lock(rule)
+    _end_episodes(rule, "the rule was deleted", now_ms)
+    Rule.objects.filter(pk=rule.pk).update(deleted_ms=now_ms, changed_ms=now_ms, enabled=False)
+    _note(rule, "rule.delete", by)
+
+
+def _lock(rule: Rule) -> Rule:
+    """The rule as it is now, held until the end of the transaction; a look under way will find its ticket void."""
+    Rule.objects.filter(pk=rule.pk).update(claim=0, claim_until_ms=0)
+    return Rule.objects.select_related("app").get(pk=rule.pk)
+
+
+def _end_episodes(rule: Rule, reason: str, now_ms: int) -> None:
+    known, labels = journal.standings(rule)
+    ended = [(name, before, settle(before, now_ms)) for name, before in known.items()]
+    changes = [Change(name, before, after) for name, before, after in ended if before is not after]
+    journal.record(rule, changes, labels, at_ms=now_ms, reason=reason)
+
+
+def _fields(draft: Draft) -> dict[str, object]:
+    return {**asdict(draft), "receivers": list(draft.receivers)}
+
+
+def _note(rule: Rule, action: str, by: User) -> None:
+    audit.record(action, rule.name, actor=by, organisation=rule.app.organisation, detail={"rule": rule.pk})

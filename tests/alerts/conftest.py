@@ -1,0 +1,102 @@
+"""An app with a person of each role, a rule, and a machine whose values the test sets."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from alerts import evaluate, rulebook
+from alerts.models import Rule
+from alerts.readings import Reading
+from alerts.rulebook import Draft
+from spm.accounts.models import App, Membership, Organisation, Role
+from spm.clock import FakeClock
+from spm.errors import SpmError
+
+START_MS = 1_700_000_000_000
+PERIOD_MS = 10_000
+
+
+def draft(**changes: Any) -> Draft:
+    """A rule on the CPU, changed as the test needs."""
+    said: dict[str, Any] = {
+        "name": "CPU is busy",
+        "expr": "cpu",
+        "comparator": ">",
+        "threshold": 90.0,
+        "recovery": None,
+        "for_ms": 0,
+        "keep_firing_for_ms": 0,
+        "severity": "warning",
+        "receivers": ("ops@example.org",),
+        "enabled": True,
+    }
+    return Draft(**{**said, **changes})
+
+
+@dataclass(slots=True)
+class Machine:
+    """Answers any expression with the values set here, by host."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    asked: list[tuple[int, str, int]] = field(default_factory=list)
+    error: SpmError | None = None
+
+    def ask(self, app: int, expr: str, at_ms: int) -> Sequence[Reading]:
+        self.asked.append((app, expr, at_ms))
+        if self.error is not None:
+            raise self.error
+        return [Reading({"__name__": "cpu", "host": host}, value) for host, value in self.values.items()]
+
+
+@dataclass(slots=True)
+class Watch:
+    """The watchman on a fake clock."""
+
+    machine: Machine
+    clock: FakeClock
+
+    def tick(self) -> evaluate.Tally:
+        return evaluate.tick(ask=self.machine.ask, clock=self.clock)
+
+    def see(self, *values: float | None, host: str = "a") -> None:
+        """One look per value, a period apart; None is no data."""
+        for value in values:
+            self.machine.values = {} if value is None else {host: value}
+            self.tick()
+            self.clock.advance(PERIOD_MS)
+
+
+@pytest.fixture
+def people(db: None) -> dict[str, User]:
+    return {name: User.objects.create_user(name, password="x") for name in ("olga", "edda", "vera", "mallory")}
+
+
+@pytest.fixture
+def app(people: dict[str, User]) -> App:
+    organisation = Organisation.objects.create(name="Acme")
+    for name, role in (("olga", Role.OWNER), ("edda", Role.EDITOR), ("vera", Role.VIEWER)):
+        Membership.objects.create(organisation=organisation, user=people[name], role=role)
+    return App.objects.create(organisation=organisation, name="Shop")
+
+
+@pytest.fixture
+def foreign_app(people: dict[str, User]) -> App:
+    organisation = Organisation.objects.create(name="Evil")
+    Membership.objects.create(organisation=organisation, user=people["mallory"], role=Role.OWNER)
+    return App.objects.create(organisation=organisation, name="Lair")
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch(Machine(), FakeClock(START_MS))
+
+
+@pytest.fixture
+def make_rule(app: App, people: dict[str, User], watch: Watch) -> Callable[..., Rule]:
+    def make(**changes: Any) -> Rule:
+        return rulebook.write(app, draft(**changes), by=people["edda"], now_ms=watch.clock.now_ms())
+
+    return make
