@@ -104,6 +104,8 @@ def _aggregates(ts: I64, values: F64) -> dict[str, float]:
     if len(ts) == 0:
         return {}
     falls = values[1:] < values[:-1]
+    with np.errstate(invalid="ignore"):
+        increase = float(values[-1] - values[0] + values[:-1][falls].sum())
     return {
         "count": len(ts),
         "sum": float(np.cumsum(values)[-1]),
@@ -114,5 +116,5 @@ def _aggregates(ts: I64, values: F64) -> dict[str, float]:
         "first_ts": int(ts[0]),
         "last": float(values[-1]),
         "last_ts": int(ts[-1]),
-        "increase": float(values[-1] - values[0] + values[:-1][falls].sum()),
+        "increase": increase,
     }

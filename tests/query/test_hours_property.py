@@ -1,0 +1,92 @@
+"""Windows of whole hours give the same numbers from hourly aggregates as from samples."""
+
+from __future__ import annotations
+
+import hypothesis
+import numpy as np
+from hypothesis import strategies as st
+
+from spm.limits import HOUR_MS
+from spm.query.fake import STALE, FakeStorage
+from spm.query.promql import hours, windows
+from spm.query.promql.engine import Engine
+from spm.query.promql.windows import Steps
+from spm.query.select import Matcher
+
+FIRST_SLOT = 472_222
+ALL = (Matcher("__name__", "=", "m"),)
+EXACT = sorted(name for name in windows.FUNCTIONS if hours.span(name, Steps(0, HOUR_MS, 1), HOUR_MS))
+
+
+def long_series(seed: int, *, strange: bool) -> FakeStorage:
+    """Four series of thirty hours: dense, sparse, counters with resets, hours without data."""
+    rng = np.random.default_rng(seed)
+    storage = FakeStorage()
+    for number in range(4):
+        count = int(rng.choice([1, 40, 400, 1_800]))
+        # Borders of hours are the point: many samples lie exactly on one.
+        ts = FIRST_SLOT * HOUR_MS + np.unique(rng.integers(1, 30 * 60, count)) * 60_000
+        values = rng.normal(50, 20, len(ts))
+        if number % 2:
+            values = np.cumsum(np.abs(values))
+            for reset in rng.integers(0, len(ts), 4):
+                values[reset:] -= values[reset]
+        if strange:
+            values[rng.random(len(ts)) < 0.02] = np.nan
+            values[rng.random(len(ts)) < 0.002] = np.inf
+        values[rng.random(len(ts)) < 0.02] = STALE
+        storage.add("m", {"n": str(number)}, ts, values)
+    return storage
+
+
+@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.given(
+    seed=st.integers(0, 2**32),
+    strange=st.booleans(),
+    function=st.sampled_from(EXACT),
+    first=st.integers(-2, 26),
+    width=st.sampled_from((1, 2, 6, 24)),
+    stride=st.sampled_from((1, 2, 5)),
+    count=st.integers(1, 8),
+)
+def test_hours_agree_with_samples(
+    seed: int, strange: bool, function: str, first: int, width: int, stride: int, count: int
+) -> None:
+    storage = long_series(seed, strange=strange)
+    steps = Steps((FIRST_SLOT + first) * HOUR_MS, stride * HOUR_MS, count)
+    span = hours.span(function, steps, width * HOUR_MS)
+    assert span is not None
+    batch = storage.select_hours(ALL, span.first_slot, span.last_slot)
+    found = hours.combine(function, batch, span, steps)
+    if found is None:
+        assert strange, "samples without NaN and infinity must be answered from hours"
+        return
+    samples = storage.select(ALL, steps.first_ms - width * HOUR_MS, steps.last_ms)
+    wanted, present = windows.sweep(function, samples, steps, width * HOUR_MS, np.zeros(count))
+    rows = [batch.labels.index(labels) for labels in samples.labels]
+    assert (found[1][rows] == present).all()
+    assert found[1].sum() == present.sum()
+    np.testing.assert_allclose(found[0][rows][present], wanted[present], rtol=1e-12)
+
+
+def test_engine_reads_hours_when_all_borders_lie_on_hours() -> None:
+    engine = Engine(long_series(1, strange=False))
+    start = FIRST_SLOT * HOUR_MS + 5 * HOUR_MS
+    aligned = engine.range("max_over_time(m[2h])", start, start + 5 * HOUR_MS, HOUR_MS)
+    beside = engine.range("max_over_time(m[2h])", start + 1, start + 5 * HOUR_MS, HOUR_MS)
+    assert aligned.notes == ["hour aggregates used"]
+    assert beside.notes == []
+
+
+def test_engine_reads_samples_when_an_offset_moves_the_borders_off_the_hours() -> None:
+    engine = Engine(long_series(1, strange=False))
+    start = FIRST_SLOT * HOUR_MS + 5 * HOUR_MS
+    assert engine.instant("sum_over_time(m[1h] offset 2h)", start).notes == ["hour aggregates used"]
+    assert engine.instant("sum_over_time(m[1h] offset 5m)", start).notes == []
+
+
+def test_engine_reads_samples_when_a_nan_hides_what_an_hour_gained() -> None:
+    hour = FIRST_SLOT * HOUR_MS
+    storage = FakeStorage().add("m", {}, [hour + 1, hour + 2, hour + 3, hour + HOUR_MS + 1], [1, 5, np.nan, 9])
+    found = Engine(storage).instant("increase(m[2h])", hour + 2 * HOUR_MS)
+    assert found.values[0, 0] > 8
