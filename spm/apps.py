@@ -20,6 +20,7 @@ class SpmConfig(AppConfig):
     """The wiring: settings, addresses, Celery, and the commands of ``bin``."""
 
     name = "spm"
+    default = True  # two configurations stand in this module: without this Django takes neither
     verbose_name = "SPM"
 
     def ready(self) -> None:
