@@ -33,9 +33,9 @@ def forget_written() -> None:
     _written.clear()
 
 
-def state(last_seen: datetime, now_ms: int) -> str:
+def state(last_seen_ms: int, now_ms: int) -> str:
     """``up``, ``late`` or ``gone``, by the age of the last message."""
-    age_ms = now_ms - last_seen.timestamp() * 1000
+    age_ms = now_ms - last_seen_ms
     if age_ms < SOURCE_LATE_AFTER_MS:
         return "up"
     return "late" if age_ms < SOURCE_GONE_AFTER_MS else "gone"
