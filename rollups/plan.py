@@ -5,6 +5,7 @@ into pieces of bounded memory; ``stale_days`` says which days to build from hour
 run now. Nothing here reads a store, a clock or a database.
 """
 
+import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,13 @@ from enum import IntEnum
 import numpy as np
 
 from spm import limits
+from spm.errors import CorruptBlock
 from spm.store import pending
+from spm.store.keys import PendingKey
 from spm.store.manifest import OPEN, Entry, Hours, Manifest, Month, Replay, day_fingerprint, fingerprint, slots_of
-from spm.store.pending import Listed
+from spm.store.pending import Commit, Listed
+
+_LOG = logging.getLogger(__name__)
 
 
 class Kind(IntEnum):
@@ -43,6 +48,15 @@ DEFAULTS = Thresholds()
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """One pending cell: where its block lies and what is in it."""
+
+    key: PendingKey
+    slot: int
+    commit: Commit
+
+
+@dataclass(frozen=True, slots=True)
 class UnitPlan:
     """One unit of a run: what it stands on, the pending batches it takes in, and what to make of them."""
 
@@ -51,9 +65,13 @@ class UnitPlan:
     kind: Kind
     parent: Entry
     fresh: tuple[Replay, ...]  # pending batches, exactly
-    listed: tuple[Listed, ...]  # their pending cells, to be settled after the flip
-    samples: int
+    waiting: tuple[Waiting, ...]  # their pending cells, to be settled after the flip
     hours: bool  # whether hourly aggregates are due
+
+    @property
+    def samples(self) -> int:
+        """Pending samples."""
+        return sum(item.commit.sample_count for item in self.waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +95,16 @@ def closed(slot: int, now_ms: int, thresholds: Thresholds = DEFAULTS) -> bool:
     return (slot + 1) * limits.HOUR_MS + thresholds.grace_ms <= now_ms
 
 
-def by_day(listed: Iterable[Listed]) -> dict[int, list[Listed]]:
-    """Pending cells by the day of their slot."""
-    days: dict[int, list[Listed]] = {}
+def by_day(listed: Iterable[Listed]) -> dict[int, list[Waiting]]:
+    """Pending cells by the day of their slot. A damaged one stays where it is: readers still find its block."""
+    days: dict[int, list[Waiting]] = {}
     for item in listed:
-        days.setdefault(item.slot // limits.DAY_SLOTS, []).append(item)
+        try:
+            found = Waiting(item.key, item.slot, pending.decode(item.cell))
+        except CorruptBlock as error:
+            _LOG.error("pending %s, slot %s is left alone: %s", item.key, item.slot, error)
+            continue
+        days.setdefault(item.slot // limits.DAY_SLOTS, []).append(found)
     return days
 
 
@@ -91,7 +114,7 @@ def plan_day(
     *,
     cell: bytes | None,
     manifest: Manifest,
-    listed: Sequence[Listed],
+    waiting: Sequence[Waiting],
     now_ms: int,
     minor: bool,
     thresholds: Thresholds = DEFAULTS,
@@ -100,18 +123,20 @@ def plan_day(
 
     Slots that are sealing or sealed are left alone (rule 14).
     """
-    waiting: dict[tuple[int, int], list[Listed]] = {}
-    for item in listed:
-        waiting.setdefault((item.key.bucket, item.slot), []).append(item)
+    of_unit: dict[tuple[int, int], list[Waiting]] = {}
+    for item in waiting:
+        of_unit.setdefault((item.key.bucket, item.slot), []).append(item)
     units = []
-    for bucket, slot in sorted({*waiting, *manifest.entries}):
+    for bucket, slot in sorted({*of_unit, *manifest.entries}):
         entry = manifest.entry(bucket, slot)
         if entry.seal != OPEN:
             continue
         due = not minor and closed(slot, now_ms, thresholds)
-        kind = _kind(entry, bool(waiting.get((bucket, slot))), due, _fresh_hours(manifest, bucket, slot), thresholds)
+        mine = of_unit.get((bucket, slot), [])
+        kind = _kind(entry, bool(mine), due, _fresh_hours(manifest, bucket, slot), thresholds)
         if kind is not None:
-            units.append(_unit(bucket, slot, kind, entry, waiting.get((bucket, slot), []), due))
+            batches = {Replay(item.key.ingest_ms, item.key.batch) for item in mine}
+            units.append(UnitPlan(bucket, slot, kind, entry, tuple(sorted(batches)), tuple(mine), due))
     return DayPlan(app, day, cell, manifest, tuple(units))
 
 
@@ -130,20 +155,6 @@ def _fresh_hours(manifest: Manifest, bucket: int, slot: int) -> bool:
     pack = manifest.hours.get(bucket)
     made = pack.slots.get(slot) if pack else None
     return made is not None and made.inputs == fingerprint(manifest.entry(bucket, slot).state)
-
-
-def _unit(bucket: int, slot: int, kind: Kind, entry: Entry, listed: list[Listed], due: bool) -> UnitPlan:
-    commits = [pending.decode(item.cell) for item in listed]
-    return UnitPlan(
-        bucket=bucket,
-        slot=slot,
-        kind=kind,
-        parent=entry,
-        fresh=tuple(sorted({Replay(item.key.ingest_ms, item.key.batch) for item in listed})),
-        listed=tuple(listed),
-        samples=sum(commit.sample_count for commit in commits),
-        hours=due,
-    )
 
 
 def waves(days: Sequence[DayPlan], samples_max: int = limits.ROLL_WAVE_SAMPLES) -> Iterator[list[DayPlan]]:
@@ -177,6 +188,11 @@ class StaleDay:
 def month_of(day: int) -> int:
     """The month, counted from 1970-01, in which a day (counted from 1970-01-01) lies."""
     return int(np.datetime64(day, "D").astype("datetime64[M]").astype(np.int64))
+
+
+def first_day_of(month: int) -> int:
+    """The first day of a month."""
+    return int(np.datetime64(month, "M").astype("datetime64[D]").astype(np.int64))
 
 
 def stale_days(
@@ -220,14 +236,14 @@ class Pressure:
     overdue_ms: int | None  # the oldest waiting row, or the end, of a closed slot that lacks its full merge or hours
 
 
-def pressure(waiting: Iterable[tuple[Sequence[Listed], Mapping[int, Manifest]]], now_ms: int) -> Pressure:
+def pressure(apps: Iterable[tuple[Sequence[Waiting], Mapping[int, Manifest]]], now_ms: int) -> Pressure:
     """The pressure of all apps, each given as its pending cells and the manifests of its recent days."""
     rows: dict[tuple[int, int], set[int]] = {}
     samples, oldest, overdue = 0, math.inf, math.inf
-    for listed, manifests in waiting:
-        for item in listed:
+    for waiting, manifests in apps:
+        for item in waiting:
             rows.setdefault((item.key.app, item.key.bucket), set()).add(item.key.batch)
-            samples += pending.decode(item.cell).sample_count
+            samples += item.commit.sample_count
             oldest = min(oldest, item.key.ingest_ms)
             if closed(item.slot, now_ms):
                 overdue = min(overdue, max(item.key.ingest_ms, (item.slot + 1) * limits.HOUR_MS))

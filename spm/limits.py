@@ -35,7 +35,9 @@ SERIES_CACHE_BYTES_MAX = 128_000_000  # text of the series one process remembers
 MESSAGE_ID_CHARS_MAX = 128  # of a sender's own message id; longer is a body in the wrong place
 SOURCE_SEEN_EVERY_MS = 30_000  # how often the last-seen time of a source is written
 SOURCES_SEEN_MAX = 100_000  # sources whose last-seen time one process remembers
-REJECTION_NOTES_MAX = 20  # writes to the ring of rejections per app, process and REJECTION_NOTES_PER_MS: the rest is counted
+REJECTION_NOTES_MAX = (
+    20  # writes to the ring of rejections per app, process and REJECTION_NOTES_PER_MS: the rest is counted
+)
 REJECTION_NOTES_PER_MS = 10_000  # in the answers only, so that a broken sender does not keep the database busy
 REJECTION_APPS_MAX = 10_000  # apps whose rate of rejections one process remembers
 PUBLISH_TIMEOUT_S = 10  # how long a sender waits until its message is durable; then it is told to come again
@@ -64,6 +66,28 @@ COMMIT_BYTES_MAX = 8_000_000  # of one group commit
 MESSAGE_SLOTS_MAX = 2_500  # hours one message may touch: each becomes a row that names all of the others
 BATCH_SLOTS_MAX = 1_000  # hours from which messages are no longer written as one batch, for the same reason
 COMMIT_QUEUE_BYTES_MAX = 64_000_000  # accepted bodies waiting for their commit; above it senders get 503
+BATCH_MESSAGES = 512  # a worker's batch: enough that 17 queues at their shares do not wait for its age
+BATCH_SAMPLES = 200_000  # ~1 MB of block, as is good for HBase
+BATCH_BYTES = 8_000_000  # of envelopes
+BATCH_AGE_MS = 2_000  # of the oldest message: accepted samples are to be visible within 5 s
+CONSUME_PREFETCH = 128  # unacknowledged messages per worker and partition queue; half of them make a batch
+CONSUME_PREFETCH_BULK = 4  # likewise of the queue of large bodies: four of 24 MB
+CONSUME_RETRY_S = 900  # a batch is given back before RabbitMQ takes it away (after 30 minutes)
+CONSUME_STOP_S = 10  # to write what is at hand when a worker ends; the rest is given back
+CONSUME_BACK_OFF_S = 30  # longest wait between two tries to write a batch
+AMQP_PARTITIONS = 16  # work queues, unless the address says otherwise
+AMQP_PARTITIONS_MAX = 256
+AMQP_PARTITION_BODY_BYTES_MAX = 262_144  # x 128 x 16: half a gigabyte is the most a worker can be made to hold
+AMQP_BODY_BYTES_MAX = 64_000_000  # an envelope of MESSAGE_SAMPLES_MAX samples; RabbitMQ itself refuses 128 MiB
+AMQP_QUEUE_BYTES_MAX = 4_000_000_000  # of one queue: a full one refuses, and senders keep their messages
+AMQP_DELIVERY_LIMIT = (
+    50  # deliveries of one message before it is a dead letter: half a day of outage at 15 minutes each
+)
+AMQP_UNCONFIRMED_MAX = 500  # messages under way; more add nothing (measured), but cost memory
+AMQP_UNCONFIRMED_BYTES_MAX = 64_000_000
+AMQP_CONNECT_GRACE_S = 1.0  # how long a message waits for a broken connection to come back
+AMQP_BACK_OFF_S = 5.0  # longest wait between two tries to connect
+AMQP_HEARTBEAT_S = 20  # a dead peer is noticed after two of them
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 TAIL_AGE_MS = 1_000  # how old the cached list of pending records may be (DESIGN rule 7)
@@ -115,12 +139,16 @@ ROLL_WAVE_SAMPLES = 50_000_000  # compacted before the next flip: bounds what a 
 TIER_ROWS_MAX = 1 << 19  # (series, hour) entries of one page of hours or days: 4 MB an aggregate, decoded
 ROLL_GROUPS_PER_CORE = 4  # tasks per core: fewer leave cores idle at the end, more cost a start each
 ROLL_CELLS_MAX = 100_000  # pending cells of one bucket and app that one run takes: about 1 kB each
+PURGE_HISTORY = 2  # former states of a unit that a purge leaves, so that its last runs can be rolled back
+PURGE_ROWS_PER_CALL = 1_000  # deleted at once: appends wait for the one writer of LMDB meanwhile
 ROLL_REPLANS_MAX = 3  # when others keep flipping the same day, the next run does it
 
 # --- accounts ---------------------------------------------------------------------------------------------------------
 TOKEN_CACHE_S = 5  # how long a process may act on a token that was revoked elsewhere
 TOKEN_CACHE_ITEMS_MAX = 50_000  # tokens, good and bad, one process remembers: some 200 bytes each
-TOKEN_USED_EVERY_MS = 60_000  # how often the last use of a token is written: a write per request would cost more than it
+TOKEN_USED_EVERY_MS = (
+    60_000  # how often the last use of a token is written: a write per request would cost more than it
+)
 SOURCE_LATE_AFTER_MS = 60_000  # six periods of an agent
 SOURCE_GONE_AFTER_MS = 900_000  # a reboot is over by then
 
@@ -148,3 +176,7 @@ OUTBOX_ERROR_CHARS_MAX = 500  # of a mail server's answer that is kept
 MAIL_SUBJECT_CHARS_MAX = 200  # what readers show of a subject, and more
 MAIL_LINE_CHARS_MAX = 800  # SMTP ends lines at 998
 PRUNE_ROWS_MAX = 500  # deleted at one tick
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+CHART_SERIES_MAX = 100  # lines of one chart: more cannot be told apart
+PICKER_VALUES_MAX = 500  # choices for one label; more are typed, not picked

@@ -127,6 +127,12 @@ def timeline(bucket: int, app: int, slot: int, generation: int, page: int) -> by
     return _TIMELINE.pack(bucket, app, U32 - slot, generation, page)
 
 
+def parse_timeline(key: bytes) -> tuple[int, int, int, int, int]:
+    """(bucket, app, slot, generation, page)."""
+    bucket, app, slot, generation, page = _TIMELINE.unpack(key)
+    return bucket, app, U32 - slot, generation, page
+
+
 def inputs(bucket: int, app: int, slot: int, generation: int) -> bytes:
     """What a generation was made of."""
     return _INPUTS.pack(bucket, app, U32 - slot, generation)

@@ -1,0 +1,125 @@
+"""Values between a plan, its tasks and the flip: what each task is told, and what its result changes.
+
+``Work`` is one (app, day) after its units were compacted: the changes to flip, the packs of hours to write, what was
+given up. The other functions make tasks and rows from plans. Nothing here reads or writes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rollups import flip
+from rollups.cells import COLUMN
+from rollups.flip import Change
+from rollups.plan import DayPlan, Kind, StaleDay, UnitPlan, Waiting
+from rollups.work import Compacted, DayOfHours, DaysTask, Packed, PackTask, UnitTask
+from spm.clock import random_u64
+from spm.store import blocks, keys, pending
+from spm.store.manifest import DayOf, Days, HourOf, Hours, Manifest, Month, fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One (app, day) after its tasks: what to flip, what to pack, what was given up."""
+
+    plan: DayPlan
+    results: tuple[Compacted, ...]
+    changes: tuple[Change, ...]
+    after: Manifest  # as planned, with the new generations: what hours are made of
+    packs: tuple[PackTask, ...]
+    troubles: tuple[str, ...]
+
+    @classmethod
+    def of(cls, plan: DayPlan, results: Mapping[tuple[int, int, int], Compacted], run: int) -> "Work":
+        mine = [(unit, results[plan.app, unit.bucket, unit.slot]) for unit in plan.units]
+        done = [(unit, result) for unit, result in mine if not result.reason]
+        changes = tuple(_change(unit, result) for unit, result in done if result.made is not None)
+        after = flip.apply(plan.manifest, changes, {}, run=run, nonce=0)
+        counted: dict[int, dict[int, int]] = {}
+        for unit, result in done:
+            if unit.hours:
+                counted.setdefault(unit.bucket, {})[unit.slot] = result.made.number if result.made else 0
+        packs = tuple(_pack_task(plan, bucket, made) for bucket, made in sorted(counted.items()))
+        troubles = tuple(result.reason for _, result in mine if result.reason)
+        return cls(plan, tuple(result for _, result in mine), changes, after, packs, troubles)
+
+    def hours(self, bucket: int, packed: Packed) -> Hours:
+        """The manifest's word on a new pack: its generation, and what each slot was made of."""
+        assert packed.made is not None, "BUG: a pack that was given up"
+        [task] = [t for t in self.packs if t.bucket == bucket]
+        newest = {r.slot: r.stamp_max_ms for r in self.results if r.bucket == bucket}
+        old = self.plan.manifest.hours.get(bucket)
+        slots = {slot: old.slots[slot] for slot in task.kept} if old else {}
+        for slot in task.made:
+            entry = self.after.entry(bucket, slot)
+            slots[slot] = HourOf(fingerprint(entry.state), b"", max(newest[slot], entry.stamp_max_ms))
+        return Hours(packed.made, slots)
+
+    def settled(self) -> list[Waiting]:
+        """The pending cells of the units that went in."""
+        done = {(change.bucket, change.slot) for change in self.changes}
+        return [item for unit in self.plan.units if (unit.bucket, unit.slot) in done for item in unit.waiting]
+
+
+def unit_task(day: DayPlan, unit: UnitPlan) -> UnitTask:
+    state = unit.parent.state
+    return UnitTask(
+        app=day.app,
+        bucket=unit.bucket,
+        slot=unit.slot,
+        kind=unit.kind,
+        generations=state.generations,
+        replay=state.replay,
+        fresh=unit.fresh,
+        samples=unit.samples,
+        hours=unit.hours,
+    )
+
+
+def _change(unit: UnitPlan, result: Compacted) -> Change:
+    assert result.made is not None, "BUG: a change without a generation"
+    state = unit.parent.state
+    return Change(
+        bucket=unit.bucket,
+        slot=unit.slot,
+        made=result.made,
+        replaced=state.generations if unit.kind == Kind.FULL else (),
+        taken=state.replay,
+        stamp_min_ms=result.stamp_min_ms,
+        stamp_max_ms=result.stamp_max_ms,
+        sources=result.sources,
+    )
+
+
+def _pack_task(plan: DayPlan, bucket: int, made: Mapping[int, int]) -> PackTask:
+    """Slots of the old pack stay unless they are made anew, or were made of something no longer in force."""
+    old = plan.manifest.hours.get(bucket)
+    kept: tuple[int, ...] = ()
+    if old is not None:
+        exact = [s for s, of in old.slots.items() if of.inputs == fingerprint(plan.manifest.entry(bucket, s).state)]
+        kept = tuple(sorted(set(exact) - set(made)))
+    return PackTask(plan.app, bucket, plan.day, old.generation if old else None, kept, dict(made))
+
+
+def account(app: int, item: Waiting) -> tuple[bytes, dict[bytes, bytes]]:
+    """The account row of one pending cell. Its key follows from the cell: a repeated run writes the same row."""
+    sequence = (item.slot << 8 | item.key.bucket) & keys.U32
+    key = keys.ledger(app, item.key.ingest_ms // 60_000, item.key.batch, sequence)
+    return key, {COLUMN: pending.encode(item.commit, blocks.LEDGER, pending.STORED, item.key.batch)}
+
+
+def days_task(app: int, month: int, bucket: int, in_force: Month, stale: Sequence[StaleDay]) -> DaysTask:
+    mine = [s for s in stale if s.bucket == bucket]
+    old = in_force.days.get(bucket)
+    kept = tuple(sorted(set(old.days) - {s.day for s in mine})) if old else ()
+    days = tuple(DayOfHours(s.day, s.hours.generation, tuple(sorted(s.hours.slots))) for s in mine)
+    return DaysTask(app, bucket, month, old.generation if old else None, kept, days)
+
+
+def month_after(in_force: Month, packed: Sequence[Packed], stale: Sequence[StaleDay]) -> Month:
+    days = dict(in_force.days)
+    for pack in packed:
+        assert pack.made is not None, "BUG: a pack that was given up"
+        old = days.get(pack.bucket)
+        new = {s.day: DayOf(s.inputs, b"", s.stamp_max_ms) for s in stale if s.bucket == pack.bucket}
+        days[pack.bucket] = Days(pack.made, {**(old.days if old else {}), **new})
+    return Month(random_u64(), days)
