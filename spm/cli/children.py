@@ -1,7 +1,7 @@
 """The processes of the product: what each is called with, how long to wait before one is started again, their logs.
 
 ``programs`` and ``restart_delay`` are pure. ``Child`` holds one running process: a session of its own, so that Ctrl-C
-reaches only the one who stops the others in order, and whatever a process left behind (beat, a JVM) can be ended
+reaches only the one who stops the others in order, and whatever a process left behind (a JVM) can be ended
 with it. It ends with its parent also when that is killed. Nothing here waits; ``spm.cli.serve`` has the loop.
 """
 
@@ -43,10 +43,9 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
     )
     # Threads, not prefork: the tasks wait for the database, the store or a Spark run in another process, so one process
     # does for them and a long run holds up no alert; a forked child would cost 150 MB more and must not share LMDB.
-    # The schedule is kept in memory: every entry is due within seconds, and a schedule file can be torn by a crash.
     worker = (
         *(python, "-m", "celery", "-A", "spm.celery", "worker", "--pool", "threads", "--concurrency", "4"),
-        *("--beat", "--scheduler", "celery.beat:Scheduler", "--loglevel", "INFO"),
+        *("--beat-thread", "--loglevel", "INFO"),
         *("--without-gossip", "--without-mingle", "--without-heartbeat"),
     )
     found = [Program("web", web, common), Program("worker", worker, common)]

@@ -6,14 +6,14 @@ changed, so that a later start takes a second or two. Enter by ``steps``; the co
 
 import hashlib
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
-
-from spm.cli.rehearsal import rehearse
 
 Step = tuple[str, Callable[[], None]]
 
@@ -40,8 +40,11 @@ def collect_static() -> None:
 
 
 def warm_kernels() -> None:
-    """Compile every numba kernel into the cache, so that no request waits for a compiler."""
-    rehearse()
+    """Compile every numba kernel into the cache, so that no request waits for a compiler.
+
+    In a process of its own: later starts, which compile nothing, need not load numba for this.
+    """
+    subprocess.run([sys.executable, "-m", "spm.cli.rehearsal"], cwd=settings.SPM_ROOT, check=True)
     _stamp("kernels", _sources())
 
 

@@ -86,3 +86,7 @@ def _ask(backend: Backend, clock: FakeClock) -> None:
     for question in QUESTIONS:
         engine.instant(question, end)
         engine.range(question, _DAY + HOUR_MS, end, 300_000)
+
+
+if __name__ == "__main__":
+    rehearse()

@@ -1,0 +1,103 @@
+"""What a start decides from its arguments: options, programs, waiting times, words."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spm.cli.children import Log, programs, restart_delay
+from spm.cli.options import Options, parse
+from spm.cli.screen import json_line, welcome
+from spm.cli.tools import java_version, wrapper
+from spm.limits import HEALTHY_AFTER_S, LOG_BYTES_MAX, RESTART_DELAY_S_MAX
+
+ROOT = Path("/repository")
+LOGIN = {
+    "url": "http://localhost:8000", "login": "a@b.c", "password": "secret", "app": 1, "token": "spm_x",
+    "agent_token": "spm_y",
+}  # fmt: skip
+
+
+def options(*arguments: str, **environ: str) -> Options:
+    return parse(arguments, environ, ROOT)
+
+
+def test_start_without_arguments_serves_this_machine_on_8000() -> None:
+    found = options()
+    assert (found.url, found.data, found.host, found.agent, found.json) == (
+        "http://localhost:8000", ROOT / "var", "127.0.0.1", True, False,
+    )  # fmt: skip
+
+
+def test_data_folder_of_the_environment_goes_before_the_argument() -> None:
+    assert options("--data", "there", SPM_DATA="/here").data == Path("/here")
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "８０"])
+def test_port_that_is_none_is_refused_with_usage(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        options(f"--port={port}")
+    assert "use a number from 1 to 65535" in capsys.readouterr().err
+
+
+def test_unknown_argument_is_refused_with_status_2() -> None:
+    with pytest.raises(SystemExit, match="2"):
+        options("--jason")
+
+
+def test_agent_gets_the_address_and_the_token_that_are_its_own() -> None:
+    agent = programs(options("--port", "9000"), "spm_y")[-1]
+    assert agent.environ["SPM_AGENT_URL"] == "http://localhost:9000"
+    assert agent.environ["SPM_AGENT_TOKEN"] == "spm_y"
+
+
+def test_agent_is_left_out_when_there_is_no_token_for_it() -> None:
+    assert [program.name for program in programs(options(), None)] == ["web", "worker"]
+
+
+@pytest.mark.parametrize(
+    ("failures", "ran_s", "delay"),
+    [
+        pytest.param(0, 1, 1, id="first quick end"),
+        pytest.param(3, 1, 8, id="doubles each time"),
+        pytest.param(50, 1, RESTART_DELAY_S_MAX, id="never above the limit"),
+        pytest.param(50, HEALTHY_AFTER_S, 0, id="after a long run at once"),
+    ],
+)
+def test_restart_waits_longer_after_each_quick_end(failures: int, ran_s: float, delay: float) -> None:
+    assert restart_delay(failures, ran_s) == delay
+
+
+def test_log_grown_past_its_limit_becomes_the_older_one(tmp_path: Path) -> None:
+    log = Log(tmp_path / "web.log")
+    for piece in (b"old", b"x" * LOG_BYTES_MAX, b"new"):
+        log.write(piece)
+    assert (tmp_path / "web.log").read_bytes() == b"new"
+    assert (tmp_path / "web.log.1").stat().st_size == LOG_BYTES_MAX + 3
+
+
+def test_json_line_holds_what_scripts_need_and_no_agent_token() -> None:
+    assert json.loads(json_line(LOGIN)) == {k: v for k, v in LOGIN.items() if k != "agent_token"}
+
+
+def test_welcome_leaves_out_a_password_that_was_changed() -> None:
+    text = welcome({**LOGIN, "password": None, "token": None}, options())
+    assert "Password" not in text
+    assert "Token" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('openjdk version "25" 2025-09-16', 25),
+        ('java version "1.8.0_402"', 8),
+        ("sh: java: not found", 0),
+    ],
+)
+def test_java_version_is_read_from_what_java_says(text: str, version: int) -> None:
+    assert java_version(text) == version
+
+
+def test_java_wrapper_drops_only_the_module_that_is_not_there() -> None:
+    assert "--add-modules=jdk.incubator.vector ] ||" in wrapper(Path("/jdk/bin/java"))
