@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class IngestConfig(AppConfig):
-    """See the module."""
+    """Protocols, acceptance and transport; the ring of recent rejections."""
 
     name = "ingest"
     default_auto_field = "django.db.models.BigAutoField"

@@ -1,5 +1,14 @@
-"""The addresses of this room."""
+"""The addresses of the front door."""
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from ingest import http
+
+app_name = "ingest"
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("api/v1/metrics", http.metrics, name="metrics"),
+    path("write", http.write, name="write"),
+    path("api/v2/write", http.write, name="write-v2"),
+    path("ping", http.ping, name="ping"),
+    path("query", http.query, name="query"),
+]

@@ -1,0 +1,74 @@
+"""The body of a request, read and decompressed under limits. Enter by ``read_body``.
+
+Django's own reading is not used: its limit is meant for forms. Decompression stops at the first byte over the limit, so
+that a bomb costs no more memory than an honest body.
+"""
+
+import zlib
+from collections.abc import Iterator
+from typing import Protocol
+
+from spm.errors import BadMessage, Explained, LimitExceeded
+from spm.limits import BODY_BYTES_MAX, BODY_DECODED_BYTES_MAX
+
+_PIECE_BYTES = 1 << 16
+_WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+class UnknownEncoding(Explained):
+    """A body compressed in a way this door does not read."""
+
+
+class Stream(Protocol):
+    """What a body is read from."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+def read_body(stream: Stream, *, encoding: str, length: int | None) -> bytes:
+    """The decoded body. ``LimitExceeded``: too large; ``UnknownEncoding``; ``BadMessage``: damaged or cut off."""
+    if length is not None and length > BODY_BYTES_MAX:
+        raise _too_large(length, BODY_BYTES_MAX)
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return b"".join(_pieces(stream))
+    if encoding not in _WINDOWS:
+        raise UnknownEncoding("unknown Content-Encoding", got=encoding[:40], wanted="gzip, deflate or none")
+    return _inflated(_pieces(stream), _WINDOWS[encoding])
+
+
+def _pieces(stream: Stream) -> Iterator[bytes]:
+    size = 0
+    while piece := stream.read(_PIECE_BYTES):
+        size += len(piece)
+        if size > BODY_BYTES_MAX:
+            raise _too_large(size, BODY_BYTES_MAX)
+        yield piece
+
+
+def _inflated(pieces: Iterator[bytes], window: int) -> bytes:
+    decoded = bytearray()
+    inflater = zlib.decompressobj(window)
+    try:
+        for piece in pieces:
+            rest = piece
+            while rest:
+                if inflater.eof:  # gzip members may follow each other
+                    inflater = zlib.decompressobj(window)
+                decoded += inflater.decompress(rest, BODY_DECODED_BYTES_MAX + 1 - len(decoded))
+                if len(decoded) > BODY_DECODED_BYTES_MAX:
+                    raise _too_large(f"over {BODY_DECODED_BYTES_MAX} decompressed", BODY_DECODED_BYTES_MAX)
+                rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+    except zlib.error as error:
+        raise BadMessage(
+            "the body cannot be decompressed", got=str(error), wanted="what Content-Encoding says"
+        ) from error
+    if not inflater.eof:
+        raise BadMessage("the compressed body is cut off", got=f"{len(decoded)} bytes and no end", wanted="all of it")
+    return bytes(decoded)
+
+
+def _too_large(got: object, limit: int) -> LimitExceeded:
+    return LimitExceeded(
+        "the body is too large", got=f"{got} bytes", wanted=f"at most {limit}", remedy="Send smaller bodies."
+    )

@@ -1,0 +1,130 @@
+"""One push from parsed to durable: its identity, its stamp, the transport, and what is noted about it.
+
+Enter by ``front_door()``, the process' own, or build a ``FrontDoor`` over any transport. ``push`` returns only when the
+samples are durable. The same message id makes a re-sent body recognisable: the sender's own (``X-Message-Id``), else a
+hash of token, path and decoded body; random if a sample took its time from our clock: it is another each time.
+"""
+
+import hashlib
+import logging
+import string
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+
+from django.conf import settings
+from django.db import DatabaseError
+
+from ingest import rejections
+from ingest.accept import Acceptor, take_process
+from ingest.transport import open_transport
+from ingest.transport.base import Transport
+from spm.accounts import sources
+from spm.clock import Clock, SystemClock, random_bytes
+from spm.errors import BadMessage, QueueUnavailable
+from spm.limits import BODIES_AT_ONCE_MAX, MESSAGE_ID_CHARS_MAX, PUBLISH_TIMEOUT_S, SOURCE_BYTES_MAX
+from spm.store.backends import open_backend
+from spm.wire import Parsed
+
+_LOG = logging.getLogger(__name__)
+_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who pushes: the token's app, and the source it names."""
+
+    app_id: int
+    source: str
+
+
+class FrontDoor:
+    """Accepts parsed messages in the name of one process. Thread-safe."""
+
+    def __init__(self, acceptor: Acceptor, transport: Transport, clock: Clock) -> None:
+        self._acceptor, self._transport, self.clock = acceptor, transport, clock
+        self._room = threading.BoundedSemaphore(BODIES_AT_ONCE_MAX)
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """One of the places for bodies in work; raises ``QueueUnavailable`` when all are taken."""
+        if not self._room.acquire(blocking=False):
+            raise QueueUnavailable(f"{BODIES_AT_ONCE_MAX} bodies are in work already")
+        try:
+            yield
+        finally:
+            self._room.release()
+
+    def push(self, parsed: Parsed, *, sender: Sender, message_id: bytes) -> None:
+        """Make the message durable; raises ``QueueUnavailable`` or ``StoreUnavailable`` when that is not sure."""
+        if len(parsed.ts):
+            envelope = self._acceptor.accept(
+                app=sender.app_id, source=sender.source, parsed=parsed, message_id=message_id
+            )
+            self._transport.publish(envelope, PUBLISH_TIMEOUT_S)
+        self._note(parsed, sender)
+
+    def _note(self, parsed: Parsed, sender: Sender) -> None:
+        """Tell people; a database in trouble must not make a durable message look lost."""
+        now_ms = self.clock.now_ms()
+        try:
+            if len(parsed.ts):
+                sources.seen(sender.app_id, sender.source, now_ms)
+            rejections.note(sender.app_id, sender.source, parsed.rejections, now_ms)
+        except DatabaseError:
+            _LOG.exception("could not note a message of app %s", sender.app_id)
+
+
+def message_id_of(parsed: Parsed, *, given: str | None, token_id: int, path: str, body: bytes) -> bytes:
+    """The message's id, 128 bits; ``BadMessage`` for a sender's id that is too long."""
+    if given:
+        return _given_id(given)
+    if parsed.timeless:
+        return random_bytes(_ID_BYTES)
+    return _digest(f"{token_id}\n{path}\n".encode(), body)
+
+
+def source_of(given: str | None, token_id: int) -> str:
+    """The source a sender names, else one named after its token."""
+    if not given:
+        return f"token-{token_id}"
+    if len(given.encode("utf-8", "replace")) > SOURCE_BYTES_MAX or not given.isprintable():
+        raise BadMessage(
+            "the source's name cannot be used", got=given[:80], wanted=f"{SOURCE_BYTES_MAX} printable bytes"
+        )
+    return given
+
+
+@lru_cache(maxsize=1)
+def _only_door() -> FrontDoor:
+    clock = SystemClock()
+    acceptor = Acceptor(take_process(open_backend(settings.SPM_STORE_URL)), clock)
+    transport = open_transport(settings.SPM_TRANSPORT, store_url=settings.SPM_STORE_URL, amqp_url=settings.SPM_AMQP_URL)
+    return FrontDoor(acceptor, transport, clock)
+
+
+_opening = threading.Lock()
+
+
+def front_door() -> FrontDoor:
+    """This process' door, opened at its first message."""
+    with _opening:
+        return _only_door()
+
+
+def _given_id(given: str) -> bytes:
+    if len(given) > MESSAGE_ID_CHARS_MAX:
+        raise BadMessage(
+            "the message id is too long", got=f"{len(given)} characters", wanted=f"at most {MESSAGE_ID_CHARS_MAX}"
+        )
+    if len(given) == 2 * _ID_BYTES and set(given) <= set(string.hexdigits):
+        return bytes.fromhex(given)
+    return _digest(given.encode("utf-8", "replace"), b"")
+
+
+def _digest(head: bytes, body: bytes) -> bytes:
+    digest = hashlib.blake2b(head, digest_size=_ID_BYTES, usedforsecurity=False)
+    digest.update(body)
+    return digest.digest()

@@ -1,0 +1,52 @@
+"""The ring of recent rejections of each app. Enter by ``note``; people read ``ingest.models.RejectedLine``.
+
+A broken sender may refuse itself a thousand times a second: beyond a few writes per app and ten seconds a process drops
+the texts (the counts stand in every answer).
+"""
+
+from collections.abc import Sequence
+
+from ingest.models import RejectedLine
+from spm.limits import (
+    REJECTION_APPS_MAX,
+    REJECTION_EXAMPLE_CHARS_MAX,
+    REJECTION_NOTES_MAX,
+    REJECTION_NOTES_PER_MS,
+    REJECTIONS_KEPT_MAX,
+)
+from spm.wire import Rejection
+
+_notes: dict[int, tuple[int, int]] = {}  # app -> (window, writes in it); a cache, bounded by REJECTION_APPS_MAX
+
+
+def note(app_id: int, source: str, rejections: Sequence[Rejection], now_ms: int) -> bool:
+    """Keep these as the app's newest rejections; false if too many were noted just now."""
+    if not rejections or not _may_note(app_id, now_ms // REJECTION_NOTES_PER_MS):
+        return False
+    RejectedLine.objects.bulk_create(_row(app_id, source, one, now_ms) for one in rejections)
+    own = RejectedLine.objects.filter(app_id=app_id).order_by("-id")
+    oldest = own.values_list("id", flat=True)[REJECTIONS_KEPT_MAX - 1 : REJECTIONS_KEPT_MAX].first()
+    if oldest is not None:
+        own.filter(id__lt=oldest).delete()
+    return True
+
+
+def forget_rates() -> None:
+    """Begin counting anew: what this process noted before no longer counts."""
+    _notes.clear()
+
+
+def _may_note(app_id: int, window: int) -> bool:
+    known, writes = _notes.get(app_id, (window, 0))
+    writes = writes + 1 if known == window else 1
+    if len(_notes) >= REJECTION_APPS_MAX:
+        _notes.clear()
+    _notes[app_id] = (window, writes)
+    return writes <= REJECTION_NOTES_MAX
+
+
+def _row(app_id: int, source: str, one: Rejection, now_ms: int) -> RejectedLine:
+    example = one.example.replace("\0", "\ufffd")[:REJECTION_EXAMPLE_CHARS_MAX]  # PostgreSQL takes no NUL in text
+    return RejectedLine(
+        app_id=app_id, time_ms=now_ms, source=source, line=one.line, reason=one.reason[:300], example=example
+    )
