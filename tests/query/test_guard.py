@@ -1,0 +1,61 @@
+"""No text reaches the parser that could take it long, or take the process with it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from spm import limits
+from spm.errors import BadQuery
+from spm.query.promql import guard
+from spm.query.promql.parse import parse
+
+TOO_MUCH = {
+    "long text": "x" * (limits.QUERY_TEXT_CHARS_MAX + 1),
+    "chained operators": "x" + "+x" * (limits.QUERY_OPERATORS_MAX + 1),
+    "chained word operators": "x" + " or x" * (limits.QUERY_OPERATORS_MAX + 1),
+    "chained signs": "-" * (limits.QUERY_OPERATORS_MAX + 1) + "x",
+    "nested parentheses": "(" * (limits.QUERY_DEPTH_MAX + 1) + "x" + ")" * (limits.QUERY_DEPTH_MAX + 1),
+    "nested calls": "abs(" * (limits.QUERY_DEPTH_MAX + 1) + "x" + ")" * (limits.QUERY_DEPTH_MAX + 1),
+    "operators after an open string": "'a' + x" * 202,
+}
+JUST_ENOUGH = {
+    "chained operators": "x" + "+x" * limits.QUERY_OPERATORS_MAX,
+    "nested parentheses": "(" * limits.QUERY_DEPTH_MAX + "x" + ")" * limits.QUERY_DEPTH_MAX,
+    "operators in a string": 'x{a="' + "+" * (limits.QUERY_OPERATORS_MAX + 9) + '"}',
+    "operators in a comment": "x # " + "+" * (limits.QUERY_OPERATORS_MAX + 9),
+    "brackets in a string": "x{a='" + "(" * (limits.QUERY_DEPTH_MAX + 9) + "'}",
+    "many matchers": "x{" + ",".join(f'l{i}="v"' for i in range(limits.QUERY_OPERATORS_MAX + 9)) + "}",
+    "escaped quotes": 'x{a="\\"+\\""}',
+    "signs and parentheses together": "-" * 130 + "(" * 60 + "-" * 70 + "x" + ")" * 60,
+}
+
+
+@pytest.mark.parametrize("text", TOO_MUCH.values(), ids=TOO_MUCH.keys())
+def test_guard_refuses_a_text_one_over_a_limit(text: str) -> None:
+    with pytest.raises(BadQuery):
+        guard.check(text)
+
+
+@pytest.mark.parametrize("text", JUST_ENOUGH.values(), ids=JUST_ENOUGH.keys())
+def test_parser_takes_a_text_at_its_limits(text: str) -> None:
+    parse(text)
+
+
+@hypothesis.settings(max_examples=500, deadline=1_000)
+@hypothesis.given(st.text(alphabet="x1 +-*/()[]{}\"'`#\\\n=~!<>,", max_size=400))
+def test_parse_answers_or_refuses_whatever_the_text(text: str) -> None:
+    with contextlib.suppress(BadQuery):
+        parse(text)
+
+
+def test_guard_scans_open_strings_once() -> None:
+    guard.check('"' + '\\"' * (limits.QUERY_TEXT_CHARS_MAX // 2 - 1))
+
+
+def test_position_passes_over_strings_and_comments() -> None:
+    assert guard.position_of("x{a='deriv'} # deriv\n + deriv(x[5m])", "deriv") == 24
+    assert guard.position_of("x", "deriv") is None
