@@ -1,5 +1,20 @@
-"""The addresses of this room."""
+"""The addresses of the pages people see. Everything about an app stands under its number."""
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from frontend.pages import accounts, charts, overview, send
+
+app_name = "frontend"
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", overview.Home.as_view(), name="home"),
+    path("login", accounts.Login.as_view(), name="login"),
+    path("logout", accounts.Logout.as_view(), name="logout"),
+    path("account/password", accounts.Password.as_view(), name="password"),
+    path("apps/<int:app_id>/", overview.Overview.as_view(), name="overview"),
+    path("apps/<int:app_id>/hosts", overview.HostsTable.as_view(), name="hosts"),
+    path("apps/<int:app_id>/hosts/<path:host>", overview.Host.as_view(), name="host"),
+    path("apps/<int:app_id>/chart", charts.Explore.as_view(), name="chart"),
+    path("apps/<int:app_id>/send", send.Send.as_view(), name="send"),
+    path("apps/<int:app_id>/send/arrivals", send.Arrivals.as_view(), name="arrivals"),
+    path("apps/<int:app_id>/tokens/<int:token_id>/revoke", send.Revoke.as_view(), name="revoke"),
+]

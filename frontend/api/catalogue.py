@@ -1,0 +1,101 @@
+"""What there is: the apps a caller may read, and an app's sources, metric names and labels."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from frontend import names
+from frontend.api.base import FailureSerializer, Operation
+from spm.accounts import sources
+from spm.accounts.access import apps_of
+from spm.accounts.models import App, Source
+from spm.accounts.tokens import Principal
+from spm.clock import SystemClock
+
+_clock = SystemClock()
+_FAILURES = {401: FailureSerializer, 404: FailureSerializer, 503: FailureSerializer}
+
+
+class AppSerializer(serializers.ModelSerializer[App]):
+    """An app."""
+
+    organisation = serializers.CharField(source="organisation.name")
+
+    class Meta:
+        model = App
+        fields = ["id", "name", "organisation", "created"]
+
+
+class SourceSerializer(serializers.ModelSerializer[Source]):
+    """A source, and whether it reports in time."""
+
+    state = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Source
+        fields = ["name", "first_seen", "last_seen", "state"]
+
+    def get_state(self, source: Source) -> str:
+        """``up``, ``late`` or ``gone``."""
+        return sources.state(int(source.last_seen.timestamp() * 1000), _clock.now_ms())
+
+
+class NamesSerializer(serializers.Serializer[dict[str, Any]]):
+    """Metric names."""
+
+    metrics = serializers.ListField(child=serializers.CharField())
+
+
+class LabelsQuery(serializers.Serializer[dict[str, Any]]):
+    """Which metric's labels."""
+
+    metric = serializers.CharField(max_length=256)
+
+
+class LabelsSerializer(serializers.Serializer[dict[str, Any]]):
+    """Values by label name."""
+
+    labels = serializers.DictField(child=serializers.ListField(child=serializers.CharField()))
+
+
+class Apps(Operation):
+    """The apps the caller may read."""
+
+    @extend_schema(operation_id="apps", responses={200: AppSerializer(many=True), 401: FailureSerializer})
+    def get(self, request: Request) -> Response:
+        """All of them."""
+        if isinstance(request.auth, Principal):
+            return Response(AppSerializer([self.app(None)], many=True).data)
+        return Response(AppSerializer(apps_of(request.user), many=True).data)
+
+
+class Sources(Operation):
+    """An app's sources."""
+
+    @extend_schema(operation_id="sources", responses={200: SourceSerializer(many=True), **_FAILURES})
+    def get(self, request: Request, app_id: int) -> Response:
+        """All of them, by name."""
+        return Response(SourceSerializer(self.app(app_id).sources.all(), many=True).data)
+
+
+class Metrics(Operation):
+    """An app's metric names."""
+
+    @extend_schema(operation_id="metrics", responses={200: NamesSerializer, **_FAILURES})
+    def get(self, request: Request, app_id: int) -> Response:
+        """Those with samples in the last week."""
+        return Response({"metrics": names.metrics(self.app(app_id).pk, _clock.now_ms())})
+
+
+class Labels(Operation):
+    """The labels of a metric."""
+
+    @extend_schema(operation_id="labels", parameters=[LabelsQuery], responses={200: LabelsSerializer, **_FAILURES})
+    def get(self, request: Request, app_id: int) -> Response:
+        """Their values in the last week."""
+        query = LabelsQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        return Response({"labels": names.labels(self.app(app_id).pk, query.validated_data["metric"], _clock.now_ms())})

@@ -1,0 +1,62 @@
+"""``GET /api/v1/charts``: an expression over a range, as columns ready to draw."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from frontend import charting
+from frontend.api.base import Columns, FailureSerializer, Operation
+from frontend.queries import engine_for
+from spm.clock import SystemClock
+from spm.limits import QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
+
+_clock = SystemClock()
+
+
+class ChartQuery(serializers.Serializer[dict[str, Any]]):
+    """What to draw."""
+
+    app = serializers.IntegerField(required=False, help_text="The app's number; a token's own app when left out")
+    expr = serializers.CharField(max_length=QUERY_TEXT_CHARS_MAX, help_text="PromQL; `$window` is the step, ≥ 1 minute")
+    start = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms since 1970")
+    end = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms; now by default")
+    step = serializers.IntegerField(required=False, min_value=1_000, help_text="ms; a round one by default")
+
+
+class SeriesSerializer(serializers.Serializer[dict[str, Any]]):
+    """One line of the chart."""
+
+    labels = serializers.DictField(child=serializers.CharField())
+    values = serializers.ListField(child=serializers.FloatField(allow_null=True))
+
+
+class ChartSerializer(serializers.Serializer[dict[str, Any]]):
+    """Times in ms, and for each series a value or null per time."""
+
+    times = serializers.ListField(child=serializers.IntegerField())
+    step = serializers.IntegerField(help_text="ms between two times")
+    series = SeriesSerializer(many=True)
+    infos = serializers.ListField(child=serializers.CharField(), help_text="What the answer rests on")
+
+
+class Charts(Operation):
+    """The chart of an expression."""
+
+    renderer_classes = [Columns]
+
+    @extend_schema(
+        operation_id="chart",
+        parameters=[ChartQuery, OpenApiParameter("Authorization", str, OpenApiParameter.HEADER, exclude=True)],
+        responses={200: ChartSerializer, (400, "application/json"): FailureSerializer, 401: FailureSerializer,
+                   404: FailureSerializer, 422: FailureSerializer, 503: FailureSerializer},
+    )  # fmt: skip
+    def get(self, request: Request) -> Response:
+        """Draw."""
+        query = ChartQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        asked = query.validated_data
+        app = self.app(asked.get("app"))
+        return Response(charting.chart(engine_for(app.pk), _clock.now_ms(), asked))

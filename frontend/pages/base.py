@@ -1,0 +1,34 @@
+"""What all pages of an app share: a person who is logged in, an app that person may see, and the time."""
+
+from typing import Any, cast
+
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.contrib.auth.models import User
+from django.views.generic import TemplateView
+
+from spm.accounts.access import has_role, require_app
+from spm.accounts.models import App, Role
+from spm.clock import SystemClock
+
+clock = SystemClock()
+
+
+class AppPage(LoginRequiredMixin, TemplateView):
+    """A page under ``apps/<app_id>/``; 404 for an app of others, 403 for a role below ``role``."""
+
+    role: str = Role.VIEWER
+
+    @property
+    def person(self) -> User:
+        """Who is logged in."""
+        return cast(User, self.request.user)
+
+    def app(self) -> App:
+        """The app the address names."""
+        return require_app(self.person, self.kwargs["app_id"], self.role)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """The app, and whether the person may change things in it."""
+        app = self.app()
+        may_edit = has_role(self.person, app, Role.EDITOR)
+        return super().get_context_data(app=app, now_ms=clock.now_ms(), may_edit=may_edit, **kwargs)

@@ -1,0 +1,17 @@
+"""The chart page: an expression, a range, a picture. Everything that matters stands in the address."""
+
+from typing import Any
+
+from frontend import panels
+from frontend.pages.base import AppPage
+
+
+class Explore(AppPage):
+    """Draws any expression; without one, the processors of all hosts."""
+
+    template_name = "frontend/chart.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """With the expression of the address."""
+        expr = self.request.GET.get("expr") or panels.cpu_by_host()
+        return super().get_context_data(expr=expr, **kwargs)

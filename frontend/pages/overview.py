@@ -1,0 +1,50 @@
+"""The hosts of an app, and one host with its charts."""
+
+from typing import Any
+
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views import View
+
+from frontend import panels
+from frontend.hosts import hosts_of
+from frontend.pages.base import AppPage
+from frontend.queries import engine_for
+from spm.accounts.access import app_of_person
+
+
+class Home(LoginRequiredMixin, View):
+    """Leads to the person's first app."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """To its overview."""
+        return redirect("frontend:overview", app_of_person(request.user, None).pk)
+
+
+class Overview(AppPage):
+    """All hosts: who reports, how late, how busy; and the processors' chart."""
+
+    template_name = "frontend/overview.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """With the hosts and the chart's expression."""
+        context = super().get_context_data(cpu=panels.cpu_by_host(), **kwargs)
+        app = context["app"]
+        return {**context, "hosts": hosts_of(app, engine_for(app.pk), context["now_ms"])}
+
+
+class HostsTable(Overview):
+    """The changing part of the overview, for its refresh."""
+
+    template_name = "frontend/parts/hosts.html"
+
+
+class Host(AppPage):
+    """One host."""
+
+    template_name = "frontend/host.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """With the charts of this host."""
+        return super().get_context_data(panels=panels.host_panels(self.kwargs["host"]), **kwargs)

@@ -1,0 +1,51 @@
+"""What the page of a host shows: titles, expressions, units; for our own agent and for Telegraf, named alike. Pure."""
+
+import json
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One chart."""
+
+    title: str
+    expr: str
+    unit: str  # percent, bytes, bytes/s, or "" for plain numbers
+
+
+def cpu_by_host(window: str = "$window") -> str:
+    """Busy share per host; Telegraf reports the idle share instead."""
+    ours = f"avg by (host) (avg_over_time(cpu_usage_total[{window}]))"
+    theirs = f'100 - avg by (host) (avg_over_time(cpu_usage_idle{{cpu="cpu-total"}}[{window}]))'
+    return f"{ours} or ({theirs})"
+
+
+def memory_by_host(window: str = "$window") -> str:
+    """Share of main memory in use per host."""
+    return f"avg by (host) (avg_over_time(mem_used_percent[{window}]))"
+
+
+def host_panels(host: str) -> list[Panel]:
+    """The charts of one host."""
+    at = f"host={quoted(host)}"
+    kinds = f'{{__name__=~"cpu_usage_(user|system|iowait|steal)",cpu=~"(cpu-total)?",{at}}}'
+    memory = f'{{__name__=~"mem_(used|available|total)",{at}}}'
+    load = f'{{__name__=~"(load|system)_load(1|5|15)",{at}}}'
+    processes = f'{{__name__=~"processes_(total|running)",{at}}}'
+    return [
+        Panel("CPU", f"avg by (__name__) (avg_over_time({kinds}[$window]))", "percent"),
+        Panel("CPU, highest", f"max by (host) (max_over_time(cpu_usage_total{{{at}}}[$window]))", "percent"),
+        Panel("Memory", f"max by (__name__) (last_over_time({memory}[$window]))", "bytes"),
+        Panel("Load", f"max by (__name__) (last_over_time({load}[$window]))", ""),
+        Panel("Network in", f"sum by (interface) (rate(net_bytes_recv{{{at}}}[$window]))", "bytes/s"),
+        Panel("Network out", f"sum by (interface) (rate(net_bytes_sent{{{at}}}[$window]))", "bytes/s"),
+        Panel("Disk read", f"sum by (name) (rate(diskio_read_bytes{{{at}}}[$window]))", "bytes/s"),
+        Panel("Disk written", f"sum by (name) (rate(diskio_write_bytes{{{at}}}[$window]))", "bytes/s"),
+        Panel("Disk space used", f"max by (path) (last_over_time(disk_used_percent{{{at}}}[$window]))", "percent"),
+        Panel("Processes", f"max by (__name__) (last_over_time({processes}[$window]))", ""),
+    ]
+
+
+def quoted(text: str) -> str:
+    """A PromQL string: JSON's quoting is a part of Go's."""
+    return json.dumps(text, ensure_ascii=False)
