@@ -10,7 +10,8 @@ die() { say "$*"; exit 1; }
 # The value of setting $1: from the environment, else from .env.
 setting() {
   eval "value=\${$1:-}"
-  [ -n "$value" ] || [ ! -f "$root/.env" ] || value=$(sed -n "s/^$1=//p" "$root/.env" | tail -n 1)
+  dotenv=${SPM_DOTENV:-$root/.env}
+  [ -n "$value" ] || [ ! -f "$dotenv" ] || value=$(sed -n "s/^$1=//p" "$dotenv" | tail -n 1)
   printf '%s' "$value"
 }
 
@@ -31,6 +32,8 @@ enter_environment() {
   SPM_DATA=${SPM_DATA:-$root/var}
   case $SPM_DATA in /*) ;; *) SPM_DATA=$PWD/$SPM_DATA ;; esac
   NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$environment/kernels}
+  SPM_BIND=$(setting SPM_BIND) SPM_WEB_PROCESSES=$(setting SPM_WEB_PROCESSES)
+  export SPM_BIND="${SPM_BIND:-127.0.0.1}" SPM_WEB_PROCESSES="${SPM_WEB_PROCESSES:-1}"
   export SPM_DATA NUMBA_CACHE_DIR SPM_ENVIRONMENT="$environment"
   cd "$root"
   new_enough "$environment/bin/python" || make_environment

@@ -15,6 +15,7 @@ if os.environ.get("SPM_TEST_DATA_OF") != _WORKER:
     atexit.register(shutil.rmtree, _folder, ignore_errors=True)
     os.environ["SPM_TEST_DATA_OF"] = _WORKER
     os.environ["SPM_DATA"] = _folder
+os.environ["SPM_DOTENV"] = os.devnull  # what a developer has set for the product is not what is tested
 os.environ["SPM_SECRET_KEY"] = "only for tests"
 os.environ["SPM_PEPPER"] = "pepper only for tests"
 

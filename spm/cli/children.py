@@ -40,6 +40,7 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
         *(python, "-m", "gunicorn", "spm.wsgi:application", "--bind", f"{options.host}:{options.port}"),
         *("--worker-class", "gthread", "--workers", str(options.web_processes), "--threads", str(THREADS)),
         *("--timeout", "90", "--graceful-timeout", "10", "--keep-alive", "75", "--limit-request-line", "8190"),
+        "--no-control-socket",  # one for all instances of a user, outside the data folder
     )
     # Threads, not prefork: the tasks wait for the database, the store or a Spark run in another process, so one process
     # does for them and a long run holds up no alert; a forked child would cost 150 MB more and must not share LMDB.

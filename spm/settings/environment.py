@@ -16,7 +16,7 @@ from environs import Env
 BASE_DIR = Path(__file__).resolve().parents[2]
 
 env = Env()
-env.read_env(str(BASE_DIR / ".env"), recurse=False)
+env.read_env(env.str("SPM_DOTENV", str(BASE_DIR / ".env")), recurse=False)
 
 DATA = Path(env.str("SPM_DATA", str(BASE_DIR / "var"))).expanduser().absolute()
 

@@ -121,5 +121,9 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.str("SPM_LOG_LEVEL", "INFO")},
-    "loggers": {"django.request": {"level": "ERROR"}},
+    "loggers": {
+        "django.request": {"level": "ERROR"},
+        # A line per tick says nothing; what fails says so at a higher level.
+        **dict.fromkeys(("celery.beat", "celery.worker.strategy", "celery.app.trace"), {"level": "WARNING"}),
+    },
 }
