@@ -124,6 +124,6 @@ LOGGING = {
     "loggers": {
         "django.request": {"level": "ERROR"},
         # A line per tick says nothing; what fails says so at a higher level.
-        **dict.fromkeys(("celery.beat", "celery.worker.strategy", "celery.app.trace"), {"level": "WARNING"}),
+        **{name: {"level": "WARNING"} for name in ("celery.beat", "celery.worker.strategy", "celery.app.trace")},
     },
 }
