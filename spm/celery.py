@@ -41,4 +41,4 @@ app.steps["worker"].add(BeatThread)
 
 if settings.SPM_TRANSPORT == "amqp":
     _module, _, _name = settings.SPM_CONSUMER_STEP.partition(":")
-    app.steps["consumer"].add(getattr(import_module(_module), _name))
+    app.steps["worker"].add(getattr(import_module(_module), _name))

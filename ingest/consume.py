@@ -1,0 +1,249 @@
+"""From the queue into the store: what a Celery worker does besides its tasks when the transport is AMQP.
+
+One thread turns deliveries into batches (``batch.Batcher`` decides), writes each with ``write.Writer`` and acknowledges
+it once its commit record is durable:
+
+1. A body that cannot be read becomes a dead letter with its cause; the others gather.
+2. A due batch is prepared once and put; while the store does not answer, the same bytes are put again with growing
+   pauses, for ``CONSUME_RETRY_S`` at most; then the messages are given back.
+3. A batch that cannot be written for another reason is written message by message; what fails then is a dead letter.
+4. A lost connection drops what was not written yet: it is delivered again. What was written and not acknowledged is
+   written a second time, which readers merge.
+
+The connection is our own and not the one Celery has to its broker: that may be a folder instead of RabbitMQ, and is
+served by the thread of the worker's event loop, which a write of some seconds would keep from heartbeats and tasks. For
+the same reason ``ConsumerStep`` belongs to the worker and not to Celery's consumer, which restarts with its broker.
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from celery import bootsteps
+from django.conf import settings
+
+from ingest.batch import Batcher, Item
+from ingest.transport import topology
+from ingest.transport.amqp import Delivery, Publisher, Receiver
+from ingest.transport.topology import Address
+from ingest.write import Batch, Writer
+from spm import limits
+from spm.clock import Clock, SystemClock
+from spm.errors import CorruptBlock, QueueUnavailable, StoreUnavailable
+from spm.store.backends import open_backend
+from spm.store.keys import Distribution
+from spm.wire import Envelope
+
+log = logging.getLogger(__name__)
+
+BURY_S = 10.0
+
+
+class Source(Protocol):
+    """Where deliveries come from and are settled: ``amqp.Receiver``, or a test's."""
+
+    generation: int
+
+    def acknowledge(self, generation: int, tag: int, *, multiple: bool = True) -> None: ...
+    def give_back(self, generation: int, tag: int) -> None: ...
+    def reject(self, generation: int, tag: int) -> None: ...
+    def renew(self, why: str) -> None: ...
+
+
+class Grave(Protocol):
+    """Where dead letters go: ``amqp.Publisher``, or a test's."""
+
+    def publish(
+        self, exchange: str, key: str, body: bytes, *, timeout_s: float, message_id: str, headers: dict[str, str]
+    ) -> None: ...
+
+
+class Consumer:
+    """Writes what is delivered. ``take`` may be called from any thread; everything else happens in ``run``'s."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        grave: Grave,
+        *,
+        clock: Clock | None = None,
+        batcher: Batcher | None = None,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        self._writer, self._grave = writer, grave
+        self._clock = clock or SystemClock()
+        self._batcher = Batcher() if batcher is None else batcher
+        self._generation = 0
+        self._inbox: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._wait = wait or self._stopping.wait
+        self.source: Source | None = None
+
+    def take(self, delivery: Delivery) -> None:
+        """Queue a delivery for the writing thread. Prefetch bounds how many there are."""
+        self._inbox.put(delivery)
+
+    def stop(self) -> None:
+        """Have ``run`` write what is at hand, and return."""
+        self._stopping.set()
+        self._inbox.put(None)
+
+    def run(self) -> None:
+        """Until ``stop``: gather, write, acknowledge."""
+        while not self._stopping.is_set():
+            try:
+                self.step()
+            except Exception:
+                log.exception("the consumer failed; a new connection brings its messages again")
+                self._batcher.take()
+                self._source.renew("the consumer failed")
+        self._store(self._batcher.take())
+
+    def step(self) -> None:
+        """Wait for a delivery or for a batch to be due; take all that has come, and write what is due."""
+        wait_ms = self._batcher.wait_ms(self._now_ms())
+        delivery = self._next(None if wait_ms is None else wait_ms / 1000)
+        while delivery is not None:
+            self._gather(delivery)
+            delivery = None if self._batcher.full() else self._next(0)
+        self._store(self._batcher.take_due(self._now_ms()))
+
+    def _next(self, timeout_s: float | None) -> Delivery | None:
+        try:
+            return self._inbox.get(block=timeout_s != 0, timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    def _gather(self, delivery: Delivery) -> None:
+        if delivery.generation != self._generation:  # a new connection: the old one's messages come again
+            self._batcher.take()
+            self._generation = delivery.generation
+        try:
+            envelope = Envelope.from_bytes(delivery.body)
+        except (CorruptBlock, ValueError) as error:
+            self._bury_delivery(delivery, str(error))
+            return
+        size = len(delivery.body)
+        self._batcher.add(Item(envelope, delivery.queue, delivery.tag, size, delivery.came_ms))
+
+    def _store(self, items: list[Item]) -> None:
+        """Write a batch and settle its messages."""
+        if not items:
+            return
+        last, end_ms = items[-1].tag, items[0].came_ms + limits.CONSUME_RETRY_S * 1000
+        try:
+            self._write([item.envelope for item in items], end_ms)
+        except (StoreUnavailable, QueueUnavailable) as error:
+            log.warning("%d messages are given back: %s", len(items), error)
+            self._source.give_back(self._generation, last)
+        else:
+            self._source.acknowledge(self._generation, last)
+
+    def _write(self, envelopes: list[Envelope], end_ms: int) -> None:
+        """Make the envelopes durable, or dead letters; raises an ``…Unavailable`` when neither is sure."""
+        try:
+            self._commit(envelopes, end_ms)
+        except (StoreUnavailable, QueueUnavailable):
+            raise
+        except Exception as error:
+            log.exception("a batch of %d messages cannot be written", len(envelopes))
+            if len(envelopes) == 1:
+                self._bury(envelopes[0], f"cannot be written: {error!r}")
+                return
+            for envelope in envelopes:
+                self._write([envelope], end_ms)
+
+    def _commit(self, envelopes: list[Envelope], end_ms: int) -> None:
+        batch: Batch | None = None
+        wait_s = 0.1
+        while True:
+            try:
+                batch = batch or self._writer.prepare(envelopes)
+                self._writer.commit(batch)
+                break
+            except StoreUnavailable as error:
+                self._pause(wait_s, end_ms, error)
+                wait_s = min(2 * wait_s, limits.CONSUME_BACK_OFF_S)
+        for dead in batch.dead:
+            self._bury(dead.envelope, dead.cause)
+
+    def _pause(self, wait_s: float, end_ms: int, error: StoreUnavailable) -> None:
+        """Wait before the next try, or raise ``error`` when there is to be none."""
+        gone = self._source.generation != self._generation
+        if gone or self._stopping.is_set() or self._now_ms() + 1000 * wait_s > end_ms:
+            raise error
+        log.warning("the store does not answer, next try in %.1f s: %s", wait_s, error)
+        self._wait(wait_s)
+
+    def _bury_delivery(self, delivery: Delivery, cause: str) -> None:
+        try:
+            self._publish_dead(delivery.body, cause, delivery.queue, delivery.message_id)
+            self._source.acknowledge(delivery.generation, delivery.tag, multiple=False)
+        except QueueUnavailable:  # the broker can do it alone, but without the cause
+            log.warning("a dead letter lost its cause: %s", cause)
+            self._source.reject(delivery.generation, delivery.tag)
+
+    def _bury(self, envelope: Envelope, cause: str) -> None:
+        self._publish_dead(envelope.to_bytes(), cause, "", envelope.message_id.hex())
+
+    def _publish_dead(self, body: bytes, cause: str, origin: str, message_id: str) -> None:
+        headers = {topology.CAUSE: cause[:1000], topology.ORIGIN: origin}
+        self._grave.publish(topology.DEAD, "", body, timeout_s=BURY_S, message_id=message_id, headers=headers)
+
+    def _now_ms(self) -> int:
+        return round(self._clock.monotonic() * 1000)
+
+    @property
+    def _source(self) -> Source:
+        assert self.source is not None, "BUG: a consumer without its source"
+        return self.source
+
+
+class Service:
+    """A consumer with its connections and its thread."""
+
+    def __init__(self, amqp_url: str, store_url: str) -> None:
+        address = Address.parse(amqp_url)
+        self._backend = open_backend(store_url)
+        self._grave = Publisher(address)
+        self._consumer = Consumer(Writer(self._backend, Distribution()), self._grave)
+        self._receiver = Receiver(address, self._consumer.take)
+        self._consumer.source = self._receiver
+        self._thread = threading.Thread(target=self._consumer.run, name="consumer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to receive."""
+        self._thread.start()
+        self._receiver.open()
+
+    def stop(self) -> None:
+        """Write what is at hand within ``CONSUME_STOP_S``; everything else is given back."""
+        self._consumer.stop()
+        self._thread.join(limits.CONSUME_STOP_S)
+        self._receiver.close()
+        self._grave.close()
+
+
+class ConsumerStep(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Starts and stops the service with the worker."""
+
+    requires = {"celery.worker.components:Pool"}  # the pool forks before there are threads
+
+    def __init__(self, worker: object, **options: object) -> None:
+        super().__init__(worker, **options)
+        self._service: Service | None = None
+
+    def start(self, worker: object) -> None:
+        """See the class."""
+        self._service = Service(settings.SPM_AMQP_URL, settings.SPM_STORE_URL)
+        self._service.start()
+
+    def stop(self, worker: object) -> None:
+        """See the class."""
+        service, self._service = self._service, None
+        if service is not None:
+            service.stop()
+
+    terminate = stop

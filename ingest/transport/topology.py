@@ -1,0 +1,83 @@
+"""What stands in RabbitMQ: every name, argument and routing rule, in one place.
+
+One topic exchange. Messages of one source always go to the same partition queue, so that its messages stay in order and
+one batch holds few sources; bodies over ``AMQP_PARTITION_BODY_BYTES_MAX`` go to a queue of their own, of which a worker
+holds few at a time: that bounds a worker's memory. What cannot be stored goes to the dead-letter queue, at least once.
+All queues are quorum queues. No RabbitMQ library here.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from spm import limits
+from spm.errors import Refused
+
+EXCHANGE = "spm.metrics"
+DEAD = "spm.dead"  # the dead letters' exchange and their queue
+BULK = "bulk"
+CAUSE, ORIGIN = "x-spm-cause", "x-spm-queue"  # headers of a dead letter
+CONTENT_TYPE = "application/vnd.spm.envelope"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One work queue: its name, the routing key bound to it, and how many unacknowledged messages a worker may hold."""
+
+    name: str
+    key: str
+    prefetch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where RabbitMQ is, and into how many partitions its messages go."""
+
+    url: str
+    partitions: int
+
+    @classmethod
+    def parse(cls, url: str) -> "Address":
+        """``amqp://user:password@host:port/vhost?partitions=N``; raises ``Refused`` for a wrong number."""
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query))
+        given = query.pop("partitions", str(limits.AMQP_PARTITIONS))
+        if not given.isdecimal() or not 1 <= int(given) <= limits.AMQP_PARTITIONS_MAX:
+            raise Refused("wrong number of partitions", got=given, wanted=f"1 to {limits.AMQP_PARTITIONS_MAX}")
+        return cls(urlunsplit(parts._replace(query=urlencode(query))), int(given))
+
+    def queues(self) -> list[Queue]:
+        """All work queues."""
+        keys = [_partition_key(i) for i in range(self.partitions)]
+        partitions = [Queue(f"{EXCHANGE}.{key}", key, limits.CONSUME_PREFETCH) for key in keys]
+        return [*partitions, Queue(f"{EXCHANGE}.{BULK}", BULK, limits.CONSUME_PREFETCH_BULK)]
+
+    def route(self, app: int, source: str, size: int) -> str:
+        """The routing key of a message: the same for all of one source, unless its body is large."""
+        if size > limits.AMQP_PARTITION_BODY_BYTES_MAX:
+            return BULK
+        digest = hashlib.blake2b(app.to_bytes(4, "big") + source.encode(), digest_size=4).digest()
+        return _partition_key(int.from_bytes(digest, "big") % self.partitions)
+
+
+def _partition_key(number: int) -> str:
+    return f"{number:03d}"
+
+
+def work_arguments() -> Mapping[str, object]:
+    """Of a work queue. A delivery limit without a dead-letter exchange would delete in silence; dead-lettering is
+    at-most-once by default, and its safe form needs an overflow that refuses instead of dropping the oldest."""
+    return {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": limits.AMQP_DELIVERY_LIMIT,
+        "x-dead-letter-exchange": DEAD,
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+        "x-max-length-bytes": limits.AMQP_QUEUE_BYTES_MAX,
+    }
+
+
+def dead_arguments() -> Mapping[str, object]:
+    """Of the dead letters' queue: they stay until somebody looks after them."""
+    return {"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-max-length-bytes": limits.AMQP_QUEUE_BYTES_MAX}

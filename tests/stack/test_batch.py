@@ -1,0 +1,93 @@
+"""When a batch is written, for any stream of messages."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.batch import Batcher, Bounds, Item
+from tests.stack.rows import message
+
+BOUNDS = Bounds(messages=10, samples=30, size=1000, age_ms=500, share=6)
+LOOSE = Bounds(messages=10**9, samples=10**9, size=10**9, age_ms=10**9, share=10**9)
+
+
+def item(tag: int, *, came_ms: int = 0, queue: str = "a", samples: int = 1, size: int = 10) -> Item:
+    return Item(message(samples=samples), queue, tag, size, came_ms)
+
+
+streams = st.lists(
+    st.tuples(st.integers(0, 300), st.sampled_from("abc"), st.integers(0, 12), st.integers(1, 600)), max_size=60
+)
+
+
+def play(stream: list[tuple[int, str, int, int]]) -> tuple[list[list[Item]], list[int]]:
+    """Feed (pause, queue, samples, size) to a batcher that is polled whenever it asks; its batches and their times."""
+    batcher, now, batches, times = Batcher(BOUNDS), 0, [], []
+    for tag, (pause, queue, samples, size) in enumerate(stream):
+        wait = batcher.wait_ms(now)
+        if wait is not None and wait <= pause:
+            batches.append(batcher.take_due(now + wait))
+            times.append(now + wait)
+        now += pause
+        batcher.add(item(tag, came_ms=now, queue=queue, samples=samples, size=size))
+        if taken := batcher.take_due(now):
+            batches.append(taken)
+            times.append(now)
+    batches.append(batcher.take())
+    return batches, [*times, now]
+
+
+@given(streams)
+def test_batches_hold_every_message_once_and_in_order(stream: list[tuple[int, str, int, int]]) -> None:
+    batches, _ = play(stream)
+    assert [i.tag for batch in batches for i in batch] == list(range(len(stream)))
+
+
+@given(streams)
+def test_a_batch_without_its_last_message_is_below_every_bound(stream: list[tuple[int, str, int, int]]) -> None:
+    for *batch, _ in filter(None, play(stream)[0]):
+        assert len(batch) < BOUNDS.messages
+        assert sum(len(i.envelope) for i in batch) < BOUNDS.samples
+        assert sum(i.size for i in batch) < BOUNDS.size
+        assert all(sum(i.queue == q for i in batch) < BOUNDS.share for q in "abc")
+
+
+@given(streams)
+def test_no_message_waits_longer_than_the_age_of_a_batch(stream: list[tuple[int, str, int, int]]) -> None:
+    for batch, now in zip(*play(stream), strict=True):
+        assert all(now - i.came_ms <= BOUNDS.age_ms for i in batch)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "second"),
+    [
+        (replace(LOOSE, messages=2), item(2)),
+        (replace(LOOSE, samples=3), item(2, samples=2)),
+        (replace(LOOSE, size=30), item(2, size=20)),
+        (replace(LOOSE, share=2), item(2)),
+    ],
+    ids=["its messages", "its samples", "its bytes", "one queue's share"],
+)
+def test_a_batch_is_due_at_once_when_the_bound_is_reached_of(bounds: Bounds, second: Item) -> None:
+    batcher = Batcher(bounds)
+    batcher.add(item(1))
+    assert batcher.take_due(0) == []
+    batcher.add(second)
+    assert [i.tag for i in batcher.take_due(0)] == [1, 2]
+
+
+def test_a_batch_ages_by_its_oldest_message() -> None:
+    batcher = Batcher(replace(LOOSE, age_ms=100))
+    batcher.add(item(1, came_ms=1000))
+    batcher.add(item(2, came_ms=1090))
+    assert batcher.wait_ms(1099) == 1
+    assert batcher.take_due(1099) == []
+    assert [i.tag for i in batcher.take_due(1100)] == [1, 2]
+
+
+def test_an_empty_batcher_has_nothing_to_wait_for() -> None:
+    batcher = Batcher()
+    assert batcher.wait_ms(10**9) is None
+    assert batcher.take_due(10**9) == []

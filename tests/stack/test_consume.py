@@ -1,0 +1,210 @@
+"""What becomes of deliveries: stored and acknowledged, given back, or dead. Real writer, memory store, no broker."""
+
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from ingest.batch import Batcher, Bounds
+from ingest.consume import Consumer
+from ingest.transport import topology
+from ingest.transport.amqp import Delivery
+from ingest.write import Writer
+from spm.clock import FakeClock
+from spm.errors import QueueUnavailable, StoreUnavailable
+from spm.store.backends.base import Step
+from spm.store.backends.memory import MemoryBackend
+from spm.store.keys import Distribution
+from tests.stack.rows import message
+
+EACH_ALONE = Bounds(messages=1)
+FIVE = Bounds(messages=5, age_ms=10**9, share=10**9)
+
+
+@dataclass
+class Notes:
+    """Source and grave that write down what they are told."""
+
+    generation: int = 1
+    stored: list[tuple[int, bool]] = field(default_factory=list)  # (tag, and all before it)
+    given_back: list[int] = field(default_factory=list)
+    rejected: list[int] = field(default_factory=list)
+    renewed: list[str] = field(default_factory=list)
+    dead: list[tuple[bytes, dict[str, str]]] = field(default_factory=list)
+    grave_open: bool = True
+
+    def acknowledge(self, generation: int, tag: int, *, multiple: bool = True) -> None:
+        self.stored.append((tag, multiple))
+
+    def give_back(self, generation: int, tag: int) -> None:
+        self.given_back.append(tag)
+
+    def reject(self, generation: int, tag: int) -> None:
+        self.rejected.append(tag)
+
+    def renew(self, why: str) -> None:
+        self.renewed.append(why)
+
+    def publish(
+        self, exchange: str, key: str, body: bytes, *, timeout_s: float, message_id: str, headers: dict[str, str]
+    ) -> None:
+        if not self.grave_open:
+            raise QueueUnavailable("closed")
+        self.dead.append((body, headers))
+
+
+class Store(MemoryBackend):
+    """A memory store that fails ``failures`` times, and keeps what it was asked to put."""
+
+    def __init__(self, failures: int = 0) -> None:
+        super().__init__()
+        self.failures, self.puts = failures, list[list[Step]]()
+
+    def put(self, steps: object) -> None:
+        self.puts.append(list(steps))  # type: ignore[call-overload]
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailable("not now")
+        super().put(steps)  # type: ignore[arg-type]
+
+    def pending_rows(self) -> int:
+        return len(list(self.scan("pending", b"", b"\xff" * 30)))
+
+
+def consumer(store: Store, notes: Notes, bounds: Bounds = FIVE, clock: FakeClock | None = None) -> Consumer:
+    time = clock or FakeClock()
+    writer = Writer(store, Distribution())
+    made = Consumer(writer, notes, clock=time, batcher=Batcher(bounds), wait=time.sleep)
+    made.source = notes
+    return made
+
+
+def delivery(tag: int, body: bytes | None = None, generation: int = 1, came_ms: int = 1_000_000) -> Delivery:
+    return Delivery(generation, tag, "q", message(tag).to_bytes() if body is None else body, "id", came_ms)
+
+
+def test_a_full_batch_is_stored_and_acknowledged_as_a_whole() -> None:
+    store, notes = Store(), Notes()
+    worker = consumer(store, notes)
+    for tag in range(1, 6):
+        worker.take(delivery(tag))
+    worker.step()
+    assert store.pending_rows() == 1
+    assert notes.stored == [(5, True)]
+
+
+def test_nothing_is_acknowledged_before_the_batch_is_due() -> None:
+    store, notes = Store(), Notes()
+    worker = consumer(store, notes)
+    worker.take(delivery(1))
+    worker.step()
+    assert (store.puts, notes.stored) == ([], [])
+
+
+def test_a_body_that_cannot_be_read_is_dead_with_its_cause_and_harms_no_other() -> None:
+    store, notes = Store(), Notes()
+    worker = consumer(store, notes, Bounds(messages=2))
+    worker.take(delivery(1, body=b"garbage"))
+    worker.take(delivery(2))
+    worker.take(delivery(3))
+    worker.step()
+    [(body, headers)] = notes.dead
+    assert body == b"garbage"
+    assert "not an envelope" in headers[topology.CAUSE]
+    assert notes.stored == [(1, False), (3, True)]
+
+
+def test_a_dead_letter_is_left_to_the_broker_when_it_cannot_be_published() -> None:
+    notes = Notes(grave_open=False)
+    worker = consumer(Store(), notes)
+    worker.take(delivery(1, body=b"garbage"))
+    worker.step()
+    assert (notes.rejected, notes.stored) == ([1], [])
+
+
+def test_the_same_bytes_are_put_again_while_the_store_does_not_answer() -> None:
+    store, notes = Store(failures=3), Notes()
+    worker = consumer(store, notes, EACH_ALONE)
+    worker.take(delivery(1))
+    worker.step()
+    assert len(store.puts) == 4
+    assert store.puts[0] == store.puts[3]
+    assert notes.stored == [(1, True)]
+
+
+def test_messages_are_given_back_when_the_store_does_not_come_back_in_time() -> None:
+    store, notes = Store(failures=10**6), Notes()
+    clock = FakeClock()
+    worker = consumer(store, notes, EACH_ALONE, clock)
+    worker.take(delivery(1, came_ms=round(clock.monotonic() * 1000)))
+    worker.step()
+    assert (notes.given_back, notes.stored) == ([1], [])
+
+
+def test_a_connection_that_was_lost_takes_its_unwritten_messages_with_it() -> None:
+    store, notes = Store(), Notes()
+    worker = consumer(store, notes, Bounds(messages=2, age_ms=10**9))
+    worker.take(delivery(1))
+    worker.step()
+    notes.generation = 2
+    worker.take(delivery(1, generation=2))
+    worker.step()
+    assert (store.puts, notes.stored) == ([], [])
+
+
+class FailingOn(Writer):
+    """A writer that cannot write messages of one source."""
+
+    def prepare(self, envelopes):  # type: ignore[no-untyped-def]
+        if any(e.source == "cursed" for e in envelopes):
+            raise ZeroDivisionError("cursed")
+        return super().prepare(envelopes)
+
+
+def test_a_message_that_cannot_be_written_is_dead_and_the_rest_of_its_batch_is_stored() -> None:
+    store, notes = Store(), Notes()
+    worker = Consumer(FailingOn(store, Distribution()), notes, clock=FakeClock(), batcher=Batcher(Bounds(messages=3)))
+    worker.source = notes
+    for tag, source in ((1, "a"), (2, "cursed"), (3, "b")):
+        worker.take(delivery(tag, message(tag, source=source).to_bytes()))
+    worker.step()
+    assert [headers[topology.CAUSE] for _, headers in notes.dead] == ["cannot be written: ZeroDivisionError('cursed')"]
+    assert store.pending_rows() == 2
+    assert notes.stored == [(3, True)]
+
+
+def test_stopping_writes_what_is_at_hand() -> None:
+    store, notes = Store(), Notes()
+    worker = consumer(store, notes)
+    worker.take(delivery(1))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    worker.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert notes.stored == [(1, True)]
+
+
+def test_stopping_gives_back_what_the_store_does_not_take() -> None:
+    store, notes = Store(failures=10**6), Notes()
+    worker = consumer(store, notes)
+    worker.take(delivery(1))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    worker.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert (notes.given_back, notes.stored) == ([1], [])
+
+
+def test_a_failure_nobody_foresaw_renews_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = Notes()
+    worker = consumer(Store(), notes)
+    monkeypatch.setattr(worker, "_gather", lambda delivery: 1 / 0)
+    worker.take(delivery(1))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    worker.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert notes.renewed == ["the consumer failed"]
