@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from spm.errors import BadMessage, Explained, LimitExceeded
-from spm.limits import BODY_BYTES_MAX, BODY_DECODED_BYTES_MAX
+from spm.limits import BODY_BYTES_MAX, BODY_DECODED_BYTES_MAX, GZIP_MEMBERS_MAX
 
 _PIECE_BYTES = 1 << 16
+_STEP_BYTES = 1 << 18
 _WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
@@ -47,25 +48,37 @@ def _pieces(stream: Stream) -> Iterator[bytes]:
 
 
 def _inflated(pieces: Iterator[bytes], window: int) -> bytes:
-    decoded = bytearray()
-    inflater = zlib.decompressobj(window)
+    decoded: list[bytes] = []
+    size = 0
     try:
-        for piece in pieces:
-            rest = piece
-            while rest:
-                if inflater.eof:  # gzip members may follow each other
-                    inflater = zlib.decompressobj(window)
-                decoded += inflater.decompress(rest, BODY_DECODED_BYTES_MAX + 1 - len(decoded))
-                if len(decoded) > BODY_DECODED_BYTES_MAX:
-                    raise _too_large(f"over {BODY_DECODED_BYTES_MAX} decompressed", BODY_DECODED_BYTES_MAX)
-                rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+        for output in _outputs(pieces, window):
+            size += len(output)
+            if size > BODY_DECODED_BYTES_MAX:
+                raise _too_large(f"over {BODY_DECODED_BYTES_MAX} decompressed", BODY_DECODED_BYTES_MAX)
+            decoded.append(output)
     except zlib.error as error:
-        raise BadMessage(
-            "the body cannot be decompressed", got=str(error), wanted="what Content-Encoding says"
-        ) from error
+        raise BadMessage("the body cannot be decompressed", got=str(error), wanted="what its encoding says") from error
+    return b"".join(decoded)
+
+
+def _outputs(pieces: Iterator[bytes], window: int) -> Iterator[bytes]:
+    """What the pieces inflate to, in small steps; gzip members may follow each other."""
+    inflater, members = zlib.decompressobj(window), 1
+    for piece in pieces:
+        rest = piece
+        while rest:
+            if inflater.eof:
+                inflater, members = zlib.decompressobj(window), members + 1
+                if members > GZIP_MEMBERS_MAX:
+                    raise LimitExceeded("too many gzip members", got=members, wanted=f"at most {GZIP_MEMBERS_MAX}")
+            output = inflater.decompress(rest, _STEP_BYTES)
+            while len(output) == _STEP_BYTES and not inflater.eof:  # more may wait although all input is taken in
+                yield output
+                output = inflater.decompress(inflater.unconsumed_tail, _STEP_BYTES)
+            yield output
+            rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
     if not inflater.eof:
-        raise BadMessage("the compressed body is cut off", got=f"{len(decoded)} bytes and no end", wanted="all of it")
-    return bytes(decoded)
+        raise BadMessage("the compressed body is cut off", wanted="all of it")
 
 
 def _too_large(got: object, limit: int) -> LimitExceeded:
