@@ -10,7 +10,7 @@ from alerts.check import check
 from alerts.models import Rule, Severity
 from alerts.readings import Ask
 from alerts.rulebook import Draft
-from alerts.rules import NO_COMPARATOR, Condition
+from alerts.rules import NO_COMPARATOR, Condition, recovery_is_sound
 from spm import limits
 from spm.errors import BadQuery
 
@@ -42,7 +42,19 @@ class ReceiversField(forms.CharField):
         return addresses
 
 
-class RuleForm(forms.Form):
+class ConditionForm(forms.Form):
+    """What a value is judged by, as far as it is typed in."""
+
+    comparator = forms.ChoiceField(choices=Rule.COMPARATORS, required=False, initial=">", label="Fires when it is")
+    threshold = forms.FloatField(required=False, widget=forms.NumberInput(attrs={"step": "any"}))
+
+    def condition(self) -> Condition:
+        """The condition; while it is not complete, that of the expression's own word."""
+        said = self.cleaned_data if self.is_valid() else {}
+        return Condition(said.get("comparator") or NO_COMPARATOR, said.get("threshold") or 0.0)
+
+
+class RuleForm(ConditionForm):
     """Everything a person says about a rule. ``app`` and ``ask`` let it try the expression before it is kept."""
 
     name = forms.CharField(max_length=limits.RULE_NAME_CHARS_MAX)
@@ -52,12 +64,9 @@ class RuleForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false", "autocomplete": "off"}),
         help_text="PromQL, for example cpu_usage_total or rate(net_bytes_recv[5m])",
     )
-    comparator = forms.ChoiceField(
-        choices=Rule.COMPARATORS, required=False, initial=">", label="Fires when the value is"
-    )
-    threshold = forms.FloatField(required=False)
     recovery = forms.FloatField(
         required=False,
+        widget=forms.NumberInput(attrs={"step": "any"}),
         label="Recovers at",
         help_text="While it fires, this takes the threshold's place. Empty: the threshold itself.",
     )
@@ -75,10 +84,14 @@ class RuleForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        if cleaned.get("comparator", NO_COMPARATOR) != NO_COMPARATOR and cleaned.get("threshold") is None:
+        comparator, threshold = cleaned.get("comparator"), cleaned.get("threshold")
+        recovery = cleaned.get("recovery")
+        if comparator and threshold is None:
             self.add_error("threshold", "A comparison needs a threshold.")
-        if cleaned.get("expr"):
-            found = check(self._app, cleaned["expr"], Condition(), at_ms=self._at_ms, ask=self._ask)
+        if recovery is not None and not recovery_is_sound(comparator or NO_COMPARATOR, threshold, recovery):
+            self.add_error("recovery", "This must lie on the good side of the threshold of a < or > comparison.")
+        if expr := cleaned.get("expr"):
+            found = check(self._app, expr, Condition(), at_ms=self._at_ms, ask=self._ask)
             if found.error:
                 self.add_error("expr", found.error)
         return cleaned
@@ -87,14 +100,6 @@ class RuleForm(forms.Form):
         """What a valid form says."""
         said = self.cleaned_data
         return Draft(**{**said, "threshold": said["threshold"] or 0.0})
-
-    def condition(self) -> Condition:
-        """The condition as far as it is typed in well, for the live check."""
-        self.is_valid()
-        said = self.cleaned_data
-        if said.get("threshold") is None:
-            return Condition()
-        return Condition(comparator=said.get("comparator", NO_COMPARATOR), threshold=said["threshold"])
 
 
 def initial_of(rule: Rule) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 A message is claimed by a conditional update for a while; a process that dies between sending and marking leaves a claim
 that runs out, and the message goes out again *under the same key*: mail carries it as Message-ID, so that a reader
-shows it once. Failures are tried again with growing pauses up to a bound of attempts; then, or when the notifier says it is
-for good, the message is dead: shown, and revived only by a person.
+shows it once. Failures are tried again with growing pauses up to a bound of attempts; then, or when the notifier says
+that it is for good, the message is dead: shown, and revived only by a person.
 """
 
 import logging
@@ -74,7 +74,7 @@ def revive(messages: QuerySet[Outbox]) -> int:
 
 def pause_ms(attempts: int) -> int:
     """How long to wait after so many failed attempts."""
-    return min(limits.OUTBOX_PAUSE_MAX_MS, limits.OUTBOX_PAUSE_MS * 2 ** min(attempts - 1, 20))
+    return min(limits.OUTBOX_PAUSE_MAX_MS, limits.OUTBOX_PAUSE_MS << min(max(attempts - 1, 0), 20))
 
 
 def _mark_failed(message: Outbox, ticket: int, failure: DeliveryFailed, now_ms: int) -> None:

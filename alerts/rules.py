@@ -91,6 +91,13 @@ def is_violated(condition: Condition, state: State, value: float | None) -> bool
     return COMPARATORS[condition.comparator](value, bound)
 
 
+def recovery_is_sound(comparator: str, threshold: float | None, recovery: float) -> bool:
+    """Whether a series that fires can recover there: only orders have a good side, and recovery lies on it."""
+    if threshold is None or comparator not in (">", ">=", "<", "<="):
+        return False
+    return recovery <= threshold if comparator in (">", ">=") else recovery >= threshold
+
+
 def settle(before: Standing, now_ms: int) -> Standing:
     """The end of an episode by a person's act: firing is resolved, pending ends without a trace."""
     if before.state is State.FIRING:

@@ -7,7 +7,7 @@ from alerts.readings import ask_engine
 from spm.clock import SystemClock
 
 
-@shared_task(ignore_result=True)
+@shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def evaluate_rules() -> None:
     """Judge the rules that are due."""
     clock = SystemClock()
@@ -15,7 +15,7 @@ def evaluate_rules() -> None:
     prune.prune(clock.now_ms())
 
 
-@shared_task(ignore_result=True)
+@shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def deliver_outbox() -> None:
     """Send the messages that are due."""
     outbox.deliver(notifiers=notify.standard(), clock=SystemClock())

@@ -1,5 +1,18 @@
 """The addresses of this room."""
 
-from django.urls import URLPattern, URLResolver
+from django.urls import path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from alerts import views
+
+app_name = "alerts"
+urlpatterns = [
+    path("", views.rule_list, name="rules"),
+    path("new", views.rule_new, name="new"),
+    path("check", views.rule_check, name="check"),
+    path("rules/<int:rule_id>", views.rule_page, name="rule"),
+    path("rules/<int:rule_id>/edit", views.rule_edit, name="edit"),
+    path("rules/<int:rule_id>/delete", views.rule_delete, name="delete"),
+    path("mail", views.mail_list, name="mails"),
+    path("mail/<int:message_id>", views.mail_page, name="mail"),
+    path("mail/<int:message_id>/retry", views.mail_retry, name="retry"),
+]

@@ -8,16 +8,18 @@ import smtplib
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.mail import BadHeaderError, EmailMessage
 from django.core.validators import validate_email
+from django.urls import reverse
 
 from alerts.notify.base import DeliveryFailed
 from alerts.notify.text import body, subject
 from alerts.rules import State
+from spm.limits import HOUR_MS
 
 
 class MailNotifier:
@@ -48,7 +50,7 @@ def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
         headers |= {"In-Reply-To": began, "References": began}
     return EmailMessage(
         subject=subject(payload),
-        body=body(payload, settings.SPM_BASE_URL),
+        body=body(payload, rule_url=_rule_url(payload), chart_url=_chart_url(payload)),
         to=receivers,
         headers=headers,
     )
@@ -58,6 +60,22 @@ def message_id(key: str) -> str:
     """The id of the mail about this message: the same for ever, and telling nothing."""
     host = urlsplit(settings.SPM_BASE_URL).hostname or "localhost"
     return f"<{blake2b(key.encode(), digest_size=16).hexdigest()}@{host}>"
+
+
+def chart_path(app: int, expr: str, span: tuple[int, int] | None = None) -> str:
+    """The chart of an expression, over a span of time where one is given."""
+    asked = {"expr": expr} | ({"from": str(span[0]), "to": str(span[1])} if span else {})
+    return f"{reverse('frontend:chart', args=[app])}?{urlencode(asked)}"
+
+
+def _rule_url(payload: Mapping[str, Any]) -> str:
+    return f"{settings.SPM_BASE_URL}{reverse('alerts:rule', args=[payload['rule']])}"
+
+
+def _chart_url(payload: Mapping[str, Any]) -> str:
+    """From an hour before the episode to a quarter of an hour after this change."""
+    span = (payload["episode_ms"] - HOUR_MS, payload["at_ms"] + HOUR_MS // 4)
+    return f"{settings.SPM_BASE_URL}{chart_path(payload['app'], payload['expr'], span)}"
 
 
 def _is_address(text: str) -> bool:

@@ -7,45 +7,36 @@ everything has a length, so that no label writes a header or buries the rest.
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode
 
 from alerts.durations import spell
 from spm import limits
 
-_CHART_BEFORE_MS = 3_600_000
-
 
 def subject(payload: Mapping[str, Any]) -> str:
     """One line: state, rule, series."""
-    series = _series(payload["labels"])
-    words = f"[{payload['state'].upper()}] {payload['name']}" + (f": {series}" if series else "")
+    about = series(payload["labels"])
+    words = f"[{payload['state'].upper()}] {payload['name']}" + (f": {about}" if about else "")
     return _line(words, limits.MAIL_SUBJECT_CHARS_MAX)
 
 
-def body(payload: Mapping[str, Any], base_url: str) -> str:
+def body(payload: Mapping[str, Any], *, rule_url: str, chart_url: str) -> str:
     """The whole message, each fact on a line of its own."""
     lines = [
         _line(f"{payload['name']} is {payload['state']}."),
         "",
         *(f"{name:<11}{_line(text)}" for name, text in _facts(payload) if text),
         "",
-        f"Rule:  {base_url}{rule_path(payload)}",
-        f"Chart: {base_url}{chart_path(payload)}",
+        f"Rule:  {rule_url}",
+        f"Chart: {chart_url}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def rule_path(payload: Mapping[str, Any]) -> str:
-    """Where the rule's page stands."""
-    return f"/alerts/{int(payload['app'])}/rules/{int(payload['rule'])}"
-
-
-def chart_path(payload: Mapping[str, Any]) -> str:
-    """The chart of the expression around the event."""
-    at_ms = int(payload["at_ms"])
-    begin_ms = min(int(payload["episode_ms"]), at_ms) - _CHART_BEFORE_MS
-    asked = {"query": payload["expr"], "from": begin_ms, "to": at_ms + _CHART_BEFORE_MS // 4}
-    return f"/apps/{int(payload['app'])}/chart?{urlencode(asked)}"
+def series(labels: Mapping[str, str]) -> str:
+    """Metric and labels on one line."""
+    name = labels.get("__name__", "")
+    rest = ", ".join(f"{key}={value}" for key, value in sorted(labels.items()) if key != "__name__")
+    return f"{name} {rest}".strip()
 
 
 def moment(at_ms: int) -> str:
@@ -60,7 +51,7 @@ def _facts(payload: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("State", payload["state"]),
         ("Severity", payload["severity"]),
         ("App", payload["app_name"]),
-        ("Series", _series(payload["labels"])),
+        ("Series", series(payload["labels"])),
         ("Value", _number(payload["value"])),
         ("Threshold", f"{wanted}{held}".strip()),
         ("Time", moment(payload["at_ms"])),
@@ -73,12 +64,6 @@ def _facts(payload: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _number(text: str) -> str:
     value = float(text)
     return f"{value:.6g}"
-
-
-def _series(labels: Mapping[str, str]) -> str:
-    name = labels.get("__name__", "")
-    rest = ", ".join(f"{key}={value}" for key, value in sorted(labels.items()) if key != "__name__")
-    return f"{name} {rest}".strip()
 
 
 def _line(text: str, most: int = limits.MAIL_LINE_CHARS_MAX) -> str:

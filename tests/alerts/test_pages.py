@@ -1,0 +1,254 @@
+"""The pages: who sees what, the form with its live check, and the mails."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from alerts import notify, outbox
+from alerts.models import Outbox, Rule
+from alerts.readings import Reading, ask_engine
+from spm.accounts.models import App
+from spm.errors import BadQuery, QueryTooLarge
+from spm.query.fake import FakeStorage
+from tests.alerts.conftest import START_MS, Machine, Watch
+
+pytestmark = pytest.mark.django_db
+FORM = {
+    "name": "Disk is full", "expr": "disk_used_percent", "comparator": ">", "threshold": "95", "recovery": "90",
+    "for_ms": "5m", "keep_firing_for_ms": "", "severity": "critical", "receivers": "a@example.org, b@example.org",
+    "enabled": "on",
+}  # fmt: skip
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """What the pages ask instead of the engine."""
+    made = Machine({"web-1": 97.0, "web-2": 12.5})
+    monkeypatch.setattr("alerts.views.ask_engine", made.ask)
+    return made
+
+
+@pytest.fixture
+def login(people: dict[str, User]) -> Callable[[str], Client]:
+    def logged_in(name: str) -> Client:
+        client = Client()
+        client.force_login(people[name])
+        return client
+
+    return logged_in
+
+
+@pytest.fixture
+def fired(make_rule: Callable[..., Rule], watch: Watch) -> Rule:
+    rule = make_rule()
+    watch.see(95)
+    return rule
+
+
+def post(client: Client, path: str, **changes: str) -> Any:
+    return client.post(path, {**FORM, **changes})
+
+
+def text(client: Client, path: str, status: int = 200) -> str:
+    answer = client.get(path)
+    assert answer.status_code == status
+    return answer.content.decode()
+
+
+def test_the_list_shows_rules_and_what_fires(fired: Rule, login: Callable[[str], Client]) -> None:
+    page = text(login("vera"), "/alerts/")
+    assert "CPU is busy" in page
+    assert '<span class="badge firing">' in page
+    assert "&gt; 90" in page
+
+
+def test_a_rule_page_shows_series_and_history(fired: Rule, login: Callable[[str], Client]) -> None:
+    page = text(login("vera"), f"/alerts/rules/{fired.pk}")
+    assert page.count("cpu host=a") == 2
+    assert "Edit" not in page
+
+
+def test_a_rule_that_cannot_be_judged_says_why(fired: Rule, watch: Watch, login: Callable[[str], Client]) -> None:
+    watch.machine.error = BadQuery("no such <function>")
+    watch.see(1)
+    assert "no such &lt;function&gt;" in text(login("vera"), f"/alerts/rules/{fired.pk}")
+
+
+def test_an_editor_writes_a_rule(app: App, machine: Machine, login: Callable[[str], Client]) -> None:
+    answer = post(login("edda"), f"/alerts/new?app={app.pk}")
+    rule = Rule.objects.get()
+    assert answer["Location"] == f"/alerts/rules/{rule.pk}"
+    assert (rule.app, rule.threshold, rule.recovery, rule.for_ms) == (app, 95.0, 90.0, 300_000)
+    assert rule.receivers == ["a@example.org", "b@example.org"]
+    assert rule.created_by is not None
+
+
+def test_an_editor_changes_and_deletes_a_rule(fired: Rule, machine: Machine, login: Callable[[str], Client]) -> None:
+    client = login("edda")
+    assert 'value="90.0"' in text(client, f"/alerts/rules/{fired.pk}/edit")
+    post(client, f"/alerts/rules/{fired.pk}/edit", name="Renamed")
+    fired.refresh_from_db()
+    assert fired.name == "Renamed"
+    assert client.post(f"/alerts/rules/{fired.pk}/delete").status_code == 302
+    assert client.get(f"/alerts/rules/{fired.pk}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": ""}, "required"),
+        ({"expr": ""}, "required"),
+        ({"threshold": ""}, "needs a threshold"),
+        ({"threshold": "nan"}, "Enter a number"),
+        ({"recovery": "99"}, "good side"),
+        ({"comparator": "", "recovery": "1"}, "good side"),
+        ({"comparator": "~"}, "valid choice"),
+        ({"for_ms": "soon"}, "not a duration"),
+        ({"for_ms": "8d"}, "At most 7d"),
+        ({"receivers": ""}, "required"),
+        ({"receivers": "nobody"}, "valid email"),
+        ({"receivers": " ".join(f"p{n}@example.org" for n in range(21))}, "At most 20"),
+        ({"expr": "x" * 4_097}, "at most 4096"),
+    ],
+)
+def test_the_form_says_what_is_wrong(
+    app: App, machine: Machine, login: Callable[[str], Client], changes: dict[str, str], said: str
+) -> None:
+    answer = post(login("edda"), f"/alerts/new?app={app.pk}", **changes)
+    assert answer.status_code == 200
+    assert said in answer.content.decode()
+    assert not Rule.objects.exists()
+
+
+def test_an_expression_that_does_not_parse_is_not_kept(
+    app: App, machine: Machine, login: Callable[[str], Client]
+) -> None:
+    machine.error = BadQuery("unexpected end of input")
+    answer = post(login("edda"), f"/alerts/new?app={app.pk}", expr="sum(")
+    assert "unexpected end of input" in answer.content.decode()
+    assert not Rule.objects.exists()
+
+
+def test_the_live_check_shows_which_series_would_fire(
+    app: App, machine: Machine, login: Callable[[str], Client]
+) -> None:
+    page = text(login("vera"), f"/alerts/check?app={app.pk}&expr=cpu&comparator=>&threshold=90")
+    assert "2 series, <strong>1</strong> would fire" in page
+    assert page.index("host=web-1") < page.index("host=web-2")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(BadQuery("not <known>", 4), "sum(<strong>"), (QueryTooLarge("over 5000 series"), "over 5000 series")],
+)
+def test_the_live_check_explains_an_error(
+    app: App, machine: Machine, login: Callable[[str], Client], error: Any, said: str
+) -> None:
+    machine.error = error
+    page = text(login("vera"), f"/alerts/check?app={app.pk}&expr=sum(foo")
+    assert said in page
+    assert "<known>" not in page
+
+
+def test_the_live_check_of_nothing_asks_nothing(app: App, machine: Machine, login: Callable[[str], Client]) -> None:
+    assert "Write an expression." in text(login("vera"), f"/alerts/check?app={app.pk}&expr=")
+    assert machine.asked == []
+
+
+def test_mails_are_listed_and_shown_as_sent(fired: Rule, watch: Watch, login: Callable[[str], Client]) -> None:
+    outbox.deliver(notifiers=notify.standard(), clock=watch.clock)
+    message = Outbox.objects.get()
+    page = text(login("vera"), "/alerts/mail")
+    assert "[FIRING] CPU is busy: cpu host=a" in page
+    assert '<span class="badge ok">sent</span>' in page
+    shown = text(login("vera"), f"/alerts/mail/{message.pk}")
+    assert "Message-ID: &lt;" in shown
+    assert "To: ops@example.org" in shown
+
+
+def test_a_dead_mail_gets_another_chance_from_an_editor(fired: Rule, login: Callable[[str], Client]) -> None:
+    Outbox.objects.update(state="dead", error="550 no such user")
+    message = Outbox.objects.get()
+    assert "550 no such user" in text(login("edda"), f"/alerts/mail/{message.pk}")
+    assert login("vera").post(f"/alerts/mail/{message.pk}/retry").status_code == 403
+    login("edda").post(f"/alerts/mail/{message.pk}/retry")
+    message.refresh_from_db()
+    assert message.state == "waiting"
+
+
+PLACES = ["/alerts/?app={app}", "/alerts/new?app={app}", "/alerts/check?app={app}&expr=cpu", "/alerts/mail?app={app}",
+          "/alerts/rules/{rule}", "/alerts/rules/{rule}/edit", "/alerts/mail/{mail}"]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_nothing_of_a_foreign_app_exists(
+    fired: Rule, foreign_app: App, machine: Machine, login: Callable[[str], Client], place: str
+) -> None:
+    path = place.format(app=fired.app_id, rule=fired.pk, mail=Outbox.objects.get().pk)
+    assert login("mallory").get(path).status_code == 404
+    assert machine.asked == []
+
+
+@pytest.mark.parametrize(
+    "act", ["/alerts/rules/{rule}/edit", "/alerts/rules/{rule}/delete", "/alerts/mail/{mail}/retry"]
+)
+@pytest.mark.parametrize(("name", "status"), [("mallory", 404), ("vera", 403)])
+def test_only_editors_of_the_app_act(
+    fired: Rule, foreign_app: App, login: Callable[[str], Client], act: str, name: str, status: int
+) -> None:
+    before = Rule.objects.values().get()
+    path = act.format(rule=fired.pk, mail=Outbox.objects.get().pk)
+    assert post(login(name), path).status_code == status
+    assert Rule.objects.values().get() == before
+
+
+@pytest.mark.parametrize("place", ["/alerts/", "/alerts/new", "/alerts/mail", "/alerts/check", "/alerts/rules/1"])
+def test_strangers_are_sent_to_the_login(app: App, place: str) -> None:
+    answer = Client().get(place)
+    assert answer.status_code == 302
+    assert answer["Location"].startswith("/login")
+
+
+def test_rules_of_one_app_do_not_show_in_another(fired: Rule, foreign_app: App, login: Callable[[str], Client]) -> None:
+    assert "CPU is busy" not in text(login("mallory"), "/alerts/")
+    assert "CPU is busy" not in text(login("mallory"), "/alerts/mail")
+
+
+def test_names_and_labels_cannot_write_markup(
+    make_rule: Callable[..., Rule], watch: Watch, login: Callable[[str], Client]
+) -> None:
+    rule = make_rule(name="<script>1</script>", expr="<b>")
+    watch.see(95, host="<img src=x>")
+    for path in ("/alerts/", f"/alerts/rules/{rule.pk}", "/alerts/mail", f"/alerts/mail/{Outbox.objects.get().pk}"):
+        page = text(login("vera"), path)
+        assert "<script>1" not in page
+        assert "<img src=x>" not in page
+
+
+def test_the_engine_answers_with_the_apps_own_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    storages = {1: FakeStorage().add("cpu", {"host": "a"}, [START_MS], [95.0]), 2: FakeStorage()}
+    monkeypatch.setattr("alerts.readings.query.storage_for", storages.__getitem__)
+    found: Sequence[Reading] = ask_engine(1, "cpu > 90", START_MS + 1_000)
+    assert [(reading.labels["host"], reading.value) for reading in found] == [("a", 95.0)]
+    assert list(ask_engine(2, "cpu > 90", START_MS)) == []
+    assert [reading.value for reading in ask_engine(2, "1 + 1", START_MS)] == [2.0]
+
+
+@pytest.mark.parametrize("expr", ["sum(", "cpu[5m]", '"text"', "unknown_function(cpu)"])
+def test_the_engine_refuses_what_gives_no_numbers(monkeypatch: pytest.MonkeyPatch, expr: str) -> None:
+    monkeypatch.setattr("alerts.readings.query.storage_for", lambda app: FakeStorage())
+    with pytest.raises(BadQuery):
+        ask_engine(1, expr, START_MS)
+
+
+def test_an_answer_of_too_many_series_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = FakeStorage()
+    for number in range(4):
+        storage.add("cpu", {"host": str(number)}, [START_MS], [1.0])
+    monkeypatch.setattr("alerts.readings.query.storage_for", lambda app: storage)
+    monkeypatch.setattr("spm.limits.RULE_SERIES_MAX", 3)
+    with pytest.raises(Exception, match="too many series"):
+        ask_engine(1, "cpu", START_MS)
