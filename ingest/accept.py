@@ -7,12 +7,13 @@ whatever the clock does. Workers, runs and redeliveries never stamp again. No Dj
 import threading
 
 import msgspec
+import numpy as np
 
 from spm.clock import Clock
-from spm.errors import StoreUnavailable
-from spm.limits import SEQUENCE_MAX
+from spm.errors import BadMessage, StoreUnavailable
+from spm.limits import HOUR_MS, MESSAGE_SLOTS_MAX, SEQUENCE_MAX
 from spm.store.backends.base import Backend
-from spm.wire import Envelope, Parsed, Stamp
+from spm.wire import Envelope, Parsed, Stamp, slot_of
 
 _NAME, _COLUMN = b"processes", b"v"
 _TRIES = 1000  # a check-and-put lost so often means a broken store, not company
@@ -52,7 +53,8 @@ class Acceptor:
             return self._last
 
     def accept(self, *, app: int, source: str, parsed: Parsed, message_id: bytes) -> Envelope:
-        """The stamped envelope of a parsed body."""
+        """The stamped envelope of a parsed body; raises ``BadMessage`` when it touches too many hours."""
+        _bounded(parsed)
         return Envelope(
             app=app,
             source=source,
@@ -64,3 +66,15 @@ class Acceptor:
             values=parsed.values,
             rejected=parsed.rejected,
         )
+
+
+def _bounded(parsed: Parsed) -> None:
+    """Each hour of a message becomes a row that names all the others: their number has a limit."""
+    if not len(parsed.ts) or int(parsed.ts.max()) - int(parsed.ts.min()) < MESSAGE_SLOTS_MAX * HOUR_MS:
+        return
+    touched = len(np.unique(slot_of(parsed.ts)))
+    if touched > MESSAGE_SLOTS_MAX:
+        raise BadMessage(
+            "the message spreads over too many hours", got=touched, wanted=f"at most {MESSAGE_SLOTS_MAX}",
+            remedy="Send it in parts, each with neighbouring times.",
+        )  # fmt: skip

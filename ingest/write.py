@@ -1,32 +1,44 @@
 """The one way into the store: a batch of envelopes becomes blocks, commit records and account rows (rule 6).
 
 Enter by ``Writer.write``. Order: series, log, pending, and only then may the caller acknowledge. A retry of the same
-``Batch`` has the same id and the same bytes; whatever is written twice is merged by the reader. Used by the direct
-transport and by the queue's workers alike; no Django, no Celery here.
+``Batch`` has the same id and the same bytes; whatever is written twice is merged by the reader. Samples that no row may
+hold go to `dead`, and the ledger says so. Used by the direct transport and by the queue's workers alike; no Django, no
+Celery here.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from spm import clock
-from spm.store import blocks, kernels, keys, pending
+from spm import clock, limits
+from spm.store import blocks, dead, kernels, keys, pending
 from spm.store.backends.base import Backend, RowPut, Step
 from spm.store.blocks import LogBlock, Messages
+from spm.store.dead import Letter
 from spm.store.dictionary import Registry
 from spm.store.keys import Distribution
 from spm.store.pending import Commit
-from spm.wire import I32, I64, U64, Envelope, slot_of
+from spm.wire import F64, I32, I64, U8, U64, Envelope, SeriesTable, slot_of
+
+BOOL = npt.NDArray[np.bool_]
+COLLIDED = "its series' id already stands for another series"
+TIMELESS = "its time is not between 1970 and 9999"
 
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Samples of an envelope that can never be stored, and why."""
+    """Samples that can never be stored, as an envelope of their own, and why."""
 
     envelope: Envelope
-    samples: int
     cause: str
+
+    @property
+    def samples(self) -> int:
+        """How many."""
+        return len(self.envelope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,7 @@ class Writer:
         self._backend, self._distribution = backend, distribution
         self._registry = Registry(backend)
         self._writer_id = clock.random_u64() if writer_id is None else writer_id
-        self._sequence = 0
+        self._sequence = itertools.count()
 
     def write(self, envelopes: Sequence[Envelope]) -> Batch:
         """Make the envelopes durable; raises ``StoreUnavailable`` when that is not sure (write them again)."""
@@ -54,53 +66,89 @@ class Writer:
         return batch
 
     def prepare(self, envelopes: Sequence[Envelope]) -> Batch:
-        """Register the series and make the bytes of the batch."""
+        """Register the series and make the bytes of the batch.
+
+        1. what cannot be stored is taken out, as envelopes of its own;
+        2. each app's envelopes become one batch (several where they touch very many hours);
+        3. each batch becomes blocks by unit and their commit records.
+        """
         log: list[RowPut] = []
         commits: list[RowPut] = []
-        accounts: list[RowPut] = []
-        dead: list[Dead] = []
+        lost: list[Dead] = []
+        kept = [self._storable(envelope, lost) for envelope in envelopes]
         for app in dict.fromkeys(e.app for e in envelopes):
-            rows = _Rows.of([e for e in envelopes if e.app == app])
-            usable = self._register(rows, dead)
-            part = _rows_of(app, rows, usable, self._distribution, clock.random_u64())
-            log += part[0]
-            commits += part[1]
-            accounts += self._accounts(app, rows, dead)
-        steps: list[Step] = [("log", log), ("ledger", accounts), ("pending", commits)]
-        samples = sum(map(len, envelopes)) - sum(d.samples for d in dead)
-        return Batch(tuple(s for s in steps if s[1]), samples, tuple(dead))
+            for group in _groups([e for e in kept if e.app == app and len(e)]):
+                part = _rows_of(app, _Rows.of(group), self._distribution, clock.random_u64())
+                log += part[0]
+                commits += part[1]
+        letters = [dead.step(*_address(d), Letter(dead.MESSAGE, d.cause, d.envelope.to_bytes())) for d in lost]
+        steps: list[Step] = [("log", log), *letters, ("ledger", self._accounts(envelopes, lost)), ("pending", commits)]
+        return Batch(tuple(s for s in steps if s[1]), sum(map(len, kept)), tuple(lost))
 
     def commit(self, batch: Batch) -> None:
         """Put a prepared batch. May be repeated."""
         self._backend.put(batch.steps)
 
-    def _register(self, rows: "_Rows", dead: list[Dead]) -> np.ndarray:
-        """Series of the batch made durable; bool[S] of those that may be written."""
-        usable = np.ones(len(rows.series), np.bool_)
-        for number, envelope in enumerate(rows.envelopes):
-            collided = self._registry.register(envelope.app, envelope.series)
-            for i in collided:
-                usable[np.searchsorted(rows.series, envelope.series.ids[i])] = False
-            if len(collided):
-                lost = int(np.isin(envelope.series_index, collided).sum())
-                dead.append(Dead(rows.envelopes[number], lost, "series id already stands for another series"))
-        return usable
+    def _storable(self, envelope: Envelope, lost: list[Dead]) -> Envelope:
+        """The envelope with its series made durable, without samples that no row may hold."""
+        if len(envelope) and not (envelope.ts.min() > 0 and envelope.ts.max() <= limits.TIME_MAX_MS):
+            fine = (envelope.ts > 0) & (envelope.ts <= limits.TIME_MAX_MS)
+            lost.append(Dead(_only(envelope, ~fine), TIMELESS))
+            envelope = _only(envelope, fine)
+        collided = self._registry.register(envelope.app, envelope.series)
+        if not len(collided):
+            return envelope
+        fine = ~np.isin(envelope.series_index, collided)
+        lost.append(Dead(_only(envelope, ~fine), COLLIDED))
+        return _only(envelope, fine)
 
-    def _accounts(self, app: int, rows: "_Rows", dead: Sequence[Dead]) -> list[RowPut]:
-        """Ledger rows for what was rejected by the parser or is dead: one per outcome, write-once."""
-        refused = [(e, e.rejected) for e in rows.envelopes if e.rejected]
-        lost = [(d.envelope, d.samples) for d in dead if d.envelope.app == app]
+    def _accounts(self, envelopes: Sequence[Envelope], lost: Sequence[Dead]) -> list[RowPut]:
+        """Ledger rows for what was rejected by the parser or is dead: one per app and outcome, write-once."""
+        counted = [(e, pending.REJECTED, e.rejected) for e in envelopes if e.rejected]
+        counted += [(d.envelope, pending.DEAD, d.samples) for d in lost if d.samples]
         puts: list[RowPut] = []
-        for outcome, items in ((pending.REJECTED, refused), (pending.DEAD, lost)):
-            if not items:
-                continue
-            envelopes = [e for e, _ in items]
-            samples = np.array([n for _, n in items], np.int64)
-            commit = Commit(_messages(envelopes), samples, _ids(envelopes), 0, 0, ())
-            self._sequence = (self._sequence + 1) & keys.U32
-            key = keys.ledger(app, envelopes[0].stamp.ms // 60_000, self._writer_id, self._sequence)
+        for app, outcome in dict.fromkeys((e.app, outcome) for e, outcome, _ in counted):
+            items = [(e, n) for e, o, n in counted if (e.app, o) == (app, outcome)]
+            named = [e for e, _ in items]
+            commit = Commit(_messages(named), np.array([n for _, n in items], np.int64), _ids(named), 0, 0, ())
+            key = keys.ledger(app, named[0].stamp.ms // 60_000, self._writer_id, next(self._sequence) & keys.U32)
             puts.append((key, {pending.COLUMN: pending.encode(commit, blocks.LEDGER, outcome)}))
         return puts
+
+
+def _only(envelope: Envelope, rows: BOOL) -> Envelope:
+    """The same message with these samples alone, and only the series they name."""
+    used, index = np.unique(envelope.series_index[rows], return_inverse=True)
+    series = SeriesTable.from_canonical([envelope.series.canonical(int(i)) for i in used])
+    table = replace(series, ids=envelope.series.ids[used], metrics=envelope.series.metrics[used])
+    return replace(
+        envelope, series=table, series_index=index.astype(np.int32), ts=envelope.ts[rows], values=envelope.values[rows]
+    )
+
+
+def _address(letter: Dead) -> tuple[int, int, bytes]:
+    return letter.envelope.app, letter.envelope.stamp.ms, letter.envelope.message_id
+
+
+def _groups(envelopes: list[Envelope]) -> Iterator[list[Envelope]]:
+    """Envelopes that become one batch: all of them, unless they touch more than ``BATCH_SLOTS_MAX`` hours together."""
+    if not envelopes:
+        return
+    first = min(int(e.ts.min()) for e in envelopes)
+    last = max(int(e.ts.max()) for e in envelopes)
+    if last - first < limits.BATCH_SLOTS_MAX * limits.HOUR_MS:
+        yield envelopes
+        return
+    group: list[Envelope] = []
+    slots: set[int] = set()
+    for envelope in envelopes:
+        touched = set(np.unique(slot_of(envelope.ts)).tolist())
+        if group and len(slots | touched) > limits.BATCH_SLOTS_MAX:
+            yield group
+            group, slots = [], set()
+        group.append(envelope)
+        slots |= touched
+    yield group
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +161,7 @@ class _Rows:
     owner: I32
     message: I32
     ts: I64
-    values: np.ndarray
+    values: F64
 
     @classmethod
     def of(cls, envelopes: list[Envelope]) -> "_Rows":
@@ -127,39 +175,33 @@ class _Rows:
         return cls(envelopes, series, metrics, owner, message, ts, np.concatenate([e.values for e in envelopes]))
 
 
-def _rows_of(
-    app: int, rows: _Rows, usable: np.ndarray, distribution: Distribution, batch: int
-) -> tuple[list[RowPut], list[RowPut]]:
-    """The rows of `log` and of `pending` of one app's part of the batch: one block per (bucket, slot)."""
+def _rows_of(app: int, rows: _Rows, distribution: Distribution, batch: int) -> tuple[list[RowPut], list[RowPut]]:
+    """The rows of `log` and of `pending` of one batch: one block per (bucket, slot)."""
     ingest_ms = min(e.stamp.ms for e in rows.envelopes)
-    buckets = distribution.of(app, rows.metrics)
-    slots = slot_of(rows.ts)
-    units = _units(rows, slots, buckets, usable)
+    units = _units(rows, distribution.of(app, rows.metrics))
     names = tuple((bucket, slot) for bucket, slot, _ in units)
     log: list[RowPut] = []
     cells: dict[int, dict[bytes, bytes]] = {}
     for bucket, slot, taken in units:
         key = keys.LogKey(bucket, app, slot, ingest_ms, batch)
         block, commit = _block(rows, taken, names)
-        log.append((key.to_bytes(), {pending.COLUMN: block.to_bytes()}))
+        log.append((key.to_bytes(), block.to_cells()))
         cells.setdefault(bucket, {})[keys.slot_column(slot)] = pending.encode(commit, batch=batch)
     return log, [(keys.PendingKey(b, app, ingest_ms, batch).to_bytes(), c) for b, c in cells.items()]
 
 
-def _units(rows: _Rows, slots: I64, buckets: np.ndarray, usable: np.ndarray) -> list[tuple[int, int, np.ndarray | None]]:
-    """(bucket, slot, its rows) of every unit the batch touches; rows ``None``: all of them."""
-    if not len(slots):
-        return []
-    same_slot = bool((slots == slots[0]).all())
-    if same_slot and bool((buckets == buckets[0]).all()) and bool(usable.all()):
+def _units(rows: _Rows, buckets: U8) -> list[tuple[int, int, I64 | None]]:
+    """(bucket, slot, its rows in order of arrival) of every unit the batch touches; rows ``None``: all of them."""
+    slots = slot_of(rows.ts)
+    if bool((slots == slots[0]).all()) and bool((buckets == buckets[0]).all()):
         return [(int(buckets[0]), int(slots[0]), None)]
     unit = slots * 256 + buckets[rows.owner]
-    unit[~usable[rows.owner]] = -1
-    found = [int(u) for u in np.unique(unit) if u >= 0]
-    return [(u & 255, u >> 8, np.flatnonzero(unit == u)) for u in found]
+    order = np.argsort(unit, kind="stable")
+    cuts = np.flatnonzero(np.diff(unit[order])) + 1
+    return [(int(unit[part[0]]) & 255, int(unit[part[0]]) >> 8, part) for part in np.split(order, cuts)]
 
 
-def _block(rows: _Rows, taken: np.ndarray | None, names: tuple[tuple[int, int], ...]) -> tuple[LogBlock, Commit]:
+def _block(rows: _Rows, taken: I64 | None, names: tuple[tuple[int, int], ...]) -> tuple[LogBlock, Commit]:
     owner, message, ts, values = rows.owner, rows.message, rows.ts, rows.values
     if taken is not None:
         owner, message, ts, values = owner[taken], message[taken], ts[taken], values[taken]
@@ -189,5 +231,5 @@ def _messages(envelopes: Sequence[Envelope]) -> Messages:
     )
 
 
-def _ids(envelopes: Sequence[Envelope]) -> np.ndarray:
+def _ids(envelopes: Sequence[Envelope]) -> U8:
     return np.frombuffer(b"".join(e.message_id for e in envelopes), np.uint8).copy()

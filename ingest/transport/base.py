@@ -13,7 +13,7 @@ class Transport(Protocol):
     """From the accepting process to the store."""
 
     def publish(self, envelope: Envelope, timeout_s: float) -> None:
-        """Return when the message is durable; raise ``QueueUnavailable`` or ``StoreUnavailable`` when that is not sure."""
+        """Return when the message is durable; ``QueueUnavailable`` or ``StoreUnavailable`` when that is not sure."""
 
     def close(self) -> None:
         """Settle what is under way and give back connections."""

@@ -1,8 +1,8 @@
 """What is written in a cell: a checksummed, versioned frame around columns or a small record.
 
-Enter by the classes: ``LogBlock`` (one batch's part of a unit), ``ChunkPage`` and ``TimelinesPage`` (compacted raw),
-``CellSet`` for plain named columns. Bytes that fail their checksum or shape raise ``CorruptBlock`` and are never shown
-as numbers. Drawings: FORMAT.md; golden bytes: tests/golden.
+Enter by the classes: ``LogBlock`` (one batch's part of a unit), ``ChunkPage`` and ``TimelinesPage`` (compacted raw);
+``encode_columns`` for plain named columns, ``encode_record`` for small records. Bytes that fail their checksum or shape
+raise ``CorruptBlock`` and are never shown as numbers. Drawings: FORMAT.md; golden bytes: tests/golden.
 """
 
 import struct
@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import zstandard
 
+from spm import limits
 from spm.errors import CorruptBlock
 from spm.store import codec
 from spm.store.codec import Column
@@ -65,6 +66,15 @@ def decode_columns(kind: int, raw: bytes) -> tuple[dict[str, Column], list[str]]
     return {name: codec.decode((form, dtype, n, k, body)) for name, form, dtype, n, k, body in packed}, texts
 
 
+def decode_named(kind: int, raw: bytes, names: tuple[str, ...]) -> tuple[dict[str, Column], list[str]]:
+    """The same, with all of these columns in it."""
+    columns, texts = decode_columns(kind, raw)
+    missing = [name for name in names if name not in columns]
+    if missing:
+        raise CorruptBlock("a block lacks columns", got=sorted(columns), wanted=missing)
+    return columns, texts
+
+
 def encode_record(kind: int, record: Any) -> bytes:
     """A frame around one small record (msgpack, zstd above 256 bytes)."""
     raw = _PACK.encode(record)
@@ -93,6 +103,9 @@ def _unzstd(body: bytes) -> bytes:
     return raw
 
 
+_MESSAGES = ("ms", "process", "sequence", "source")
+
+
 @dataclass(frozen=True, slots=True)
 class Messages:
     """A message table: ingest id (ms, process, sequence) and source of each of M messages."""
@@ -119,10 +132,15 @@ class Messages:
     def of(cls, columns: Mapping[str, Column], texts: list[str]) -> "Messages":
         """From such columns; a source number without a name is damage."""
         source = columns["source"]
-        if len(source) and not 0 <= int(source.min()) <= int(source.max()) < len(texts):
-            raise CorruptBlock("a message names a source that is not listed", got=int(source.max()), wanted=len(texts))
+        _same_length(columns, _MESSAGES)
+        _points_into("a message's source", source, len(texts))
         process, sequence = columns["process"].astype(np.int64), columns["sequence"].astype(np.int64)
         return cls(columns["ms"], process, sequence, source, tuple(texts))
+
+
+def log_column(part: int) -> bytes:
+    """The column of one part of a block: ``v``, then ``v`` with the part's number."""
+    return b"v" if part == 0 else b"v" + part.to_bytes(2, "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +162,7 @@ class LogBlock:
     def to_bytes(self) -> bytes:
         """The framed block."""
         names, index = np.unique(self.metrics, return_inverse=True)
-        columns = {
+        columns: dict[str, Column] = {
             **self.messages.columns(),
             "series_hash": self.series,
             "metric_hash": names,
@@ -156,11 +174,36 @@ class LogBlock:
         }
         return encode_columns(LOG, columns, list(self.messages.sources))
 
+    def to_cells(self, samples_max: int = limits.LOG_CELL_SAMPLES_MAX) -> dict[bytes, bytes]:
+        """The row of this block: one cell, or several with consecutive rows where it is large."""
+        cuts = range(0, max(1, len(self.ts)), samples_max)
+        parts = [self] if len(cuts) == 1 else [self._rows(at, at + samples_max) for at in cuts]
+        return {log_column(number): part.to_bytes() for number, part in enumerate(parts)}
+
+    def _rows(self, start: int, stop: int) -> "LogBlock":
+        ends = np.cumsum(self.counts, dtype=np.int64)
+        counts = np.clip(ends, start, stop) - np.clip(ends - self.counts, start, stop)
+        held = counts > 0
+        rows = slice(start, stop)
+        return LogBlock(
+            self.messages, self.series[held], self.metrics[held], counts[held].astype(np.int32),
+            self.message[rows], self.ts[rows], self.values[rows],
+        )  # fmt: skip
+
+    @classmethod
+    def from_cells(cls, cells: Mapping[bytes, bytes]) -> "list[LogBlock]":
+        """The parts of a row in their order; raises ``CorruptBlock``."""
+        return [cls.from_bytes(raw) for _, raw in sorted(cells.items())]
+
     @classmethod
     def from_bytes(cls, raw: bytes) -> "LogBlock":
         """The block; raises ``CorruptBlock``."""
-        c, texts = decode_columns(LOG, raw)
-        _shaped(c, len(c["ts"]), ("message", "values"), c["counts"])
+        c, texts = decode_named(LOG, raw, _LOG)
+        _same_length(c, ("ts", "message", "values"))
+        _same_length(c, ("series_hash", "metric", "counts"))
+        _adds_up(c["counts"], len(c["ts"]))
+        _points_into("a row's message", c["message"], len(c["ms"]))
+        _points_into("a series' metric", c["metric"], len(c["metric_hash"]))
         return cls(
             Messages.of(c, texts), c["series_hash"], c["metric_hash"][c["metric"]],
             c["counts"], c["message"], c["ts"], c["values"],
@@ -178,14 +221,20 @@ class ChunkPage:
 
     def to_bytes(self) -> bytes:
         """The framed page."""
-        columns = {"series_hash": self.series, "timeline": self.timeline, "counts": self.counts, "values": self.values}
+        columns: dict[str, Column] = {
+            "series_hash": self.series,
+            "timeline": self.timeline,
+            "counts": self.counts,
+            "values": self.values,
+        }
         return encode_columns(CHUNK, columns)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "ChunkPage":
         """The page; raises ``CorruptBlock``."""
-        c, _ = decode_columns(CHUNK, raw)
-        _shaped(c, len(c["values"]), (), c["counts"])
+        c, _ = decode_named(CHUNK, raw, _CHUNK)
+        _same_length(c, ("series_hash", "timeline", "counts"))
+        _adds_up(c["counts"], len(c["values"]))
         return cls(c["series_hash"], c["timeline"], c["counts"], c["values"])
 
 
@@ -200,21 +249,43 @@ class TimelinesPage:
 
     def to_bytes(self) -> bytes:
         """The framed page."""
-        columns = {**self.messages.columns(), "counts": self.counts, "ts": self.ts, "message": self.message}
+        columns: dict[str, Column] = {
+            **self.messages.columns(),
+            "counts": self.counts,
+            "ts": self.ts,
+            "message": self.message,
+        }
         return encode_columns(TIMELINES, columns, list(self.messages.sources))
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "TimelinesPage":
         """The page; raises ``CorruptBlock``."""
-        c, texts = decode_columns(TIMELINES, raw)
-        _shaped(c, len(c["ts"]), ("message",), c["counts"])
+        c, texts = decode_named(TIMELINES, raw, _TIMELINES)
+        _same_length(c, ("ts", "message"))
+        _adds_up(c["counts"], len(c["ts"]))
+        _points_into("a row's message", c["message"], len(c["ms"]))
         return cls(Messages.of(c, texts), c["counts"], c["ts"], c["message"])
 
 
-def _shaped(columns: Mapping[str, Column], rows: int, per_row: tuple[str, ...], counts: Column) -> None:
-    """Columns of one table must be equally long, and counts must add up to it."""
-    for name in per_row:
-        if len(columns[name]) != rows:
-            raise CorruptBlock("columns of one block differ in length", got=len(columns[name]), wanted=rows)
-    if len(counts) and int(counts.min()) < 0 or int(counts.sum()) != rows:
+_LOG = (*_MESSAGES, "series_hash", "metric_hash", "metric", "counts", "message", "ts", "values")
+_CHUNK = ("series_hash", "timeline", "counts", "values")
+_TIMELINES = (*_MESSAGES, "counts", "ts", "message")
+
+
+def _same_length(columns: Mapping[str, Column], names: tuple[str, ...]) -> None:
+    """Columns of one table must be equally long."""
+    lengths = {name: len(columns[name]) for name in names}
+    if len(set(lengths.values())) > 1:
+        raise CorruptBlock("columns of one table differ in length", got=lengths)
+
+
+def _adds_up(counts: Column, rows: int) -> None:
+    """Rows per series must be as many rows as there are."""
+    if (len(counts) and int(counts.min()) < 0) or int(counts.sum()) != rows:
         raise CorruptBlock("a block's counts do not add up", got=int(counts.sum()), wanted=rows)
+
+
+def _points_into(what: str, numbers: Column, size: int) -> None:
+    """Row numbers must name rows that are there: kernels do not look."""
+    if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < size:
+        raise CorruptBlock(f"{what} is not in its table", got=int(numbers.max()), wanted=f"0..{size - 1}")

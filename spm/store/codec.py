@@ -2,7 +2,8 @@
 
 A column is a one-dimensional numpy array. ``encode`` picks the smallest sound form: a constant, raw bytes (few or
 random values), pcodec with first-order deltas (integers), decimals as integers × 10^-k with a list of exceptions, or
-pcodec floats. ``decode`` gives back an equal array of the same dtype. pcodec: Loncaric, "Pco", format 0.x/1.x, lossless.
+pcodec floats. ``decode`` gives back an equal array of the same dtype, always writable, since kernels are compiled for
+that kind only. pcodec: Loncaric, "Pco", lossless.
 """
 
 from typing import Any
@@ -13,6 +14,7 @@ import zstandard
 from pcodec import ChunkConfig, DeltaSpec, ModeSpec, standalone
 
 from spm.errors import CorruptBlock
+from spm.limits import COLUMN_VALUES_MAX
 from spm.store import kernels
 
 Column = npt.NDArray[Any]
@@ -22,7 +24,7 @@ RAW, CONSTANT, PCO, DECIMAL, FLOAT, ZSTD = range(6)
 _DTYPES = frozenset({"<u8", "<i8", "<f8", "<u4", "<i4", "<u2", "|u1"})
 _FEW = 4  # values for which no form beats raw bytes
 _MISS_SHARE = 64  # one exception in so many values is still worth the integer form
-_COUNT_MAX = 1 << 28  # a damaged count must not allocate the machine's memory
+_SCALES = 10  # decimals are tried up to 9 digits after the point
 
 _INTEGERS = ChunkConfig(compression_level=8, delta_spec=DeltaSpec.try_consecutive(1), mode_spec=ModeSpec.classic())
 _FLOATS = ChunkConfig(compression_level=4, delta_spec=DeltaSpec.try_consecutive(1), mode_spec=ModeSpec.classic())
@@ -33,6 +35,7 @@ def encode(column: Column, *, random: bool = False) -> Encoded:
     column = np.ascontiguousarray(column)
     dtype = column.dtype.newbyteorder("<").str
     assert dtype in _DTYPES, f"BUG: no column form for {dtype}"
+    assert len(column) <= COLUMN_VALUES_MAX, f"BUG: a column of {len(column)} values could not be read back"
     if random or len(column) < _FEW:
         return RAW, dtype, len(column), 0, column.tobytes()
     raw = column.view(np.int64) if dtype == "<f8" else column
@@ -41,7 +44,13 @@ def encode(column: Column, *, random: bool = False) -> Encoded:
     if dtype == "<f8":
         return _encode_floats(column)
     if dtype == "|u1":
-        return ZSTD, dtype, len(column), 0, zstandard.ZstdCompressor(level=1).compress(column.tobytes())
+        return (
+            ZSTD,
+            dtype,
+            len(column),
+            0,
+            zstandard.ZstdCompressor(level=1).compress(column.tobytes()),
+        )  # pcodec: ≥ 16 bits
     return PCO, dtype, len(column), 0, standalone.simple_compress(column, _INTEGERS)
 
 
@@ -61,44 +70,47 @@ def _encode_floats(column: Column) -> Encoded:
 def decode(encoded: Encoded) -> Column:
     """The column; raises ``CorruptBlock`` when the bytes do not give as many values as they claim."""
     form, dtype, count, parameter, raw = encoded
-    if dtype not in _DTYPES or not 0 <= count <= _COUNT_MAX:
-        raise CorruptBlock("a column of unknown kind or size", got=(form, dtype, count))
+    if dtype not in _DTYPES or not 0 <= count <= COLUMN_VALUES_MAX or not 0 <= parameter < _SCALES:
+        raise CorruptBlock("a column of unknown kind or size", got=(form, dtype, count, parameter))
     try:
-        column = _decode(form, dtype, count, parameter, raw)
-    except (ValueError, RuntimeError, IndexError, zstandard.ZstdError) as error:
+        column = _decode(form, np.dtype(dtype), count, parameter, raw)
+    except (ValueError, TypeError, RuntimeError, IndexError, zstandard.ZstdError) as error:
         raise CorruptBlock(f"a column does not decode: {error}", got=(form, dtype, count)) from error
     if len(column) != count or column.dtype != np.dtype(dtype):
         raise CorruptBlock("a column has a wrong length", got=len(column), wanted=count)
     return column
 
 
-def _decode(form: int, dtype: str, count: int, parameter: int, raw: bytes) -> Column:
+def _decode(form: int, dtype: np.dtype[Any], count: int, parameter: int, raw: bytes) -> Column:
     if form == RAW:
-        return np.frombuffer(raw, dtype).copy()  # writable: kernels are compiled for one kind of array
+        return np.frombuffer(raw, dtype).copy()
     if form == CONSTANT:
-        return np.repeat(np.frombuffer(raw, dtype), count)
+        [value] = np.frombuffer(raw, dtype)
+        return np.full(count, value, dtype)
     if form in (PCO, FLOAT):
-        return _unpacked(raw)
+        return _unpacked(raw, np.empty(count, dtype))
     if form == ZSTD:
-        return np.frombuffer(zstandard.ZstdDecompressor().decompress(raw, max_output_size=count), dtype)
+        with zstandard.ZstdDecompressor().stream_reader(raw) as reader:
+            return np.frombuffer(reader.read(count * dtype.itemsize + 1), dtype).copy()
     if form == DECIMAL:
-        return _decode_decimals(parameter, raw)
+        return _decode_decimals(count, parameter, raw)
     raise CorruptBlock("unknown form of a column", got=form, wanted=f"0..{ZSTD}")
 
 
-def _decode_decimals(k: int, raw: bytes) -> Column:
+def _decode_decimals(count: int, k: int, raw: bytes) -> Column:
     misses = int.from_bytes(raw[:4], "little")
     at = np.frombuffer(raw, "<i4", misses, 4)
     bits = np.frombuffer(raw, "<i8", misses, 4 + 4 * misses)
-    values = _unpacked(raw[4 + 12 * misses :]).astype(np.float64)
+    values = _unpacked(raw[4 + 12 * misses :], np.empty(count, np.int64)).astype(np.float64)
     if k:
         values /= 10.0**k
     values.view(np.int64)[at] = bits
     return values
 
 
-def _unpacked(raw: bytes) -> Column:
-    column = standalone.simple_decompress(raw)
-    if column is None:
-        raise ValueError("empty pcodec stream")
-    return np.asarray(column)
+def _unpacked(raw: bytes, into: Column) -> Column:
+    """Decompress into an array of the claimed size: memory is bounded by it, whatever the stream says."""
+    progress = standalone.simple_decompress_into(raw, into)
+    if progress.n_processed != len(into) or not progress.finished:
+        raise ValueError(f"a stream of {progress.n_processed} values or more")
+    return into

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from spm import limits
-from spm.store import keys
+from spm.store import kernels, keys
 from spm.store.backends.base import Backend
 from spm.wire import I64, U64, SeriesTable
 
 COLUMN = b"c"
+_NONE = np.empty(0, np.uint64)
 
 
 class Registry:
@@ -23,28 +24,30 @@ class Registry:
 
     def __init__(self, backend: Backend, known_max: int = limits.SERIES_KNOWN_MAX) -> None:
         self._backend = backend
-        self._known: dict[int, U64] = {}  # app -> sorted ids
+        self._known: dict[int, tuple[U64, U64]] = {}  # app -> ids, sorted, and a second hash of each one's form
         self._known_max = known_max
         self._lock = threading.Lock()
 
     def register(self, app: int, table: SeriesTable) -> I64:
         """Make every series of the table durable; returns the indices of those that collide with another series."""
-        unknown = self._unknown(app, table.ids)
+        checks = kernels.text_checks(table.text, table.starts, table.ends)
+        unknown = self._unknown(app, table.ids, checks)
         if not len(unknown):
             return unknown
         forms = [table.canonical(int(i)) for i in unknown]
         names = [keys.series(app, int(table.metrics[i]), int(table.ids[i])) for i in unknown]
         before = self._put_missing(names, forms)
         same = np.array([was is None or was == form for was, form in zip(before, forms, strict=True)], np.bool_)
-        self._remember(app, table.ids[unknown[same]])
+        self._remember(app, table.ids[unknown[same]], checks[unknown[same]])
         return unknown[~same]
 
-    def _unknown(self, app: int, ids: U64) -> I64:
-        known = self._known.get(app)
-        if known is None or not len(known):
+    def _unknown(self, app: int, ids: U64, checks: U64) -> I64:
+        """Which series to ask the store about: new ids, and known ones that stood for another form before."""
+        known, forms = self._known.get(app, (_NONE, _NONE))
+        if not len(known):
             return np.arange(len(ids))
         at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-        return np.flatnonzero(known[at] != ids)
+        return np.flatnonzero((known[at] != ids) | (forms[at] != checks))
 
     def _put_missing(self, names: Sequence[bytes], forms: Sequence[bytes]) -> list[bytes | None]:
         found = self._backend.get("series", names, [COLUMN])
@@ -56,9 +59,10 @@ class Registry:
                 before[i] = was
         return before
 
-    def _remember(self, app: int, ids: U64) -> None:
+    def _remember(self, app: int, ids: U64, checks: U64) -> None:
         with self._lock:
-            if sum(map(len, self._known.values())) + len(ids) > self._known_max:
+            if sum(len(known) for known, _ in self._known.values()) + len(ids) > self._known_max:
                 self._known.clear()  # the store is asked again: slower, never wrong
-            known = self._known.get(app, np.empty(0, np.uint64))
-            self._known[app] = np.union1d(known, ids)
+            known, forms = self._known.get(app, (_NONE, _NONE))
+            joined, first = np.unique(np.concatenate([known, ids]), return_index=True)
+            self._known[app] = joined, np.concatenate([forms, checks])[first]

@@ -5,7 +5,7 @@
 greatest stamp wins; within a message the last. All loops over samples are in ``kernels``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from spm.wire import F64, I32, I64, U64
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Versions from one place, grouped by series: ids and metrics u64[S], counts i32[S]; ts, message, values per row."""
+    """Versions from one place, by series: ids and metrics u64[S], counts i32[S]; ts, message and values per row."""
 
     messages: Messages
     series: U64
@@ -34,6 +34,12 @@ class Piece:
     def of_block(cls, block: LogBlock) -> "Piece":
         """A block as it is."""
         return cls(block.messages, block.series, block.metrics, block.counts, block.message, block.ts, block.values)
+
+    @classmethod
+    def of_row(cls, cells: Mapping[bytes, bytes]) -> "Piece":
+        """A row of `log` with all its cells; raises ``CorruptBlock``."""
+        parts = [cls.of_block(block) for block in LogBlock.from_cells(cells)]
+        return parts[0] if len(parts) == 1 else merge(parts)
 
 
 @dataclass(frozen=True, slots=True)

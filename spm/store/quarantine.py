@@ -4,18 +4,17 @@ A reader that meets a ``CorruptBlock`` reports it here; from then on this proces
 again, every answer that would have needed it says so, and a copy of the bytes lies in `dead` for whoever repairs it.
 """
 
-import hashlib
 import logging
 import threading
 
 from spm.clock import Clock
 from spm.errors import CorruptBlock, StoreUnavailable
-from spm.store import blocks, keys
+from spm.store import dead
 from spm.store.backends.base import Backend
+from spm.store.dead import Letter
 
 _LOG = logging.getLogger(__name__)
 _MAX = 10_000  # damaged rows one process remembers; more mean a broken disk, not a broken row
-COLUMN = b"v"
 
 
 class Quarantine:
@@ -37,11 +36,9 @@ class Quarantine:
                 return
             self._rows[table, key] = str(error)
         _LOG.error("quarantined %s %s: %s", table, key.hex(), error)
-        name = hashlib.blake2b(table.encode() + key, digest_size=16).digest()
-        record = {"table": table, "key": key, "cause": str(error), "bytes": raw}
-        cell = blocks.encode_record(blocks.DEAD, record)
+        letter = Letter(dead.ROW, str(error), raw, table, key)
         try:
-            self._backend.put([("dead", [(keys.dead(app, self._clock.now_ms(), name), {COLUMN: cell})])])
+            self._backend.put([dead.step(app, self._clock.now_ms(), dead.row_name(table, key), letter)])
         except StoreUnavailable as trouble:
             _LOG.warning("no copy of the quarantined row could be kept: %s", trouble)
 
