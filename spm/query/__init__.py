@@ -25,6 +25,7 @@ def configure(url: str) -> None:
         if _SETTINGS.get("url") != url:
             _SETTINGS["url"] = url
             _STORAGES.clear()
+            _CACHE.clear()
 
 
 def storage_for(app: int, clock: Clock | None = None) -> AppStorage:

@@ -1,6 +1,6 @@
 """Decoded rows by their immutable keys, so that a page is fetched and decoded once per process.
 
-Rows of `log`, `chunks`, `timelines`, `hours` and `days` are write-once: a key stands for the same bytes for ever, so
+Rows of `chunks`, `timelines`, `inputs`, `hours` and `days` are write-once: a key stands for the same bytes for ever, so
 nothing here is ever stale. The least recently used go when the byte bound is reached.
 """
 
@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
+
+import msgspec
 
 from spm import limits
 
@@ -37,6 +39,12 @@ class PageCache:
                     self._keep((table, key), page)
         return [found[key] for key in keys]
 
+    def clear(self) -> None:
+        """Forget everything: another store's rows may have the same keys."""
+        with self._lock:
+            self._pages.clear()
+            self._bytes = 0
+
     def _touch(self, key: Key) -> object | None:
         entry = self._pages.get(key)
         if entry is None:
@@ -59,7 +67,13 @@ class PageCache:
 
 
 def _weight(page: Any) -> int:
-    """Bytes of the arrays inside, with some for the objects around them."""
+    """Bytes of the arrays and texts inside, with some for the objects around them."""
     if is_dataclass(page):
         return 200 + sum(_weight(getattr(page, f.name)) for f in fields(page))
+    if isinstance(page, msgspec.Struct):
+        return 200 + sum(_weight(getattr(page, name)) for name in page.__struct_fields__)
+    if isinstance(page, tuple | list):
+        return 64 + sum(map(_weight, page))
+    if isinstance(page, dict):
+        return 64 + sum(100 + _weight(value) for value in page.values())
     return int(getattr(page, "nbytes", 64))

@@ -5,7 +5,7 @@ asks whether the manifest has moved (``Moved``: the query starts again), else it
 its generations, the blocks of its replay list and its pending blocks, merged. Enter by ``units`` and ``unit``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,17 +14,23 @@ from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_SLOTS
 from spm.query.cache import PageCache
 from spm.query.tail import TailView, UnitKey
-from spm.store import blocks, keys, manifest, tiers, units
+from spm.store import keys, manifest, tiers, units
 from spm.store.backends.base import Reader
-from spm.store.blocks import ChunkPage, LogBlock, TimelinesPage
+from spm.store.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import Entry, Manifest
 from spm.store.merge import EMPTY, Picked, Piece, merge, narrow, pick
 from spm.store.quarantine import Quarantine
-from spm.store.units import Unit, Wanted
+from spm.store.units import Inputs, Unit, Wanted
 from spm.wire import U64
 
 COLUMN = b"v"
-_FORMS = {"chunks": ChunkPage.from_bytes, "timelines": TimelinesPage.from_bytes, "log": LogBlock.from_bytes}
+_FORMS: dict[str, Callable[[Mapping[bytes, bytes]], object]] = {
+    "chunks": lambda row: ChunkPage.from_bytes(row[COLUMN]),
+    "timelines": lambda row: TimelinesPage.from_bytes(row[COLUMN]),
+    "inputs": lambda row: units.decode_inputs(row[COLUMN]),
+    "log": Piece.of_row,
+    "hours": tiers.decode_row,
+}
 
 
 class Moved(Exception):
@@ -42,13 +48,12 @@ class Rows:
         return self._cache.fetch(table, names, lambda missing: self._load(reader, table, missing))
 
     def _load(self, reader: Reader, table: str, names: Sequence[bytes]) -> list[object | None]:
-        columns = None if table in ("hours", "days") else [COLUMN]
-        found = reader.get(table, names, columns)
+        found = reader.get(table, names)
         return [None if row is None else self._decode(table, key, row) for key, row in zip(names, found, strict=True)]
 
     def _decode(self, table: str, key: bytes, row: Mapping[bytes, bytes]) -> object:
         try:
-            return tiers.decode_row(row) if table in ("hours", "days") else _FORMS[table](row[COLUMN])
+            return _FORMS[table](row)
         except CorruptBlock as error:
             self._quarantine.report(self._app, table, key, b"".join(row.values()), error)
             return error
@@ -56,7 +61,7 @@ class Rows:
     def log(self, reader: Reader, names: Sequence[bytes]) -> list[Piece | None]:
         """Blocks as pieces; ``None`` where there is no row, an empty piece for a damaged one. Not cached."""
         loaded = self._load(reader, "log", names)
-        return [None if b is None else Piece.of_block(b) if isinstance(b, LogBlock) else EMPTY for b in loaded]
+        return [piece if piece is None or isinstance(piece, Piece) else EMPTY for piece in loaded]
 
 
 def read_manifests(reader: Reader, app: int, days: Sequence[int]) -> dict[int, Manifest]:
@@ -100,6 +105,7 @@ class Scan:
     def versions(self, bucket: int, slot: int, wanted: Wanted | None) -> tuple[list[Piece], bool]:
         """All versions of one unit, and whether the pieces are merged already and have no series in common."""
         entry, unit = self.entry(bucket, slot), Unit(bucket, self.app, slot)
+        self._check_tail(unit, entry)
         pieces: list[Piece] = []
         try:
             for generation in entry.state.generations:
@@ -115,14 +121,14 @@ class Scan:
 
     def _generation(self, unit: Unit, generation: manifest.Generation, wanted: Wanted | None) -> list[Piece]:
         def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
-            return [_usable(table, page) for page in self.rows.fetch(self.reader, table, names)]
+            return self.rows.fetch(self.reader, table, names)
 
-        try:
-            return units.read_generation(
-                fetch, lambda: units.read_inputs(self.reader, unit, generation), unit, generation, wanted
-            )
-        except _DamagedTimelines:
-            return []
+        return units.read_generation(fetch, lambda: self._inputs(unit, generation), unit, generation, wanted)
+
+    def _inputs(self, unit: Unit, generation: manifest.Generation) -> Inputs | CorruptBlock | None:
+        """The generation's directory, from the cache as a rule; ``None`` where there is no row."""
+        [made] = self.rows.fetch(self.reader, "inputs", [units.inputs_key(unit, generation)])
+        return made if isinstance(made, Inputs | CorruptBlock) else None
 
     def _blocks(self, unit: Unit, entry: Entry) -> list[Piece]:
         """The blocks of the replay list."""
@@ -133,17 +139,16 @@ class Scan:
             raise IntegrityError(f"a block of the replay list of {unit} is missing")
         return [piece for piece in found if piece is not None]
 
-    def check_tail(self) -> None:
+    def _check_tail(self, unit: Unit, entry: Entry) -> None:
         """Blocks that were gone when the tail was read must be inside a generation in force; else look again."""
-        for (bucket, slot), batch in self.tail.missing:
-            if not self._covered(Unit(bucket, self.app, slot), batch):
-                self._moved_or_lost(slot)
-                raise IntegrityError(f"block {batch:016x} of bucket {bucket}, slot {slot} is missing")
-
-    def _covered(self, unit: Unit, batch: int) -> bool:
-        entry = self.entry(unit.bucket, unit.slot)
-        made = [units.read_inputs(self.reader, unit, g) for g in entry.state.generations]
-        return any(batch == replay.batch for inputs in made if inputs for replay in inputs.batches)
+        missing = set(self.tail.missing.get((unit.bucket, unit.slot), ()))
+        if not missing:
+            return
+        made = [self._inputs(unit, generation) for generation in entry.state.generations]
+        missing -= {replay.batch for inputs in made if isinstance(inputs, Inputs) for replay in inputs.batches}
+        if missing:
+            self._moved_or_lost(unit.slot)
+            raise IntegrityError(f"{len(missing)} block(s) of {unit} are missing, one of batch {min(missing):016x}")
 
     def _moved_or_lost(self, slot: int) -> None:
         """Raise ``Moved`` if the day's manifest is no longer the one this view was made from."""
@@ -151,22 +156,6 @@ class Scan:
         now = read_manifests(self.reader, self.app, [day]).get(day, Manifest())
         if now.nonce != self.manifests.get(day, Manifest()).nonce:
             raise Moved(f"manifest of day {day}")
-
-
-class _DamagedTimelines(Exception):
-    """A pool of timelines is quarantined: the chunks that need it cannot be read."""
-
-
-_NO_PAGE = ChunkPage(np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0))
-
-
-def _usable(table: str, page: object | None) -> object | None:
-    """A damaged chunk page counts as an empty one; a damaged pool makes its chunks unreadable."""
-    if not isinstance(page, CorruptBlock):
-        return page
-    if table == "timelines":
-        raise _DamagedTimelines
-    return _NO_PAGE
 
 
 def _of(piece: Piece, wanted: Wanted) -> np.ndarray:
@@ -182,4 +171,5 @@ def wanted_of(series: U64, metrics: U64) -> Wanted:
     """What to read for these series, by metric."""
     order = np.argsort(metrics, kind="stable")
     names, first = np.unique(metrics[order], return_index=True)
-    return Wanted({int(m): np.sort(s) for m, s in zip(names, np.split(series[order], first[1:]), strict=True)})
+    parts = np.split(series[order], first[1:]) if len(names) else []
+    return Wanted({int(m): np.sort(s) for m, s in zip(names, parts, strict=True)})

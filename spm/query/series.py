@@ -2,20 +2,24 @@
 
 Labels are kept as columns of small numbers (one per series, for each label name) beside the list of that label's
 values, so that a matcher looks at distinct values only and then at numbers. The index only grows; new series are read
-by key when a block names them, or by a scan when a run has moved data that this process never saw as a block.
+by key when a block names them, or by a scan when a run has moved data that this process never saw as a block. A row
+whose text does not hash to its key is damaged: it is reported and passed over.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
+from spm.errors import CorruptBlock
 from spm.query.matchers import mask
 from spm.query.select import METRIC_NAME, Matcher
 from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.dictionary import COLUMN
-from spm.wire import I32, I64, U64, parse_canonical
+from spm.wire import I32, I64, U64, parse_canonical, series_id
+
+_READ_AT_ONCE = 10_000  # rows of one get: some megabytes
 
 
 class _Label:
@@ -44,11 +48,14 @@ class _Label:
         return self._array
 
 
+Report = Callable[[bytes, bytes, CorruptBlock], None]  # key, bytes, what is wrong with them
+
+
 class SeriesIndex:
     """All known series of one app."""
 
-    def __init__(self, app: int) -> None:
-        self._app = app
+    def __init__(self, app: int, report: Report) -> None:
+        self._app, self._report = app, report
         self._position: dict[int, int] = {}  # series id -> row
         self._ids: list[int] = []
         self._metrics: list[int] = []
@@ -60,23 +67,36 @@ class SeriesIndex:
 
     def load(self, reader: Reader) -> None:
         """Read every series of the app that is not known yet."""
-        for start, stop in keys.series_ranges(self._app):
-            for key, cells in reader.scan("series", start, stop):
-                self._add(key, cells)
+        new = [
+            key
+            for start, stop in keys.series_ranges(self._app)
+            for key, _ in reader.scan("series", start, stop, keys_only=True)
+            if keys.parse_series(key)[1] not in self._position
+        ]
+        self._read(reader, new)
 
     def ensure(self, reader: Reader, series: U64, metrics: U64) -> None:
         """Read the rows of those series that are not known yet."""
         pairs = zip(series.tolist(), metrics.tolist(), strict=True)
         missing = [keys.series(self._app, m, s) for s, m in pairs if s not in self._position]
-        for key, cells in zip(missing, reader.get("series", missing) if missing else [], strict=True):
-            if cells is not None:
-                self._add(key, cells)
+        self._read(reader, missing)
+
+    def _read(self, reader: Reader, names: Sequence[bytes]) -> None:
+        for at in range(0, len(names), _READ_AT_ONCE):
+            part = names[at : at + _READ_AT_ONCE]
+            for key, cells in zip(part, reader.get("series", part), strict=True):
+                if cells is not None:
+                    self._add(key, cells)
 
     def _add(self, key: bytes, cells: dict[bytes, bytes]) -> None:
         metric, series = keys.parse_series(key)
-        if series in self._position or COLUMN not in cells:
+        form = cells.get(COLUMN)
+        if series in self._position or form is None:
             return
-        name, labels = parse_canonical(cells[COLUMN])
+        if series_id(form) != series:
+            self._report(key, form, CorruptBlock("a series' text is not the one its key was made from", got=form[:80]))
+            return
+        name, labels = parse_canonical(form)
         row = len(self._ids)
         for label, value in {**labels, METRIC_NAME: name}.items():
             self._labels.setdefault(label, _Label()).add(row, value)

@@ -6,7 +6,7 @@ and answers from it alone. Hours come from the tier where rule 11 allows, and ar
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from typing import TypeVar
 
@@ -48,7 +48,7 @@ class AppStorage:
         self._quarantine = Quarantine(backend, clock)
         self._rows = Rows(app, cache, self._quarantine)
         self._tail = Tail(app, self._buckets, clock, self._rows.log)
-        self._index = SeriesIndex(app)
+        self._index = SeriesIndex(app, lambda key, raw, error: self._quarantine.report(app, "series", key, raw, error))
         self._nonces: dict[int, int] = {}
         self._lock = threading.RLock()
 
@@ -121,8 +121,10 @@ class AppStorage:
         return self._named(lambda: self._index.values(name, self._any(matcher_sets)))
 
     def notes(self) -> list[str]:
-        """What answers rest on: quarantined rows."""
-        return self._quarantine.notes()
+        """What answers rest on: the age of the un-compacted tail, and quarantined rows."""
+        seen = self._tail.as_of_ms
+        tail = [f"un-compacted data as of {np.datetime64(seen, 'ms')}Z"] if seen else []
+        return tail + self._quarantine.notes()
 
     def _named(self, answer: Callable[[], T]) -> T:
         """Answer from the dictionary alone: names do not depend on the time range (they live as long as the app)."""
@@ -160,9 +162,14 @@ class AppStorage:
 
     @contextmanager
     def _scan(self, start_ms: int, end_ms: int, *, force: bool) -> Iterator[Scan]:
-        """Pending first, then manifests (rule 9)."""
-        with self._backend.snapshot() as reader:
+        """Pending first, then manifests (rule 9).
+
+        The snapshot is taken under the lock: one taken before might be older than the tail that another query has just
+        refreshed, and a manifest must never be older than the pending records it is used with.
+        """
+        with ExitStack() as stack:
             with self._lock:
+                reader = stack.enter_context(self._backend.snapshot())
                 series, metrics = self._tail.refresh(reader, force=force)
                 self._index.ensure(reader, series, metrics)
                 tail = self._tail.view()
@@ -170,9 +177,7 @@ class AppStorage:
             first = max(start_ms // HOUR_MS // DAY_SLOTS, 0, last - limits.QUERY_DAYS_MAX)
             manifests = read_manifests(reader, self._app, range(first, last + 1))
             self._notice(reader, manifests)
-            scan = Scan(self._app, self._buckets, reader, tail, manifests, self._rows)
-            scan.check_tail()
-            yield scan
+            yield Scan(self._app, self._buckets, reader, tail, manifests, self._rows)
 
     def _notice(self, reader: Reader, manifests: dict[int, Manifest]) -> None:
         """A run may have taken blocks this process never saw: read the dictionary again when a manifest moved."""

@@ -22,6 +22,8 @@ from spm.wire import U64
 UnitKey = tuple[int, int]  # bucket, slot
 Blocks = Callable[[Reader, Sequence[bytes]], list[Piece | None]]  # decoded blocks by key; None: no such row
 
+_NOTHING = np.empty(0, np.uint64), np.empty(0, np.uint64)
+
 
 @dataclass(slots=True)
 class _Unit:
@@ -29,6 +31,7 @@ class _Unit:
 
     held: set[bytes] = field(default_factory=set)  # keys of pending records
     gone: int = 0  # of those merged into pieces, how many are no longer pending
+    missing: dict[bytes, int] = field(default_factory=dict)  # pending key -> batch whose block was not there any more
     pieces: list[Piece] = field(default_factory=list)  # each at least twice as large as the next
 
 
@@ -37,7 +40,7 @@ class TailView:
     """The pending versions at one moment: merged pieces by unit, and blocks that were not there any more."""
 
     held: Mapping[UnitKey, tuple[Piece, ...]]
-    missing: tuple[tuple[UnitKey, int], ...]
+    missing: Mapping[UnitKey, tuple[int, ...]]  # batches, only units that lack any
     as_of_ms: int
 
     def units(self) -> Collection[UnitKey]:
@@ -58,13 +61,24 @@ class Tail:
         self._units: dict[UnitKey, _Unit] = {}
         self.as_of_ms = 0
         self._read_at = -1e9
-        self.missing: list[tuple[UnitKey, int]] = []  # (unit, batch) whose block was not there any more
 
     def refresh(self, reader: Reader, *, force: bool = False) -> tuple[U64, U64]:
-        """Bring the tail up to date; returns (series, metrics) that new blocks name."""
+        """Bring the tail up to date; returns (series, metrics) that new blocks name.
+
+        Whatever goes wrong half-way empties the tail: a block that is counted as held must never be left out.
+        """
         if not force and (self._clock.monotonic() - self._read_at) * 1000 < limits.TAIL_AGE_MS:
-            return np.empty(0, np.uint64), np.empty(0, np.uint64)
-        self._read_at, self.as_of_ms = self._clock.monotonic(), self._clock.now_ms()
+            return _NOTHING
+        began, as_of_ms = self._clock.monotonic(), self._clock.now_ms()
+        try:
+            found = self._update(reader)
+        except BaseException:
+            self._records, self._units, self._read_at = {}, {}, -1e9
+            raise
+        self._read_at, self.as_of_ms = began, as_of_ms
+        return found
+
+    def _update(self, reader: Reader) -> tuple[U64, U64]:
         listed = [
             key
             for bucket in self._buckets
@@ -75,7 +89,6 @@ class Tail:
         return self._read(reader, [key for key in listed if key not in self._records])
 
     def _read(self, reader: Reader, new: Sequence[bytes]) -> tuple[U64, U64]:
-        self.missing = []
         wanted: dict[UnitKey, list[bytes]] = {}
         for key, cells in zip(new, reader.get("pending", new) if new else [], strict=True):
             if cells is None:
@@ -91,16 +104,17 @@ class Tail:
             if still:
                 self._extend(reader, unit, still)
         if not added:
-            return np.empty(0, np.uint64), np.empty(0, np.uint64)
+            return _NOTHING
         return np.concatenate([a.series for a in added]), np.concatenate([a.metrics for a in added])
 
     def _extend(self, reader: Reader, name: UnitKey, held: Sequence[bytes]) -> Piece:
         """Read these records' blocks of a unit and add them as one piece."""
         names = [PendingKey.parse(key).log(name[1]) for key in held]
         pieces = self._blocks(reader, [key.to_bytes() for key in names])
-        self.missing += [(name, key.batch) for key, piece in zip(names, pieces, strict=True) if piece is None]
         unit = self._units.setdefault(name, _Unit())
         unit.held.update(held)
+        lost = [i for i, piece in enumerate(pieces) if piece is None]
+        unit.missing.update({held[i]: names[i].batch for i in lost})
         piece = merge([p for p in pieces if p is not None])
         unit.pieces.append(piece)
         while len(unit.pieces) > 1 and len(unit.pieces[-2]) < 2 * len(unit.pieces[-1]):
@@ -116,6 +130,7 @@ class Tail:
                 if unit is None:
                     continue
                 unit.held.discard(key)
+                unit.missing.pop(key, None)
                 unit.gone += 1
                 if not unit.held:
                     del self._units[bucket, slot]
@@ -128,7 +143,8 @@ class Tail:
         rows = reader.get("pending", held, [column])
         return [key for key, row in zip(held, rows, strict=True) if row is not None]
 
-    def view(self) -> "TailView":
+    def view(self) -> TailView:
         """What the tail holds now, safe from later refreshes."""
         pieces = {name: tuple(unit.pieces) for name, unit in self._units.items()}
-        return TailView(pieces, tuple(self.missing), self.as_of_ms)
+        missing = {name: tuple(unit.missing.values()) for name, unit in self._units.items() if unit.missing}
+        return TailView(pieces, missing, self.as_of_ms)

@@ -7,12 +7,13 @@ does not list holds no data, a listed page that is missing is an ``IntegrityErro
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from spm import limits
-from spm.errors import IntegrityError
+from spm.errors import CorruptBlock, IntegrityError
 from spm.store import blocks, kernels, keys
 from spm.store.backends.base import Reader, RowPut
 from spm.store.blocks import ChunkPage, Messages, TimelinesPage
@@ -21,6 +22,7 @@ from spm.store.merge import Piece
 from spm.wire import I32, I64, U64
 
 COLUMN = b"v"
+_PAGE_BITS_MAX = 16  # a key has two bytes for the page
 
 
 class Inputs(msgspec.Struct, frozen=True, array_like=True):
@@ -56,18 +58,23 @@ class Pages:
 
 
 def paginate(
-    unit: Unit, number: int, piece: Piece, *, parents: Collection[int], batches: Collection[Replay]
+    unit: Unit,
+    number: int,
+    piece: Piece,
+    *,
+    parents: Collection[int],
+    batches: Collection[Replay],
+    samples_max: int = limits.PAGE_SAMPLES_MAX,
 ) -> Pages:
     """The rows of generation ``number`` that hold all of ``piece`` (merged). Pure.
 
     1. series with the same (ts, message) columns share a timeline;
-    2. the pool of timelines is cut into pages of at most about ``PAGE_SAMPLES_MAX`` rows;
+    2. the pool of timelines is cut into pages of at most about ``samples_max`` rows;
     3. each metric's series are cut into pages by the top bits of their ids.
     """
     timeline, standing, _ = kernels.find_timelines(piece.counts, piece.ts, piece.message)
     starts = np.cumsum(piece.counts, dtype=np.int64) - piece.counts
-    shift = _shift(piece.counts[standing])
-    generation = Generation(number, _page_bits(piece), shift)
+    generation = Generation(number, _page_bits(piece, samples_max), _shift(piece.counts[standing], samples_max))
     chunks, directory = _chunk_rows(unit, generation, piece, starts, timeline)
     pools = _timeline_rows(unit, generation, piece, starts, standing)
     inputs = Inputs(
@@ -84,17 +91,19 @@ def paginate(
     return Pages(generation, chunks, pools, (key, {COLUMN: blocks.encode_record(blocks.INPUTS, inputs)}))
 
 
-def _page_bits(piece: Piece) -> int:
+def _page_bits(piece: Piece, samples_max: int) -> int:
+    """So many that a page of the largest metric stays within the bound; a series weighs as much as two samples."""
     if not len(piece):
         return 0
     _, first = np.unique(piece.metrics, return_index=True)
-    largest = int(np.add.reduceat(piece.counts.astype(np.int64), first).max())
-    return min(16, max(0, (largest // limits.PAGE_SAMPLES_MAX).bit_length()))
+    largest = int(np.add.reduceat(piece.counts.astype(np.int64) + 2, first).max())
+    return min(_PAGE_BITS_MAX, (largest // samples_max).bit_length())
 
 
-def _shift(lengths: I32) -> int:
+def _shift(lengths: I32, samples_max: int) -> int:
+    """Timelines per page, as a power of two: few enough for the longest, but never more pages than keys can name."""
     longest = int(lengths.max()) if len(lengths) else 1
-    return max(0, (limits.PAGE_SAMPLES_MAX // max(1, longest)).bit_length() - 1)
+    return max(0, (samples_max // max(1, longest)).bit_length() - 1, len(lengths).bit_length() - _PAGE_BITS_MAX)
 
 
 def _chunk_rows(
@@ -116,9 +125,7 @@ def _chunk_rows(
     return rows, directory
 
 
-def _timeline_rows(
-    unit: Unit, generation: Generation, piece: Piece, starts: I64, standing: I32
-) -> list[RowPut]:
+def _timeline_rows(unit: Unit, generation: Generation, piece: Piece, starts: I64, standing: I32) -> list[RowPut]:
     rows: list[RowPut] = []
     size = 1 << generation.timeline_shift
     for page, at in enumerate(range(0, len(standing), size)):
@@ -140,13 +147,25 @@ def _only(messages: Messages, used: I32) -> Messages:
     return Messages(m.ms[used], m.process[used], m.sequence[used], source.astype(np.int32), sources)
 
 
-Decode = Callable[[str, bytes, Callable[[], object]], object]  # (table, key, make) -> make(), perhaps from a cache
+def inputs_key(unit: Unit, generation: Generation) -> bytes:
+    """The key of a generation's inputs."""
+    return keys.inputs(unit.bucket, unit.app, unit.slot, generation.number)
+
+
+def decode_inputs(raw: bytes) -> Inputs:
+    """Inputs from their cell; raises ``CorruptBlock``."""
+    return blocks.decode_record(blocks.INPUTS, raw, Inputs)
 
 
 def read_inputs(reader: Reader, unit: Unit, generation: Generation) -> Inputs | None:
     """The generation's inputs; ``None`` when the row is absent (the run never finished, or it was purged)."""
-    [row] = reader.get("inputs", [keys.inputs(unit.bucket, unit.app, unit.slot, generation.number)])
-    return None if row is None else blocks.decode_record(blocks.INPUTS, row[COLUMN], Inputs)
+    [row] = reader.get("inputs", [inputs_key(unit, generation)])
+    return None if row is None else decode_inputs(row[COLUMN])
+
+
+Page = ChunkPage | TimelinesPage
+Fetch = Callable[[str, Sequence[bytes]], list[object | None]]
+Directory = Callable[[], Inputs | CorruptBlock | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,38 +176,34 @@ class Wanted:
 
 
 def read_generation(
-    fetch: Callable[[str, Sequence[bytes]], list[object | None]],
-    inputs: Callable[[], Inputs | None],
+    fetch: Fetch,
+    inputs: Directory,
     unit: Unit,
     generation: Generation,
     wanted: Wanted | None,
 ) -> list[Piece]:
-    """The pieces of one generation, one per page found.
+    """The pieces of one generation, one per chunk page found.
 
     ``fetch(table, keys)`` gives decoded pages (``None``: no such row) and may cache by key, since rows are write-once;
+    a ``CorruptBlock`` in the place of a row leaves out what needs it (the run lets it be raised instead).
     ``inputs()`` reads the directory and is asked only when a page is missing or everything is wanted. Raises
     ``IntegrityError`` when a page that must be there is missing: the caller then looks at the manifest again.
     """
     listing = _listing(inputs, unit, generation, wanted)
     found = fetch("chunks", [key for _, key in listing])
-    if wanted is not None and any(page is None for page in found):
-        _absent_or_lost(inputs(), [listing[i] for i, page in enumerate(found) if page is None], unit)
-    pages = [(metric, page) for (metric, _), page in zip(listing, found, strict=True) if page is not None]
-    if wanted is None and len(pages) < len(listing):
-        raise IntegrityError(f"pages of generation {generation.number:016x} of {unit} are missing")
-    chosen = [_chosen(page, wanted and wanted.series[metric]) for metric, page in pages]  # type: ignore[arg-type]
-    pools = _pools(fetch, unit, generation, chosen)
-    pieces = [
-        _piece(metric, page, picked, pools, generation.timeline_shift)  # type: ignore[arg-type]
-        for (metric, page), picked in zip(pages, chosen, strict=True)
-        if len(picked)
-    ]
-    return pieces
+    missing = [place for place, page in zip(listing, found, strict=True) if page is None]
+    if missing:
+        _absent_or_lost(inputs(), missing, unit)
+    chunks: list[tuple[int, ChunkPage, I64]] = []
+    for (metric, _), page in zip(listing, found, strict=True):
+        if isinstance(page, ChunkPage):
+            chunks.append((metric, page, _chosen(page, wanted.series[metric] if wanted else None)))
+    pool = _pool(fetch, unit, generation, [page.timeline[picked] for _, page, picked in chunks])
+    pieces = [_piece(metric, page, picked, pool) for metric, page, picked in chunks]
+    return [piece for piece in pieces if len(piece)]
 
 
-def _listing(
-    inputs: Callable[[], Inputs | None], unit: Unit, generation: Generation, wanted: Wanted | None
-) -> list[tuple[int, bytes]]:
+def _listing(inputs: Directory, unit: Unit, generation: Generation, wanted: Wanted | None) -> list[tuple[int, bytes]]:
     def key(metric: int, page: int) -> bytes:
         return keys.chunk(unit.bucket, unit.app, metric, unit.slot, generation.number, page)
 
@@ -196,7 +211,8 @@ def _listing(
         made = inputs()
         if made is None:
             raise IntegrityError(f"inputs of generation {generation.number:016x} of {unit} are missing")
-        return [(metric, key(metric, page)) for metric, pages in made.pages.items() for page in pages]
+        pages_of = {} if isinstance(made, CorruptBlock) else made.pages
+        return [(metric, key(metric, page)) for metric, pages in pages_of.items() for page in pages]
     listing = []
     for metric, series in wanted.series.items():
         every = range(1 << generation.page_bits)
@@ -205,7 +221,9 @@ def _listing(
     return listing
 
 
-def _absent_or_lost(made: Inputs | None, missing: list[tuple[int, bytes]], unit: Unit) -> None:
+def _absent_or_lost(made: Inputs | CorruptBlock | None, missing: list[tuple[int, bytes]], unit: Unit) -> None:
+    if isinstance(made, CorruptBlock):
+        return
     for metric, key in missing:
         page = keys.parse_chunk(key)[5]
         if made is None or page in made.pages.get(metric, ()):
@@ -218,74 +236,86 @@ def _chosen(page: ChunkPage, series: U64 | None) -> I64:
     return np.flatnonzero(np.isin(page.series, series))
 
 
-def _pools(
-    fetch: Callable[[str, Sequence[bytes]], list[object | None]],
-    unit: Unit,
-    generation: Generation,
-    chosen: list[I64],
-) -> Callable[[I32], list[tuple[int, TimelinesPage]]]:
-    def pools(numbers: I32) -> list[tuple[int, TimelinesPage]]:
-        pages = [int(p) for p in np.unique(numbers >> generation.timeline_shift)]
-        rows = [keys.timeline(unit.bucket, unit.app, unit.slot, generation.number, p) for p in pages]
-        found = fetch("timelines", rows)
-        if any(pool is None for pool in found):
-            raise IntegrityError(f"timelines of generation {generation.number:016x} of {unit} are missing")
-        return list(zip(pages, found, strict=True))  # type: ignore[arg-type]
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """Timelines of one generation: pages side by side. ``place`` finds a timeline's row in ``counts`` (-1: damaged)."""
 
-    return pools
+    messages: Messages
+    shift: int
+    pages: I64  # numbers of the pages read, ascending
+    bases: I64  # where each page's timelines begin in ``counts``; -1 for a damaged one
+    counts: I32
+    starts: I64
+    ts: I64
+    message: I32
+
+    def place(self, numbers: I32) -> I64:
+        """The row of each timeline number."""
+        pages = numbers >> self.shift
+        base = self.bases[np.searchsorted(self.pages, pages)]
+        return np.where(base < 0, -1, base + (numbers - (pages.astype(np.int64) << self.shift)))
 
 
-def _piece(
-    metric: int,
-    page: ChunkPage,
-    picked: I64,
-    pools: Callable[[I32], list[tuple[int, TimelinesPage]]],
-    shift: int,
-) -> Piece:
-    """One chunk page joined with its timelines. Pages of the pool are few: as a rule one."""
-    numbers, counts = page.timeline[picked], page.counts[picked]
-    found = pools(numbers)
+def _pool(fetch: Fetch, unit: Unit, generation: Generation, numbers: Sequence[I32]) -> _Pool:
+    """The pages of the pool that these timelines need, joined; as a rule there is one."""
+    shift = generation.timeline_shift
+    pages = np.unique(np.concatenate([n >> shift for n in numbers])) if numbers else np.empty(0, np.int32)
+    rows = [keys.timeline(unit.bucket, unit.app, unit.slot, generation.number, int(p)) for p in pages]
+    found = fetch("timelines", rows) if rows else []
+    if any(page is None for page in found):
+        raise IntegrityError(f"timelines of generation {generation.number:016x} of {unit} are missing")
+    whole = [page for page in found if isinstance(page, TimelinesPage)]
+    sizes = [len(page.counts) if isinstance(page, TimelinesPage) else -1 for page in found]
+    bases = np.cumsum([0, *(max(0, size) for size in sizes)])[:-1]
+    counts = _joined([page.counts for page in whole], np.int32)
+    return _Pool(
+        messages=_side_by_side([page.messages for page in whole]),
+        shift=shift,
+        pages=pages.astype(np.int64),
+        bases=np.where(np.array(sizes, np.int64) < 0, -1, bases),
+        counts=counts,
+        starts=np.cumsum(counts, dtype=np.int64) - counts,
+        ts=_joined([page.ts for page in whole], np.int64),
+        message=_joined(_renumbered([(page.message, len(page.messages)) for page in whole]), np.int32),
+    )
+
+
+def _side_by_side(tables: Sequence[Messages]) -> Messages:
+    """Message tables one after the other. Stamps are in order within each, and no series needs more than one."""
+    if len(tables) == 1:
+        return tables[0]
+    return Messages(
+        ms=_joined([t.ms for t in tables], np.int64),
+        process=_joined([t.process for t in tables], np.int64),
+        sequence=_joined([t.sequence for t in tables], np.int64),
+        source=_joined(_renumbered([(t.source, len(t.sources)) for t in tables]), np.int32),
+        sources=tuple(name for t in tables for name in t.sources),
+    )
+
+
+def _renumbered(columns: Sequence[tuple[I32, int]]) -> list[I32]:
+    """Row numbers into tables that now lie one after the other: (numbers, size of their table) of each."""
+    starts = np.cumsum([0, *(size for _, size in columns)])[:-1]
+    return [numbers + np.int32(start) for (numbers, _), start in zip(columns, starts, strict=True)]
+
+
+def _joined(columns: Sequence[np.ndarray], dtype: type[Any]) -> np.ndarray:
+    if len(columns) == 1:
+        return columns[0]
+    return np.concatenate(columns) if columns else np.empty(0, dtype)
+
+
+def _piece(metric: int, page: ChunkPage, picked: I64, pool: _Pool) -> Piece:
+    """The chosen series of one chunk page joined with their timelines; those of a damaged pool are left out."""
+    place = pool.place(page.timeline[picked])
+    if (place < 0).any():
+        picked, place = picked[place >= 0], place[place >= 0]
+    counts = page.counts[picked]
+    if not np.array_equal(pool.counts[place], counts):
+        raise IntegrityError(f"a chunk of metric {metric:016x} and its timelines differ in length")
+    total = int(counts.sum())
     starts = np.cumsum(page.counts, dtype=np.int64) - page.counts
-    values = page.values[kernels.take_segments(starts[picked], counts, int(counts.sum()))]
-    if len(found) > 1:
-        return _across(metric, page, picked, found, values, shift)
-    number, pool = found[0]
-    local = numbers - np.int32(number << shift)
-    _agree(pool.counts[local], counts, metric)
-    begins = np.cumsum(pool.counts, dtype=np.int64) - pool.counts
-    rows = kernels.take_segments(begins[local], counts, int(counts.sum()))
+    values = page.values[kernels.take_segments(starts[picked], counts, total)]
+    rows = kernels.take_segments(pool.starts[place], counts, total)
     metrics = np.full(len(picked), metric, np.uint64)
     return Piece(pool.messages, page.series[picked], metrics, counts, pool.message[rows], pool.ts[rows], values)
-
-
-def _across(
-    metric: int, page: ChunkPage, picked: I64, found: list[tuple[int, TimelinesPage]], values: np.ndarray, shift: int
-) -> Piece:
-    """The same where the series' timelines lie in several pages of the pool: their message tables are joined first."""
-    from_pages = [pool for _, pool in found]
-    bases = np.cumsum([0] + [len(p.messages) for p in from_pages])
-    names = [p.messages.sources for p in from_pages]
-    offsets = np.cumsum([0] + [len(n) for n in names])
-    joined = Messages(
-        *(np.concatenate([getattr(p.messages, f) for p in from_pages]) for f in ("ms", "process", "sequence")),
-        np.concatenate([p.messages.source + np.int32(o) for p, o in zip(from_pages, offsets, strict=False)]),
-        tuple(n for part in names for n in part),
-    )
-    pool_counts = np.concatenate([p.counts for p in from_pages])
-    first_of = {number: int(n) for (number, _), n in zip(found, np.cumsum([0] + [len(p.counts) for p in from_pages]))}
-    numbers, counts = page.timeline[picked], page.counts[picked]
-    pages = numbers >> shift
-    base = np.array([first_of[int(p)] for p in np.unique(pages)])[np.unique(pages, return_inverse=True)[1]]
-    local = base + (numbers - (pages << shift))
-    _agree(pool_counts[local], counts, metric)
-    begins = np.cumsum(pool_counts, dtype=np.int64) - pool_counts
-    rows = kernels.take_segments(begins[local], counts, int(counts.sum()))
-    ts = np.concatenate([p.ts for p in from_pages])
-    message = np.concatenate([p.message + np.int32(b) for p, b in zip(from_pages, bases, strict=False)])
-    metrics = np.full(len(picked), metric, np.uint64)
-    return Piece(joined, page.series[picked], metrics, counts, message[rows], ts[rows], values)
-
-
-def _agree(pool: I32, page: I32, metric: int) -> None:
-    if not np.array_equal(pool, page):
-        raise IntegrityError(f"a chunk of metric {metric:016x} and its timelines differ in length")
