@@ -13,6 +13,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ I32 = npt.NDArray[np.int32]
 F64 = npt.NDArray[np.float64]
 U8 = npt.NDArray[np.uint8]
 
+_T = TypeVar("_T", bound=np.generic)
 STALE_BITS = 0x7FF0000000000002  # Prometheus' marker "this series has ended", one of the NaNs
 ENVELOPE_VERSION = 1
 _HEAD = struct.Struct(">4sBI")  # magic, version, CRC-32 of all that follows
@@ -33,15 +35,18 @@ _MAGIC = b"SPMe"
 
 
 def canonical(metric: str, labels: Mapping[str, str]) -> bytes:
-    """The canonical form of a series; raises ``BadMessage`` for a name or value over 65,535 bytes."""
+    """The canonical form; raises ``BadMessage`` for a name or value that is no UTF-8 or over 65,535 bytes."""
     parts = [metric]
-    for name in sorted(labels, key=str.encode):
+    for name in sorted(labels):  # by code points, which is the order of their UTF-8 bytes
         parts += [name, labels[name]]
     return b"".join(map(_prefixed, parts))
 
 
 def _prefixed(text: str) -> bytes:
-    raw = text.encode()
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError as error:
+        raise BadMessage("a name or label value is no text", got=ascii(text)[:80], wanted="UTF-8") from error
     if len(raw) > 0xFFFF:
         raise BadMessage("a name or label value is too long", got=f"{len(raw)} bytes", wanted="at most 65535")
     return len(raw).to_bytes(2, "big") + raw
@@ -97,7 +102,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class SeriesTable:
-    """The distinct series of a message: ids and metric ids (u64[S]) and where each canonical form stands in ``text``."""
+    """The distinct series of a message: ids and metric ids (u64[S]), and where each form stands in ``text``."""
 
     ids: U64
     metrics: U64
@@ -107,6 +112,14 @@ class SeriesTable:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def forms(self) -> bytes:
+        """All canonical forms, one after the other."""
+        if len(self) == 0 or bool((self.starts[1:] == self.ends[:-1]).all()):
+            return self.text[self.starts[0] : self.ends[-1]].tobytes() if len(self) else b""
+        lengths = self.ends - self.starts
+        before = np.cumsum(lengths) - lengths
+        return self.text[np.repeat(self.starts - before, lengths) + np.arange(int(lengths.sum()))].tobytes()
 
     def canonical(self, index: int) -> bytes:
         """The canonical form of series ``index``."""
@@ -120,7 +133,7 @@ class SeriesTable:
         return cls(
             ids=np.array([series_id(f) for f in forms], np.uint64),
             metrics=np.array([metric_id(metric_of(f)) for f in forms], np.uint64),
-            text=np.frombuffer(b"".join(forms), np.uint8),
+            text=np.frombuffer(b"".join(forms), np.uint8).copy(),
             starts=ends - lengths,
             ends=ends,
         )
@@ -185,15 +198,16 @@ class Envelope:
 
 
 # Body of an envelope, big-endian head, little-endian columns (numpy's own order on every machine we run on):
-#   app u32 | ms u64 | process u32 | sequence u16 | rejected u32 | message id 16 | S u32 | N u32 | text u32 | source u8+bytes
-#   metrics u64[S] | text lengths u32[S] | text | series index i32[N] | ts i64[N] | values f64[N]
+#   app u32 | ms u64 | process u32 | sequence u16 | rejected u32 | message id 16 | S u32 | N u32 | text u32
+#   | source u8 + bytes | ids u64[S] | metrics u64[S] | text lengths u32[S] | text
+#   | series index i32[N] | ts i64[N] | values f64[N]
 _FIXED = struct.Struct(">IQIHI16sIIIB")
 
 
 def _pack(e: Envelope) -> bytes:
     source = e.source.encode()
     lengths = (e.series.ends - e.series.starts).astype("<u4")
-    text = b"".join(e.series.canonical(i) for i in range(len(e.series)))
+    text = e.series.forms()
     head = _FIXED.pack(
         e.app, e.stamp.ms, e.stamp.process, e.stamp.sequence, e.rejected, e.message_id,
         len(e.series), len(e), len(text), len(source),
@@ -204,24 +218,35 @@ def _pack(e: Envelope) -> bytes:
 
 
 def _unpack(body: bytes) -> Envelope:
+    if len(body) < _FIXED.size:
+        raise CorruptBlock("envelope ends before its head does", got=len(body), wanted=_FIXED.size)
     app, ms, process, sequence, rejected, message_id, series, count, text, source = _FIXED.unpack_from(body)
-    at = _FIXED.size + source
-    wanted = at + series * 20 + text + count * 20
+    wanted = _FIXED.size + source + series * 20 + text + count * 20
     if len(body) != wanted:
         raise CorruptBlock("envelope has a wrong length", got=len(body), wanted=wanted)
-
-    def take(dtype: str, n: int) -> npt.NDArray[np.generic]:
-        nonlocal at
-        column = np.frombuffer(body, dtype, n, at).copy()  # writable: kernels are compiled for one kind of array
-        at += column.nbytes
-        return column
-
-    ids, metrics, lengths = take("<u8", series), take("<u8", series), take("<u4", series)
-    raw = take("u1", text)
-    ends = np.cumsum(lengths, dtype=np.int64)
-    index, ts, values = take("<i4", count), take("<i8", count), take("<f8", count)
-    if count and (series == 0 or int(index.min()) < 0 or int(index.max()) >= series):
+    columns = _Columns(body, _FIXED.size + source)
+    ids, metrics = columns.take(np.uint64, series), columns.take(np.uint64, series)
+    ends = np.cumsum(columns.take(np.uint32, series), dtype=np.int64)
+    forms = columns.take(np.uint8, text)
+    index, ts, values = columns.take(np.int32, count), columns.take(np.int64, count), columns.take(np.float64, count)
+    if (int(ends[-1]) if series else 0) != text:
+        raise CorruptBlock("envelope's series do not fill its text", got=int(ends[-1]) if series else 0, wanted=text)
+    if count and not 0 <= int(index.min()) <= int(index.max()) < series:
         raise CorruptBlock("envelope names a series it does not hold", got=int(index.max()), wanted=f"< {series}")
-    table = SeriesTable(ids, metrics, raw, ends - lengths, ends)  # type: ignore[arg-type]
-    name = body[_FIXED.size : _FIXED.size + source].decode()
-    return Envelope(app, name, Stamp(ms, process, sequence), message_id, table, index, ts, values, rejected)  # type: ignore[arg-type]
+    starts = np.concatenate([np.zeros(min(1, series), np.int64), ends[:-1]])
+    name = body[_FIXED.size : _FIXED.size + source].decode("utf-8", "replace")
+    table = SeriesTable(ids, metrics, forms, starts, ends)
+    return Envelope(app, name, Stamp(ms, process, sequence), message_id, table, index, ts, values, rejected)
+
+
+class _Columns:
+    """Reads one column after the other from a body; copies, since kernels are compiled for writable arrays."""
+
+    def __init__(self, body: bytes, at: int) -> None:
+        self._body, self._at = body, at
+
+    def take(self, dtype: type[_T], count: int) -> npt.NDArray[_T]:
+        """The next ``count`` values."""
+        column = np.frombuffer(self._body, np.dtype(dtype).newbyteorder("<"), count, self._at).astype(dtype)
+        self._at += column.nbytes
+        return column

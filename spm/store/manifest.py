@@ -17,7 +17,7 @@ OPEN, SEALING, SEALED = range(3)  # states of a slot (rule 23)
 
 
 class Generation(msgspec.Struct, frozen=True, array_like=True):
-    """One compacted form of a unit. Pages are chosen by the top bits of a series id, and by timeline number >> shift."""
+    """One compacted form of a unit. Pages: by the top bits of a series id, and by timeline number >> shift."""
 
     number: int  # run:40 ‖ attempt:24, unique for ever, without order
     page_bits: int = 0

@@ -14,6 +14,7 @@ from spm.errors import CorruptBlock
 from spm.store import blocks, kernels
 from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.backends.base import RowPut
+from spm.store.codec import Column
 from spm.wire import I64, U64
 
 SHAPE = b"s"
@@ -51,18 +52,16 @@ def encode_rows(
 
 def join(steps: Sequence[tuple[int, Aggregates]]) -> Steps:
     """One table from (step, aggregates) pairs, sorted by (series, step)."""
-    parts = [rows for _, rows in steps]
-    names = [f.name for f in fields(Aggregates)]
-    columns = {n: np.concatenate([getattr(p, n) for p in parts]) if parts else [] for n in names}
-    step = np.repeat(np.array([s for s, _ in steps], np.int64), [len(p) for p in parts])
-    table = Aggregates(**columns) if parts else Aggregates.empty()
+    parts = [rows for _, rows in steps] or [Aggregates.empty()]
+    table = Aggregates(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Aggregates)})
+    step = np.repeat(np.array([s for s, _ in steps], np.int64), [len(rows) for _, rows in steps])
     order = np.lexsort((step, table.series))
     return Steps(step[order], table.take(order))
 
 
 def _cells(part: Steps) -> dict[bytes, bytes]:
     series, counts = np.unique(part.rows.series, return_counts=True)
-    shape = {"series_hash": series, "counts": counts.astype(np.int32), "step": part.step}
+    shape: dict[str, Column] = {"series_hash": series, "counts": counts.astype(np.int32), "step": part.step}
     cells = {SHAPE: blocks.encode_columns(blocks.HOURS, shape)}
     for name, cell in CELLS.items():
         cells[cell] = blocks.encode_columns(blocks.HOURS, {_VALUE: getattr(part.rows, name)})

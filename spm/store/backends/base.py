@@ -48,9 +48,7 @@ class Backend(Reader, Protocol):
     def check_and_put(self, table: str, key: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
         """Set one cell iff it now holds ``expected`` (``None``: iff it is absent); whether it was set."""
 
-    def check_and_put_many(
-        self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]
-    ) -> list[bytes | None]:
+    def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
         """For each (key, value): set the cell if absent. Answers what stood there before; ``None``: ours went in."""
 
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:

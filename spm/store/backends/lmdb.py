@@ -7,9 +7,10 @@ transaction. This is the only module that imports ``lmdb``; its errors leave as 
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import lmdb
@@ -89,9 +90,7 @@ class LmdbBackend:
         except lmdb.Error as error:
             raise _translated(error, self.path) from error
 
-    def check_and_put_many(
-        self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]
-    ) -> list[bytes | None]:
+    def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
         before: list[bytes | None] = []
         try:
             with self._env.begin(write=True, db=self._tables[table]) as transaction:
@@ -130,7 +129,7 @@ class LmdbBackend:
 class _Snapshot:
     """One read transaction: what it answers does not move."""
 
-    def __init__(self, transaction: lmdb.Transaction, tables: dict[str, object]) -> None:
+    def __init__(self, transaction: Any, tables: Mapping[str, Any]) -> None:
         self._transaction, self._tables = transaction, tables
 
     def get(
@@ -140,7 +139,7 @@ class _Snapshot:
             return [self._row(cursor, table, key, columns) for key in keys]
 
     def _row(
-        self, cursor: lmdb.Cursor, table: str, key: bytes, columns: Sequence[bytes] | None
+        self, cursor: Any, table: str, key: bytes, columns: Sequence[bytes] | None
     ) -> dict[bytes, bytes] | None:
         if columns is not None:
             found = ((c, cursor.get(_cell(table, key, c))) for c in columns)
@@ -178,7 +177,7 @@ class _Snapshot:
                 yield key, {} if keys_only else row
 
 
-def _grouped(cursor: lmdb.Cursor, table: str, stop: bytes, *, values: bool) -> Iterator[Row]:
+def _grouped(cursor: Any, table: str, stop: bytes, *, values: bool) -> Iterator[Row]:
     """Cells from the cursor on, gathered into rows, up to ``stop``."""
     now: bytes | None = None
     cells: dict[bytes, bytes] = {}
@@ -208,7 +207,7 @@ def _split(table: str, cell: bytes) -> tuple[bytes, bytes]:
     return key, column
 
 
-def _row_cells(transaction: lmdb.Transaction, table: str, key: bytes) -> list[bytes]:
+def _row_cells(transaction: Any, table: str, key: bytes) -> list[bytes]:
     prefix = _cell(table, key, b"")
     found = []
     cursor = transaction.cursor()

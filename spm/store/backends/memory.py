@@ -71,9 +71,7 @@ class MemoryBackend:
             self._put(table, key, {column: value})
             return True
 
-    def check_and_put_many(
-        self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]
-    ) -> list[bytes | None]:
+    def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
         with self._lock:
             before = []
             for key, value in rows:
