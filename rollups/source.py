@@ -13,7 +13,7 @@ from rollups.work import UnitTask
 from spm.errors import IntegrityError
 from spm.store import keys, tiers, units
 from spm.store.backends.base import Reader
-from spm.store.blocks import ChunkPage, LogBlock, TimelinesPage
+from spm.store.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import Generation, Replay
 from spm.store.merge import Piece
 from spm.store.tiers import Steps
@@ -63,12 +63,12 @@ def _read_generation(reader: Reader, unit: Unit, generation: Generation, inputs:
 def _read_blocks(reader: Reader, unit: Unit, task: UnitTask) -> tuple[list[Piece], set[Replay]]:
     wanted = sorted({*task.replay, *task.fresh})
     names = [keys.LogKey(unit.bucket, unit.app, unit.slot, r.ingest_ms, r.batch).to_bytes() for r in wanted]
-    found = reader.get("log", names, [COLUMN]) if names else []
+    found = reader.get("log", names) if names else []
     missing = {batch for batch, row in zip(wanted, found, strict=True) if row is None}
     lost = missing & set(task.replay) or missing - (_covered(reader, unit, task.generations) if missing else set())
     if lost:
         raise IntegrityError(f"{len(lost)} block(s) of {unit} are missing, one of batch {min(lost).batch:016x}")
-    pieces = [Piece.of_block(LogBlock.from_bytes(row[COLUMN])) for row in found if row is not None]
+    pieces = [Piece.of_row(row) for row in found if row is not None]
     return pieces, set(wanted) - missing
 
 
