@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spm.errors import BadQuery
+from spm.query.columns import as_mask, string, strings
 from spm.query.select import Matcher
 
 _NEGATED = frozenset({"!=", "!~"})
@@ -19,9 +20,9 @@ _NEGATED = frozenset({"!=", "!~"})
 
 def mask(values: Sequence[str] | pa.Array, matcher: Matcher) -> npt.NDArray[np.bool_]:
     """Which of the values satisfy the matcher."""
-    column = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
-    hits = pc.equal(column, matcher.value) if matcher.op in ("=", "!=") else _matches(column, matcher)
-    found: npt.NDArray[np.bool_] = hits.to_numpy(zero_copy_only=False)
+    texts = values if isinstance(values, pa.Array) else strings(values)
+    hits = pc.equal(texts, string(matcher.value)) if matcher.op in ("=", "!=") else _matches(texts, matcher)
+    found = as_mask(hits)
     return ~found if matcher.op in _NEGATED else found
 
 
@@ -30,8 +31,8 @@ def matches_empty(matcher: Matcher) -> bool:
     return bool(mask([""], matcher)[0])
 
 
-def _matches(column: pa.Array, matcher: Matcher) -> pa.Array:
+def _matches(texts: pa.Array, matcher: Matcher) -> pa.Array:
     try:
-        return pc.match_substring_regex(column, pattern=rf"\A(?s:{matcher.value})\z")
+        return pc.match_substring_regex(texts, pattern=rf"\A(?s:{matcher.value})\z")
     except pa.ArrowInvalid as error:
         raise BadQuery(f"regular expression of {matcher.name}{matcher.op} is not valid: {matcher.value}") from error

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import struct
+import subprocess
+import sys
 
 import hypothesis
 import numpy as np
@@ -41,6 +43,12 @@ def test_nan_is_written_as_a_word_whatever_its_payload() -> None:
 def test_number_reads_back_to_the_same_bits(value: float) -> None:
     back = float(prometheus.number(value))
     assert struct.pack("<d", back) == struct.pack("<d", value)
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(st.lists(st.floats() | st.integers(-(10**17), 10**17).map(float) | st.floats(-1e12, 1e12)))
+def test_column_of_numbers_is_written_as_each_of_them(values: list[float]) -> None:
+    assert prometheus.numbers(np.array(values, np.float64)).to_pylist() == [prometheus.number(v) for v in values]
 
 
 def gauges() -> FakeStorage:
@@ -135,3 +143,13 @@ def test_duration_is_refused_when_it_is_none(text: str) -> None:
 )
 def test_label_name_may_come_escaped(text: str, name: str) -> None:
     assert prometheus.label_name(text) == name
+
+
+def test_answering_imports_no_pandas() -> None:
+    program = (
+        "import sys; from spm.query import prometheus as p; from spm.query.fake import FakeStorage as F;"
+        "from spm.query.promql.engine import Engine as E;"
+        "s = F().add('m', {}, [1], [1e20]).add('m', {'a': 'b'}, [1], [2]);"
+        "print(p.answer(E(s).range('m{a=~\".*\"}', 1, 2, 1))); assert 'pandas' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
