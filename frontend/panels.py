@@ -13,6 +13,9 @@ class Panel:
     unit: str  # percent, bytes, bytes/s, or "" for plain numbers
 
 
+BUSY = "avg by (host) (avg_over_time(cpu_usage_total[$window]))"  # what the chart page begins with
+
+
 def cpu_by_host(window: str = "$window") -> str:
     """Busy share per host; Telegraf reports the idle share instead."""
     ours = f"avg by (host) (avg_over_time(cpu_usage_total[{window}]))"
@@ -33,7 +36,7 @@ def host_panels(host: str) -> list[Panel]:
     load = f'{{__name__=~"(load|system)_load(1|5|15)",{at}}}'
     processes = f'{{__name__=~"processes_(total|running)",{at}}}'
     return [
-        Panel("CPU", f"avg by (__name__) (avg_over_time({kinds}[$window]))", "percent"),
+        Panel("CPU by kind of work", f"avg by (__name__) (avg_over_time({kinds}[$window]))", "percent"),
         Panel("CPU, highest", f"max by (host) (max_over_time(cpu_usage_total{{{at}}}[$window]))", "percent"),
         Panel("Memory", f"max by (__name__) (last_over_time({memory}[$window]))", "bytes"),
         Panel("Load", f"max by (__name__) (last_over_time({load}[$window]))", ""),

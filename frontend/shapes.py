@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 120, 28
+WIDTH, HEIGHT = 150, 28
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,5 +13,5 @@ class Explore(AppPage):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """With the expression of the address."""
-        expr = self.request.GET.get("expr") or panels.cpu_by_host()
+        expr = self.request.GET.get("expr") or panels.BUSY
         return super().get_context_data(expr=expr, **kwargs)

@@ -1,0 +1,16 @@
+// Buttons that copy what they stand beside.
+
+for (const button of document.querySelectorAll("[data-copy]")) {
+  const text = button.textContent;
+  button.addEventListener("click", async () => {
+    const source = document.getElementById(button.dataset.copy);
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(source); // without permission: marked, ready for Ctrl-C
+      button.textContent = "Press Ctrl-C";
+    }
+    setTimeout(() => { button.textContent = text; }, 1500);
+  });
+}

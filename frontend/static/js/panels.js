@@ -1,0 +1,74 @@
+// The charts of a page and their common range, which stands in the address: ?range=1h follows the clock, ?from=&to= stands.
+
+import { Plot, rangeMs } from "./plot.js";
+
+const REFRESH_MS = 10_000;
+const DEFAULT = "1h";
+
+/** Draw every figure of the page; returns what a page's own script may ask for. */
+export function start() {
+  const plots = [...document.querySelectorAll("[data-chart]")].map((figure) => new Plot(figure, { onZoom: zoom, onReset: reset }));
+  const buttons = [...document.querySelectorAll("[data-ranges] button")];
+  const text = document.querySelector("[data-range-text]");
+
+  const parameters = () => new URL(location.href).searchParams;
+  const fixed = () => parameters().has("from") && parameters().has("to");
+  const named = () => (rangeMs(parameters().get("range") ?? "") ? parameters().get("range") : DEFAULT);
+
+  function range() {
+    if (fixed()) return { start: Number(parameters().get("from")), end: Number(parameters().get("to")) };
+    const end = Date.now();
+    return { start: end - rangeMs(named()), end };
+  }
+
+  function go(changes, { replace = false } = {}) {
+    const address = new URL(location.href);
+    for (const [name, value] of Object.entries(changes)) {
+      if (value === null) address.searchParams.delete(name);
+      else address.searchParams.set(name, value);
+    }
+    history[replace ? "replaceState" : "pushState"](null, "", address);
+    show();
+  }
+
+  function zoom(from, to) {
+    go({ from, to });
+  }
+
+  function reset() {
+    go({ from: null, to: null });
+  }
+
+  function show(quiet = false) {
+    const { start: from, end: to } = range();
+    const moment = (ms) => new Date(ms).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    if (text) text.textContent = fixed() ? `${moment(from)} – ${moment(to)}` : "live";
+    text?.classList.toggle("badge", !fixed());
+    text?.classList.toggle("live", !fixed());
+    for (const button of buttons) button.setAttribute("aria-pressed", String(!fixed() && button.dataset.range === named()));
+    for (const link of document.querySelectorAll("a[data-keep-range]")) keepRange(link);
+    return Promise.all(plots.map((plot) => plot.load({ start: from, end: to }, quiet)));
+  }
+
+  function keepRange(link) {
+    const address = new URL(link.href);
+    for (const name of ["range", "from", "to"]) {
+      const value = parameters().get(name);
+      if (value === null) address.searchParams.delete(name);
+      else address.searchParams.set(name, value);
+    }
+    link.href = address;
+  }
+
+  for (const button of buttons) button.addEventListener("click", () => go({ range: button.dataset.range, from: null, to: null }));
+  window.addEventListener("popstate", () => show());
+  async function follow() {
+    if (!fixed() && !document.hidden) await show(true);
+    setTimeout(follow, REFRESH_MS);
+  }
+  setTimeout(follow, REFRESH_MS);
+  show();
+  return { plots, go, show };
+}
+
+if (document.querySelector("[data-explore]") === null) start();

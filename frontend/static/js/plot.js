@@ -1,0 +1,277 @@
+// One chart: fetches columns, draws them with uPlot, says what it rests on. Enter by `Plot`.
+
+const COLOURS = 10;
+const RANGE_UNITS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** Milliseconds of "15m", "6h", "7d". */
+export function rangeMs(text) {
+  const parts = /^(\d+)([mhd])$/.exec(text);
+  return parts ? Number(parts[1]) * RANGE_UNITS[parts[2]] : 0;
+}
+
+const decimal = (digits) => new Intl.NumberFormat(undefined, { maximumFractionDigits: digits });
+const steps = [decimal(0), decimal(1), decimal(2), decimal(3)];
+
+function scaled(value, base, units, suffix) {
+  let at = 0;
+  let rest = Math.abs(value);
+  while (rest >= base && at < units.length - 1) { rest /= base; at += 1; }
+  const digits = rest >= 100 || rest === Math.trunc(rest) ? 0 : rest >= 10 ? 1 : 2;
+  const tail = `${units[at]}${suffix}`;
+  return `${steps[digits].format(Math.sign(value) * rest)}${tail && suffix ? `\u202f${tail}` : tail}`;
+}
+
+/** A value as people read it in its unit. */
+export function shown(value, unit) {
+  if (value === null || value === undefined) return "–";
+  if (unit === "percent") return `${steps[Math.abs(value) >= 10 ? 1 : 2].format(value)}\u202f%`;
+  if (unit.startsWith("bytes")) return scaled(value, 1024, ["", "Ki", "Mi", "Gi", "Ti", "Pi"], unit === "bytes/s" ? "B/s" : "B");
+  if (value !== 0 && Math.abs(value) < 0.01) return value.toPrecision(2);
+  return Math.abs(value) < 10_000 ? steps[Math.abs(value) < 100 ? 2 : 1].format(value) : scaled(value, 1000, ["", "k", "M", "G", "T", "P"], "");
+}
+
+/** What an expression most likely measures. */
+export function unitOf(expr) {
+  if (/percent|usage_/.test(expr)) return "percent";
+  if (/bytes|mem_(used|free|available|total|cached|buffers)|disk_(used|free|total)|_rss|_size/.test(expr)) {
+    return /rate\s*\(|irate\s*\(|deriv\s*\(/.test(expr) ? "bytes/s" : "bytes";
+  }
+  return "";
+}
+
+/** Names for the lines: what differs between them; all of it when there is one. */
+export function lineNames(labels) {
+  if (labels.length > 1 && labels.every((each) => Object.keys(each).join() === "__name__")) return withoutCommonStart(labels.map((each) => each.__name__));
+  const keys = [...new Set(labels.flatMap((each) => Object.keys(each)))].sort();
+  const differing = keys.filter((key) => new Set(labels.map((each) => each[key] ?? "")).size > 1);
+  const wanted = differing.length ? differing : keys;
+  return labels.map((each) => {
+    if (wanted.length === 1) return each[wanted[0]] || "(none)";
+    const name = wanted.includes("__name__") ? each.__name__ ?? "" : "";
+    const rest = wanted.filter((key) => key !== "__name__" && each[key]).map((key) => `${key}=${each[key]}`);
+    return [name, rest.join(", ")].filter(Boolean).join(" · ") || "value";
+  });
+}
+
+/** cpu_usage_user, cpu_usage_system: user, system. */
+function withoutCommonStart(names) {
+  let start = names[0];
+  while (start && !names.every((name) => name.startsWith(start) && name !== start)) start = start.slice(0, -1);
+  const cut = start.lastIndexOf("_") + 1;
+  return names.map((name) => name.slice(cut));
+}
+
+const clockTime = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const clockSeconds = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const dayOnly = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+
+/** One line per tick: the time, or the day where it begins. */
+function timeTicks(chart, ticks, axis, space, increment) {
+  return ticks.map((tick) => {
+    const moment = new Date(tick * 1000);
+    const midnight = moment.getHours() + moment.getMinutes() + moment.getSeconds() === 0;
+    return (midnight ? dayOnly : increment < 60 ? clockSeconds : clockTime).format(moment);
+  });
+}
+
+/** Instants in the server's words, in the reader's zone. */
+function localTimes(text) {
+  return text.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (instant) => clockSeconds.format(new Date(instant)));
+}
+
+const BINARY = Array.from({ length: 56 }, (_, power) => 2 ** power);
+
+function stepText(ms) {
+  const [size, unit] = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1000, "s"]].find(([each]) => ms >= each) ?? [1, "ms"];
+  return `${ms / size} ${unit}`;
+}
+
+function ends(unit, low, high) {
+  if (low === null || high === null) return [0, 1];
+  if (unit === "percent" && low >= 0 && high <= 100) return [0, Math.min(100, Math.max(10, high * 1.15))];
+  const room = (high - low || Math.abs(high) || 1) * 0.1;
+  const floor = low >= 0 && low - room < high * 0.6 ? 0 : low - room;
+  return [floor, high + room];
+}
+
+const element = (name, properties, ...children) => {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+};
+
+export class Plot {
+  constructor(figure, { onZoom, onReset }) {
+    this.figure = figure;
+    this.area = figure.querySelector(".chart-area");
+    this.veil = figure.querySelector(".chart-veil");
+    this.legend = figure.querySelector(".legend");
+    this.note = figure.querySelector(".chart-note");
+    this.onZoom = onZoom;
+    this.onReset = onReset;
+    this.hidden = new Set();
+    this.asked = 0;
+    this.tip = element("div", { className: "tip", hidden: true });
+    this.area.append(this.tip);
+    new ResizeObserver(() => this.chart?.setSize(this.size())).observe(this.area);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.data && this.draw(this.data));
+  }
+
+  get unit() {
+    const unit = this.figure.dataset.unit;
+    return unit === "auto" ? unitOf(this.figure.dataset.expr) : unit;
+  }
+
+  /** Ask for the range and draw it. `quiet`: a refresh, which keeps the picture when it fails. */
+  async load({ start, end }, quiet = false) {
+    const turn = ++this.asked;
+    const address = new URL(this.figure.dataset.url, location.href);
+    for (const [name, value] of Object.entries({ expr: this.figure.dataset.expr, start, end })) address.searchParams.set(name, value);
+    if (!quiet) this.state("loading", this.chart ? "" : "Loading…");
+    try {
+      const answer = await fetch(address, { headers: { Accept: "application/json" }, credentials: "same-origin" });
+      const body = await answer.json();
+      if (turn !== this.asked) return;
+      if (!answer.ok) throw new Error(body.error ?? `The server answered ${answer.status}.`);
+      this.draw(body, { start, end });
+    } catch (error) {
+      if (turn !== this.asked) return;
+      const text = error instanceof TypeError ? "The server cannot be reached." : error instanceof SyntaxError ? "The server gave no usable answer." : error.message;
+      if (quiet && this.figure.dataset.state === "drawn") this.note.textContent = `Not refreshed: ${text}`;
+      else this.state("error", text);
+    }
+  }
+
+  state(name, text) {
+    this.figure.dataset.state = name;
+    this.veil.textContent = text;
+  }
+
+  draw(data, range = this.range) {
+    const names = lineNames(data.series.map((each) => each.labels));
+    const named = data.series.map((each, index) => ({ ...each, name: names[index] }));
+    data = { ...data, series: named.sort((one, other) => one.name.localeCompare(other.name, undefined, { numeric: true })) };
+    this.data = data;
+    this.range = range;
+    this.names = data.series.map((each) => each.name);
+    this.note.textContent = this.noteText(data);
+    if (!data.series.length) {
+      this.chart?.destroy();
+      this.chart = null;
+      this.legend.replaceChildren();
+      this.state("empty", "No data in this range");
+      return;
+    }
+    const columns = [data.times.map((ms) => ms / 1000), ...data.series.map((each) => each.values)];
+    const shape = JSON.stringify([this.names, this.unit, matchMedia("(prefers-color-scheme: dark)").matches]);
+    if (this.chart && this.shape === shape) {
+      this.chart.setData(columns);
+    } else {
+      this.shape = shape;
+      this.chart?.destroy();
+      this.chart = new uPlot(this.options(), columns, this.area);
+    }
+    this.drawLegend();
+    this.state("drawn", "");
+    this.figure.dataset.points = data.series.reduce((sum, each) => sum + each.values.filter((v) => v !== null).length, 0);
+  }
+
+  noteText(data) {
+    const count = data.series.length;
+    const parts = [`One point per ${stepText(data.step)}`];
+    if (count) parts.push(count === 1 ? "1 series" : `${count} series`);
+    return [...parts, ...data.infos.map(localTimes)].join(" · ");
+  }
+
+  size() {
+    return { width: Math.max(this.area.clientWidth, 120), height: Math.max(this.area.clientHeight, 120) };
+  }
+
+  colour(index) {
+    return getComputedStyle(this.figure).getPropertyValue(`--s${(index % COLOURS) + 1}`).trim();
+  }
+
+  options() {
+    const style = getComputedStyle(this.figure);
+    const [quiet, grid] = ["--quiet", "--grid"].map((name) => style.getPropertyValue(name).trim());
+    const axis = { stroke: quiet, font: `12px ${style.fontFamily}`, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
+    const alone = this.names.length === 1;
+    const lines = this.names.map((label, index) => ({
+      label, scale: "y", stroke: this.colour(index), width: 1.6, spanGaps: false, show: !this.hidden.has(label),
+      fill: alone ? `color-mix(in srgb, ${this.colour(index)} 12%, transparent)` : undefined, points: { size: 4 },
+    }));
+    return {
+      ...this.size(),
+      padding: [10, 8, 0, 0],
+      legend: { show: false },
+      cursor: { sync: { key: "page", setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 7 }, bind: { dblclick: () => () => { this.onReset(); return null; } } },
+      scales: {
+        x: { time: true, range: () => (this.range ? [this.range.start / 1000, this.range.end / 1000] : [null, null]) },
+        y: { range: (_, low, high) => ends(this.unit, low, high) },
+      },
+      axes: [
+        { ...axis, space: 80, size: 30, values: timeTicks },
+        { ...axis, size: this.unit === "bytes/s" ? 76 : 62, gap: 6, space: 36, ...(this.unit.startsWith("bytes") ? { incrs: BINARY } : {}), values: (_, ticks) => ticks.map((value) => shown(value, this.unit)) },
+      ],
+      series: [{}, ...lines],
+      hooks: {
+        setSelect: [(chart) => {
+          if (chart.select.width < 4) return;
+          const [start, end] = [chart.select.left, chart.select.left + chart.select.width].map((at) => Math.round(chart.posToVal(at, "x") * 1000));
+          chart.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+          if (end - start >= 5000) this.onZoom(start, end);
+        }],
+        setCursor: [(chart) => this.point(chart)],
+      },
+    };
+  }
+
+  /** What stands under the pointer: the time, and the highest values there. */
+  point(chart) {
+    const { idx, left, top } = chart.cursor;
+    if (idx === null || idx === undefined || left < 0 || !chart.over.matches(":hover")) {
+      this.tip.hidden = true;
+      return;
+    }
+    const rows = this.names
+      .map((name, index) => ({ name, index, value: chart.data[index + 1][idx] }))
+      .filter((row) => row.value !== null && row.value !== undefined && !this.hidden.has(row.name))
+      .sort((one, other) => other.value - one.value);
+    const time = element("time", { textContent: new Date(chart.data[0][idx] * 1000).toLocaleString() });
+    const lines = rows.slice(0, 8).map((row) => {
+      const swatch = element("i");
+      swatch.style.background = this.colour(row.index);
+      return element("div", {}, swatch, element("span", { className: "name", textContent: row.name }), element("b", { textContent: shown(row.value, this.unit) }));
+    });
+    const more = rows.length > 8 ? [element("div", { textContent: `and ${rows.length - 8} more` })] : [];
+    this.tip.replaceChildren(time, ...(lines.length ? lines : [element("div", { textContent: "no value" })]), ...more);
+    this.tip.hidden = false;
+    const box = chart.over.getBoundingClientRect();
+    const own = this.area.getBoundingClientRect();
+    const [x, y] = [left + box.left - own.left, top + box.top - own.top];
+    this.tip.style.left = `${x + this.tip.offsetWidth + 24 > own.width ? Math.max(0, x - this.tip.offsetWidth - 14) : x + 14}px`;
+    this.tip.style.top = `${Math.max(0, Math.min(y, own.height - this.tip.offsetHeight))}px`;
+  }
+
+  drawLegend() {
+    this.legend.replaceChildren(...this.data.series.map((each, index) => {
+      const name = this.names[index];
+      const last = each.values.findLast((value) => value !== null);
+      const swatch = element("i");
+      swatch.style.background = this.colour(index);
+      const entry = element("button", { type: "button", title: Object.entries(each.labels).map(([k, v]) => `${k}="${v}"`).join(", ") }, swatch,
+        element("span", { className: "name", textContent: name }), element("span", { className: "value", textContent: shown(last, this.unit) }));
+      entry.setAttribute("aria-pressed", String(!this.hidden.has(name)));
+      entry.addEventListener("click", () => this.toggle(name, index, entry));
+      return entry;
+    }));
+  }
+
+  toggle(name, index, entry) {
+    const show = this.hidden.has(name);
+    if (show) this.hidden.delete(name);
+    else this.hidden.add(name);
+    this.chart.setSeries(index + 1, { show });
+    entry.setAttribute("aria-pressed", String(show));
+  }
+}

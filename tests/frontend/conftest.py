@@ -1,0 +1,66 @@
+"""People and apps of two organisations that must not see each other, and a store of their own."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from spm.accounts import sources, tokens
+from spm.accounts.models import App, Membership, Organisation, Role
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """One organisation with one app and one person of each role that tests need."""
+
+    organisation: Organisation
+    app: App
+    owner: User
+    viewer: User
+    token: str  # scope read
+
+
+def house(name: str) -> House:
+    """A new organisation."""
+    organisation = Organisation.objects.create(name=name)
+    people = {}
+    for role in (Role.OWNER, Role.VIEWER):
+        people[role] = User.objects.create_user(f"{role}@{name}.example", password="correct horse")
+        Membership.objects.create(organisation=organisation, user=people[role], role=role)
+    app = App.objects.create(organisation=organisation, name=f"{name} production")
+    _, secret = tokens.issue(app, name="reader", scopes=["read"])
+    return House(organisation, app, people[Role.OWNER], people[Role.VIEWER], secret)
+
+
+@pytest.fixture
+def alpha(db: None) -> House:
+    """Ours."""
+    return house("alpha")
+
+
+@pytest.fixture
+def beta(db: None) -> House:
+    """Theirs."""
+    return house("beta")
+
+
+@pytest.fixture
+def desk(client: Client, alpha: House) -> Client:
+    """A browser in which alpha's owner is logged in."""
+    client.force_login(alpha.owner)
+    return client
+
+
+@pytest.fixture(autouse=True)
+def own_store(settings: object, tmp_path: Path) -> Iterator[None]:
+    """A store for each test; caches of processes start empty."""
+    settings.SPM_STORE_URL = f"lmdb://{tmp_path}/store"  # type: ignore[attr-defined]  # pytest-django's own wrapper
+    settings.SPM_DATA = tmp_path  # type: ignore[attr-defined]
+    tokens.clear_cache()
+    sources.forget_written()
+    yield
+    tokens.clear_cache()
+    sources.forget_written()
