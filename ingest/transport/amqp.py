@@ -25,6 +25,9 @@ from spm.errors import LimitExceeded, QueueUnavailable
 from spm.wire import Envelope
 
 log = logging.getLogger(__name__)
+logging.getLogger("pika").setLevel(
+    logging.CRITICAL
+)  # twenty lines per connection; what matters reaches us as callbacks
 
 PERSISTENT = 2
 
@@ -306,6 +309,9 @@ class Delivery:
     body: bytes
     message_id: str
     came_ms: int
+    content_type: str = ""
+    encoding: str = ""
+    headers: Mapping[str, object] = field(default_factory=dict)
 
 
 class Receiver(_Link):
@@ -355,7 +361,9 @@ class Receiver(_Link):
         def received(_channel: Any, method: Any, properties: Any, body: bytes) -> None:
             now = round(self._clock.monotonic() * 1000)
             message_id = properties.message_id or ""
-            self._deliver(Delivery(generation, method.delivery_tag, queue, body, message_id, now))
+            kind, encoding = properties.content_type or "", properties.content_encoding or ""
+            tag, headers = method.delivery_tag, properties.headers or {}
+            self._deliver(Delivery(generation, tag, queue, body, message_id, now, kind, encoding, headers))
 
         return received
 

@@ -1,10 +1,11 @@
-"""Fixtures of the real servers: ``hbase`` and ``hbase_url``, ``rabbitmq`` and ``amqp_url``.
+"""Fixtures of the real servers: ``hbase`` and ``hbase_url``, ``rabbitmq``, ``amqp_url`` and ``amqp_vhost``.
 
 One instance of each serves a whole test run (all tests marked ``real`` run in one worker). Where a server cannot run,
 its tests are skipped with the reason, or fail under SPM_REAL=1. A test that kills or blocks a server takes
 ``own_hbase`` or ``own_rabbitmq`` instead: these belong to one module.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ class Server(Protocol):
 
 
 ServerT = TypeVar("ServerT", bound=Server)
+_NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +54,12 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
 def amqp_url(rabbitmq: RabbitMQ) -> str:
     """Where it answers."""
     return rabbitmq.url
+
+
+@pytest.fixture
+def amqp_vhost(rabbitmq: RabbitMQ) -> str:
+    """The address of a virtual host of the run's RabbitMQ that is this test's alone."""
+    return rabbitmq.new_vhost(f"test-{next(_NUMBERS)}") + "?partitions=4"
 
 
 @pytest.fixture(scope="module")

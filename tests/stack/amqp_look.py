@@ -1,0 +1,29 @@
+"""Looking into a queue without taking anything out of it."""
+
+from dataclasses import dataclass
+
+import pika
+
+from ingest.transport.topology import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One message as it lies in a queue."""
+
+    body: bytes
+    headers: dict[str, object]
+
+
+def letters(url: str, queue: str) -> list[Letter]:
+    """The messages that wait in a queue, oldest first; they stay there."""
+    connection = pika.BlockingConnection(pika.URLParameters(Address.parse(url).url))
+    channel = connection.channel()
+    found = []
+    while True:
+        method, properties, body = channel.basic_get(queue)
+        if method is None:
+            break
+        found.append(Letter(body, dict(properties.headers or {})))
+    connection.close()  # what was not acknowledged goes back
+    return found

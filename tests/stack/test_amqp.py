@@ -1,0 +1,191 @@
+"""Publishing and receiving on a real RabbitMQ that is blocked, filled, killed and started again."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ingest.transport import topology
+from ingest.transport.amqp import AmqpTransport, Delivery, Publisher, Receiver
+from ingest.transport.topology import Address
+from spm import limits
+from spm.errors import LimitExceeded, QueueUnavailable, Refused
+from tests.stack.amqp_look import letters
+from tests.stack.processes import wait_until
+from tests.stack.rabbitmq import RabbitMQ
+from tests.stack.rows import message
+
+pytestmark = pytest.mark.real
+
+
+@contextmanager
+def opened(url: str) -> Iterator[AmqpTransport]:
+    transport = AmqpTransport(Address.parse(url))
+    try:
+        yield transport
+    finally:
+        transport.close()
+
+
+@contextmanager
+def received(url: str) -> Iterator[tuple[Receiver, list[Delivery]]]:
+    """A receiver and the list of what it has been given."""
+    got: list[Delivery] = []
+    receiver = Receiver(Address.parse(url), got.append)
+    receiver.open()
+    try:
+        yield receiver, got
+    finally:
+        receiver.close()
+
+
+def drained(url: str, count: int) -> list[Delivery]:
+    """``count`` messages from the work queues, acknowledged."""
+    with received(url) as (receiver, got):
+        assert wait_until(lambda: len(got) >= count, 10), f"{len(got)} of {count}"
+        receiver.acknowledge(got[-1].generation, got[-1].tag)
+        time.sleep(0.2)
+        return list(got)
+
+
+def test_a_message_comes_out_as_it_went_in(amqp_vhost: str) -> None:
+    with opened(amqp_vhost) as transport:
+        transport.publish(message(7), 10)
+    [delivery] = drained(amqp_vhost, 1)
+    assert delivery.body == message(7).to_bytes()
+    assert delivery.message_id == message(7).message_id.hex()
+
+
+def test_messages_of_one_source_stay_in_order(amqp_vhost: str) -> None:
+    with opened(amqp_vhost) as transport:
+        for number in range(50):
+            transport.publish(message(number), 10)
+    assert [d.body for d in drained(amqp_vhost, 50)] == [message(n).to_bytes() for n in range(50)]
+
+
+def test_large_bodies_go_to_a_queue_of_their_own(amqp_vhost: str) -> None:
+    with opened(amqp_vhost) as transport:
+        transport.publish(message(1, samples=10_000), 10)
+    assert [d.queue for d in drained(amqp_vhost, 1)] == ["spm.metrics.bulk"]
+
+
+def test_a_body_over_the_limit_is_refused(amqp_vhost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "AMQP_BODY_BYTES_MAX", len(message(1).to_bytes()) - 1)
+    with opened(amqp_vhost) as transport, pytest.raises(LimitExceeded, match="too large"):
+        transport.publish(message(1), 10)
+
+
+def test_a_message_without_a_queue_is_no_success(amqp_vhost: str) -> None:
+    publisher = Publisher(Address.parse(amqp_vhost))
+    with pytest.raises(QueueUnavailable, match="no queue for it"):
+        publisher.publish(topology.EXCHANGE, "nowhere", b"body", timeout_s=5, message_id="1")
+    publisher.close()
+
+
+def test_a_full_queue_refuses_and_the_sender_is_told(amqp_vhost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "AMQP_QUEUE_BYTES_MAX", 2_000)
+    with opened(amqp_vhost) as transport:
+        while _published(transport):
+            pass
+        with pytest.raises(QueueUnavailable, match="refused"):
+            transport.publish(message(1), 10)
+
+
+def test_publishing_fails_within_a_second_while_the_broker_is_out_of_memory(own_rabbitmq: RabbitMQ) -> None:
+    with opened(own_rabbitmq.url) as transport:
+        transport.publish(message(1), 10)
+        own_rabbitmq.control("set_vm_memory_high_watermark", "absolute", "1MB")
+        try:
+            assert wait_until(lambda: "memory" in own_rabbitmq.control("eval", "rabbit_alarm:get_alarms()."), 10)
+            begun = time.monotonic()
+            with pytest.raises(QueueUnavailable):
+                transport.publish(message(2), 20)
+            assert time.monotonic() - begun < 1
+        finally:
+            own_rabbitmq.control("set_vm_memory_high_watermark", "absolute", "1GB")
+        assert wait_until(lambda: _published(transport), 20)
+    drained(own_rabbitmq.url, 2)
+
+
+def _published(transport: AmqpTransport) -> bool:
+    try:
+        transport.publish(message(3), 5)
+    except QueueUnavailable:
+        return False
+    return True
+
+
+def test_a_killed_broker_loses_nothing_confirmed_and_the_same_transport_publishes_again(own_rabbitmq: RabbitMQ) -> None:
+    with opened(own_rabbitmq.url) as transport:
+        for number in range(100):
+            transport.publish(message(number), 10)
+        own_rabbitmq.kill()
+        with pytest.raises(QueueUnavailable):
+            transport.publish(message(100), 5)
+        own_rabbitmq.start()
+        assert wait_until(lambda: _published(transport), 20)
+    confirmed = {message(n).to_bytes() for n in range(100)}
+    assert confirmed <= {d.body for d in drained(own_rabbitmq.url, 101)}
+
+
+def test_a_broker_that_hangs_is_unavailable_when_the_time_is_up(own_rabbitmq: RabbitMQ) -> None:
+    node = own_rabbitmq.process_id()
+    with opened(own_rabbitmq.url) as transport:
+        transport.publish(message(1), 10)
+        os.kill(node, signal.SIGSTOP)
+        try:
+            begun = time.monotonic()
+            with pytest.raises(QueueUnavailable, match="no confirm"):
+                transport.publish(message(2), 1)
+            assert time.monotonic() - begun < 2
+        finally:
+            os.kill(node, signal.SIGCONT)
+    drained(own_rabbitmq.url, 1)
+
+
+def test_a_receiver_goes_on_after_the_broker_was_started_again(own_rabbitmq: RabbitMQ) -> None:
+    with opened(own_rabbitmq.url) as transport, received(own_rabbitmq.url) as (receiver, got):
+        transport.publish(message(1), 10)
+        assert wait_until(lambda: len(got) == 1, 10)
+        own_rabbitmq.kill()
+        own_rabbitmq.start()
+        assert wait_until(lambda: len(got) == 2, 30)  # it was not acknowledged
+        assert got[0].generation != got[1].generation
+        assert got[0].body == got[1].body
+        receiver.acknowledge(got[0].generation, got[0].tag)  # of the old connection: nothing happens
+        receiver.acknowledge(got[1].generation, got[1].tag)
+        assert wait_until(lambda: _published(transport), 20)
+        assert wait_until(lambda: len(got) == 3, 10)
+        receiver.acknowledge(got[2].generation, got[2].tag)
+        time.sleep(0.2)
+
+
+def test_what_is_given_back_too_often_is_a_dead_letter(amqp_vhost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "AMQP_DELIVERY_LIMIT", 2)
+    with opened(amqp_vhost) as transport, received(amqp_vhost) as (receiver, got):
+        transport.publish(message(1), 10)
+        for seen in (1, 2, 3):
+            assert wait_until(lambda n=seen: len(got) == n, 10)  # type: ignore[misc]
+            receiver.give_back(got[-1].generation, got[-1].tag)
+        assert wait_until(lambda: _dead_letters(amqp_vhost) == [message(1).to_bytes()], 10)
+
+
+def test_what_is_rejected_is_a_dead_letter(amqp_vhost: str) -> None:
+    with opened(amqp_vhost) as transport, received(amqp_vhost) as (receiver, got):
+        transport.publish(message(1), 10)
+        assert wait_until(lambda: len(got) == 1, 10)
+        receiver.reject(got[0].generation, got[0].tag)
+        assert wait_until(lambda: _dead_letters(amqp_vhost) == [message(1).to_bytes()], 10)
+
+
+def _dead_letters(url: str) -> list[bytes]:
+    return [letter.body for letter in letters(url, topology.DEAD)]
+
+
+@pytest.mark.parametrize("given", ["0", "257", "-1", "many"])
+def test_a_wrong_number_of_partitions_is_refused(given: str) -> None:
+    with pytest.raises(Refused, match="partitions"):
+        Address.parse(f"amqp://localhost/%2F?partitions={given}")
