@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError
+from django.db.models import QuerySet
 from django.test import Client
 
 from ingest import http, push, rejections
@@ -194,7 +195,11 @@ def test_body_over_the_limit_is_refused(post: Any, transport: Recorder) -> None:
 
 
 def test_chunked_body_is_read_from_the_servers_stream(client: Client, secret: str, transport: Recorder) -> None:
-    environ = {"CONTENT_LENGTH": "", "wsgi.input": io.BytesIO(LINE.encode()), "wsgi.input_terminated": True}
+    environ: dict[str, Any] = {
+        "CONTENT_LENGTH": "",
+        "wsgi.input": io.BytesIO(LINE.encode()),
+        "wsgi.input_terminated": True,
+    }
     answer = client.generic("POST", "/write", headers={"Authorization": f"Bearer {secret}"}, **environ)
     assert answer.status_code == 204
     assert len(transport.published[0]) == 1
@@ -278,9 +283,13 @@ def test_unusable_source_is_refused(source: str, post: Any) -> None:
     assert post("/write", LINE, **{"X-SPM-Source": source}).status_code == 400
 
 
+def kept_of(app: App) -> QuerySet[RejectedLine]:
+    return RejectedLine.objects.filter(app=app)
+
+
 def test_rejections_are_kept_for_people(post: Any, app: App) -> None:
     post("/write", f"bad\n{LINE}\ncpu user=x", **{"X-SPM-Source": "web-1"})
-    kept = list(app.rejected_lines.order_by("line").values_list("line", "example", "source", "time_ms"))
+    kept = list(kept_of(app).order_by("line").values_list("line", "example", "source", "time_ms"))
     assert kept == [(1, "bad", "web-1", NOW_MS), (3, "cpu user=x", "web-1", NOW_MS)]
 
 
@@ -288,7 +297,7 @@ def test_ring_of_rejections_keeps_the_newest(post: Any, app: App, monkeypatch: p
     monkeypatch.setattr(rejections, "REJECTIONS_KEPT_MAX", 3)
     post("/write", "a\nb")
     post("/write", "c\nd")
-    assert list(app.rejected_lines.values_list("example", flat=True)) == ["d", "c", "b"]
+    assert list(kept_of(app).values_list("example", flat=True)) == ["d", "c", "b"]
 
 
 def test_ring_of_another_app_is_left_alone(post: Any, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,16 +305,16 @@ def test_ring_of_another_app_is_left_alone(post: Any, app: App, monkeypatch: pyt
     other = App.objects.create(organisation=app.organisation, name="Other")
     RejectedLine.objects.create(app=other, time_ms=1, source="s", line=1, reason="r")
     post("/write", "a\nb")
-    assert other.rejected_lines.count() == 1
+    assert kept_of(other).count() == 1
 
 
 def test_broken_sender_does_not_keep_the_database_busy(post: Any, app: App, clock: FakeClock) -> None:
     for _ in range(limits.REJECTION_NOTES_MAX + 1):
         post("/write", "bad")
-    assert app.rejected_lines.count() == limits.REJECTION_NOTES_MAX
+    assert kept_of(app).count() == limits.REJECTION_NOTES_MAX
     clock.advance(limits.REJECTION_NOTES_PER_MS)
     post("/write", "bad")
-    assert app.rejected_lines.count() == limits.REJECTION_NOTES_MAX + 1
+    assert kept_of(app).count() == limits.REJECTION_NOTES_MAX + 1
 
 
 def test_durable_message_is_acknowledged_although_the_database_fails(
