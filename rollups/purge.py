@@ -104,11 +104,12 @@ def _doomed(
         return None
     values = {day: value for day, value in fenced.items() if value is not None and value.nonce}
     named = _named(bucket, month, values, of_month)
+    of_days = {(slot, number) for _, slot, number in listing.rows["days"]}  # the month's fence stands for these
     doomed = {
         table: [
             key
             for key, slot, number in listing.rows[table]
-            if (slot, number) not in named and (table == "days" or slot // DAY_SLOTS in values)
+            if (slot, number) not in named and (slot // DAY_SLOTS in values or (slot, number) in of_days)
         ]
         for table in _GENERATED
     }

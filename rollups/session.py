@@ -77,6 +77,7 @@ def options(master: str, folder: Path) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.adaptive.enabled": "false",  # partitions are planned by samples, Spark must not join them again
+        "spark.sql.shuffle.partitions": "16",  # packs are few; the default of 200 costs a task each
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOG4J} -Duser.timezone=UTC",
         "spark.executorEnv.PYTHONPATH": str(ROOT),

@@ -12,8 +12,10 @@ import numpy as np
 from ingest.accept import Acceptor
 from ingest.write import Writer
 from rollups.local import LocalExecutor
+from rollups.plan import first_day_of, month_of
 from rollups.points import Hook, nowhere
 from rollups.run import Driver, RunReport
+from rollups.source import Place, read_pack
 from spm.clock import FakeClock
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.cache import PageCache
@@ -54,6 +56,11 @@ def crash_at(point: str, times: int = 1) -> Hook:
                 raise Crash(point)
 
     return hook
+
+
+def form_of(series: int) -> bytes:
+    """The canonical form of a series number."""
+    return canonical(metric_of(series), {"n": str(series)})
 
 
 def metric_of(series: int) -> str:
@@ -153,7 +160,7 @@ class World:
 def parsed(samples: Sequence[Sample]) -> Parsed:
     """What a protocol makes of these samples."""
     numbers = sorted({series for series, _, _ in samples})
-    forms = [canonical(metric_of(n), {"n": str(n)}) for n in numbers]
+    forms = [form_of(n) for n in numbers]
     index = np.array([numbers.index(series) for series, _, _ in samples], np.int32)
     ts = np.array([START + ms for _, ms, _ in samples], np.int64)
     return Parsed(SeriesTable.from_canonical(forms), index, ts, np.array([v for _, _, v in samples], np.float64))
@@ -178,4 +185,20 @@ def whole_day(world: World) -> dict[int, dict[str, float]]:
             np.zeros(len(mine), np.uint64), np.array([t for t, _ in mine]), np.array([v for _, v in mine])
         )
         found[series] = {name: getattr(made, name)[0].item() for name, _ in COLUMNS}
+    return found
+
+
+def days_in_force(world: World) -> dict[int, dict[str, float]]:
+    """Daily aggregates of the day by series number, read from the rows that the month's manifest names."""
+    number = {int(t): n for n in range(20) for t in SeriesTable.from_canonical([form_of(n)]).ids}
+    [row] = world.store.get("manifest", [keys.manifest_month(APP, month_of(DAY))], [b"v"])
+    found = {}
+    for bucket, days in manifest.decode_month(row[b"v"] if row else None).days.items():
+        if DAY not in days.days:
+            continue
+        place = Place("days", APP, bucket, month_of(DAY), first_day_of(month_of(DAY)) * DAY_SLOTS)
+        for _, steps in read_pack(world.store, place, days.generation):
+            rows = steps.at(DAY)
+            for i, series in enumerate(rows.series.tolist()):
+                found[number[series]] = {name: getattr(rows, name)[i].item() for name, _ in COLUMNS}
     return found

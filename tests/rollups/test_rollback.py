@@ -1,0 +1,112 @@
+"""Claims about rolling back: every answer stays, the state before comes back, and what cannot be undone is refused."""
+
+import pytest
+
+from rollups.purge import purge
+from rollups.rollback import roll_back
+from spm.errors import Refused
+from spm.limits import HISTORY_MAX, HOUR_MS
+from tests.rollups.world import APP, Crash, World, crash_at
+
+
+def filled() -> World:
+    """Samples in three hours of two days."""
+    world = World()
+    world.send((0, 1, 1.0), (1, HOUR_MS + 1, 2.0), (2, 25 * HOUR_MS, 3.0))
+    return world
+
+
+def states(world: World) -> dict[object, object]:
+    """What is in force, by unit."""
+    return {unit: entry.state for day in (19_600, 19_601) for unit, entry in world.manifest(day).entries.items()}
+
+
+def test_a_roll_back_changes_no_answer() -> None:
+    world = filled()
+    run = world.roll().run
+    roll_back(world.store, run, [APP])
+    assert world.answer() == world.truth
+    assert world.hours() == world.recount()
+
+
+def test_a_roll_back_restores_the_generations_of_before_a_full_merge() -> None:
+    world = World()
+    world.send((0, 1, 1.0))
+    world.roll(minor=True)
+    world.send((0, 2, 2.0))
+    world.roll(minor=True)
+    before = states(world)
+    roll_back(world.store, world.roll().run, [APP])
+    assert states(world) == before
+    assert world.answer() == world.truth
+
+
+def test_batches_that_only_the_rolled_back_generation_held_are_replayed() -> None:
+    world = filled()
+    roll_back(world.store, world.roll().run, [APP])
+    assert {len(entry.replay) for entry in states(world).values()} == {1}
+    assert world.pending_rows() == 0
+    world.roll()
+    assert {len(entry.replay) for entry in states(world).values()} == {0}
+    assert world.answer() == world.truth
+
+
+def test_runs_are_rolled_back_newest_first() -> None:
+    world = filled()
+    first = world.roll(minor=True).run
+    world.send((0, 2, 5.0))
+    second = world.roll(minor=True).run
+    with pytest.raises(Refused, match="later runs"):
+        roll_back(world.store, first, [APP])
+    roll_back(world.store, second, [APP])
+    roll_back(world.store, first, [APP])
+    assert world.answer() == world.truth
+    assert {len(state.generations) for state in states(world).values()} == {0}
+
+
+def test_a_roll_back_below_the_history_is_refused() -> None:
+    world = World()
+    runs = []
+    for i in range(HISTORY_MAX + 1):
+        world.send((0, 1 + i, 1.0))
+        runs.append(world.roll(minor=True).run)
+    for run in reversed(runs[1:]):
+        roll_back(world.store, run, [APP])
+    with pytest.raises(Refused, match="no history"):
+        roll_back(world.store, runs[0], [APP])
+    assert world.answer() == world.truth
+
+
+def test_a_roll_back_of_a_purged_history_is_refused() -> None:
+    world = filled()
+    run = world.roll().run
+    purge(world.store, APP, world.distribution.all(APP), keep=0)
+    with pytest.raises(Refused, match="no history"):
+        roll_back(world.store, run, [APP])
+
+
+def test_a_roll_back_killed_between_two_days_is_finished_by_the_next() -> None:
+    world = filled()
+    run = world.roll().run
+    with pytest.raises(Crash):
+        roll_back(world.store, run, [APP], at=crash_at("rolled back"))
+    assert world.answer() == world.truth
+    roll_back(world.store, run, [APP])
+    assert {len(state.generations) for state in states(world).values()} == {0}
+    assert world.answer() == world.truth
+
+
+def test_an_unknown_run_is_refused() -> None:
+    with pytest.raises(Refused, match="no history"):
+        roll_back(filled().store, 77, [APP])
+
+
+def test_a_run_is_rolled_back_in_its_own_units_only() -> None:
+    world = filled()
+    world.roll()
+    world.send((0, 2, 2.0))
+    second = world.roll().run
+    roll_back(world.store, second, [APP])
+    replayed = [state for state in states(world).values() if state.replay]
+    assert len(replayed) == 1
+    assert world.answer() == world.truth
