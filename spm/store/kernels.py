@@ -315,7 +315,7 @@ def warm() -> None:
     order_versions(counts, order, ts, rank, bits)
     winners(counts, ts, rank, np.ones(1, np.bool_))
     find_timelines(counts, ts, rank)
-    take_segments(ts, counts, 2)
+    take_segments(ts[:1], counts, 2)
     spread(counts, 2)
     text, ends = np.zeros(1, np.uint8), np.ones(1, np.int64)
     text_checks(text, ends - 1, ends)
