@@ -1,8 +1,8 @@
 """Columns handed to Arrow and taken back, by their buffers.
 
-`pa.array`, `to_numpy` and a bare Python argument of a compute function import pandas, where it is installed, only to see
-whether they were given some: a second and 40 MB in every process that answers queries. Nothing here copies more than
-Arrow's format asks for.
+`pa.array`, `to_numpy` and a bare Python argument of a compute function import pandas, where it is installed, only to
+see whether they were given some: a second and 40 MB in every process that answers queries. Nothing here copies more
+than Arrow's format asks for.
 """
 
 from collections.abc import Sequence

@@ -179,3 +179,10 @@ def test_series_that_lose_their_difference_are_joined_when_they_never_meet() -> 
     assert (found.labels, found.present.tolist()) == ([{}], [[False, False, True]])
     found = Engine(parts).range('last_over_time({__name__=~"one|two"}[10m]) * 1', 5 * M, 20 * M, 15 * M)
     assert found.values.tolist() == [[1, 2]]
+
+
+def test_name_is_lost_only_at_steps_where_a_function_took_it() -> None:
+    parts = FakeStorage().add("m", {}, [2 * M], [7])
+    found = Engine(parts).range("(m offset 1m) or count_over_time(m[1m])", 2 * M, 3 * M, M)
+    assert found.labels == [{}, {"__name__": "m"}]
+    assert found.present.tolist() == [[True, False], [False, True]]

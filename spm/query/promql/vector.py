@@ -59,14 +59,20 @@ def finished(vector: Vector) -> Vector:
 
 
 def united(vector: Vector) -> Vector:
-    """Rows with the same labels joined into one; `QueryFailed` if two of them have an element at the same step."""
+    """Rows with the same labels joined into one; `QueryFailed` if two of them have an element at the same step.
+
+    A row that is to lose its name and one that keeps it stay apart: in the end they are different series.
+    """
     groups = group_equal(vector.labels)
     if len(groups.labels) == len(vector.labels):
         return vector
     order, starts = groups.members()
-    present = np.add.reduceat(vector.present[order], starts[:-1], axis=0, dtype=np.int64)
-    if (present > 1).any():
+    if (np.add.reduceat(vector.present[order], starts[:-1], axis=0, dtype=np.int64) > 1).any():
         raise QueryFailed("vector cannot contain metrics with the same labelset")
-    values = np.add.reduceat(np.where(vector.present, vector.values, 0.0)[order], starts[:-1], axis=0)
-    nameless = np.logical_or.reduceat(vector.nameless[order], starts[:-1])
-    return Vector([vector.labels[row] for row in order[starts[:-1]]], values, present > 0, nameless)
+    codes = groups.codes * 2 + vector.nameless
+    order = np.argsort(codes, kind="stable")
+    heads = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    values = np.add.reduceat(np.where(vector.present, vector.values, 0.0)[order], heads, axis=0)
+    present = np.logical_or.reduceat(vector.present[order], heads, axis=0)
+    rows = order[heads]
+    return Vector([vector.labels[row] for row in rows], values, present, vector.nameless[rows])
