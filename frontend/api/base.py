@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 from django.contrib.auth.models import User
-from django.http import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.renderers import BaseRenderer
@@ -55,13 +54,13 @@ class Operation(APIView):
         assert isinstance(self.request.user, User), "BUG: an operation ran for nobody"
         return app_of_person(self.request.user, app_id)
 
-    def handle_exception(self, exc: Exception) -> HttpResponseBase:
+    def handle_exception(self, exc: Exception) -> Response:
         """Our own errors by their kind; the others as the framework does, under the same name."""
         if isinstance(exc, SpmError):
             status = next(status for kind, status in _STATUS if isinstance(exc, kind))
             headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
             return Response({"error": str(exc)}, status=status, headers=headers, exception=True)
         response = super().handle_exception(exc)
-        if isinstance(response, Response) and isinstance(response.data, dict) and "detail" in response.data:
+        if isinstance(response.data, dict) and "detail" in response.data:
             response.data = {"error": str(response.data["detail"])}
         return response

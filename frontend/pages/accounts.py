@@ -31,7 +31,7 @@ class Password(PasswordChangeView):
     template_name = "frontend/password.html"
     success_url = reverse_lazy("frontend:home")
 
-    def form_valid(self, form: "PasswordChangeForm[User]") -> HttpResponse:
+    def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
         """Save it, and what follows from it."""
         response = super().form_valid(form)
         password_changed(cast(User, self.request.user), Path(settings.SPM_DATA))

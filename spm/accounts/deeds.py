@@ -32,7 +32,7 @@ def revoke_token(actor: User, token: Token) -> None:
         audit.record("token revoked", str(token), actor=actor, organisation=organisation, detail={"app": token.app_id})
 
 
-def password_changed(user: User, data_dir: Path) -> None:
-    """Note it, and remove the file that shows the first password."""
-    audit.record("password changed", user.get_username(), actor=user, organisation=None)
+def password_changed(user: User, data_dir: Path, *, actor: User | None = None) -> None:
+    """Note it (by another person, when ``actor`` is given), and remove the file that shows the first password."""
+    audit.record("password changed", user.get_username(), actor=actor or user, organisation=None)
     bootstrap.forget_first_login(data_dir, user)

@@ -8,12 +8,13 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.db import connections
 from django.test.testcases import LiveServerThread
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Response, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Response, ViewportSize, sync_playwright
 
 from spm.accounts import sources, tokens
 from spm.clock import SystemClock
@@ -94,8 +95,8 @@ def open_page(browser: Browser, server: str) -> Iterator[Callable[..., Page]]:
     wrong: list[str] = []
 
     def open_one(*, dark: bool = False, width: int = WIDTH, height: int = HEIGHT) -> Page:
-        scheme = "dark" if dark else "light"
-        size = {"width": width, "height": height}
+        scheme: Literal["dark", "light"] = "dark" if dark else "light"
+        size = ViewportSize(width=width, height=height)
         context = browser.new_context(viewport=size, color_scheme=scheme, base_url=server, locale="en-GB")
         contexts.append(context)
         page = context.new_page()

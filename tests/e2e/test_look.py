@@ -1,6 +1,7 @@
-"""Every page in light and dark, wide and narrow: no script fails, nothing is wider than the screen. Pictures are kept."""
+"""Every page in light and dark, wide and narrow: no script fails, nothing is wider than the screen."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page
@@ -18,7 +19,7 @@ PAGES = {
     "password": ("/account/password", 0),
     "missing": ("/apps/999999/", 0),
 }
-LOOKS = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
+LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
 
 
 @pytest.mark.parametrize("look", LOOKS)

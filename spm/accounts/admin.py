@@ -1,0 +1,202 @@
+"""The admin of accounts: organisations, people, apps, tokens, sources, the audit log.
+
+A token's hash is never shown; its secret once, in a message after it was made. What the system writes by itself (last
+use, last seen, the log) is for reading only. Deeds go through ``deeds``, like those of the pages.
+"""
+
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group, User
+from django.db.models import Model, QuerySet
+from django.forms import ModelForm
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin, TabularInline
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from spm.accounts import audit
+from spm.accounts.deeds import issue_token, password_changed, revoke_token
+from spm.accounts.forms import TokenAdminForm
+from spm.accounts.models import App, AuditEntry, Membership, Organisation, Source, Token
+
+admin.site.unregister(User)
+admin.site.unregister(Group)
+
+
+class ReadOnly(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
+    """Rows the system writes; people only look."""
+
+    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Nobody adds."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Nobody changes."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Nobody deletes."""
+        return False
+
+
+class MembershipInline(TabularInline):  # type: ignore[misc]
+    """The people of an organisation."""
+
+    model = Membership
+    extra = 0
+    autocomplete_fields: ClassVar = ["user"]
+
+
+class AppInline(TabularInline):  # type: ignore[misc]
+    """The apps of an organisation."""
+
+    model = App
+    extra = 0
+    can_delete = False
+    show_change_link = True
+
+
+@admin.register(Organisation)
+class OrganisationAdmin(ModelAdmin):  # type: ignore[misc]
+    """Organisations, with their people and apps."""
+
+    list_display: ClassVar = ["name", "people", "app_names", "created"]
+    search_fields: ClassVar = ["name", "apps__name", "memberships__user__username"]
+    readonly_fields: ClassVar = ["created"]
+    inlines: ClassVar = [MembershipInline, AppInline]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Organisation]:
+        """With what the list shows."""
+        return cast("QuerySet[Organisation]", super().get_queryset(request).prefetch_related("apps", "memberships"))
+
+    @admin.display(description="people")
+    def people(self, organisation: Organisation) -> int:
+        """How many."""
+        return len(organisation.memberships.all())
+
+    @admin.display(description="apps")
+    def app_names(self, organisation: Organisation) -> str:
+        """Their names."""
+        return ", ".join(app.name for app in organisation.apps.all())
+
+
+@admin.register(Membership)
+class MembershipAdmin(ModelAdmin):  # type: ignore[misc]
+    """Who belongs where."""
+
+    list_display: ClassVar = ["user", "organisation", "role", "created"]
+    list_filter: ClassVar = ["role"]
+    list_select_related: ClassVar = ["user", "organisation"]
+    search_fields: ClassVar = ["user__username", "organisation__name"]
+    autocomplete_fields: ClassVar = ["user", "organisation"]
+    readonly_fields: ClassVar = ["created"]
+
+
+@admin.register(App)
+class AppAdmin(ModelAdmin):  # type: ignore[misc]
+    """Apps. Their number stands in the store's keys: it cannot be chosen, and an app is not deleted from here."""
+
+    list_display: ClassVar = ["name", "id", "organisation", "created"]
+    list_select_related: ClassVar = ["organisation"]
+    search_fields: ClassVar = ["name", "organisation__name", "=id"]
+    autocomplete_fields: ClassVar = ["organisation"]
+    readonly_fields: ClassVar = ["id", "created"]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Its data would stay behind in the store."""
+        return False
+
+
+@admin.register(Token)
+class TokenAdmin(ModelAdmin):  # type: ignore[misc]
+    """Tokens: made here and shown once, revoked here, never read or edited."""
+
+    form = TokenAdminForm
+    list_display: ClassVar = ["name", "prefix", "app", "scopes", "created", "last_used", "revoked"]
+    list_filter: ClassVar = [("revoked", admin.EmptyFieldListFilter), "scopes"]
+    list_select_related: ClassVar = ["app"]
+    search_fields: ClassVar = ["name", "prefix", "app__name", "app__organisation__name"]
+    autocomplete_fields: ClassVar = ["app"]
+    actions: ClassVar = ["revoke_tokens"]
+    _shown: ClassVar = ["app", "name", "scopes", "prefix", "created", "last_used", "revoked"]
+
+    def get_fields(self, request: HttpRequest, obj: Token | None = None) -> list[str]:
+        """A new token has an app, a name and scopes; an old one shows what is known of it."""
+        return self._shown if obj else ["app", "name", "scope_choice"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Token | None = None) -> list[str]:
+        """Nothing of an old one can be edited."""
+        return self._shown if obj else []
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Tokens are revoked, so that the log keeps its sense."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Token, form: "ModelForm[Token]", change: bool) -> None:
+        """Issue it, and show its secret once."""
+        chosen = form.cleaned_data
+        token, secret = issue_token(_who(request), chosen["app"], name=chosen["name"], scopes=chosen["scope_choice"])
+        obj.pk, obj.prefix, obj.scopes = token.pk, token.prefix, token.scopes
+        messages.warning(request, f"This is the only time the token is shown: {secret}")
+
+    @admin.action(description="Revoke")
+    def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[Token]) -> None:
+        """End the chosen tokens that have not ended yet."""
+        ended = queryset.filter(revoked=None).select_related("app__organisation")
+        for token in ended:
+            revoke_token(_who(request), token)
+        self.message_user(request, f"{len(ended)} tokens revoked. They stop working within five seconds.")
+
+
+@admin.register(Source)
+class SourceAdmin(ReadOnly):
+    """Who sends."""
+
+    list_display: ClassVar = ["name", "app", "first_seen", "last_seen"]
+    list_select_related: ClassVar = ["app"]
+    search_fields: ClassVar = ["name", "app__name"]
+    list_filter: ClassVar = ["app"]
+    ordering: ClassVar = ["-last_seen"]
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnly):
+    """The log."""
+
+    list_display: ClassVar = ["at", "actor_name", "action", "subject", "organisation"]
+    list_select_related: ClassVar = ["organisation"]
+    list_filter: ClassVar = ["action", "organisation"]
+    search_fields: ClassVar = ["actor_name", "action", "subject"]
+    date_hierarchy = "at"
+
+
+@admin.register(User)
+class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
+    """People. A password set here ends the first one, and the file that shows it."""
+
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ["username", "email", "is_staff", "is_active", "last_login", "date_joined"]
+    readonly_fields = ["last_login", "date_joined"]
+
+    def log_change(self, request: HttpRequest, obj: User, message: Any) -> Any:
+        """Beside Django's own note: a changed password has consequences."""
+        if "password" in str(message).lower():
+            password_changed(obj, Path(settings.SPM_DATA), actor=_who(request))
+        else:
+            audit.record("user changed", obj.get_username(), actor=_who(request), organisation=None)
+        return super().log_change(request, obj, message)
+
+
+@admin.register(Group)
+class GroupAdmin(DjangoGroupAdmin, ModelAdmin):  # type: ignore[misc]
+    """Groups of the admin's own permissions."""
+
+
+def _who(request: HttpRequest) -> User:
+    return cast(User, request.user)
