@@ -32,19 +32,25 @@ def read_body(stream: Stream, *, encoding: str, length: int | None) -> bytes:
         raise _too_large(length, BODY_BYTES_MAX)
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
-        return b"".join(_pieces(stream))
+        return b"".join(_pieces(stream, length))
     if encoding not in _WINDOWS:
         raise UnknownEncoding("unknown Content-Encoding", got=encoding[:40], wanted="gzip, deflate or none")
-    return _inflated(_pieces(stream), _WINDOWS[encoding])
+    return _inflated(_pieces(stream, length), _WINDOWS[encoding])
 
 
-def _pieces(stream: Stream) -> Iterator[bytes]:
+def _pieces(stream: Stream, length: int | None) -> Iterator[bytes]:
+    """The body as sent. One that ends before its announced length is refused: its last line would be a wrong number."""
     size = 0
-    while piece := stream.read(_PIECE_BYTES):
-        size += len(piece)
-        if size > BODY_BYTES_MAX:
-            raise _too_large(size, BODY_BYTES_MAX)
-        yield piece
+    try:
+        while piece := stream.read(_PIECE_BYTES):
+            size += len(piece)
+            if size > BODY_BYTES_MAX:
+                raise _too_large(size, BODY_BYTES_MAX)
+            yield piece
+    except OSError as error:
+        raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=length) from error
+    if length is not None and size != length:
+        raise BadMessage("the body is cut off", got=f"{size} bytes", wanted=f"{length}, its Content-Length")
 
 
 def _inflated(pieces: Iterator[bytes], window: int) -> bytes:

@@ -56,9 +56,26 @@ def test_body_is_limited_as_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_announced_length_over_the_limit_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "BODY_BYTES_MAX", 100)
-    assert read(b"", length=100) == b""
+    assert len(read(b"x" * 100, length=100)) == 100
     with pytest.raises(LimitExceeded):
         read(b"", length=101)
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+def test_body_shorter_than_announced_is_refused(encoding: str) -> None:
+    raw = gzip.compress(b"m v=12") if encoding else b"m v=12"
+    assert read(raw, encoding, length=len(raw)) == b"m v=12"
+    with pytest.raises(BadMessage, match="cut off"):
+        read(raw, encoding, length=len(raw) + 1)
+
+
+def test_broken_connection_is_refused() -> None:
+    class Broken:
+        def read(self, size: int, /) -> bytes:
+            raise ConnectionResetError
+
+    with pytest.raises(BadMessage, match="connection"):
+        read_body(Broken(), encoding="", length=None)
 
 
 def test_body_is_limited_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
