@@ -3,7 +3,8 @@
 One thread turns deliveries into batches (``batch.Batcher`` decides), writes each with ``write.Writer`` and acknowledges
 it once its commit record is durable:
 
-1. A body that cannot be read becomes a dead letter with its cause; the others gather.
+1. A body that cannot be read becomes a dead letter with its cause; the others gather. Lines that an agent sent past the
+   front door are accepted here (``lines``).
 2. A due batch is prepared once and put; while the store does not answer, the same bytes are put again with growing
    pauses, for ``CONSUME_RETRY_S`` at most; then the messages are given back.
 3. A batch that cannot be written for another reason is written message by message; what fails then is a dead letter.
@@ -24,14 +25,17 @@ from typing import Protocol
 from celery import bootsteps
 from django.conf import settings
 
+from ingest.accept import Acceptor, take_process
 from ingest.batch import Batcher, Item
+from ingest.lines import LineDoor
+from ingest.routing import LINES_TYPE
 from ingest.transport import topology
 from ingest.transport.amqp import Delivery, Publisher, Receiver
 from ingest.transport.topology import Address
 from ingest.write import Batch, Writer
 from spm import limits
 from spm.clock import Clock, SystemClock
-from spm.errors import CorruptBlock, QueueUnavailable, StoreUnavailable
+from spm.errors import BadMessage, CorruptBlock, LimitExceeded, QueueUnavailable, StoreUnavailable
 from spm.store.backends import open_backend
 from spm.store.keys import Distribution
 from spm.wire import Envelope
@@ -71,8 +75,9 @@ class Consumer:
         clock: Clock | None = None,
         batcher: Batcher | None = None,
         wait: Callable[[float], object] | None = None,
+        lines: Callable[[Delivery], Envelope] | None = None,
     ) -> None:
-        self._writer, self._grave = writer, grave
+        self._writer, self._grave, self._lines = writer, grave, lines
         self._clock = clock or SystemClock()
         self._batcher = Batcher() if batcher is None else batcher
         self._generation = 0
@@ -121,12 +126,21 @@ class Consumer:
             self._batcher.take()
             self._generation = delivery.generation
         try:
-            envelope = Envelope.from_bytes(delivery.body)
-        except (CorruptBlock, ValueError) as error:
+            envelope = self._open(delivery)
+        except (CorruptBlock, BadMessage, LimitExceeded, ValueError) as error:
             self._bury_delivery(delivery, str(error))
+            return
+        if not len(envelope):
+            self._source.acknowledge(delivery.generation, delivery.tag, multiple=False)
             return
         size = len(delivery.body)
         self._batcher.add(Item(envelope, delivery.queue, delivery.tag, size, delivery.came_ms))
+
+    def _open(self, delivery: Delivery) -> Envelope:
+        """The envelope in a delivery; one of an agent's lines is made here."""
+        if delivery.content_type == LINES_TYPE and self._lines is not None:
+            return self._lines(delivery)
+        return Envelope.from_bytes(delivery.body)
 
     def _store(self, items: list[Item]) -> None:
         """Write a batch and settle its messages."""
@@ -208,7 +222,8 @@ class Service:
         address = Address.parse(amqp_url)
         self._backend = open_backend(store_url)
         self._grave = Publisher(address)
-        self._consumer = Consumer(Writer(self._backend, Distribution()), self._grave)
+        lines = LineDoor(Acceptor(take_process(self._backend), SystemClock()), SystemClock())
+        self._consumer = Consumer(Writer(self._backend, Distribution()), self._grave, lines=lines.accept)
         self._receiver = Receiver(address, self._consumer.take)
         self._consumer.source = self._receiver
         self._thread = threading.Thread(target=self._consumer.run, name="consumer", daemon=True)

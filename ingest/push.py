@@ -64,17 +64,17 @@ class FrontDoor:
                 app=sender.app_id, source=sender.source, parsed=parsed, message_id=message_id
             )
             self._transport.publish(envelope, PUBLISH_TIMEOUT_S)
-        self._note(parsed, sender)
+        note(parsed, sender, self.clock.now_ms())
 
-    def _note(self, parsed: Parsed, sender: Sender) -> None:
-        """Tell people; a database in trouble must not make a durable message look lost."""
-        now_ms = self.clock.now_ms()
-        try:
-            if len(parsed.ts):
-                sources.seen(sender.app_id, sender.source, now_ms)
-            rejections.note(sender.app_id, sender.source, parsed.rejections, now_ms)
-        except DatabaseError:
-            _LOG.exception("could not note a message of app %s", sender.app_id)
+
+def note(parsed: Parsed, sender: Sender, now_ms: int) -> None:
+    """Tell people; a database in trouble must not make a durable message look lost."""
+    try:
+        if len(parsed.ts):
+            sources.seen(sender.app_id, sender.source, now_ms)
+        rejections.note(sender.app_id, sender.source, parsed.rejections, now_ms)
+    except DatabaseError:
+        _LOG.exception("could not note a message of app %s", sender.app_id)
 
 
 def message_id_of(parsed: Parsed, *, given: str | None, token_id: int, path: str, body: bytes) -> bytes:

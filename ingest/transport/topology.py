@@ -1,4 +1,4 @@
-"""What stands in RabbitMQ: every name, argument and routing rule, in one place.
+"""What stands in RabbitMQ: every name, argument and routing rule, in one place (what senders need: ``ingest.routing``).
 
 One topic exchange. Messages of one source always go to the same partition queue, so that its messages stay in order and
 one batch holds few sources; bodies over ``AMQP_PARTITION_BODY_BYTES_MAX`` go to a queue of their own, of which a worker
@@ -6,15 +6,13 @@ holds few at a time: that bounds a worker's memory. What cannot be stored goes t
 All queues are quorum queues. No RabbitMQ library here.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from ingest.routing import EXCHANGE, key_of, partition_key, split_partitions
 from spm import limits
-from spm.errors import Refused
 
-EXCHANGE = "spm.metrics"
+__all__ = ["BULK", "CAUSE", "CONTENT_TYPE", "DEAD", "EXCHANGE", "ORIGIN", "Address", "Queue"]
 DEAD = "spm.dead"  # the dead letters' exchange and their queue
 BULK = "bulk"
 CAUSE, ORIGIN = "x-spm-cause", "x-spm-queue"  # headers of a dead letter
@@ -40,16 +38,11 @@ class Address:
     @classmethod
     def parse(cls, url: str) -> "Address":
         """``amqp://user:password@host:port/vhost?partitions=N``; raises ``Refused`` for a wrong number."""
-        parts = urlsplit(url)
-        query = dict(parse_qsl(parts.query))
-        given = query.pop("partitions", str(limits.AMQP_PARTITIONS))
-        if not given.isdecimal() or not 1 <= int(given) <= limits.AMQP_PARTITIONS_MAX:
-            raise Refused("wrong number of partitions", got=given, wanted=f"1 to {limits.AMQP_PARTITIONS_MAX}")
-        return cls(urlunsplit(parts._replace(query=urlencode(query))), int(given))
+        return cls(*split_partitions(url))
 
     def queues(self) -> list[Queue]:
         """All work queues."""
-        keys = [_partition_key(i) for i in range(self.partitions)]
+        keys = [partition_key(i) for i in range(self.partitions)]
         partitions = [Queue(f"{EXCHANGE}.{key}", key, limits.CONSUME_PREFETCH) for key in keys]
         return [*partitions, Queue(f"{EXCHANGE}.{BULK}", BULK, limits.CONSUME_PREFETCH_BULK)]
 
@@ -57,12 +50,7 @@ class Address:
         """The routing key of a message: the same for all of one source, unless its body is large."""
         if size > limits.AMQP_PARTITION_BODY_BYTES_MAX:
             return BULK
-        digest = hashlib.blake2b(app.to_bytes(4, "big") + source.encode(), digest_size=4).digest()
-        return _partition_key(int.from_bytes(digest, "big") % self.partitions)
-
-
-def _partition_key(number: int) -> str:
-    return f"{number:03d}"
+        return key_of(app.to_bytes(4, "big") + source.encode(), self.partitions)
 
 
 def work_arguments() -> Mapping[str, object]:

@@ -1,0 +1,125 @@
+"""The agent through RabbitMQ: lines in the queue, accepted by the worker as if they had come over HTTP."""
+
+import gzip
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingest.accept import Acceptor
+from ingest.agent.push import open_push
+from ingest.agent.push.base import Verdict
+from ingest.agent.records import Message
+from ingest.lines import LineDoor
+from ingest.routing import LINES_TYPE, SOURCE_HEADER, TOKEN_HEADER
+from ingest.transport.amqp import Delivery, Receiver
+from ingest.transport.topology import Address
+from spm.accounts import tokens
+from spm.accounts.models import App, Organisation, Source
+from spm.clock import FakeClock
+from spm.errors import BadMessage
+from spm.wire import parse_canonical
+from tests.stack.rabbitmq import RabbitMQ
+
+ROOT = Path(__file__).resolve().parents[2]
+NOW_MS = 1_700_000_000_000
+BODY = gzip.compress(f"cpu,host=a usage_user=1.5,usage_idle=98i {NOW_MS}\nbad line\n".encode())
+MESSAGE = Message(1, b"\xab" * 16, BODY)
+
+
+@pytest.fixture
+def secret(db: None) -> str:
+    app = App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
+    return tokens.issue(app, name="agent", scopes=("ingest",))[1]
+
+
+def delivery(token: str, body: bytes = BODY, source: str = "web-1") -> Delivery:
+    headers = {TOKEN_HEADER: token, SOURCE_HEADER: source}
+    return Delivery(1, 1, "q", body, "ab" * 16, 0, LINES_TYPE, "gzip", headers)
+
+
+def door() -> LineDoor:
+    clock = FakeClock(NOW_MS + 500)
+    return LineDoor(Acceptor(7, clock), clock)
+
+
+@pytest.mark.django_db
+def test_lines_are_accepted_for_the_app_of_their_token(secret: str) -> None:
+    envelope = door().accept(delivery(secret))
+    assert (envelope.app, envelope.source) == (App.objects.get().pk, "web-1")
+    assert (envelope.message_id, envelope.stamp.ms, envelope.stamp.process) == (b"\xab" * 16, NOW_MS + 500, 7)
+    forms = [parse_canonical(envelope.series.canonical(index)) for index in envelope.series_index]
+    assert [(metric, labels["host"]) for metric, labels in forms] == [("cpu_usage_user", "a"), ("cpu_usage_idle", "a")]
+    assert np.array_equal(envelope.values, [1.5, 98.0])
+    assert envelope.rejected == 1
+
+
+@pytest.mark.django_db
+def test_accepted_lines_show_their_source(secret: str) -> None:
+    door().accept(delivery(secret, source="seen-first-here"))
+    assert Source.objects.get().name == "seen-first-here"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("token", ["", "nonsense", "read-only"])
+def test_lines_without_a_good_token_are_refused(secret: str, token: str) -> None:
+    if token == "read-only":
+        token = tokens.issue(App.objects.get(), name="reader", scopes=("read",))[1]
+    with pytest.raises(BadMessage, match="no valid token"):
+        door().accept(delivery(token))
+
+
+@pytest.mark.django_db
+def test_a_body_that_cannot_be_inflated_is_refused(secret: str) -> None:
+    with pytest.raises(BadMessage, match="decompressed"):
+        door().accept(delivery(secret, body=b"no gzip"))
+
+
+def test_a_broker_that_is_not_there_is_tried_later() -> None:
+    outcome = open_push("amqp://guest:guest@127.0.0.1:1/%2F", token="t", source="h").send(MESSAGE)
+    assert outcome.verdict is Verdict.LATER
+
+
+def test_the_agent_with_pika_carries_no_numpy_and_stays_small() -> None:
+    code = (
+        "import sys, psutil, ingest.agent.__main__; from ingest.agent.push import open_push;"
+        "open_push('amqp://localhost', token='t', source='h');"
+        "print('numpy' in sys.modules, 'django' in sys.modules, psutil.Process().memory_info().rss < 40_000_000)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["False", "False", "True"]
+
+
+@pytest.mark.real
+@pytest.mark.django_db
+def test_a_push_through_the_broker_is_taken_and_accepted(amqp_vhost: str, secret: str) -> None:
+    got: list[Delivery] = []
+    receiver = Receiver(Address.parse(amqp_vhost), got.append)
+    receiver.open()
+    push = open_push(amqp_vhost, token=secret, source="web-1")
+    try:
+        end = time.monotonic() + 20
+        while push.send(MESSAGE).verdict is not Verdict.TAKEN:  # until the receiver has made the queues
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        while not got:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        envelope = door().accept(got[0])
+        receiver.acknowledge(got[0].generation, got[0].tag)
+    finally:
+        push.close()
+        receiver.close()
+    assert envelope.message_id == MESSAGE.message_id
+    assert len(envelope) == 2
+
+
+@pytest.mark.real
+def test_a_broker_without_our_exchange_is_tried_later(rabbitmq: RabbitMQ) -> None:
+    push = open_push(rabbitmq.new_vhost("bare"), token="t", source="h")
+    assert push.send(MESSAGE).verdict is Verdict.LATER
+    assert push.send(MESSAGE).verdict is Verdict.LATER
+    push.close()
