@@ -45,6 +45,8 @@ class Served:
     headers: Mapping[str, str]
     token: str = ""
     app: int = 0
+    login: str = ""
+    password: str = ""
 
     def cpu(self) -> dict[str, float]:
         """CPU seconds so far by process name of the tree."""
@@ -107,8 +109,17 @@ def start_product(data: Path, *arguments: str, environment: Mapping[str, str] | 
     for line in process.stdout:
         if line.startswith("{"):
             ready = json.loads(line)
-            headers = {"Authorization": f"Bearer {ready['token']}"}
-            return Served(process, port, data, "/prometheus", headers, ready["token"], int(ready["app"] or 0))
+            return Served(
+                process,
+                port,
+                data,
+                prefix="/prometheus",
+                headers={"Authorization": f"Bearer {ready['token']}"},
+                token=ready["token"],
+                app=int(ready["app"]),
+                login=ready["login"],
+                password=ready["password"],
+            )
     raise RuntimeError(f"bin/start ended with {process.wait()}")
 
 

@@ -1,23 +1,15 @@
 """How soon an accepted sample is seen, in the embedded product under its everyday load: many small requests."""
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from tests.bench.__main__ import seconds_to_visible
-from tests.bench.product import Served, start_product
+from tests.bench.product import Served
 from tests.fleet import Fleet
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
 P99_MAX_S = 2.0
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    running = start_product(tmp_path_factory.mktemp("product"))
-    yield running
-    running.stop()
 
 
 def test_an_accepted_sample_is_visible_within_two_seconds_while_a_hundred_agents_push(served: Served) -> None:

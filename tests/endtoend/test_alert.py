@@ -1,0 +1,72 @@
+"""From a crossed threshold to a mail that a person can read: rule by the form, samples by HTTP, mail in the folder."""
+
+import re
+import time
+import urllib.parse
+import urllib.request
+from http.cookiejar import CookieJar
+
+import pytest
+
+from tests.bench.product import Served
+
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(300)]
+WAIT_S = 60
+
+
+class Person:
+    """Somebody who is logged in, with cookies and forms."""
+
+    def __init__(self, served: Served) -> None:
+        self._root = f"http://127.0.0.1:{served.port}"
+        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        self.submit("/login", username=served.login, password=served.password)
+
+    def read(self, path: str) -> str:
+        return self._opener.open(self._root + path, timeout=30).read().decode()  # type: ignore[no-any-return]
+
+    def submit(self, path: str, **fields: str) -> str:
+        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', self.read(path))
+        assert token, f"no form at {path}"
+        form = urllib.parse.urlencode({**fields, "csrfmiddlewaretoken": token[1]}).encode()
+        request = urllib.request.Request(self._root + path, form, {"Referer": self._root + path})
+        return self._opener.open(request, timeout=30).read().decode()  # type: ignore[no-any-return]
+
+
+def push(served: Served, value: float) -> None:
+    connection = served.connection()
+    assert (
+        served.push(connection, f"oven,room=kitchen temperature={value} {time.time_ns() // 1_000_000}\n".encode())
+        == 204
+    )
+
+
+def mails(served: Served) -> list[str]:
+    return [f.read_text() for f in sorted((served.data / "mail").glob("*"))]
+
+
+def wait_for_mail(served: Served, words: str, value: float) -> str:
+    """Keep pushing ``value`` until a mail with these words lies in the folder."""
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        push(served, value)
+        for mail in mails(served):
+            if words in mail:
+                return mail
+        time.sleep(1)
+    raise AssertionError(f"no mail with {words!r} within {WAIT_S} s; there are {len(mails(served))}")
+
+
+def test_a_crossed_threshold_sends_one_mail_and_its_end_another(served: Served) -> None:
+    person = Person(served)
+    push(served, 20)
+    person.submit(
+        f"/alerts/new?app={served.app}", name="Oven too hot", expr="oven_temperature", comparator=">", threshold="90",
+        for_ms="5s", keep_firing_for_ms="", recovery="", severity="warning", receivers="cook@example.org", enabled="on",
+    )  # fmt: skip
+    fired = wait_for_mail(served, "Oven too hot", 120)
+    assert all(word in fired for word in ("cook@example.org", "120", "90"))
+    wait_for_mail(served, "esolved", 20)
+    time.sleep(12)
+    assert len(mails(served)) == 2
+    assert "Oven too hot" in person.read(f"/alerts/mail?app={served.app}")
