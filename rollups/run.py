@@ -100,10 +100,19 @@ class Driver:
     watch: Callable[[Progress], None] = field(default=lambda _: None)
 
     def roll(
-        self, executor: Executor, apps: Sequence[int], *, minor: bool = False, now_ms: int | None = None
+        self,
+        executor: Executor,
+        apps: Sequence[int],
+        *,
+        minor: bool = False,
+        now_ms: int | None = None,
+        run: int | None = None,
     ) -> RunReport:
-        """One run over these apps; ``minor`` leaves closed hours, days and untouched units to a full one."""
-        run = cells.take_run(self.store)
+        """One run over these apps; ``minor`` leaves closed hours, days and untouched units to a full one.
+
+        ``run`` is a number taken for this run and no other; without it one is taken.
+        """
+        run = cells.take_run(self.store) if run is None else run
         now = self.clock.now_ms() if now_ms is None else now_ms
         plans = [day for app in apps for day in self.plan(app, minor=minor, now_ms=now)]
         self.at("planned")

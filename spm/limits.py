@@ -76,6 +76,7 @@ CONSUME_PREFETCH_BULK = 4  # likewise of the queue of large bodies: four of 24 M
 CONSUME_RETRY_S = 900  # a batch is given back before RabbitMQ takes it away (after 30 minutes)
 CONSUME_STOP_S = 10  # to write what is at hand when a worker ends; the rest is given back
 CONSUME_BACK_OFF_S = 30  # longest wait between two tries to write a batch
+CONSUME_RENEW_S = 5  # before messages come again after a failure nobody foresaw: each time counts as a delivery
 AMQP_PARTITIONS = 16  # work queues, unless the address says otherwise
 AMQP_PARTITIONS_MAX = 256
 AMQP_PARTITION_BODY_BYTES_MAX = 262_144  # x 128 x 16: half a gigabyte is the most a worker can be made to hold
@@ -142,6 +143,7 @@ ROLL_GROUPS_PER_CORE = 4  # tasks per core: fewer leave cores idle at the end, m
 ROLL_CELLS_MAX = 100_000  # pending cells of one bucket and app that one run takes: about 1 kB each
 PURGE_HISTORY = 2  # former states of a unit that a purge leaves, so that its last runs can be rolled back
 PURGE_ROWS_PER_CALL = 1_000  # deleted at once: appends wait for the one writer of LMDB meanwhile
+ROLL_RUNS_KEPT = 10_000  # rows of the list of runs; the store keeps its own history
 ROLL_REPLANS_MAX = 3  # when others keep flipping the same day, the next run does it
 
 # --- accounts ---------------------------------------------------------------------------------------------------------

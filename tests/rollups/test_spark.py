@@ -67,7 +67,9 @@ def test_days_and_a_second_run_with_late_data_are_right_on_spark(session: SparkS
 
 def test_a_worker_killed_in_the_middle_leaves_nothing_that_is_seen(session: SparkSession, tmp_path: Path) -> None:
     world, url = world_at(tmp_path / "store")
-    tasks = [unit_task(day, unit) for day in world.driver().plan(APP, minor=False, now_ms=NEXT_DAY) for unit in day.units]
+    tasks = [
+        unit_task(day, unit) for day in world.driver().plan(APP, minor=False, now_ms=NEXT_DAY) for unit in day.units
+    ]
 
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
         os.environ["SPM_CRASH_AT"] = "pages written:2"

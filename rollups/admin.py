@@ -1,0 +1,81 @@
+"""The admin of runs: a list for looking, and the action that rolls one back."""
+
+from typing import ClassVar
+
+from django.contrib import admin, messages
+from django.contrib.auth.models import User
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin, TabularInline
+
+from rollups import conduct
+from rollups.models import Run, RunDay
+from spm.errors import SpmError
+
+
+class _LookOnly:
+    """Rows the system writes; people only look."""
+
+    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Nobody adds."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Nobody changes."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Nobody deletes."""
+        return False
+
+
+class RunDayInline(_LookOnly, TabularInline):  # type: ignore[misc]  # unfold is untyped
+    """The days a run touched."""
+
+    model = RunDay
+    extra = 0
+    fields: ClassVar = ["app", "day", "flipped", "units", "samples", "size_bytes", "rolled_back"]
+
+
+@admin.register(Run)
+class RunAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
+    """Runs, newest first."""
+
+    list_display: ClassVar = ["number", "kind", "executor", "state", "progress", "samples", "started", "took", "rate"]
+    list_filter: ClassVar = ["state", "kind", "executor"]
+    search_fields: ClassVar = ["=number", "message"]
+    date_hierarchy = "started"
+    inlines: ClassVar = [RunDayInline]
+    actions: ClassVar = ["roll_back"]
+
+    @admin.display(description="units")
+    def progress(self, run: Run) -> str:
+        """How far it is."""
+        return f"{run.units} of {run.units_total}"
+
+    @admin.display(description="seconds")
+    def took(self, run: Run) -> str:
+        """How long it took."""
+        return "" if run.seconds is None else f"{run.seconds:.1f}"
+
+    @admin.display(description="samples/s")
+    def rate(self, run: Run) -> str:
+        """How fast it was."""
+        return "" if run.samples_per_s is None else f"{run.samples_per_s:,.0f}"
+
+    def has_roll_back_permission(self, request: HttpRequest) -> bool:
+        """Who may change runs may take one back."""
+        return bool(request.user.has_perm("rollups.change_run"))
+
+    @admin.action(description="Roll back (its data stays; the state before it returns)", permissions=["roll_back"])
+    def roll_back(self, request: HttpRequest, runs: QuerySet[Run]) -> None:
+        """Take the chosen runs back, newest first."""
+        actor = request.user if isinstance(request.user, User) else None
+        for run in runs.order_by("-number"):
+            try:
+                done = conduct.take_back(conduct.site(), run.number, actor)
+            except SpmError as error:
+                messages.error(request, f"Run {run.number}: {error}")
+            else:
+                units = sum(back.units for back in done)
+                messages.success(request, f"Run {run.number} was rolled back in {units} units of {len(done)} days.")

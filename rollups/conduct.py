@@ -1,0 +1,227 @@
+"""Runs with their record in the database: what the commands, the beat task and the admin call.
+
+``roll`` does one run and keeps its row up to date; ``take_back`` rolls one back and notes who did; ``clean`` purges;
+``consider`` looks at what waits and starts what is due. All of them act on a ``Site``, made from the settings once.
+"""
+
+import itertools
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from threading import Thread
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from rollups import cells, plan, points, purge, rollback
+from rollups.executors import open_executor
+from rollups.lock import alone
+from rollups.models import Kind, Run, RunDay, State
+from rollups.plan import Start, Waiting
+from rollups.rollback import RolledBack
+from rollups.run import Driver, Progress, RunReport
+from spm import limits
+from spm.accounts import audit
+from spm.accounts.models import App, Organisation
+from spm.clock import Clock, SystemClock
+from spm.errors import Refused
+from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.store import manifest, pending
+from spm.store.backends import open_backend
+from spm.store.backends.base import Backend
+from spm.store.keys import Distribution
+from spm.store.manifest import Manifest
+
+_LOG = logging.getLogger(__name__)
+_EPOCH = date(1970, 1, 1)
+_RECORD_EVERY_S = 1.0  # how often a running run's row is written
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where runs happen."""
+
+    store: Backend
+    url: str
+    master: str
+    data: Path
+    clock: Clock
+    buckets: Callable[[int], Sequence[int]]
+
+    @property
+    def folder(self) -> Path:
+        """For the lock and for Spark's scratch files."""
+        return self.data / "spark"
+
+    def now(self) -> datetime:
+        """The time as the database keeps it."""
+        return datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
+
+
+def site() -> Site:
+    """The site of the settings."""
+    return Site(
+        store=open_backend(settings.SPM_STORE_URL),
+        url=settings.SPM_STORE_URL,
+        master=settings.SPM_SPARK_MASTER,
+        data=Path(settings.SPM_DATA),
+        clock=SystemClock(),
+        buckets=Distribution().all,
+    )
+
+
+def every_app() -> list[int]:
+    """The ids of all apps."""
+    return list(App.objects.order_by("id").values_list("id", flat=True))
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+def roll(
+    site: Site, *, apps: Sequence[int], kind: Kind, executor: str,
+    now_ms: int | None = None, watch: Callable[[Progress], None] = lambda _: None,
+) -> Run | None:  # fmt: skip
+    """One run over these apps; ``None`` when there was nothing to do. Raises ``Refused`` while another one works."""
+    with alone(site.folder) as free:
+        if not free:
+            raise Refused("another run is at work", remedy="Wait for it to end.")
+        Run.objects.filter(state=State.RUNNING).update(state=State.LOST, finished=site.now())
+        at = points.from_environment(os.environ)
+        number = cells.take_run(site.store)
+        row = Run.objects.create(number=number, kind=kind, executor=executor, started=site.now())
+        driver = Driver(site.store, site.clock, site.buckets, at=at, watch=_recorder(row, site.clock, watch))
+        try:
+            with open_executor(
+                executor, site.store, url=site.url, master=site.master, folder=site.folder, at=at
+            ) as opened:
+                report = driver.roll(opened, apps, minor=kind == Kind.MINOR, now_ms=now_ms, run=number)
+        except Exception as error:
+            _ended(row, State.FAILED, site.now(), f"{type(error).__name__}: {error}")
+            raise
+        return _record(row, report, site.now())
+
+
+def _recorder(row: Run, clock: Clock, watch: Callable[[Progress], None]) -> Callable[[Progress], None]:
+    """Writes progress to the run's row, at most once a second."""
+    last = [clock.monotonic()]
+
+    def record(progress: Progress) -> None:
+        watch(progress)
+        if clock.monotonic() - last[0] >= _RECORD_EVERY_S:
+            last[0] = clock.monotonic()
+            row.units, row.units_total, row.samples = progress.units, progress.units_total, progress.samples
+            row.save(update_fields=["units", "units_total", "samples"])
+
+    return record
+
+
+def _ended(row: Run, state: State, now: datetime, message: str) -> None:
+    row.state, row.finished, row.message = state, now, message[:10_000]
+    row.save()
+
+
+@transaction.atomic
+def _record(row: Run, report: RunReport, now: datetime) -> Run | None:
+    """The run's row as it ended, with a row per day; a run that found nothing leaves none."""
+    if not report.days and not report.months:
+        row.delete()
+        return None
+    row.executor = report.executor
+    row.units = sum(day.units for day in report.days)
+    row.units_total = max(row.units_total, row.units)
+    row.samples, row.size_bytes = report.samples, sum(day.size_bytes for day in report.days)
+    RunDay.objects.bulk_create(
+        RunDay(
+            run=row,
+            app_id=day.app,
+            day=_EPOCH + timedelta(days=day.day),
+            flipped=day.flipped,
+            units=day.units,
+            samples=day.samples,
+            size_bytes=day.size_bytes,
+        )
+        for day in report.days
+    )
+    _ended(row, State.DONE, now, "\n".join(report.troubles))
+    Run.objects.filter(number__lte=row.number - limits.ROLL_RUNS_KEPT).delete()
+    return row
+
+
+# --- taking back, cleaning up -----------------------------------------------------------------------------------------
+
+
+def take_back(site: Site, number: int, actor: User | None) -> list[RolledBack]:
+    """Roll a run back, and note who did. Raises ``Refused``."""
+    done = rollback.roll_back(site.store, number, every_app(), points.from_environment(os.environ))
+    with transaction.atomic():
+        Run.objects.filter(number=number).update(state=State.ROLLED_BACK)
+        for back in done:
+            days = RunDay.objects.filter(run__number=number, app_id=back.app, day=_EPOCH + timedelta(days=back.day))
+            days.update(rolled_back=True)
+        for organisation in Organisation.objects.filter(apps__id__in={b.app for b in done}).distinct():
+            mine = set(organisation.apps.values_list("id", flat=True))
+            detail = {"apps": sorted({b.app for b in done} & mine), "days": sum(b.app in mine for b in done)}
+            audit.record("roll back", f"run {number}", actor=actor, organisation=organisation, detail=detail)
+    return done
+
+
+def clean(site: Site, *, apps: Sequence[int], keep: int, dry_run: bool) -> dict[str, int]:
+    """Purge what is superseded; rows that went (or would go) by table. Raises ``Refused`` while a run works."""
+    total: dict[str, int] = {}
+    with alone(site.folder) as free:
+        if not free:
+            raise Refused("a run is at work", remedy="Wait for it to end.")
+        at = points.from_environment(os.environ)
+        for app in apps:
+            gone = purge.purge(site.store, app, site.buckets(app), keep=keep, dry_run=dry_run, at=at)
+            for table, rows in gone.rows.items():
+                total[table] = total.get(table, 0) + rows
+    return total
+
+
+# --- when beat asks ---------------------------------------------------------------------------------------------------
+
+
+def consider(site: Site) -> Start:
+    """Start what is due: a minor run here, or a full one on Spark in a process of its own. Says which."""
+    now = site.clock.now_ms()
+    waits = plan.pressure((_waiting(site, app, now) for app in every_app()), now)
+    start = plan.decide(waits, now_ms=now, last_spark_ms=_last_started(site))
+    with alone(site.folder) as free:
+        if not free:
+            return Start.NOTHING
+    if start == Start.SPARK:
+        _launch(site)
+    elif start == Start.MINOR:
+        roll(site, apps=every_app(), kind=Kind.MINOR, executor="local")
+    return start
+
+
+def _waiting(site: Site, app: int, now_ms: int) -> tuple[list[Waiting], dict[int, Manifest]]:
+    """The pending cells of an app, and the manifests of their days, of today and of yesterday."""
+    days = plan.by_day(pending.scan(site.store, app, list(site.buckets(app))))
+    today = now_ms // HOUR_MS // DAY_SLOTS
+    recent = cells.read_cells(site.store, app, sorted({*days, today, today - 1}))
+    return list(itertools.chain.from_iterable(days.values())), {d: manifest.decode(c) for d, c in recent.items()}
+
+
+def _last_started(site: Site) -> int | None:
+    """When beat last started a full run: kept beside the lock, since a run that dies early leaves no row."""
+    mark = site.folder / "started"
+    return int(mark.stat().st_mtime * 1000) if mark.exists() else None
+
+
+def _launch(site: Site) -> None:
+    """A full run in a process of its own, which ends with this one; no JVM stays."""
+    (site.folder / "started").touch()
+    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "roll", "--with-parent"]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=settings.BASE_DIR)
+    Thread(target=process.wait, daemon=True, name="reap roll").start()
+    _LOG.info("a full run was started as process %s", process.pid)

@@ -1,0 +1,35 @@
+"""``manage.py purge``: delete superseded generations and blocks that chunks hold. What is in force stays."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from rollups import conduct
+from spm import limits
+from spm.errors import SpmError
+
+
+class Command(BaseCommand):
+    """See the module."""
+
+    help = "Delete superseded rows of the store."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The command's options."""
+        parser.add_argument("--app", type=int, action="append", help="only this app's id (may be repeated)")
+        parser.add_argument("--dry-run", action="store_true", help="say what would go")
+        parser.add_argument(
+            "--keep", type=int, default=limits.PURGE_HISTORY, metavar="N",
+            help="former states of each unit that stay, so that its last N runs can be rolled back (%(default)s)",
+        )  # fmt: skip
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """One purge."""
+        apps = options["app"] or conduct.every_app()
+        try:
+            gone = conduct.clean(conduct.site(), apps=apps, keep=options["keep"], dry_run=options["dry_run"])
+        except SpmError as error:
+            raise CommandError(str(error)) from error
+        verb = "would go" if options["dry_run"] else "went"
+        self.stdout.write(", ".join(f"{rows} rows of {table}" for table, rows in gone.items()) + f" {verb}")

@@ -1,0 +1,81 @@
+"""What people see of runs: one row per run, and one per (app, day) it touched.
+
+The store alone says what is in force; these rows are an account of it for the admin, and may be pruned. ``number`` is
+the run's number in the store, which a roll back names.
+"""
+
+from typing import ClassVar
+
+from django.db import models
+
+from spm.accounts.models import App
+
+
+class State(models.TextChoices):
+    """How a run ended."""
+
+    RUNNING = "running", "Running"
+    DONE = "done", "Done"
+    FAILED = "failed", "Failed"
+    LOST = "lost", "Lost"  # its process is gone; what it had flipped stays, the rest the next run does
+    ROLLED_BACK = "rolled back", "Rolled back"
+
+
+class Kind(models.TextChoices):
+    """What a run was to do."""
+
+    MINOR = "minor", "Minor"
+    FULL = "full", "Full"
+
+
+class Run(models.Model):
+    """One execution of the rollup job."""
+
+    number = models.PositiveBigIntegerField(unique=True)
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    executor = models.CharField(max_length=10)
+    state = models.CharField(max_length=12, choices=State.choices, default=State.RUNNING)
+    units = models.PositiveIntegerField(default=0)
+    units_total = models.PositiveIntegerField(default=0)
+    samples = models.PositiveBigIntegerField(default=0)
+    size_bytes = models.PositiveBigIntegerField(default=0)
+    started = models.DateTimeField()
+    finished = models.DateTimeField(null=True, blank=True)
+    message = models.TextField(blank=True)
+
+    class Meta:
+        ordering: ClassVar = ["-number"]
+        indexes: ClassVar = [models.Index(fields=["kind", "-started"], name="run_by_kind")]
+
+    def __str__(self) -> str:
+        return f"run {self.number}"
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took."""
+        return (self.finished - self.started).total_seconds() if self.finished else None
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Samples compacted per second, all of it counted."""
+        return self.samples / self.seconds if self.seconds else None
+
+
+class RunDay(models.Model):
+    """What a run did to one day of one app."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="days")
+    app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="run_days")
+    day = models.DateField()
+    flipped = models.BooleanField()
+    units = models.PositiveIntegerField()
+    samples = models.PositiveBigIntegerField()
+    size_bytes = models.PositiveBigIntegerField()
+    rolled_back = models.BooleanField(default=False)
+
+    class Meta:
+        ordering: ClassVar = ["app", "day"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["run", "app", "day"], name="run_day_once")]
+
+    def __str__(self) -> str:
+        return f"{self.app}, {self.day}"
