@@ -20,19 +20,20 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from importlib import import_module
+from typing import Protocol, TypeVar
 
 from celery import bootsteps
 from django.conf import settings
+from django.db import DatabaseError
 
 from ingest.accept import Acceptor, take_process
 from ingest.batch import Batcher, Item
-from ingest.lines import LineDoor
 from ingest.routing import LINES_TYPE
 from ingest.transport import topology
 from ingest.transport.amqp import Delivery, Publisher, Receiver
 from ingest.transport.topology import Address
-from ingest.write import Batch, Writer
+from ingest.write import Writer
 from spm import limits
 from spm.clock import Clock, SystemClock
 from spm.errors import BadMessage, CorruptBlock, LimitExceeded, QueueUnavailable, StoreUnavailable
@@ -42,6 +43,7 @@ from spm.wire import Envelope
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 BURY_S = 10.0
 
 
@@ -62,6 +64,12 @@ class Grave(Protocol):
     def publish(
         self, exchange: str, key: str, body: bytes, *, timeout_s: float, message_id: str, headers: dict[str, str]
     ) -> None: ...
+
+
+class Door(Protocol):
+    """What accepts lines that nobody has stamped yet: ``lines.LineDoor``."""
+
+    def accept(self, delivery: Delivery) -> Envelope: ...
 
 
 class Consumer:
@@ -104,6 +112,7 @@ class Consumer:
                 log.exception("the consumer failed; a new connection brings its messages again")
                 self._batcher.take()
                 self._source.renew("the consumer failed")
+                self._wait(limits.CONSUME_RENEW_S)
         self._store(self._batcher.take())
 
     def step(self) -> None:
@@ -126,12 +135,10 @@ class Consumer:
             self._batcher.take()
             self._generation = delivery.generation
         try:
-            envelope = self._open(delivery)
+            end_ms = delivery.came_ms + limits.CONSUME_RETRY_S * 1000
+            envelope = self._patiently(lambda: self._open(delivery), end_ms)
         except (CorruptBlock, BadMessage, LimitExceeded, ValueError) as error:
             self._bury_delivery(delivery, str(error))
-            return
-        if not len(envelope):
-            self._source.acknowledge(delivery.generation, delivery.tag, multiple=False)
             return
         size = len(delivery.body)
         self._batcher.add(Item(envelope, delivery.queue, delivery.tag, size, delivery.came_ms))
@@ -139,7 +146,10 @@ class Consumer:
     def _open(self, delivery: Delivery) -> Envelope:
         """The envelope in a delivery; one of an agent's lines is made here."""
         if delivery.content_type == LINES_TYPE and self._lines is not None:
-            return self._lines(delivery)
+            try:
+                return self._lines(delivery)
+            except DatabaseError as error:  # whose token it is cannot be said now
+                raise StoreUnavailable(f"the database does not answer: {error}") from error
         return Envelope.from_bytes(delivery.body)
 
     def _store(self, items: list[Item]) -> None:
@@ -170,18 +180,18 @@ class Consumer:
                 self._write([envelope], end_ms)
 
     def _commit(self, envelopes: list[Envelope], end_ms: int) -> None:
-        batch: Batch | None = None
+        batch = self._patiently(lambda: self._writer.prepare(envelopes), end_ms)
+        self._patiently(lambda: self._writer.commit(batch), end_ms)
+
+    def _patiently(self, act: Callable[[], T], end_ms: int) -> T:
+        """What ``act`` answers, asked again while the store does not, until ``end_ms``."""
         wait_s = 0.1
         while True:
             try:
-                batch = batch or self._writer.prepare(envelopes)
-                self._writer.commit(batch)
-                break
+                return act()
             except StoreUnavailable as error:
                 self._pause(wait_s, end_ms, error)
                 wait_s = min(2 * wait_s, limits.CONSUME_BACK_OFF_S)
-        for dead in batch.dead:
-            self._bury(dead.envelope, dead.cause)
 
     def _pause(self, wait_s: float, end_ms: int, error: StoreUnavailable) -> None:
         """Wait before the next try, or raise ``error`` when there is to be none."""
@@ -222,11 +232,22 @@ class Service:
         address = Address.parse(amqp_url)
         self._backend = open_backend(store_url)
         self._grave = Publisher(address)
-        lines = LineDoor(Acceptor(take_process(self._backend), SystemClock()), SystemClock())
-        self._consumer = Consumer(Writer(self._backend, Distribution()), self._grave, lines=lines.accept)
+        self._door: Door | None = None
+        self._consumer = Consumer(Writer(self._backend, Distribution()), self._grave, lines=self._accept)
         self._receiver = Receiver(address, self._consumer.take)
         self._consumer.source = self._receiver
         self._thread = threading.Thread(target=self._consumer.run, name="consumer", daemon=True)
+
+    def _accept(self, delivery: Delivery) -> Envelope:
+        """The envelope of an agent's lines.
+
+        The first ones make the door: a worker may start while the store is down, and the door's models cannot be
+        loaded before Django's apps, as this module is; so it is loaded by name.
+        """
+        if self._door is None:
+            acceptor = Acceptor(take_process(self._backend), SystemClock())
+            self._door = import_module("ingest.lines").LineDoor(acceptor, SystemClock())
+        return self._door.accept(delivery)
 
     def start(self) -> None:
         """Begin to receive."""

@@ -1,0 +1,1 @@
+"""Processes killed while they work, on the real stack."""

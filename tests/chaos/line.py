@@ -1,0 +1,124 @@
+"""The thin line of the full stack: a publisher, RabbitMQ, a Celery worker in a process of its own, and a store.
+
+``Line.publish`` is an agent that never gives up; ``Line.start_worker`` and ``kill_worker`` are what chaos needs;
+``Line.drain`` waits until every message is stored and acknowledged.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ingest.accept import Acceptor, take_process
+from ingest.protocols import line_protocol
+from ingest.transport.amqp import AmqpTransport
+from ingest.transport.topology import Address
+from spm.clock import SystemClock
+from spm.errors import QueueUnavailable
+from spm.store.backends import open_backend
+from spm.store.backends.base import Backend
+from spm.wire import Envelope
+from tests.stack.processes import Process, wait_until
+from tests.stack.rabbitmq import RabbitMQ
+from tests.stack.stored import stamps
+
+ROOT = Path(__file__).resolve().parents[2]
+APP = 1
+SENDERS = 4
+GIVE_UP_S = 120
+
+
+@dataclass(slots=True)
+class Line:
+    """One line; everything it writes is under ``folder`` and in its own tables and virtual host."""
+
+    folder: Path
+    store_url: str
+    amqp_url: str
+    sent: list[Envelope] = field(default_factory=list)
+    resent: int = 0
+    workers: int = 0
+    backend: Backend = field(init=False)
+    transport: AmqpTransport = field(init=False)
+    acceptor: Acceptor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.backend = open_backend(self.store_url)
+        self.transport = AmqpTransport(Address.parse(self.amqp_url))
+        self.acceptor = Acceptor(take_process(self.backend), SystemClock())
+
+    def close(self) -> None:
+        """Stop what runs."""
+        self.transport.close()
+        for number in range(1, self.workers + 1):
+            self.worker(number).stop(30)
+        self.backend.close()
+
+    def accept(self, bodies: Sequence[bytes]) -> list[Envelope]:
+        """Bodies of line protocol (ms) as stamped messages, each from a source of its own number modulo 20."""
+        return [self._accept(number, body) for number, body in enumerate(bodies, start=len(self.sent))]
+
+    def _accept(self, number: int, body: bytes) -> Envelope:
+        parsed = line_protocol.parse(body, now_ms=0, precision="ms")
+        name = number.to_bytes(16, "big")
+        return self.acceptor.accept(app=APP, source=f"host{number % 20}", parsed=parsed, message_id=name)
+
+    def publish(self, envelopes: Sequence[Envelope]) -> None:
+        """Every message confirmed, sent again until it is; by several threads."""
+        threads = [threading.Thread(target=self._publish, args=(envelopes[n::SENDERS],)) for n in range(SENDERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.sent.extend(envelopes)
+
+    def _publish(self, envelopes: Sequence[Envelope]) -> None:
+        for envelope in envelopes:
+            assert wait_until(lambda e=envelope: self._confirmed(e), GIVE_UP_S), "never confirmed"  # type: ignore[misc]
+
+    def _confirmed(self, envelope: Envelope) -> bool:
+        try:
+            self.transport.publish(envelope, 10)
+        except QueueUnavailable:
+            self.resent += 1
+            return False
+        return True
+
+    def start_worker(self) -> Process:
+        """One more Celery worker."""
+        self.workers += 1
+        process = self.worker(self.workers)
+        plain = Address.parse(self.amqp_url).url
+        environment = {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "spm.settings",
+            "PYTHONPATH": str(ROOT),
+            "SPM_DATA": str(self.folder),
+            "SPM_SECRET_KEY": "only for tests",
+            "SPM_PEPPER": "only for tests",
+            "SPM_STORE_URL": self.store_url,
+            "SPM_TRANSPORT": "amqp",
+            "SPM_AMQP_URL": self.amqp_url,
+            "SPM_CELERY_BROKER_URL": plain,
+        }
+        command = [sys.executable, "-m", "celery", "-A", "spm.celery", "worker", "--pool", "threads"]
+        process.start([*command, "--concurrency", "1", "--loglevel", "INFO"], environment)
+        return process
+
+    def worker(self, number: int) -> Process:
+        """Worker ``number``, from 1."""
+        return Process(f"worker{number}", self.folder)
+
+    def stored(self) -> set[tuple[int, int, int]]:
+        """The stamps that stand in commit records."""
+        return set(stamps(self.backend, APP))
+
+    def drain(self, rabbitmq: RabbitMQ) -> None:
+        """Wait until all that was sent is stored and no queue holds a message."""
+        wanted = {(e.stamp.ms, e.stamp.process, e.stamp.sequence) for e in self.sent}
+        vhost = Address.parse(self.amqp_url).url.rpartition("/")[2].replace("%2F", "/")
+        assert wait_until(lambda: wanted <= self.stored(), GIVE_UP_S), f"{len(wanted - self.stored())} are missing"
+        assert wait_until(lambda: rabbitmq.messages(vhost) == 0, GIVE_UP_S), "queues are not empty"
+        assert self.stored() == wanted

@@ -1,0 +1,73 @@
+"""10⁵ samples through the real stack, its worker killed with -9 in the middle: what is read equals what was sent."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ingest.write import Writer
+from spm.store.backends import open_backend
+from spm.store.keys import Distribution
+from tests.chaos.line import Line
+from tests.fleet import Fleet
+from tests.stack.processes import wait_until
+from tests.stack.rabbitmq import RabbitMQ
+from tests.stack.stored import samples, sent
+
+pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(600)]
+START_MS = 1_767_222_000_000 - 3_000_000  # the fleet crosses an hour
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Fleet:
+    return Fleet.make(hosts=20, steps=500, start_ms=START_MS, jitter_ms=40)
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory, hbase_url: str, rabbitmq: RabbitMQ) -> Iterator[Line]:
+    amqp_url = rabbitmq.new_vhost("thin-line") + "?partitions=4"
+    made = Line(tmp_path_factory.mktemp("line"), f"{hbase_url}/thin_line", amqp_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def through_the_stack(line: Line, fleet: Fleet, rabbitmq: RabbitMQ) -> Line:
+    """All messages sent; the first worker killed while it holds some of them."""
+    bodies = [
+        fleet.lines(range(s, s + 10), range(h, h + 1)) for s in range(0, fleet.steps, 10) for h in range(fleet.hosts)
+    ]
+    messages = line.accept(bodies)
+    half = len(messages) // 2
+    first = line.start_worker()
+    line.publish(messages[:half])
+    assert wait_until(lambda: len(line.stored()) > 0, 60)
+    line.publish(messages[half:])
+    first.kill()
+    line.start_worker()
+    line.drain(rabbitmq)
+    return line
+
+
+def test_the_kill_was_in_the_middle(through_the_stack: Line) -> None:
+    log = through_the_stack.worker(1).log.read_text()
+    assert "ready" in log
+    assert "Warm shutdown" not in log
+
+
+def test_what_is_read_equals_what_was_sent_as_a_multiset(through_the_stack: Line, fleet: Fleet) -> None:
+    found = samples(through_the_stack.backend, int(fleet.ts.min()) - 1, int(fleet.ts.max()))
+    assert found.total() == len(fleet) == 100_000
+    assert found == sent(through_the_stack.sent)
+
+
+def test_the_embedded_store_answers_the_same_bits_for_the_same_messages(
+    through_the_stack: Line, fleet: Fleet, tmp_path: Path
+) -> None:
+    embedded = open_backend(f"lmdb://{tmp_path}/store")
+    writer = Writer(embedded, Distribution())
+    for at in range(0, len(through_the_stack.sent), 100):
+        writer.write(through_the_stack.sent[at : at + 100])
+    first, last = int(fleet.ts.min()) - 1, int(fleet.ts.max())
+    assert samples(embedded, first, last) == samples(through_the_stack.backend, first, last)
+    embedded.close()
