@@ -39,6 +39,7 @@ from spm.store.keys import Distribution
 from spm.store.manifest import Manifest
 
 _LOG = logging.getLogger(__name__)
+_ROOT = Path(__file__).resolve().parents[1]
 _EPOCH = date(1970, 1, 1)
 _RECORD_EVERY_S = 1.0  # how often a running run's row is written
 
@@ -189,18 +190,20 @@ def clean(site: Site, *, apps: Sequence[int], keep: int, dry_run: bool) -> dict[
 # --- when beat asks ---------------------------------------------------------------------------------------------------
 
 
-def consider(site: Site) -> Start:
+def consider(site: Site, launch: Callable[[], None] | None = None) -> Start:
     """Start what is due: a minor run here, or a full one on Spark in a process of its own. Says which."""
-    now = site.clock.now_ms()
-    waits = plan.pressure((_waiting(site, app, now) for app in every_app()), now)
-    start = plan.decide(waits, now_ms=now, last_spark_ms=_last_started(site))
     with alone(site.folder) as free:
         if not free:
             return Start.NOTHING
+    apps, now = every_app(), site.clock.now_ms()
+    waits = plan.pressure((_waiting(site, app, now) for app in apps), now)
+    mark = site.folder / "started"  # beside the lock, since a run that dies early leaves no row
+    start = plan.decide(waits, now_ms=now, last_spark_ms=int(mark.read_text()) if mark.exists() else None)
     if start == Start.SPARK:
-        _launch(site)
+        mark.write_text(str(now))
+        (launch or _launch)()
     elif start == Start.MINOR:
-        roll(site, apps=every_app(), kind=Kind.MINOR, executor="local")
+        roll(site, apps=apps, kind=Kind.MINOR, executor="local")
     return start
 
 
@@ -212,16 +215,9 @@ def _waiting(site: Site, app: int, now_ms: int) -> tuple[list[Waiting], dict[int
     return list(itertools.chain.from_iterable(days.values())), {d: manifest.decode(c) for d, c in recent.items()}
 
 
-def _last_started(site: Site) -> int | None:
-    """When beat last started a full run: kept beside the lock, since a run that dies early leaves no row."""
-    mark = site.folder / "started"
-    return int(mark.stat().st_mtime * 1000) if mark.exists() else None
-
-
-def _launch(site: Site) -> None:
+def _launch() -> None:
     """A full run in a process of its own, which ends with this one; no JVM stays."""
-    (site.folder / "started").touch()
-    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "roll", "--with-parent"]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=settings.BASE_DIR)
+    command = [sys.executable, "-m", "django", "roll", "--with-parent", "--settings", settings.SETTINGS_MODULE]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=_ROOT)
     Thread(target=process.wait, daemon=True, name="reap roll").start()
     _LOG.info("a full run was started as process %s", process.pid)

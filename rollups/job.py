@@ -7,7 +7,7 @@ attempt id, so that retries and speculation are harmless (rule 13). Enter by ``S
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from threading import Thread
 
@@ -38,7 +38,7 @@ _COMPACTED = pa.schema([
 _PACKED = pa.schema([("app", pa.int64()), ("bucket", pa.int32()), ("period", pa.int32()), ("result", pa.binary())])
 _POLL_S = 0.5  # how often progress is looked at
 
-Batches = Iterable[pa.RecordBatch]
+Batches = Iterator[pa.RecordBatch]
 
 
 class SparkExecutor:

@@ -6,6 +6,7 @@ from rollups.purge import purge
 from rollups.rollback import roll_back
 from spm.errors import Refused
 from spm.limits import HISTORY_MAX, HOUR_MS
+from spm.store.manifest import State
 from tests.rollups.world import APP, Crash, World, crash_at
 
 
@@ -16,7 +17,7 @@ def filled() -> World:
     return world
 
 
-def states(world: World) -> dict[object, object]:
+def states(world: World) -> dict[tuple[int, int], State]:
     """What is in force, by unit."""
     return {unit: entry.state for day in (19_600, 19_601) for unit, entry in world.manifest(day).entries.items()}
 
