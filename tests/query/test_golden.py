@@ -29,6 +29,8 @@ def storage() -> FakeStorage:
         .add("odd", {"n": "nan"}, [4 * M], [math.nan])
         .add("odd", {"n": "inf"}, [4 * M], [math.inf])
         .add("odd", {"n": "one"}, [4 * M], [1])
+        .add("far", {}, [115_000, 215_000, 315_000], [1_000, 1_010, 1_020])
+        .add("near", {}, [109_000, 209_000, 309_000], [1_000, 1_010, 1_020])
         .add("twin_one", {"host": "a"}, [4 * M], [5])
         .add("twin_two", {"host": "a"}, [4 * M], [6])
     )
@@ -66,6 +68,9 @@ TABLE: list[tuple[str, str, int, Table]] = [
     # 40 samples 15 s apart, one more each: the window (0, 240 s] holds 1…16 and grows 15 in 225 s; both borders are
     # within 1.1 intervals, so 240/225 of 15; the line meets zero exactly at the window's start.
     ("increase reaches the borders of its window", "increase(steady_total[4m])", 4 * M, {"": 16}),
+    # 20 in 200 s; the start is 115 s away, more than 1.1 of the 100 s between samples: half of these, 50 s, are added.
+    ("increase goes half an interval towards a far border", "increase(far[400s])", 400_000, {"": 20 * 335 / 200}),
+    ("increase reaches a border 1.09 intervals away", "increase(near[400s])", 400_000, {"": 20 * 400 / 200}),
     ("rate is increase per second", "rate(steady_total[4m])", 4 * M, {"": 16 / 240}),
     # Samples 9…16, of the time (120 s, 240 s]: 7 in 105 s, extended by 15 s to the start.
     ("increase in a later window", "increase(steady_total[2m])", 4 * M, {"": 8}),
@@ -160,6 +165,11 @@ def test_range_query_gives_a_point_per_step_where_there_is_data() -> None:
     assert found.times.tolist() == [0, 2 * M, 4 * M, 6 * M, 8 * M]
     assert found.present.tolist() == [[False, True, True, True, False]]
     assert found.values[0, 1:4].tolist() == [800, 800, 800]
+
+
+def test_sample_is_gone_at_the_step_exactly_five_minutes_later() -> None:
+    found = Engine(FakeStorage().add("m", {}, [1 * M], [1])).range("m", 0, 7 * M, M)
+    assert found.present[0].tolist() == [False, True, True, True, True, True, False, False]
 
 
 def test_range_query_of_a_scalar_is_one_series_without_labels() -> None:
