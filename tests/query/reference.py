@@ -62,7 +62,8 @@ class Reference:
 
     def vector(self, node: plan.VectorNode) -> list[Element]:
         name = type(node).__name__.lower()
-        return getattr(self, f"_{name}")(node)
+        found: list[Element] = getattr(self, f"_{name}")(node)
+        return found
 
     def _matching(self, selector: plan.Selector) -> list[tuple[dict[str, str], list[tuple[int, float]], int]]:
         at = {"start": self.start, "end": self.end}.get(str(selector.at), selector.at)
@@ -130,7 +131,9 @@ class Reference:
             if signature in partners:
                 raise SameLabels
             partners[signature] = element
-        found, taken, results = [], set(), {}
+        found: list[Element] = []
+        taken: set[LabelSet] = set()
+        results: dict[LabelSet, float] = {}
         for element in many:
             signature = _signature(element.labels, node.matching)
             partner = partners.get(signature)
@@ -225,11 +228,12 @@ def compare(op: str, a: float, b: float) -> bool:
 
 def arithmetic(op: str, a: float, b: float) -> float:
     x, y = np.float64(a), np.float64(b)
-    with np.errstate(all="ignore"):
-        return float({
+    operators: dict[str, Callable[[], np.float64]] = {
             "+": lambda: x + y, "-": lambda: x - y, "*": lambda: x * y, "/": lambda: x / y,
             "%": lambda: np.fmod(x, y), "^": lambda: np.power(x, y), "atan2": lambda: np.arctan2(x, y),
-        }[op]())  # fmt: skip
+    }  # fmt: skip
+    with np.errstate(all="ignore"):
+        return float(operators[op]())
 
 
 def total(values: list[float]) -> float:

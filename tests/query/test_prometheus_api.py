@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.http import HttpResponse
 from django.test import Client
 
 from spm import query
@@ -51,7 +50,7 @@ def bearer(app: App, ours: FakeStorage) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
 
 
-def read(response: HttpResponse, status: int = 200) -> Any:
+def read(response: Any, status: int = 200) -> Any:
     assert response.status_code == status, response.content
     return json.loads(response.content)
 

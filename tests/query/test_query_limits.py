@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -71,7 +73,7 @@ class SlowStorage(FakeStorage):
         super().__init__()
         self._clock = clock
 
-    def select(self, matchers: list[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:  # type: ignore[override]
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
         self._clock.advance(60_000)
         return super().select(matchers, start_ms, end_ms)
 
