@@ -166,13 +166,16 @@ class _Rows:
     @classmethod
     def of(cls, envelopes: list[Envelope]) -> "_Rows":
         ids = np.concatenate([e.series.ids for e in envelopes])
-        series, first, index = np.unique(ids, return_index=True, return_inverse=True)
-        metrics = np.concatenate([e.series.metrics for e in envelopes])[first]
-        tables = np.split(index.astype(np.int32), np.cumsum([len(e.series) for e in envelopes])[:-1])
+        metrics = np.concatenate([e.series.metrics for e in envelopes])
+        _, first, index = np.unique(ids, return_index=True, return_inverse=True)
+        if not np.array_equal(metrics[first][index], metrics):  # one id under two metrics: they are two series
+            _, first, index = np.unique(np.stack([ids, metrics]), axis=1, return_index=True, return_inverse=True)
+        tables = np.split(index.ravel().astype(np.int32), np.cumsum([len(e.series) for e in envelopes])[:-1])
         owner = np.concatenate([t[e.series_index] for t, e in zip(tables, envelopes, strict=True)])
         message = np.repeat(np.arange(len(envelopes), dtype=np.int32), list(map(len, envelopes)))
         ts = np.concatenate([e.ts for e in envelopes])
-        return cls(envelopes, series, metrics, owner, message, ts, np.concatenate([e.values for e in envelopes]))
+        values = np.concatenate([e.values for e in envelopes])
+        return cls(envelopes, ids[first], metrics[first], owner, message, ts, values)
 
 
 def _rows_of(app: int, rows: _Rows, distribution: Distribution, batch: int) -> tuple[list[RowPut], list[RowPut]]:

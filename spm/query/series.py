@@ -56,7 +56,7 @@ class SeriesIndex:
 
     def __init__(self, app: int, report: Report) -> None:
         self._app, self._report = app, report
-        self._position: dict[int, int] = {}  # series id -> row
+        self._position: dict[tuple[int, int], int] = {}  # (metric id, series id) -> row
         self._ids: list[int] = []
         self._metrics: list[int] = []
         self._labels: dict[str, _Label] = {METRIC_NAME: _Label()}
@@ -71,14 +71,14 @@ class SeriesIndex:
             key
             for start, stop in keys.series_ranges(self._app)
             for key, _ in reader.scan("series", start, stop, keys_only=True)
-            if keys.parse_series(key)[1] not in self._position
+            if keys.parse_series(key) not in self._position
         ]
         self._read(reader, new)
 
     def ensure(self, reader: Reader, series: U64, metrics: U64) -> None:
         """Read the rows of those series that are not known yet."""
-        pairs = zip(series.tolist(), metrics.tolist(), strict=True)
-        missing = [keys.series(self._app, m, s) for s, m in pairs if s not in self._position]
+        pairs = zip(metrics.tolist(), series.tolist(), strict=True)
+        missing = [keys.series(self._app, *pair) for pair in pairs if pair not in self._position]
         self._read(reader, missing)
 
     def _read(self, reader: Reader, names: Sequence[bytes]) -> None:
@@ -91,7 +91,7 @@ class SeriesIndex:
     def _add(self, key: bytes, cells: dict[bytes, bytes]) -> None:
         metric, series = keys.parse_series(key)
         form = cells.get(COLUMN)
-        if series in self._position or form is None:
+        if (metric, series) in self._position or form is None:
             return
         if series_id(form) != series:
             self._report(key, form, CorruptBlock("a series' text is not the one its key was made from", got=form[:80]))
@@ -100,7 +100,7 @@ class SeriesIndex:
         row = len(self._ids)
         for label, value in {**labels, METRIC_NAME: name}.items():
             self._labels.setdefault(label, _Label()).add(row, value)
-        self._position[series] = row
+        self._position[metric, series] = row
         self._ids.append(series)
         self._metrics.append(metric)
         self._arrays = None

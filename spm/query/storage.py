@@ -5,10 +5,10 @@ and answers from it alone. Hours come from the tier where rule 11 allows, and ar
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
-from typing import TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,10 +30,36 @@ from spm.store.merge import Picked
 from spm.store.quarantine import Quarantine
 from spm.store.tiers import Steps
 from spm.store.units import Wanted
-from spm.wire import I64, U64
+from spm.wire import I32, I64, U64
 
 T = TypeVar("T")
 _AHEAD_SLOTS = limits.FUTURE_MS // HOUR_MS + 1  # nothing is accepted further ahead
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """The chosen series: ids and metric ids by row. An id names a series within its metric only."""
+
+    series: U64
+    metrics: U64
+
+    def rows(self, series: U64, metrics: U64) -> I32:
+        """The row of each of these pairs, all of which are among the chosen."""
+        ids, names = np.unique(self.series), np.unique(self.metrics)
+
+        def codes(s: U64, m: U64) -> I64:
+            return np.searchsorted(names, m) * len(ids) + np.searchsorted(ids, s)
+
+        own = codes(self.series, self.metrics)
+        order = np.argsort(own)
+        return order[np.searchsorted(own[order], codes(series, metrics))].astype(np.int32)
+
+    def apart(self) -> list[I64]:
+        """The rows in groups within which an id names one series: as a rule one group, else one for each metric."""
+        every = np.arange(len(self.series))
+        if len(np.unique(self.series)) == len(self.series):
+            return [every] if len(every) else []
+        return [every[self.metrics == name] for name in np.unique(self.metrics)]
 
 
 class AppStorage:
@@ -57,7 +83,7 @@ class AppStorage:
         return self._view(start_ms, end_ms, lambda scan: self._select(scan, matchers, start_ms, end_ms))
 
     def _select(self, scan: Scan, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
-        chosen, ids, wanted = self._chosen(matchers)
+        chosen, pairs, wanted = self._chosen(matchers)
         parts: list[Picked] = []
         samples = 0
         for bucket, slot in scan.units(start_ms // HOUR_MS, (end_ms - 1) // HOUR_MS) if len(chosen) else []:
@@ -67,18 +93,13 @@ class AppStorage:
                 parts.append(cut)
             if samples > limits.QUERY_SAMPLES_MAX:
                 raise QueryTooLarge(f"the query reads more than {limits.QUERY_SAMPLES_MAX} samples: narrow it")
-        return self._batch(chosen, ids, parts)
+        return self._batch(chosen, pairs, parts)
 
-    def _batch(self, chosen: I64, ids: U64, parts: Sequence[Picked]) -> SeriesBatch:
+    def _batch(self, chosen: I64, pairs: _Pairs, parts: Sequence[Picked]) -> SeriesBatch:
         """Parts in the order of time become one batch: a stable counting sort by series."""
-        order = np.argsort(ids)
-        sorted_ids = ids[order]
-        owners = [
-            order[np.searchsorted(sorted_ids, p.series)].astype(np.int32)[kernels.spread(p.counts, len(p.ts))]
-            for p in parts
-        ]
         if not parts:
             return SeriesBatch([], np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0))
+        owners = [pairs.rows(p.series, p.metrics)[kernels.spread(p.counts, len(p.ts))] for p in parts]
         owner = np.concatenate(owners)
         counts, rows = kernels.group_by_series(owner, len(chosen))
         held = counts > 0
@@ -92,19 +113,21 @@ class AppStorage:
         return self._view(start, end, lambda scan: self._hours(scan, matchers, first_slot, last_slot))
 
     def _hours(self, scan: Scan, matchers: Sequence[Matcher], first: int, last: int) -> HourBatch:
-        chosen, ids, wanted = self._chosen(matchers)
+        chosen, pairs, _ = self._chosen(matchers)
         slots = np.arange(first, last + 1)
-        table = _HourTable(ids, slots)
-        if len(chosen):
+        tables = {name: np.full((len(chosen), len(slots)), _EMPTY[kind], kind) for name, kind in COLUMNS}
+        units = scan.units(first, last) if len(chosen) else []
+        for rows in pairs.apart():
+            wanted = wanted_of(pairs.series[rows], pairs.metrics[rows])
             tier = _HourTier(scan, self._app, wanted)
-            for bucket, slot in scan.units(first, last):
+            order = rows[np.argsort(pairs.series[rows])]
+            for bucket, slot in units:
                 exact = tier.at(bucket, slot)
-                parts = [exact] if exact is not None else [_aggregated(p) for p in scan.unit(bucket, slot, wanted)]
-                for part in parts:
-                    table.put(slot - first, part)
-        held = table.count.any(axis=1)
+                for part in [exact] if exact is not None else map(_aggregated, scan.unit(bucket, slot, wanted)):
+                    _put(tables, order, pairs.series[order], slot - first, part)
+        held = tables["count"].any(axis=1)
         labels = self._index.labels(chosen[held].tolist())
-        return HourBatch(labels=labels, slots=slots, **{name: getattr(table, name)[held] for name, _ in COLUMNS})
+        return HourBatch(labels=labels, slots=slots, **{name: table[held] for name, table in tables.items()})
 
     def series(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[dict[str, str]]:
         """Labels of the series that match any of the sets."""
@@ -141,14 +164,14 @@ class AppStorage:
             return np.arange(len(self._index))
         return np.unique(np.concatenate([self._index.select(m) for m in matcher_sets]))
 
-    def _chosen(self, matchers: Sequence[Matcher]) -> tuple[I64, U64, Wanted]:
-        """Rows of the index that match, their ids, and what to read for them."""
+    def _chosen(self, matchers: Sequence[Matcher]) -> tuple[I64, _Pairs, Wanted]:
+        """Rows of the index that match, their ids and metrics, and what to read for them."""
         with self._lock:
             chosen = self._index.select(matchers)
             ids, metrics = self._index.columns()
         if len(chosen) > limits.QUERY_SERIES_MAX:
             raise QueryTooLarge(f"{len(chosen)} series match; at most {limits.QUERY_SERIES_MAX}: narrow the selector")
-        return chosen, ids[chosen], wanted_of(ids[chosen], metrics[chosen])
+        return chosen, _Pairs(ids[chosen], metrics[chosen]), wanted_of(ids[chosen], metrics[chosen])
 
     def _view(self, start_ms: int, end_ms: int, answer: Callable[[Scan], T]) -> T:
         """Answer from a consistent view; start again when a run has moved on meanwhile (rule 10)."""
@@ -207,24 +230,15 @@ def _aggregated(part: Picked) -> Aggregates:
     return aggregates.aggregate(part.series[order], offsets, part.ts[rows], part.values[rows])
 
 
-class _HourTable:
-    """Aggregates as matrices [S, H], filled slot by slot."""
+_EMPTY: dict[type[Any], float] = {np.int64: 0, np.float64: np.nan}
 
-    def __init__(self, series: U64, slots: I64) -> None:
-        self._order = np.argsort(series)
-        self._sorted = series[self._order]
-        for name, kind in COLUMNS:
-            empty = 0 if kind is np.int64 else np.nan
-            setattr(self, name, np.full((len(series), len(slots)), empty, kind))
-        self.count: np.ndarray
 
-    def put(self, column: int, part: Aggregates) -> None:
-        """The aggregates of one slot; series that were not asked for are passed over."""
-        at = np.minimum(np.searchsorted(self._sorted, part.series), max(0, len(self._sorted) - 1))
-        asked = self._sorted[at] == part.series
-        rows = self._order[at[asked]]
-        for name, _ in COLUMNS:
-            getattr(self, name)[rows, column] = getattr(part, name)[asked]
+def _put(tables: Mapping[str, np.ndarray], rows: I64, series: U64, column: int, part: Aggregates) -> None:
+    """Aggregates of one slot into a column of [S, H]; ``rows`` are those of ``series`` (ascending), others pass by."""
+    at = np.minimum(np.searchsorted(series, part.series), len(series) - 1)
+    asked = series[at] == part.series
+    for name, table in tables.items():
+        table[rows[at[asked]], column] = getattr(part, name)[asked]
 
 
 class _HourTier:
