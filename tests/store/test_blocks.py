@@ -1,0 +1,222 @@
+"""Claims about spm/store/blocks.py: frames, blocks and records; damage of any kind is found."""
+
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spm.errors import CorruptBlock
+from spm.store import blocks, dead, manifest, pending, tiers
+from spm.store.aggregates import Aggregates, aggregate_rows
+from spm.store.blocks import ChunkPage, LogBlock, TimelinesPage
+from spm.store.manifest import Entry, Generation, HourOf, Hours, Manifest, Month, Replay, State
+from spm.store.merge import Piece
+from spm.store.pending import Commit
+from spm.store.units import Inputs, decode_inputs
+from spm.wire import Stamp
+from tests.store.rows import Sample, block, messages, number
+
+STAMPS = (Stamp(5, 1, 0), Stamp(5, 1, 1), Stamp(9, 2, 0))
+SAMPLES = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(1, 2**41), st.integers(0, 2**64 - 1).map(number)), min_size=1
+)
+FEW: list[Sample] = [(1, 5, 1.5), (1, 6, 2.5), (4, 5, float("nan")), (7, 5, -0.0), (7, 6, 3.0), (7, 7, 4.0)]
+
+
+def columns_of(held: object) -> dict[str, object]:
+    """The arrays of a block, floats as bits."""
+    flat: dict[str, object] = {}
+    for name in held.__slots__:  # type: ignore[attr-defined]
+        value = getattr(held, name)
+        if hasattr(value, "__slots__"):
+            flat.update({f"{name}.{k}": v for k, v in columns_of(value).items()})
+        else:
+            flat[name] = value.tobytes() if isinstance(value, np.ndarray) else value
+    return flat
+
+
+def log(count: int = 6) -> LogBlock:
+    return block([(s + 10 * i, t, v) for i in range(count // 6) for s, t, v in FEW], stamps=STAMPS)
+
+
+def chunk() -> ChunkPage:
+    return ChunkPage(np.arange(3, dtype=np.uint64), np.zeros(3, np.int32), np.full(3, 2, np.int32), np.arange(6) / 8)
+
+
+def timelines() -> TimelinesPage:
+    return TimelinesPage(
+        messages(STAMPS), np.array([2, 3], np.int32), np.arange(5) + 7, np.array([0, 1, 0, 1, 2], np.int32)
+    )
+
+
+def commit() -> Commit:
+    return Commit(messages(STAMPS), np.array([1, 2, 3]), np.arange(48, dtype=np.uint8), 5, 7, ((3, 11), (4, 12)))
+
+
+def aggregates() -> Aggregates:
+    return aggregate_rows(np.array([1, 1, 2], np.uint64), np.array([5, 6, 5]), np.array([1.0, 2.0, 3.0]))
+
+
+MANIFEST = Manifest(
+    9,
+    1,
+    {(3, 11): Entry(State((Generation(5),), (Replay(7, 8),)))},
+    {3: Hours(Generation(6), {11: HourOf(b"12345678")})},
+)
+INPUTS = Inputs((1,), (Replay(7, 8),), {4: (0, 1)}, 1, 6, 5, 9, ("host",))
+HOURS = tiers.encode_rows({4: [(11, aggregates())]}, lambda metric, page: b"k")[0][1]
+
+# what is stored -> (its bytes, how they are read)
+STORED: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
+    "a log block": (log().to_bytes(), LogBlock.from_bytes),
+    "a chunk page": (chunk().to_bytes(), ChunkPage.from_bytes),
+    "a timelines page": (timelines().to_bytes(), TimelinesPage.from_bytes),
+    "a pending cell": (pending.encode(commit()), pending.decode),
+    "a ledger row": (pending.encode(commit(), blocks.LEDGER, pending.DEAD, 7), pending.decode_account),
+    "a manifest": (manifest.encode(MANIFEST), manifest.decode),
+    "a month": (manifest.encode_month(Month(4)), manifest.decode_month),
+    "inputs": (blocks.encode_record(blocks.INPUTS, INPUTS), decode_inputs),
+    "a dead letter": (dead.step(1, 2, b"n" * 16, dead.Letter(dead.ROW, "why", b"x" * 400))[1][0][1][b"v"], dead.decode),
+    "hours' shape": (HOURS[tiers.SHAPE], lambda raw: tiers.decode_row({**HOURS, tiers.SHAPE: raw})),
+    "hours' sums": (HOURS[b"a:sum"], lambda raw: tiers.decode_row({**HOURS, b"a:sum": raw})),
+}
+EACH = pytest.mark.parametrize(("raw", "read"), STORED.values(), ids=STORED)
+
+
+@given(SAMPLES)
+def test_a_log_block_comes_back_bit_for_bit(samples: list[Sample]) -> None:
+    held = block(samples, stamps=STAMPS)
+    assert columns_of(LogBlock.from_bytes(held.to_bytes())) == columns_of(held)
+
+
+@pytest.mark.parametrize("held", [chunk(), timelines()], ids=["chunk", "timelines"])
+def test_a_page_comes_back_bit_for_bit(held: ChunkPage | TimelinesPage) -> None:
+    assert columns_of(type(held).from_bytes(held.to_bytes())) == columns_of(held)
+
+
+@given(SAMPLES, st.integers(1, 9))
+def test_a_block_cut_into_cells_holds_the_same_rows_in_the_same_order(samples: list[Sample], size: int) -> None:
+    held = block(samples, stamps=STAMPS)
+    cells = held.to_cells(samples_max=size)
+    assert len(cells) == -(-len(samples) // size)
+    parts = LogBlock.from_cells(dict(reversed(cells.items())))
+    assert (
+        np.concatenate([np.repeat(p.series, p.counts) for p in parts]).tolist()
+        == np.repeat(held.series, held.counts).tolist()
+    )
+    for name in ("message", "ts", "values"):
+        joined = np.concatenate([getattr(p, name) for p in parts])
+        assert joined.tobytes() == getattr(held, name).tobytes()
+
+
+def test_more_cells_than_a_byte_can_number_stay_in_order() -> None:
+    held = block([(1, t + 1, float(t)) for t in range(600)])
+    assert Piece.of_row(held.to_cells(samples_max=2)).values.tolist() == held.values.tolist()
+
+
+@EACH
+def test_every_flipped_bit_is_found_in(raw: bytes, read: Callable[[bytes], object]) -> None:
+    for at in range(len(raw) * 8):
+        bad = bytearray(raw)
+        bad[at // 8] ^= 1 << at % 8
+        with pytest.raises(CorruptBlock):
+            read(bytes(bad))
+
+
+def test_flipped_bits_are_found_in_a_large_block() -> None:
+    raw = block([(s, t + 1, float(s * t % 7)) for s in range(50) for t in range(360)]).to_bytes()
+    for at in np.random.default_rng(5).integers(0, len(raw) * 8, 1000):
+        bad = bytearray(raw)
+        bad[at // 8] ^= 1 << int(at % 8)
+        with pytest.raises(CorruptBlock):
+            LogBlock.from_bytes(bytes(bad))
+
+
+@EACH
+def test_cut_or_extended_bytes_are_refused_as(raw: bytes, read: Callable[[bytes], object]) -> None:
+    for bad in [*(raw[:n] for n in range(len(raw))), raw + b"\0"]:
+        with pytest.raises(CorruptBlock):
+            read(bad)
+
+
+@EACH
+def test_bytes_of_another_kind_are_refused_as(raw: bytes, read: Callable[[bytes], object]) -> None:
+    for other, _ in STORED.values():
+        if other[0] != raw[0]:
+            with pytest.raises(CorruptBlock, match="another kind or version"):
+                read(other)
+
+
+@EACH
+def test_a_newer_version_is_named_as(raw: bytes, read: Callable[[bytes], object]) -> None:
+    newer = blocks.frame(raw[0], raw[6:], version=2)
+    with pytest.raises(CorruptBlock, match=rf"got \({raw[0]}, 2\); wanted \({raw[0]}, 1\)"):
+        read(newer)
+
+
+def broken(kind: int, held: LogBlock | ChunkPage | TimelinesPage, **columns: object) -> bytes:
+    """A well-framed block with some columns replaced (``None``: left out): what a bug in a writer would make."""
+    good, texts = blocks.decode_columns(kind, held.to_bytes())
+    bad = {name: columns.get(name, column) for name, column in good.items()}
+    return blocks.encode_columns(kind, {n: c for n, c in bad.items() if c is not None}, texts)  # type: ignore[misc]
+
+
+I32 = np.int32
+SHAPES = {
+    "fewer values than times": broken(blocks.LOG, log(), values=np.zeros(5)),
+    "counts that add up to less": broken(blocks.LOG, log(), counts=np.array([1, 1, 1], I32)),
+    "a negative count": broken(blocks.LOG, log(), counts=np.array([9, -4, 1], I32)),
+    "a series without count": broken(blocks.LOG, log(), series_hash=np.zeros(4, np.uint64)),
+    "a message that is not listed": broken(blocks.LOG, log(), message=np.full(6, 3, I32)),
+    "a message before the first": broken(blocks.LOG, log(), message=np.full(6, -1, I32)),
+    "a metric that is not listed": broken(blocks.LOG, log(), metric=np.full(3, 3, I32)),
+    "a source that is not listed": broken(blocks.LOG, log(), source=np.ones(3, I32)),
+    "messages of different lengths": broken(blocks.LOG, log(), ms=np.arange(2)),
+    "no times": broken(blocks.LOG, log(), ts=None),
+}
+
+
+@pytest.mark.parametrize("raw", SHAPES.values(), ids=SHAPES)
+def test_a_log_block_is_refused_with(raw: bytes) -> None:
+    with pytest.raises(CorruptBlock):
+        LogBlock.from_bytes(raw)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"values": np.zeros(5)}, {"timeline": np.zeros(2, I32)}, {"counts": None}],
+    ids=["fewer values", "fewer timelines than series", "no counts"],
+)
+def test_a_chunk_page_is_refused_with(columns: dict[str, object]) -> None:
+    with pytest.raises(CorruptBlock):
+        ChunkPage.from_bytes(broken(blocks.CHUNK, chunk(), **columns))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"ts": np.zeros(4, np.int64)}, {"message": np.full(5, 9, I32)}, {"counts": np.array([2, 2], I32)}],
+    ids=["fewer times", "a message that is not listed", "counts that add up to less"],
+)
+def test_a_timelines_page_is_refused_with(columns: dict[str, object]) -> None:
+    with pytest.raises(CorruptBlock):
+        TimelinesPage.from_bytes(broken(blocks.TIMELINES, timelines(), **columns))
+
+
+def test_a_claimed_size_takes_no_memory() -> None:
+    body = ([], [("ts", 1, "<i8", 1 << 60, 0, b"\0" * 8), ("values", 1, "<f8", 1 << 24, 0, b"\0" * 16)])
+    tracemalloc.start()
+    with pytest.raises(CorruptBlock):
+        blocks.decode_columns(blocks.LOG, blocks.frame(blocks.LOG, blocks._PACK.encode(body)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5_000_000
+
+
+def test_a_record_that_unpacks_to_more_than_any_we_write_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = blocks.encode_record(blocks.DEAD, b"0" * 10_000)
+    monkeypatch.setattr(blocks, "RECORD_BYTES_MAX", 9_999)
+    with pytest.raises(CorruptBlock, match="larger than any we write"):
+        blocks.decode_record(blocks.DEAD, raw, bytes)

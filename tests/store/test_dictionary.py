@@ -1,0 +1,108 @@
+"""Claims about spm/store/dictionary.py: series are registered once, durably, and never two under one key."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from spm import limits, wire
+from spm.errors import StoreUnavailable
+from spm.store import kernels, keys
+from spm.store.backends import open_backend
+from spm.store.backends.memory import MemoryBackend
+from spm.store.dictionary import COLUMN, Registry
+from spm.wire import SeriesTable, canonical
+from tests.store.faults import Faulty, keys_of
+from tests.store.rows import form
+
+
+def table(*series: int) -> SeriesTable:
+    return SeriesTable.from_canonical([form(s) for s in series])
+
+
+def test_each_series_is_a_row_with_its_canonical_form() -> None:
+    backend = MemoryBackend()
+    assert Registry(backend).register(7, table(1, 2)).tolist() == []
+    made = table(1, 2)
+    names = [keys.series(7, int(m), int(s)) for m, s in zip(made.metrics, made.ids, strict=True)]
+    assert backend.get("series", names) == [{COLUMN: form(1)}, {COLUMN: form(2)}]
+
+
+def test_a_known_series_costs_no_call() -> None:
+    backend = Faulty(MemoryBackend())
+    registry = Registry(backend)
+    registry.register(7, table(1, 2))
+    backend.calls.clear()
+    registry.register(7, table(2, 1))
+    assert backend.calls == []
+    registry.register(8, table(1))
+    assert backend.calls == ["get series", "check series"]
+
+
+def test_a_registered_series_is_read_but_not_written_by_a_new_process() -> None:
+    backend = Faulty(MemoryBackend())
+    Registry(backend).register(7, table(1))
+    backend.calls.clear()
+    Registry(backend).register(7, table(1))
+    assert backend.calls == ["get series"]
+
+
+def test_a_failed_registration_is_not_remembered() -> None:
+    backend = Faulty(MemoryBackend(), fails_at=1)
+    registry = Registry(backend)
+    with pytest.raises(StoreUnavailable):
+        registry.register(7, table(1))
+    backend.fails_at = None
+    registry.register(7, table(1))
+    assert len(keys_of(backend.inner, "series")) == 1
+
+
+def test_one_more_series_than_a_process_remembers_makes_it_ask_again() -> None:
+    backend = Faulty(MemoryBackend())
+    registry = Registry(backend, known_max=3)
+    registry.register(7, table(1, 2, 3))
+    registry.register(7, table(4))
+    backend.calls.clear()
+    assert registry.register(7, table(1, 4)).tolist() == []
+    assert backend.calls == ["get series"]
+    assert Registry(backend)._known_max == limits.SERIES_KNOWN_MAX
+
+
+@pytest.mark.parametrize("url", ["memory://new", "lmdb://{}/store"])
+def test_of_two_racing_series_with_one_hash_exactly_one_goes_in(
+    url: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "_hash64", lambda raw: len(raw))
+    forms = [canonical("cpu", {"host": f"{i:03}"}) for i in range(8)]
+    backend = open_backend(url.format(tmp_path))
+    refused: dict[int, list[int]] = {}
+    start = threading.Barrier(len(forms))
+
+    def race(i: int) -> None:
+        start.wait()
+        refused[i] = Registry(backend).register(7, SeriesTable.from_canonical([forms[i]])).tolist()
+
+    threads = [threading.Thread(target=race, args=(i,)) for i in range(len(forms))]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    [winner] = [i for i, collided in refused.items() if not collided]
+    assert [row[COLUMN] for _, row in backend.scan("series", b"", b"\xff" * 30)] == [forms[winner]]
+    backend.close()
+
+
+def test_threads_of_one_registry_agree() -> None:
+    backend = MemoryBackend()
+    registry = Registry(backend)
+    parts = [np.arange(i, i + 40) for i in range(0, 80, 10)]
+    threads = [threading.Thread(target=registry.register, args=(7, table(*map(int, p)))) for p in parts]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert len(keys_of(backend, "series")) == 110
+    assert registry.register(7, table(*range(110))).tolist() == []
+
+
+def test_texts_that_differ_anywhere_have_another_check() -> None:
+    base = form(1) * 3
+    flipped = [base[:i] + bytes([base[i] ^ 1]) + base[i + 1 :] for i in range(len(base))]
+    made = SeriesTable.from_canonical([base, base + b"\0", b"\0" + base, base[:-1], *flipped])
+    assert len(set(kernels.text_checks(made.text, made.starts, made.ends).tolist())) == len(made)

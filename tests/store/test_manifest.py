@@ -1,0 +1,135 @@
+"""Claims about spm/store/manifest.py: the one cell of an (app, day), and fingerprints."""
+
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spm.store import manifest
+from spm.store.manifest import (
+    DayOf,
+    Days,
+    Entry,
+    Former,
+    Generation,
+    HourOf,
+    Hours,
+    Manifest,
+    Month,
+    Replay,
+    State,
+    day_fingerprint,
+    fingerprint,
+)  # fmt: skip
+
+LONG = st.integers(0, 2**64 - 1)
+GENERATION = st.builds(Generation, LONG, st.integers(0, 16), st.integers(0, 31))
+REPLAY = st.builds(Replay, st.integers(0, 2**48), LONG)
+STATE = st.builds(State, st.lists(GENERATION, max_size=4).map(tuple), st.lists(REPLAY, max_size=4).map(tuple))
+FORMER = st.builds(Former, st.integers(0, 2**40), STATE, st.just(((1, 2), (3, 4))))
+ENTRY = st.builds(
+    Entry, STATE, st.lists(FORMER, max_size=2).map(tuple), LONG, LONG, st.just(("a", "ü")), st.sampled_from([0, 1, 2])
+)
+HOURS = st.builds(Hours, GENERATION, st.dictionaries(st.integers(0, 2**32), st.builds(HourOf, st.binary(max_size=8))))
+UNIT = st.tuples(st.integers(0, 255), st.integers(0, 2**32 - 1))
+MANIFEST = st.builds(
+    Manifest,
+    LONG,
+    LONG,
+    st.dictionaries(UNIT, ENTRY, max_size=3),
+    st.dictionaries(st.integers(0, 255), HOURS, max_size=2),
+)
+MONTH = st.builds(
+    Month,
+    LONG,
+    st.dictionaries(st.integers(0, 255), st.builds(Days, GENERATION, st.just({3: DayOf(b"x" * 8, b"", 7)}))),
+)
+
+
+@given(MANIFEST)
+def test_a_manifest_comes_back(value: Manifest) -> None:
+    assert manifest.decode(manifest.encode(value)) == value
+
+
+@given(MONTH)
+def test_a_month_comes_back(value: Month) -> None:
+    assert manifest.decode_month(manifest.encode_month(value)) == value
+
+
+def test_an_absent_cell_is_an_empty_manifest() -> None:
+    assert manifest.decode(None) == Manifest()
+    assert manifest.decode_month(None) == Month()
+    assert Manifest().entry(3, 5) == Entry()
+
+
+@given(MANIFEST)
+def test_two_nonces_give_two_values(value: Manifest) -> None:
+    other = msgspec.structs.replace(value, nonce=(value.nonce + 1) % 2**64)
+    assert manifest.encode(other) != manifest.encode(value)
+
+
+@given(STATE)
+def test_the_order_of_the_replay_list_does_not_change_a_fingerprint(state: State) -> None:
+    assert fingerprint(State(state.generations, tuple(reversed(state.replay)))) == fingerprint(state)
+
+
+@given(st.lists(STATE, max_size=6))
+def test_different_states_have_different_fingerprints(states: list[State]) -> None:
+    distinct = {(tuple(g.number for g in s.generations), tuple(sorted(r.batch for r in s.replay))) for s in states}
+    marks = {
+        (tuple(g.number for g in s.generations), tuple(r.batch for r in sorted(s.replay))): fingerprint(s)
+        for s in states
+    }
+    assert len(set(marks.values())) >= len(distinct)
+
+
+def state(*numbers: int, replay: tuple[int, ...] = ()) -> State:
+    return State(tuple(map(Generation, numbers)), tuple(Replay(1, b) for b in replay))
+
+
+NEAR = {
+    "one generation": state(5),
+    "two": state(5, 6),
+    "two, the other way round": state(6, 5),
+    "one and a batch": state(5, replay=(6,)),
+    "a batch only": state(replay=(5,)),
+    "two batches": state(replay=(5, 6)),
+    "nothing": state(),
+}
+
+
+@pytest.mark.parametrize(("a", "b"), list(itertools.combinations(NEAR, 2)))
+def test_fingerprints_tell_apart(a: str, b: str) -> None:
+    assert fingerprint(NEAR[a]) != fingerprint(NEAR[b])
+
+
+def test_the_fingerprint_of_nothing_is_empty_and_others_have_eight_bytes() -> None:
+    assert [len(fingerprint(s)) for s in NEAR.values()] == [8] * 6 + [0]
+
+
+def test_a_fingerprint_is_frozen() -> None:
+    assert fingerprint(state(5, 6, replay=(7,))).hex() == "5ca866ccf333f2bb"
+
+
+@given(st.dictionaries(st.integers(0, 99), st.sampled_from([b"", b"a" * 8, b"b" * 8]), max_size=5))
+def test_a_days_fingerprint_depends_on_slots_with_data_only(marks: dict[int, bytes]) -> None:
+    held = {s: m for s, m in marks.items() if m}
+    assert day_fingerprint(reversed(list(marks.items()))) == day_fingerprint(held.items())
+    assert (day_fingerprint(marks.items()) == b"") == (not held)
+    for slot in held:
+        assert day_fingerprint([(s, m) for s, m in held.items() if s != slot]) != day_fingerprint(held.items())
+
+
+def test_slots_of_a_bucket_are_those_with_something_in_force() -> None:
+    entries = {(1, 9): Entry(state(5)), (1, 7): Entry(state(replay=(6,))), (1, 8): Entry(), (2, 7): Entry(state(5))}
+    assert manifest.slots_of(Manifest(entries=entries), 1) == [
+        (7, fingerprint(state(replay=(6,)))),
+        (9, fingerprint(state(5))),
+    ]
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 16))
+def test_the_page_of_a_series_is_the_top_bits_of_its_id(series: int, page_bits: int) -> None:
+    assert Generation(1, page_bits).page_of(series) == int(f"{series:064b}"[:page_bits] or "0", 2)
