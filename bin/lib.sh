@@ -46,7 +46,7 @@ make_environment() {
   if [ -e "$environment" ] && [ ! -f "$environment/pyvenv.cfg" ]; then
     die "$environment exists and is no Python environment. Move it away, or name another folder in SPM_ENVIRONMENT."
   fi
-  need_room 1
+  need_room 800
   output=$("$python" -m venv --clear "$environment" 2>&1) || {
     rm -rf "$environment"
     case $output in

@@ -21,6 +21,7 @@ class Command(BaseCommand):
     """See the module."""
 
     help = "Migrate, collect static files, compile kernels, make the first organisation."
+    requires_system_checks = ()  # they load every page and rule: a second of each start
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """``--url`` is what people will open."""
