@@ -104,6 +104,12 @@ class RuleForm(ConditionForm):
 
 def initial_of(rule: Rule) -> dict[str, Any]:
     """What the form of an existing rule shows at first."""
-    same = {name: getattr(rule, name) for name in ("name", "expr", "comparator", "threshold", "recovery", "severity")}
+    same = {name: getattr(rule, name) for name in ("name", "expr", "comparator", "severity")}
+    same |= {"threshold": _number(rule.threshold), "recovery": _number(rule.recovery)}
     spelled = {name: durations.spell(getattr(rule, name)) for name in ("for_ms", "keep_firing_for_ms")}
     return {**same, **spelled, "enabled": rule.enabled, "receivers": ", ".join(rule.receivers)}
+
+
+def _number(value: float | None) -> str:
+    """All digits, without those that say nothing."""
+    return "" if value is None else repr(value).removesuffix(".0")

@@ -157,7 +157,7 @@ def _keep(request: HttpRequest, app: App, form: RuleForm, rule: Rule | None) -> 
     except LimitExceeded as refusal:
         form.add_error(None, str(refusal))
         return _page(request, "form", app, form=form, heading="New rule")
-    messages.success(request, f"“{kept.name}” is kept.")
+    messages.success(request, f"“{kept.name}” is saved.")
     return redirect("alerts:rule", kept.pk)
 
 

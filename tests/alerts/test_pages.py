@@ -88,7 +88,7 @@ def test_an_editor_writes_a_rule(app: App, machine: Machine, login: Callable[[st
 
 def test_an_editor_changes_and_deletes_a_rule(fired: Rule, machine: Machine, login: Callable[[str], Client]) -> None:
     client = login("edda")
-    assert 'value="90.0"' in text(client, f"/alerts/rules/{fired.pk}/edit")
+    assert 'value="90"' in text(client, f"/alerts/rules/{fired.pk}/edit")
     post(client, f"/alerts/rules/{fired.pk}/edit", name="Renamed")
     fired.refresh_from_db()
     assert fired.name == "Renamed"
@@ -142,7 +142,10 @@ def test_the_live_check_shows_which_series_would_fire(
 
 @pytest.mark.parametrize(
     ("error", "said"),
-    [(BadQuery("not <known>", 4), "sum(<strong>"), (QueryTooLarge("over 5000 series"), "over 5000 series")],
+    [
+        (BadQuery("not <known>", 4), 'sum(<strong class="wrong">'),
+        (QueryTooLarge("over 5000 series"), "over 5000 series"),
+    ],
 )
 def test_the_live_check_explains_an_error(
     app: App, machine: Machine, login: Callable[[str], Client], error: Any, said: str
