@@ -1,30 +1,22 @@
 """The names an app's data goes by, for pickers: metrics, and the labels of one metric, of the last week."""
 
-from django.conf import settings
-
-from spm import query
 from spm.limits import PICKER_VALUES_MAX
+from spm.query import storage_for
 from spm.query.select import METRIC_NAME, Matcher
-from spm.query.storage import AppStorage
 
 SPAN_MS = 7 * 86_400_000
 
 
 def metrics(app_id: int, now_ms: int) -> list[str]:
     """Sorted metric names."""
-    return _storage(app_id).label_values(METRIC_NAME, [], now_ms - SPAN_MS, now_ms)
+    return storage_for(app_id).label_values(METRIC_NAME, [], now_ms - SPAN_MS, now_ms)
 
 
 def labels(app_id: int, metric: str, now_ms: int) -> dict[str, list[str]]:
     """The sorted values of each label of the metric, at most ``PICKER_VALUES_MAX`` of one."""
     found: dict[str, set[str]] = {}
-    for series in _storage(app_id).series([[Matcher(METRIC_NAME, "=", metric)]], now_ms - SPAN_MS, now_ms):
+    for series in storage_for(app_id).series([[Matcher(METRIC_NAME, "=", metric)]], now_ms - SPAN_MS, now_ms):
         for name, value in series.items():
             found.setdefault(name, set()).add(value)
     found.pop(METRIC_NAME, None)
     return {name: sorted(values)[:PICKER_VALUES_MAX] for name, values in sorted(found.items())}
-
-
-def _storage(app_id: int) -> AppStorage:
-    query.configure(settings.SPM_STORE_URL)
-    return query.storage_for(app_id)

@@ -96,6 +96,6 @@ class Labels(Operation):
     @extend_schema(operation_id="labels", parameters=[LabelsQuery], responses={200: LabelsSerializer, **_FAILURES})
     def get(self, request: Request, app_id: int) -> Response:
         """Their values in the last week."""
-        query = LabelsQuery(data=request.query_params)
+        app, query = self.app(app_id), LabelsQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
-        return Response({"labels": names.labels(self.app(app_id).pk, query.validated_data["metric"], _clock.now_ms())})
+        return Response({"labels": names.labels(app.pk, query.validated_data["metric"], _clock.now_ms())})

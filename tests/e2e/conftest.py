@@ -16,6 +16,7 @@ from django.db import connections
 from django.test.testcases import LiveServerThread
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Response, ViewportSize, sync_playwright
 
+from spm import query
 from spm.accounts import sources, tokens
 from spm.clock import SystemClock
 from tests.conftest import missing_service
@@ -50,6 +51,7 @@ def own_store(settings: object, tmp_path: Path) -> Iterator[str]:
     """An empty store; returns its address."""
     settings.SPM_STORE_URL = f"lmdb://{tmp_path}/store"  # type: ignore[attr-defined]  # pytest-django's own wrapper
     settings.SPM_DATA = tmp_path  # type: ignore[attr-defined]
+    query.configure(settings.SPM_STORE_URL)  # type: ignore[attr-defined]
     tokens.clear_cache()
     sources.forget_written()
     yield settings.SPM_STORE_URL  # type: ignore[attr-defined]

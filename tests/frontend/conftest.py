@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from spm import query
 from spm.accounts import sources, tokens
 from spm.accounts.models import App, Membership, Organisation, Role
 
@@ -59,6 +60,7 @@ def own_store(settings: object, tmp_path: Path) -> Iterator[None]:
     """A store for each test; caches of processes start empty."""
     settings.SPM_STORE_URL = f"lmdb://{tmp_path}/store"  # type: ignore[attr-defined]  # pytest-django's own wrapper
     settings.SPM_DATA = tmp_path  # type: ignore[attr-defined]
+    query.configure(settings.SPM_STORE_URL)  # type: ignore[attr-defined]
     tokens.clear_cache()
     sources.forget_written()
     yield

@@ -211,7 +211,7 @@ export class Plot {
       },
       axes: [
         { ...axis, space: 80, size: 30, values: timeTicks },
-        { ...axis, size: this.unit === "bytes/s" ? 76 : 62, gap: 6, space: 36, ...(this.unit.startsWith("bytes") ? { incrs: BINARY } : {}), values: (_, ticks) => ticks.map((value) => shown(value, this.unit)) },
+        { ...axis, size: this.unit === "bytes/s" ? 76 : 62, gap: 6, space: this.figure.classList.contains("large") ? 52 : 36, ...(this.unit.startsWith("bytes") ? { incrs: BINARY } : {}), values: (_, ticks) => ticks.map((value) => shown(value, this.unit)) },
       ],
       series: [{}, ...lines],
       hooks: {

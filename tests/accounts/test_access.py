@@ -1,0 +1,91 @@
+"""Who sees which app."""
+
+import pytest
+from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from django.test import RequestFactory
+
+from spm.accounts import access, tokens
+from spm.accounts.access import Person
+from spm.accounts.models import Membership, Role
+from tests.frontend.conftest import House, house
+
+
+@pytest.fixture
+def beta(db: None) -> House:
+    """Others."""
+    return house("beta")
+
+
+def test_a_person_sees_the_apps_of_their_organisations_only(alpha: House, beta: House) -> None:
+    assert list(access.apps_of(alpha.viewer)) == [alpha.app]
+
+
+def test_a_person_of_two_organisations_sees_both(alpha: House, beta: House) -> None:
+    Membership.objects.create(organisation=beta.organisation, user=alpha.viewer, role=Role.VIEWER)
+    assert list(access.apps_of(alpha.viewer)) == [alpha.app, beta.app]
+
+
+def test_nobody_sees_nothing(alpha: House) -> None:
+    assert not access.apps_of(AnonymousUser()).exists()
+
+
+def test_a_superuser_has_no_passage_around_memberships(alpha: House, beta: House) -> None:
+    alpha.owner.is_superuser = True
+    alpha.owner.save()
+    with pytest.raises(Http404):
+        access.require_app(alpha.owner, beta.app.pk)
+
+
+@pytest.mark.parametrize("number", [0, -1, 1 << 32, 1 << 70, 999_999])
+def test_a_number_without_an_app_is_not_found(alpha: House, number: int) -> None:
+    with pytest.raises(Http404):
+        access.require_app(alpha.owner, number)
+
+
+@pytest.mark.parametrize(
+    ("has", "asked", "enough"),
+    [(has, asked, at >= needed) for at, has in enumerate(("viewer", "editor", "admin", "owner"))
+     for needed, asked in enumerate(("viewer", "editor", "admin", "owner"))],
+)  # fmt: skip
+def test_a_role_includes_the_lower_ones(alpha: House, has: str, asked: str, enough: bool) -> None:
+    Membership.objects.filter(user=alpha.viewer).update(role=has)
+    if enough:
+        assert access.require_app(alpha.viewer, alpha.app.pk, asked) == alpha.app
+        return
+    with pytest.raises(PermissionDenied):
+        access.require_app(alpha.viewer, alpha.app.pk, asked)
+
+
+def test_a_membership_that_ended_counts_at_the_next_question(alpha: House) -> None:
+    assert access.require_app(alpha.viewer, alpha.app.pk)
+    Membership.objects.filter(user=alpha.viewer).delete()
+    with pytest.raises(Http404):
+        access.require_app(alpha.viewer, alpha.app.pk)
+
+
+def asked_by(user: Person, secret: str | None = None) -> object:
+    """A request as the middleware leaves it."""
+    headers = {"HTTP_AUTHORIZATION": f"Bearer {secret}"} if secret else {}
+    request = RequestFactory().get("/", **headers)
+    request.user = user
+    return request
+
+
+def test_a_token_reads_its_own_app_without_naming_it(alpha: House) -> None:
+    assert access.reader(asked_by(AnonymousUser(), alpha.token), None) == alpha.app  # type: ignore[arg-type]
+
+
+def test_a_token_that_names_another_app_finds_nothing(alpha: House, beta: House) -> None:
+    with pytest.raises(Http404):
+        access.reader(asked_by(AnonymousUser(), alpha.token), beta.app.pk)  # type: ignore[arg-type]
+
+
+def test_a_token_that_does_not_hold_is_not_replaced_by_the_session(alpha: House) -> None:
+    _, ingest_only = tokens.issue(alpha.app, name="x", scopes=["ingest"])
+    assert access.reader(asked_by(alpha.owner, ingest_only), None) is None  # type: ignore[arg-type]
+
+
+def test_a_session_reads_the_first_app_when_none_is_named(alpha: House) -> None:
+    assert access.reader(asked_by(alpha.viewer), None) == alpha.app  # type: ignore[arg-type]

@@ -1,0 +1,69 @@
+"""Sources: seen often, written rarely, never back in time."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spm import limits
+from spm.accounts import sources
+from spm.accounts.models import App, Source
+
+NOW = 1_700_000_000_000
+
+
+def last_ms(name: str = "web-1") -> int:
+    """When the source was last seen, by the database."""
+    return round(Source.objects.get(name=name).last_seen.timestamp() * 1000)
+
+
+def test_a_new_source_is_there_at_once(app: App) -> None:
+    sources.seen(app.pk, "web-1", NOW)
+    assert last_ms() == NOW
+
+
+def test_a_source_seen_again_soon_costs_no_query(app: App, django_assert_num_queries: Callable[[int], Any]) -> None:
+    sources.seen(app.pk, "web-1", NOW)
+    with django_assert_num_queries(0):
+        sources.seen(app.pk, "web-1", NOW + limits.SOURCE_SEEN_EVERY_MS - 1)
+
+
+def test_a_source_seen_later_moves_on(app: App) -> None:
+    sources.seen(app.pk, "web-1", NOW)
+    sources.seen(app.pk, "web-1", NOW + limits.SOURCE_SEEN_EVERY_MS)
+    assert last_ms() == NOW + limits.SOURCE_SEEN_EVERY_MS
+
+
+def test_a_process_with_a_slow_clock_does_not_move_it_back(app: App) -> None:
+    sources.seen(app.pk, "web-1", NOW)
+    sources.forget_written()
+    sources.seen(app.pk, "web-1", NOW - 60_000)
+    assert last_ms() == NOW
+
+
+def test_equal_names_of_two_apps_are_two_sources(app: App) -> None:
+    other = App.objects.create(organisation=app.organisation, name="other")
+    for each in (app, other):
+        sources.seen(each.pk, "web-1", NOW)
+    assert Source.objects.filter(name="web-1").count() == 2
+
+
+def test_what_a_process_remembers_stays_bounded(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "SOURCES_SEEN_MAX", 3)
+    for number in range(5):
+        sources.seen(app.pk, f"host-{number}", NOW)
+        assert len(sources._written) <= 3
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "state"),
+    [
+        (0, "up"),
+        (limits.SOURCE_LATE_AFTER_MS - 1, "up"),
+        (limits.SOURCE_LATE_AFTER_MS, "late"),
+        (limits.SOURCE_GONE_AFTER_MS - 1, "late"),
+        (limits.SOURCE_GONE_AFTER_MS, "gone"),
+    ],
+)
+def test_a_source_grows_late_and_then_gone(age_ms: int, state: str) -> None:
+    assert sources.state(NOW - age_ms, NOW) == state

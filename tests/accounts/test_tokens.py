@@ -1,0 +1,165 @@
+"""Tokens: what they look like, who holds with which scope, how soon a revoked one ends."""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import RequestFactory
+
+from spm import limits
+from spm.accounts import tokens
+from spm.accounts.models import App, Token
+from spm.clock import FakeClock
+from spm.errors import Refused
+
+Queries = Callable[[int], Any]
+
+
+def test_a_token_opens_its_own_app_with_its_own_scope(app: App) -> None:
+    token, secret = tokens.issue(app, name="agent", scopes=["ingest"])
+    principal = tokens.authenticate(secret, "ingest")
+    assert principal == tokens.Principal(app.pk, app.organisation_id, token.pk, frozenset({"ingest"}))
+
+
+@pytest.mark.parametrize(
+    ("scopes", "asked", "holds"),
+    [
+        (["ingest"], "read", False),
+        (["read"], "ingest", False),
+        (["read"], "read", True),
+        (["write"], "read", True),
+        (["write"], "ingest", False),
+        (["admin"], "ingest", True),
+        (["admin"], "write", True),
+        (["read"], "admin", False),
+    ],
+)
+def test_scopes_reach_as_far_as_they_say(app: App, scopes: list[str], asked: str, holds: bool) -> None:
+    _, secret = tokens.issue(app, name="x", scopes=scopes)
+    assert (tokens.authenticate(secret, asked) is not None) == holds
+
+
+@pytest.mark.parametrize("scopes", [[], ["everything"], ["read", "everything"]])
+def test_a_token_without_known_scopes_is_refused(app: App, scopes: list[str]) -> None:
+    with pytest.raises(Refused):
+        tokens.issue(app, name="x", scopes=scopes)
+
+
+def test_the_database_keeps_neither_the_secret_nor_a_plain_hash(app: App) -> None:
+    token, secret = tokens.issue(app, name="x", scopes=["read"])
+    kept = b"|".join(str(value).encode() for value in Token.objects.filter(pk=token.pk).values_list()[0])
+    assert secret.encode() not in kept
+    assert secret.split("_")[2].encode() not in kept
+    assert len(bytes(token.digest)) == 32
+
+
+def test_the_pepper_is_part_of_the_hash(app: App, settings: Any) -> None:
+    _, secret = tokens.issue(app, name="x", scopes=["read"])
+    settings.SPM_PEPPER = "another"
+    assert tokens.authenticate(secret, "read") is None
+
+
+@pytest.mark.parametrize("at", [0, 4, 12, 13, 30, 46, 50])
+def test_a_mistyped_token_never_reaches_the_database(app: App, django_assert_num_queries: Queries, at: int) -> None:
+    _, secret = tokens.issue(app, name="x", scopes=["read"])
+    wrong = secret[:at] + ("a" if secret[at] != "a" else "b") + secret[at + 1 :]
+    with django_assert_num_queries(0):
+        assert tokens.authenticate(wrong, "read") is None
+
+
+@pytest.mark.parametrize("text", ["", "spm_", "x" * 51, "spm_" + "é" * 47, "Bearer", "spm_" + "A" * 5000])
+def test_text_that_cannot_be_a_token_is_turned_away(app: App, django_assert_num_queries: Queries, text: str) -> None:
+    with django_assert_num_queries(0):
+        assert tokens.authenticate(text, "read") is None
+
+
+def test_a_well_formed_token_of_nobody_is_turned_away(app: App) -> None:
+    token, secret = tokens.issue(app, name="x", scopes=["read"])
+    token.delete()
+    tokens.clear_cache()
+    assert tokens.authenticate(secret, "read") is None
+
+
+def test_the_database_is_asked_once_in_five_seconds(
+    app: App, clock: FakeClock, django_assert_num_queries: Queries
+) -> None:
+    _, secret = tokens.issue(app, name="x", scopes=["read"])
+    tokens.authenticate(secret, "read", clock)
+    clock.advance(4_900)
+    with django_assert_num_queries(0):
+        assert tokens.authenticate(secret, "read", clock)
+
+
+def test_a_token_revoked_elsewhere_ends_within_five_seconds(app: App, clock: FakeClock) -> None:
+    token, secret = tokens.issue(app, name="x", scopes=["read"])
+    assert tokens.authenticate(secret, "read", clock)
+    Token.objects.filter(pk=token.pk).update(revoked="2026-01-01T00:00Z")
+    clock.advance(1000 * limits.TOKEN_CACHE_S)
+    assert tokens.authenticate(secret, "read", clock) is None
+
+
+def test_a_token_revoked_here_ends_at_once_and_only_once(app: App) -> None:
+    token, secret = tokens.issue(app, name="x", scopes=["read"])
+    assert tokens.authenticate(secret, "read")
+    assert tokens.revoke(token)
+    assert tokens.authenticate(secret, "read") is None
+    assert not tokens.revoke(token)
+
+
+def test_the_cache_never_grows_beyond_its_limit(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "TOKEN_CACHE_ITEMS_MAX", 3)
+    for number in range(5):
+        tokens.authenticate(tokens.issue(app, name=str(number), scopes=["read"])[1], "read")
+        assert len(tokens._cache._found) <= 3
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "moves"), [(30_000, False), (limits.TOKEN_USED_EVERY_MS + 1, True)], ids=["half a minute", "a minute"]
+)
+def test_the_last_use_is_written_once_a_minute(app: App, clock: FakeClock, later_ms: int, moves: bool) -> None:
+    token, secret = tokens.issue(app, name="x", scopes=["read"])
+    tokens.authenticate(secret, "read", clock)
+    token.refresh_from_db()
+    first = token.last_used
+    clock.advance(later_ms)
+    tokens.authenticate(secret, "read", clock)
+    token.refresh_from_db()
+    assert (token.last_used != first) == moves
+
+
+def basic(text: str) -> str:
+    """The header a program sends for a user and a password."""
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ("Bearer abc", "abc"),
+        ("bearer   abc ", "abc"),
+        ("Token abc", "abc"),
+        (basic("anybody:abc"), "abc"),
+        (basic(":a:b"), "a:b"),
+        (basic("abc"), None),
+        (basic("abc:"), None),
+        ("Basic !!!", None),
+        ("Basic " + base64.b64encode(b"\xff\xfe:x").decode(), None),
+        ("Bearer", None),
+        ("Digest abc", None),
+        ("", None),
+    ],
+)
+def test_a_request_shows_its_token_in_any_usual_way(header: str, found: str | None) -> None:
+    assert tokens.from_request(RequestFactory().get("/", HTTP_AUTHORIZATION=header)) == found
+
+
+@pytest.mark.parametrize(("allowed", "found"), [(True, "abc"), (False, None)])
+def test_a_token_in_the_address_counts_only_where_allowed(allowed: bool, found: str | None) -> None:
+    assert tokens.from_request(RequestFactory().get("/?token=abc"), query_parameter=allowed) == found
+
+
+def test_no_two_tokens_are_alike_and_all_are_well_formed(app: App) -> None:
+    made = {tokens.issue(app, name="x", scopes=["read"])[1] for _ in range(50)}
+    assert len(made) == 50
+    assert all(tokens.well_formed(secret) for secret in made)

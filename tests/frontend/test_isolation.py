@@ -1,0 +1,76 @@
+"""No address shows anything of an app to people or programs of another organisation: a matrix over all addresses.
+
+The addresses come from the site's own list, so that a new one is tested as soon as it exists. Those that name an app
+are called with a foreign one; those that take ``app=`` likewise.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from spm.clock import SystemClock
+from tests.frontend import sample
+from tests.frontend.conftest import House
+
+VALUES = {"host": "web-1", "token_id": "1", "name": "host"}
+BY_PARAMETER = [
+    "/api/v1/charts?expr=cpu_usage_total&app={app}",
+    "/prometheus/api/v1/query?query=cpu_usage_total&app={app}",
+    "/prometheus/api/v1/query_range?query=cpu_usage_total&start=0&end=60&step=60&app={app}",
+    "/prometheus/api/v1/labels?app={app}",
+    "/prometheus/api/v1/label/host/values?app={app}",
+]
+
+
+def routes(patterns: list[Any], before: str = "/") -> Iterator[str]:
+    """Every address of the site."""
+    for pattern in patterns:
+        here = before + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from routes(pattern.url_patterns, here)
+        elif isinstance(pattern, URLPattern):
+            yield here
+
+
+def addresses() -> list[str]:
+    """Those that name an app, with everything else filled in."""
+    with_app = [route for route in routes(get_resolver().url_patterns) if "<int:app_id>" in route]
+    filled = [route.replace("<int:app_id>", "{app}") for route in with_app]
+    return [re.sub(r"<(?:\w+:)?(\w+)>", lambda found: VALUES[found[1]], route) for route in filled]
+
+
+def test_the_matrix_knows_the_addresses() -> None:
+    assert len(addresses()) >= 10
+
+
+@pytest.mark.parametrize("address", [*addresses(), *BY_PARAMETER])
+def test_a_foreign_app_is_not_found_by_a_session(desk: Client, beta: House, address: str) -> None:
+    target = address.format(app=beta.app.pk)
+    assert {desk.get(target).status_code, desk.post(target).status_code} <= {404, 405}
+    assert 404 in {desk.get(target).status_code, desk.post(target).status_code}
+
+
+@pytest.mark.parametrize("address", [each for each in [*addresses(), *BY_PARAMETER] if "/api/" in each])
+def test_a_foreign_app_is_never_read_by_a_token(client: Client, alpha: House, beta: House, settings: Any,
+                                                address: str) -> None:  # fmt: skip
+    sample.fill(settings.SPM_STORE_URL, beta.app.pk, now_ms=SystemClock().now_ms(), span_ms=60_000)
+    response = client.get(address.format(app=beta.app.pk), HTTP_AUTHORIZATION=f"Bearer {alpha.token}")
+    assert response.status_code in (200, 404, 405)
+    assert b"web-1" not in response.content
+    assert b"cpu_usage" not in response.content
+
+
+@pytest.mark.parametrize("address", [each for each in [*addresses(), *BY_PARAMETER] if "/api/" in each])
+def test_nobody_reads_nothing(client: Client, beta: House, address: str) -> None:
+    assert client.get(address.format(app=beta.app.pk)).status_code in (401, 403)
+
+
+@pytest.mark.parametrize("address", [each for each in addresses() if "/api/" not in each])
+def test_a_stranger_is_sent_to_the_login(client: Client, beta: House, address: str) -> None:
+    response = client.get(address.format(app=beta.app.pk))
+    assert response.status_code in (302, 405)
+    assert response.status_code == 405 or response["Location"].startswith("/login")
