@@ -4,6 +4,7 @@ CPU is that of the whole process tree, from the operating system's accounts, in 
 processes that ended are counted by their parents. Start-up and compilation are apart: take ``cpu`` before and after.
 """
 
+import contextlib
 import http.client
 import json
 import shutil
@@ -51,14 +52,10 @@ class Served:
     def cpu(self) -> dict[str, float]:
         """CPU seconds so far by process name of the tree."""
         found: dict[str, float] = {}
-        root = psutil.Process(self.process.pid)
-        for p in [root, *root.children(recursive=True)]:
-            try:
-                times = p.cpu_times()
-                name = _role(p)
-            except psutil.NoSuchProcess:
-                continue
-            found[name] = found.get(name, 0.0) + times.user + times.system
+        for process, line in processes(self.process.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times, name = process.cpu_times(), _role(process, line)
+                found[name] = found.get(name, 0.0) + times.user + times.system
         return found
 
     def connection(self) -> http.client.HTTPConnection:
@@ -92,12 +89,20 @@ class Served:
             self.process.kill()
 
 
-def _role(p: psutil.Process) -> str:
-    line = " ".join(p.cmdline())
+def processes(root: int) -> list[tuple[psutil.Process, str]]:
+    """The living processes of a tree, each with its command line; those that end meanwhile are left out."""
+    found = []
+    for process in [psutil.Process(root), *psutil.Process(root).children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):  # a zombie is one of these
+            found.append((process, " ".join(process.cmdline())))
+    return found
+
+
+def _role(process: psutil.Process, line: str) -> str:
     for word in ("gunicorn", "celery", "ingest.agent", "victoria-metrics", "spm.cli.serve", "java"):
         if word in line:
             return word
-    return p.name()
+    return process.name()
 
 
 def start_product(data: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Served:

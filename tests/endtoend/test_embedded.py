@@ -6,9 +6,10 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
-import psutil
 import pytest
 
 from spm.clock import SystemClock
@@ -16,11 +17,12 @@ from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.cache import PageCache
 from spm.query.storage import AppStorage
 from spm.store import keys, manifest
-from spm.store.backends.lmdb import LmdbBackend
+from spm.store.backends import open_backend
+from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
-from spm.store.tiers import decode_row
+from spm.store.tiers import Steps, decode_row
 from spm.wire import metric_id
-from tests.bench.product import ROOT, Served, start_product
+from tests.bench.product import ROOT, Served, processes, start_product
 from tests.endtoend.recount import assert_hours_equal, assert_raw_equal, days_of
 from tests.endtoend.senders import Sender
 from tests.fleet import FIELDS, Fleet
@@ -44,30 +46,37 @@ def fleet() -> Fleet:
 
 @pytest.fixture(scope="module")
 def sent(served: Served, fleet: Fleet) -> Sender:
-    """All bodies sent; web and worker killed with -9 at a third and at two thirds."""
-    bodies = list(fleet.large_bodies(2_000))
-    sender = Sender(served)
-    third = len(bodies) // 3
-    sender.send_all(bodies[:third], "a")
-    kill(served, "gunicorn")
-    sender.send_all(bodies[third : 2 * third], "b")
-    kill(served, "celery")
-    kill(served, "gunicorn")
-    sender.send_all(bodies[2 * third :], "c")
-    return sender
+    """All bodies sent by two clients; web and worker killed with -9 while bodies are under way."""
+    bodies = list(fleet.large_bodies(1_000))
+    senders = [Sender(served), Sender(served)]
+    with ThreadPoolExecutor(2) as pool:
+        sent = [pool.submit(s.send_all, bodies[i::2], f"client{i}") for i, s in enumerate(senders)]
+        for share, word in ((0.2, "gunicorn"), (0.5, "celery"), (0.7, "gunicorn")):
+            wait_until(lambda share=share: sum(s.acked for s in senders) >= share * len(bodies))
+            kill(served, word)
+        for future in sent:
+            future.result()
+    return Sender(served, resent=sum(s.resent for s in senders), acked=sum(s.acked for s in senders))
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 300) -> None:
+    """Look every 2 ms until it is true."""
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, "it did not become true in time"
+        time.sleep(0.002)
 
 
 def kill(served: Served, word: str) -> None:
     """SIGKILL every process of the product whose command line has this word."""
-    tree = psutil.Process(served.process.pid).children(recursive=True)
-    victims = [p for p in tree if word in " ".join(p.cmdline())]
+    victims = [p for p, name in processes(served.process.pid) if word in name]
     assert victims, f"no {word} process to kill"
     for process in victims:
         process.send_signal(signal.SIGKILL)
 
 
 def storage(served: Served) -> AppStorage:
-    backend = LmdbBackend(f"{served.data}/store")
+    backend = open_backend(f"lmdb://{served.data}/store")
     return AppStorage(backend, served.app, distribution=Distribution(), clock=SystemClock(), cache=PageCache())
 
 
@@ -94,7 +103,7 @@ def test_after_the_spark_run_raw_and_hours_still_equal_a_recount(served: Served,
 
 def test_closed_days_equal_a_recount(served: Served, fleet: Fleet, sent: Sender) -> None:
     manage(served, "roll")
-    backend = LmdbBackend(f"{served.data}/store")
+    backend = open_backend(f"lmdb://{served.data}/store")
     day = days_of(fleet)[0]
     [found] = stored_days(backend, served.app, day)
     per_day = fleet.values[(fleet.ts[:, 0] - 1) // (DAY_SLOTS * HOUR_MS) == day]
@@ -103,7 +112,7 @@ def test_closed_days_equal_a_recount(served: Served, fleet: Fleet, sent: Sender)
     assert found.rows.count.tolist() == [per_day.shape[0]] * fleet.hosts
 
 
-def stored_days(backend: LmdbBackend, app: int, day: int) -> list[object]:
+def stored_days(backend: Backend, app: int, day: int) -> list[Steps]:
     """The rows of `days` in force for the first field of the fleet."""
     months = [
         manifest.decode_month(cells[b"v"])
