@@ -1,0 +1,69 @@
+"""The engine answers from the tables what it answers from memory: before a run, and after it, from the hourly tier."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ingest.accept import Acceptor
+from ingest.protocols.line_protocol import parse
+from ingest.write import Writer
+from rollups.local import LocalExecutor
+from rollups.run import Driver
+from spm.clock import FakeClock
+from spm.limits import HOUR_MS
+from spm.query.cache import PageCache
+from spm.query.fake import FakeStorage
+from spm.query.promql.engine import Engine
+from spm.query.storage import AppStorage
+from spm.store.backends import open_backend
+from spm.store.backends.base import Backend
+from spm.store.keys import Distribution
+
+APP, HOURS = 7, 4
+DAY = 20_000 * 24 * HOUR_MS
+QUESTIONS = [
+    "cpu_busy",
+    'cpu_busy{host!~"h1"} * 2',
+    "sum by (dc) (rate(net_bytes[5m]))",
+    "max_over_time(cpu_busy[1h])",
+    "increase(net_bytes[2h])",
+    "avg_over_time(cpu_busy[2h]) > 40",
+    "count(last_over_time(cpu_busy[3h]))",
+    "quantile(0.5, cpu_busy) or vector(1)",
+]
+
+
+def both(clock: FakeClock) -> tuple[Backend, FakeStorage]:
+    """The same samples in tables and in memory."""
+    backend, fake, rng = open_backend("memory://"), FakeStorage(), np.random.default_rng(3)
+    lines: list[str] = []
+    for host in range(3):
+        ts = DAY + np.arange(60_000, HOURS * HOUR_MS + 1, 60_000) + host * 7
+        busy, sent = rng.integers(0, 400, len(ts)) / 4, np.cumsum(rng.integers(0, 900, len(ts)))
+        labels = {"host": f"h{host}", "dc": "ab"[host % 2]}
+        fake.add("cpu_busy", labels, ts, busy).add("net_bytes", labels, ts, sent.astype(float))
+        tags = ",".join(f"{name}={value}" for name, value in labels.items())
+        lines += [f"cpu,{tags} busy={value} {t}" for t, value in zip(ts, busy, strict=True)]
+        lines += [f"net,{tags} bytes={value} {t}" for t, value in zip(ts, sent, strict=True)]
+    parsed = parse("\n".join(lines).encode(), now_ms=clock.now_ms(), precision="ms")
+    envelope = Acceptor(1, clock).accept(app=APP, source="s", parsed=parsed, message_id=b"m" * 16)
+    Writer(backend, Distribution()).write([envelope])
+    return backend, fake
+
+
+@pytest.mark.parametrize("rolled", [False, True], ids=["in the log", "rolled up"])
+def test_tables_answer_what_memory_answers(rolled: bool) -> None:
+    clock = FakeClock(DAY + HOURS * HOUR_MS + 1)
+    backend, fake = both(clock)
+    if rolled:
+        clock.advance(48 * HOUR_MS)
+        Driver(backend, clock, Distribution().all).roll(LocalExecutor(backend), [APP], minor=False)
+    storage = AppStorage(backend, APP, distribution=Distribution(), clock=clock, cache=PageCache())
+    for question in QUESTIONS:
+        for step in (HOUR_MS, 437_000):
+            asked = (question, DAY + HOUR_MS, DAY + HOURS * HOUR_MS, step)
+            found, wanted = Engine(storage).range(*asked), Engine(fake).range(*asked)
+            assert found.labels == wanted.labels, question
+            assert (found.present == wanted.present).all(), question
+            np.testing.assert_allclose(found.values[found.present], wanted.values[wanted.present], rtol=1e-12)
