@@ -36,7 +36,7 @@ class Purged:
     busy: int = 0  # (bucket, month)s whose manifests moved meanwhile
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Listing:
     """Rows of one bucket and month: (key, slot, generation or batch) by table."""
 

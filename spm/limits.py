@@ -6,20 +6,20 @@ last word of a name.
 
 # --- time -------------------------------------------------------------------------------------------------------------
 HOUR_MS = 3_600_000  # a slot; rollups, chunks and manifests count in it
-DAY_SLOTS = 24
+DAY_SLOTS = 24  # days, months and manifests count in UTC
 FUTURE_MS = 24 * HOUR_MS  # a sample later than this ahead of the server has a wrong clock or a wrong unit
 TIME_MAX_MS = 253_402_300_799_000  # 9999-12-31: later instants overflow people's calendars
 
 # --- messages and series ----------------------------------------------------------------------------------------------
 METRIC_BYTES_MAX = 256  # names longer than this are data in the wrong place
 LABELS_MAX = 64  # per series; Prometheus setups stay below 40
-LABEL_NAME_BYTES_MAX = 256
+LABEL_NAME_BYTES_MAX = 256  # as long as a metric's name
 LABEL_VALUE_BYTES_MAX = 2_048  # long enough for a URL; log lines do not belong in labels
 SOURCE_BYTES_MAX = 255  # a host name's own limit
 MESSAGE_SAMPLES_MAX = 1_000_000  # one body; more would hold the memory of several requests at once
 SEQUENCE_MAX = 0xFFFF  # stamps of one process within one millisecond (16 bits in the key)
 
-# --- front door ---------------------------------------------------------------------------------------------------------
+# --- front door -------------------------------------------------------------------------------------------------------
 BODY_BYTES_MAX = 10_000_000  # of one request as sent, compressed or not
 BODY_DECODED_BYTES_MAX = 20_000_000  # after decompression: a bomb must not cost more memory than this
 GZIP_MEMBERS_MAX = 1_000  # of one body; each costs a new decompressor
