@@ -78,7 +78,7 @@ CONSUME_STOP_S = 10  # to write what is at hand when a worker ends; the rest is 
 CONSUME_BACK_OFF_S = 30  # longest wait between two tries to write a batch
 CONSUME_RENEW_S = 5  # before messages come again after a failure nobody foresaw: each time counts as a delivery
 AMQP_PARTITIONS = 16  # work queues, unless the address says otherwise
-AMQP_PARTITIONS_MAX = 256
+AMQP_PARTITIONS_MAX = 256  # each is a quorum queue with a log of its own
 AMQP_PARTITION_BODY_BYTES_MAX = 262_144  # x 128 x 16: half a gigabyte is the most a worker can be made to hold
 AMQP_BODY_BYTES_MAX = 64_000_000  # an envelope of MESSAGE_SAMPLES_MAX samples; RabbitMQ itself refuses 128 MiB
 AMQP_QUEUE_BYTES_MAX = 4_000_000_000  # of one queue: a full one refuses, and senders keep their messages
@@ -86,7 +86,7 @@ AMQP_DELIVERY_LIMIT = (
     50  # deliveries of one message before it is a dead letter: half a day of outage at 15 minutes each
 )
 AMQP_UNCONFIRMED_MAX = 500  # messages under way; more add nothing (measured), but cost memory
-AMQP_UNCONFIRMED_BYTES_MAX = 64_000_000
+AMQP_UNCONFIRMED_BYTES_MAX = 64_000_000  # the same in memory, for large messages
 AMQP_CONNECT_GRACE_S = 1.0  # how long a message waits for a broken connection to come back
 AMQP_BACK_OFF_S = 5.0  # longest wait between two tries to connect
 AMQP_HEARTBEAT_S = 20  # a dead peer is noticed after two of them
