@@ -174,7 +174,8 @@ def _read_fields(body: bytes, start: int, end: int) -> tuple[list[_Field], int, 
         while True:
             one, stop = _read_field(body, at, end)
             fields.append(one)
-            end = max(end, _text_end(body, stop))
+            if stop > end:  # a string ran over line ends (looking for the end each time would cost length squared)
+                end = _text_end(body, stop)
             if stop == end or body[stop] == _SPACE:
                 return fields, stop, None
             at = stop + 1
