@@ -146,7 +146,8 @@ def _compact_product(name: str, served: Served, values: int) -> None:
 QUERIES = {
     "12 h, one series, max per minute": (
         'max_over_time(cpu_usage_user{hostname="host_7"}[1m])', 12 * 60, 60),
-    "12 h, one host, ten series": ('max_over_time({__name__=~"cpu_usage_.*",hostname="host_7"}[1m])', 12 * 60, 60),
+    "12 h, one host, ten series": (
+        'max by (__name__) (max_over_time({__name__=~"cpu_usage_.*",hostname="host_7"}[1m]))', 12 * 60, 60),
     "1 h, all hosts, mean per minute": ("avg(avg_over_time(cpu_usage_user[1m]))", 60, 60),
     "12 h, all hosts, max per hour": ("max_over_time(cpu_usage_user[1h])", 12 * 60, 3600),
 }  # fmt: skip
