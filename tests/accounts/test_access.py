@@ -67,8 +67,7 @@ def test_a_membership_that_ended_counts_at_the_next_question(alpha: House) -> No
 
 def asked_by(user: Person, secret: str | None = None) -> object:
     """A request as the middleware leaves it."""
-    headers = {"HTTP_AUTHORIZATION": f"Bearer {secret}"} if secret else {}
-    request = RequestFactory().get("/", **headers)
+    request = RequestFactory().get("/", headers={"Authorization": f"Bearer {secret}"} if secret else {})
     request.user = user
     return request
 

@@ -85,9 +85,7 @@ def server(transactional_db: None, own_store: str) -> Iterator[str]:
     if thread.error:
         raise thread.error
     yield f"http://localhost:{thread.port}"
-    thread.terminate()
-    for connection in shared.values():
-        connection.dec_thread_sharing()
+    thread.terminate()  # sharing stays on: threads of the last requests may close their connection a little later
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from spm.accounts.deeds import issue_token
 from tests.e2e.conftest import drawn, log_in, picture
 from tests.frontend.conftest import House
 
@@ -17,6 +18,9 @@ PAGES = {
     "chart": ("/apps/{app}/chart?range=1h", 1),
     "send": ("/apps/{app}/send", 0),
     "password": ("/account/password", 0),
+    "alerts": ("/alerts/", 0),
+    "alerts-new": ("/alerts/new", 0),
+    "mail": ("/alerts/mail", 0),
     "missing": ("/apps/999999/", 0),
 }
 LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
@@ -34,3 +38,25 @@ def test_pages_fit_the_screen_and_run_without_errors(look: str, open_page: Calla
         picture(page, f"{name}-{look}")
         too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
         assert not too_wide, f"{name} is wider than the screen"
+
+
+ADMIN = {
+    "admin": "/admin/",
+    "admin-organisation": "/admin/accounts/organisation/{organisation}/change/",
+    "admin-tokens": "/admin/accounts/token/",
+    "admin-token-new": "/admin/accounts/token/add/",
+    "admin-sources": "/admin/accounts/source/",
+    "admin-audit": "/admin/accounts/auditentry/",
+    "admin-users": "/admin/auth/user/",
+}
+
+
+def test_the_admin_runs_without_errors(page: Page, fleet: House) -> None:
+    fleet.owner.is_staff = fleet.owner.is_superuser = True
+    fleet.owner.save()
+    issue_token(fleet.owner, fleet.app, name="Kitchen", scopes=["ingest"])
+    log_in(page, fleet)
+    for name, address in ADMIN.items():
+        page.goto(address.format(organisation=fleet.organisation.pk))
+        page.wait_for_load_state("networkidle")
+        picture(page, name)
