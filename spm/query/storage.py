@@ -20,7 +20,7 @@ from spm.query.cache import PageCache
 from spm.query.scan import Moved, Rows, Scan, read_manifests, wanted_of
 from spm.query.select import HourBatch, Matcher, SeriesBatch
 from spm.query.series import SeriesIndex
-from spm.query.tail import Tail
+from spm.query.tail import Tail, TailView
 from spm.store import aggregates, kernels, keys, manifest
 from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.backends.base import Backend, Reader
@@ -193,14 +193,22 @@ class AppStorage:
         with ExitStack() as stack:
             with self._lock:
                 reader = stack.enter_context(self._backend.snapshot())
-                series, metrics = self._tail.refresh(reader, force=force)
-                self._index.ensure(reader, series, metrics)
-                tail = self._tail.view()
+                tail = self._refreshed(reader, force=force)
             last = min(end_ms, self._clock.now_ms() + _AHEAD_SLOTS * HOUR_MS) // HOUR_MS // DAY_SLOTS
             first = max(start_ms // HOUR_MS // DAY_SLOTS, 0, last - limits.QUERY_DAYS_MAX)
             manifests = read_manifests(reader, self._app, range(first, last + 1))
             self._notice(reader, manifests)
             yield Scan(self._app, self._buckets, reader, tail, manifests, self._rows)
+
+    def _refreshed(self, reader: Reader, *, force: bool) -> TailView:
+        """The tail, with every series it names in the index."""
+        series, metrics = self._tail.refresh(reader, force=force)
+        try:
+            self._index.ensure(reader, series, metrics)
+        except BaseException:
+            self._tail.reset()  # it would not name them again
+            raise
+        return self._tail.view()
 
     def _notice(self, reader: Reader, manifests: dict[int, Manifest]) -> None:
         """A run may have taken blocks this process never saw: read the dictionary again when a manifest moved."""

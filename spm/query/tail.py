@@ -73,10 +73,14 @@ class Tail:
         try:
             found = self._update(reader)
         except BaseException:
-            self._records, self._units, self._read_at = {}, {}, -1e9
+            self.reset()
             raise
         self._read_at, self.as_of_ms = began, as_of_ms
         return found
+
+    def reset(self) -> None:
+        """Forget everything: the next refresh reads it all again."""
+        self._records, self._units, self._read_at = {}, {}, -1e9
 
     def _update(self, reader: Reader) -> tuple[U64, U64]:
         listed = [
