@@ -6,9 +6,13 @@ from spm.clock import FakeClock
 from spm.query.cache import PageCache
 from spm.query.select import METRIC_NAME, Matcher
 from spm.query.storage import AppStorage
+from spm.store import keys, manifest, units
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
+from spm.store.manifest import Entry, Generation, Manifest, Replay, State
+from spm.store.merge import Piece, merge
 from spm.wire import canonical
+from tests.store.faults import keys_of
 from tests.store.rows import APP, START
 
 EVERY = [Matcher(METRIC_NAME, "=~", ".+")]
@@ -32,3 +36,46 @@ def look(storage: AppStorage, start: int = 0, end: int = 2 * START) -> dict[tupl
         bits = batch.values[part].view(np.int64)
         found.update({(name, int(t)): int(v) for t, v in zip(batch.ts[part], bits, strict=True)})
     return found
+
+
+def roll(
+    backend: Backend, number: int, *, app: int = APP, spread: int = 1, settle: bool = True, minor: bool = False, replay: bool = False
+) -> None:
+    """A run in one breath: every pending unit becomes generation ``number`` (one more with ``minor``).
+
+    Without ``settle`` it stops between the flip and the pending cells. With ``replay`` it is a roll back instead: all
+    blocks of every unit go on the replay list and no generation stays.
+    """
+    units_: dict[tuple[int, int], set[Replay]] = {}
+    for key in keys_of(backend, "log"):
+        at = keys.LogKey.parse(key)
+        if at.app == app:
+            units_.setdefault((at.bucket, at.slot), set()).add(Replay(at.ingest_ms, at.batch))
+    for (bucket, slot), batches in units_.items():
+        cell = keys.manifest(app, slot // 24)
+        [row] = backend.get("manifest", [cell])
+        now = manifest.decode(row and row[b"v"])
+        before = now.entry(bucket, slot).state.generations
+        held = tuple(b for g in before for b in _inputs(backend, app, bucket, slot, g).batches) if minor else ()
+        made = _generation(backend, units.Unit(bucket, app, slot), number, sorted(batches - set(held)))
+        generations = (*(before if minor else ()), made)
+        state = State((), tuple(sorted(batches))) if replay else State(generations)
+        entries = {**now.entries, (bucket, slot): Entry(state)}
+        flipped = Manifest(now.nonce + 1, now.fence, entries, now.hours)
+        assert backend.check_and_put("manifest", cell, b"v", row and row[b"v"], manifest.encode(flipped))
+    if settle:
+        backend.delete("pending", [(k, None) for k in keys_of(backend, "pending") if keys.PendingKey.parse(k).app == app])
+
+
+def _inputs(backend: Backend, app: int, bucket: int, slot: int, generation: Generation) -> units.Inputs:
+    made = units.read_inputs(backend, units.Unit(bucket, app, slot), generation)
+    assert made is not None
+    return made
+
+
+def _generation(backend: Backend, unit: units.Unit, number: int, batches: list[Replay]) -> Generation:
+    names = [keys.LogKey(unit.bucket, unit.app, unit.slot, b.ingest_ms, b.batch).to_bytes() for b in batches]
+    pieces = [Piece.of_row(row) for row in backend.get("log", names) if row is not None]
+    made = units.paginate(unit, number, merge(pieces), parents=(), batches=batches, samples_max=20)
+    backend.put([("chunks", made.chunks), ("timelines", made.timelines), ("inputs", [made.inputs])])
+    return made.generation

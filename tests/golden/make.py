@@ -1,0 +1,166 @@
+"""Makes the golden bytes: ``python -m tests.golden.make``. Files that exist are left alone, since formats are frozen.
+
+``GOLDEN`` says what each file holds. A new version of a format gets a new file beside the old one; the old one must
+decode for ever. Values are chosen so that every form of a column is in it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from spm.store import blocks, dead, manifest, pending, tiers, units
+from spm.store.aggregates import COLUMNS, Aggregates
+from spm.store.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
+from spm.store.manifest import (
+    DayOf, Days, Entry, Former, Generation, HourOf, Hours, Manifest, Month, Replay, State,
+)  # fmt: skip
+from spm.store.pending import Commit
+from spm.wire import Envelope, SeriesTable, Stamp, canonical
+
+FOLDER = Path(__file__).parent
+STALE = np.uint64(0x7FF0000000000002).view(np.float64)
+T0 = 1_699_200_000_000
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A file: the value in it, how it is written and read, and its shape as plain numbers for comparing."""
+
+    value: object
+    write: Callable[[object], bytes]
+    read: Callable[[bytes], object]
+
+
+def _values(count: int) -> np.ndarray:
+    """Whole, decimal, stale, infinite and signed-zero values in turn."""
+    kinds = [
+        np.arange(count, dtype=np.float64),
+        np.arange(count) / 8 + 0.25,
+        np.full(count, -0.0),
+        np.full(count, STALE),
+    ]
+    return np.concatenate([*kinds, np.array([np.inf, -np.inf, 5e-324, 0.1 + 0.2])])
+
+
+def _messages() -> Messages:
+    return Messages(
+        np.array([T0, T0, T0 + 9]), np.array([1, 2, 1]), np.array([0, 65_535, 7]), np.array([0, 1, 0], np.int32), ("a", "ü"),
+    )  # fmt: skip
+
+
+def _log() -> LogBlock:
+    values = _values(20)
+    counts = np.array([20, 20, 20, 20, 4], np.int32)
+    ts = np.concatenate([T0 + 10_000 * np.arange(1, n + 1) for n in counts])
+    series = np.array([3, 2**63, 5, 2**64 - 1, 7], np.uint64)
+    metrics = np.array([9, 9, 2**64 - 2, 8, 8], np.uint64)
+    return LogBlock(_messages(), series, metrics, counts, (np.arange(84) % 3).astype(np.int32), ts, values)
+
+
+def _aggregates() -> Aggregates:
+    columns = {n: np.arange(1, 4).astype(kind) * (1 if kind is np.int64 else 1.5) for n, kind in COLUMNS}
+    return Aggregates(
+        series=np.array([1, 2, 2**64 - 1], np.uint64), **{n: c.astype(dict(COLUMNS)[n]) for n, c in columns.items()}
+    )
+
+
+def _envelope() -> Envelope:
+    table = SeriesTable.from_canonical([canonical("cpu", {"host": "ü", "a": ""}), canonical("mem", {})])
+    ts = T0 + np.arange(84)
+    index = (np.arange(84) % 2).astype(np.int32)
+    return Envelope(7, "hôst", Stamp(T0, 2**32 - 1, 65_535), bytes(range(16)), table, index, ts, _values(20), 3)
+
+
+COMMIT = Commit(
+    _messages(), np.array([5, 6, 7]), np.arange(48, dtype=np.uint8), T0 + 1, T0 + 9, ((3, 472_000), (4, 472_001))
+)
+MANIFEST = Manifest(
+    nonce=2**64 - 1,
+    fence=4,
+    entries={
+        (3, 472_000): Entry(
+            State((Generation(2**40, 2, 20), Generation(7)), (Replay(T0, 2**64 - 1),)),
+            (Former(6, State((Generation(5),), ()), ((3, 472_000), (4, 472_000))),),
+            T0, T0 + 9, ("a", "ü"), manifest.SEALING,
+        )
+    },
+    hours={3: Hours(Generation(8, 1), {472_000: HourOf(b"12345678", b"", T0)})},
+)  # fmt: skip
+MONTH = Month(5, {3: Days(Generation(9), {19_666: DayOf(b"12345678", b"", T0)})})
+INPUTS = units.Inputs((1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (0,)}, 2, 84, T0, T0 + 9, ("a", "ü"))
+LETTER = dead.Letter(dead.ROW, "a block fails its checksum", bytes(range(256)) * 2, "log", b"k" * 25)
+
+
+def _hours(cells: object) -> bytes:
+    """A row of `hours` as one file: each cell with its name, in the order of names."""
+    return b"".join(
+        len(n).to_bytes(2, "big") + n + len(v).to_bytes(4, "big") + v for n, v in sorted(cells.items())  # type: ignore[attr-defined]
+    )  # fmt: skip
+
+
+def _cells(raw: bytes) -> dict[bytes, bytes]:
+    cells, at = {}, 0
+    while at < len(raw):
+        size = int.from_bytes(raw[at : at + 2], "big")
+        name, at = raw[at + 2 : at + 2 + size], at + 2 + size
+        size = int.from_bytes(raw[at : at + 4], "big")
+        cells[name], at = raw[at + 4 : at + 4 + size], at + 4 + size
+    return cells
+
+
+def _row(value: object) -> bytes:
+    return _hours(tiers.encode_rows({8: [(472_000, value), (472_003, value)]}, lambda metric, page: b"k")[0][1])  # type: ignore[list-item]
+
+
+def _every_form() -> dict[str, np.ndarray]:
+    """Columns that take every form, and every kind of number."""
+    decimals = np.arange(130) % 11 / 100
+    decimals[[5, 77]] = STALE, -0.0
+    kinds = {f"pco {d}": (np.arange(9) ** 2 % 251).astype(d) for d in ("<u8", "<i8", "<u4", "<i4", "<u2")}
+    few = {"a_hash": np.array([2**64 - 1, 5], np.uint64), "raw": np.array([1.5, STALE]), "none": np.empty(0)}
+    packed = {"bytes": np.arange(200, dtype=np.uint8), "constant": np.full(50, STALE), "floats": _values(20)}
+    return {**few, **kinds, **packed, "decimals": decimals, "whole": np.arange(50) * 3.0}
+
+
+_BYTES = lambda value: value.to_bytes()  # noqa: E731
+GOLDEN: dict[str, Golden] = {
+    "envelope-1": Golden(_envelope(), _BYTES, Envelope.from_bytes),
+    "columns-1": Golden(
+        _every_form(),
+        lambda v: blocks.encode_columns(blocks.CHUNK, v),
+        lambda raw: blocks.decode_columns(blocks.CHUNK, raw)[0],
+    ),  # type: ignore[arg-type]
+    "log-1": Golden(_log(), _BYTES, LogBlock.from_bytes),
+    "chunk-1": Golden(
+        ChunkPage(_log().series, np.array([0, 0, 1, 1, 2], np.int32), _log().counts, _values(20)),
+        _BYTES,
+        ChunkPage.from_bytes,
+    ),
+    "timelines-1": Golden(
+        TimelinesPage(_messages(), _log().counts, _log().ts, _log().message), _BYTES, TimelinesPage.from_bytes
+    ),
+    "inputs-1": Golden(INPUTS, lambda v: blocks.encode_record(blocks.INPUTS, v), units.decode_inputs),
+    "pending-1": Golden(COMMIT, lambda v: pending.encode(v, batch=2**64 - 1), pending.decode),  # type: ignore[arg-type]
+    "ledger-1": Golden(
+        COMMIT, lambda v: pending.encode(v, blocks.LEDGER, pending.DEAD), lambda raw: pending.decode(raw, blocks.LEDGER)
+    ),  # type: ignore[arg-type]
+    "manifest-1": Golden(MANIFEST, manifest.encode, manifest.decode),  # type: ignore[arg-type]
+    "month-1": Golden(MONTH, manifest.encode_month, manifest.decode_month),  # type: ignore[arg-type]
+    "hours-1": Golden(_aggregates(), _row, lambda raw: tiers.decode_row(_cells(raw)).at(472_003)),
+    "dead-1": Golden(LETTER, lambda v: dead.step(1, 2, b"n" * 16, v)[1][0][1][b"v"], dead.decode),  # type: ignore[arg-type]
+}
+
+
+def main() -> None:
+    """Write the files that are not there yet."""
+    for name, golden in GOLDEN.items():
+        path = FOLDER / f"{name}.bin"
+        if not path.exists():
+            path.write_bytes(golden.write(golden.value))
+            print(path.name, path.stat().st_size)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Claims about bytes on disk: every format that was ever written is read for ever, and written again as it was."""
+
+import zlib
+
+import numpy as np
+import pytest
+
+from spm.store import blocks, codec
+from tests.golden.make import FOLDER, GOLDEN
+
+EACH = pytest.mark.parametrize("name", GOLDEN)
+# name -> CRC-32 of the file: whoever changes a file must change this line too, and must not
+FROZEN: dict[str, int] = {
+    "chunk-1": 0xF6ADD7CA,
+    "columns-1": 0x9D366ED6,
+    "dead-1": 0x0F14395F,
+    "envelope-1": 0x2B32D00A,
+    "hours-1": 0x93D9040A,
+    "inputs-1": 0x0FB147C0,
+    "ledger-1": 0x93BFC1F4,
+    "log-1": 0x57DB1EC7,
+    "manifest-1": 0x4F8D2C83,
+    "month-1": 0x2D79C62E,
+    "pending-1": 0x72280F06,
+    "timelines-1": 0xB6D2476D,
+}
+
+
+def flat(value: object) -> object:
+    """A value as plain things: arrays as kind and bytes."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.tobytes()
+    if isinstance(value, dict):
+        return {name: flat(entry) for name, entry in value.items()}
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: flat(getattr(value, name)) for name in value.__dataclass_fields__}
+    return value
+
+
+def test_every_golden_file_is_tested_and_frozen() -> None:
+    found = {path.stem: zlib.crc32(path.read_bytes()) for path in FOLDER.glob("*.bin")}
+    assert found == FROZEN
+    assert found.keys() == GOLDEN.keys()
+
+
+@EACH
+def test_golden_bytes_decode_to_what_was_written(name: str) -> None:
+    raw = (FOLDER / f"{name}.bin").read_bytes()
+    assert flat(GOLDEN[name].read(raw)) == flat(GOLDEN[name].value)
+
+
+@EACH
+def test_the_same_value_is_written_as_the_same_bytes(name: str) -> None:
+    assert GOLDEN[name].write(GOLDEN[name].value) == (FOLDER / f"{name}.bin").read_bytes()
+
+
+def test_the_golden_files_hold_every_form_of_a_column() -> None:
+    raw = (FOLDER / "columns-1.bin").read_bytes()
+    _, columns = blocks._COLUMNS.decode(blocks.unframe(raw[0], raw))
+    assert {form for _, form, *_ in columns} == set(range(codec.ZSTD + 1))
+    assert {dtype for _, _, dtype, *_ in columns} == codec._DTYPES
