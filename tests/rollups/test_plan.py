@@ -1,0 +1,201 @@
+"""Claims about plans: tables of situations and what a run makes of them. No store, no clock."""
+
+import numpy as np
+import pytest
+
+from rollups import plan
+from rollups.plan import (
+    DayPlan,
+    Kind,
+    Pressure,
+    Start,
+    Waiting,
+    closed,
+    decide,
+    first_day_of,
+    month_of,
+    plan_day,
+    waves,
+)
+from spm import limits
+from spm.limits import HOUR_MS
+from spm.store.blocks import Messages
+from spm.store.keys import PendingKey
+from spm.store.manifest import (
+    OPEN,
+    SEALED,
+    SEALING,
+    DayOf,
+    Days,
+    Entry,
+    Generation,
+    HourOf,
+    Hours,
+    Manifest,
+    Month,
+    Replay,
+    State,
+    day_fingerprint,
+    fingerprint,
+)  # fmt: skip
+from spm.store.pending import Commit
+
+DAY = 19_600
+SLOT = DAY * 24
+END = (SLOT + 1) * HOUR_MS  # of SLOT
+CLOSED = END + limits.ROLL_GRACE_MS
+ONE = State((Generation(1),))
+TWO = State((Generation(1), Generation(2)))
+EIGHT = State(tuple(Generation(n) for n in range(1, 9)))
+REPLAYS = State((Generation(1),), (Replay(5, 50),))
+
+
+def waiting(batch: int = 9, slot: int = SLOT, samples: int = 3, ms: int = 1_000, bucket: int = 4) -> Waiting:
+    """One pending cell."""
+    one = np.zeros(1, np.int64)
+    messages = Messages(one + ms, one, one, np.zeros(1, np.int32), ("host",))
+    commit = Commit(messages, one + samples, np.zeros(16, np.uint8), 1, 2, ((bucket, slot),))
+    return Waiting(PendingKey(bucket, 7, ms, batch), slot, commit)
+
+
+def holding(state: State, *, hours_of: State | None = None, seal: int = OPEN) -> Manifest:
+    """A manifest with one unit, and hours made of some state of it."""
+    made = {SLOT: HourOf(fingerprint(hours_of))} if hours_of else {}
+    return Manifest(1, 0, {(4, SLOT): Entry(state, seal=seal)}, {4: Hours(Generation(77), made)} if made else {})
+
+
+def planned(manifest: Manifest, items: list[Waiting], *, now_ms: int = CLOSED, minor: bool = False) -> DayPlan:
+    """The plan of that day."""
+    return plan_day(7, DAY, cell=b"m0", manifest=manifest, waiting=items, now_ms=now_ms, minor=minor)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "waits", "now_ms", "minor", "kind"),
+    [
+        pytest.param(Manifest(), True, CLOSED, False, Kind.FULL, id="first data of a closed hour"),
+        pytest.param(Manifest(), True, CLOSED - 1, False, Kind.FULL, id="first data of an open hour"),
+        pytest.param(holding(ONE), True, CLOSED - 1, False, Kind.MINOR, id="more data of an open hour"),
+        pytest.param(holding(ONE), True, CLOSED, False, Kind.FULL, id="late data of a closed hour"),
+        pytest.param(holding(ONE), True, CLOSED, True, Kind.MINOR, id="late data, minor run"),
+        pytest.param(holding(EIGHT), True, CLOSED - 1, True, Kind.FULL, id="eight generations are enough"),
+        pytest.param(holding(REPLAYS), False, CLOSED, False, Kind.FULL, id="a replay list makes a closed unit dirty"),
+        pytest.param(holding(REPLAYS), False, CLOSED - 1, False, Kind.MINOR, id="and an open one"),
+        pytest.param(holding(TWO), False, CLOSED, False, Kind.FULL, id="the hour closed on minor generations"),
+        pytest.param(holding(TWO), False, CLOSED - 1, False, None, id="minor generations of an open hour may stay"),
+        pytest.param(holding(TWO), False, CLOSED, True, None, id="a minor run leaves closed hours alone"),
+        pytest.param(holding(ONE), False, CLOSED, False, Kind.RECOUNT, id="a closed hour without hours"),
+        pytest.param(holding(ONE, hours_of=TWO), False, CLOSED, False, Kind.RECOUNT, id="hours of another state"),
+        pytest.param(holding(ONE, hours_of=ONE), False, CLOSED, False, None, id="all is done"),
+        pytest.param(holding(ONE, seal=SEALING), True, CLOSED, False, None, id="a sealing slot is left alone"),
+        pytest.param(holding(ONE, seal=SEALED), True, CLOSED, False, None, id="a sealed slot too"),
+    ],
+)
+def test_the_plan_of_a_unit(manifest: Manifest, waits: bool, now_ms: int, minor: bool, kind: Kind | None) -> None:
+    units = planned(manifest, [waiting()] if waits else [], now_ms=now_ms, minor=minor).units
+    assert [unit.kind for unit in units] == ([] if kind is None else [kind])
+
+
+def test_a_plan_names_its_parents_and_exact_batches() -> None:
+    [unit] = planned(holding(REPLAYS), [waiting(9, ms=2_000), waiting(3, ms=1_000)]).units
+    assert unit.parent.state == REPLAYS
+    assert unit.fresh == (Replay(1_000, 3), Replay(2_000, 9))
+    assert unit.samples == 6
+    assert unit.hours
+
+
+def test_hours_are_due_for_closed_slots_of_full_runs_only() -> None:
+    assert not planned(holding(ONE), [waiting()], now_ms=CLOSED - 1).units[0].hours
+    assert not planned(holding(ONE), [waiting()], minor=True).units[0].hours
+
+
+def test_waves_are_bounded_and_never_cut_a_day() -> None:
+    days = [planned(Manifest(), [waiting(samples=n)]) for n in (3, 3, 5, 1, 9)]
+    sizes = [[day.samples for day in wave] for wave in waves(days, samples_max=6)]
+    assert sizes == [[3, 3], [5, 1], [9]]
+
+
+def test_a_slot_is_closed_after_its_end_and_some_grace() -> None:
+    assert not closed(SLOT, CLOSED - 1)
+    assert closed(SLOT, CLOSED)
+
+
+@pytest.mark.parametrize(("day", "month"), [(0, 0), (30, 0), (31, 1), (19_600, 643), (-1, -1)])
+def test_months_count_from_1970(day: int, month: int) -> None:
+    assert month_of(day) == month
+    assert month_of(first_day_of(month)) == month
+    assert month_of(first_day_of(month) - 1) == month - 1
+
+
+class TestStaleDays:
+    """Which days are built."""
+
+    over = (DAY + 1) * 24 * HOUR_MS + limits.ROLL_GRACE_MS
+    full = holding(ONE, hours_of=ONE)
+    of = day_fingerprint([(SLOT, fingerprint(ONE))])
+
+    def found(self, month: Month, manifest: Manifest, now_ms: int) -> list[int]:
+        """Their numbers."""
+        return [stale.day for stale in plan.stale_days(month, {DAY: manifest}, now_ms)]
+
+    def test_a_closed_day_with_exact_hours_is_built(self) -> None:
+        assert self.found(Month(), self.full, self.over) == [DAY]
+
+    def test_an_open_day_is_not(self) -> None:
+        assert self.found(Month(), self.full, self.over - 1) == []
+
+    def test_a_day_with_a_stale_hour_is_not(self) -> None:
+        assert self.found(Month(), holding(TWO, hours_of=ONE), self.over) == []
+
+    def test_an_equal_one_in_force_is_left_alone(self) -> None:
+        assert self.found(Month(1, {4: Days(Generation(5), {DAY: DayOf(self.of)})}), self.full, self.over) == []
+
+    def test_one_of_another_state_is_built_anew(self) -> None:
+        assert self.found(Month(1, {4: Days(Generation(5), {DAY: DayOf(b"other")})}), self.full, self.over) == [DAY]
+
+
+NOW = 10**12
+
+
+@pytest.mark.parametrize(
+    ("waits", "last_spark_ms", "start"),
+    [
+        pytest.param(Pressure(0, 0, None, None), None, Start.NOTHING, id="nothing waits"),
+        pytest.param(Pressure(199, 999, NOW - 1, None), None, Start.NOTHING, id="little waits, not long"),
+        pytest.param(Pressure(200, 999, NOW - 1, None), None, Start.MINOR, id="many rows"),
+        pytest.param(Pressure(1, 1_000_000, NOW - 1, None), None, Start.MINOR, id="many samples"),
+        pytest.param(Pressure(1, 1, NOW - 600_000, None), None, Start.MINOR, id="old rows"),
+        pytest.param(Pressure(1, 5_000_001, NOW - 1, None), NOW, Start.SPARK, id="a heap does not wait"),
+        pytest.param(Pressure(1, 1, NOW - 1, NOW - 120_000), None, Start.SPARK, id="a closed hour"),
+        pytest.param(Pressure(1, 1, NOW - 1, NOW - 119_999), None, Start.NOTHING, id="late data just came"),
+        pytest.param(Pressure(1, 1, NOW - 1, NOW - 120_000), NOW - 599_999, Start.NOTHING, id="Spark ran just now"),
+        pytest.param(Pressure(0, 0, None, NOW - 120_000), NOW - 600_000, Start.SPARK, id="a closed hour, Spark rested"),
+    ],
+)
+def test_the_decision_to_start(waits: Pressure, last_spark_ms: int | None, start: Start) -> None:
+    assert decide(waits, now_ms=NOW, last_spark_ms=last_spark_ms) == start
+
+
+def test_pressure_counts_the_fullest_bucket_and_all_samples() -> None:
+    items = [waiting(1, bucket=4), waiting(2, bucket=4), waiting(2, bucket=4, slot=SLOT + 1), waiting(3, bucket=5)]
+    found = plan.pressure([(items, {}), ([], {})], END)
+    assert found == Pressure(rows=2, samples=12, oldest_ms=1_000, overdue_ms=None)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "overdue"),
+    [
+        pytest.param(holding(ONE), END, id="hours are missing"),
+        pytest.param(holding(TWO, hours_of=ONE), END, id="hours are stale"),
+        pytest.param(holding(ONE, hours_of=ONE), None, id="hours are there"),
+        pytest.param(holding(REPLAYS), None, id="rolled back: stays so until more data comes"),
+        pytest.param(holding(ONE, seal=SEALED), None, id="sealed"),
+    ],
+)
+def test_a_closed_hour_without_its_hours_is_overdue(manifest: Manifest, overdue: int | None) -> None:
+    assert plan.pressure([([], {DAY: manifest})], CLOSED).overdue_ms == overdue
+    assert plan.pressure([([], {DAY: manifest})], CLOSED - 1).overdue_ms is None
+
+
+def test_late_data_is_overdue_from_its_own_arrival() -> None:
+    assert plan.pressure([([waiting(ms=END + 5)], {})], CLOSED).overdue_ms == END + 5
+    assert plan.pressure([([waiting(ms=END - 5)], {})], CLOSED).overdue_ms == END
