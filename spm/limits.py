@@ -24,6 +24,7 @@ BODY_BYTES_MAX = 10_000_000  # of one request as sent, compressed or not
 BODY_DECODED_BYTES_MAX = 20_000_000  # after decompression: a bomb must not cost more memory than this
 GZIP_MEMBERS_MAX = 1_000  # of one body; each costs a new decompressor
 BODIES_AT_ONCE_MAX = 32  # bodies one process works on; with the two above it bounds the front door's memory
+LINE_BYTES_MAX = 200_000  # of one line: thousands of fields; a longer one has lost its line ends
 MESSAGE_LINES_MAX = 250_000  # of line protocol; a body of nothing but bad lines must not hold a thread for long
 MESSAGE_SERIES_BYTES_MAX = 64_000_000  # canonical text one message may add: short lines can name long series often
 JSON_COMMAS_MAX = 2_500_000  # of one JSON body: each may begin an item, and an item costs ~80 bytes while it is read

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 
 from ingest.protocols import naming
 from ingest.protocols.series_cache import Tags, metric_of
-from spm.limits import METRIC_BYTES_MAX, REJECTION_EXAMPLE_CHARS_MAX, STRING_BYTES_MAX
+from spm.limits import LINE_BYTES_MAX, METRIC_BYTES_MAX, REJECTION_EXAMPLE_CHARS_MAX, STRING_BYTES_MAX
 
 _SPACE, _QUOTE, _COMMENT, _RETURN = b' "#\r'
 
+LINE_TOO_LONG = f"the line is longer than {LINE_BYTES_MAX} bytes"
 NO_FIELDS = "no field follows the tags"
 NO_FIELD_NAME = "a field has no name"
 NO_EQUALS = "a field has no ="
@@ -99,6 +100,8 @@ def read_line(body: bytes, start: int, rules: Rules) -> Line:
     first = _first_byte(body, start, end)
     if first == end or body[first] == _COMMENT:
         return Line(body.index(b"\n", end) + 1, 1)
+    if end - first > LINE_BYTES_MAX:
+        return Line(body.index(b"\n", end) + 1, 1, faults=[(LINE_TOO_LONG, example(body[first:end]))])
     found = _HEAD_END.search(body, first, end)
     head_end = found.start() if found else end
     fields, stop, fault = _read_fields(body, _skip_spaces(body, head_end, end), end)
@@ -176,6 +179,8 @@ def _read_fields(body: bytes, start: int, end: int) -> tuple[list[_Field], int, 
             fields.append(one)
             if stop > end:  # a string ran over line ends (looking for the end each time would cost length squared)
                 end = _text_end(body, stop)
+                if end - start > LINE_BYTES_MAX:
+                    raise _Fault(LINE_TOO_LONG)
             if stop == end or body[stop] == _SPACE:
                 return fields, stop, None
             at = stop + 1

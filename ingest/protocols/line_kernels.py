@@ -23,7 +23,7 @@ F64 = NDArray[np.float64]
 
 END, STOPPED, FULL = 0, 1, 2  # what made ``read_lines`` return
 POSITION, LINE, COUNT, TIMELESS = 0, 1, 2, 3  # its state: next byte, its line, samples, those without time
-NOW, TIMES, PER, RAW_MAX, LINES_MAX = 0, 1, 2, 3, 4  # its rules: ms where there is none; ms = raw × TIMES // PER
+NOW, TIMES, PER, RAW_MAX, LINES_MAX, LENGTH_MAX = range(6)  # its rules: ms without time; raw × TIMES // PER
 
 _SPACE, _COMMA, _EQUALS, _NEWLINE, _RETURN, _ESCAPE, _COMMENT = 32, 44, 61, 10, 13, 92, 35
 _PLUS, _MINUS, _POINT, _ZERO, _SMALL_E, _BIG_E, _INTEGER, _UNSIGNED = 43, 45, 46, 48, 101, 69, 105, 117
@@ -378,7 +378,7 @@ def read_lines(body: U8, rules: I64, known: Known, state: I64, series: I32, ts: 
             status = -end
             break
         newline, ms = _time(body, end, rules)
-        if newline < 0:
+        if newline < 0 or newline - position > rules[LENGTH_MAX]:
             status = STOPPED
             break
         if body[end] != _SPACE:

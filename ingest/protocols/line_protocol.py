@@ -27,6 +27,7 @@ from ingest.protocols.series_cache import Generation, SeriesCache, too_much, wit
 from spm.errors import BadMessage
 from spm.limits import (
     FUTURE_MS,
+    LINE_BYTES_MAX,
     MESSAGE_LINES_MAX,
     MESSAGE_SAMPLES_MAX,
     MESSAGE_SERIES_BYTES_MAX,
@@ -62,7 +63,8 @@ class _Reading:
         self._body, self._rules, self._generation = body, rules, generation
         self._bytes = np.frombuffer(body, np.uint8)
         raw_max = ((rules.latest_ms + 1) * rules.per - 1) // rules.times
-        self._numbers: I64 = np.array([rules.now_ms, rules.times, rules.per, raw_max, MESSAGE_LINES_MAX], np.int64)
+        limits = (raw_max, MESSAGE_LINES_MAX, LINE_BYTES_MAX)
+        self._numbers: I64 = np.array([rules.now_ms, rules.times, rules.per, *limits], np.int64)
         self._state: I64 = np.array([0, 1, 0, 0], np.int64)
         room = len(body) // 16 + 64
         self._series: I32 = np.empty(room, np.int32)

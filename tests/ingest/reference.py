@@ -14,6 +14,7 @@ from spm.limits import (
     LABEL_NAME_BYTES_MAX,
     LABEL_VALUE_BYTES_MAX,
     LABELS_MAX,
+    LINE_BYTES_MAX,
     METRIC_BYTES_MAX,
     REJECTION_EXAMPLE_CHARS_MAX,
     STRING_BYTES_MAX,
@@ -54,6 +55,9 @@ def _line(body: bytes, start: int, number: int, now_ms: int, unit: int, result: 
     while at < end and body[at] in (32, 9):
         at += 1
     if at == end or body[at] == ord("#"):
+        return body.index(b"\n", end) + 1
+    if end - at > LINE_BYTES_MAX:
+        result.refused.append((number, words.LINE_TOO_LONG, _example(body[at:end])))
         return body.index(b"\n", end) + 1
     head_end = at
     while head_end < end and not (body[head_end] == 32 and body[head_end - 1] != 92):
@@ -150,6 +154,7 @@ def _fields(body: bytes, at: int, end: int) -> tuple[list[tuple[bytes, bytes, by
         at += 1
     if at == end:
         return fields, at, words.NO_FIELDS
+    fields_at = at
     while True:
         start = at
         while at < end and not (body[at] in b"=, " and body[at - 1] != 92):
@@ -174,6 +179,8 @@ def _fields(body: bytes, at: int, end: int) -> tuple[list[tuple[bytes, bytes, by
         fields.append((name, body[value_start:at], body[start:at]))
         if at > end:
             end = _end(body, at)
+            if end - fields_at > LINE_BYTES_MAX:
+                return fields, start, words.LINE_TOO_LONG
         if at == end or body[at] == 32:
             return fields, at, ""
         at += 1

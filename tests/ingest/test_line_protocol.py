@@ -213,6 +213,23 @@ def test_string_over_lines_is_limited() -> None:
     assert read(f'm a="\n{inside}x",b=1').rejections[0].reason == words.OPEN_STRING
 
 
+@pytest.mark.parametrize("ways", [1, 2], ids=["new series", "known series"])
+def test_line_is_limited_in_length(ways: int) -> None:
+    cache = SeriesCache()
+    fields = "v=1," * 49_600 + "v=1"
+    fits = "m,t=".ljust(limits.LINE_BYTES_MAX - len(fields) - 1, "x") + " " + fields
+    for _ in range(ways):
+        parsed = parse(f"{fits}\n{fits}1\nm v=2\n".encode(), now_ms=NOW_MS, cache=cache)
+        assert [(r.line, r.reason) for r in parsed.rejections] == [(2, words.LINE_TOO_LONG)]
+        assert (len(parsed.ts), parsed.values[-1]) == (49_602, 2.0)
+
+
+def test_line_of_strings_over_lines_is_limited_in_length() -> None:
+    parsed = read('m a="\n",' + "v=1," * 60_000 + "w=1\nm v=2")
+    assert parsed.rejections[0].reason == words.LINE_TOO_LONG
+    assert parsed.values.tolist() == [2.0]
+
+
 def test_body_with_too_many_lines_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_protocol, "MESSAGE_LINES_MAX", 3)
     assert len(read("m v=1\n" * 3).ts) == 3

@@ -138,7 +138,7 @@ def test_table_names_each_series_once_with_its_ids(body: bytes) -> None:
     assert_table_sound(parse(body, now_ms=NOW_MS, cache=COMMON))
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(st.one_of(numbers, st.floats(allow_nan=False, allow_infinity=False).map(repr)))
 def test_number_becomes_the_nearest_float64(number: str) -> None:
     assert_equal(f"m v=1\nm v={number}\n".encode(), COMMON)
