@@ -37,6 +37,11 @@ def steps_of(start_ms: int, end_ms: int, step_ms: int | None) -> Steps:
     return Steps(first, last, step)
 
 
+def first_range(history_ms: int) -> str:
+    """The range a page begins with: a new app's few minutes are not lost in an empty hour."""
+    return "15m" if history_ms < 20 * 60_000 else "1h"
+
+
 def round_step(range_ms: int) -> int:
     """The smallest round step that gives at most ``POINTS`` points, finer than usual only for short ranges."""
     wanted = max(range_ms / POINTS, min(_USUAL_STEP_MS, range_ms / 60))

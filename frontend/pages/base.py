@@ -6,8 +6,10 @@ from django.contrib.auth.mixins import LoginRequiredMixin
 from django.contrib.auth.models import User
 from django.views.generic import TemplateView
 
+from frontend.timing import first_range
 from spm.accounts.access import has_role, require_app
 from spm.accounts.models import App, Role
+from spm.accounts.sources import history_ms
 from spm.clock import SystemClock
 
 clock = SystemClock()
@@ -31,4 +33,6 @@ class AppPage(LoginRequiredMixin, TemplateView):
         """The app, and whether the person may change things in it."""
         app = self.app()
         may_edit = has_role(self.person, app, Role.EDITOR)
-        return super().get_context_data(app=app, now_ms=clock.now_ms(), may_edit=may_edit, **kwargs)
+        now_ms = clock.now_ms()
+        begin = first_range(history_ms(app, now_ms))
+        return super().get_context_data(app=app, now_ms=now_ms, may_edit=may_edit, first_range=begin, **kwargs)

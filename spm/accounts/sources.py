@@ -7,8 +7,9 @@
 from datetime import UTC, datetime
 
 from django.db import IntegrityError, transaction
+from django.db.models import Min
 
-from spm.accounts.models import Source
+from spm.accounts.models import App, Source
 from spm.limits import SOURCE_GONE_AFTER_MS, SOURCE_LATE_AFTER_MS, SOURCE_SEEN_EVERY_MS, SOURCES_SEEN_MAX
 
 _written: dict[tuple[int, str], int] = {}  # (app, source) -> ms of the last write by this process; bounded below
@@ -31,6 +32,12 @@ def seen(app_id: int, source: str, now_ms: int) -> None:
 def forget_written() -> None:
     """Forget what this process wrote: the next ``seen`` of every source writes again."""
     _written.clear()
+
+
+def history_ms(app: App, now_ms: int) -> int:
+    """How long ago the app was first heard of; 0 before."""
+    first = Source.objects.filter(app=app).aggregate(first=Min("first_seen"))["first"]
+    return now_ms - round(first.timestamp() * 1000) if first else 0
 
 
 def state(last_seen_ms: int, now_ms: int) -> str:

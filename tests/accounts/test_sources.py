@@ -55,6 +55,13 @@ def test_what_a_process_remembers_stays_bounded(app: App, monkeypatch: pytest.Mo
         assert len(sources._written) <= 3
 
 
+def test_an_app_has_a_history_since_its_first_source(app: App) -> None:
+    assert sources.history_ms(app, NOW) == 0
+    for name, at in (("old", NOW - 90_000), ("new", NOW)):
+        sources.seen(app.pk, name, at)
+    assert sources.history_ms(app, NOW) == 90_000
+
+
 @pytest.mark.parametrize(
     ("age_ms", "state"),
     [

@@ -44,7 +44,8 @@ def fill(store_url: str, app_id: int, *, now_ms: int, span_ms: int = 7_200_000) 
         times = _times(host, now_ms, span_ms)
         parsed = _parsed(list(_lines(host, number, times, now_ms)), times)
         writer.write([acceptor.accept(app=app_id, source=host, parsed=parsed, message_id=random_bytes(16))])
-        sources.seen(app_id, host, now_ms)
+        for moment in (now_ms - span_ms, now_ms):
+            sources.seen(app_id, host, moment)
         written += len(parsed.ts)
     return written
 

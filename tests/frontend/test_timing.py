@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from frontend.timing import POINTS, filled, round_step, steps_of
+from frontend.timing import POINTS, filled, first_range, round_step, steps_of
 from spm.errors import BadQuery
 from spm.limits import QUERY_POINTS_MAX
 
@@ -53,6 +53,11 @@ def test_more_points_than_the_engine_gives_are_refused(points: int) -> None:
 def test_a_range_that_ends_before_it_starts_is_refused(end: int) -> None:
     with pytest.raises(BadQuery):
         steps_of(0, end, None)
+
+
+@pytest.mark.parametrize(("history_ms", "text"), [(0, "15m"), (19 * MINUTE, "15m"), (20 * MINUTE, "1h"), (DAY, "1h")])
+def test_a_young_app_begins_with_a_short_range(history_ms: int, text: str) -> None:
+    assert first_range(history_ms) == text
 
 
 @pytest.mark.parametrize(("step_ms", "window"), [(10_000, "60000ms"), (300_000, "300000ms")])

@@ -3,17 +3,17 @@
 import { Plot, rangeMs } from "./plot.js";
 
 const REFRESH_MS = 10_000;
-const DEFAULT = "1h";
 
 /** Draw every figure of the page; returns what a page's own script may ask for. */
 export function start() {
   const plots = [...document.querySelectorAll("[data-chart]")].map((figure) => new Plot(figure, { onZoom: zoom, onReset: reset }));
+  const usual = document.querySelector("[data-ranges]").dataset.ranges;
   const buttons = [...document.querySelectorAll("[data-ranges] button")];
   const text = document.querySelector("[data-range-text]");
 
   const parameters = () => new URL(location.href).searchParams;
   const fixed = () => parameters().has("from") && parameters().has("to");
-  const named = () => (rangeMs(parameters().get("range") ?? "") ? parameters().get("range") : DEFAULT);
+  const named = () => (rangeMs(parameters().get("range") ?? "") ? parameters().get("range") : usual);
 
   function range() {
     if (fixed()) return { start: Number(parameters().get("from")), end: Number(parameters().get("to")) };
