@@ -132,11 +132,24 @@ def _timeline_rows(unit: Unit, generation: Generation, piece: Piece, starts: I64
         part = standing[at : at + size]
         counts = piece.counts[part]
         taken = kernels.take_segments(starts[part], counts, int(counts.sum()))
-        used, message = np.unique(piece.message[taken], return_inverse=True)
-        body = TimelinesPage(_only(piece.messages, used), counts, piece.ts[taken], message.astype(np.int32))
+        used, message = _by_first_use(piece.message[taken])
+        body = TimelinesPage(_only(piece.messages, used), counts, piece.ts[taken], message)
         key = keys.timeline(unit.bucket, unit.app, unit.slot, generation.number, page)
         rows.append((key, {COLUMN: body.to_bytes()}))
     return rows
+
+
+def _by_first_use(message: I32) -> tuple[I32, I32]:
+    """Messages renumbered in the order of their first use: a source's then stand together, and its numbers ascend.
+
+    On 100 hosts this saves half of the pool's bytes. Numbers in a page say nothing about the order of stamps: rows lie
+    in it already, and ``merge`` numbers anew.
+    """
+    used, first, number = np.unique(message, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(used), np.int32)
+    place[order] = np.arange(len(used), dtype=np.int32)
+    return used[order], place[number]
 
 
 def _only(messages: Messages, used: I32) -> Messages:
