@@ -77,6 +77,12 @@ def test_a_line_end_in_a_name_stays_in_the_subject() -> None:
     assert "CPU Bcc: everybody" in str(written["Subject"])
 
 
+@pytest.mark.parametrize("sign", ["\x1b", "\x00", "\u202e", "\u2028", "\x85"])
+def test_signs_that_steer_a_terminal_are_taken_out(sign: str) -> None:
+    written = compose(KEY, payload(name=f"CPU{sign}[31m", labels={"host": sign}, expr=f"cpu{sign}"))
+    assert sign not in written.subject + str(written.body)
+
+
 def test_an_address_that_is_none_is_left_out() -> None:
     written = compose(KEY, payload(receivers=["ops@example.org", "x\nBcc: y@example.org", "nobody"]))
     assert written.to == ["ops@example.org"]
