@@ -39,8 +39,9 @@ TOO_LARGE = "the number does not fit: only this field is left out"
 _HEAD_END = re.compile(rb"(?<!\\) ")
 _SPLIT_TAGS = re.compile(rb"(?<!\\),")
 _SPLIT_TAG = re.compile(rb"(?<!\\)=")
-_FIELD_NAME = re.compile(rb"((?:[^=, ]|(?<=\\)[=, ])*+)=")
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+# Only single characters are repeated possessively: with groups, Python 3.11 before 3.11.5 finds too little.
+_FIELD_NAME = re.compile(rb"([^=, ]*+(?:(?<=\\)[=, ][^=, ]*+)*)(?<!\\)=")
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"', re.DOTALL)
 _AFTER_STRING = re.compile(rb"[, \n]|\r\n")
 _PLAIN = re.compile(rb"[^, ]*+")
 _INTEGER = re.compile(rb"([+-]?[0-9]+)i|([0-9]+)u")

@@ -79,7 +79,8 @@ class _Reading:
         known = self._generation.view()
         while (status := self._read_plain(known)) != END:
             self._check_count()
-            if status == FULL:
+            # With more free room than a line can fill, FULL means a line that is too long.
+            if status == FULL and self._series.size - self._state[COUNT] < LINE_BYTES_MAX // 4:
                 self._grow(2 * self._series.size)
             else:
                 self._read_exactly()

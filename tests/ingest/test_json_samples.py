@@ -127,7 +127,8 @@ def test_body_with_too_many_samples_is_refused_whole(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(json_samples, "MESSAGE_SAMPLES_MAX", 2)
     columns = {"metric": "m", "times": [1, 2, 3], "values": [1, 2, 3]}
     assert len(read({"samples": [sample(), sample()]}).ts) == 2
-    for push in ({"samples": [sample()] * 3}, {"series": [columns]}):
+    half = {"metric": "m", "times": [1, 2], "values": [1, 2]}
+    for push in ({"samples": [sample()] * 3}, {"series": [columns]}, {"series": [half, half]}):
         with pytest.raises(LimitExceeded):
             read(push)
 

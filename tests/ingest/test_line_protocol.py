@@ -7,6 +7,7 @@ import pytest
 
 from ingest.protocols import line_exact as words
 from ingest.protocols import line_protocol, naming, series_cache
+from ingest.protocols.line_kernels import find_item
 from ingest.protocols.line_protocol import parse
 from ingest.protocols.series_cache import SeriesCache
 from spm import limits
@@ -264,6 +265,15 @@ def test_full_cache_begins_a_new_generation(monkeypatch: pytest.MonkeyPatch) -> 
     assert first.full
     assert cache.generation() is not first
     assert only(parse(b"m f0=1 5000000", now_ms=NOW_MS, cache=cache))[0] == "m_f0"
+
+
+def test_view_does_not_know_what_was_added_after_it() -> None:
+    cache = SeriesCache()
+    parse(b"m a=1", now_ms=NOW_MS, cache=cache)
+    view, name = cache.generation().view(), np.frombuffer(b"b", np.uint8)
+    parse(b"m b=1", now_ms=NOW_MS, cache=cache)
+    assert find_item(view, 0, name, 0, 1) == -1
+    assert find_item(cache.generation().view(), 0, name, 0, 1) == 1
 
 
 def test_threads_that_share_the_cache_see_whole_series() -> None:
