@@ -5,6 +5,7 @@
 """
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from tests.stack.stored import stamps
 ROOT = Path(__file__).resolve().parents[2]
 APP = 1
 SENDERS = 4
-GIVE_UP_S = 120
+GIVE_UP_S = 240
 
 
 @dataclass(slots=True)
@@ -39,6 +40,7 @@ class Line:
     amqp_url: str
     sent: list[Envelope] = field(default_factory=list)
     resent: int = 0
+    stored_at_kill: int = 0
     workers: int = 0
     backend: Backend = field(init=False)
     transport: AmqpTransport = field(init=False)
@@ -61,7 +63,8 @@ class Line:
         return [self._accept(number, body) for number, body in enumerate(bodies, start=len(self.sent))]
 
     def _accept(self, number: int, body: bytes) -> Envelope:
-        parsed = line_protocol.parse(body, now_ms=0, precision="ms")
+        parsed = line_protocol.parse(body, now_ms=SystemClock().now_ms(), precision="ms")
+        assert not parsed.rejected, parsed.rejections[:3]
         name = number.to_bytes(16, "big")
         return self.acceptor.accept(app=APP, source=f"host{number % 20}", parsed=parsed, message_id=name)
 
@@ -90,8 +93,27 @@ class Line:
         """One more Celery worker."""
         self.workers += 1
         process = self.worker(self.workers)
-        plain = Address.parse(self.amqp_url).url
-        environment = {
+        command = [sys.executable, "-m", "celery", "-A", "spm.celery", "worker", "--pool", "threads"]
+        process.start([*command, "--concurrency", "1", "--loglevel", "INFO"], self._environment())
+        return process
+
+    def manage(self, *words: str) -> str:
+        """What ``manage.py`` prints; raises when it fails."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *words],
+            cwd=ROOT,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=GIVE_UP_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    def _environment(self) -> dict[str, str]:
+        return {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "spm.settings",
             "PYTHONPATH": str(ROOT),
@@ -101,11 +123,8 @@ class Line:
             "SPM_STORE_URL": self.store_url,
             "SPM_TRANSPORT": "amqp",
             "SPM_AMQP_URL": self.amqp_url,
-            "SPM_CELERY_BROKER_URL": plain,
+            "SPM_CELERY_BROKER_URL": Address.parse(self.amqp_url).url,
         }
-        command = [sys.executable, "-m", "celery", "-A", "spm.celery", "worker", "--pool", "threads"]
-        process.start([*command, "--concurrency", "1", "--loglevel", "INFO"], environment)
-        return process
 
     def worker(self, number: int) -> Process:
         """Worker ``number``, from 1."""

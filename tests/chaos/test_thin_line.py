@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from ingest.write import Writer
+from spm.clock import SystemClock
+from spm.query.cache import PageCache
+from spm.query.storage import AppStorage
 from spm.store.backends import open_backend
 from spm.store.keys import Distribution
-from tests.chaos.line import Line
+from tests.chaos.line import APP, Line
+from tests.endtoend.recount import assert_hours_equal, assert_raw_equal
 from tests.fleet import Fleet
 from tests.stack.processes import wait_until
 from tests.stack.rabbitmq import RabbitMQ
@@ -42,17 +46,16 @@ def through_the_stack(line: Line, fleet: Fleet, rabbitmq: RabbitMQ) -> Line:
     first = line.start_worker()
     line.publish(messages[:half])
     assert wait_until(lambda: len(line.stored()) > 0, 60)
-    line.publish(messages[half:])
     first.kill()
+    line.stored_at_kill = len(line.stored())
+    line.publish(messages[half:])
     line.start_worker()
     line.drain(rabbitmq)
     return line
 
 
 def test_the_kill_was_in_the_middle(through_the_stack: Line) -> None:
-    log = through_the_stack.worker(1).log.read_text()
-    assert "ready" in log
-    assert "Warm shutdown" not in log
+    assert 0 < through_the_stack.stored_at_kill < len(through_the_stack.sent) // 2
 
 
 def test_what_is_read_equals_what_was_sent_as_a_multiset(through_the_stack: Line, fleet: Fleet) -> None:
@@ -71,3 +74,27 @@ def test_the_embedded_store_answers_the_same_bits_for_the_same_messages(
     first, last = int(fleet.ts.min()) - 1, int(fleet.ts.max())
     assert samples(embedded, first, last) == samples(through_the_stack.backend, first, last)
     embedded.close()
+
+
+@pytest.mark.spark
+def test_answers_are_the_same_before_and_after_a_run_of_spark_and_after_its_roll_back(
+    through_the_stack: Line, fleet: Fleet
+) -> None:
+    line = through_the_stack
+    line.manage("migrate", "-v0")
+    line.manage("bootstrap")  # its app is the first, and so has the number of ours
+    printed = line.manage("roll", "--app", str(APP))
+    assert f"{len(fleet):,} samples" in printed
+    assert line.stored() == set(), "a run takes the commit records of what it has compacted"
+    assert_all_equal(line, fleet)
+    run = printed.removeprefix("run ").partition(":")[0]
+    assert "was rolled back" in line.manage("rollback", run)
+    assert_all_equal(line, fleet)
+    assert f"{len(fleet):,} samples" in line.manage("roll", "--app", str(APP))
+    assert_all_equal(line, fleet)
+
+
+def assert_all_equal(line: Line, fleet: Fleet) -> None:
+    storage = AppStorage(line.backend, APP, distribution=Distribution(), clock=SystemClock(), cache=PageCache())
+    assert assert_raw_equal(storage, fleet) == len(fleet)
+    assert assert_hours_equal(storage, fleet) == 2 * 20 * 10

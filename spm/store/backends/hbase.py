@@ -174,6 +174,7 @@ class HBaseBackend:
                 self._gateway.once(partial(_create_table, name, compression))
                 return
             except _AlreadyThere:
+                self._gateway.wait(lambda client: client.isTableEnabled(name))
                 return
             except StoreUnavailable as error:
                 if compression == b"NONE" or "ompress" not in str(error):  # the servers may lack the codec
@@ -231,11 +232,12 @@ class _Gateway:
         client = self._client()
         try:
             result = call(client)
-        except thrift.AlreadyExists as error:
+        except thrift.AlreadyExists as error:  # made long ago; made at this moment is an IOError
             raise _AlreadyThere(f"HBase: {error.message!r}") from error
         except (thrift.IOError, thrift.IllegalArgument) as error:
             self._drop()  # sound, but a pipelined call may have left answers in it
-            raise _Refused(f"HBase: {_first_line(error.message)}") from error
+            kind = _AlreadyThere if "TableExistsException" in str(error) else _Refused
+            raise kind(f"HBase: {_first_line(error.message)}") from error
         except TimeoutError as error:
             self._drop()
             raise _NoAnswer(f"HBase at {self._host}:{self._port} did not answer in time") from error
@@ -247,6 +249,14 @@ class _Gateway:
             raise
         self._local.used = self._clock.monotonic()
         return result
+
+    def wait(self, condition: Callable[[Any], bool]) -> None:
+        """Until ``condition`` holds; raises ``StoreUnavailable`` when it does not within a call's time-out."""
+        end = self._clock.monotonic() + limits.STORE_TIMEOUT_S
+        while not self.repeat(condition):
+            if self._clock.monotonic() > end:
+                raise _NoAnswer("HBase: a table that is being made does not become ready")
+            self._clock.sleep(0.1)
 
     def close(self) -> None:
         with self._lock:
