@@ -21,6 +21,7 @@ os.environ["SPM_PEPPER"] = "pepper only for tests"
 
 from spm.settings import *  # noqa: E402, F403
 
+STATIC_ROOT.mkdir(exist_ok=True)  # noqa: F405  # whitenoise warns of a folder that is not there
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},

@@ -29,6 +29,7 @@ BAD = {
     "no_signals_no_save": ("ingest/models.py", "class M:\n    def save(self): ...\n"),
     "frozen_values": ("spm/x.py", "@dataclass(frozen=True)\nclass A: ...\n"),
     "claims": ("tests/x.py", "def test_it_works(): ...\n"),
+    "plain_patterns": ("spm/x.py", 'import re\nX = re.compile(rb"(?:a|b)*+c")\n'),
     "finished": ("spm/x.py", "# TO" + "DO later\n"),
 }
 
