@@ -114,6 +114,7 @@ TABLE: list[tuple[str, str, int, Table]] = [
     ("scalar() of several is NaN", "scalar(gauge)", 4 * M, {"": math.nan}),
     ("vector()", "vector(2) * 3", 4 * M, {"": 6}),
     ("round goes up in the middle", "round(vector(-2.5))", 4 * M, {"": -2}),
+    ("round goes up in the middle of positive numbers too", "round(vector(2.5))", 4 * M, {"": 3}),
     ("round to a fraction", "round(vector(0.37), 0.1)", 4 * M, {"": 0.4}),
     ("clamp with crossed bounds is empty", "clamp(limit, 5, 1)", 4 * M, {}),
     ("the remainder has the sign of the left", "vector(-7) % 3", 4 * M, {"": -1}),
