@@ -89,7 +89,7 @@ class Tail:
             for key, _ in reader.scan("pending", *keys.app_range(bucket, self._app), keys_only=True)
         ]
         now = set(listed)
-        self._forget([key for key in self._records if key not in now])
+        self._forget(self._records.keys() - now)
         return self._read(reader, [key for key in listed if key not in self._records])
 
     def _read(self, reader: Reader, new: Sequence[bytes]) -> tuple[U64, U64]:
@@ -126,7 +126,7 @@ class Tail:
             unit.pieces[-1] = merge([unit.pieces[-1], last])
         return piece
 
-    def _forget(self, gone: Sequence[bytes]) -> None:
+    def _forget(self, gone: Collection[bytes]) -> None:
         for key in gone:
             bucket = PendingKey.parse(key).bucket
             for slot in self._records.pop(key):

@@ -274,9 +274,10 @@ _TIMELINES = (*_MESSAGES, "counts", "ts", "message")
 
 def _same_length(columns: Mapping[str, Column], names: tuple[str, ...]) -> None:
     """Columns of one table must be equally long."""
-    lengths = {name: len(columns[name]) for name in names}
-    if len(set(lengths.values())) > 1:
-        raise CorruptBlock("columns of one table differ in length", got=lengths)
+    rows = len(columns[names[0]])
+    for name in names:
+        if len(columns[name]) != rows:
+            raise CorruptBlock("columns of one table differ in length", got=(name, len(columns[name])), wanted=rows)
 
 
 def _adds_up(counts: Column, rows: int) -> None:
@@ -287,5 +288,7 @@ def _adds_up(counts: Column, rows: int) -> None:
 
 def _points_into(what: str, numbers: Column, size: int) -> None:
     """Row numbers must name rows that are there: kernels do not look."""
-    if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < size:
+    if numbers.dtype != np.int32:
+        raise CorruptBlock(f"{what} is no number of a row", got=numbers.dtype, wanted="int32")
+    if len(numbers) and int(numbers.view(np.uint32).max()) >= size:  # as unsigned, numbers below zero are large
         raise CorruptBlock(f"{what} is not in its table", got=int(numbers.max()), wanted=f"0..{size - 1}")

@@ -21,7 +21,7 @@ Column = npt.NDArray[Any]
 Encoded = tuple[int, str, int, int, bytes]  # form, dtype, count, parameter, bytes
 
 RAW, CONSTANT, PCO, DECIMAL, FLOAT, ZSTD = range(6)
-_DTYPES = frozenset({"<u8", "<i8", "<f8", "<u4", "<i4", "<u2", "|u1"})
+_DTYPES: dict[str, np.dtype[Any]] = {d: np.dtype(d) for d in ("<u8", "<i8", "<f8", "<u4", "<i4", "<u2", "|u1")}
 _FEW = 4  # values for which no form beats raw bytes
 _MISS_SHARE = 64  # one exception in so many values is still worth the integer form
 _SCALES = 10  # decimals are tried up to 9 digits after the point
@@ -73,10 +73,10 @@ def decode(encoded: Encoded) -> Column:
     if dtype not in _DTYPES or not 0 <= count <= COLUMN_VALUES_MAX or not 0 <= parameter < _SCALES:
         raise CorruptBlock("a column of unknown kind or size", got=(form, dtype, count, parameter))
     try:
-        column = _decode(form, np.dtype(dtype), count, parameter, raw)
+        column = _decode(form, _DTYPES[dtype], count, parameter, raw)
     except (ValueError, TypeError, RuntimeError, IndexError, zstandard.ZstdError) as error:
         raise CorruptBlock(f"a column does not decode: {error}", got=(form, dtype, count)) from error
-    if len(column) != count or column.dtype != np.dtype(dtype):
+    if len(column) != count or column.dtype != _DTYPES[dtype]:
         raise CorruptBlock("a column has a wrong length", got=len(column), wanted=count)
     return column
 
@@ -86,7 +86,9 @@ def _decode(form: int, dtype: np.dtype[Any], count: int, parameter: int, raw: by
         return np.frombuffer(raw, dtype).copy()
     if form == CONSTANT:
         [value] = np.frombuffer(raw, dtype)
-        return np.full(count, value, dtype)
+        column = np.empty(count, dtype)
+        column.fill(value)
+        return column
     if form in (PCO, FLOAT):
         return _unpacked(raw, np.empty(count, dtype))
     if form == ZSTD:
