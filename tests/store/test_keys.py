@@ -160,5 +160,5 @@ def test_the_layout_of_keys_is_frozen() -> None:
         == "0300000007fff8cc3ffffffe7459d3beff0000000000000009"
     )
     assert keys.chunk(3, 7, 1, 472_000, 5, 2).hex() == "03000000070000000000000001fff8cc3f00000000000000050002"
-    assert keys.series(7, 1, 2).hex() == "0d0000000700000000000000010000000000000002"
-    assert keys.manifest(7, 19_666).hex() == "0a00000007ffffb32d"
+    assert keys.series(7, 1, 2).hex() == "090000000700000000000000010000000000000002"
+    assert keys.manifest(7, 19_666).hex() == "0300000007ffffb32d"
