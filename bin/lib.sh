@@ -31,12 +31,23 @@ enter_environment() {
   SPM_DATA=$(setting SPM_DATA)
   SPM_DATA=${SPM_DATA:-$root/var}
   case $SPM_DATA in /*) ;; *) SPM_DATA=$PWD/$SPM_DATA ;; esac
-  NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$environment/kernels}
   SPM_BIND=$(setting SPM_BIND) SPM_WEB_PROCESSES=$(setting SPM_WEB_PROCESSES)
   export SPM_BIND="${SPM_BIND:-127.0.0.1}" SPM_WEB_PROCESSES="${SPM_WEB_PROCESSES:-1}"
   export SPM_DATA NUMBA_CACHE_DIR SPM_ENVIRONMENT="$environment"
   cd "$root"
+  if [ -z "${NUMBA_CACHE_DIR:-}" ]; then
+    NUMBA_CACHE_DIR=$environment/kernels/$(kernels_version)
+    [ -d "$NUMBA_CACHE_DIR" ] || rm -rf "$environment/kernels" # those of other versions
+  fi
   new_enough "$environment/bin/python" || make_environment
+}
+
+# A number for all kernels together: numba looks at the file of a compiled kernel only, not at those of the kernels it calls.
+kernels_version() {
+  {
+    cat requirements/server.txt
+    find spm ingest rollups -name '*.py' -exec grep -l njit {} + | LC_ALL=C sort | xargs cat
+  } | cksum | cut -d ' ' -f 1
 }
 
 make_environment() {
