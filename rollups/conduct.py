@@ -1,7 +1,8 @@
 """Runs with their record in the database: what the commands, the beat task and the admin call.
 
 ``roll`` does one run and keeps its row up to date; ``take_back`` rolls one back and notes who did; ``clean`` purges;
-``consider`` looks at what waits and starts what is due. All of them act on a ``Site``, made from the settings once.
+``tidy`` does so once a day; ``consider`` looks at what waits and starts what is due. All of them act on a ``Site``, made
+from the settings.
 """
 
 import itertools
@@ -187,6 +188,16 @@ def clean(site: Site, *, apps: Sequence[int], keep: int, dry_run: bool) -> dict[
     return total
 
 
+def tidy(site: Site, *, apps: Sequence[int]) -> bool:
+    """Purge when the last purge of this kind is a day old, with the usual history kept; whether it did."""
+    mark, now = site.folder / "purged", site.clock.now_ms()
+    if mark.exists() and now - int(mark.read_text()) < limits.PURGE_EVERY_MS:
+        return False
+    clean(site, apps=apps, keep=limits.PURGE_HISTORY, dry_run=False)
+    mark.write_text(str(now))
+    return True
+
+
 # --- when beat asks ---------------------------------------------------------------------------------------------------
 
 
@@ -217,7 +228,16 @@ def _waiting(site: Site, app: int, now_ms: int) -> tuple[list[Waiting], dict[int
 
 def _launch() -> None:
     """A full run in a process of its own, which ends with this one; no JVM stays."""
-    command = [sys.executable, "-m", "django", "roll", "--with-parent", "--settings", settings.SETTINGS_MODULE]
+    command = [
+        sys.executable,
+        "-m",
+        "django",
+        "roll",
+        "--with-parent",
+        "--tidy",
+        "--settings",
+        settings.SETTINGS_MODULE,
+    ]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=_ROOT)
     Thread(target=process.wait, daemon=True, name="reap roll").start()
     _LOG.info("a full run was started as process %s", process.pid)

@@ -143,6 +143,7 @@ TIER_ROWS_MAX = 1 << 19  # (series, hour) entries of one page of hours or days: 
 ROLL_GROUPS_PER_CORE = 4  # tasks per core: fewer leave cores idle at the end, more cost a start each
 ROLL_CELLS_MAX = 100_000  # pending cells of one bucket and app that one run takes: about 1 kB each
 PURGE_HISTORY = 2  # former states of a unit that a purge leaves, so that its last runs can be rolled back
+PURGE_EVERY_MS = DAY_SLOTS * HOUR_MS  # beat's own purges list every key of an app: once a day is cheap
 PURGE_ROWS_PER_CALL = 1_000  # deleted at once: appends wait for the one writer of LMDB meanwhile
 ROLL_RUNS_KEPT = 10_000  # rows of the list of runs; the store keeps its own history
 ROLL_REPLANS_MAX = 3  # when others keep flipping the same day, the next run does it

@@ -86,6 +86,15 @@ def test_a_run_that_fails_says_why(site: Site, monkeypatch: pytest.MonkeyPatch) 
     assert (row.state, row.message) == (State.FAILED, "RuntimeError: no disk")
 
 
+def test_superseded_rows_go_once_a_day(site: Site, world: World) -> None:
+    full(site)
+    assert conduct.tidy(site, apps=[APP])
+    assert not conduct.tidy(site, apps=[APP])
+    world.clock.advance(24 * HOUR_MS)
+    assert conduct.tidy(site, apps=[APP])
+    assert world.answer() == world.truth
+
+
 def test_a_roll_back_marks_the_run_and_notes_who_did(site: Site, world: World) -> None:
     run = full(site)
     person = User.objects.create_user("ada")

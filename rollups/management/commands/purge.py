@@ -32,4 +32,5 @@ class Command(BaseCommand):
         except SpmError as error:
             raise CommandError(str(error)) from error
         verb = "would go" if options["dry_run"] else "went"
-        self.stdout.write(", ".join(f"{rows} rows of {table}" for table, rows in gone.items()) + f" {verb}")
+        found = ", ".join(f"{rows} rows of {table}" for table, rows in gone.items() if rows)
+        self.stdout.write(f"{found} {verb}" if found else "nothing to purge")

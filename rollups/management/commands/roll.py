@@ -30,6 +30,7 @@ class Command(BaseCommand):
         parser.add_argument("--local", action="store_true", help="in this process, without Spark")
         parser.add_argument("--minor", action="store_true", help="only add what is new; leave closed hours and days")
         parser.add_argument("--now", type=int, metavar="MS", help="take this as the present time")
+        parser.add_argument("--tidy", action="store_true", help="then purge, if the last such purge is a day old")
         parser.add_argument("--with-parent", action="store_true", help="end when the process that started this ends")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -37,18 +38,22 @@ class Command(BaseCommand):
         if options["with_parent"]:
             os.nice(_NICENESS)
             Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+        site, apps = conduct.site(), options["app"] or conduct.every_app()
         try:
             run = conduct.roll(
-                conduct.site(),
-                apps=options["app"] or conduct.every_app(),
+                site,
+                apps=apps,
                 kind=Kind.MINOR if options["minor"] else Kind.FULL,
                 executor="local" if options["local"] else "spark",
                 now_ms=options["now"],
                 watch=_Line(self),
             )
+            tidied = options["tidy"] and conduct.tidy(site, apps=apps)
         except SpmError as error:
             raise CommandError(str(error)) from error
         self.stdout.write("nothing to do" if run is None else _summary(run))
+        if tidied:
+            self.stdout.write("superseded rows were purged")
 
 
 def _summary(run: Run) -> str:
