@@ -1,8 +1,8 @@
 """Runs with their record in the database: what the commands, the beat task and the admin call.
 
 ``roll`` does one run and keeps its row up to date; ``take_back`` rolls one back and notes who did; ``clean`` purges;
-``tidy`` does so once a day; ``consider`` looks at what waits and starts what is due. All of them act on a ``Site``, made
-from the settings.
+``tidy`` does so once a day; ``consider`` looks at what waits and starts what is due. All of them act on a ``Site``,
+made from the settings.
 """
 
 import itertools
