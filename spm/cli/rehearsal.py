@@ -37,6 +37,8 @@ QUESTIONS = (
     *(f"{name}_over_time(cpu_usage[2h])" for name in _OVER_TIME),
     *(f"{name} by (host) (cpu_usage)" for name in _AGGREGATES),
     *(f"{name}(rate(net_bytes[5m]))" for name in _AGGREGATES),
+    "quantile(0.5, cpu_usage)",
+    "topk(1, cpu_usage)",
 )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from spm.errors import CorruptBlock
+from spm.query.columns import strings
 from spm.query.matchers import mask
 from spm.query.select import METRIC_NAME, Matcher
 from spm.store import keys
@@ -44,7 +45,7 @@ class _Label:
         if self._array is None or len(self._array[0]) != count:
             codes = np.zeros(count, np.int32)
             codes[: len(self.codes)] = self.codes
-            self._array = codes, pa.array(self.values, pa.string())
+            self._array = codes, strings(self.values)
         return self._array
 
 
