@@ -25,7 +25,7 @@ BAD = {
     "one_clock": ("alerts/x.py", "from django.utils import timezone\nnow = timezone.now()\n"),
     "no_import_in_functions": ("spm/x.py", "def f():\n    import os\n"),
     "pure_files": ("rollups/plan.py", "from django.db import models\n"),
-    "doors_do_not_decide": ("alerts/tasks.py", "def f(a):\n    if a:\n        pass\n    if not a:\n        pass\n"),
+    "doors_do_not_decide": ("alerts/tasks.py", "def f(a):\n" + "    if a:\n        pass\n" * 3),
     "no_signals_no_save": ("ingest/models.py", "class M:\n    def save(self): ...\n"),
     "frozen_values": ("spm/x.py", "@dataclass(frozen=True)\nclass A: ...\n"),
     "claims": ("tests/x.py", "def test_it_works(): ...\n"),

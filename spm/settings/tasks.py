@@ -10,7 +10,7 @@ from spm.settings.environment import DATA, env
 
 _FOLDER = DATA / "celery"
 
-CELERY_BROKER_URL: str = env.str("SPM_CELERY_BROKER_URL", "filesystem://")
+CELERY_BROKER_URL: str = env.str("SPM_CELERY_BROKER_URL", "filesystem://localhost")
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {}
 if CELERY_BROKER_URL.startswith("filesystem"):
     for _name in ("queue", "control"):
