@@ -128,6 +128,14 @@ def test_the_last_use_is_written_once_a_minute(app: App, clock: FakeClock, later
     assert (token.last_used != first) == moves
 
 
+def test_a_use_just_noted_costs_no_second_write(app: App, clock: FakeClock, django_assert_num_queries: Queries) -> None:
+    _, secret = tokens.issue(app, name="x", scopes=["read"])
+    tokens.authenticate(secret, "read", clock)
+    clock.advance(30_000)
+    with django_assert_num_queries(1):
+        tokens.authenticate(secret, "read", clock)
+
+
 def basic(text: str) -> str:
     """The header a program sends for a user and a password."""
     return "Basic " + base64.b64encode(text.encode()).decode()
