@@ -4,18 +4,17 @@
 decode for ever. Values are chosen so that every form of a column is in it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from spm.store import blocks, dead, manifest, pending, tiers, units
 from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
-from spm.store.manifest import (
-    DayOf, Days, Entry, Former, Generation, HourOf, Hours, Manifest, Month, Replay, State,
-)  # fmt: skip
+from spm.store.manifest import DayOf, Days, Entry, Former, Generation, HourOf, Hours, Manifest, Month, Replay, State
 from spm.store.pending import Commit
 from spm.wire import Envelope, SeriesTable, Stamp, canonical
 
@@ -28,8 +27,8 @@ T0 = 1_699_200_000_000
 class Golden:
     """A file: the value in it, how it is written and read, and its shape as plain numbers for comparing."""
 
-    value: object
-    write: Callable[[object], bytes]
+    value: Any
+    write: Callable[[Any], bytes]
     read: Callable[[bytes], object]
 
 
@@ -45,9 +44,8 @@ def _values(count: int) -> np.ndarray:
 
 
 def _messages() -> Messages:
-    return Messages(
-        np.array([T0, T0, T0 + 9]), np.array([1, 2, 1]), np.array([0, 65_535, 7]), np.array([0, 1, 0], np.int32), ("a", "ü"),
-    )  # fmt: skip
+    ms, process, sequence = np.array([T0, T0, T0 + 9]), np.array([1, 2, 1]), np.array([0, 65_535, 7])
+    return Messages(ms, process, sequence, np.array([0, 1, 0], np.int32), ("a", "ü"))
 
 
 def _log() -> LogBlock:
@@ -93,10 +91,10 @@ INPUTS = units.Inputs((1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (
 LETTER = dead.Letter(dead.ROW, "a block fails its checksum", bytes(range(256)) * 2, "log", b"k" * 25)
 
 
-def _hours(cells: object) -> bytes:
+def _hours(cells: Mapping[bytes, bytes]) -> bytes:
     """A row of `hours` as one file: each cell with its name, in the order of names."""
     return b"".join(
-        len(n).to_bytes(2, "big") + n + len(v).to_bytes(4, "big") + v for n, v in sorted(cells.items())  # type: ignore[attr-defined]
+        len(n).to_bytes(2, "big") + n + len(v).to_bytes(4, "big") + v for n, v in sorted(cells.items())
     )  # fmt: skip
 
 
@@ -110,8 +108,8 @@ def _cells(raw: bytes) -> dict[bytes, bytes]:
     return cells
 
 
-def _row(value: object) -> bytes:
-    return _hours(tiers.encode_rows({8: [(472_000, value), (472_003, value)]}, lambda metric, page: b"k")[0][1])  # type: ignore[list-item]
+def _row(value: Aggregates) -> bytes:
+    return _hours(tiers.encode_rows({8: [(472_000, value), (472_003, value)]}, lambda metric, page: b"k")[0][1])
 
 
 def _every_form() -> dict[str, np.ndarray]:
@@ -119,7 +117,11 @@ def _every_form() -> dict[str, np.ndarray]:
     decimals = np.arange(130) % 11 / 100
     decimals[[5, 77]] = STALE, -0.0
     kinds = {f"pco {d}": (np.arange(9) ** 2 % 251).astype(d) for d in ("<u8", "<i8", "<u4", "<i4", "<u2")}
-    few = {"a_hash": np.array([2**64 - 1, 5], np.uint64), "raw": np.array([1.5, STALE]), "none": np.empty(0)}
+    few: dict[str, Any] = {
+        "a_hash": np.array([2**64 - 1, 5], np.uint64),
+        "raw": np.array([1.5, STALE]),
+        "none": np.empty(0),
+    }
     packed = {"bytes": np.arange(200, dtype=np.uint8), "constant": np.full(50, STALE), "floats": _values(20)}
     return {**few, **kinds, **packed, "decimals": decimals, "whole": np.arange(50) * 3.0}
 
@@ -131,7 +133,7 @@ GOLDEN: dict[str, Golden] = {
         _every_form(),
         lambda v: blocks.encode_columns(blocks.CHUNK, v),
         lambda raw: blocks.decode_columns(blocks.CHUNK, raw)[0],
-    ),  # type: ignore[arg-type]
+    ),
     "log-1": Golden(_log(), _BYTES, LogBlock.from_bytes),
     "chunk-1": Golden(
         ChunkPage(_log().series, np.array([0, 0, 1, 1, 2], np.int32), _log().counts, _values(20)),
@@ -142,14 +144,14 @@ GOLDEN: dict[str, Golden] = {
         TimelinesPage(_messages(), _log().counts, _log().ts, _log().message), _BYTES, TimelinesPage.from_bytes
     ),
     "inputs-1": Golden(INPUTS, lambda v: blocks.encode_record(blocks.INPUTS, v), units.decode_inputs),
-    "pending-1": Golden(COMMIT, lambda v: pending.encode(v, batch=2**64 - 1), pending.decode),  # type: ignore[arg-type]
+    "pending-1": Golden(COMMIT, lambda v: pending.encode(v, batch=2**64 - 1), pending.decode),
     "ledger-1": Golden(
         COMMIT, lambda v: pending.encode(v, blocks.LEDGER, pending.DEAD), lambda raw: pending.decode(raw, blocks.LEDGER)
-    ),  # type: ignore[arg-type]
-    "manifest-1": Golden(MANIFEST, manifest.encode, manifest.decode),  # type: ignore[arg-type]
-    "month-1": Golden(MONTH, manifest.encode_month, manifest.decode_month),  # type: ignore[arg-type]
+    ),
+    "manifest-1": Golden(MANIFEST, manifest.encode, manifest.decode),
+    "month-1": Golden(MONTH, manifest.encode_month, manifest.decode_month),
     "hours-1": Golden(_aggregates(), _row, lambda raw: tiers.decode_row(_cells(raw)).at(472_003)),
-    "dead-1": Golden(LETTER, lambda v: dead.step(1, 2, b"n" * 16, v)[1][0][1][b"v"], dead.decode),  # type: ignore[arg-type]
+    "dead-1": Golden(LETTER, lambda v: dead.step(1, 2, b"n" * 16, v)[1][0][1][b"v"], dead.decode),
 }
 
 

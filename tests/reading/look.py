@@ -39,7 +39,14 @@ def look(storage: AppStorage, start: int = 0, end: int = 2 * START) -> dict[tupl
 
 
 def roll(
-    backend: Backend, number: int, *, app: int = APP, spread: int = 1, settle: bool = True, minor: bool = False, replay: bool = False
+    backend: Backend,
+    number: int,
+    *,
+    app: int = APP,
+    spread: int = 1,
+    settle: bool = True,
+    minor: bool = False,
+    replay: bool = False,
 ) -> None:
     """A run in one breath: every pending unit becomes generation ``number`` (one more with ``minor``).
 
@@ -54,7 +61,8 @@ def roll(
     for (bucket, slot), batches in units_.items():
         cell = keys.manifest(app, slot // 24)
         [row] = backend.get("manifest", [cell])
-        now = manifest.decode(row and row[b"v"])
+        was = None if row is None else row[b"v"]
+        now = manifest.decode(was)
         before = now.entry(bucket, slot).state.generations
         held = tuple(b for g in before for b in _inputs(backend, app, bucket, slot, g).batches) if minor else ()
         made = _generation(backend, units.Unit(bucket, app, slot), number, sorted(batches - set(held)))
@@ -62,9 +70,11 @@ def roll(
         state = State((), tuple(sorted(batches))) if replay else State(generations)
         entries = {**now.entries, (bucket, slot): Entry(state)}
         flipped = Manifest(now.nonce + 1, now.fence, entries, now.hours)
-        assert backend.check_and_put("manifest", cell, b"v", row and row[b"v"], manifest.encode(flipped))
+        assert backend.check_and_put("manifest", cell, b"v", was, manifest.encode(flipped))
     if settle:
-        backend.delete("pending", [(k, None) for k in keys_of(backend, "pending") if keys.PendingKey.parse(k).app == app])
+        backend.delete(
+            "pending", [(k, None) for k in keys_of(backend, "pending") if keys.PendingKey.parse(k).app == app]
+        )
 
 
 def _inputs(backend: Backend, app: int, bucket: int, slot: int, generation: Generation) -> units.Inputs:

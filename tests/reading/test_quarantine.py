@@ -129,5 +129,3 @@ def test_a_letter_belongs_to_the_app_of_its_row() -> None:
     [key] = keys_of(backend, "dead")
     start, stop = keys.prefix_range((7).to_bytes(4, "big"))
     assert start <= key < stop
-
-

@@ -24,9 +24,11 @@ from tests.reading.look import EVERY, NOW, look, reader, roll
 from tests.store.faults import Faulty, keys_of
 from tests.store.rows import SLOT, START, envelope, number, plain, stored
 
-TS = st.tuples(st.sampled_from([-25, -1, 0, 1]), st.integers(1, 4)).map(lambda p: START + p[0] * HOUR_MS + p[1] * 900_000)
+TS = st.tuples(st.sampled_from([-25, -1, 0, 1]), st.integers(1, 4)).map(
+    lambda p: START + p[0] * HOUR_MS + p[1] * 900_000
+)
 SAMPLE = st.tuples(st.integers(0, 5), TS, st.sampled_from([1.0, 2.0, -0.0, number(0x7FF0000000000002)]))
-ACT = st.one_of(
+ACT: st.SearchStrategy[tuple[str, list[tuple[int, int, float]]]] = st.one_of(
     st.tuples(st.just("write"), st.lists(SAMPLE, min_size=1, max_size=8)),
     st.tuples(st.sampled_from(["again", "roll", "minor", "half", "replay", "look", "wait"]), st.just([])),
 )
@@ -34,7 +36,9 @@ ACT = st.one_of(
 
 @settings(deadline=None, max_examples=120)
 @given(st.lists(ACT, min_size=2, max_size=14), st.sampled_from([1, 4]))
-def test_every_history_answers_like_a_plain_dict(acts: list[tuple[str, list[tuple[int, int, float]]]], spread: int) -> None:
+def test_every_history_answers_like_a_plain_dict(
+    acts: list[tuple[str, list[tuple[int, int, float]]]], spread: int
+) -> None:
     backend, clock = MemoryBackend(), FakeClock(NOW)
     writer, old = Writer(backend, Distribution(spread=spread)), reader(backend, clock=clock, spread=spread)
     sent: list[Envelope] = []
@@ -159,7 +163,8 @@ def test_a_query_that_meets_a_purged_generation_starts_again() -> None:
     sent = envelope([(1, START + 1, 1.0), (4, START + 2, 2.0)])
     backend = Faulty(stored(sent))
     roll(backend.inner, 5)
-    storage, moved = reader(backend), []
+    storage = reader(backend)
+    moved: list[str] = []
 
     def run_and_purge(call: str) -> None:
         if call == "get chunks" and not moved:
@@ -194,7 +199,9 @@ def test_a_query_whose_manifests_never_rest_gives_up() -> None:
 def test_pending_is_read_before_the_manifest() -> None:
     backend = Faulty(stored(envelope([(1, START + 1, 1.0)])))
     look(reader(backend))
-    assert backend.calls.index("scan pending") < backend.calls.index("get pending") < backend.calls.index("get manifest")
+    assert (
+        backend.calls.index("scan pending") < backend.calls.index("get pending") < backend.calls.index("get manifest")
+    )
 
 
 @pytest.mark.parametrize("call", ["scan pending", "get pending", "get log", "get manifest", "get series"])
@@ -262,7 +269,9 @@ def test_names_are_those_of_the_dictionary() -> None:
 
 @pytest.mark.parametrize(("limit", "what"), [("QUERY_SAMPLES_MAX", "samples"), ("QUERY_SERIES_MAX", "series")])
 @pytest.mark.parametrize(("value", "fits"), [(4, True), (3, False)], ids=["the limit", "one over"])
-def test_a_query_may_read_so_many(monkeypatch: pytest.MonkeyPatch, limit: str, what: str, value: int, fits: bool) -> None:
+def test_a_query_may_read_so_many(
+    monkeypatch: pytest.MonkeyPatch, limit: str, what: str, value: int, fits: bool
+) -> None:
     storage = reader(stored(envelope([(s, START + 1, 1.0) for s in range(4)])))
     monkeypatch.setattr(limits, limit, value)
     if fits:
@@ -297,7 +306,11 @@ def counted(sent: list[Envelope]) -> Hours:
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.lists(st.tuples(st.integers(0, 5), TS, st.integers(-9, 9).map(float)), min_size=1), min_size=1, max_size=3))
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 5), TS, st.integers(-9, 9).map(float)), min_size=1), min_size=1, max_size=3
+    )
+)
 def test_hours_without_a_tier_are_counted_from_raw(messages: list[list[tuple[int, int, float]]]) -> None:
     sent = [envelope(m, sequence=i) for i, m in enumerate(messages)]
     backend = stored(*sent)
@@ -316,4 +329,3 @@ def test_hours_of_two_metrics_with_one_series_id_are_told_apart(monkeypatch: pyt
         assert hours(reader(backend)) == counted(sent)
         assert look(reader(backend)) == plain(sent)
         roll(backend, 5)
-

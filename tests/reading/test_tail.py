@@ -1,5 +1,6 @@
 """Claims about spm/query/tail.py and spm/query/cache.py: what a reading process keeps, and when it lets go."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,11 +50,15 @@ class Counted:
 
 
 def batch(number: int, hours: int = 1) -> object:
-    return envelope([(s, START + h * 3_600_000 + number + 1, float(number)) for s in (1, 2) for h in range(hours)], sequence=number, ms=1000 + number)
+    return envelope(
+        [(s, START + h * 3_600_000 + number + 1, float(number)) for s in (1, 2) for h in range(hours)],
+        sequence=number,
+        ms=1000 + number,
+    )
 
 
 def filled(count: int, hours: int = 1) -> Counted:
-    return Counted(stored(*(batch(i, hours) for i in range(count))))  # type: ignore[arg-type, misc]
+    return Counted(stored(*(batch(i, hours) for i in range(count))))  # type: ignore[arg-type]
 
 
 def settle(backend: MemoryBackend, count: int) -> None:
@@ -130,7 +135,7 @@ def test_a_query_meets_few_pieces_each_twice_as_large_as_the_next(rounds: list[i
             number += 1
         held.refresh()
         sizes = [len(p) for p in held.tail.view().pieces(BUCKET, SLOT)]
-        assert all(a >= 2 * b for a, b in zip(sizes, sizes[1:], strict=False))
+        assert all(a >= 2 * b for a, b in itertools.pairwise(sizes))
         assert sum(sizes) == 2 * number
 
 
@@ -179,7 +184,9 @@ def test_a_page_is_loaded_once_and_an_absent_one_every_time() -> None:
     assert asked[2:] == [[b"a"], [b"a"]]
 
 
-@pytest.mark.parametrize(("size", "kept"), [(100, 10), (2_000, 0)], ids=["the least recently used go", "a giant is not kept"])
+@pytest.mark.parametrize(
+    ("size", "kept"), [(100, 10), (2_000, 0)], ids=["the least recently used go", "a giant is not kept"]
+)
 def test_the_cache_keeps_within_its_bound(size: int, kept: int) -> None:
     cache = PageCache(bytes_max=10_000)
     for i in range(50):

@@ -1,7 +1,7 @@
 """Short ways to say what a test needs: samples, envelopes, blocks, a store, and the plain answer to compare with.
 
 A sample is (series, ts, value); a series is a small number that stands for a metric and one label. ``plain`` is rule 2
-in five lines of Python: of all versions of a (series, ts) the one with the greatest stamp, and within a message the last.
+in a few lines of Python: of all versions of a (series, ts) the one with the greatest stamp, within a message the last.
 """
 
 from collections.abc import Iterable, Sequence
@@ -83,8 +83,8 @@ def block(samples: Sequence[Sample], *, stamps: Sequence[Stamp] = (Stamp(1, 1, 0
 
 def messages(stamps: Sequence[Stamp], source: str = "host") -> Messages:
     """A message table."""
-    columns = [np.array(c, np.int64) for c in zip(*((s.ms, s.process, s.sequence) for s in stamps), strict=True)]
-    return Messages(*columns, np.zeros(len(stamps), np.int32), (source,))
+    ms, process, sequence = (np.array([getattr(s, f) for s in stamps], np.int64) for f in ("ms", "process", "sequence"))
+    return Messages(ms, process, sequence, np.zeros(len(stamps), np.int32), (source,))
 
 
 def piece(versions: Sequence[Version]) -> Piece:

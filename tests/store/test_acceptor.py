@@ -1,5 +1,6 @@
 """Claims about ingest/accept.py: stamps only grow, process numbers are never used twice (rule 1)."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -26,7 +27,7 @@ def test_stamps_only_grow_whatever_the_clock_does(jumps: list[int]) -> None:
     for jump in jumps:
         clock.jump(jump)
         stamps.append(acceptor.stamp())
-    assert all(a < b for a, b in zip(stamps, stamps[1:], strict=False))
+    assert all(a < b for a, b in itertools.pairwise(stamps))
     assert {s.process for s in stamps} == {5}
 
 
@@ -47,8 +48,10 @@ def test_threads_never_get_the_same_stamp() -> None:
         got.extend([acceptor.stamp() for _ in range(2000)])
 
     threads = [threading.Thread(target=many) for _ in range(6)]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
     assert len(set(got)) == 12_000
 
 
@@ -61,8 +64,10 @@ def test_process_numbers_are_unique_under_a_race(url: str, tmp_path: object) -> 
         numbers.extend([take_process(backend) for _ in range(20)])
 
     threads = [threading.Thread(target=many) for _ in range(6)]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
     assert sorted(numbers) == list(range(1, 121))
     backend.close()
 

@@ -206,7 +206,8 @@ def test_a_timelines_page_is_refused_with(columns: dict[str, object]) -> None:
 
 
 def test_a_claimed_size_takes_no_memory() -> None:
-    body = ([], [("ts", 1, "<i8", 1 << 60, 0, b"\0" * 8), ("values", 1, "<f8", 1 << 24, 0, b"\0" * 16)])
+    texts: list[str] = []
+    body = (texts, [("ts", 1, "<i8", 1 << 60, 0, b"\0" * 8), ("values", 1, "<f8", 1 << 24, 0, b"\0" * 16)])
     tracemalloc.start()
     with pytest.raises(CorruptBlock):
         blocks.decode_columns(blocks.LOG, blocks.frame(blocks.LOG, blocks._PACK.encode(body)))

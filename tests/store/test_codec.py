@@ -62,7 +62,7 @@ def test_long_columns_come_back(dtype: str, size: int, shape: int) -> None:
 
 def walk(digits: int) -> npt.NDArray[np.float64]:
     steps = np.random.default_rng(3).integers(-1, 2, 36_000)
-    return np.cumsum(steps) / 10.0**digits  # type: ignore[no-any-return]
+    return np.cumsum(steps) / 10.0**digits
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,10 @@ def test_of_two_racing_series_with_one_hash_exactly_one_goes_in(
         refused[i] = Registry(backend).register(7, SeriesTable.from_canonical([forms[i]])).tolist()
 
     threads = [threading.Thread(target=race, args=(i,)) for i in range(len(forms))]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
     [winner] = [i for i, collided in refused.items() if not collided]
     assert [row[COLUMN] for _, row in backend.scan("series", b"", b"\xff" * 30)] == [forms[winner]]
     backend.close()
@@ -95,8 +97,10 @@ def test_threads_of_one_registry_agree() -> None:
     registry = Registry(backend)
     parts = [np.arange(i, i + 40) for i in range(0, 80, 10)]
     threads = [threading.Thread(target=registry.register, args=(7, table(*map(int, p)))) for p in parts]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
     assert len(keys_of(backend, "series")) == 110
     assert registry.register(7, table(*range(110))).tolist() == []
 

@@ -48,8 +48,10 @@ def together(transport: DirectTransport, messages: Sequence[Envelope]) -> dict[i
             outcome[one.stamp.sequence] = error
 
     threads = [threading.Thread(target=publish, args=(one,)) for one in messages]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
     return outcome
 
 
@@ -73,11 +75,13 @@ def test_messages_that_wait_at_the_same_time_are_committed_together() -> None:
     leader.start()
     assert busy.wait(10)
     threads = [threading.Thread(target=transport.publish, args=(message(i), 20)) for i in range(1, 9)]
-    [t.start() for t in threads]
+    for t in threads:
+        t.start()
     while len(transport._queue) < 8:
         pass
     go.set()
-    [t.join() for t in [leader, *threads]]
+    for t in (leader, *threads):
+        t.join()
     assert [sorted(b) for b in writer.batches] == [[0], list(range(1, 9))]
     assert look(reader(writer.store)) == plain([message(i) for i in range(9)])
 
@@ -142,7 +146,8 @@ def test_one_message_more_than_the_queue_holds_is_refused(monkeypatch: pytest.Mo
     with pytest.raises(QueueUnavailable):
         transport.publish(message(2), 20)
     go.set()
-    [t.join() for t in threads]
+    for t in threads:
+        t.join()
 
 
 def test_a_batch_stays_within_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

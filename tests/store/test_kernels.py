@@ -1,4 +1,4 @@
-"""Claims about spm/store/kernels.py: everything that runs was compiled by ``warm``, and nothing reads past its arrays."""
+"""Claims about spm/store/kernels.py: all that runs was compiled by ``warm``, and nothing reads past its arrays."""
 
 import subprocess
 import sys
@@ -25,8 +25,9 @@ from tests.reading.look import look, reader
 from tests.store.faults import keys_of
 from tests.store.rows import APP, START, SLOT, envelope, plain
 
+times = [START + t * 9000 + h * HOUR_MS for t in range(1, 90) for h in (0, 1)]
 sent = [
-    Envelope.from_bytes(envelope([(s, START + t * 9000 + h * HOUR_MS, v) for s in range(5) for t in range(1, 90) for h in (0, 1)], sequence=i).to_bytes())
+    Envelope.from_bytes(envelope([(s, ts, v) for s in range(5) for ts in times], sequence=i).to_bytes())
     for i, v in enumerate((1.0, 2.5, float("nan"), 1e300))
 ]
 backend = MemoryBackend()
@@ -40,7 +41,8 @@ for samples_max in (50, 10**6):
         [bucket] = Distribution().all(APP)
         rows = list(backend.scan("log", *keys.log_range(bucket, APP, slot)))
         piece = merge([Piece.of_row(row) for _, row in rows])
-        made = units.paginate(units.Unit(bucket, APP, slot), samples_max, piece, parents=(), batches=(), samples_max=samples_max)
+        unit = units.Unit(bucket, APP, slot)
+        made = units.paginate(unit, samples_max, piece, parents=(), batches=(), samples_max=samples_max)
         backend.put([("chunks", made.chunks), ("timelines", made.timelines), ("inputs", [made.inputs])])
         entries[bucket, slot] = Entry(State((*entries.get((bucket, slot), Entry()).state.generations, made.generation)))
     day = SLOT // 24

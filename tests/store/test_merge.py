@@ -22,7 +22,7 @@ VERSIONS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), BITS, STAMP)
 
 
 def reference(arrived: list[Version]) -> list[Version]:
-    """Distinct versions by (metric, series, ts, stamp, source), within one message in the order of their last arrival."""
+    """Distinct versions by (metric, series, ts, stamp, source), within a message in the order of last arrival."""
     last = {v: i for i, v in enumerate(arrived)}
     return sorted(last, key=lambda v: (v[0] % 3, v[0], v[1], v[3], last[v]))
 
@@ -72,7 +72,7 @@ def test_merge_is_the_same_however_messages_are_grouped_ordered_and_repeated(
 @given(VERSIONS, st.lists(st.booleans(), min_size=6, max_size=6))
 def test_left_out_messages_let_the_next_best_win(arrived: list[Version], seen: list[bool]) -> None:
     held = merge([piece(arrived)])
-    stamps = [v for v in sorted({v[3] for v in arrived})]
+    stamps = sorted({v[3] for v in arrived})
     shown = dict(zip(stamps, seen, strict=False))
     assert picked(held, [shown[s] for s in stamps]) == winners([v for v in reference(arrived) if shown[v[3]]])
 
@@ -109,10 +109,10 @@ def test_narrow_keeps_the_wanted_series_only(arrived: list[Version], wanted: set
 
 @pytest.mark.parametrize("distinct", [1, 3, 100_000], ids=["one value", "three values", "as many as rows"])
 def test_many_values_for_one_time_in_one_message_do_not_make_a_merge_slow(distinct: int) -> None:
-    arrived = Piece(
-        piece([(1, 1, 0, (5, 1, 0, "a"))]).messages, np.ones(1, np.uint64), np.ones(1, np.uint64), np.array([100_000], np.int32),
-        np.zeros(100_000, np.int32), np.ones(100_000, np.int64), (np.arange(100_000) % distinct).astype(np.float64),
-    )  # fmt: skip
+    one, count = piece([(1, 1, 0, (5, 1, 0, "a"))]), 100_000
+    counts, message = np.array([count], np.int32), np.zeros(count, np.int32)
+    values = (np.arange(count) % distinct).astype(np.float64)
+    arrived = Piece(one.messages, one.series, one.metrics, counts, message, np.ones(count, np.int64), values)
     began = time.process_time()
     got = merge([arrived])
     assert time.process_time() - began < 0.5

@@ -1,5 +1,7 @@
 """Claims about spm/store/units.py: what is cut into pages comes back, and a missing page is never taken for no data."""
 
+import functools
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,7 +29,7 @@ SHARED = st.tuples(
     st.lists(st.tuples(TS, STAMP), min_size=1, max_size=4), st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=9)
 ).map(lambda p: [(s, t, s % 5, stamp) for s in p[1] for t, stamp in p[0]])
 HELD = st.tuples(st.lists(FREE, max_size=20), st.lists(SHARED, max_size=4)).map(
-    lambda p: merge([piece(p[0] + sum(p[1], []))])
+    lambda p: merge([piece(p[0] + functools.reduce(operator.iadd, p[1], []))])
 )
 
 
@@ -85,7 +87,7 @@ def test_parts_of_a_generation_are_merged_already_and_have_no_series_in_common(h
     pages = paginate(held, 3)
     parts = read(written(pages), pages, None)
     assert sum(len(p.series) for p in parts) == len(held.series)
-    assert sorted(sum((versions_of(p) for p in parts), [])) == sorted(versions_of(held))
+    assert sorted(functools.reduce(operator.iadd, (versions_of(p) for p in parts), [])) == sorted(versions_of(held))
     for part in parts:
         assert versions_of(part) == versions_of(merge([part]))
 

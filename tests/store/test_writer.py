@@ -263,11 +263,12 @@ def test_a_large_block_is_cut_into_cells_and_read_whole(monkeypatch: pytest.Monk
 def test_no_cell_of_the_largest_message_is_refused_by_hbase() -> None:
     count = limits.LOG_CELL_SAMPLES_MAX + 5
     rng = np.random.default_rng(1)
-    every = np.arange(count, dtype=np.uint64)
-    block = blocks.LogBlock(
-        blocks.Messages(*(np.ones(1, np.int64),) * 3, np.zeros(1, np.int32), ("h",)), rng.permutation(every) << np.uint64(40), every << np.uint64(40),
-        np.ones(count, np.int32), np.zeros(count, np.int32), rng.integers(START, START + HOUR_MS, count), rng.normal(size=count),
-    )  # fmt: skip
+    every = np.arange(count, dtype=np.uint64) << np.uint64(40)
+    one = np.ones(1, np.int64)
+    messages = blocks.Messages(one, one, one, np.zeros(1, np.int32), ("h",))
+    counts, message = np.ones(count, np.int32), np.zeros(count, np.int32)
+    ts, values = rng.integers(START, START + HOUR_MS, count), rng.normal(size=count)
+    block = blocks.LogBlock(messages, rng.permutation(every), every, counts, message, ts, values)
     cells = block.to_cells()
     assert len(cells) == 2
     assert max(map(len, cells.values())) < limits.CELL_BYTES_MAX

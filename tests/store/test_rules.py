@@ -1,0 +1,139 @@
+"""Which test proves which rule of the storage protocol (DESIGN, section 4), and that each of them exists.
+
+Rules of the run's side are proven in tests/rollups, of the store's and the reader's side in tests/store, tests/reading
+and tests/contracts. Rules 17, 19 to 23 and 26 come with later work; the parts of them that hold already stand here too.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+RULES: dict[str, tuple[str, ...]] = {
+    "1 stamp: given once, unique, only growing": (
+        "store/test_acceptor.py::test_stamps_only_grow_whatever_the_clock_does",
+        "store/test_acceptor.py::test_process_numbers_are_unique_under_a_race",
+        "store/test_acceptor.py::test_a_number_whose_answer_was_lost_is_not_used_again",
+        "store/test_wire.py::test_an_envelope_comes_back_bit_for_bit",
+    ),
+    "2 version: only identical ones merge, a total order picks the winner": (
+        "store/test_merge.py::test_merge_keeps_every_distinct_version_in_the_total_order",
+        "store/test_merge.py::test_the_last_of_the_greatest_stamp_wins",
+        "store/test_merge.py::test_merge_is_the_same_however_messages_are_grouped_ordered_and_repeated",
+        "store/test_codec.py::test_floats_of_any_bits_come_back",
+    ),
+    "3 series: durable before use, collisions to the dead letters": (
+        "store/test_writer.py::test_series_whose_hashes_are_equal_are_never_merged",
+        "store/test_writer.py::test_a_series_with_a_forged_id_dies_alone_with_a_letter_and_an_account",
+        "store/test_dictionary.py::test_of_two_racing_series_with_one_hash_exactly_one_goes_in",
+        "store/test_writer.py::test_the_steps_are_series_then_log_then_account_then_pending",
+    ),
+    "4 manifest: one cell, check-and-put, nonce": (
+        "store/test_manifest.py::test_two_nonces_give_two_values",
+        "contracts/test_backends.py::test_check_and_put_sets_only_from_the_expected_value",
+    ),
+    "5 store: write-once rows": (
+        "store/test_writer.py::test_a_batch_put_again_changes_nothing",
+        "store/test_writer.py::test_account_rows_of_one_writer_never_share_a_key",
+        "contracts/test_backends.py::test_put_twice_equals_put_once_and_adds_cells_to_a_row",
+    ),
+    "6 append: series, log, pending, ack": (
+        "store/test_writer.py::test_the_steps_are_series_then_log_then_account_then_pending",
+        "store/test_writer.py::test_whatever_call_fails_nothing_acked_is_missing_and_nothing_half_written_stays_unknown",
+    ),
+    "7 pending is valid at once; the cached tail tells its age": (
+        "reading/test_storage.py::test_a_new_batch_is_seen_within_the_tails_age_and_the_answer_tells_its_time",
+        "reading/test_storage.py::test_a_store_that_fails_while_the_tail_is_read_hides_nothing_afterwards",
+        "store/test_direct.py::test_a_message_is_durable_when_publish_returns",
+    ),
+    "8 a second batch with identical versions is harmless": (
+        "store/test_writer.py::test_messages_written_twice_in_other_batches_are_counted_once",
+        "rollups/test_run.py::test_a_message_written_twice_is_counted_once_and_accounted_once",
+    ),
+    "9 read order: pending, then manifest": (
+        "reading/test_storage.py::test_pending_is_read_before_the_manifest",
+        "reading/test_storage.py::test_a_snapshot_is_never_older_than_the_tail_it_is_used_with",
+        "reading/test_storage.py::test_a_run_at_any_moment_of_a_query_loses_nothing",
+    ),
+    "10 a missing row is never no data": (
+        "reading/test_storage.py::test_every_history_answers_like_a_plain_dict",
+        "reading/test_storage.py::test_a_missing_page_is_an_integrity_error_and_not_no_data",
+        "reading/test_storage.py::test_a_missing_block_of_the_replay_list_is_an_integrity_error",
+        "reading/test_storage.py::test_a_missing_pending_block_is_an_integrity_error_in_every_query_and_for_its_hour_only",
+        "reading/test_storage.py::test_a_pending_block_that_a_purge_took_is_covered_by_its_generation",
+        "reading/test_storage.py::test_a_query_that_meets_a_purged_generation_starts_again",
+        "store/test_units.py::test_without_its_directory_a_missing_page_is_not_taken_for_no_data",
+    ),
+    "11 hours only where exact": (
+        "rollups/test_run.py::test_late_data_corrects_hours_at_once_and_the_next_run_rebuilds_them",
+        "rollups/test_run.py::test_hours_equal_a_numpy_recount",
+        "reading/test_storage.py::test_hours_without_a_tier_are_counted_from_raw",
+        "store/test_manifest.py::test_fingerprints_tell_apart",
+    ),
+    "12 the plan fixes parents and batches": (
+        "rollups/test_plan.py::test_a_plan_names_its_parents_and_exact_batches",
+        "rollups/test_run.py::test_a_unit_with_a_missing_block_is_given_up_and_the_others_go_on",
+    ),
+    "13 every attempt has its own generation": (
+        "rollups/test_spark.py::test_a_worker_killed_in_the_middle_leaves_nothing_that_is_seen",
+        "rollups/test_run.py::test_a_run_killed_anywhere_changes_no_answer_and_the_next_one_does_its_work",
+    ),
+    "14 the flip, its rebase and its unknown outcome": (
+        "rollups/test_races.py::test_a_minor_run_that_lost_to_one_of_other_slots_is_rebased",
+        "rollups/test_races.py::test_a_full_merge_is_not_rebased_onto_an_entry_whose_generations_are_gone",
+        "rollups/test_races.py::test_no_flip_crosses_the_fence_of_a_purge",
+        "rollups/test_races.py::test_a_flip_of_unknown_outcome_is_looked_up",
+        "rollups/test_races.py::test_hours_after_a_rebase_keep_the_fingerprint_of_what_they_were_made_of",
+    ),
+    "15 after the flip exactly the plan's cells go": (
+        "rollups/test_run.py::test_a_run_takes_exactly_the_pending_cells_of_its_plan",
+    ),
+    "16 chunks keep every version; inputs name every batch": (
+        "store/test_units.py::test_a_unit_read_back_whole_is_what_was_written_at_any_size_of_pages",
+        "store/test_units.py::test_small_pages_are_many_and_their_directory_names_each",
+        "rollups/test_run.py::test_minor_runs_add_generations_and_the_ninth_merges_them",
+        "rollups/test_run.py::test_hours_and_days_are_written_for_closed_slots_only",
+    ),
+    "17 retracted messages let the next best win (the pure part)": (
+        "store/test_merge.py::test_left_out_messages_let_the_next_best_win",
+    ),
+    "18 roll back": (
+        "rollups/test_rollback.py::test_a_roll_back_changes_no_answer",
+        "rollups/test_rollback.py::test_batches_that_only_the_rolled_back_generation_held_are_replayed",
+        "rollups/test_rollback.py::test_a_roll_back_below_the_history_is_refused",
+        "rollups/test_rollback.py::test_runs_are_rolled_back_newest_first",
+    ),
+    "19 and 20 purge behind a fence": (
+        "rollups/test_purge.py::test_what_a_kept_history_needs_stays",
+        "rollups/test_purge.py::test_a_purge_killed_anywhere_changes_no_answer",
+    ),
+    "24 ledger: per stamp, with counts and the rows of its batch": (
+        "store/test_pending.py::test_a_commit_comes_back_with_its_outcome_and_batch",
+        "store/test_pending.py::test_every_cell_of_a_batch_names_all_rows_of_the_batch",
+        "store/test_writer.py::test_rejected_lines_are_accounted_once_per_message",
+        "rollups/test_run.py::test_a_message_written_twice_is_counted_once_and_accounted_once",
+    ),
+    "invariant 4: tenants never meet": (
+        "store/test_keys.py::test_no_row_of_one_tenant_lies_in_a_range_of_another",
+        "reading/test_storage.py::test_apps_never_see_each_other",
+        "store/test_writer.py::test_apps_of_one_batch_do_not_mix",
+    ),
+    "damage is found, named, set aside and skipped": (
+        "store/test_blocks.py::test_every_flipped_bit_is_found_in",
+        "reading/test_quarantine.py::test_a_flipped_bit_leaves_its_row_out_and_touches_nothing_else",
+    ),
+}
+
+TESTS = Path(__file__).parent.parent
+EVERY = sorted({name for names in RULES.values() for name in names})
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_rules_proof_exists(name: str) -> None:
+    path, _, function = name.partition("::")
+    assert re.search(rf"^def {function}\(", (TESTS / path).read_text(), re.MULTILINE)
+
+
+def test_every_rule_of_this_stage_has_a_proof() -> None:
+    named = {int(n) for title in RULES for n in re.findall(r"\d+", title.split(":")[0]) if not title.startswith("inv")}
+    assert set(range(1, 19)) | {24} <= named
