@@ -40,12 +40,12 @@ class Fleet:
     @property
     def hosts(self) -> int:
         """How many hosts."""
-        return self.ts.shape[1]
+        return int(self.ts.shape[1])
 
     @property
     def steps(self) -> int:
         """How many reports of each host."""
-        return self.ts.shape[0]
+        return int(self.ts.shape[0])
 
     def __len__(self) -> int:
         return self.values.size

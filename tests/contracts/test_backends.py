@@ -1,11 +1,12 @@
 """What every store must do, shown on each: memory, LMDB, and a real HBase where there is one."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spm.store.backends import open_backend
-from spm.store.backends.base import Backend
+from spm.store.backends.base import Backend, Row
 
 K = [bytes([i]) * 21 for i in range(6)]  # rows of the table `pending`
 
@@ -17,8 +18,8 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     return open_backend("memory://new" if request.param == "memory" else f"lmdb://{tmp_path}/store")
 
 
-def rows(backend: Backend, start: bytes = b"", stop: bytes = b"\xff" * 30, **how: object) -> list[object]:
-    return list(backend.scan("pending", start, stop, **how))  # type: ignore[arg-type]
+def rows(backend: Backend, start: bytes = b"", stop: bytes = b"\xff" * 30, **how: Any) -> list[Row]:
+    return list(backend.scan("pending", start, stop, **how))
 
 
 def test_get_answers_in_the_order_asked_with_none_for_absent_rows(backend: Backend) -> None:
@@ -40,7 +41,7 @@ def test_put_twice_equals_put_once_and_adds_cells_to_a_row(backend: Backend) -> 
 
 def test_scan_is_in_key_order_from_start_inclusive_to_stop_exclusive(backend: Backend) -> None:
     backend.put([("pending", [(K[i], {b"a": b"%d" % i}) for i in (4, 2, 3, 1)])])
-    assert [k for k, _ in rows(backend, K[2], K[4])] == [K[2], K[3]]  # type: ignore[misc]
+    assert [k for k, _ in rows(backend, K[2], K[4])] == [K[2], K[3]]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_scan_is_in_key_order_from_start_inclusive_to_stop_exclusive(backend: Ba
     ],
     ids=["a limit of rows", "keys only", "named columns skip rows without them"],
 )
-def test_scan_can_be_narrowed_by(backend: Backend, how: dict[str, object], wanted: list[object]) -> None:
+def test_scan_can_be_narrowed_by(backend: Backend, how: dict[str, Any], wanted: list[Row]) -> None:
     backend.put([("pending", [(K[1], {b"a": b"1"}), (K[2], {b"a": b"2", b"b": b"3"})])])
     assert rows(backend, **how) == wanted
 

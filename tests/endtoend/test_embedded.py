@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -52,18 +52,18 @@ def sent(served: Served, fleet: Fleet) -> Sender:
     with ThreadPoolExecutor(2) as pool:
         sent = [pool.submit(s.send_all, bodies[i::2], f"client{i}") for i, s in enumerate(senders)]
         for share, word in ((0.2, "gunicorn"), (0.5, "celery"), (0.7, "gunicorn")):
-            wait_until(lambda share=share: sum(s.acked for s in senders) >= share * len(bodies))
+            wait_for_acks(senders, round(share * len(bodies)))
             kill(served, word)
         for future in sent:
             future.result()
     return Sender(served, resent=sum(s.resent for s in senders), acked=sum(s.acked for s in senders))
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 300) -> None:
-    """Look every 2 ms until it is true."""
+def wait_for_acks(senders: Sequence[Sender], wanted: int, seconds: float = 300) -> None:
+    """Look every 2 ms until so many bodies are acked."""
     until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "it did not become true in time"
+    while sum(s.acked for s in senders) < wanted:
+        assert time.monotonic() < until, f"fewer than {wanted} bodies were acked within {seconds} s"
         time.sleep(0.002)
 
 
