@@ -88,10 +88,10 @@ def every_app() -> list[int]:
 
 def roll(
     site: Site, *, apps: Sequence[int], kind: Kind, executor: str,
-    now_ms: int | None = None, watch: Callable[[Progress], None] = lambda _: None,
+    now_ms: int | None = None, watch: Callable[[Progress], None] = lambda _: None, wait_s: float = 0.0,
 ) -> Run | None:  # fmt: skip
-    """One run over these apps; ``None`` when there was nothing to do. Raises ``Refused`` while another one works."""
-    with alone(site.folder) as free:
+    """One run over these apps; ``None`` when there was nothing to do. ``Refused`` if another one works that long."""
+    with alone(site.folder, site.clock, wait_s=wait_s) as free:
         if not free:
             raise Refused("another run is at work", remedy="Wait for it to end.")
         Run.objects.filter(state=State.RUNNING).update(state=State.LOST, finished=site.now())
@@ -174,10 +174,10 @@ def take_back(site: Site, number: int, actor: User | None) -> list[RolledBack]:
     return done
 
 
-def clean(site: Site, *, apps: Sequence[int], keep: int, dry_run: bool) -> dict[str, int]:
-    """Purge what is superseded; rows that went (or would go) by table. Raises ``Refused`` while a run works."""
+def clean(site: Site, *, apps: Sequence[int], keep: int, dry_run: bool, wait_s: float = 0.0) -> dict[str, int]:
+    """Purge what is superseded; rows that went (or would go) by table. ``Refused`` if a run works that long."""
     total: dict[str, int] = {}
-    with alone(site.folder) as free:
+    with alone(site.folder, site.clock, wait_s=wait_s) as free:
         if not free:
             raise Refused("a run is at work", remedy="Wait for it to end.")
         at = points.from_environment(os.environ)
@@ -203,7 +203,7 @@ def tidy(site: Site, *, apps: Sequence[int]) -> bool:
 
 def consider(site: Site, launch: Callable[[], None] | None = None) -> Start:
     """Start what is due: a minor run here, or a full one on Spark in a process of its own. Says which."""
-    with alone(site.folder) as free:
+    with alone(site.folder, site.clock) as free:
         if not free:
             return Start.NOTHING
     apps, now = every_app(), site.clock.now_ms()

@@ -138,6 +138,7 @@ ROLL_PENDING_AGE_MS = 10 * 60_000  # of the oldest: blocks of single messages ta
 ROLL_GRACE_MS = 2 * 60_000  # after an hour's end, for what is under way; later data is merged by the next run
 ROLL_SPARK_GAP_MS = 10 * 60_000  # between two Spark runs that beat starts: stragglers must not keep a JVM busy
 ROLL_LOCAL_SAMPLES_MAX = 5_000_000  # a minor run inside a Celery worker: some seconds and 400 MB at most
+ROLL_WAIT_S = 900  # that a command waits for a run which beat has started
 ROLL_WAVE_SAMPLES = 50_000_000  # compacted before the next flip: bounds what a crash wastes and the driver's memory
 TIER_ROWS_MAX = 1 << 19  # (series, hour) entries of one page of hours or days: 4 MB an aggregate, decoded
 ROLL_GROUPS_PER_CORE = 4  # tasks per core: fewer leave cores idle at the end, more cost a start each

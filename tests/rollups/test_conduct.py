@@ -63,10 +63,16 @@ def test_a_run_without_work_leaves_no_row(site: Site) -> None:
 
 
 def test_a_second_run_is_refused_while_one_works(site: Site) -> None:
-    with alone(site.folder) as free:
+    with alone(site.folder, site.clock) as free:
         assert free
         with pytest.raises(Refused, match="at work"):
             full(site)
+
+
+def test_a_run_may_wait_for_the_one_at_work(site: Site, world: World) -> None:
+    with alone(site.folder, site.clock), pytest.raises(Refused, match="at work"):
+        conduct.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY, wait_s=5)
+    assert world.clock.monotonic() >= 1_005
 
 
 def test_a_run_whose_process_is_gone_is_called_lost(site: Site) -> None:
@@ -142,7 +148,7 @@ def test_beat_leaves_a_rolled_back_run_alone(site: Site, world: World) -> None:
 
 def test_beat_waits_while_a_run_works(site: Site, world: World) -> None:
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
-    with alone(site.folder):
+    with alone(site.folder, site.clock):
         assert conduct.consider(site, launch=_never) == Start.NOTHING
 
 

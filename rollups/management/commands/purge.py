@@ -26,9 +26,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One purge."""
-        apps = options["app"] or conduct.every_app()
         try:
-            gone = conduct.clean(conduct.site(), apps=apps, keep=options["keep"], dry_run=options["dry_run"])
+            gone = conduct.clean(
+                conduct.site(),
+                apps=options["app"] or conduct.every_app(),
+                keep=options["keep"],
+                dry_run=options["dry_run"],
+                wait_s=limits.ROLL_WAIT_S,
+            )
         except SpmError as error:
             raise CommandError(str(error)) from error
         verb = "would go" if options["dry_run"] else "went"

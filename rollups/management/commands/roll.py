@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from rollups import conduct
 from rollups.models import Kind, Run
 from rollups.run import Progress
+from spm import limits
 from spm.clock import SystemClock
 from spm.errors import SpmError
 
@@ -47,6 +48,7 @@ class Command(BaseCommand):
                 executor="local" if options["local"] else "spark",
                 now_ms=options["now"],
                 watch=_Line(self),
+                wait_s=0 if options["with_parent"] else limits.ROLL_WAIT_S,
             )
             tidied = options["tidy"] and conduct.tidy(site, apps=apps)
         except SpmError as error:
