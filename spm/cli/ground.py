@@ -26,7 +26,7 @@ class CannotStart(SpmError):
 def open_data(data: Path) -> None:
     """Make the data folder usable: it exists, can be written, its disk has room, its secrets are there."""
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)  # samples and accounts are nobody else's business
         check_room(data)
         for name in SECRETS:
             _keep_secret(data / name)
