@@ -111,3 +111,28 @@ def test_a_run_is_rolled_back_in_its_own_units_only() -> None:
     replayed = [state for state in states(world).values() if state.replay]
     assert len(replayed) == 1
     assert world.answer() == world.truth
+
+
+def test_a_minor_run_takes_in_the_batches_that_a_roll_back_left() -> None:
+    world = World()
+    world.send((0, 1, 1.0))
+    world.roll(minor=True)
+    world.send((0, 2, 2.0))
+    roll_back(world.store, world.roll(minor=True).run, [APP])
+    world.send((0, 3, 3.0))
+    world.roll(minor=True)
+    [state] = states(world).values()
+    assert (len(state.generations), state.replay) == (2, ())
+    assert world.answer() == world.truth
+
+
+def test_the_replay_list_grows_with_each_run_that_is_taken_back() -> None:
+    world = World()
+    runs = []
+    for i in range(3):
+        world.send((0, 1 + i, float(i)))
+        runs.append(world.roll(minor=True).run)
+    for taken, run in enumerate(reversed(runs), 1):
+        roll_back(world.store, run, [APP])
+        assert {len(state.replay) for state in states(world).values()} == {taken}
+        assert world.answer() == world.truth
