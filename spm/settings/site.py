@@ -113,7 +113,26 @@ EMAIL_USE_TLS: bool = env.bool("SPM_SMTP_TLS", False)
 EMAIL_TIMEOUT = 20
 DEFAULT_FROM_EMAIL: str = env.str("SPM_MAIL_FROM", "spm@localhost")
 
-UNFOLD = {"SITE_TITLE": "SPM", "SITE_HEADER": "SPM", "SITE_URL": "/"}
+UNFOLD = {
+    "SITE_TITLE": "SPM",
+    "SITE_HEADER": "SPM",
+    "SITE_URL": "/",
+    "COLORS": {  # the pages' own blue, from light to dark
+        "primary": {
+            "50": "239 244 255",
+            "100": "222 232 254",
+            "200": "195 212 253",
+            "300": "154 182 250",
+            "400": "108 145 243",
+            "500": "73 112 232",
+            "600": "47 91 216",
+            "700": "38 73 182",
+            "800": "35 62 148",
+            "900": "33 55 119",
+            "950": "23 35 75",
+        }
+    },
+}
 
 LOGGING = {
     "version": 1,
