@@ -81,7 +81,7 @@ class Writer:
                 part = _rows_of(app, _Rows.of(group), self._distribution, clock.random_u64())
                 log += part[0]
                 commits += part[1]
-        letters = [dead.step(*_address(d), Letter(dead.MESSAGE, d.cause, d.envelope.to_bytes())) for d in lost]
+        letters = [_letter(d) for d in lost]
         steps: list[Step] = [("log", log), *letters, ("ledger", self._accounts(envelopes, lost)), ("pending", commits)]
         return Batch(tuple(s for s in steps if s[1]), sum(map(len, kept)), tuple(lost))
 
@@ -126,8 +126,11 @@ def _only(envelope: Envelope, rows: BOOL) -> Envelope:
     )
 
 
-def _address(letter: Dead) -> tuple[int, int, bytes]:
-    return letter.envelope.app, letter.envelope.stamp.ms, letter.envelope.message_id
+def _letter(part: Dead) -> Step:
+    """The dead letter of samples that died; a cell holds the first of very many."""
+    first = _only(part.envelope, np.arange(part.samples) < limits.DEAD_SAMPLES_MAX)
+    letter = Letter(dead.MESSAGE, part.cause, first.to_bytes())
+    return dead.step(first.app, first.stamp.ms, first.message_id, letter)
 
 
 def _groups(envelopes: list[Envelope]) -> Iterator[list[Envelope]]:

@@ -175,6 +175,10 @@ class Envelope:
     values: F64
     rejected: int = 0
 
+    def __post_init__(self) -> None:
+        assert len(self.message_id) == 16, "BUG: a message id has 16 bytes"
+        assert len(self.series_index) == len(self.ts) == len(self.values), "BUG: columns of a message differ in length"
+
     def __len__(self) -> int:
         return len(self.ts)
 

@@ -1,5 +1,7 @@
 """Claims about spm/wire.py: the canonical form of a series and the envelope."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -141,6 +143,12 @@ def test_columns_of_an_envelope_from_the_queue_can_be_written() -> None:
     got = Envelope.from_bytes(envelope([(1, 5, 1.5)]).to_bytes())
     columns = (got.ts, got.values, got.series_index, got.series.text, got.series.ids, got.series.starts)
     assert all(column.flags.writeable for column in columns)
+
+
+@pytest.mark.parametrize("wrong", [{"message_id": b"short"}, {"ts": np.zeros(2, np.int64)}], ids=["id", "columns"])
+def test_an_envelope_of_another_shape_cannot_be_made(wrong: dict[str, object]) -> None:
+    with pytest.raises(AssertionError, match="BUG"):
+        replace(envelope([(1, 5, 1.5)]), **wrong)  # type: ignore[arg-type]
 
 
 def test_stamps_are_ordered_by_time_then_process_then_sequence() -> None:

@@ -187,6 +187,17 @@ def test_a_time_no_row_can_hold_kills_its_sample_alone(ts: int) -> None:
     assert accounts(backend) == [(pending.DEAD, [1], [0])]
 
 
+def test_of_very_many_dead_samples_the_letter_holds_the_first_and_the_account_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "DEAD_SAMPLES_MAX", 3)
+    backend = MemoryBackend()
+    Writer(backend, Distribution()).write([envelope([(1, -t, float(t)) for t in range(5)])])
+    [letter] = letters(backend)
+    assert Envelope.from_bytes(letter.body).values.tolist() == [0.0, 1.0, 2.0]
+    assert accounts(backend) == [(pending.DEAD, [5], [0])]
+
+
 @pytest.mark.parametrize("ts", [1, limits.TIME_MAX_MS], ids=["the first", "the last"])
 def test_the_utmost_times_are_stored(ts: int) -> None:
     backend = MemoryBackend()

@@ -1,0 +1,6 @@
+"""Properties of this room have no deadline per example: the first one may load compiled kernels, and cores are shared."""
+
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
