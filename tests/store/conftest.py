@@ -1,4 +1,4 @@
-"""Properties of this room have no deadline per example: the first one may load compiled kernels, and cores are shared."""
+"""Properties of this room have no deadline: the first example may load compiled kernels, and cores are shared."""
 
 from hypothesis import settings
 

@@ -19,7 +19,7 @@ from spm.store.keys import Distribution
 from spm.wire import Envelope
 from tests.reading.look import look, reader
 from tests.store.faults import Faulty, keys_of
-from tests.store.rows import APP, START, bits, envelope, form, number, plain
+from tests.store.rows import APP, START, bits, envelope, form, number, plain, stored
 
 VALUE = st.sampled_from([1.0, 2.5, -0.0, number(0x7FF0000000000002), 1e300])
 TS = st.tuples(st.integers(0, 30), st.integers(1, 3)).map(lambda p: START + p[0] * HOUR_MS + p[1])
@@ -167,6 +167,14 @@ def test_a_series_with_a_forged_id_dies_alone_with_a_letter_and_an_account(weak:
     [letter] = letters(backend)
     body = Envelope.from_bytes(letter.body)
     assert (letter.cause, body.values.tolist(), body.series.canonical(0)) == (COLLIDED, [9.0, 9.5], form(b))
+
+
+def test_a_forged_series_is_refused_again_by_a_writer_that_knows_no_other(weak: None) -> None:
+    a, b = twins()
+    backend = stored(envelope([(a, START + 1, 1.0)]))
+    writer = Writer(backend, Distribution())
+    for sequence in (1, 2):
+        assert [d.samples for d in writer.write([envelope([(b, START + 1, 9.0)], sequence=sequence)]).dead] == [1]
 
 
 def test_a_warm_writer_still_compares_forms(weak: None) -> None:
