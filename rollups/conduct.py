@@ -19,6 +19,7 @@ from threading import Thread
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import Q
 
 from rollups import cells, plan, points, purge, rollback
 from rollups.executors import open_executor
@@ -209,13 +210,24 @@ def consider(site: Site, launch: Callable[[], None] | None = None) -> Start:
     apps, now = every_app(), site.clock.now_ms()
     waits = plan.pressure((_waiting(site, app, now) for app in apps), now)
     mark = site.folder / "started"  # beside the lock, since a run that dies early leaves no row
-    start = plan.decide(waits, now_ms=now, last_spark_ms=int(mark.read_text()) if mark.exists() else None)
+    start = plan.decide(
+        waits,
+        now_ms=now,
+        last_spark_ms=int(mark.read_text()) if mark.exists() else None,
+        last_trouble_ms=_last_trouble(),
+    )
     if start == Start.SPARK:
         mark.write_text(str(now))
         (launch or _launch)()
     elif start == Start.MINOR:
         roll(site, apps=apps, kind=Kind.MINOR, executor="local")
     return start
+
+
+def _last_trouble() -> int | None:
+    """When the last run that failed, was lost or gave a unit up began."""
+    troubled = Run.objects.filter(~Q(message="") | Q(state__in=[State.FAILED, State.LOST])).order_by("-number").first()
+    return int(troubled.started.timestamp() * 1000) if troubled else None
 
 
 def _waiting(site: Site, app: int, now_ms: int) -> tuple[list[Waiting], dict[int, Manifest]]:

@@ -40,6 +40,7 @@ class Thresholds:
     pending_age_ms: int = limits.ROLL_PENDING_AGE_MS
     grace_ms: int = limits.ROLL_GRACE_MS
     spark_gap_ms: int = limits.ROLL_SPARK_GAP_MS
+    trouble_gap_ms: int = limits.ROLL_TROUBLE_GAP_MS
     local_samples: int = limits.ROLL_LOCAL_SAMPLES_MAX
     generations: int = limits.GENERATIONS_MAX
 

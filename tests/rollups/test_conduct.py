@@ -20,6 +20,7 @@ from rollups.session import JAVA_MIN, find_java
 from spm.accounts.models import App, AuditEntry, Organisation
 from spm.errors import Refused
 from spm.limits import HOUR_MS
+from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.backends.memory import MemoryBackend
 from tests.rollups.world import APP, NEXT_DAY, START, World
@@ -137,6 +138,14 @@ def test_beat_starts_a_full_run_when_an_hour_has_closed_and_not_at_once_again(si
     world.clock.advance(10 * 60_000)
     assert conduct.consider(site, launch=lambda: started.append(2)) == Start.SPARK
     assert started == [1, 2]
+
+
+def test_beat_rests_after_a_run_with_trouble(site: Site, world: World) -> None:
+    [victim, *_] = [k for b in site.buckets(APP) for k, _ in world.store.scan("log", *keys.app_range(b, APP))]
+    world.store.delete("log", [(victim, None)])
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    assert "missing" in full(site).message
+    assert conduct.consider(site, launch=_never) == Start.NOTHING
 
 
 def test_beat_leaves_a_rolled_back_run_alone(site: Site, world: World) -> None:

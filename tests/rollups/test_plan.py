@@ -175,6 +175,12 @@ def test_the_decision_to_start(waits: Pressure, last_spark_ms: int | None, start
     assert decide(waits, now_ms=NOW, last_spark_ms=last_spark_ms) == start
 
 
+def test_nothing_starts_for_a_while_after_trouble() -> None:
+    waits = Pressure(999, 9_999_999, 1, 1)
+    starts = [decide(waits, now_ms=NOW, last_spark_ms=None, last_trouble_ms=NOW - ago) for ago in (899_999, 900_000)]
+    assert starts == [Start.NOTHING, Start.SPARK]
+
+
 def test_pressure_counts_the_fullest_bucket_and_all_samples() -> None:
     items = [waiting(1, bucket=4), waiting(2, bucket=4), waiting(2, bucket=4, slot=SLOT + 1), waiting(3, bucket=5)]
     found = plan.pressure([(items, {}), ([], {})], END)
