@@ -268,8 +268,20 @@ def _known(ms: float) -> int | None:
     return None if ms == math.inf else int(ms)
 
 
-def decide(waits: Pressure, *, now_ms: int, last_spark_ms: int | None, thresholds: Thresholds = DEFAULTS) -> Start:
-    """Whether a run starts now: a Spark run for closed hours and heaps, a minor one for what is small."""
+def decide(
+    waits: Pressure,
+    *,
+    now_ms: int,
+    last_spark_ms: int | None,
+    last_trouble_ms: int | None = None,
+    thresholds: Thresholds = DEFAULTS,
+) -> Start:
+    """Whether a run starts now: a Spark run for closed hours and heaps, a minor one for what is small.
+
+    After a run that failed or gave a unit up nothing starts for a while: what stands in its way stands there still.
+    """
+    if last_trouble_ms is not None and now_ms - last_trouble_ms < thresholds.trouble_gap_ms:
+        return Start.NOTHING
     rested = last_spark_ms is None or now_ms - last_spark_ms >= thresholds.spark_gap_ms
     if waits.samples > thresholds.local_samples:
         return Start.SPARK

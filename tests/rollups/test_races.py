@@ -10,7 +10,7 @@ from rollups.rollback import roll_back
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.store.backends.memory import MemoryBackend
-from tests.rollups.world import APP, NEXT_DAY, World, days_in_force, whole_day
+from tests.rollups.world import APP, DAY, World, days_in_force, whole_day
 
 
 def meanwhile(point: str, act: Callable[[], object]) -> Callable[[str], None]:
@@ -103,10 +103,15 @@ def test_hours_after_a_rebase_keep_the_fingerprint_of_what_they_were_made_of() -
 
 def test_a_pack_that_another_run_has_changed_is_not_overwritten() -> None:
     world = World()
-    world.send((0, 1, 1.0), (0, HOUR_MS + 1, 2.0))
-    early = meanwhile("compacted", lambda: world.roll(now_ms=NEXT_DAY - 26 * HOUR_MS + HOUR_MS + 300_000))
-    world.send((0, 2 * HOUR_MS + 1, 3.0))
-    world.roll(at=early)
+    world.send((0, 1, 1.0))
+
+    def other() -> None:
+        world.send((0, HOUR_MS + 1, 2.0))
+        world.roll()
+
+    world.roll(at=meanwhile("compacted", other))
+    [pack] = world.manifest().hours.values()
+    assert set(pack.slots) == {DAY * 24, DAY * 24 + 1}
     settled(world)
 
 
