@@ -55,6 +55,16 @@ def test_a_batch_without_its_last_message_is_below_every_bound(stream: list[tupl
 
 
 @given(streams)
+def test_no_batch_is_written_before_it_is_full_or_old(stream: list[tuple[int, str, int, int]]) -> None:
+    batches, times = play(stream)
+    for batch, now in zip(batches[:-1], times[:-1], strict=True):
+        alone = Batcher(BOUNDS)
+        for each in batch:
+            alone.add(each)
+        assert alone.full() or now - batch[0].came_ms >= BOUNDS.age_ms
+
+
+@given(streams)
 def test_no_message_waits_longer_than_the_age_of_a_batch(stream: list[tuple[int, str, int, int]]) -> None:
     for batch, now in zip(*play(stream), strict=True):
         assert all(now - i.came_ms <= BOUNDS.age_ms for i in batch)

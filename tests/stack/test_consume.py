@@ -1,12 +1,15 @@
 """What becomes of deliveries: stored and acknowledged, given back, or dead. Real writer, memory store, no broker."""
 
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 import pytest
+from django.db import OperationalError
 
 from ingest.batch import Batcher, Bounds
 from ingest.consume import Consumer
+from ingest.routing import LINES_TYPE
 from ingest.transport import topology
 from ingest.transport.amqp import Delivery
 from ingest.write import Writer
@@ -15,6 +18,7 @@ from spm.errors import QueueUnavailable, StoreUnavailable
 from spm.store.backends.base import Step
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
+from spm.wire import Envelope
 from tests.stack.rows import message
 
 EACH_ALONE = Bounds(messages=1)
@@ -195,6 +199,35 @@ def test_stopping_gives_back_what_the_store_does_not_take() -> None:
     thread.join(10)
     assert not thread.is_alive()
     assert (notes.given_back, notes.stored) == ([1], [])
+    assert len(store.puts) == 1, "nobody waits for the store when the worker is to end"
+
+
+def test_lines_wait_while_the_database_does_not_say_whose_they_are() -> None:
+    store, notes, clock = Store(), Notes(), FakeClock()
+    locked = OperationalError("locked")
+    answers: Iterator[Envelope | OperationalError] = iter((locked, locked, message(1)))
+
+    def accept(_: Delivery) -> Envelope:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    writer, batcher = Writer(store, Distribution()), Batcher(EACH_ALONE)
+    worker = Consumer(writer, notes, clock=clock, batcher=batcher, wait=clock.sleep, lines=accept)
+    worker.source = notes
+    worker.take(replace(delivery(1, body=b"cpu v=1"), content_type=LINES_TYPE))
+    worker.step()
+    assert (store.pending_rows(), notes.stored, notes.dead) == (1, [(1, True)], [])
+
+
+def test_a_message_of_rejected_lines_alone_is_accounted_for() -> None:
+    store, notes = Store(), Notes()
+    worker = consumer(store, notes, EACH_ALONE)
+    worker.take(delivery(1, replace(message(1, samples=0), rejected=7).to_bytes()))
+    worker.step()
+    assert len(list(store.scan("ledger", b"", b"\xff" * 30))) == 1
+    assert notes.stored == [(1, True)]
 
 
 def test_a_failure_nobody_foresaw_renews_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
