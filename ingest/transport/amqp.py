@@ -112,6 +112,9 @@ class _Link:
             loop.start()
         except (AMQPError, OSError) as error:
             self.why_down = f"connection failed: {error!r}"
+        except Exception as error:
+            log.exception("RabbitMQ: the connection's thread failed")
+            self.why_down = f"a failure of ours: {error!r}"
         finally:
             with self._gate:
                 self._loop = self._connection = None

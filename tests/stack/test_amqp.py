@@ -163,6 +163,23 @@ def test_a_receiver_goes_on_after_the_broker_was_started_again(own_rabbitmq: Rab
         time.sleep(0.2)
 
 
+def test_a_failure_in_the_connection_s_own_thread_makes_another_connection(amqp_vhost: str) -> None:
+    generations: list[int] = []
+
+    def deliver(delivery: Delivery) -> None:
+        generations.append(delivery.generation)
+        if len(generations) == 1:
+            raise ZeroDivisionError
+
+    receiver = Receiver(Address.parse(amqp_vhost), deliver)
+    receiver.open()
+    with opened(amqp_vhost) as transport:
+        transport.publish(message(1), 10)
+    assert wait_until(lambda: len(generations) == 2, 20)
+    assert generations[0] != generations[1]
+    receiver.close()
+
+
 def test_what_is_given_back_too_often_is_a_dead_letter(amqp_vhost: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "AMQP_DELIVERY_LIMIT", 2)
     with opened(amqp_vhost) as transport, received(amqp_vhost) as (receiver, got):
