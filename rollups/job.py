@@ -13,12 +13,14 @@ from threading import Thread
 
 import msgspec
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rollups import kernel, points
-from rollups.local import Done
+from rollups.local import Done, TasksFailed
 from rollups.work import ATTEMPT_BITS, Compacted, DaysTask, Packed, PackTask, UnitTask, generation_number
 from spm import limits
 from spm.limits import DAY_SLOTS
@@ -68,7 +70,7 @@ class SparkExecutor:
 
     def _results(self) -> list[bytes]:
         assert self._compacted is not None, "BUG: nothing was compacted"
-        return [bytes(row.result) for row in self._compacted.select("result").collect()]
+        return results_of(self._compacted)
 
     def pack(self, run: int, tasks: Sequence[PackTask]) -> list[Packed]:
         """Stage 2."""
@@ -81,13 +83,13 @@ class SparkExecutor:
             F.broadcast(plans), on=["app", "bucket", "day"], how="inner"
         )
         packed = mine.groupBy("app", "bucket", "day").applyInArrow(pack_group(self._url, run), PACKED)
-        return [msgspec.msgpack.decode(bytes(row.result), type=Packed) for row in packed.select("result").collect()]
+        return [msgspec.msgpack.decode(raw, type=Packed) for raw in results_of(packed)]
 
     def build_days(self, run: int, tasks: Sequence[DaysTask]) -> list[Packed]:
         """One task per (bucket, month)."""
         frame = self._one_each([(msgspec.msgpack.encode(task),) for task in tasks], TASKS)
         built = frame.mapInArrow(build_months(self._url, run), PACKED)
-        return [msgspec.msgpack.decode(bytes(row.result), type=Packed) for row in built.select("result").collect()]
+        return [msgspec.msgpack.decode(raw, type=Packed) for raw in results_of(built)]
 
     def forget(self) -> None:
         """Let Spark drop the cached rows of stage 1."""
@@ -193,6 +195,15 @@ def _number(run: int) -> int:
 def _signed(number: int) -> int:
     """A generation as Spark's signed long."""
     return number - (1 << 64) if number >> 63 else number
+
+
+def results_of(frame: DataFrame) -> list[bytes]:
+    """The reports of a stage; this runs it."""
+    try:
+        return [bytes(row.result) for row in frame.select("result").collect()]
+    except (PySparkException, Py4JError) as error:
+        first, _, _ = str(error).strip().partition("\n")
+        raise TasksFailed(f"Spark gave up: {first}") from error
 
 
 def _polled(act: Callable[[], list[bytes]], seen: Callable[[], tuple[int, int]], done: Done) -> list[bytes]:

@@ -13,13 +13,18 @@ import msgspec
 from rollups import kernel
 from rollups.points import Hook, nowhere
 from rollups.work import Compacted, DaysTask, Packed, PackTask, UnitTask, generation_number
+from spm.errors import SpmError
 from spm.store.backends.base import Backend
 
 Done = Callable[[int, int], None]  # units and samples done since it was last called
 
 
+class TasksFailed(SpmError):
+    """The tasks of a run failed as a whole, so that nothing of them is put into force. Run again."""
+
+
 class Executor(Protocol):
-    """Who runs the tasks of a driver. Results come without their ``hours``, in any order."""
+    """Who runs the tasks of a driver. Results come without their ``hours``, in any order. All raise ``TasksFailed``."""
 
     name: str
 

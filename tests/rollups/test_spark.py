@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from rollups.job import COMPACTED, PACKED, TASKS, Batches, SparkExecutor, balanced, compact_groups
+from rollups.job import COMPACTED, PACKED, TASKS, Batches, SparkExecutor, balanced, compact_groups, results_of
+from rollups.local import TasksFailed
 from rollups.outcome import unit_task
 from rollups.plan import Kind
 from rollups.rollback import roll_back
@@ -76,8 +77,8 @@ def test_a_worker_killed_in_the_middle_leaves_nothing_that_is_seen(session: Spar
         yield from compact_groups(url, 99, lambda _: None)(batches)
 
     frame = session.createDataFrame([(msgspec.msgpack.encode(tasks),)], TASKS)
-    with pytest.raises(Exception, match="crash"):
-        frame.mapInArrow(stage, COMPACTED).collect()
+    with pytest.raises(TasksFailed, match="Spark gave up"):
+        results_of(frame.mapInArrow(stage, COMPACTED))
     left = [k for b in world.distribution.all(APP) for k, _ in world.store.scan("inputs", *keys.app_range(b, APP))]
     assert len(left) == 1
     assert world.answer() == world.truth
