@@ -92,9 +92,11 @@ def test_a_damaged_pending_cell_hides_no_block(bit: int) -> None:
 
 def test_a_damaged_row_stays_out_when_its_page_leaves_the_cache() -> None:
     backend, _ = damaged("chunks", 0, 100, rolled=True)
-    storage = reader(backend)
+    clock = FakeClock(NOW)
+    storage = reader(backend, clock=clock)
     seen = look(storage)
     storage._rows._cache.clear()
+    clock.advance(5000)
     assert look(storage) == seen
     assert len(letters(backend)) == 1
 

@@ -71,6 +71,19 @@ def test_an_interval_is_open_at_its_start_and_closed_at_its_end(first: int, seco
     assert look(reader(backend), start, end) == want
 
 
+def test_versions_in_several_generations_are_merged() -> None:
+    sent = [
+        envelope([(1, START + 5, 1.0), (1, START + 9, 1.0)], sequence=0),
+        envelope([(1, START + 5, 2.0), (1, START + 7, 2.0)], sequence=1),
+        envelope([(1, START + 9, 0.0)], ms=1, sequence=2),
+    ]
+    backend = MemoryBackend()
+    for at, one in enumerate(sent):
+        stored(one, backend=backend)
+        roll(backend, at, minor=True)
+        assert look(reader(backend)) == plain(sent[: at + 1])
+
+
 def test_apps_never_see_each_other() -> None:
     mine, other = envelope([(1, START + 1, 1.0)]), envelope([(1, START + 1, 2.0), (2, START + 1, 2.0)], app=8)
     backend = stored(mine, other)
