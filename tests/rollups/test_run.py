@@ -70,6 +70,15 @@ def test_a_run_killed_anywhere_changes_no_answer_and_the_next_one_does_its_work(
     assert {len(e.state.generations) for e in world.manifest().entries.values()} == {1}
 
 
+def test_pages_are_durable_before_the_inputs_that_list_them(world: World) -> None:
+    fill(world)
+    with pytest.raises(Crash):
+        world.roll(at=crash_at("pages written"))
+    found = {t: [k for b in world.distribution.all(APP) for k, _ in world.store.scan(t, *keys.app_range(b, APP))]
+             for t in ("chunks", "timelines", "inputs")}  # fmt: skip
+    assert [bool(found[t]) for t in ("chunks", "timelines", "inputs")] == [True, True, False]
+
+
 def test_a_run_takes_exactly_the_pending_cells_of_its_plan(world: World) -> None:
     fill(world)
 
