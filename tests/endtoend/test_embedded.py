@@ -27,24 +27,22 @@ from tests.endtoend.recount import assert_hours_equal, assert_raw_equal, days_of
 from tests.endtoend.senders import Sender
 from tests.fleet import FIELDS, Fleet
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(1500)]
 START_MS = 1_767_225_600_000 - 2 * HOUR_MS  # the fleet crosses a midnight (2026-01-01 UTC)
-STEPS = int(os.environ.get("SPM_FLEET_STEPS", "1000"))  # × 100 hosts × 10 fields
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     running = start_product(tmp_path_factory.mktemp("product"))
     yield running
     running.stop()
 
 
-@pytest.fixture(scope="module")
-def fleet() -> Fleet:
-    return Fleet.make(hosts=100, steps=STEPS, start_ms=START_MS)
+@pytest.fixture(scope="class")
+def fleet(request: pytest.FixtureRequest) -> Fleet:
+    return Fleet.make(hosts=100, steps=request.cls.steps, start_ms=START_MS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def sent(served: Served, fleet: Fleet) -> Sender:
     """All bodies sent by two clients; web and worker killed with -9 while bodies are under way."""
     bodies = list(fleet.large_bodies(1_000))
@@ -87,31 +85,6 @@ def manage(served: Served, *arguments: str) -> str:
     return done.stdout
 
 
-def test_every_acked_sample_is_read_back_bit_for_bit_after_kills_and_resends(
-    served: Served, fleet: Fleet, sent: Sender
-) -> None:
-    assert sent.resent > 0, "the kills hit nothing"
-    assert assert_raw_equal(storage(served), fleet) == len(fleet)
-
-
-def test_after_the_spark_run_raw_and_hours_still_equal_a_recount(served: Served, fleet: Fleet, sent: Sender) -> None:
-    manage(served, "roll")
-    reading = storage(served)
-    assert assert_raw_equal(reading, fleet) == len(fleet)
-    assert assert_hours_equal(reading, fleet) > 0
-
-
-def test_closed_days_equal_a_recount(served: Served, fleet: Fleet, sent: Sender) -> None:
-    manage(served, "roll")
-    backend = open_backend(f"lmdb://{served.data}/store")
-    day = days_of(fleet)[0]
-    [found] = stored_days(backend, served.app, day)
-    per_day = fleet.values[(fleet.ts[:, 0] - 1) // (DAY_SLOTS * HOUR_MS) == day]
-    assert sorted(found.rows.sum.tolist()) == sorted(per_day[:, :, 0].sum(axis=0).tolist())
-    assert sorted(found.rows.max.tolist()) == sorted(per_day[:, :, 0].max(axis=0).tolist())
-    assert found.rows.count.tolist() == [per_day.shape[0]] * fleet.hosts
-
-
 def stored_days(backend: Backend, app: int, day: int) -> list[Steps]:
     """The rows of `days` in force for the first field of the fleet."""
     months = [
@@ -127,3 +100,50 @@ def stored_days(backend: Backend, app: int, day: int) -> list[Steps]:
         c for k, c in rows if keys.parse_chunk(k)[2] == number and keys.parse_chunk(k)[4] == pack.generation.number
     ]
     return [decode_row(cells) for cells in wanted]
+
+
+class EmbeddedClaims:
+    """What must hold of a fleet of 100 hosts with ten fields, reporting ``steps`` times."""
+
+    steps: int
+
+    def test_every_acked_sample_is_read_back_bit_for_bit_after_kills_and_resends(
+        self, served: Served, fleet: Fleet, sent: Sender
+    ) -> None:
+        assert sent.resent > 0, "the kills hit nothing"
+        assert assert_raw_equal(storage(served), fleet) == len(fleet)
+
+    def test_after_the_spark_run_raw_and_hours_still_equal_a_recount(
+        self, served: Served, fleet: Fleet, sent: Sender
+    ) -> None:
+        manage(served, "roll")
+        reading = storage(served)
+        assert assert_raw_equal(reading, fleet) == len(fleet)
+        assert assert_hours_equal(reading, fleet) > 0
+
+    def test_closed_days_equal_a_recount(self, served: Served, fleet: Fleet, sent: Sender) -> None:
+        manage(served, "roll")
+        backend = open_backend(f"lmdb://{served.data}/store")
+        day = days_of(fleet)[0]
+        [found] = stored_days(backend, served.app, day)
+        per_day = fleet.values[(fleet.ts[:, 0] - 1) // (DAY_SLOTS * HOUR_MS) == day]
+        assert sorted(found.rows.sum.tolist()) == sorted(per_day[:, :, 0].sum(axis=0).tolist())
+        assert sorted(found.rows.max.tolist()) == sorted(per_day[:, :, 0].max(axis=0).tolist())
+        assert found.rows.count.tolist() == [per_day.shape[0]] * fleet.hosts
+
+
+@pytest.mark.serial
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+class TestEmbedded(EmbeddedClaims):
+    """One million samples."""
+
+    steps = 1_000
+
+
+@pytest.mark.proof
+@pytest.mark.serial
+class TestEmbeddedTenMillion(EmbeddedClaims):
+    """The long form: ten million."""
+
+    steps = 10_000
