@@ -117,6 +117,7 @@ def test_product_ends_with_status_0_and_leaves_no_process_behind(tmp_path: Path)
     family = started.family()
     assert started.stop() == 0
     assert psutil.wait_procs(family, timeout=10)[1] == []
+    assert "Shutting down: Master" in (tmp_path / "data" / "log" / "web.log").read_text()  # asked, not killed
 
 
 def test_product_killed_takes_its_children_with_it(tmp_path: Path) -> None:
