@@ -6,6 +6,7 @@ none.
 """
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -98,6 +99,7 @@ def spark(master: str, folder: Path) -> Iterator[SparkSession]:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     if master.startswith("local"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every socket it closes
     builder = SparkSession.builder.master(master).appName("spm roll")
     session = builder.config(map=dict(options(master, folder))).getOrCreate()
     try:

@@ -3,10 +3,10 @@
 import pytest
 
 from rollups.purge import purge
-from rollups.rollback import roll_back
+from rollups.rollback import roll_back, tops_of
 from spm.errors import Refused
 from spm.limits import HISTORY_MAX, HOUR_MS
-from spm.store.manifest import State
+from spm.store.manifest import OPEN, SEALED, SEALING, Entry, Former, Generation, Manifest, State
 from tests.rollups.world import APP, Crash, World, crash_at
 
 
@@ -136,3 +136,26 @@ def test_the_replay_list_grows_with_each_run_that_is_taken_back() -> None:
         roll_back(world.store, run, [APP])
         assert {len(state.replay) for state in states(world).values()} == {taken}
         assert world.answer() == world.truth
+
+
+ONE, TWO = State((Generation(1),)), State((Generation(2),))
+PAIR = ((4, 9), (5, 9))
+
+
+def moved(later: bool, seal: int = OPEN) -> Manifest:
+    """A run 3 that moved a slot from bucket 4 to bucket 5; ``later``: run 8 stands on one of the two."""
+    first = Former(3, ONE, PAIR)
+    second = Entry(TWO, (first, Former(8, TWO)) if later else (first,), seal=seal)
+    return Manifest(1, 0, {(4, 9): Entry(TWO, (first,)), (5, 9): second})
+
+
+def test_a_run_that_moved_data_is_rolled_back_in_all_its_units_or_not_at_all() -> None:
+    assert tops_of(moved(later=False), 3) == list(PAIR)
+    with pytest.raises(Refused, match="moved data"):
+        tops_of(moved(later=True), 3)
+
+
+@pytest.mark.parametrize("seal", [SEALING, SEALED])
+def test_a_sealed_slot_is_not_rolled_back(seal: int) -> None:
+    with pytest.raises(Refused, match="sealed"):
+        tops_of(moved(later=False, seal=seal), 3)
