@@ -98,6 +98,7 @@ def roll(
         Run.objects.filter(state=State.RUNNING).update(state=State.LOST, finished=site.now())
         at = points.from_environment(os.environ)
         number = cells.take_run(site.store)
+        Run.objects.filter(number=number).delete()  # of a store that was here before this one
         row = Run.objects.create(number=number, kind=kind, executor=executor, started=site.now())
         driver = Driver(site.store, site.clock, site.buckets, at=at, watch=_recorder(row, site.clock, watch))
         try:

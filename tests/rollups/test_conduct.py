@@ -57,6 +57,11 @@ def test_a_run_leaves_a_row_and_one_per_day(site: Site) -> None:
     assert (str(day.day), day.flipped, day.units, day.app_id) == ("2023-08-31", True, 3, APP)
 
 
+def test_a_new_store_under_an_old_database_counts_from_one_again(site: Site) -> None:
+    Run.objects.create(number=1, kind=Kind.FULL, executor="spark", started=site.now())
+    assert full(site).number == 1
+
+
 def test_a_run_without_work_leaves_no_row(site: Site) -> None:
     full(site)
     assert conduct.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY) is None
