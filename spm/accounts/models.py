@@ -57,7 +57,7 @@ class Membership(models.Model):
 class App(models.Model):
     """One monitored system. Its id stands in the keys of everything it sends."""
 
-    id = models.AutoField(primary_key=True)
+    id = models.BigAutoField(primary_key=True)
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="apps")
     name = models.CharField(max_length=120)
     created = models.DateTimeField(auto_now_add=True)
