@@ -136,7 +136,7 @@ def _compact_product(name: str, served: Served, values: int) -> None:
     sizes = table_bytes(served.data)
     chunks = (sizes["chunks"] + sizes["timelines"]) / values
     report.line(f"{name} product", chunks_and_timelines_bytes_per_value=chunks, inputs=sizes["inputs"] / values)
-    _manage(served, "purge")
+    _manage(served, "purge", "--keep", "0")
     served.stop()
     kept = sum(table_bytes(served.data).values()) / values
     report.line(f"{name} product after purge", rows_bytes_per_value=kept,

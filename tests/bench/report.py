@@ -7,7 +7,7 @@ import numpy as np
 
 def line(name: str, **figures: object) -> None:
     """Print `name  key=value …`; floats to three significant digits."""
-    print(f"{name:<34}" + "  ".join(f"{k}={_short(v)}" for k, v in figures.items()), flush=True)
+    print(f"{name:<48} " + "  ".join(f"{k}={_short(v)}" for k, v in figures.items()), flush=True)
 
 
 def _short(value: object) -> str:

@@ -14,7 +14,16 @@ import pytest
 from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.db import connections
 from django.test.testcases import LiveServerThread
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Response, ViewportSize, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Response,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 from spm import query
 from spm.accounts import sources, tokens
@@ -23,6 +32,7 @@ from tests.conftest import missing_service
 from tests.frontend import sample
 from tests.frontend.conftest import House, house
 
+DRAWN_MS = 30_000  # on a machine that compiles kernels at the same time
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -141,9 +151,8 @@ def log_in(page: Page, house: House) -> None:
 
 def drawn(page: Page, count: int = 1) -> None:
     """Wait until this many charts show data."""
-    page.wait_for_function(
-        "count => document.querySelectorAll('[data-chart][data-state=drawn]').length >= count", arg=count
-    )
+    if count:
+        expect(page.locator("[data-chart][data-state=drawn]").nth(count - 1)).to_be_attached(timeout=DRAWN_MS)
 
 
 def picture(page: Page, name: str, *, whole: bool = True) -> None:

@@ -115,7 +115,7 @@ def test_a_metric_and_a_label_picked_draw_one_series(page: Page, fleet: House) -
     expect(page.get_by_label("PromQL expression")).to_have_value(
         'rate(net_bytes_recv{host="web-1",interface="eth1"}[$window])'
     )
-    page.wait_for_function("document.querySelectorAll('.legend button').length === 1")
+    expect(page.locator(".legend button")).to_have_count(1)
     drawn(page)
     picture(page, "chart-picked")
 
