@@ -31,7 +31,7 @@ from ingest.accept import Acceptor, take_process
 from ingest.batch import Batcher, Item
 from ingest.routing import LINES_TYPE
 from ingest.transport import topology
-from ingest.transport.amqp import Delivery, Publisher, Receiver
+from ingest.transport.amqp import Delivery, Mark, Publisher, Receiver
 from ingest.transport.topology import Address
 from ingest.write import Writer
 from spm import limits
@@ -52,9 +52,9 @@ class Source(Protocol):
 
     generation: int
 
-    def acknowledge(self, generation: int, tag: int, *, multiple: bool = True) -> None: ...
-    def give_back(self, generation: int, tag: int) -> None: ...
-    def reject(self, generation: int, tag: int) -> None: ...
+    def acknowledge(self, mark: Mark, *, multiple: bool = True) -> None: ...
+    def give_back(self, mark: Mark) -> None: ...
+    def reject(self, mark: Mark) -> None: ...
     def renew(self, why: str) -> None: ...
 
 
@@ -156,14 +156,17 @@ class Consumer:
         """Write a batch and settle its messages."""
         if not items:
             return
-        last, end_ms = items[-1].tag, items[0].came_ms + limits.CONSUME_RETRY_S * 1000
+        newest = {i.queue: Mark(self._generation, i.queue, i.tag) for i in items}  # of each queue
+        end_ms = items[0].came_ms + limits.CONSUME_RETRY_S * 1000
         try:
             self._write([item.envelope for item in items], end_ms)
         except (StoreUnavailable, QueueUnavailable) as error:
             log.warning("%d messages are given back: %s", len(items), error)
-            self._source.give_back(self._generation, last)
+            settle = self._source.give_back
         else:
-            self._source.acknowledge(self._generation, last)
+            settle = self._source.acknowledge
+        for mark in newest.values():
+            settle(mark)
 
     def _write(self, envelopes: list[Envelope], end_ms: int) -> None:
         """Make the envelopes durable, or dead letters; raises an ``…Unavailable`` when neither is sure."""
@@ -204,10 +207,10 @@ class Consumer:
     def _bury_delivery(self, delivery: Delivery, cause: str) -> None:
         try:
             self._publish_dead(delivery.body, cause, delivery.queue, delivery.message_id)
-            self._source.acknowledge(delivery.generation, delivery.tag, multiple=False)
+            self._source.acknowledge(delivery.mark, multiple=False)
         except QueueUnavailable:  # the broker can do it alone, but without the cause
             log.warning("a dead letter lost its cause: %s", cause)
-            self._source.reject(delivery.generation, delivery.tag)
+            self._source.reject(delivery.mark)
 
     def _bury(self, envelope: Envelope, cause: str) -> None:
         self._publish_dead(envelope.to_bytes(), cause, "", envelope.message_id.hex())

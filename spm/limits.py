@@ -91,6 +91,8 @@ AMQP_UNCONFIRMED_MAX = 500  # messages under way; more add nothing (measured), b
 AMQP_UNCONFIRMED_BYTES_MAX = 64_000_000  # the same in memory, for large messages
 AMQP_CONNECT_GRACE_S = 1.0  # how long a message waits for a broken connection to come back
 AMQP_BACK_OFF_S = 5.0  # longest wait between two tries to connect
+AMQP_CLOSE_S = 5  # a connection that does not close in this time is dropped; the broker notices by heartbeats
+AMQP_QUEUE_ANSWER_S = 20  # a queue that is elected anew answers in a second
 AMQP_HEARTBEAT_S = 20  # a dead peer is noticed after two of them
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -11,14 +11,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pika
 from pika.adapters.select_connection import IOLoop, SelectConnection
-from pika.exceptions import AMQPError
+from pika.exceptions import AMQPConnectionError, AMQPError
 
 from ingest.transport import topology
-from ingest.transport.topology import Address
+from ingest.transport.topology import Address, Queue
 from spm import clock, limits
 from spm.clock import Clock, SystemClock
 from spm.errors import LimitExceeded, QueueUnavailable
@@ -145,8 +146,14 @@ class _Link:
         if connection is None or connection.is_closed:
             if self._loop is not None:
                 self._loop.stop()
-        elif connection.is_open:
+        elif connection.is_open and self._loop is not None:
             connection.close()
+            self._loop.call_later(limits.AMQP_CLOSE_S, self._drop)  # a stuck channel is never closed by the broker
+
+    def _drop(self) -> None:
+        """Close the socket without a farewell, as pika itself does without heartbeats; the loop ends by that."""
+        if self._connection is not None:
+            self._connection._terminate_stream(AMQPConnectionError("no answer"))  # there is no public way
 
     def _ready(self, channel: Any) -> None:
         """The channel is open and everything is declared."""
@@ -303,8 +310,17 @@ class Publisher(_Link):
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """What names a delivery when it is settled: the connection that brought it (only there it can be), queue, tag."""
+
+    generation: int
+    queue: str
+    tag: int
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message as it came. ``generation`` names the connection that brought it: only there can it be settled."""
+    """One message as it came."""
 
     generation: int
     tag: int
@@ -316,47 +332,65 @@ class Delivery:
     encoding: str = ""
     headers: Mapping[str, object] = field(default_factory=dict)
 
+    @property
+    def mark(self) -> Mark:
+        """How it is settled."""
+        return Mark(self.generation, self.queue, self.tag)
+
 
 class Receiver(_Link):
-    """Receives from all work queues; ``deliver`` is called in the connection's thread and must not block."""
+    """Receives from all work queues; ``deliver`` is called in the connection's thread and must not block.
+
+    Each queue has a channel of its own: one without a leader (its broker was killed seconds after it was made) never
+    answers, and the broker keeps everything else of that channel from being answered.
+    """
 
     def __init__(self, address: Address, deliver: Callable[[Delivery], None], clock: Clock | None = None) -> None:
         super().__init__(address, "amqp-receiver", clock or SystemClock())
         self._deliver = deliver
-        self._channel: Any = None
+        self._channels: dict[str, Any] = {}  # by queue; only the connection's thread touches it
         self.generation = 0
 
-    def acknowledge(self, generation: int, tag: int, *, multiple: bool = True) -> None:
-        """This message (and all before it) is stored."""
-        self._settle(generation, lambda channel: channel.basic_ack(tag, multiple=multiple))
+    def acknowledge(self, mark: Mark, *, multiple: bool = True) -> None:
+        """This message (and all before it from its queue) is stored."""
+        self._settle(mark, lambda channel: channel.basic_ack(mark.tag, multiple=multiple))
 
-    def give_back(self, generation: int, tag: int) -> None:
-        """This message and all before it shall be delivered again."""
-        self._settle(generation, lambda channel: channel.basic_nack(tag, multiple=True, requeue=True))
+    def give_back(self, mark: Mark) -> None:
+        """This message and all before it from its queue shall be delivered again."""
+        self._settle(mark, lambda channel: channel.basic_nack(mark.tag, multiple=True, requeue=True))
 
-    def reject(self, generation: int, tag: int) -> None:
+    def reject(self, mark: Mark) -> None:
         """This message is a dead letter; the broker moves it there by itself, without a cause."""
-        self._settle(generation, lambda channel: channel.basic_nack(tag, multiple=False, requeue=False))
+        self._settle(mark, lambda channel: channel.basic_nack(mark.tag, multiple=False, requeue=False))
 
     def renew(self, why: str) -> None:
         """Give up this connection and all deliveries of it; another one brings them again."""
         self._ask(lambda: self._fail(why))
 
-    def _settle(self, generation: int, action: Callable[[Any], None]) -> None:
+    def _settle(self, mark: Mark, action: Callable[[Any], None]) -> None:
         def act() -> None:
-            if generation == self.generation and self._channel is not None and self._channel.is_open:
-                action(self._channel)
+            channel = self._channels.get(mark.queue)
+            if mark.generation == self.generation and channel is not None and channel.is_open:
+                action(channel)
 
         self._ask(act)  # of a connection that is gone: the broker delivers again, as if we had never answered
 
     def _ready(self, channel: Any) -> None:
         self.generation += 1
-        self._channel = channel
         self._up.set()
-        channel.add_on_cancel_callback(lambda _frame: self._fail("a queue was taken away"))
         for queue in self._address.queues():
-            channel.basic_qos(prefetch_count=queue.prefetch)  # holds for the consumers that come after it
-            channel.basic_consume(queue.name, self._received_from(queue.name))
+            channel.connection.channel(on_open_callback=partial(self._consume, queue))
+
+    def _consume(self, queue: Queue, channel: Any) -> None:
+        assert self._loop is not None, "BUG: a channel without its loop"
+        loop, self._channels[queue.name] = self._loop, channel
+        silence = "RabbitMQ: queue %s does not answer; the others are consumed. A restart of the broker helps."
+        timer = loop.call_later(limits.AMQP_QUEUE_ANSWER_S, partial(log.error, silence, queue.name))
+        channel.add_on_close_callback(lambda _channel, reason: self._fail(f"{queue.name}: channel closed: {reason}"))
+        channel.add_on_cancel_callback(lambda _frame: self._fail(f"{queue.name} was taken away"))
+        channel.basic_qos(prefetch_count=queue.prefetch)
+        received = self._received_from(queue.name)
+        channel.basic_consume(queue.name, received, callback=lambda _frame: loop.remove_timeout(timer))
 
     def _received_from(self, queue: str) -> Callable[[Any, Any, Any, bytes], None]:
         generation = self.generation
@@ -371,7 +405,7 @@ class Receiver(_Link):
         return received
 
     def _lost(self) -> None:
-        self._channel = None
+        self._channels.clear()
         self.generation += 1
 
 

@@ -109,7 +109,7 @@ def test_a_push_through_the_broker_is_taken_and_accepted(amqp_vhost: str, secret
             assert time.monotonic() < end
             time.sleep(0.05)
         envelope = door().accept(got[0])
-        receiver.acknowledge(got[0].generation, got[0].tag)
+        receiver.acknowledge(got[0].mark)
     finally:
         push.close()
         receiver.close()

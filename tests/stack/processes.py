@@ -90,12 +90,16 @@ class Process:
 
 
 def _born(pid: int) -> str | None:
-    """When ``pid`` began, in the kernel's own count; ``None`` for one that is gone or only waits to be reaped."""
+    """When ``pid`` began, in the kernel's own count; ``None`` for one that is gone or only waits to be reaped.
+
+    Of a killed program with many threads the first one is done before the others: until they are, its ports are open.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] == "Z" else fields[19]
+    state, threads, born = fields[0], int(fields[17]), fields[19]
+    return None if state == "Z" and threads <= 1 else born
 
 
 def _reap(pid: int) -> None:

@@ -46,7 +46,8 @@ def drained(url: str, count: int) -> list[Delivery]:
     """``count`` messages from the work queues, acknowledged."""
     with received(url) as (receiver, got):
         assert wait_until(lambda: len(got) >= count, 10), f"{len(got)} of {count}"
-        receiver.acknowledge(got[-1].generation, got[-1].tag)
+        for delivery in got:
+            receiver.acknowledge(delivery.mark, multiple=False)
         time.sleep(0.2)
         return list(got)
 
@@ -155,12 +156,29 @@ def test_a_receiver_goes_on_after_the_broker_was_started_again(own_rabbitmq: Rab
         assert wait_until(lambda: len(got) == 2, 30)  # it was not acknowledged
         assert got[0].generation != got[1].generation
         assert got[0].body == got[1].body
-        receiver.acknowledge(got[0].generation, got[0].tag)  # of the old connection: nothing happens
-        receiver.acknowledge(got[1].generation, got[1].tag)
+        receiver.acknowledge(got[0].mark)  # of the old connection, where tags were others
+        receiver.renew("to see whether it is still there")
+        assert wait_until(lambda: len(got) == 3, 60)
+        receiver.acknowledge(got[2].mark)
         assert wait_until(lambda: _published(transport), 20)
-        assert wait_until(lambda: len(got) == 3, 10)
-        receiver.acknowledge(got[2].generation, got[2].tag)
+        assert wait_until(lambda: len(got) == 4, 10)
+        receiver.acknowledge(got[3].mark)
         time.sleep(0.2)
+
+
+def test_a_queue_that_lost_its_leader_does_not_keep_the_others_from_being_consumed(
+    own_rabbitmq: RabbitMQ,
+) -> None:
+    url = own_rabbitmq.new_vhost("leaderless") + "?partitions=1"
+    with opened(url) as transport:
+        transport.publish(message(1), 10)
+    own_rabbitmq.control("eval", "sys:suspend('leaderless_spm.metrics.bulk').")
+    with opened(url) as transport, received(url) as (receiver, got):
+        transport.publish(message(2), 10)
+        assert wait_until(lambda: [d.body for d in got] == [message(n).to_bytes() for n in (1, 2)], 30)
+        receiver.acknowledge(got[1].mark)
+        assert wait_until(lambda: own_rabbitmq.messages("leaderless") == 0, 30), "an answer is heard"
+    own_rabbitmq.control("eval", "sys:resume('leaderless_spm.metrics.bulk').")
 
 
 def test_a_failure_in_the_connection_s_own_thread_makes_another_connection(amqp_vhost: str) -> None:
@@ -186,7 +204,7 @@ def test_what_is_given_back_too_often_is_a_dead_letter(amqp_vhost: str, monkeypa
         transport.publish(message(1), 10)
         for seen in (1, 2, 3):
             assert wait_until(lambda n=seen: len(got) == n, 10)  # type: ignore[misc]
-            receiver.give_back(got[-1].generation, got[-1].tag)
+            receiver.give_back(got[-1].mark)
         assert wait_until(lambda: _dead_letters(amqp_vhost) == [message(1).to_bytes()], 10)
 
 
@@ -194,7 +212,7 @@ def test_what_is_rejected_is_a_dead_letter(amqp_vhost: str) -> None:
     with opened(amqp_vhost) as transport, received(amqp_vhost) as (receiver, got):
         transport.publish(message(1), 10)
         assert wait_until(lambda: len(got) == 1, 10)
-        receiver.reject(got[0].generation, got[0].tag)
+        receiver.reject(got[0].mark)
         assert wait_until(lambda: _dead_letters(amqp_vhost) == [message(1).to_bytes()], 10)
 
 

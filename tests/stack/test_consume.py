@@ -11,7 +11,7 @@ from ingest.batch import Batcher, Bounds
 from ingest.consume import Consumer
 from ingest.routing import LINES_TYPE
 from ingest.transport import topology
-from ingest.transport.amqp import Delivery
+from ingest.transport.amqp import Delivery, Mark
 from ingest.write import Writer
 from spm.clock import FakeClock
 from spm.errors import QueueUnavailable, StoreUnavailable
@@ -37,14 +37,14 @@ class Notes:
     dead: list[tuple[bytes, dict[str, str]]] = field(default_factory=list)
     grave_open: bool = True
 
-    def acknowledge(self, generation: int, tag: int, *, multiple: bool = True) -> None:
-        self.stored.append((tag, multiple))
+    def acknowledge(self, mark: Mark, *, multiple: bool = True) -> None:
+        self.stored.append((mark.tag, multiple))
 
-    def give_back(self, generation: int, tag: int) -> None:
-        self.given_back.append(tag)
+    def give_back(self, mark: Mark) -> None:
+        self.given_back.append(mark.tag)
 
-    def reject(self, generation: int, tag: int) -> None:
-        self.rejected.append(tag)
+    def reject(self, mark: Mark) -> None:
+        self.rejected.append(mark.tag)
 
     def renew(self, why: str) -> None:
         self.renewed.append(why)
@@ -95,6 +95,15 @@ def test_a_full_batch_is_stored_and_acknowledged_as_a_whole() -> None:
     worker.step()
     assert store.pending_rows() == 1
     assert notes.stored == [(5, True)]
+
+
+def test_a_batch_of_several_queues_is_acknowledged_to_each_of_them() -> None:
+    notes = Notes()
+    worker = consumer(Store(), notes)
+    for tag, queue in ((1, "a"), (1, "b"), (2, "a"), (2, "b"), (3, "a")):
+        worker.take(replace(delivery(tag), queue=queue))
+    worker.step()
+    assert notes.stored == [(3, True), (2, True)]
 
 
 def test_nothing_is_acknowledged_before_the_batch_is_due() -> None:

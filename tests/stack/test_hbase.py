@@ -65,6 +65,12 @@ def test_a_scan_of_rows_of_very_different_sizes_is_whole(backend: Backend) -> No
     assert backend.get("log", [k for k, _ in rows]) == [cells for _, cells in rows]
 
 
+@pytest.mark.parametrize(("start", "stop"), [(2, 2), (3, 2)], ids=["empty", "backwards"])
+def test_a_range_of_nothing_holds_nothing(backend: Backend, start: int, stop: int) -> None:
+    backend.put([("pending", [(key(n), {b"a": b"1"}) for n in range(5)])])
+    assert list(backend.scan("pending", key(start), key(stop))) == []
+
+
 def test_a_cell_that_hbase_would_refuse_is_over_the_limit(backend: Backend) -> None:
     with pytest.raises(LimitExceeded, match="too large"):
         backend.put([("pending", [(key(1), {b"a": bytes(limits.CELL_BYTES_MAX + 1)})])])
@@ -95,7 +101,7 @@ def test_a_forked_child_does_not_cut_its_parent_off(backend: Backend) -> None:
         backend.close()
         os._exit(0 if fine else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert backend.get("pending", [key(1)]) == [{b"a": b"1"}]
+    assert backend.check_and_put("pending", key(2), b"a", None, b"1"), "a call that is never repeated"
 
 
 def test_nobody_there_is_unavailable_and_not_forever() -> None:
@@ -107,13 +113,23 @@ def test_nobody_there_is_unavailable_and_not_forever() -> None:
 def test_the_gateway_may_be_started_again_under_a_backend(own_hbase: HBase) -> None:
     backend = open_backend(f"{own_hbase.url}/gateway")
     backend.put([("pending", [(key(1), {b"a": b"1"})])])
-    scanned = backend.scan("pending", b"", LATE)
     own_hbase.process("thrift").kill()
+    own_hbase.start()
+    assert backend.get("pending", [key(1)]) == [{b"a": b"1"}]
+    backend.close()
+
+
+def test_a_check_and_put_whose_answer_is_lost_is_not_repeated(
+    own_hbase: HBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HBASE_IDLE_S", 10**9)  # the broken connection is not replaced for its age
+    backend = open_backend(f"{own_hbase.url}/once")
+    assert backend.check_and_put("pending", key(1), b"a", None, b"1")
+    own_hbase.process("thrift").kill()
+    own_hbase.start()
     with pytest.raises(StoreUnavailable):
         backend.check_and_put("pending", key(2), b"a", None, b"1")
-    own_hbase.start()
-    assert [k for k, _ in scanned] == [key(1)]
-    assert backend.get("pending", [key(1)]) == [{b"a": b"1"}]
+    assert backend.check_and_put("pending", key(2), b"a", None, b"1")
     backend.close()
 
 
