@@ -14,6 +14,8 @@ from celery.beat import EmbeddedService
 from click import Option
 from django.conf import settings
 
+from spm import folder_broker
+
 
 class BeatThread(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has no types
     """Beat as a thread of the worker.
@@ -33,6 +35,7 @@ class BeatThread(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has n
         return EmbeddedService(worker.app, thread=True, scheduler_cls="celery.beat:Scheduler")
 
 
+folder_broker.install()
 app = Celery("spm")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
