@@ -24,13 +24,13 @@ _clock = SystemClock()
 class Channel(filesystem.Channel):
     """kombu's channel with messages that appear at once."""
 
-    def _put(self, queue: str, message: Any, **_: Any) -> None:
+    def _put(self, queue: str, payload: Any, **_: Any) -> None:  # type: ignore[override]
         """Put a message into a queue. Names sort by time, as kombu's do."""
         name = f"{_clock.now_ms():014d}_{random_u64():016x}.{queue}.msg"
         place = Path(self.data_folder_out) / name
         unseen = place.with_name(f".{name}.part")
         try:
-            unseen.write_text(dumps(message))  # type: ignore[no-untyped-call]
+            unseen.write_text(dumps(payload))  # type: ignore[no-untyped-call]
             unseen.replace(place)
         except OSError as error:
             raise ChannelError(f"cannot add {name} to the folder of messages: {error}") from error
