@@ -21,6 +21,9 @@ if CELERY_BROKER_URL.startswith("filesystem"):
         "control_folder": str(_FOLDER / "control"),
         "polling_interval": 0.5,
     }
+elif CELERY_BROKER_URL.startswith("amqp"):
+    # Without this a message that the broker refuses is lost in silence.
+    CELERY_BROKER_TRANSPORT_OPTIONS = {"confirm_publish": True}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_SERIALIZER = "json"
