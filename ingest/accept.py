@@ -6,28 +6,21 @@ whatever the clock does. Workers, runs and redeliveries never stamp again. No Dj
 
 import threading
 
-import msgspec
 import numpy as np
 
 from spm.clock import Clock
-from spm.errors import BadMessage, StoreUnavailable
+from spm.errors import BadMessage
 from spm.limits import HOUR_MS, MESSAGE_SLOTS_MAX, SEQUENCE_MAX
+from spm.store import counters
 from spm.store.backends.base import Backend
 from spm.wire import Envelope, Parsed, Stamp, slot_of
 
-_NAME, _COLUMN = b"processes", b"v"
-_TRIES = 1000  # a check-and-put lost so often means a broken store, not company
+PROCESS_MAX = 1 << 32  # a stamp's process number has 32 bits
 
 
 def take_process(backend: Backend) -> int:
-    """A process number (from 1) never used before, by check-and-put in `config`."""
-    for _ in range(_TRIES):
-        [row] = backend.get("config", [_NAME])
-        was = row[_COLUMN] if row else None
-        number = (msgspec.msgpack.decode(was, type=int) if was else 0) + 1
-        if backend.check_and_put("config", _NAME, _COLUMN, was, msgspec.msgpack.encode(number)):
-            return number
-    raise StoreUnavailable(f"no process number after {_TRIES} tries")
+    """A process number (from 1) never used before."""
+    return counters.take(backend, b"processes", below=PROCESS_MAX)
 
 
 class Acceptor:

@@ -6,27 +6,17 @@ expect; ``swap`` is that check-and-put, with an unknown outcome looked up.
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from rollups.work import RUN_MAX
 from spm.errors import StoreUnavailable
-from spm.store import keys, manifest
+from spm.store import counters, keys, manifest
 from spm.store.backends.base import Backend
 
 COLUMN = b"v"
-_COUNTER = b"runs"  # in `config`: the last run number taken
-_TRIES = 1000  # a check-and-put lost so often means a broken store, not company
 
 
 def take_run(store: Backend) -> int:
-    """A run number (from 1) never used before, by check-and-put in `config`."""
-    for _ in range(_TRIES):
-        was = read_cell(store, "config", _COUNTER)
-        number = (msgspec.msgpack.decode(was, type=int) if was else 0) + 1
-        assert number < RUN_MAX, "BUG: run numbers are used up"
-        if store.check_and_put("config", _COUNTER, COLUMN, was, msgspec.msgpack.encode(number)):
-            return number
-    raise StoreUnavailable(f"no run number after {_TRIES} tries")
+    """A run number (from 1) never used before."""
+    return counters.take(store, b"runs", below=RUN_MAX)
 
 
 def read_cell(store: Backend, table: str, key: bytes) -> bytes | None:
