@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.limits import HOUR_MS
-from spm.query.matchers import mask
 from spm.query.select import METRIC_NAME, HourBatch, Matcher, SeriesBatch
+from spm.store.matchers import mask
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 
 from spm.errors import BadQuery
 from spm.limits import TIME_MAX_MS
-from spm.query.columns import bools, floats, ints, string, strings
 from spm.query.promql.engine import Result
+from spm.store.columns import bools, floats, ints, string, strings
 
 _DURATION_PART = re.compile(r"(\d+)(ms|s|m|h|d|w|y)")
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")

@@ -15,19 +15,12 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from spm.store.matchers import METRIC_NAME, Matcher
+
+__all__ = ["METRIC_NAME", "HourBatch", "Matcher", "SeriesBatch", "Storage"]
+
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
-
-METRIC_NAME = "__name__"
-
-
-@dataclass(frozen=True, slots=True)
-class Matcher:
-    """One condition on a label; a label that is absent has the value "". The metric's name is the label `__name__`."""
-
-    name: str
-    op: str  # "=", "!=", "=~" or "!~"
-    value: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from spm.errors import CorruptBlock
-from spm.query.columns import strings
-from spm.query.matchers import mask
 from spm.query.select import METRIC_NAME, Matcher
 from spm.store import keys
 from spm.store.backends.base import Reader
+from spm.store.columns import strings
 from spm.store.dictionary import COLUMN
+from spm.store.matchers import mask
 from spm.wire import I32, I64, U64, parse_canonical, series_id
 
 _READ_AT_ONCE = 10_000  # rows of one get: some megabytes

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from spm.query.matchers import mask
 from spm.query.promql import plan
+from spm.store.matchers import mask
 
 LabelSet = tuple[tuple[str, str], ...]
 Samples = dict[LabelSet, list[tuple[int, float]]]

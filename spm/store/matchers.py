@@ -5,6 +5,7 @@ label has the value "", so callers put "" where a series lacks the label. Enter 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spm.errors import BadQuery
-from spm.query.columns import as_mask, string, strings
-from spm.query.select import Matcher
+from spm.store.columns import as_mask, string, strings
 
+METRIC_NAME = "__name__"
 _NEGATED = frozenset({"!=", "!~"})
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """One condition on a label; a label that is absent has the value "". The metric's name is the label `__name__`."""
+
+    name: str
+    op: str  # "=", "!=", "=~" or "!~"
+    value: str
 
 
 def mask(values: Sequence[str] | pa.Array, matcher: Matcher) -> npt.NDArray[np.bool_]:
