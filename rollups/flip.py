@@ -51,7 +51,6 @@ def entry_after(entry: Entry, change: Change, run: int) -> Entry:
         stamp_min_ms=min(stamps, default=0),
         stamp_max_ms=max(entry.stamp_max_ms, change.stamp_max_ms),
         sources=tuple(sorted({*entry.sources, *change.sources})),
-        seal=entry.seal,
     )
 
 
@@ -79,7 +78,7 @@ def _fits(now: Manifest, change: Change) -> bool:
     entry = now.entry(change.bucket, change.slot)
     in_force = {g.number for g in entry.state.generations}
     replaced = {g.number for g in change.replaced}
-    return entry.seal == OPEN and replaced <= in_force and set(change.taken) <= set(entry.state.replay)
+    return now.seal(change.slot) == OPEN and replaced <= in_force and set(change.taken) <= set(entry.state.replay)
 
 
 def landed(now: Manifest, changes: Sequence[Change], nonce: int) -> bool:

@@ -130,7 +130,7 @@ def plan_day(
     units = []
     for bucket, slot in sorted({*of_unit, *manifest.entries}):
         entry = manifest.entry(bucket, slot)
-        if entry.seal != OPEN:
+        if manifest.seal(slot) != OPEN:
             continue
         due = not minor and closed(slot, now_ms, thresholds)
         mine = of_unit.get((bucket, slot), [])
@@ -258,7 +258,7 @@ def _overdue(manifest: Manifest, now_ms: int) -> float:
     ends = [
         (slot + 1) * limits.HOUR_MS
         for (bucket, slot), entry in manifest.entries.items()
-        if entry.seal == OPEN and entry.state.generations and not entry.state.replay
+        if manifest.seal(slot) == OPEN and entry.state.generations and not entry.state.replay
         if closed(slot, now_ms) and not _fresh_hours(manifest, bucket, slot)
     ]
     return min(ends, default=math.inf)

@@ -69,7 +69,7 @@ def tops_of(now: Manifest, run: int) -> list[UnitKey]:
     tops = [unit for unit, entry in now.entries.items() if entry.history and entry.history[-1].run == run]
     for unit in tops:
         entry = now.entries[unit]
-        if entry.seal != OPEN:
+        if now.seal(unit[1]) != OPEN:
             raise Refused(f"slot {unit[1]} is sealed or being sealed", remedy="Its state is final.")
         if not set(entry.history[-1].together) <= set(tops):
             raise Refused(f"run {run} moved data between buckets, and a later run stands on a part of it")

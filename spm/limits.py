@@ -53,6 +53,7 @@ LOG_CELL_SAMPLES_MAX = 1 << 18  # of one cell of a block: 8 MB where nothing com
 PAGE_SAMPLES_MAX = 800_000  # of one chunk or timelines page: 8 MB with ids where nothing compresses
 COLUMN_VALUES_MAX = 1 << 25  # of one stored column: a damaged count must not take the machine's memory
 GENERATIONS_MAX = 8  # of one unit before a run merges all of them: each costs a reader one row per page
+RETRACTIONS_ACTIVE_MAX = 1_000  # of one app: each is looked at by every read, and hours name those they leave out
 HISTORY_MAX = 8  # former states of a unit a roll back can return to
 SERIES_KNOWN_MAX = 4_000_000  # registered series one process remembers (16 bytes each)
 STORE_TIMEOUT_S = 60  # HBase stalls ~10 s while a RegionServer moves; calls must outlast that

@@ -22,7 +22,7 @@ from spm.store.codec import Column
 from spm.wire import F64, I32, I64, U64
 
 # kinds of frames: never renumbered
-LOG, CHUNK, TIMELINES, INPUTS, PENDING, MANIFEST, HOURS, LEDGER, MONTH, DEAD = range(1, 11)
+LOG, CHUNK, TIMELINES, INPUTS, PENDING, MANIFEST, HOURS, LEDGER, MONTH, DEAD, RETRACTION, DISTRIBUTION = range(1, 13)
 VERSION = 1
 RECORD_BYTES_MAX = 64_000_000  # of one unpacked record: a damaged size must not take the machine's memory
 

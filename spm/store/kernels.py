@@ -198,10 +198,10 @@ def order_versions(counts: I32, order: I64, ts: I64, rank: I32, bits: I64) -> tu
 
 
 @njit(cache=True, nogil=True)
-def winners(counts: I32, ts: I64, rank: I32, visible: BOOL) -> tuple[I64, I32]:
-    """Of rows sorted by (series, ts, rank): the last visible one of each (series, ts), and the count per series.
+def winners(counts: I32, ts: I64, seen: BOOL) -> tuple[I64, I32]:
+    """Of rows sorted by (series, ts, stamp): the last seen one of each (series, ts), and the count per series.
 
-    ``visible`` says of each message (by rank) whether its samples take part (as-of, retractions).
+    ``seen`` says of each row whether it takes part (as-of, retractions); empty: all do.
     """
     out = np.empty(ts.size, np.int64)
     kept = np.zeros(counts.size, np.int32)
@@ -211,7 +211,7 @@ def winners(counts: I32, ts: I64, rank: I32, visible: BOOL) -> tuple[I64, I32]:
         stop = start + counts[s]
         first = written
         for i in range(start, stop):
-            if not visible[rank[i]]:
+            if seen.size and not seen[i]:
                 continue
             if written > first and ts[out[written - 1]] == ts[i]:
                 out[written - 1] = i
@@ -313,7 +313,7 @@ def warm() -> None:
     decimal_split(values, bits, 1, 1)
     counts, order = group_by_series(rank, 1)
     order_versions(counts, order, ts, rank, bits)
-    winners(counts, ts, rank, np.ones(1, np.bool_))
+    winners(counts, ts, np.ones(ts.size, np.bool_))
     find_timelines(counts, ts, rank)
     take_segments(ts[:1], counts, 2)
     spread(counts, 2)

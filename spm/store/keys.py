@@ -6,11 +6,15 @@ sorts first. Elsewhere a bucket is an opaque value that this module hands out an
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+
+U64Array = npt.NDArray[np.uint64]
 
 U32, U48, U64 = 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF
 
@@ -190,6 +194,11 @@ def retraction(app: int, number: int) -> bytes:
     return struct.pack(">IQ", app, number)
 
 
+def retraction_range(app: int) -> tuple[bytes, bytes]:
+    """The retractions of an app, by number."""
+    return prefix_range(struct.pack(">I", app))
+
+
 def dead(app: int, ingest_ms: int, message: bytes) -> bytes:
     """One dead letter."""
     return struct.pack(">IQ16s", app, U64 - ingest_ms, message)
@@ -230,24 +239,85 @@ def _salt(app: int, other: int) -> int:
     return hashlib.blake2b(struct.pack(">IQ", app, other), digest_size=1).digest()[0] % SALTS
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """Hash-prefix distribution: an app's metrics go to ``spread`` neighbouring buckets out of ``buckets``.
+# --- distribution -----------------------------------------------------------------------------------------------------
 
-    Epochs, one-byte and custom strategies come with the distribution's own work; callers see only ``of`` and ``all``.
+OPEN, CLOSING, CLOSED = range(3)  # states of an epoch (rule 22)
+HASH, BYTE = "hash", "byte"
+Placement = Callable[[int, "Epoch", U64Array], npt.NDArray[np.uint64]]  # (app, epoch, metric ids) -> buckets
+
+
+class Epoch(msgspec.Struct, frozen=True, array_like=True):
+    """One way of spreading an app's metrics over buckets, in force from its opening until its close.
+
+    ``hash``: to ``spread`` neighbouring buckets from one that the app's number gives; small apps lie in one bucket.
+    ``byte``: over all buckets by the metric's own last byte; for one very large app. Others: ``STRATEGIES``.
     """
 
+    number: int = 0
+    strategy: str = HASH
     buckets: int = 16
     spread: int = 1
+    state: int = OPEN
 
-    def _base(self, app: int) -> int:
-        return int.from_bytes(hashlib.blake2b(struct.pack(">I", app), digest_size=4).digest(), "big") % self.buckets
-
-    def of(self, app: int, metrics: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
+    def of(self, app: int, metrics: U64Array) -> npt.NDArray[np.uint8]:
         """The bucket of each metric id, u8."""
-        offsets = metrics % np.uint64(self.spread)
-        return ((offsets + np.uint64(self._base(app))) % np.uint64(self.buckets)).astype(np.uint8)
+        made = STRATEGIES[self.strategy](app, self, metrics)
+        assert not len(made) or int(made.max()) < self.buckets, (
+            f"BUG: {self.strategy} leaves the {self.buckets} buckets"
+        )
+        return made.astype(np.uint8)
+
+    def all(self, app: int) -> list[int]:
+        """Every bucket in which it may put data of ``app``."""
+        if self.strategy == HASH:
+            return [(_base(app, self.buckets) + i) % self.buckets for i in range(self.spread)]
+        return list(range(self.buckets))
+
+
+def _base(app: int, buckets: int) -> int:
+    return int.from_bytes(hashlib.blake2b(struct.pack(">I", app), digest_size=4).digest(), "big") % buckets
+
+
+def _by_hash(app: int, epoch: Epoch, metrics: U64Array) -> npt.NDArray[np.uint64]:
+    return (metrics % np.uint64(epoch.spread) + np.uint64(_base(app, epoch.buckets))) % np.uint64(epoch.buckets)
+
+
+def _by_byte(app: int, epoch: Epoch, metrics: U64Array) -> npt.NDArray[np.uint64]:
+    return (metrics & np.uint64(0xFF)) % np.uint64(epoch.buckets)
+
+
+STRATEGIES: Mapping[str, Placement] = MappingProxyType({HASH: _by_hash, BYTE: _by_byte})
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """An app's epochs, oldest first. Writers use the newest; readers and runs look in all that are not closed."""
+
+    epochs: tuple[Epoch, ...] = (Epoch(),)
+
+    @classmethod
+    def single(cls, buckets: int = 16, spread: int = 1) -> "Distribution":
+        """One epoch, by hash."""
+        return cls((Epoch(buckets=buckets, spread=spread),))
+
+    @property
+    def newest(self) -> Epoch:
+        """Where data goes."""
+        return self.epochs[-1]
+
+    @property
+    def settled(self) -> bool:
+        """Whether only one epoch is not closed, so that no metric lies in two buckets."""
+        return sum(epoch.state != CLOSED for epoch in self.epochs) == 1
+
+    def of(self, app: int, metrics: U64Array) -> npt.NDArray[np.uint8]:
+        """The bucket of each metric id, u8."""
+        return self.newest.of(app, metrics)
 
     def all(self, app: int) -> Sequence[int]:
-        """Every bucket in which data of ``app`` may lie."""
-        return [(self._base(app) + i) % self.buckets for i in range(self.spread)]
+        """Every bucket in which data of ``app`` may lie, in order."""
+        return sorted({bucket for epoch in self.epochs if epoch.state != CLOSED for bucket in epoch.all(app)})
+
+    def epoch(self, number: int) -> Epoch | None:
+        """The epoch of that number, if there is one."""
+        return next((epoch for epoch in self.epochs if epoch.number == number), None)

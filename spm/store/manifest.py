@@ -13,7 +13,7 @@ import msgspec
 
 from spm.store import blocks
 
-OPEN, SEALING, SEALED = range(3)  # states of a slot (rule 23)
+OPEN, SEALING, SEALED, EXPIRED = range(4)  # states of a slot (rule 23): raw is gone when sealed, hours too when expired
 
 
 class Generation(msgspec.Struct, frozen=True, array_like=True):
@@ -22,6 +22,7 @@ class Generation(msgspec.Struct, frozen=True, array_like=True):
     number: int  # run:40 ‖ attempt:24, unique for ever, without order
     page_bits: int = 0
     timeline_shift: int = 31
+    form: int = 1  # of the rows it wrote; newer forms add, and a run may rewrite older ones
 
     def page_of(self, series: int) -> int:
         """The chunk page that holds ``series``."""
@@ -58,11 +59,13 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     stamp_min_ms: int = 0
     stamp_max_ms: int = 0
     sources: tuple[str, ...] = ()
-    seal: int = OPEN
 
 
 class HourOf(msgspec.Struct, frozen=True, array_like=True):
-    """What one slot's hours were made of: the entry's fingerprint, the retractions' one, the newest stamp."""
+    """What one slot's hours were made of: the entry's fingerprint, the retractions left out, the newest stamp.
+
+    ``retractions`` are the numbers (``retractions.ids``) of those in force that touched the unit.
+    """
 
     inputs: bytes
     retractions: bytes = b""
@@ -77,20 +80,25 @@ class Hours(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, array_like=True):
-    """The value of one (app, day) cell."""
+    """The value of one (app, day) cell; ``seals``: state of each slot that is not open."""
 
     nonce: int = 0
     fence: int = 0
     entries: dict[tuple[int, int], Entry] = {}
     hours: dict[int, Hours] = {}
+    seals: dict[int, int] = {}
 
     def entry(self, bucket: int, slot: int) -> Entry:
         """The unit's entry; an empty one where there is none."""
         return self.entries.get((bucket, slot), Entry())
 
+    def seal(self, slot: int) -> int:
+        """``OPEN``, ``SEALING``, ``SEALED`` or ``EXPIRED``: of the slot in all buckets, also those without an entry."""
+        return self.seals.get(slot, OPEN)
+
 
 class DayOf(msgspec.Struct, frozen=True, array_like=True):
-    """What one day was made of: the fingerprint of its hours' inputs, the retractions' one, the newest stamp."""
+    """What one day was made of: the fingerprint of its hours' inputs, that of their retractions, the newest stamp."""
 
     inputs: bytes
     retractions: bytes = b""
@@ -141,12 +149,13 @@ class _ManifestCell(msgspec.Struct, array_like=True):
     fence: int
     entries: list[tuple[int, int, Entry]]
     hours: dict[int, Hours]
+    seals: dict[int, int] = {}
 
 
 def encode(manifest: Manifest) -> bytes:
     """The cell's bytes."""
     entries = [(b, s, e) for (b, s), e in sorted(manifest.entries.items())]
-    cell = _ManifestCell(manifest.nonce, manifest.fence, entries, manifest.hours)
+    cell = _ManifestCell(manifest.nonce, manifest.fence, entries, manifest.hours, manifest.seals)
     return blocks.encode_record(blocks.MANIFEST, cell)
 
 
@@ -155,7 +164,7 @@ def decode(raw: bytes | None) -> Manifest:
     if raw is None:
         return Manifest()
     cell = blocks.decode_record(blocks.MANIFEST, raw, _ManifestCell)
-    return Manifest(cell.nonce, cell.fence, {(b, s): e for b, s, e in cell.entries}, cell.hours)
+    return Manifest(cell.nonce, cell.fence, {(b, s): e for b, s, e in cell.entries}, cell.hours, cell.seals)
 
 
 def encode_month(month: Month) -> bytes:

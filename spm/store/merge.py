@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from spm.store import kernels
 from spm.store.blocks import LogBlock, Messages
@@ -111,14 +112,15 @@ def _merge_series(pieces: Sequence[Piece]) -> tuple[U64, U64, list[I32]]:
     return sorted_ids[new], sorted_metrics[new], np.split(index, np.cumsum([len(p.series) for p in pieces])[:-1])
 
 
-def pick(piece: Piece, visible: np.ndarray | None = None) -> Picked:
-    """The winner of every (series, ts) of a merged piece; ``visible`` bool[M] leaves messages out."""
-    if visible is None:
-        visible = np.ones(len(piece.messages), np.bool_)
-    rows, kept = kernels.winners(piece.counts, piece.ts, piece.message, visible)
+_ALL = np.empty(0, np.bool_)
+
+
+def pick(piece: Piece, kept: npt.NDArray[np.bool_] | None = None) -> Picked:
+    """The winner of every (series, ts) of a merged piece, among the rows of ``kept`` (bool[N]; ``None``: all)."""
+    rows, counts = kernels.winners(piece.counts, piece.ts, _ALL if kept is None else kept)
     if len(rows) == len(piece.ts):
         return Picked(piece.series, piece.metrics, piece.counts, piece.ts, piece.values)
-    return Picked(piece.series, piece.metrics, kept, piece.ts[rows], piece.values[rows])
+    return Picked(piece.series, piece.metrics, counts, piece.ts[rows], piece.values[rows])
 
 
 def narrow(piece: Piece, wanted: np.ndarray) -> Piece:

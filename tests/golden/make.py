@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from spm.store import blocks, dead, manifest, pending, tiers, units
+from spm.store import blocks, dead, distribution, keys, manifest, pending, retractions, tiers, units
 from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
+from spm.store.keys import Distribution, Epoch
 from spm.store.manifest import DayOf, Days, Entry, Former, Generation, HourOf, Hours, Manifest, Month, Replay, State
+from spm.store.matchers import Matcher
 from spm.store.pending import Commit
+from spm.store.retractions import Retraction
 from spm.wire import Envelope, SeriesTable, Stamp, canonical
 
 FOLDER = Path(__file__).parent
@@ -25,10 +29,10 @@ T0 = 1_699_200_000_000
 
 @dataclass(frozen=True)
 class Golden:
-    """A file: the value in it, how it is written and read, and its shape as plain numbers for comparing."""
+    """A file: the value in it, how it is read, and how it is written; ``None``: newer bytes are written by now."""
 
     value: Any
-    write: Callable[[Any], bytes]
+    write: Callable[[Any], bytes] | None
     read: Callable[[bytes], object]
 
 
@@ -74,6 +78,11 @@ def _envelope() -> Envelope:
 COMMIT = Commit(
     _messages(), np.array([5, 6, 7]), np.arange(48, dtype=np.uint8), T0 + 1, T0 + 9, ((3, 472_000), (4, 472_001))
 )
+RETRACTION = Retraction(
+    7, T0, T0 + 5, 0, T0, 1, T0 + 9, "hôst", (Matcher("__name__", "=", "cpu"), Matcher("a", "!~", "ü|")),
+    "wrong unit", "ann@example.com", T0 + 6,
+)  # fmt: skip
+PLACED = Distribution((Epoch(0, "hash", 16, 1, keys.CLOSED), Epoch(1, "byte", 32, 32), Epoch(3, "hash", 8, 2)))
 MANIFEST = Manifest(
     nonce=2**64 - 1,
     fence=4,
@@ -81,12 +90,17 @@ MANIFEST = Manifest(
         (3, 472_000): Entry(
             State((Generation(2**40, 2, 20), Generation(7)), (Replay(T0, 2**64 - 1),)),
             (Former(6, State((Generation(5),), ()), ((3, 472_000), (4, 472_000))),),
-            T0, T0 + 9, ("a", "ü"), manifest.SEALING,
+            T0, T0 + 9, ("a", "ü"),
         )
     },
     hours={3: Hours(Generation(8, 1), {472_000: HourOf(b"12345678", b"", T0)})},
 )  # fmt: skip
+SEALED = msgspec.structs.replace(
+    MANIFEST, seals={472_000: manifest.SEALING, 472_001: manifest.SEALED, 472_002: manifest.EXPIRED},
+    hours={3: Hours(Generation(8, 1, 31, 2), {472_000: HourOf(b"12345678", retractions.ids([RETRACTION]), T0)})},
+)  # fmt: skip
 MONTH = Month(5, {3: Days(Generation(9), {19_666: DayOf(b"12345678", b"", T0)})})
+NEWER_MONTH = Month(5, {3: Days(Generation(9, 0, 31, 2), {19_666: DayOf(b"12345678", b"87654321", T0)})})
 INPUTS = units.Inputs((1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (0,)}, 2, 84, T0, T0 + 9, ("a", "ü"))
 LETTER = dead.Letter(dead.ROW, "a block fails its checksum", bytes(range(256)) * 2, "log", b"k" * 25)
 
@@ -148,8 +162,12 @@ GOLDEN: dict[str, Golden] = {
     "ledger-1": Golden(
         COMMIT, lambda v: pending.encode(v, blocks.LEDGER, pending.DEAD), lambda raw: pending.decode(raw, blocks.LEDGER)
     ),
-    "manifest-1": Golden(MANIFEST, manifest.encode, manifest.decode),
-    "month-1": Golden(MONTH, manifest.encode_month, manifest.decode_month),
+    "manifest-1": Golden(MANIFEST, None, manifest.decode),
+    "manifest-2": Golden(SEALED, manifest.encode, manifest.decode),
+    "month-1": Golden(MONTH, None, manifest.decode_month),
+    "month-2": Golden(NEWER_MONTH, manifest.encode_month, manifest.decode_month),
+    "retraction-1": Golden(RETRACTION, retractions.encode, retractions.decode),
+    "distribution-1": Golden(PLACED, distribution.encode, distribution.decode),
     "hours-1": Golden(_aggregates(), _row, lambda raw: tiers.decode_row(_cells(raw)).at(472_003)),
     "dead-1": Golden(LETTER, lambda v: dead.step(1, 2, b"n" * 16, v)[1][0][1][b"v"], dead.decode),
 }
@@ -159,7 +177,7 @@ def main() -> None:
     """Write the files that are not there yet."""
     for name, golden in GOLDEN.items():
         path = FOLDER / f"{name}.bin"
-        if not path.exists():
+        if not path.exists() and golden.write is not None:
             path.write_bytes(golden.write(golden.value))
             print(path.name, path.stat().st_size)
 

@@ -9,19 +9,24 @@ from spm.store import blocks, codec
 from tests.golden.make import FOLDER, GOLDEN
 
 EACH = pytest.mark.parametrize("name", GOLDEN)
+WRITTEN = pytest.mark.parametrize("name", [name for name, golden in GOLDEN.items() if golden.write])
 # name -> CRC-32 of the file: whoever changes a file must change this line too, and must not
 FROZEN: dict[str, int] = {
     "chunk-1": 0xF6ADD7CA,
     "columns-1": 0x9D366ED6,
     "dead-1": 0x0F14395F,
+    "distribution-1": 0x1393DEB1,
     "envelope-1": 0x2B32D00A,
     "hours-1": 0x93D9040A,
     "inputs-1": 0x0FB147C0,
     "ledger-1": 0x93BFC1F4,
     "log-1": 0x57DB1EC7,
     "manifest-1": 0x4F8D2C83,
+    "manifest-2": 0x0C273983,
     "month-1": 0x2D79C62E,
+    "month-2": 0xB7C7CA9A,
     "pending-1": 0x72280F06,
+    "retraction-1": 0xA008A8A7,
     "timelines-1": 0xB6D2476D,
 }
 
@@ -49,9 +54,11 @@ def test_golden_bytes_decode_to_what_was_written(name: str) -> None:
     assert flat(GOLDEN[name].read(raw)) == flat(GOLDEN[name].value)
 
 
-@EACH
+@WRITTEN
 def test_the_same_value_is_written_as_the_same_bytes(name: str) -> None:
-    assert GOLDEN[name].write(GOLDEN[name].value) == (FOLDER / f"{name}.bin").read_bytes()
+    write = GOLDEN[name].write
+    assert write is not None
+    assert write(GOLDEN[name].value) == (FOLDER / f"{name}.bin").read_bytes()
 
 
 def test_the_golden_files_hold_every_form_of_a_column() -> None:

@@ -21,7 +21,7 @@ NOW = START + 3 * 3_600_000
 
 def reader(backend: Backend, *, clock: FakeClock | None = None, app: int = APP, spread: int = 1) -> AppStorage:
     """A reading process that has just started."""
-    distribution = Distribution(spread=spread)
+    distribution = Distribution.single(spread=spread)
     return AppStorage(backend, app, distribution=distribution, clock=clock or FakeClock(NOW), cache=PageCache())
 
 

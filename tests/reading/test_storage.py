@@ -40,7 +40,7 @@ def test_every_history_answers_like_a_plain_dict(
     acts: list[tuple[str, list[tuple[int, int, float]]]], spread: int
 ) -> None:
     backend, clock = MemoryBackend(), FakeClock(NOW)
-    writer, old = Writer(backend, Distribution(spread=spread)), reader(backend, clock=clock, spread=spread)
+    writer, old = Writer(backend, Distribution.single(spread=spread)), reader(backend, clock=clock, spread=spread)
     sent: list[Envelope] = []
     for at, (act, samples) in enumerate(acts):
         if act == "write":

@@ -61,7 +61,8 @@ def waiting(batch: int = 9, slot: int = SLOT, samples: int = 3, ms: int = 1_000,
 def holding(state: State, *, hours_of: State | None = None, seal: int = OPEN) -> Manifest:
     """A manifest with one unit, and hours made of some state of it."""
     made = {SLOT: HourOf(fingerprint(hours_of))} if hours_of else {}
-    return Manifest(1, 0, {(4, SLOT): Entry(state, seal=seal)}, {4: Hours(Generation(77), made)} if made else {})
+    hours = {4: Hours(Generation(77), made)} if made else {}
+    return Manifest(1, 0, {(4, SLOT): Entry(state)}, hours, {SLOT: seal} if seal else {})
 
 
 def planned(manifest: Manifest, items: list[Waiting], *, now_ms: int = CLOSED, minor: bool = False) -> DayPlan:

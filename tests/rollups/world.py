@@ -33,7 +33,7 @@ APP = 7
 DAY = 19_600
 START = DAY * DAY_SLOTS * HOUR_MS  # the first instant of a day
 NEXT_DAY = START + 26 * HOUR_MS  # when all of that day is closed
-SPREAD = Distribution(spread=2)  # metrics lie in two buckets
+SPREAD = Distribution.single(spread=2)  # metrics lie in two buckets
 
 Sample = tuple[int, int, float]  # series number, ms after START, value
 Answer = dict[tuple[int, int], float]  # (series number, ts) -> value

@@ -135,7 +135,7 @@ def plain(envelopes: Iterable[Envelope]) -> dict[tuple[bytes, int], int]:
 def stored(*envelopes: Envelope, backend: Backend | None = None, spread: int = 1) -> Backend:
     """A store that holds these messages, one batch each."""
     backend = backend or MemoryBackend()
-    writer = Writer(backend, Distribution(spread=spread))
+    writer = Writer(backend, Distribution.single(spread=spread))
     for e in envelopes:
         writer.write([e])
     return backend

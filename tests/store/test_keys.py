@@ -148,7 +148,7 @@ def test_days_and_months_never_share_a_manifest_row() -> None:
 def test_metrics_lie_only_in_buckets_that_a_reader_looks_in(
     app: int, spread: int, buckets: int, ids: list[int]
 ) -> None:
-    distribution = Distribution(buckets=buckets, spread=spread)
+    distribution = Distribution.single(buckets=buckets, spread=spread)
     made = distribution.of(app, np.array(ids, np.uint64))
     assert made.dtype == np.uint8
     assert set(made.tolist()) <= set(distribution.all(app))

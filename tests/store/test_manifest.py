@@ -25,13 +25,11 @@ from spm.store.manifest import (
 )  # fmt: skip
 
 LONG = st.integers(0, 2**64 - 1)
-GENERATION = st.builds(Generation, LONG, st.integers(0, 16), st.integers(0, 31))
+GENERATION = st.builds(Generation, LONG, st.integers(0, 16), st.integers(0, 31), st.integers(1, 9))
 REPLAY = st.builds(Replay, st.integers(0, 2**48), LONG)
 STATE = st.builds(State, st.lists(GENERATION, max_size=4).map(tuple), st.lists(REPLAY, max_size=4).map(tuple))
 FORMER = st.builds(Former, st.integers(0, 2**40), STATE, st.just(((1, 2), (3, 4))))
-ENTRY = st.builds(
-    Entry, STATE, st.lists(FORMER, max_size=2).map(tuple), LONG, LONG, st.just(("a", "ü")), st.sampled_from([0, 1, 2])
-)
+ENTRY = st.builds(Entry, STATE, st.lists(FORMER, max_size=2).map(tuple), LONG, LONG, st.just(("a", "ü")))
 HOURS = st.builds(Hours, GENERATION, st.dictionaries(st.integers(0, 2**32), st.builds(HourOf, st.binary(max_size=8))))
 UNIT = st.tuples(st.integers(0, 255), st.integers(0, 2**32 - 1))
 MANIFEST = st.builds(
@@ -40,6 +38,7 @@ MANIFEST = st.builds(
     LONG,
     st.dictionaries(UNIT, ENTRY, max_size=3),
     st.dictionaries(st.integers(0, 255), HOURS, max_size=2),
+    st.dictionaries(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3]), max_size=3),
 )
 MONTH = st.builds(
     Month,

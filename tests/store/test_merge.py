@@ -32,7 +32,7 @@ def winners(versions: list[Version]) -> dict[tuple[int, int], int]:
 
 
 def picked(held: Piece, visible: list[bool] | None = None) -> dict[tuple[int, int], int]:
-    got = pick(held, None if visible is None else np.array(visible, np.bool_))
+    got = pick(held, None if visible is None else np.array(visible, np.bool_)[held.message])
     owner = np.repeat(got.series, got.counts).tolist()
     assert len(set(zip(owner, got.ts.tolist(), strict=True))) == len(owner)
     return {(s, int(t)): int(b) for s, t, b in zip(owner, got.ts, got.values.view(np.int64), strict=True)}

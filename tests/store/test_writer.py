@@ -38,7 +38,7 @@ def sent(messages: list[list[tuple[int, int, float]]]) -> list[Envelope]:
 @given(MESSAGES, st.sampled_from([1, 4]))
 def test_what_is_written_is_what_is_read(messages: list[list[tuple[int, int, float]]], spread: int) -> None:
     backend = MemoryBackend()
-    Writer(backend, Distribution(spread=spread)).write(sent(messages))
+    Writer(backend, Distribution.single(spread=spread)).write(sent(messages))
     assert look(reader(backend, spread=spread)) == plain(sent(messages))
 
 
@@ -61,12 +61,12 @@ def test_whatever_call_fails_nothing_acked_is_missing_and_nothing_half_written_s
         envelope([(s + i, START + h * HOUR_MS + 1, float(s)) for s in (1, 2) for h in (0, 1)], sequence=i, rejected=1)
         for i in (0, 1)
     ]
-    writer = Writer(backend, Distribution(spread=4))
+    writer = Writer(backend, Distribution.single(spread=4))
     writer.write(messages[:1])
     backend.calls, backend.fails_at, backend.lost_answer = [], fails_at, lost_answer
     acked = messages[:1]
     try:
-        Writer(backend, Distribution(spread=4)).write(messages[1:])
+        Writer(backend, Distribution.single(spread=4)).write(messages[1:])
         acked = messages
     except StoreUnavailable:
         pass
@@ -141,7 +141,7 @@ def test_series_whose_hashes_are_equal_are_never_merged(
     weak: None, messages: list[list[tuple[int, int, float]]], spread: int
 ) -> None:
     backend = MemoryBackend()
-    batch = Writer(backend, Distribution(spread=spread)).write(sent(messages))
+    batch = Writer(backend, Distribution.single(spread=spread)).write(sent(messages))
     assert look(reader(backend, spread=spread)) == alive(batch, sent(messages))
     assert batch.samples + sum(d.samples for d in batch.dead) == sum(map(len, messages))
 
@@ -301,7 +301,9 @@ def test_an_empty_batch_writes_nothing() -> None:
 
 def test_the_app_of_an_envelope_is_the_only_one_in_its_rows() -> None:
     backend = MemoryBackend()
-    Writer(backend, Distribution(spread=4)).write([envelope([(s, START + 1, 1.0) for s in range(9)], rejected=1)])
+    Writer(backend, Distribution.single(spread=4)).write(
+        [envelope([(s, START + 1, 1.0) for s in range(9)], rejected=1)]
+    )
     apps = {keys.LogKey.parse(k).app for k in keys_of(backend, "log")}
     apps |= {keys.PendingKey.parse(k).app for k in keys_of(backend, "pending")}
     apps |= {int.from_bytes(k[1:5], "big") for k in keys_of(backend, "series")}

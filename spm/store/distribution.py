@@ -1,0 +1,108 @@
+"""Where an app's distribution is kept, and the steps by which it changes on a running system (rule 22).
+
+One check-and-put cell in `config` per app that has a distribution of its own; every other app uses the general one. An
+epoch is opened (writers put there from their next look on), the one before it is set closing, and closed when nothing
+is left in its buckets; ``rollups`` moves the data and decides when. Enter by ``read``.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from spm.errors import CorruptBlock, Refused, StoreUnavailable
+from spm.store import blocks
+from spm.store.backends.base import Backend, Reader
+from spm.store.keys import CLOSED, OPEN, STRATEGIES, Distribution, Epoch
+
+COLUMN = b"v"
+GENERAL = b"distribution"
+BUCKETS_MAX = 256  # a bucket is one byte of a key
+EPOCHS_MAX = 64  # kept, closed ones too: their numbers must not come again
+_TRIES = 8  # of a check-and-put that others keep winning
+
+
+def name_of(app: int) -> bytes:
+    """The row of an app's own distribution."""
+    return b"%s/%d" % (GENERAL, app)
+
+
+def encode(distribution: Distribution) -> bytes:
+    """The cell's bytes."""
+    return blocks.encode_record(blocks.DISTRIBUTION, distribution.epochs)
+
+
+def decode(raw: bytes) -> Distribution:
+    """The distribution of a cell; raises ``CorruptBlock``."""
+    found = Distribution(blocks.decode_record(blocks.DISTRIBUTION, raw, tuple[Epoch, ...]))
+    unknown = {epoch.strategy for epoch in found.epochs} - STRATEGIES.keys()
+    if unknown or not found.epochs:
+        raise CorruptBlock("a distribution of unknown strategies", got=sorted(unknown), wanted=sorted(STRATEGIES))
+    return found
+
+
+def read(reader: Reader, app: int) -> Distribution:
+    """The app's distribution: its own, else the general one, else one epoch by hash."""
+    return _effective(reader, app)[1]
+
+
+def _effective(reader: Reader, app: int) -> tuple[bytes | None, Distribution]:
+    """(the app's own cell, the distribution that is in force for it)."""
+    own, general = reader.get("config", [name_of(app), GENERAL], [COLUMN])
+    cell = own[COLUMN] if own else None
+    used = own or general
+    return cell, decode(used[COLUMN]) if used else Distribution()
+
+
+def open_epoch(store: Backend, app: int, *, strategy: str, buckets: int, spread: int) -> Distribution:
+    """Open another epoch, to which writers go from now on. Raises ``Refused`` for what cannot be."""
+    if strategy not in STRATEGIES:
+        raise Refused("unknown strategy of distribution", got=strategy, wanted=" or ".join(sorted(STRATEGIES)))
+    if not 1 <= spread <= buckets <= BUCKETS_MAX:
+        raise Refused(
+            "a distribution that cannot be", got=f"{spread} of {buckets} buckets",
+            wanted=f"1 <= spread <= buckets <= {BUCKETS_MAX}",
+        )  # fmt: skip
+
+    def opened(now: Distribution) -> Distribution:
+        if len(now.epochs) >= EPOCHS_MAX:
+            raise Refused("too many epochs", got=len(now.epochs), wanted=f"fewer than {EPOCHS_MAX}")
+        newest = now.newest
+        if (newest.strategy, newest.buckets, newest.spread) == (strategy, buckets, spread):
+            raise Refused("the distribution is so already", got=f"{strategy}, {spread} of {buckets} buckets")
+        return Distribution((*now.epochs, Epoch(newest.number + 1, strategy, buckets, spread)))
+
+    return _change(store, app, opened)
+
+
+def set_state(store: Backend, app: int, number: int, state: int) -> Distribution:
+    """Set an epoch's state; states only go forward, and the newest stays open. Repeating it changes nothing."""
+
+    def changed(now: Distribution) -> Distribution:
+        epoch = now.epoch(number)
+        if epoch is None:
+            raise Refused(f"there is no epoch {number}")
+        if number == now.newest.number and state != OPEN:
+            raise Refused(f"epoch {number} is the one that writers use", remedy="Open another one first.")
+        if state < epoch.state:
+            raise Refused(f"epoch {number} is {('open', 'closing', 'closed')[epoch.state]} already")
+        if state == CLOSED and epoch.state == OPEN:
+            raise Refused(f"epoch {number} must be closing before it is closed")
+        made = msgspec.structs.replace(epoch, state=state)
+        return Distribution(tuple(made if e.number == number else e for e in now.epochs))
+
+    return _change(store, app, changed)
+
+
+def _change(store: Backend, app: int, change: Callable[[Distribution], Distribution]) -> Distribution:
+    sent: Distribution | None = None
+    for _ in range(_TRIES):
+        cell, now = _effective(store, app)
+        if cell is not None and now == sent:
+            return now  # its answer was lost, but it is in
+        sent = change(now)
+        try:
+            if sent == now or store.check_and_put("config", name_of(app), COLUMN, cell, encode(sent)):
+                return sent
+        except StoreUnavailable:
+            continue
+    raise StoreUnavailable(f"the distribution of app {app} kept changing: try again")
