@@ -1,10 +1,11 @@
 """A small world for tests of runs: a store, a writer, a reader, a driver, and a dict that knows the right answers.
 
-``World.send`` accepts and stores samples as ingest does; ``World.truth`` is what any reader must answer, whatever runs,
-crashes and roll backs have done to the rows. Series are the numbers 0, 1, 2, …, metric ``m0``, ``m1`` or ``m2``.
+``World.send`` accepts and stores samples as ingest does and tells the ``Model``, which says what any reader must
+answer, whatever runs, crashes and roll backs have done to the rows. Series are the numbers 0, 1, 2, …, of the metrics
+``m0``, ``m1`` and ``m2`` in turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,12 +23,13 @@ from spm.query.cache import PageCache
 from spm.query.select import HourBatch, Matcher
 from spm.query.storage import AppStorage
 from spm.store import keys, manifest
-from spm.store.aggregates import COLUMNS, Aggregates, aggregate_rows
+from spm.store.aggregates import COLUMNS
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
 from spm.store.manifest import Manifest
-from spm.wire import Envelope, Parsed, SeriesTable, canonical
+from spm.wire import Envelope, Parsed, SeriesTable, canonical, parse_canonical
+from tests.rollups.model import Answer, Model, Row, Steps, Version
 
 APP = 7
 DAY = 19_600
@@ -36,7 +38,6 @@ NEXT_DAY = START + 26 * HOUR_MS  # when all of that day is closed
 SPREAD = Distribution.single(spread=2)  # metrics lie in two buckets
 
 Sample = tuple[int, int, float]  # series number, ms after START, value
-Answer = dict[tuple[int, int], float]  # (series number, ts) -> value
 
 
 class Crash(Exception):
@@ -79,7 +80,7 @@ class World:
     def __post_init__(self) -> None:
         self.acceptor = Acceptor(1, self.clock)
         self.writer = Writer(self.store, self.distribution)
-        self.truth: Answer = {}
+        self.model = Model()
         self.readers = AppStorage(self.store, APP, distribution=self.distribution, clock=self.clock, cache=PageCache())
 
     # --- writing
@@ -89,13 +90,17 @@ class World:
         self.clock.advance(1)
         envelope = self.acceptor.accept(app=APP, source=source, parsed=parsed(samples), message_id=bytes(16))
         self.store_again(envelope)
-        for series, ms, value in samples:
-            self.truth[series, START + ms] = value
         return envelope
 
     def store_again(self, *envelopes: Envelope) -> None:
         """Write messages in a batch, as a worker does after a redelivery."""
         self.writer.write(envelopes)
+        self.model.accept(version for envelope in envelopes for version in versions_of(envelope))
+
+    @property
+    def truth(self) -> Answer:
+        """Every sample that any reader must answer, whatever runs, crashes and roll backs have done to the rows."""
+        return self.model.raw()
 
     # --- runs
 
@@ -140,21 +145,18 @@ class World:
         ranges = [keys.app_range(bucket, APP) for bucket in self.distribution.all(APP)]
         return sum(1 for r in ranges for _ in self.store.scan("pending", *r))
 
-    def recount(self) -> dict[tuple[int, int], dict[str, float]]:
-        """Hourly aggregates computed with numpy from the truth."""
-        found = {}
-        slots = {(series, (ts - 1) // HOUR_MS) for series, ts in self.truth}
-        for series, slot in sorted(slots):
-            mine = sorted((ts, v) for (s, ts), v in self.truth.items() if s == series and (ts - 1) // HOUR_MS == slot)
-            values = np.array([v for _, v in mine])
-            steps = np.diff(values)
-            found[series, slot] = {
-                "count": len(values), "sum": values.sum(), "sumsq": (values**2).sum(),
-                "min": values.min(), "max": values.max(), "first": values[0], "first_ts": mine[0][0],
-                "last": values[-1], "last_ts": mine[-1][0],
-                "increase": np.where(steps < 0, values[1:], steps).sum(),
-            }  # fmt: skip
-        return found
+    def recount(self) -> Steps:
+        """Hourly aggregates, counted from the list of versions."""
+        return self.model.hours()
+
+
+def versions_of(envelope: Envelope) -> Iterator[Version]:
+    """What a message says, sample by sample."""
+    numbers = [int(parse_canonical(envelope.series.canonical(i))[1]["n"]) for i in range(len(envelope.series))]
+    stamp = envelope.stamp.ms, envelope.stamp.process, envelope.stamp.sequence
+    rows = zip(envelope.series_index.tolist(), envelope.ts.tolist(), envelope.values.tolist(), strict=True)
+    for place, (index, ts, value) in enumerate(rows):
+        yield Version(numbers[index], ts, value, stamp, place, envelope.source)
 
 
 def parsed(samples: Sequence[Sample]) -> Parsed:
@@ -176,16 +178,9 @@ def _by_series(batch: HourBatch) -> dict[tuple[int, int], dict[str, float]]:
     return found
 
 
-def whole_day(world: World) -> dict[int, dict[str, float]]:
-    """Daily aggregates by series number, computed from the truth with the kernels of aggregates alone."""
-    found = {}
-    for series in sorted({s for s, _ in world.truth}):
-        mine = sorted((ts, v) for (s, ts), v in world.truth.items() if s == series)
-        made: Aggregates = aggregate_rows(
-            np.zeros(len(mine), np.uint64), np.array([t for t, _ in mine]), np.array([v for _, v in mine])
-        )
-        found[series] = {name: getattr(made, name)[0].item() for name, _ in COLUMNS}
-    return found
+def whole_day(world: World) -> dict[int, Row]:
+    """Daily aggregates by series number, counted from the list of versions."""
+    return {series: row for (series, day), row in world.model.days().items() if day == DAY}
 
 
 def days_in_force(world: World) -> dict[int, dict[str, float]]:
