@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-pytest_plugins = ["tests.stack.fixtures"]
+pytest_plugins = ["tests.stack.fixtures", "tests.seeds.report"]
 
 
 def missing_service(reason: str) -> NoReturn:
@@ -17,6 +17,11 @@ def missing_service(reason: str) -> NoReturn:
     if os.environ.get("SPM_REAL") == "1":
         pytest.fail(f"{reason} (SPM_REAL=1: it must be there)", pytrace=False)
     pytest.skip(reason)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--database``: only the tests that touch the database, to run them again on another one."""
+    parser.addoption("--database", action="store_true", help="only tests that touch the database")
 
 
 HEAVY = ("serial", "real", "browser", "spark", "chaos")  # marks of tests that share the machine with short ones only
@@ -35,5 +40,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "proof" in str(config.getoption("-m")):
         return
     kept = [item for item in items if item.get_closest_marker("proof") is None]
+    if config.getoption("--database"):
+        kept = [item for item in kept if _touches_database(item) and item.get_closest_marker("xdist_group") is None]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
+
+
+def _touches_database(item: pytest.Item) -> bool:
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return bool(item.get_closest_marker("django_db") or fixtures & {"db", "transactional_db"})
