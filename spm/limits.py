@@ -58,11 +58,14 @@ HISTORY_MAX = 8  # former states of a unit a roll back can return to
 SERIES_KNOWN_MAX = 4_000_000  # registered series one process remembers (16 bytes each)
 STORE_TIMEOUT_S = 60  # HBase stalls ~10 s while a RegionServer moves; calls must outlast that
 HBASE_CALL_BYTES_MAX = 2_000_000  # per call: a call costs ~1 ms, and a gateway of 384 MB dies of 40 MB requests
-HBASE_ROWS_PER_CALL = 1_000  # rows of a call, however small: the servers hold one handler for all of it
+HBASE_ROWS_PER_CALL = 1_000  # rows of a write, however small: the servers hold one handler for all of it
+HBASE_READ_ROWS = 256  # rows of a read: more are no faster (measured), and all of them may be larger than those before
+HBASE_READ_ROWS_LARGE = 64  # likewise of tables with values of megabytes
 HBASE_BACK_OFF_S = (0.1, 0.5, 2.0)  # waits before a harmless call is made again; longer outages are the caller's
 HBASE_IDLE_S = 30  # the gateway closes connections that were silent for 60 s
 HBASE_PIPELINE = 64  # check-and-puts written before the first answer is read: 64 answers fit any socket buffer
-HBASE_LANES = 4  # connections of one bulk registration
+HBASE_LANES = 16  # connections of one bulk registration: 4 make 3.8 k series a second, 16 make 5.2 k, 32 no more
+HBASE_SCANS_AHEAD = 4  # ranges of which the first rows are read while the one before them is being used
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 COMMIT_BYTES_MAX = 8_000_000  # of one group commit
@@ -98,6 +101,7 @@ AMQP_HEARTBEAT_S = 20  # a dead peer is noticed after two of them
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 TAIL_AGE_MS = 1_000  # how old the cached list of pending records may be (DESIGN rule 7)
+TAIL_SAMPLES_MAX = 30_000_000  # un-compacted ones of one app in a reading process: 28 bytes each
 PAGE_CACHE_BYTES = 64_000_000  # decoded chunk and timeline pages one process keeps
 RESTARTS_MAX = 8  # of one query that meets moving manifests before it gives up
 
@@ -152,6 +156,9 @@ PURGE_HISTORY = 2  # former states of a unit that a purge leaves, so that its la
 PURGE_EVERY_MS = DAY_SLOTS * HOUR_MS  # beat's own purges list every key of an app: once a day is cheap
 PURGE_ROWS_PER_CALL = 1_000  # deleted at once: appends wait for the one writer of LMDB meanwhile
 ROLL_RUNS_KEPT = 10_000  # rows of the list of runs; the store keeps its own history
+RETRACT_PREVIEW_SAMPLES_MAX = 20_000_000  # versions one preview reads, some seconds of work; above it a lower bound
+RETRACT_PREVIEW_UNITS_MAX = 2_000  # (bucket, hour)s one preview opens, 5 ms each: somebody waits for the page
+RETRACT_REASON_CHARS_MAX = 500  # a sentence for whoever looks at the chart next year, not a report
 ROLL_REPLANS_MAX = 3  # when others keep flipping the same day, the next run does it
 
 # --- accounts ---------------------------------------------------------------------------------------------------------

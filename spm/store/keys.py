@@ -234,6 +234,14 @@ def ledger_range(app: int, first_minute: int = 0, last_minute: int = U32) -> tup
 SALTS = 16
 
 
+UNSPREAD = frozenset({"ledger", "marks", "retractions", "dead", "config"})  # keys that begin with neither
+
+
+def split_keys(table: str) -> list[bytes]:
+    """Where a table is cut from the beginning: at every bucket of the first distribution, or at every salt."""
+    return [] if table in UNSPREAD else [bytes([first]) for first in range(1, SALTS)]
+
+
 def _salt(app: int, other: int) -> int:
     """Spreads rows of one app over the regions; fixed for ever, since it is not stored."""
     return hashlib.blake2b(struct.pack(">IQ", app, other), digest_size=1).digest()[0] % SALTS

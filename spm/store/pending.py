@@ -13,6 +13,7 @@ import numpy as np
 from spm.errors import CorruptBlock
 from spm.store import blocks, keys
 from spm.store.backends.base import Reader
+from spm.store.backends.ranges import scan_ranges
 from spm.store.blocks import Messages
 from spm.wire import I64, U8
 
@@ -89,8 +90,7 @@ class Listed:
 
 def scan(reader: Reader, app: int, buckets: list[int]) -> Iterator[Listed]:
     """All pending cells of an app in these buckets, newest first within a bucket."""
-    for bucket in buckets:
-        for key, cells in reader.scan("pending", *keys.app_range(bucket, app)):
-            parsed = keys.PendingKey.parse(key)
-            for column, cell in cells.items():
-                yield Listed(parsed, keys.column_slot(column), cell)
+    for key, cells in scan_ranges(reader, "pending", [keys.app_range(bucket, app) for bucket in buckets]):
+        parsed = keys.PendingKey.parse(key)
+        for column, cell in cells.items():
+            yield Listed(parsed, keys.column_slot(column), cell)

@@ -7,6 +7,7 @@ import pytest
 
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend, Row
+from spm.store.backends.ranges import scan_ranges
 
 K = [bytes([i]) * 21 for i in range(6)]  # rows of the table `pending`
 
@@ -56,6 +57,25 @@ def test_scan_is_in_key_order_from_start_inclusive_to_stop_exclusive(backend: Ba
 def test_scan_can_be_narrowed_by(backend: Backend, how: dict[str, Any], wanted: list[Row]) -> None:
     backend.put([("pending", [(K[1], {b"a": b"1"}), (K[2], {b"a": b"2", b"b": b"3"})])])
     assert rows(backend, **how) == wanted
+
+
+def test_ranges_are_scanned_one_after_the_other_however_many_and_whatever_is_in_them(backend: Backend) -> None:
+    held = [(bytes([bucket]) + bytes([n]) * 20, {b"a": b"%d" % n}) for bucket in (0, 2, 3, 9) for n in range(40)]
+    backend.put([("pending", held)])
+    ranges = [(bytes([bucket]), bytes([bucket + 1])) for bucket in range(12)]
+    assert list(scan_ranges(backend, "pending", ranges)) == held
+    assert list(scan_ranges(backend, "pending", [ranges[3], ranges[0]], keys_only=True)) == [
+        (key, {}) for key, _ in held[80:120] + held[:40]
+    ]
+    assert list(scan_ranges(backend, "pending", [ranges[1], (b"\3", b"\2")], columns=[b"a"])) == []
+
+
+def test_a_scan_of_ranges_may_be_left_early(backend: Backend) -> None:
+    backend.put([("pending", [(bytes([bucket]) * 21, {b"a": b"1"}) for bucket in range(12)])])
+    scanned = scan_ranges(backend, "pending", [(bytes([bucket]), bytes([bucket + 1])) for bucket in range(12)])
+    assert next(scanned)[0] == K[0]
+    del scanned
+    assert len(rows(backend)) == 12
 
 
 def test_check_and_put_sets_only_from_the_expected_value(backend: Backend) -> None:

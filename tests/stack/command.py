@@ -24,7 +24,7 @@ def main(words: list[str] | None = None) -> int:
     given = parser.parse_args(words)
     if given.verb == "install":
         return prepare.main()
-    hbase, rabbitmq = HBase(given.data.absolute() / "hbase"), RabbitMQ(given.data.absolute() / "rabbitmq")
+    hbase, rabbitmq = HBase(given.data.absolute() / "hbase", lasting=True), RabbitMQ(given.data.absolute() / "rabbitmq")
     try:
         return {"up": _up, "down": _down, "status": _status}[given.verb](hbase, rabbitmq)
     except NotReady as error:
@@ -36,6 +36,10 @@ def _up(hbase: HBase, rabbitmq: RabbitMQ) -> int:
     jars.resolve()
     rabbitmq.start()
     hbase.start()
+    tables = hbase.folder / "tables-made"
+    if not tables.exists():
+        hbase.make_tables("spm")
+        tables.touch()
     _print_settings(hbase, rabbitmq)
     return 0
 

@@ -34,7 +34,7 @@ LATE = b"\xff" * 30
 
 def main(folder: Path) -> None:
     """See the module."""
-    rabbitmq, hbase = RabbitMQ(folder / "rabbitmq"), HBase(folder / "hbase")
+    rabbitmq, hbase = RabbitMQ(folder / "rabbitmq"), HBase(folder / "hbase", lasting=True)
     try:
         rabbitmq.start()
         hbase.start()

@@ -5,11 +5,14 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import happybase
 import pytest
 
 from spm import limits
 from spm.errors import LimitExceeded, StoreUnavailable
+from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.hbase import HBaseBackend
@@ -44,6 +47,23 @@ def test_a_table_that_several_make_at_once_is_there_for_all(url: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert [k for k, _ in open_backend(url).scan("pending", b"", LATE)] == [key(n) for n in range(4)]
+
+
+def test_tables_made_beforehand_are_cut_at_every_bucket_and_compressed_where_it_helps(
+    hbase: HBase, tmp_path: Path
+) -> None:
+    made = hbase.make_tables(tmp_path.name)
+    assert made == list(keys.TABLES)
+    connection = happybase.Connection("127.0.0.1", urlsplit(hbase.url).port, timeout=60_000)
+    for table, regions, codec in (("log", 16, "NONE"), ("pending", 16, "ZSTD"), ("config", 1, "ZSTD")):
+        held = connection.table(f"{tmp_path.name}_{table}")
+        assert [r["start_key"] for r in held.regions()] == [b"", *(bytes([n]) for n in range(1, regions))]
+        assert held.families()[b"d"]["compression"] == codec.encode()
+    backend = open_backend(f"{hbase.url}/{tmp_path.name}")
+    held_rows = [(bytes([bucket]) + key(bucket)[1:], {b"a": b"1"}) for bucket in range(16)]
+    backend.put([("pending", held_rows)])
+    assert list(backend.scan("pending", b"", LATE)) == held_rows
+    assert hbase.make_tables(tmp_path.name) == [], "what is there stays as it is"
 
 
 def test_threads_share_a_backend_without_mixing_answers(backend: Backend) -> None:

@@ -1,6 +1,7 @@
 """HBase through its Thrift gateway: the store of the full stack. The only module that imports ``happybase``.
 
-Every cell lies in the one family ``d``; tables come into being when they are first used. A connection belongs to one
+Every cell lies in the one family ``d``; tables that nobody made before (``hbase_tables``) come into being, with one
+region each, when they are first used. A connection belongs to one
 thread of one process, is renewed after idle time and after any failure, and is never handed a call whose answer could
 mix with a lost one's. What may be repeated without harm (puts, reads, deletes, registrations) is repeated a few times
 over a new connection; a check-and-put is not, since its outcome would be guessed: the caller reads again and decides.
@@ -14,11 +15,12 @@ import os
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from operator import methodcaller
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -31,13 +33,11 @@ from spm import limits
 from spm.clock import Clock, SystemClock
 from spm.errors import LimitExceeded, StoreUnavailable
 from spm.store.backends.base import Reader, Row, RowPut, Step
+from spm.store.backends.hbase_tables import FAMILY, LARGE, shape_of
 
 Result = TypeVar("Result")
 
-FAMILY = b"d"
 PORT = 9090
-PLAIN = frozenset({"log", "chunks", "timelines", "hours", "days"})  # their values are compressed columns already
-LARGE = frozenset({"log", "chunks", "timelines", "hours", "days", "dead"})  # values of up to megabytes
 
 
 def open_url(url: str) -> "HBaseBackend":
@@ -74,7 +74,7 @@ class HBaseBackend:
         while at < len(keys):
             rows = self._rows(name, keys[at : at + count], wanted)
             found.update(map(_row, rows))
-            at, count = at + count, _next_rows(count, rows)
+            at, count = at + count, _next_rows(table, count, rows)
         return [found.get(key) or None for key in keys]
 
     def _rows(self, name: bytes, keys: Sequence[bytes], columns: list[bytes] | None) -> list[Any]:
@@ -98,9 +98,34 @@ class HBaseBackend:
         count = _first_rows(table)
         with contextlib.closing(scanner):
             while left > 0 and (rows := scanner.read(min(count, left))):
-                for key, cells in map(_row, rows):
-                    yield key, {} if keys_only else cells
-                count, left = _next_rows(count, rows), left - len(rows)
+                yield from scanner.made(rows)
+                count, left = _next_rows(table, count, rows), left - len(rows)
+
+    def scan_ranges(
+        self,
+        table: str,
+        ranges: Sequence[tuple[bytes, bytes]],
+        *,
+        columns: Sequence[bytes] | None = None,
+        keys_only: bool = False,
+    ) -> Iterator[Row]:
+        """See ``ranges.Parallel``. At most ``HBASE_SCANS_AHEAD`` + 1 answers are held at a time."""
+        name, wanted, lanes = self._table(table), _columns(columns), self._pool()
+        scanners = [
+            _Scanner(self._gateway, name, *one, wanted, keys_only=keys_only) for one in ranges if one[0] < one[1]
+        ]
+        later = iter(scanners)
+        begun = deque((s, lanes.submit(s.read, _first_rows(table))) for s in islice(later, limits.HBASE_SCANS_AHEAD))
+        try:
+            while begun:
+                scanner, coming = begun[0]
+                begun.extend((s, lanes.submit(s.read, _first_rows(table))) for s in islice(later, 1))
+                yield from _pages(lanes, scanner, coming, table)
+                begun.popleft()[0].close()
+        finally:
+            for scanner, coming in begun:
+                coming.cancel() or wait([coming])
+                scanner.close()
 
     def check_and_put(self, table: str, key: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
         assert b"" not in (expected, value), "BUG: HBase takes an empty expectation for an absent cell"
@@ -168,8 +193,7 @@ class HBaseBackend:
         return name
 
     def _create(self, table: str, name: bytes) -> None:
-        with_zstd = [] if table in PLAIN else [b"ZSTD"]
-        for compression in [*with_zstd, b"NONE"]:
+        for compression in dict.fromkeys((shape_of(table).codec.encode(), b"NONE")):
             try:
                 self._gateway.once(partial(_create_table, name, compression))
                 return
@@ -300,11 +324,18 @@ class _Scanner:
         keys_only: bool,
     ) -> None:
         self._gateway, self._name, self._at, self._stop, self._columns = gateway, name, start, stop, columns
-        self._filter = b"FirstKeyOnlyFilter() AND KeyOnlyFilter()" if keys_only else None
+        self._keys_only = keys_only
         self._id: int | None = None
+        self._ended = False
+
+    def made(self, rows: Sequence[Any]) -> Iterator[Row]:
+        """HBase's rows as ours."""
+        return ((row.row, {}) for row in rows) if self._keys_only else map(_row, rows)
 
     def read(self, count: int) -> list[Any]:
         """The next rows, at most ``count``; none at the end."""
+        if self._ended:
+            return []
         for _ in limits.HBASE_BACK_OFF_S:
             try:
                 return self._read(count)
@@ -319,6 +350,7 @@ class _Scanner:
         rows: list[Any] = self._gateway.once(lambda client: client.scannerGetList(number, count))
         if rows:
             self._at = rows[-1].row + b"\0"
+        self._ended = len(rows) < count
         return rows
 
     def _open(self) -> int:
@@ -326,8 +358,8 @@ class _Scanner:
             startRow=self._at,
             stopRow=self._stop,
             columns=self._columns,
-            caching=limits.HBASE_ROWS_PER_CALL,  # the servers cut their answers at 2 MB anyway
-            filterString=self._filter,
+            caching=limits.HBASE_READ_ROWS,  # the servers cut their answers at 2 MB anyway
+            filterString=b"FirstKeyOnlyFilter() AND KeyOnlyFilter()" if self._keys_only else None,
         )
         return int(self._gateway.repeat(lambda client: client.scannerOpenWithScan(self._name, how, {})))
 
@@ -417,16 +449,30 @@ def _row(row: Any) -> Row:
     return row.row, {name[cut:]: cell.value for name, cell in row.columns.items()}
 
 
+def _pages(lanes: ThreadPoolExecutor, scanner: _Scanner, first: Future[list[Any]], table: str) -> Iterator[Row]:
+    """The rows of a scan whose first answer is under way; the next one is fetched while one is being used."""
+    count, rows = _first_rows(table), first.result()
+    while rows:
+        count = _next_rows(table, count, rows)
+        coming = lanes.submit(scanner.read, count)
+        try:
+            yield from scanner.made(rows)
+        finally:
+            wait([coming])
+        rows = coming.result()
+
+
 def _first_rows(table: str) -> int:
     """How many rows the first call of a read asks for, before anything is known of their size."""
-    return 4 if table in LARGE else 256
+    return 4 if table in LARGE else limits.HBASE_READ_ROWS
 
 
-def _next_rows(asked: int, rows: Sequence[Any]) -> int:
+def _next_rows(table: str, asked: int, rows: Sequence[Any]) -> int:
     """How many the next call asks for: as many as make ``HBASE_CALL_BYTES_MAX``, growing at most fourfold."""
     size = sum(len(cell.value) + 64 for row in rows for cell in row.columns.values())
     fitting = limits.HBASE_CALL_BYTES_MAX * max(1, len(rows)) // max(1, size)
-    return max(1, min(4 * asked, fitting, limits.HBASE_ROWS_PER_CALL))
+    most = limits.HBASE_READ_ROWS_LARGE if table in LARGE else limits.HBASE_READ_ROWS
+    return max(1, min(4 * asked, fitting, most))
 
 
 def _first_line(message: Any) -> str:
