@@ -2,18 +2,21 @@
 
 ``Registry`` is the writer's half: it remembers which ids this process has seen registered, asks the store for the rest
 in bulk, and puts what is missing by check-and-put. An id that already stands for another canonical form is a collision:
-reported, never merged. The reader's half is ``spm.query.series``.
+reported, never merged. The reader's half is ``spm.query.series``; ``matching`` is for those who ask once and keep no
+index, as retractions do.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from spm import limits
 from spm.store import kernels, keys
-from spm.store.backends.base import Backend
-from spm.wire import I64, U64, SeriesTable
+from spm.store.backends.base import Backend, Reader
+from spm.store.matchers import METRIC_NAME, Matcher, mask
+from spm.wire import I64, U64, SeriesTable, metric_id, metric_of, parse_canonical, series_id
 
 COLUMN = b"c"
 _NONE = np.empty(0, np.uint64)
@@ -66,3 +69,54 @@ class Registry:
             known, forms = self._known.get(app, (_NONE, _NONE))
             joined, first = np.unique(np.concatenate([known, ids]), return_index=True)
             self._known[app] = joined, np.concatenate([forms, checks])[first]
+
+
+_TOGETHER = 10_000  # series looked at at once: some megabytes of labels
+
+
+def matching(reader: Reader, app: int, matchers: Sequence[Matcher]) -> tuple[U64, U64]:
+    """(series ids, metric ids) of every series of the app that satisfies all matchers, sorted by (metric, id).
+
+    With a matcher ``__name__="x"`` only the rows of that metric are read. A row whose text does not hash to its key is
+    damaged and never chosen, as it is never shown.
+    """
+    found: list[tuple[int, int]] = []
+    for names, forms in _listed(reader, app, matchers):
+        fine = [i for i, form in enumerate(forms) if _hashes_to(names[i], form)]
+        labels = [parse_canonical(forms[i]) for i in fine]
+        chosen = _satisfying([{**own, METRIC_NAME: metric} for metric, own in labels], matchers)
+        found += [keys.parse_series(names[i]) for i, wanted in zip(fine, chosen, strict=True) if wanted]
+    table = np.array(sorted(found), np.uint64).reshape(-1, 2)
+    return table[:, 1].copy(), table[:, 0].copy()
+
+
+def _listed(reader: Reader, app: int, matchers: Sequence[Matcher]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """(keys, canonical forms) of the rows to look at, piece by piece."""
+    named = next((m.value for m in matchers if m.name == METRIC_NAME and m.op == "="), None)
+    ranges = keys.series_ranges(app) if named is None else [_of_metric(app, metric_id(named.encode()))]
+    names: list[bytes] = []
+    forms: list[bytes] = []
+    for start, stop in ranges:
+        for key, cells in reader.scan("series", start, stop):
+            names.append(key)
+            forms.append(cells[COLUMN])
+            if len(names) == _TOGETHER:
+                yield names, forms
+                names, forms = [], []
+    yield names, forms
+
+
+def _of_metric(app: int, metric: int) -> tuple[bytes, bytes]:
+    return keys.series(app, metric, 0), keys.series(app, metric, keys.U64) + b"\0"
+
+
+def _hashes_to(key: bytes, form: bytes) -> bool:
+    return keys.parse_series(key) == (metric_id(metric_of(form)), series_id(form))
+
+
+def _satisfying(labels: Sequence[dict[str, str]], matchers: Sequence[Matcher]) -> npt.NDArray[np.bool_]:
+    chosen = np.ones(len(labels), np.bool_)
+    for matcher in matchers:
+        values = [own.get(matcher.name, "") for own in labels]
+        chosen &= mask(values, matcher)
+    return chosen

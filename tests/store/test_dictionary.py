@@ -1,6 +1,7 @@
 """Claims about spm/store/dictionary.py: series are registered once, durably, and never two under one key."""
 
 import threading
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -9,10 +10,12 @@ from spm import limits, wire
 from spm.errors import StoreUnavailable
 from spm.store import kernels, keys
 from spm.store.backends import open_backend
+from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.dictionary import COLUMN, Registry
+from spm.store.dictionary import COLUMN, Registry, matching
+from spm.store.matchers import Matcher
 from spm.wire import SeriesTable, canonical
-from tests.store.faults import Faulty, keys_of
+from tests.store.faults import Faulty, flip, keys_of
 from tests.store.rows import form
 
 
@@ -110,3 +113,56 @@ def test_texts_that_differ_anywhere_have_another_check() -> None:
     flipped = [base[:i] + bytes([base[i] ^ 1]) + base[i + 1 :] for i in range(len(base))]
     made = SeriesTable.from_canonical([base, base + b"\0", b"\0" + base, base[:-1], *flipped])
     assert len(set(kernels.text_checks(made.text, made.starts, made.ends).tolist())) == len(made)
+
+
+def matched(backend: Backend, *matchers: Matcher, app: int = 7) -> list[int]:
+    """Numbers of the series that ``matching`` finds, in its order turned into numbers' order."""
+    series, metrics = matching(backend, app, matchers)
+    number = {(int(m), int(s)): n for n in range(20) for m, s in zip(table(n).metrics, table(n).ids, strict=True)}
+    assert sorted(zip(metrics.tolist(), series.tolist(), strict=True)) == list(
+        zip(metrics.tolist(), series.tolist(), strict=True)
+    )
+    return sorted(number[pair] for pair in zip(metrics.tolist(), series.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("matchers", "numbers"),
+    [
+        pytest.param([], range(12), id="none: every series"),
+        pytest.param([Matcher("__name__", "=", "m1")], [1, 4, 7, 10], id="one metric"),
+        pytest.param([Matcher("__name__", "=~", "m1|m2")], [1, 2, 4, 5, 7, 8, 10, 11], id="metrics by expression"),
+        pytest.param([Matcher("__name__", "=", "m1"), Matcher("host", "!=", "h4")], [1, 7, 10], id="metric and label"),
+        pytest.param([Matcher("host", "=~", "h1.")], [10, 11], id="a label by expression"),
+        pytest.param([Matcher("rack", "=", "")], range(12), id="a label nobody has is empty"),
+        pytest.param([Matcher("rack", "!=", "")], [], id="a label nobody has is never full"),
+        pytest.param([Matcher("__name__", "=", "other")], [], id="an unknown metric"),
+    ],
+)
+def test_matching_finds_the_series_of_an_app(matchers: list[Matcher], numbers: Iterable[int]) -> None:
+    backend = MemoryBackend()
+    Registry(backend).register(7, table(*range(12)))
+    Registry(backend).register(8, table(*range(12, 20)))
+    assert matched(backend, *matchers) == list(numbers)
+
+
+def test_matching_one_metric_reads_no_other() -> None:
+    backend = Faulty(MemoryBackend())
+    Registry(backend).register(7, table(*range(12)))
+    backend.calls.clear()
+    matching(backend, 7, [Matcher("__name__", "=", "m1")])
+    assert backend.calls == ["scan series"]
+
+
+def test_matching_passes_over_a_damaged_row() -> None:
+    backend = MemoryBackend()
+    Registry(backend).register(7, table(1, 4))
+    key = keys.series(7, int(table(1).metrics[0]), int(table(1).ids[0]))
+    flip(backend, "series", key, COLUMN)
+    assert matched(backend) == [4]
+
+
+def test_matching_goes_through_more_series_than_it_looks_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spm.store.dictionary._TOGETHER", 3)
+    backend = MemoryBackend()
+    Registry(backend).register(7, table(*range(12)))
+    assert matched(backend) == list(range(12))
