@@ -31,7 +31,7 @@ MESSAGE = Message(1, b"\xab" * 16, BODY)
 
 
 @pytest.fixture
-def secret(db: None) -> str:
+def secret(transactional_db: None) -> str:  # the door gives its connection back, as at the end of a request
     app = App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
     return tokens.issue(app, name="agent", scopes=("ingest",))[1]
 
@@ -46,7 +46,7 @@ def door() -> LineDoor:
     return LineDoor(Acceptor(7, clock), clock)
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_lines_are_accepted_for_the_app_of_their_token(secret: str) -> None:
     envelope = door().accept(delivery(secret))
     assert (envelope.app, envelope.source) == (App.objects.get().pk, "web-1")
@@ -57,13 +57,13 @@ def test_lines_are_accepted_for_the_app_of_their_token(secret: str) -> None:
     assert envelope.rejected == 1
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_accepted_lines_show_their_source(secret: str) -> None:
     door().accept(delivery(secret, source="seen-first-here"))
     assert Source.objects.get().name == "seen-first-here"
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("token", ["", "nonsense", "read-only"])
 def test_lines_without_a_good_token_are_refused(secret: str, token: str) -> None:
     if token == "read-only":
@@ -72,7 +72,7 @@ def test_lines_without_a_good_token_are_refused(secret: str, token: str) -> None
         door().accept(delivery(token))
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_a_body_that_cannot_be_inflated_is_refused(secret: str) -> None:
     with pytest.raises(BadMessage, match="decompressed"):
         door().accept(delivery(secret, body=b"no gzip"))
@@ -94,7 +94,7 @@ def test_the_agent_with_pika_carries_no_numpy_and_stays_small() -> None:
 
 
 @pytest.mark.real
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_a_push_through_the_broker_is_taken_and_accepted(amqp_vhost: str, secret: str) -> None:
     got: list[Delivery] = []
     receiver = Receiver(Address.parse(amqp_vhost), got.append)
