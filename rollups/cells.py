@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from rollups.work import RUN_MAX
 from spm.errors import StoreUnavailable
 from spm.store import counters, keys, manifest
-from spm.store.backends.base import Backend
+from spm.store.backends.base import Backend, Reader
 
 COLUMN = b"v"
 
@@ -31,7 +31,7 @@ def read_cells(store: Backend, app: int, days: Sequence[int]) -> dict[int, bytes
     return {day: row[COLUMN] for day, row in zip(days, rows, strict=True) if row is not None}
 
 
-def scan_cells(store: Backend, app: int, *, months: bool = False) -> dict[int, bytes]:
+def scan_cells(store: Reader, app: int, *, months: bool = False) -> dict[int, bytes]:
     """The manifest cells of all days of an app, or of all its months."""
     found = {}
     for start, stop in keys.manifest_ranges(app):

@@ -1,4 +1,4 @@
-"""What people see of runs: one row per run, and one per (app, day) it touched.
+"""What people see of runs: one row per run, one per (app, day) it touched, one per hour that it corrected.
 
 The store alone says what is in force; these rows are an account of it for the admin, and may be pruned. ``number`` is
 the run's number in the store, which a roll back names.
@@ -26,13 +26,26 @@ class Kind(models.TextChoices):
 
     MINOR = "minor", "Minor"
     FULL = "full", "Full"
+    UPGRADE = "upgrade", "Upgrade"  # rewrites what an older version wrote
+    REDISTRIBUTE = "redistribute", "Redistribute"  # moves metrics between buckets
+    SEAL = "seal", "Seal"  # lets raw go after its time, and keeps its hours
+    PURGE = "purge", "Purge"  # deletes a retraction's samples for good
+
+
+class Cause(models.TextChoices):
+    """Why an hour was built again."""
+
+    LATE = "late", "Late data"
+    RETRACTION = "retraction", "Retraction"
+    UNDO = "undo", "Undone retraction"
+    ROLLBACK = "rollback", "Rolled back run"
 
 
 class Run(models.Model):
     """One execution of the rollup job."""
 
     number = models.PositiveBigIntegerField(unique=True)
-    kind = models.CharField(max_length=10, choices=Kind.choices)
+    kind = models.CharField(max_length=12, choices=Kind.choices)
     executor = models.CharField(max_length=10)
     state = models.CharField(max_length=12, choices=State.choices, default=State.RUNNING)
     units = models.PositiveIntegerField(default=0)
@@ -42,6 +55,7 @@ class Run(models.Model):
     started = models.DateTimeField()
     finished = models.DateTimeField(null=True, blank=True)
     message = models.TextField(blank=True)
+    apps = models.JSONField(default=list, help_text="the numbers of the apps it looks at, while it works")
 
     class Meta:
         ordering: ClassVar = ["-number"]
@@ -79,3 +93,22 @@ class RunDay(models.Model):
 
     def __str__(self) -> str:
         return f"{self.app}, {self.day}"
+
+
+class Correction(models.Model):
+    """One hour that had its aggregates and got new ones: by late data, a retraction, an undo, or a roll back."""
+
+    app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="corrections")
+    hour = models.DateTimeField()
+    run = models.PositiveBigIntegerField(help_text="the number of the run that rebuilt it")
+    cause = models.CharField(max_length=10, choices=Cause.choices)
+    samples = models.PositiveBigIntegerField(default=0, help_text="samples that came in late")
+    sources = models.JSONField(default=list)
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar = ["-at", "-hour", "-id"]
+        indexes: ClassVar = [models.Index(fields=["app", "-at"], name="correction_by_app")]
+
+    def __str__(self) -> str:
+        return f"{self.app}, {self.hour:%Y-%m-%d %H}:00"

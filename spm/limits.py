@@ -161,6 +161,13 @@ RETRACT_PREVIEW_UNITS_MAX = 2_000  # (bucket, hour)s one preview opens, 5 ms eac
 RETRACT_REASON_CHARS_MAX = 500  # a sentence for whoever looks at the chart next year, not a report
 ROLL_REPLANS_MAX = 3  # when others keep flipping the same day, the next run does it
 
+# --- retention --------------------------------------------------------------------------------------------------------
+RETENTION_RAW_DAYS = 90  # by default; 1,000 series every 10 s are 300 MB then, and a quarter can be corrected or undone
+RETENTION_HOUR_DAYS = 400  # by default: a year and a month, to compare with last year; days are kept for ever
+RETENTION_DAYS_MAX = 36_500  # a century; longer is "for ever", which has a field value of its own
+ERASE_AFTER_MS = 15 * 60_000  # from an app's deletion to that of its bytes: what was accepted for it has come in by then
+CORRECTIONS_KEPT = 5_000  # listed per app: half a year of an app whose every hour is corrected
+
 # --- accounts ---------------------------------------------------------------------------------------------------------
 TOKEN_CACHE_S = 5  # how long a process may act on a token that was revoked elsewhere
 TOKEN_CACHE_ITEMS_MAX = 50_000  # tokens, good and bad, one process remembers: some 200 bytes each

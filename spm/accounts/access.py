@@ -22,7 +22,7 @@ def apps_of(user: Person) -> QuerySet[App]:
     """The apps of all organisations the person belongs to."""
     if not user.is_authenticated:
         return App.objects.none()
-    return App.objects.filter(organisation__memberships__user=user).select_related("organisation")
+    return App.objects.filter(organisation__memberships__user=user, going=None).select_related("organisation")
 
 
 def require_app(user: Person, app_id: int, role: str = Role.VIEWER) -> App:
@@ -68,7 +68,10 @@ def app_of_token(principal: Principal, app_id: int | None) -> App:
     """The token's app; 404 when another one is asked for."""
     if app_id not in (None, principal.app_id):
         raise Http404("There is no such app.")
-    return App.objects.get(pk=principal.app_id)
+    app = App.objects.select_related("organisation").filter(pk=principal.app_id, going=None).first()
+    if app is None:
+        raise Http404("There is no such app.")
+    return app
 
 
 def app_of_person(user: Person, app_id: int | None) -> App:

@@ -19,7 +19,7 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from spm.accounts import audit
-from spm.accounts.deeds import issue_token, password_changed, revoke_token
+from spm.accounts.deeds import delete_app, issue_token, password_changed, revoke_token
 from spm.accounts.forms import TokenAdminForm
 from spm.accounts.models import App, AuditEntry, Membership, Organisation, Source, Token
 
@@ -66,8 +66,12 @@ class OrganisationAdmin(ModelAdmin):  # type: ignore[misc]
 
     list_display: ClassVar = ["name", "people", "app_names", "created"]
     search_fields: ClassVar = ["name", "apps__name", "memberships__user__username"]
-    readonly_fields: ClassVar = ["created"]
+    readonly_fields: ClassVar = ["created", "going"]
     inlines: ClassVar = [MembershipInline, AppInline]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """It goes with its last app: `manage.py erase` takes all of them."""
+        return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Organisation]:
         """With what the list shows."""
@@ -100,15 +104,29 @@ class MembershipAdmin(ModelAdmin):  # type: ignore[misc]
 class AppAdmin(ModelAdmin):  # type: ignore[misc]
     """Apps. Their number stands in the store's keys: it cannot be chosen, and an app is not deleted from here."""
 
-    list_display: ClassVar = ["name", "id", "organisation", "created"]
+    list_display: ClassVar = ["name", "id", "organisation", "raw_days", "hour_days", "day_days", "created", "going"]
     list_select_related: ClassVar = ["organisation"]
+    list_filter: ClassVar = [("going", admin.EmptyFieldListFilter)]
     search_fields: ClassVar = ["name", "organisation__name", "=id"]
     autocomplete_fields: ClassVar = ["organisation"]
-    readonly_fields: ClassVar = ["id", "created"]
+    readonly_fields: ClassVar = ["id", "created", "going"]
+    actions: ClassVar = ["delete_with_data"]
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Its data would stay behind in the store."""
+        """Its data would stay behind in the store: there is an action that takes both."""
         return False
+
+    def has_erase_permission(self, request: HttpRequest) -> bool:
+        """Who may delete apps at all."""
+        return bool(request.user.has_perm("accounts.delete_app"))
+
+    @admin.action(description="Delete with all data, for good", permissions=["erase"])
+    def delete_with_data(self, request: HttpRequest, queryset: QuerySet[App]) -> None:
+        """They are gone for everybody at once; their bytes follow."""
+        going = list(queryset.filter(going=None).select_related("organisation"))
+        for app in going:
+            delete_app(_who(request), app)
+        self.message_user(request, f"{len(going)} apps deleted. Their bytes go within the hour.")
 
 
 @admin.register(Token)

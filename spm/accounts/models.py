@@ -9,7 +9,9 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
+
+from spm import limits
 
 APP_ID_MAX = 0xFFFF_FFFF  # four bytes of every key
 
@@ -28,6 +30,7 @@ class Organisation(models.Model):
 
     name = models.CharField(max_length=120)
     created = models.DateTimeField(auto_now_add=True)
+    going = models.DateTimeField(null=True, blank=True, editable=False, help_text="when somebody deleted it")
 
     class Meta:
         ordering: ClassVar = ["name"]
@@ -55,18 +58,35 @@ class Membership(models.Model):
 
 
 class App(models.Model):
-    """One monitored system. Its id stands in the keys of everything it sends."""
+    """One monitored system. Its id stands in the keys of everything it sends.
+
+    ``*_days``: how long samples, hourly and daily aggregates are kept; null is for ever. One that is ``going`` is seen
+    by nobody; its row stays until its bytes are deleted.
+    """
 
     id = models.BigAutoField(primary_key=True)
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="apps")
     name = models.CharField(max_length=120)
     created = models.DateTimeField(auto_now_add=True)
+    raw_days = models.PositiveIntegerField(null=True, blank=True, default=limits.RETENTION_RAW_DAYS)
+    hour_days = models.PositiveIntegerField(null=True, blank=True, default=limits.RETENTION_HOUR_DAYS)
+    day_days = models.PositiveIntegerField(null=True, blank=True)
+    going = models.DateTimeField(null=True, blank=True, editable=False, help_text="when somebody deleted it")
 
     class Meta:
         ordering: ClassVar = ["name", "id"]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["organisation", "name"], name="app_name_once"),
+            models.UniqueConstraint(fields=["organisation", "name"], condition=Q(going=None), name="app_name_once"),
             models.CheckConstraint(condition=Q(id__gte=1, id__lte=APP_ID_MAX), name="app_id_fits_the_key"),
+            # An aggregate outlives what it was made of: a comparison with null (for ever) never fails in SQL.
+            models.CheckConstraint(condition=Q(raw_days__gte=1), name="app_raw_days_one_or_more"),
+            models.CheckConstraint(condition=Q(raw_days__lte=F("hour_days")), name="app_hours_outlive_raw"),
+            models.CheckConstraint(condition=Q(hour_days__lte=F("day_days")), name="app_days_outlive_hours"),
+            models.CheckConstraint(
+                condition=(Q(raw_days__isnull=False) | Q(hour_days=None))
+                & (Q(hour_days__isnull=False) | Q(day_days=None)),
+                name="app_for_ever_holds_upwards",
+            ),
         ]
 
     def __str__(self) -> str:

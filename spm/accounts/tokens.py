@@ -129,7 +129,7 @@ _clock = SystemClock()
 
 
 def _look_up(digest: bytes, prefix: str, now_ms: int) -> Principal | None:
-    token = Token.objects.select_related("app").filter(prefix=prefix, revoked=None).first()
+    token = Token.objects.select_related("app").filter(prefix=prefix, revoked=None, app__going=None).first()
     if token is None or not hmac.compare_digest(bytes(token.digest), digest):
         return None
     _note_use(token, now_ms)
