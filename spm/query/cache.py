@@ -1,7 +1,8 @@
 """Decoded rows by their immutable keys, so that a page is fetched and decoded once per process.
 
 Rows of `chunks`, `timelines`, `inputs`, `hours` and `days` are write-once: a key stands for the same bytes for ever, so
-nothing here is ever stale. The least recently used go when the byte bound is reached.
+nothing here is ever stale. Manifests do change: they are kept by their bytes. The least recently used go when the byte
+bound is reached.
 """
 
 import threading
@@ -26,9 +27,16 @@ class PageCache:
         self._lock = threading.Lock()
 
     def fetch(
-        self, table: str, keys: Sequence[bytes], load: Callable[[Sequence[bytes]], list[object | None]]
+        self,
+        table: str,
+        keys: Sequence[bytes],
+        load: Callable[[Sequence[bytes]], list[object | None]],
+        weigh: Callable[[bytes, Any], int] | None = None,
     ) -> list[object | None]:
-        """The decoded rows in order, from here or by one ``load`` of what is missing; absent rows are not kept."""
+        """The decoded rows in order, from here or by one ``load`` of what is missing; absent rows are not kept.
+
+        ``weigh`` tells a row's bytes from its key and itself, where looking into it would take longer than decoding it.
+        """
         with self._lock:
             found = {key: self._touch((table, key)) for key in keys}
         missing = [key for key, page in found.items() if page is None]
@@ -36,7 +44,7 @@ class PageCache:
             for key, page in zip(missing, load(missing), strict=True):
                 found[key] = page
                 if page is not None:
-                    self._keep((table, key), page)
+                    self._keep((table, key), page, weigh(key, page) if weigh else _weight(page))
         return [found[key] for key in keys]
 
     def clear(self) -> None:
@@ -52,8 +60,7 @@ class PageCache:
         self._pages.move_to_end(key)
         return entry[0]
 
-    def _keep(self, key: Key, page: object) -> None:
-        size = _weight(page)
+    def _keep(self, key: Key, page: object, size: int) -> None:
         if size > self._bytes_max // 4:
             return  # one giant must not push out everything else
         with self._lock:

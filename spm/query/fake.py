@@ -6,14 +6,16 @@ It keeps the whole `Storage` protocol, stale markers and hourly aggregates inclu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from spm.limits import HOUR_MS
-from spm.query.select import METRIC_NAME, HourBatch, Matcher, SeriesBatch
+from spm.query.basis import DAYS, HOURS, Basis, joined
+from spm.query.select import METRIC_NAME, HourBatch, Matcher, SeriesBatch, Tick
 from spm.store.matchers import mask
 
 F64 = npt.NDArray[np.float64]
@@ -43,7 +45,9 @@ class FakeStorage:
         self._series[key] = (named, all_ts[order][newest], all_values[order][newest])
         return self
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+    def select(
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick | None = None
+    ) -> SeriesBatch:
         found = [(labels, ts, values) for labels, ts, values in self._within(start_ms, end_ms, matchers) if len(ts)]
         sizes = [len(ts) for _, ts, _ in found]
         return SeriesBatch(
@@ -54,19 +58,26 @@ class FakeStorage:
         )
 
     def select_hours(self, matchers: Sequence[Matcher], first_slot: int, last_slot: int) -> HourBatch:
-        slots = np.arange(first_slot, last_slot + 1)
-        found = list(self._within(first_slot * HOUR_MS, (last_slot + 1) * HOUR_MS, matchers))
-        shape = (len(found), len(slots))
+        """All aggregates of whole slots, both ends included."""
+        return self.select_cells(matchers, np.arange(first_slot, last_slot + 2), ())
+
+    def select_cells(
+        self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick | None = None
+    ) -> HourBatch:
+        found = list(self._within(int(borders[0]) * HOUR_MS, int(borders[-1]) * HOUR_MS, matchers))
+        shape = (len(found), len(borders) - 1)
         whole: dict[str, npt.NDArray[Any]] = {
             name: np.zeros(shape, np.int64) for name in ("count", "first_ts", "last_ts")
         }
         floats: dict[str, npt.NDArray[Any]] = {name: np.full(shape, np.nan) for name in _FLOATS}
         for row, (_, ts, values) in enumerate(found):
-            for column, slot in enumerate(slots):
-                inside = (ts > slot * HOUR_MS) & (ts <= (slot + 1) * HOUR_MS) & ~_is_stale(values)
+            for column, (start, end) in enumerate(pairwise(borders.tolist())):
+                inside = (ts > start * HOUR_MS) & (ts <= end * HOUR_MS) & ~_is_stale(values)
                 for name, value in _aggregates(ts[inside], values[inside]).items():
                     (whole if name in whole else floats)[name][row, column] = value
-        return HourBatch([dict(labels) for labels, _, _ in found], slots, **whole, **floats)
+        runs = tuple((HOURS if e - s == 1 else DAYS, (int(s), int(e))) for s, e in pairwise(borders.tolist()))
+        basis = joined([Basis(runs), Basis()])
+        return HourBatch([dict(labels) for labels, _, _ in found], borders[:-1], **whole, **floats, basis=basis)
 
     def series(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[dict[str, str]]:
         found = [labels for matchers in matcher_sets or [()] for labels in self._alive(matchers, start_ms, end_ms)]

@@ -37,7 +37,7 @@ _SPECIAL = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 def answer(result: Result) -> bytes:
     """The body for a query's result, its notes as `infos`."""
     shaped = _matrix(result) if result.kind == "matrix" and result.samples is None else _shaped(result)
-    return success({"resultType": result.kind, "result": shaped}, infos=result.notes)
+    return success({"resultType": result.kind, "result": shaped}, warnings=result.warnings, infos=result.notes)
 
 
 def success(data: object, *, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> bytes:

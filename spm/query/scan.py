@@ -1,36 +1,43 @@
-"""Reading units: the one way from the tables to numbers, by the rules of DESIGN (9, 10, 11).
+"""Reading units: the one way from the tables to numbers, by the rules of DESIGN (9, 10, 11, 22, 23).
 
-``Scan`` is one query's view: pending first, then manifests, then rows by exact key. When an expected row is missing it
-asks whether the manifest has moved (``Moved``: the query starts again), else it is an ``IntegrityError``. A unit is all
-its generations, the blocks of its replay list and its pending blocks, merged. Enter by ``units`` and ``unit``.
+``Scan`` is one query's view: retractions, the distribution and pending first, then manifests, then rows by exact key.
+When an expected row is missing it asks whether the manifest has moved (``Moved``: the query starts again), else it is
+an ``IntegrityError``. A unit is all its generations, the blocks of its replay list and its pending blocks, merged; the
+lens then says which versions may be seen. While a distribution is not settled, a slot's units are merged across
+buckets before any winner is chosen. Enter by ``units`` and ``slot``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_SLOTS
+from spm.query.basis import RAW, Ground
 from spm.query.cache import PageCache
-from spm.query.tail import TailView, UnitKey
+from spm.query.tail import TailView
 from spm.store import keys, manifest, tiers, units
 from spm.store.backends.base import Reader
 from spm.store.blocks import ChunkPage, TimelinesPage
-from spm.store.manifest import Entry, Manifest
+from spm.store.keys import Distribution
+from spm.store.lens import Lens
+from spm.store.manifest import SEALED, Entry, Manifest, Month
 from spm.store.merge import EMPTY, Picked, Piece, merge, narrow, pick
 from spm.store.quarantine import Quarantine
+from spm.store.retractions import Retraction
 from spm.store.units import Inputs, Unit, Wanted
 from spm.wire import U64
 
 COLUMN = b"v"
+_MANIFEST_GROWTH = 12  # bytes of a decoded manifest for each of its cell's
 _FORMS: dict[str, Callable[[Mapping[bytes, bytes]], object]] = {
     "chunks": lambda row: ChunkPage.from_bytes(row[COLUMN]),
     "timelines": lambda row: TimelinesPage.from_bytes(row[COLUMN]),
     "inputs": lambda row: units.decode_inputs(row[COLUMN]),
     "log": Piece.of_row,
-    "hours": tiers.decode_row,
 }
+Form = Callable[[Mapping[bytes, bytes]], object]
 
 
 class Moved(Exception):
@@ -45,29 +52,100 @@ class Rows:
 
     def fetch(self, reader: Reader, table: str, names: Sequence[bytes]) -> list[object | None]:
         """Decoded rows; ``None`` where there is no row; a damaged one comes back as its ``CorruptBlock``."""
-        return self._cache.fetch(table, names, lambda missing: self._load(reader, table, missing))
+        return self._cache.fetch(table, names, lambda missing: self._load(reader, table, missing, _FORMS[table]))
 
-    def _load(self, reader: Reader, table: str, names: Sequence[bytes]) -> list[object | None]:
-        found = reader.get(table, names)
-        return [None if row is None else self._decode(table, key, row) for key, row in zip(names, found, strict=True)]
+    def aggregates(
+        self, reader: Reader, table: str, names: Sequence[bytes], columns: Sequence[str]
+    ) -> list[object | None]:
+        """The same for rows of `hours` and `days`, of which only these columns are read and decoded."""
+        cells = [tiers.SHAPE, *(tiers.CELLS[name] for name in columns)]
 
-    def _decode(self, table: str, key: bytes, row: Mapping[bytes, bytes]) -> object:
+        def load(missing: Sequence[bytes]) -> list[object | None]:
+            return self._load(reader, table, missing, lambda row: tiers.decode_row(row, columns), cells)
+
+        return self._cache.fetch(f"{table} {' '.join(columns)}", names, load)
+
+    def manifests(self, reader: Reader, days: Sequence[int]) -> dict[int, Manifest]:
+        """The manifests of these days; absent ones are left out. Raises ``CorruptBlock``."""
+        rows = reader.get("manifest", [keys.manifest(self._app, day) for day in days], [COLUMN])
+        raw = {day: row[COLUMN] for day, row in zip(days, rows, strict=True) if row is not None}
+        found = self._cache.fetch("manifest", list(raw.values()), lambda new: [*map(manifest.decode, new)], _grown)
+        return {day: made for day, made in zip(raw, found, strict=True) if isinstance(made, Manifest)}
+
+    def month(self, reader: Reader, month: int) -> Month:
+        """The manifest of a month; an empty one where there is none. Raises ``CorruptBlock``."""
+        [row] = reader.get("manifest", [keys.manifest_month(self._app, month)], [COLUMN])
+        if row is None:
+            return Month()
+        [made] = self._cache.fetch("month", [row[COLUMN]], lambda new: [*map(manifest.decode_month, new)], _grown)
+        assert isinstance(made, Month), "BUG: a month that is none"
+        return made
+
+    def _load(
+        self,
+        reader: Reader,
+        table: str,
+        names: Sequence[bytes],
+        form: Form,
+        columns: Sequence[bytes] | None = None,
+    ) -> list[object | None]:
+        found = reader.get(table, names, columns)
+        return [
+            None if row is None else self._decode(table, key, row, form) for key, row in zip(names, found, strict=True)
+        ]
+
+    def _decode(self, table: str, key: bytes, row: Mapping[bytes, bytes], form: Form) -> object:
         try:
-            return _FORMS[table](row)
+            return form(row)
         except CorruptBlock as error:
             self._quarantine.report(self._app, table, key, b"".join(row.values()), error)
             return error
 
     def log(self, reader: Reader, names: Sequence[bytes]) -> list[Piece | None]:
         """Blocks as pieces; ``None`` where there is no row, an empty piece for a damaged one. Not cached."""
-        loaded = self._load(reader, "log", names)
+        loaded = self._load(reader, "log", names, _FORMS["log"])
         return [piece if piece is None or isinstance(piece, Piece) else EMPTY for piece in loaded]
 
 
-def read_manifests(reader: Reader, app: int, days: Sequence[int]) -> dict[int, Manifest]:
-    """The manifests of these days; absent ones are left out. Raises ``CorruptBlock``."""
-    rows = reader.get("manifest", [keys.manifest(app, day) for day in days], [COLUMN])
-    return {d: manifest.decode(row[COLUMN]) for d, row in zip(days, rows, strict=True) if row is not None}
+def _grown(key: bytes, _: object) -> int:
+    return 1_000 + _MANIFEST_GROWTH * len(key)
+
+
+def month_of(day: int) -> int:
+    """The month, counted from 1970-01, in which a day (counted from 1970-01-01) lies."""
+    return int(np.datetime64(day, "D").astype("datetime64[M]").astype(np.int64))
+
+
+def first_day_of(month: int) -> int:
+    """The first day of a month."""
+    return int(np.datetime64(month, "M").astype("datetime64[D]").astype(np.int64))
+
+
+class Months:
+    """The manifests of months, each read when a query first asks for it: after those of the days."""
+
+    def __init__(self, rows: Rows, reader: Reader) -> None:
+        self._rows, self._reader = rows, reader
+        self._found: dict[int, Month] = {}
+
+    def of(self, day: int) -> tuple[int, Month]:
+        """(number of the month a day lies in, its manifest)."""
+        number = month_of(day)
+        if number not in self._found:
+            self._found[number] = self._rows.month(self._reader, number)
+        return number, self._found[number]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The series a query wants, by metric, and by the bucket that holds each metric (``None``: any may hold any)."""
+
+    every: Wanted
+    by_bucket: Mapping[int, Wanted] | None
+
+    def of(self, bucket: int) -> Wanted | None:
+        """What to read in a bucket; ``None``: nothing."""
+        return self.every if self.by_bucket is None else self.by_bucket.get(bucket)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +153,85 @@ class Scan:
     """One query's view of an app: its tail, then its manifests."""
 
     app: int
-    buckets: Sequence[int]
     reader: Reader
     tail: TailView
     manifests: Mapping[int, Manifest]
+    months: Months
     rows: Rows
+    lens: Lens
+    active: tuple[Retraction, ...]  # all that are in force; the lens has those that this query can meet
+    known: Mapping[int, Retraction]
+    distribution: Distribution
+    ground: Ground
+    tick: Callable[[], None]
 
-    def units(self, first_slot: int, last_slot: int) -> list[UnitKey]:
-        """(bucket, slot) of every unit with data between two slots, in the order of time."""
-        found = {u for u in self.tail.units() if first_slot <= u[1] <= last_slot}
-        for day in self.manifests.values():
+    def asked(self, series: U64, metrics: U64) -> Asked:
+        """What to read for these series, where each metric lies in one bucket only from that."""
+        every = wanted_of(series, metrics)
+        if not self.distribution.settled:
+            return Asked(every, None)
+        names = np.fromiter(every.series, np.uint64, len(every.series))
+        split: dict[int, dict[int, U64 | None]] = {}
+        for name, bucket in zip(names.tolist(), self.distribution.of(self.app, names).tolist(), strict=True):
+            split.setdefault(bucket, {})[name] = every.series[name]
+        return Asked(every, {bucket: Wanted(part) for bucket, part in split.items()})
+
+    def units(self, first_slot: int, last_slot: int) -> Iterator[tuple[int, list[int]]]:
+        """(slot, buckets that hold samples of it) between two slots, in the order of time; no sealed slots."""
+        found: dict[int, set[int]] = {}
+        for bucket, slot in self.tail.units():
+            if first_slot <= slot <= last_slot:
+                found.setdefault(slot, set()).add(bucket)
+        for day in self._days(first_slot, last_slot):
             for (bucket, slot), entry in day.entries.items():
                 if first_slot <= slot <= last_slot and (entry.state.generations or entry.state.replay):
-                    found.add((bucket, slot))
-        return sorted(found, key=lambda u: (u[1], u[0]))
+                    found.setdefault(slot, set()).add(bucket)
+        for slot in sorted(found):
+            if self.seal(slot) < SEALED:
+                yield slot, sorted(found[slot])
+
+    def sealed(self, first_slot: int, last_slot: int) -> dict[int, int]:
+        """Slot -> state of those whose samples are gone, between two slots."""
+        return {
+            slot: state
+            for day in self._days(first_slot, last_slot)
+            for slot, state in day.seals.items()
+            if state >= SEALED and first_slot <= slot <= last_slot
+        }
+
+    def _days(self, first_slot: int, last_slot: int) -> Iterator[Manifest]:
+        days = range(first_slot // DAY_SLOTS, last_slot // DAY_SLOTS + 1)
+        return (self.manifests[day] for day in days if day in self.manifests)
+
+    def seal(self, slot: int) -> int:
+        """The state of a slot."""
+        day = self.manifests.get(slot // DAY_SLOTS)
+        return day.seal(slot) if day else manifest.OPEN
 
     def entry(self, bucket: int, slot: int) -> Entry:
         """What the manifest says of a unit."""
         day = self.manifests.get(slot // DAY_SLOTS)
         return day.entry(bucket, slot) if day else Entry()
 
-    def unit(self, bucket: int, slot: int, wanted: Wanted | None) -> list[Picked]:
-        """The winners of one unit, in one or more parts with disjoint series; ``wanted`` ``None``: all series."""
-        pieces, clean = self.versions(bucket, slot, wanted)
-        if clean:
-            return [pick(p) for p in pieces]
-        return [pick(merge(pieces))] if pieces else []
+    def slot(self, slot: int, buckets: Sequence[int], asked: Asked) -> list[Picked]:
+        """The winners of one slot, in one or more parts with disjoint series.
 
-    def versions(self, bucket: int, slot: int, wanted: Wanted | None) -> tuple[list[Piece], bool]:
+        When metrics may lie in several buckets, versions are merged across them before winners are chosen.
+        """
+        self.tick()
+        wanted = [(bucket, asked.of(bucket)) for bucket in buckets]
+        found = [self.versions(bucket, slot, part) for bucket, part in wanted if part is not None]
+        if any(pieces for pieces, _ in found):
+            self.ground.use(RAW, slot)
+        if asked.by_bucket is None and len(found) > 1:
+            return self._picked([piece for pieces, _ in found for piece in pieces], clean=False)
+        return [part for pieces, clean in found for part in self._picked(pieces, clean=clean)]
+
+    def _picked(self, pieces: list[Piece], *, clean: bool) -> list[Picked]:
+        whole = pieces if clean or not pieces else [merge(pieces)]
+        return [pick(piece, self.lens.kept(piece)) for piece in whole]
+
+    def versions(self, bucket: int, slot: int, wanted: Wanted) -> tuple[list[Piece], bool]:
         """All versions of one unit, and whether the pieces are merged already and have no series in common."""
         entry, unit = self.entry(bucket, slot), Unit(bucket, self.app, slot)
         self._check_tail(unit, entry)
@@ -111,22 +240,22 @@ class Scan:
             for generation in entry.state.generations:
                 pieces += self._generation(unit, generation, wanted)
         except IntegrityError:
-            self._moved_or_lost(slot)
+            self.moved_or_lost(slot)
             raise
         others = self._blocks(unit, entry) + self.tail.pieces(bucket, slot)
-        chosen = [p if wanted is None else narrow(p, _of(p, wanted)) for p in others]
+        chosen = [narrow(p, _of(p, wanted)) for p in others]
         chosen = [p for p in chosen if len(p)]
         clean = not chosen and len(entry.state.generations) <= 1
         return pieces + chosen, clean or (not pieces and len(chosen) == 1 and not entry.state.replay)
 
-    def _generation(self, unit: Unit, generation: manifest.Generation, wanted: Wanted | None) -> list[Piece]:
+    def _generation(self, unit: Unit, generation: manifest.Generation, wanted: Wanted) -> list[Piece]:
         def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
             return self.rows.fetch(self.reader, table, names)
 
-        return units.read_generation(fetch, lambda: self._inputs(unit, generation), unit, generation, wanted)
+        return units.read_generation(fetch, lambda: self.directory(unit, generation), unit, generation, wanted)
 
-    def _inputs(self, unit: Unit, generation: manifest.Generation) -> Inputs | CorruptBlock | None:
-        """The generation's directory, from the cache as a rule; ``None`` where there is no row."""
+    def directory(self, unit: Unit, generation: manifest.Generation) -> Inputs | CorruptBlock | None:
+        """What a generation (of a unit, or of a pack by its first slot) says it wrote; ``None`` where no row is."""
         [made] = self.rows.fetch(self.reader, "inputs", [units.inputs_key(unit, generation)])
         return made if isinstance(made, Inputs | CorruptBlock) else None
 
@@ -135,7 +264,7 @@ class Scan:
         names = [keys.LogKey(unit.bucket, unit.app, unit.slot, r.ingest_ms, r.batch) for r in entry.state.replay]
         found = self.rows.log(self.reader, [n.to_bytes() for n in names]) if names else []
         if any(piece is None for piece in found):
-            self._moved_or_lost(unit.slot)
+            self.moved_or_lost(unit.slot)
             raise IntegrityError(f"a block of the replay list of {unit} is missing")
         return [piece for piece in found if piece is not None]
 
@@ -144,16 +273,16 @@ class Scan:
         missing = set(self.tail.missing.get((unit.bucket, unit.slot), ()))
         if not missing:
             return
-        made = [self._inputs(unit, generation) for generation in entry.state.generations]
+        made = [self.directory(unit, generation) for generation in entry.state.generations]
         missing -= {replay.batch for inputs in made if isinstance(inputs, Inputs) for replay in inputs.batches}
         if missing:
-            self._moved_or_lost(unit.slot)
+            self.moved_or_lost(unit.slot)
             raise IntegrityError(f"{len(missing)} block(s) of {unit} are missing, one of batch {min(missing):016x}")
 
-    def _moved_or_lost(self, slot: int) -> None:
+    def moved_or_lost(self, slot: int) -> None:
         """Raise ``Moved`` if the day's manifest is no longer the one this view was made from."""
         day = slot // DAY_SLOTS
-        now = read_manifests(self.reader, self.app, [day]).get(day, Manifest())
+        now = self.rows.manifests(self.reader, [day]).get(day, Manifest())
         if now.nonce != self.manifests.get(day, Manifest()).nonce:
             raise Moved(f"manifest of day {day}")
 

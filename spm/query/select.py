@@ -8,16 +8,19 @@ Enter by `Storage`; `Matcher` is a question, `SeriesBatch` and `HourBatch` are a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from spm.query.basis import Basis
 from spm.store.matchers import METRIC_NAME, Matcher
 
-__all__ = ["METRIC_NAME", "HourBatch", "Matcher", "SeriesBatch", "Storage"]
+__all__ = ["METRIC_NAME", "HourBatch", "Matcher", "SeriesBatch", "Storage", "Tick"]
+
+Tick = Callable[[], None]  # called between the parts of a read; raises when the query has run out of time
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -35,18 +38,19 @@ class SeriesBatch:
     offsets: I64  # [S + 1]
     ts: I64
     values: F64
+    basis: Basis = field(default_factory=Basis)
 
 
 @dataclass(frozen=True, slots=True)
 class HourBatch:
-    """Aggregates by series and hour, [S, H]; a count of 0 is an hour without data, its floats NaN, its times 0.
+    """Aggregates by series and cell, [S, H]; a count of 0 is a cell without data, its floats NaN, its times 0.
 
-    Stale markers are left out. `increase` is within the hour alone; what was gained between two hours is the reader's
-    to add.
+    A cell is a slot or a whole UTC day. Stale markers are left out. `increase` is within the cell alone; what was
+    gained between two cells is the reader's to add. A column that nobody asked for is empty.
     """
 
     labels: list[dict[str, str]]
-    slots: I64  # [H], consecutive
+    slots: I64  # [H], the first slot of each cell
     count: I64
     sum: F64
     sumsq: F64
@@ -57,16 +61,22 @@ class HourBatch:
     last: F64
     last_ts: I64
     increase: F64
+    basis: Basis = field(default_factory=Basis)
 
 
 class Storage(Protocol):
     """The data of one app, for reading."""
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = ...) -> SeriesBatch:
         """Samples with start_ms < ts <= end_ms of the series that satisfy all matchers."""
 
-    def select_hours(self, matchers: Sequence[Matcher], first_slot: int, last_slot: int) -> HourBatch:
-        """Aggregates of the slots from the first to the last, both included, equal to what the samples give."""
+    def select_cells(
+        self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick = ...
+    ) -> HourBatch:
+        """The count and the named aggregates of cells, equal to what the samples give.
+
+        Cell i has the slots borders[i]:borders[i + 1]: one, or the 24 of a UTC day.
+        """
 
     def series(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[dict[str, str]]:
         """Labels of the series that satisfy any of the sets (no set: all series) and have samples in the interval."""
@@ -80,4 +90,4 @@ class Storage(Protocol):
         """Sorted values of one label of those series."""
 
     def notes(self) -> list[str]:
-        """What the answers rest on: tiers used, blocks quarantined, age of the tail."""
+        """What all answers rest on: blocks quarantined, age of the tail."""

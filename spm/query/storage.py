@@ -1,13 +1,12 @@
 """The data of one app, for the evaluator: ``AppStorage`` implements ``select.Storage`` over the tables.
 
-It keeps, per process, the series index, the merged tail and decoded pages; each query makes a fresh ``Scan`` from them
-and answers from it alone. Hours come from the tier where rule 11 allows, and are computed from raw where not.
+What a process keeps of the app is ``held.Held``; each question gets a fresh ``Scan`` from it and is answered from that
+alone. ``asof`` gives a storage that answers as accepted by a time. Aggregates come from the highest level that is
+exact (``levels``), and every batch says what it rests on (``basis``).
 """
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+import copy
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,49 +16,21 @@ from spm.clock import Clock
 from spm.errors import IntegrityError, QueryTooLarge
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.cache import PageCache
-from spm.query.scan import Moved, Rows, Scan, read_manifests, wanted_of
-from spm.query.select import HourBatch, Matcher, SeriesBatch
-from spm.query.series import SeriesIndex
-from spm.query.tail import Tail, TailView
-from spm.store import aggregates, kernels, keys, manifest
+from spm.query.held import Held, Question, nothing
+from spm.query.levels import Chosen, Levels, Part, within
+from spm.query.scan import Moved, Scan
+from spm.query.select import HourBatch, Matcher, SeriesBatch, Tick
+from spm.store import aggregates, kernels
 from spm.store.aggregates import COLUMNS, Aggregates
-from spm.store.backends.base import Backend, Reader
+from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
-from spm.store.manifest import Manifest
 from spm.store.merge import Picked
-from spm.store.quarantine import Quarantine
-from spm.store.tiers import Steps
-from spm.store.units import Wanted
-from spm.wire import I32, I64, U64
+from spm.wire import I64
 
 T = TypeVar("T")
-_AHEAD_SLOTS = limits.FUTURE_MS // HOUR_MS + 1  # nothing is accepted further ahead
-
-
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """The chosen series: ids and metric ids by row. An id names a series within its metric only."""
-
-    series: U64
-    metrics: U64
-
-    def rows(self, series: U64, metrics: U64) -> I32:
-        """The row of each of these pairs, all of which are among the chosen."""
-        ids, names = np.unique(self.series), np.unique(self.metrics)
-
-        def codes(s: U64, m: U64) -> I64:
-            return np.searchsorted(names, m) * len(ids) + np.searchsorted(ids, s)
-
-        own = codes(self.series, self.metrics)
-        order = np.argsort(own)
-        return order[np.searchsorted(own[order], codes(series, metrics))].astype(np.int32)
-
-    def apart(self) -> list[I64]:
-        """The rows in groups within which an id names one series: as a rule one group, else one for each metric."""
-        every = np.arange(len(self.series))
-        if len(np.unique(self.series)) == len(self.series):
-            return [every] if len(every) else []
-        return [every[self.metrics == name] for name in np.unique(self.metrics)]
+Tables = dict[str, np.ndarray]
+_KINDS: dict[str, type[Any]] = dict(COLUMNS)
+_EMPTY: dict[type[Any], float] = {np.int64: 0, np.float64: np.nan}
 
 
 class AppStorage:
@@ -68,226 +39,199 @@ class AppStorage:
     def __init__(
         self, backend: Backend, app: int, *, distribution: Distribution, clock: Clock, cache: PageCache
     ) -> None:
-        self._backend, self._app, self._clock = backend, app, clock
-        self._buckets = list(distribution.all(app))
-        self._distribution = distribution
-        self._quarantine = Quarantine(backend, clock)
-        self._rows = Rows(app, cache, self._quarantine)
-        self._tail = Tail(app, self._buckets, clock, self._rows.log)
-        self._index = SeriesIndex(app, lambda key, raw, error: self._quarantine.report(app, "series", key, raw, error))
-        self._nonces: dict[int, int] = {}
-        self._lock = threading.RLock()
+        """``distribution`` holds until the store names one."""
+        self._held = Held(backend, app, distribution, clock, cache)
+        self._asof_ms: int | None = None
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+    def asof(self, asof_ms: int) -> "AppStorage":
+        """The same app as accepted by a time: later stamps and retractions are not known yet."""
+        then = copy.copy(self)
+        then._asof_ms = asof_ms
+        return then
+
+    # --- samples
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = nothing) -> SeriesBatch:
         """Samples with start_ms < ts ≤ end_ms of the series that match, winners only, ascending per series."""
-        return self._view(start_ms, end_ms, lambda scan: self._select(scan, matchers, start_ms, end_ms))
+        question = self._question(start_ms, end_ms, matchers, tick)
+        return self._view(question, lambda scan: self._select(scan, matchers, start_ms, end_ms))
 
     def _select(self, scan: Scan, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
-        chosen, pairs, wanted = self._chosen(matchers)
+        chosen = self._chosen(matchers)
         parts: list[Picked] = []
         samples = 0
-        for bucket, slot in scan.units(start_ms // HOUR_MS, (end_ms - 1) // HOUR_MS) if len(chosen) else []:
-            for part in scan.unit(bucket, slot, wanted):
-                cut = _within(part, start_ms, end_ms, slot)
-                samples += len(cut.ts)
-                parts.append(cut)
-            if samples > limits.QUERY_SAMPLES_MAX:
-                raise QueryTooLarge(f"the query reads more than {limits.QUERY_SAMPLES_MAX} samples: narrow it")
-        return self._batch(chosen, pairs, parts)
+        if len(chosen) and end_ms > start_ms:
+            first, last = start_ms // HOUR_MS, (end_ms - 1) // HOUR_MS
+            asked = scan.asked(chosen.series, chosen.metrics)
+            for slot in scan.sealed(first, last):
+                scan.ground.expired(slot, hours=False)
+            for slot, buckets in scan.units(first, last):
+                whole = start_ms <= slot * HOUR_MS and (slot + 1) * HOUR_MS <= end_ms
+                for part in scan.slot(slot, buckets, asked):
+                    parts.append(part if whole else within(part, start_ms, end_ms))
+                    samples += len(parts[-1].ts)
+                if samples > limits.QUERY_SAMPLES_MAX:
+                    raise QueryTooLarge(f"the query reads more than {limits.QUERY_SAMPLES_MAX} samples: narrow it")
+        return self._batch(scan, chosen, parts)
 
-    def _batch(self, chosen: I64, pairs: _Pairs, parts: Sequence[Picked]) -> SeriesBatch:
+    def _batch(self, scan: Scan, chosen: Chosen, parts: Sequence[Picked]) -> SeriesBatch:
         """Parts in the order of time become one batch: a stable counting sort by series."""
+        basis = scan.ground.basis()
         if not parts:
-            return SeriesBatch([], np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0))
-        owners = [pairs.rows(p.series, p.metrics)[kernels.spread(p.counts, len(p.ts))] for p in parts]
+            return SeriesBatch([], np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0), basis)
+        owners = [chosen.rows(p.series, p.metrics)[kernels.spread(p.counts, len(p.ts))] for p in parts]
         owner = np.concatenate(owners)
         counts, rows = kernels.group_by_series(owner, len(chosen))
         held = counts > 0
         offsets = np.concatenate([[0], np.cumsum(counts[held], dtype=np.int64)])
         ts, values = np.concatenate([p.ts for p in parts]), np.concatenate([p.values for p in parts])
-        return SeriesBatch(self._index.labels(chosen[held].tolist()), offsets, ts[rows], values[rows])
+        return SeriesBatch(self._labels(chosen.index[held]), offsets, ts[rows], values[rows], basis)
+
+    # --- aggregates
 
     def select_hours(self, matchers: Sequence[Matcher], first_slot: int, last_slot: int) -> HourBatch:
-        """Aggregates of whole slots, both ends included: from `hours` where exact, else from raw."""
-        start, end = first_slot * HOUR_MS, (last_slot + 1) * HOUR_MS
-        return self._view(start, end, lambda scan: self._hours(scan, matchers, first_slot, last_slot))
+        """Aggregates of whole slots, both ends included: all columns, from `hours` where exact, else from raw."""
+        return self.select_cells(matchers, np.arange(first_slot, last_slot + 2), list(_KINDS))
 
-    def _hours(self, scan: Scan, matchers: Sequence[Matcher], first: int, last: int) -> HourBatch:
-        chosen, pairs, _ = self._chosen(matchers)
-        slots = np.arange(first, last + 1)
-        tables = {name: np.full((len(chosen), len(slots)), _EMPTY[kind], kind) for name, kind in COLUMNS}
-        units = scan.units(first, last) if len(chosen) else []
-        for rows in pairs.apart():
-            wanted = wanted_of(pairs.series[rows], pairs.metrics[rows])
-            tier = _HourTier(scan, self._app, wanted)
-            order = rows[np.argsort(pairs.series[rows])]
-            for bucket, slot in units:
-                exact = tier.at(bucket, slot)
-                for part in [exact] if exact is not None else map(_aggregated, scan.unit(bucket, slot, wanted)):
-                    _put(tables, order, pairs.series[order], slot - first, part)
+    def select_cells(
+        self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick = nothing
+    ) -> HourBatch:
+        """Aggregates of cells, slots or whole days, between borders (slot numbers): only the columns named."""
+        question = self._question(int(borders[0]) * HOUR_MS, int(borders[-1]) * HOUR_MS, matchers, tick)
+        return self._view(question, lambda scan: self._cells(scan, matchers, borders, {"count", *names}))
+
+    def _cells(self, scan: Scan, matchers: Sequence[Matcher], borders: I64, names: Collection[str]) -> HourBatch:
+        chosen = self._chosen(matchers)
+        tables = cells_of(Levels.of(scan, chosen, list(names)), borders, names) if len(chosen) else _tables(0, 0, names)
         held = tables["count"].any(axis=1)
-        labels = self._index.labels(chosen[held].tolist())
-        return HourBatch(labels=labels, slots=slots, **{name: table[held] for name, table in tables.items()})
+        labels = self._labels(chosen.index[held])
+        columns: dict[str, Any] = {name: tables[name][held] if name in tables else _NOT_ASKED for name in _KINDS}
+        return HourBatch(labels=labels, slots=borders[:-1], basis=scan.ground.basis(), **columns)
+
+    # --- names
 
     def series(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[dict[str, str]]:
         """Labels of the series that match any of the sets."""
-        return self._named(lambda: self._index.labels(self._any(matcher_sets).tolist()))
+        return self._named(lambda: self._held.index.labels(self._any(matcher_sets).tolist()))
 
     def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
         """Sorted names of the labels of those series."""
-        return self._named(lambda: self._index.names(self._any(matcher_sets)))
+        return self._named(lambda: self._held.index.names(self._any(matcher_sets)))
 
     def label_values(
         self, name: str, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int
     ) -> list[str]:
         """Sorted values of one label of those series."""
-        return self._named(lambda: self._index.values(name, self._any(matcher_sets)))
+        return self._named(lambda: self._held.index.values(name, self._any(matcher_sets)))
 
     def notes(self) -> list[str]:
         """What answers rest on: the age of the un-compacted tail, and quarantined rows."""
-        seen = self._tail.as_of_ms
+        seen = self._held.tail.as_of_ms
         tail = [f"un-compacted data as of {np.datetime64(seen, 'ms')}Z"] if seen else []
-        return tail + self._quarantine.notes()
+        return tail + self._held.quarantine.notes()
 
-    def _named(self, answer: Callable[[], T]) -> T:
-        """Answer from the dictionary alone: names do not depend on the time range (they live as long as the app)."""
-        now = self._clock.now_ms()
+    # --- views
 
-        def locked(_: Scan) -> T:
-            with self._lock:
-                return answer()
+    def _question(
+        self, start_ms: int, end_ms: int, matchers: Sequence[Matcher] = (), tick: Callable[[], None] = nothing
+    ) -> Question:
+        return Question(start_ms, end_ms, matchers, self._asof_ms, tick)
 
-        return self._view(now - HOUR_MS, now, locked)
-
-    def _any(self, matcher_sets: Sequence[Sequence[Matcher]]) -> I64:
-        if not matcher_sets:
-            return np.arange(len(self._index))
-        return np.unique(np.concatenate([self._index.select(m) for m in matcher_sets]))
-
-    def _chosen(self, matchers: Sequence[Matcher]) -> tuple[I64, _Pairs, Wanted]:
-        """Rows of the index that match, their ids and metrics, and what to read for them."""
-        with self._lock:
-            chosen = self._index.select(matchers)
-            ids, metrics = self._index.columns()
-        if len(chosen) > limits.QUERY_SERIES_MAX:
-            raise QueryTooLarge(f"{len(chosen)} series match; at most {limits.QUERY_SERIES_MAX}: narrow the selector")
-        return chosen, _Pairs(ids[chosen], metrics[chosen]), wanted_of(ids[chosen], metrics[chosen])
-
-    def _view(self, start_ms: int, end_ms: int, answer: Callable[[Scan], T]) -> T:
+    def _view(self, question: Question, answer: Callable[[Scan], T]) -> T:
         """Answer from a consistent view; start again when a run has moved on meanwhile (rule 10)."""
         for attempt in range(limits.RESTARTS_MAX):
             try:
-                with self._scan(start_ms, end_ms, force=attempt > 0) as scan:
+                with self._held.scan(question, force=attempt > 0) as scan:
                     return answer(scan)
             except Moved:
                 continue
         raise IntegrityError(f"runs moved on {limits.RESTARTS_MAX} times during one query")
 
-    @contextmanager
-    def _scan(self, start_ms: int, end_ms: int, *, force: bool) -> Iterator[Scan]:
-        """Pending first, then manifests (rule 9).
+    def _named(self, answer: Callable[[], T]) -> T:
+        """Answer from the dictionary alone: names do not depend on the time range (they live as long as the app)."""
+        now = self._held.clock.now_ms()
 
-        The snapshot is taken under the lock: one taken before might be older than the tail that another query has just
-        refreshed, and a manifest must never be older than the pending records it is used with.
-        """
-        with ExitStack() as stack:
-            with self._lock:
-                reader = stack.enter_context(self._backend.snapshot())
-                tail = self._refreshed(reader, force=force)
-            last = min(end_ms, self._clock.now_ms() + _AHEAD_SLOTS * HOUR_MS) // HOUR_MS // DAY_SLOTS
-            first = max(start_ms // HOUR_MS // DAY_SLOTS, 0, last - limits.QUERY_DAYS_MAX)
-            manifests = read_manifests(reader, self._app, range(first, last + 1))
-            self._notice(reader, manifests)
-            yield Scan(self._app, self._buckets, reader, tail, manifests, self._rows)
+        def locked(_: Scan) -> T:
+            with self._held.lock:
+                return answer()
 
-    def _refreshed(self, reader: Reader, *, force: bool) -> TailView:
-        """The tail, with every series it names in the index."""
-        series, metrics = self._tail.refresh(reader, force=force)
-        try:
-            self._index.ensure(reader, series, metrics)
-        except BaseException:
-            self._tail.reset()  # it would not name them again
-            raise
-        return self._tail.view()
+        return self._view(self._question(now - HOUR_MS, now), locked)
 
-    def _notice(self, reader: Reader, manifests: dict[int, Manifest]) -> None:
-        """A run may have taken blocks this process never saw: read the dictionary again when a manifest moved."""
-        nonces = {day: m.nonce for day, m in manifests.items()}
-        with self._lock:
-            if any(self._nonces.get(day) != nonce for day, nonce in nonces.items()) or not len(self._index):
-                self._index.load(reader)
-                self._nonces.update(nonces)
+    def _any(self, matcher_sets: Sequence[Sequence[Matcher]]) -> I64:
+        if not matcher_sets:
+            return np.arange(len(self._held.index))
+        return np.unique(np.concatenate([self._held.index.select(m) for m in matcher_sets]))
+
+    def _labels(self, rows: I64) -> list[dict[str, str]]:
+        return self._held.index.labels(rows.tolist())
+
+    def _chosen(self, matchers: Sequence[Matcher]) -> Chosen:
+        """The series that match."""
+        with self._held.lock:
+            rows = self._held.index.select(matchers)
+            ids, metrics = self._held.index.columns()
+        if len(rows) > limits.QUERY_SERIES_MAX:
+            raise QueryTooLarge(f"{len(rows)} series match; at most {limits.QUERY_SERIES_MAX}: narrow the selector")
+        return Chosen(rows, ids[rows], metrics[rows])
 
 
-def _within(part: Picked, start_ms: int, end_ms: int, slot: int) -> Picked:
-    """Only rows with start_ms < ts ≤ end_ms."""
-    if start_ms <= slot * HOUR_MS and (slot + 1) * HOUR_MS <= end_ms:
-        return part
-    kept = (part.ts > start_ms) & (part.ts <= end_ms)
-    owner = kernels.spread(part.counts, len(part.ts))
-    counts = np.bincount(owner[kept], minlength=len(part.counts)).astype(np.int32)
-    return Picked(part.series, part.metrics, counts, part.ts[kept], part.values[kept])
+_NOT_ASKED = np.empty((0, 0))
 
 
-def _aggregated(part: Picked) -> Aggregates:
-    order = np.argsort(part.series, kind="stable")
-    counts = part.counts[order]
-    starts = np.cumsum(part.counts, dtype=np.int64) - part.counts
-    rows = kernels.take_segments(starts[order], counts, len(part.ts))
-    offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    return aggregates.aggregate(part.series[order], offsets, part.ts[rows], part.values[rows])
+def cells_of(levels: Levels, borders: I64, names: Collection[str]) -> Tables:
+    """Columns [series, cells]: days from their level where exact, else joined from their slots."""
+    widths = np.diff(borders)
+    _check_size(len(levels.chosen), len(widths))
+    assert bool(np.isin(widths, (1, DAY_SLOTS)).all()), "BUG: a cell is a slot or a day"
+    tables = _tables(len(levels.chosen), len(widths), names)
+    parts, left = levels.days((borders[:-1][widths == DAY_SLOTS] // DAY_SLOTS).tolist())
+    for part in parts:
+        _put(tables, np.searchsorted(borders, part.steps * DAY_SLOTS), part)
+    _check_size(len(levels.chosen), len(left) * DAY_SLOTS)
+    single = borders[:-1][widths == 1]
+    inner = (np.array(left, np.int64)[:, None] * DAY_SLOTS + np.arange(DAY_SLOTS)).ravel()
+    below = _tables(len(levels.chosen), len(inner), names)
+    for part in levels.slots([*single.tolist(), *inner.tolist()]):
+        column = np.searchsorted(borders, part.steps, side="right") - 1
+        of_day = widths[column] == DAY_SLOTS
+        _put(tables, column, part, ~of_day)
+        _put(below, np.searchsorted(inner, part.steps), part, of_day)
+    if left:
+        _join_days(tables, below, np.searchsorted(borders, np.array(left, np.int64) * DAY_SLOTS))
+    return tables
 
 
-_EMPTY: dict[type[Any], float] = {np.int64: 0, np.float64: np.nan}
+def _check_size(series: int, cells: int) -> None:
+    if series * cells > limits.QUERY_CELLS_MAX:
+        raise QueryTooLarge(
+            f"{series} series of {cells} hours are more than {limits.QUERY_CELLS_MAX} values: "
+            "ask for less time or fewer series"
+        )
 
 
-def _put(tables: Mapping[str, np.ndarray], rows: I64, series: U64, column: int, part: Aggregates) -> None:
-    """Aggregates of one slot into a column of [S, H]; ``rows`` are those of ``series`` (ascending), others pass by."""
-    at = np.minimum(np.searchsorted(series, part.series), len(series) - 1)
-    asked = series[at] == part.series
+def _tables(rows: int, columns: int, names: Collection[str]) -> Tables:
+    return {name: np.full((rows, columns), _EMPTY[kind], kind) for name, kind in _KINDS.items() if name in names}
+
+
+def _put(tables: Tables, columns: I64, part: Part, chosen: np.ndarray | None = None) -> None:
+    if chosen is not None and not chosen.all():
+        kept = np.flatnonzero(chosen)
+        if not len(kept):
+            return
+        columns, part = columns[kept], Part(part.rows[kept], part.steps[kept], part.values.take(kept))
     for name, table in tables.items():
-        table[rows[at[asked]], column] = getattr(part, name)[asked]
+        table[part.rows, columns] = getattr(part.values, name)
 
 
-class _HourTier:
-    """The hours in force that one query may use, fetched once per (bucket, day)."""
-
-    def __init__(self, scan: Scan, app: int, wanted: Wanted) -> None:
-        self._scan, self._app, self._wanted = scan, app, wanted
-        self._packs: dict[tuple[int, int], list[Steps] | None] = {}
-
-    def at(self, bucket: int, slot: int) -> Aggregates | None:
-        """The slot's aggregates from the tier; ``None`` where it is not exact and raw must be read (rule 11)."""
-        day = self._scan.manifests.get(slot // DAY_SLOTS)
-        pack = day.hours.get(bucket) if day else None
-        made = pack.slots.get(slot) if pack else None
-        if day is None or pack is None or made is None or (bucket, slot) in self._scan.tail.units():
-            return None
-        state = day.entry(bucket, slot).state
-        if made.inputs != manifest.fingerprint(state) or made.retractions:
-            return None
-        steps = self._pack(bucket, slot // DAY_SLOTS, pack.generation)
-        return None if steps is None else _joined([s.at(slot) for s in steps])
-
-    def _pack(self, bucket: int, day: int, generation: manifest.Generation) -> list[Steps] | None:
-        if (bucket, day) not in self._packs:
-            self._packs[bucket, day] = self._read(bucket, day, generation)
-        return self._packs[bucket, day]
-
-    def _read(self, bucket: int, day: int, generation: manifest.Generation) -> list[Steps] | None:
-        """The pack's rows of the metrics asked for; ``None`` when one is absent or damaged: raw knows better."""
-        names = [
-            keys.hours(bucket, self._app, metric, day, generation.number, page)
-            for metric, series in self._wanted.series.items()
-            for page in sorted({generation.page_of(int(s)) for s in (series if series is not None else [])})
-        ]
-        found = self._scan.rows.fetch(self._scan.reader, "hours", names)
-        steps = [row for row in found if isinstance(row, Steps)]
-        return steps if len(steps) == len(names) else None
-
-
-def _joined(parts: Sequence[Aggregates]) -> Aggregates:
-    """Aggregates of different series side by side."""
-    if not parts:
-        return Aggregates.empty()
-    return Aggregates(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Aggregates)})
+def _join_days(tables: Tables, below: Tables, columns: I64) -> None:
+    """Slots of days side by side become the days: the same kernel that makes days of hours."""
+    rows, places = np.nonzero(below["count"])
+    days = places // DAY_SLOTS
+    owner = (rows * len(columns) + days).astype(np.uint64)
+    flat: dict[str, Any] = {
+        name: below[name][rows, places] if name in below else np.zeros(len(rows), kind) for name, kind in COLUMNS
+    }
+    made = aggregates.merge_rows(Aggregates(series=owner, **flat))
+    of_row, of_day = np.divmod(made.series.astype(np.int64), len(columns))
+    for name, table in tables.items():
+        table[of_row, columns[of_day]] = getattr(made, name)

@@ -13,6 +13,7 @@ import numpy as np
 
 from spm import limits
 from spm.clock import Clock
+from spm.errors import LimitExceeded
 from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.keys import PendingKey
@@ -55,19 +56,37 @@ class TailView:
 class Tail:
     """Pending blocks of one app, by unit. Not thread-safe: its owner locks."""
 
-    def __init__(self, app: int, buckets: Sequence[int], clock: Clock, blocks: Blocks) -> None:
-        self._app, self._buckets, self._clock, self._blocks = app, buckets, clock, blocks
+    def __init__(
+        self,
+        app: int,
+        buckets: Sequence[int],
+        clock: Clock,
+        blocks: Blocks,
+        rows_max: int = limits.TAIL_SAMPLES_MAX,
+    ) -> None:
+        self._app, self._buckets, self._clock, self._blocks = app, tuple(buckets), clock, blocks
         self._records: dict[bytes, tuple[int, ...]] = {}  # pending key -> slots of its cells when first seen
         self._units: dict[UnitKey, _Unit] = {}
         self.as_of_ms = 0
         self._read_at = -1e9
+        self._rows_max = rows_max
+
+    @property
+    def due(self) -> bool:
+        """Whether it is too old to answer from."""
+        return (self._clock.monotonic() - self._read_at) * 1000 >= limits.TAIL_AGE_MS
+
+    def look_in(self, buckets: Sequence[int]) -> None:
+        """Where pending records lie from now on; others than before are looked into at the next refresh."""
+        if tuple(buckets) != self._buckets:
+            self._buckets, self._read_at = tuple(buckets), -1e9
 
     def refresh(self, reader: Reader, *, force: bool = False) -> tuple[U64, U64]:
         """Bring the tail up to date; returns (series, metrics) that new blocks name.
 
         Whatever goes wrong half-way empties the tail: a block that is counted as held must never be left out.
         """
-        if not force and (self._clock.monotonic() - self._read_at) * 1000 < limits.TAIL_AGE_MS:
+        if not force and not self.due:
             return _NOTHING
         began, as_of_ms = self._clock.monotonic(), self._clock.now_ms()
         try:
@@ -124,7 +143,16 @@ class Tail:
         while len(unit.pieces) > 1 and len(unit.pieces[-2]) < 2 * len(unit.pieces[-1]):
             last = unit.pieces.pop()
             unit.pieces[-1] = merge([unit.pieces[-1], last])
+        self._check_size()
         return piece
+
+    def _check_size(self) -> None:
+        rows = sum(len(piece) for unit in self._units.values() for piece in unit.pieces)
+        if rows > self._rows_max:
+            raise LimitExceeded(
+                "the app has more un-compacted samples than a reading process may hold", got=f"over {rows}",
+                wanted=f"at most {self._rows_max}", remedy="Answers come back as soon as a run has compacted them.",
+            )  # fmt: skip
 
     def _forget(self, gone: Collection[bytes]) -> None:
         for key in gone:

@@ -129,7 +129,7 @@ def test_failure_has_the_form_of_prometheus(
 def test_store_that_does_not_answer_is_a_503(
     client: Client, bearer: dict[str, str], ours: FakeStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unavailable(*_: object) -> None:
+    def unavailable(*_: object, **__: object) -> None:
         raise StoreUnavailable("no answer")
 
     monkeypatch.setattr(ours, "select", unavailable)

@@ -102,7 +102,7 @@ def test_notes_become_infos() -> None:
     hour = 3_600_000
     storage = FakeStorage().add("m", {}, [5], np.array([1.0]))
     raw = prometheus.answer(Engine(storage).instant("sum_over_time(m[1h])", hour))
-    assert json.loads(raw)["infos"] == ["hour aggregates used"]
+    assert json.loads(raw)["infos"] == ["hour aggregates: 1970-01-01T00:00Z to 1970-01-01T01:00Z"]
 
 
 @pytest.mark.parametrize(

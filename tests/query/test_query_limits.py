@@ -15,7 +15,7 @@ from spm.query.promql.binary import vector_vector
 from spm.query.promql.engine import Engine, QueryLimits, Result
 from spm.query.promql.plan import Matching
 from spm.query.promql.vector import named
-from spm.query.select import Matcher, SeriesBatch
+from spm.query.select import Matcher, SeriesBatch, Tick
 
 
 def three_series() -> FakeStorage:
@@ -73,7 +73,9 @@ class SlowStorage(FakeStorage):
         super().__init__()
         self._clock = clock
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+    def select(
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick | None = None
+    ) -> SeriesBatch:
         self._clock.advance(60_000)
         return super().select(matchers, start_ms, end_ms)
 

@@ -95,7 +95,7 @@ def test_a_damaged_row_stays_out_when_its_page_leaves_the_cache() -> None:
     clock = FakeClock(NOW)
     storage = reader(backend, clock=clock)
     seen = look(storage)
-    storage._rows._cache.clear()
+    storage._held.rows._cache.clear()
     clock.advance(5000)
     assert look(storage) == seen
     assert len(letters(backend)) == 1

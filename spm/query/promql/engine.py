@@ -8,6 +8,7 @@ and samples when read, cells when computed, time between nodes. Enter by `Engine
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from spm import limits
 from spm.clock import Clock, SystemClock
 from spm.errors import BadQuery, QueryTimeout, QueryTooLarge
+from spm.query.basis import joined
 from spm.query.promql import binary, functions, hours, plan, windows
 from spm.query.promql.aggregate import aggregate
 from spm.query.promql.labels import Labels
@@ -53,6 +55,7 @@ class Result:
     values: F64  # [S, T]; means nothing where not present
     present: Bool  # [S, T]
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     samples: SeriesBatch | None = None  # instead of values, when an instant query asks for a range of samples
     text: str = ""  # instead of values, of a string
 
@@ -115,7 +118,7 @@ class _Evaluation:
         self._deadline = clock.monotonic() + limits.timeout_s
         self._samples_read = 0
         self._read: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = {}
-        self._hours_read: dict[tuple[tuple[Matcher, ...], int, int], HourBatch] = {}
+        self._cells_read: dict[tuple[tuple[Matcher, ...], bytes, tuple[str, ...]], HourBatch] = {}
 
     # --- results ---
 
@@ -127,24 +130,24 @@ class _Evaluation:
             keys = [sorted(labels.items()) for labels in shown.labels]
             rows = np.array(sorted(range(len(keys)), key=keys.__getitem__))
             shown = Vector([shown.labels[row] for row in rows], shown.values[rows], shown.present[rows], rows < 0)
-        return Result(kind, self.times, shown.labels, shown.values, shown.present, self._notes())
+        return self._explained(Result(kind, self.times, shown.labels, shown.values, shown.present))
 
     def samples(self, window: plan.Window) -> Result:
         """The samples themselves, as an instant query for a range asks."""
         steps = self._placed(window.selector)
         batch = self._select(window.selector.matchers, steps.first_ms - window.range_ms, steps.first_ms)
-        empty = _nothing("matrix", self.times)
-        return Result(
-            "matrix", self.times, [], empty.values, empty.present, self._notes(), windows.without_stale(batch)
-        )
+        found = dataclasses.replace(_nothing("matrix", self.times), samples=windows.without_stale(batch))
+        return self._explained(found)
 
     def constant(self, values: F64) -> Vector:
         """A scalar as an element without labels."""
         return named([{}], values[np.newaxis, :], np.ones((1, len(values)), np.bool_), nameless=False)
 
-    def _notes(self) -> list[str]:
-        used = ["hour aggregates used"] if self._hours_read else []
-        return used + self._storage.notes()
+    def _explained(self, result: Result) -> Result:
+        """The answer, with what everything that was read for it rests on."""
+        read = [batch.basis for batch in self._read.values()] + [cells.basis for cells in self._cells_read.values()]
+        basis = joined(read)
+        return dataclasses.replace(result, notes=[*basis.infos(), *self._storage.notes()], warnings=basis.warnings())
 
     # --- scalars ---
 
@@ -167,8 +170,7 @@ class _Evaluation:
 
     def vector(self, node: plan.VectorNode) -> Vector:
         """Elements per series and step."""
-        if self._clock.monotonic() > self._deadline:
-            raise QueryTimeout(f"query timed out after {self._limits.timeout_s:g} s")
+        self._tick()
         match node:
             case plan.Selector():
                 return self._newest(node)
@@ -192,6 +194,10 @@ class _Evaluation:
             case plan.SetOperation(op, left, right, matching):
                 return binary.set_operation(op, self.vector(left), self.vector(right), matching)
 
+    def _tick(self) -> None:
+        if self._clock.monotonic() > self._deadline:
+            raise QueryTimeout(f"query timed out after {self._limits.timeout_s:g} s")
+
     def _elementwise(self, node: plan.Elementwise) -> Vector:
         elements = self.vector(node.vector)
         parameters = [self.scalar(parameter) for parameter in node.parameters]
@@ -214,7 +220,7 @@ class _Evaluation:
         nameless = node.function not in windows.KEEPS_NAME
         span = hours.span(node.function, steps, node.window.range_ms)
         if span is not None:
-            batch = self._select_hours(matchers, span)
+            batch = self._select_cells(matchers, span, hours.columns(node.function))
             found = hours.combine(node.function, batch, span, steps)
             if found is not None:
                 return named(batch.labels, *self._spread(*found), nameless=nameless)
@@ -248,20 +254,19 @@ class _Evaluation:
     def _select(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int) -> SeriesBatch:
         key = (matchers, start_ms, end_ms)
         if key not in self._read:
-            batch = self._storage.select(matchers, start_ms, end_ms)
+            batch = self._storage.select(matchers, start_ms, end_ms, tick=self._tick)
             self._check(len(batch.labels), len(batch.ts), matchers)
-            self._read[key] = SeriesBatch(
-                batch.labels, windows.times(batch.offsets), windows.times(batch.ts), windows.numbers(batch.values)
-            )
+            columns = windows.times(batch.offsets), windows.times(batch.ts), windows.numbers(batch.values)
+            self._read[key] = SeriesBatch(batch.labels, *columns, batch.basis)
         return self._read[key]
 
-    def _select_hours(self, matchers: tuple[Matcher, ...], span: hours.Span) -> HourBatch:
-        key = (matchers, span.first_slot, span.last_slot)
-        if key not in self._hours_read:
-            batch = self._storage.select_hours(matchers, span.first_slot, span.last_slot)
+    def _select_cells(self, matchers: tuple[Matcher, ...], span: hours.Span, columns: tuple[str, ...]) -> HourBatch:
+        key = (matchers, span.borders.tobytes(), columns)
+        if key not in self._cells_read:
+            batch = self._storage.select_cells(matchers, span.borders, columns, tick=self._tick)
             self._check(len(batch.labels), batch.count.size, matchers)
-            self._hours_read[key] = batch
-        return self._hours_read[key]
+            self._cells_read[key] = batch
+        return self._cells_read[key]
 
     def _check(self, series: int, samples: int, matchers: Sequence[Matcher]) -> None:
         self._samples_read += samples

@@ -1,9 +1,10 @@
-"""Functions of windows that are whole hours, from hourly aggregates instead of samples.
+"""Functions of windows that are whole hours, from hourly and daily aggregates instead of samples.
 
-`span` decides whether a window can be answered so: every border of every step lies on an hour. `combine` joins the
-hours of each window: counts and sums are added, extremes compared, a change is taken from the first and last sample
-and extrapolated exactly as from samples, counter resets included. Where aggregates cannot give what samples would (a
-NaN or infinity that hides what is under it), it says so and the caller reads the samples.
+`span` decides whether a window can be answered so: every border of every step lies on an hour. It cuts the time into
+cells: a UTC day that no border cuts is one, else each hour. `combine` joins the cells of each window: counts and sums
+are added, extremes compared, a change is taken from the first and last sample and extrapolated exactly as from samples,
+counter resets included. Where aggregates cannot give what samples would (a NaN or infinity that hides what is under
+it), it says so and the caller reads the samples.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spm.limits import HOUR_MS
+from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.promql import windows
 from spm.query.promql.windows import Steps, compensated, extrapolated
 from spm.query.select import HourBatch
@@ -33,23 +34,46 @@ _CHANGES = frozenset({RATE, INCREASE, DELTA})
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The hours of a query: slots from first to last, and the windows in them."""
+    """The cells of a query, borders[i]:borders[i + 1] in slots, and the cells low[t]:high[t] of each step's window."""
 
-    first_slot: int
-    last_slot: int
-    hours_per_window: int
-    hours_per_step: int
+    borders: I64
+    low: I64
+    high: I64
+    range_ms: int
 
 
 def span(function: str, steps: Steps, range_ms: int) -> Span | None:
-    """The hours that answer the function at all steps exactly, if there are such."""
-    if windows.FUNCTIONS[function] not in _EXACT or range_ms % HOUR_MS or steps.first_ms % HOUR_MS:
+    """The cells that answer the function at all steps exactly, if there are such."""
+    if windows.FUNCTIONS[function] not in _EXACT:
+        return None
+    return cells(steps, range_ms)
+
+
+def cells(steps: Steps, range_ms: int) -> Span | None:
+    """The cells of windows whose every border lies on an hour."""
+    if range_ms % HOUR_MS or not range_ms or steps.first_ms % HOUR_MS:
         return None
     if steps.count > 1 and steps.step_ms % HOUR_MS:
         return None
-    first_slot = (steps.first_ms - range_ms) // HOUR_MS
-    last_slot = steps.last_ms // HOUR_MS - 1
-    return Span(first_slot, last_slot, range_ms // HOUR_MS, steps.step_ms // HOUR_MS if steps.count > 1 else 0)
+    ends = (steps.first_ms + np.arange(steps.count, dtype=np.int64) * steps.step_ms) // HOUR_MS
+    starts = ends - range_ms // HOUR_MS
+    first, last = int(starts[0]), int(ends[-1])
+    cut = np.unique(np.concatenate([starts, ends]))
+    days = np.arange(-(-first // DAY_SLOTS), last // DAY_SLOTS)
+    whole = np.setdiff1d(days, cut[cut % DAY_SLOTS != 0] // DAY_SLOTS)
+    slots = np.arange(first, last + 1)
+    borders = slots[(slots % DAY_SLOTS == 0) | ~np.isin(slots // DAY_SLOTS, whole)]
+    return Span(borders, np.searchsorted(borders, starts), np.searchsorted(borders, ends), range_ms)
+
+
+def columns(function: str) -> tuple[str, ...]:
+    """The aggregates that a function is made of, beside the count."""
+    code = windows.FUNCTIONS[function]
+    if code in _CHANGES:
+        return ("first", "first_ts", "last", "last_ts", "increase")
+    if code in (COUNT, PRESENT):
+        return ()
+    return ({MIN: "min", MAX: "max", FIRST: "first", LAST: "last"}.get(code, "sum"),)
 
 
 def combine(function: str, hours: HourBatch, span: Span, steps: Steps) -> tuple[F64, Bool] | None:
@@ -62,11 +86,13 @@ def combine(function: str, hours: HourBatch, span: Span, steps: Steps) -> tuple[
     if code in _CHANGES:
         _changes(
             code, hours.count, hours.first, hours.first_ts, hours.last, hours.last_ts, hours.increase,
-            span.hours_per_window, span.hours_per_step, steps.first_ms, values, present,
+            span.low, span.high, steps.first_ms, steps.step_ms, span.range_ms, values, present,
         )  # fmt: skip
     else:
         column = {MIN: hours.min, MAX: hours.max, FIRST: hours.first, LAST: hours.last}.get(code, hours.sum)
-        _levels(code, hours.count, column, span.hours_per_window, span.hours_per_step, values, present)
+        if code in (COUNT, PRESENT):
+            column = np.zeros(hours.count.shape)  # not looked at
+        _levels(code, hours.count, column, span.low, span.high, values, present)
     # A mean whose sum overflowed, and anything infinite, may have had another value on the way.
     return None if code in (SUM, AVG) and not np.isfinite(values[present]).all() else (values, present)
 
@@ -77,11 +103,11 @@ def _is_plain(hours: HourBatch) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _levels(code: int, count: I64, column: F64, width: int, stride: int, out: F64, present: Bool) -> None:
+def _levels(code: int, count: I64, column: F64, low: I64, high: I64, out: F64, present: Bool) -> None:
     for series in range(count.shape[0]):
         for step in range(out.shape[1]):
             seen, value, lost = 0, 0.0, 0.0
-            for hour in range(step * stride, step * stride + width):
+            for hour in range(low[step], high[step]):
                 if count[series, hour] == 0:
                     continue
                 here = column[series, hour]
@@ -111,13 +137,12 @@ def _levels(code: int, count: I64, column: F64, width: int, stride: int, out: F6
 @njit(cache=True, nogil=True)
 def _changes(
     code: int, count: I64, first: F64, first_ts: I64, last: F64, last_ts: I64, increase: F64,
-    width: int, stride: int, first_ms: int, out: F64, present: Bool,
+    low: I64, high: I64, first_ms: int, step_ms: int, range_ms: int, out: F64, present: Bool,
 ) -> None:  # fmt: skip
-    range_ms = width * 3_600_000
     for series in range(count.shape[0]):
         for step in range(out.shape[1]):
             seen, resets, head, tail = 0, 0.0, -1, -1
-            for hour in range(step * stride, step * stride + width):
+            for hour in range(low[step], high[step]):
                 if count[series, hour] == 0:
                     continue
                 # What an hour gained beyond last - first, and a fall between hours, are counter resets.
@@ -130,7 +155,7 @@ def _changes(
                 tail = hour
             if seen < 2:
                 continue
-            t = first_ms + step * stride * 3_600_000
+            t = first_ms + step * step_ms
             gained = last[series, tail] - first[series, head] + (0.0 if code == DELTA else resets)
             factor = extrapolated(
                 seen, first_ts[series, head], last_ts[series, tail], first[series, head], gained, t, range_ms,

@@ -1,0 +1,155 @@
+"""What an answer rests on: which stretches came from which level, which retractions it leaves out, what has expired.
+
+``Basis`` is a value that travels with every batch; those of a query's batches are joined, and become the ``infos`` and
+``warnings`` of the answer. Stretches are kept as runs of slots, neighbours merged. Enter by ``Ground``, which a read
+fills in while it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spm.limits import HOUR_MS
+
+RAW, HOURS, DAYS = "raw samples", "hour aggregates", "day aggregates"
+_LEVELS = (DAYS, HOURS, RAW)
+_SHOWN = 4  # runs of a level, and numbers of retractions, that a sentence names
+
+Run = tuple[int, int]  # first slot, and the one after the last
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What one or several batches rest on; times are ms, 0 where there is none."""
+
+    runs: tuple[tuple[str, Run], ...] = ()
+    retractions: frozenset[int] = frozenset()
+    purged: frozenset[int] = frozenset()  # retractions whose samples this as-of answer should still show
+    raw_expired_ms: int = 0  # up to here samples were asked for that are gone
+    hours_expired_ms: int = 0  # likewise hours
+    sketched: bool = False  # some percentiles come from sketches
+    asof_ms: int | None = None
+
+    def infos(self) -> list[str]:
+        """Sentences that say where the answer comes from."""
+        levels = [_sentence(level, [run for name, run in self.runs if name == level]) for level in _LEVELS]
+        found = [sentence for sentence in levels if sentence]
+        if self.sketched:
+            found.append("percentiles of aggregated hours are within 1 %")
+        if self.retractions:
+            found.append(f"{_counted(self.retractions, 'retraction')} in effect: {_listed(self.retractions)}")
+        if self.asof_ms is not None:
+            found.append(f"as accepted by {moment(self.asof_ms)}")
+        return found
+
+    def warnings(self) -> list[str]:
+        """Sentences that say what is missing in it."""
+        found = []
+        if self.raw_expired_ms:
+            where = "as-of answers leave it out" if self.asof_ms is not None else "only whole hours are answered there"
+            found.append(f"raw data up to {moment(self.raw_expired_ms)} has expired: {where}")
+        if self.hours_expired_ms:
+            where = moment(self.hours_expired_ms)
+            found.append(f"hour aggregates up to {where} have expired: only whole UTC days are answered there")
+        if self.purged:
+            found.append(
+                f"samples of {_counted(self.purged, 'retraction')} were deleted since then and are missing: "
+                f"{_listed(self.purged)}"
+            )
+        return found
+
+
+def joined(parts: Iterable[Basis]) -> Basis:
+    """What an answer made of several batches rests on."""
+    parts = list(parts)
+    if len(parts) == 1:
+        return parts[0]
+    runs = [(level, run) for level in _LEVELS for run in _united(r for p in parts for n, r in p.runs if n == level)]
+    return Basis(
+        tuple(runs),
+        frozenset(number for p in parts for number in p.retractions),
+        frozenset(number for p in parts for number in p.purged),
+        max((p.raw_expired_ms for p in parts), default=0),
+        max((p.hours_expired_ms for p in parts), default=0),
+        any(p.sketched for p in parts),
+        next((p.asof_ms for p in parts if p.asof_ms is not None), None),
+    )
+
+
+@dataclass(slots=True)
+class Ground:
+    """What one read finds out about its own basis while it goes."""
+
+    asof_ms: int | None = None
+    retractions: frozenset[int] = frozenset()
+    purged: frozenset[int] = frozenset()
+    sketched: bool = False
+    _used: dict[int, str] = field(default_factory=dict)  # slot -> the lowest level it was answered from
+    _whole_days: set[int] = field(default_factory=set)  # first slots of days
+    _raw_expired: int = 0
+    _hours_expired: int = 0
+
+    def use(self, level: str, slot: int) -> None:
+        """A slot's answer comes from this level; for ``DAYS`` the first slot of the day."""
+        if level == DAYS:
+            self._whole_days.add(slot)
+        elif self._used.get(slot) != RAW:
+            self._used[slot] = level
+
+    def expired(self, slot: int, *, hours: bool) -> None:
+        """Samples of this slot (or even its hours) were wanted and are gone."""
+        end = (slot + 1) * HOUR_MS
+        self._raw_expired = max(self._raw_expired, end)
+        if hours:
+            self._hours_expired = max(self._hours_expired, end)
+
+    def basis(self) -> Basis:
+        """The value, neighbours merged: a gap without data between two slots of one level does not part them."""
+        parts = sorted(
+            [*((s, 1, level) for s, level in self._used.items()), *((s, 24, DAYS) for s in self._whole_days)]
+        )
+        runs: list[tuple[str, Run]] = []
+        for slot, width, level in parts:
+            if runs and runs[-1][0] == level:
+                runs[-1] = level, (runs[-1][1][0], max(runs[-1][1][1], slot + width))
+            else:
+                runs.append((level, (slot, slot + width)))
+        return Basis(
+            tuple(runs), self.retractions, self.purged, self._raw_expired, self._hours_expired, self.sketched,
+            self.asof_ms,
+        )  # fmt: skip
+
+
+def moment(ms: int) -> str:
+    """A time as sentences name it: to the minute, unless it has seconds or less."""
+    return f"{np.datetime64(ms // 60_000, 'm') if ms % 60_000 == 0 else np.datetime64(ms, 'ms')}Z"
+
+
+def _united(runs: Iterable[Run]) -> list[Run]:
+    found: list[Run] = []
+    for first, end in sorted(runs):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((first, end))
+    return found
+
+
+def _sentence(level: str, runs: Sequence[Run]) -> str:
+    if not runs:
+        return ""
+    shown = ", ".join(f"{moment(a * HOUR_MS)} to {moment(b * HOUR_MS)}" for a, b in runs[:_SHOWN])
+    more = f" and {len(runs) - _SHOWN} more stretches" if len(runs) > _SHOWN else ""
+    return f"{level}: {shown}{more}"
+
+
+def _counted(found: frozenset[int], what: str) -> str:
+    return f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
+
+
+def _listed(found: frozenset[int]) -> str:
+    shown = sorted(found)
+    return ", ".join(map(str, shown[:_SHOWN])) + (" …" if len(shown) > _SHOWN else "")

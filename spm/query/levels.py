@@ -1,0 +1,329 @@
+"""Aggregates of slots and days from the highest level that is exact: days, else hours, else samples (rule 11).
+
+A stored hour or day is used when nothing pending names its slots, it was made of what is in force now, and it leaves
+out just those retractions that count for the metrics asked for. As of a time it must also be made of nothing newer. Of
+sealed slots there are only hours, of expired ones only days: these answer whatever they were made of. Each level gives
+``Part``s; the caller puts them where they belong. Enter by ``Levels``.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spm.errors import CorruptBlock, IntegrityError
+from spm.limits import DAY_SLOTS
+from spm.query.basis import DAYS, HOURS
+from spm.query.scan import Asked, Scan, first_day_of
+from spm.store import aggregates, kernels, keys, manifest, retractions
+from spm.store.aggregates import Aggregates
+from spm.store.manifest import EXPIRED, SEALED, Generation
+from spm.store.merge import Picked
+from spm.store.tiers import SKETCH, Steps
+from spm.store.units import Inputs, Unit
+from spm.wire import I32, I64, U64, metric_id
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The series of a query: rows of the index, their ids and metric ids. An id names a series within its metric."""
+
+    index: I64
+    series: U64
+    metrics: U64
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def rows(self, series: U64, metrics: U64) -> I32:
+        """The number among the chosen of each of these pairs, all of which are among them."""
+        ids, names = np.unique(self.series), np.unique(self.metrics)
+
+        def codes(s: U64, m: U64) -> I64:
+            return np.searchsorted(names, m) * len(ids) + np.searchsorted(ids, s)
+
+        own = codes(self.series, self.metrics)
+        order = np.argsort(own)
+        return order[np.searchsorted(own[order], codes(series, metrics))].astype(np.int32)
+
+    def by_metric(self) -> dict[int, tuple[U64, I64]]:
+        """metric id -> (series ids ascending, their numbers among the chosen)."""
+        order = np.lexsort((self.series, self.metrics))
+        names, first = np.unique(self.metrics[order], return_index=True)
+        return {int(m): (self.series[part], part) for m, part in zip(names, np.split(order, first[1:]), strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Aggregates, each with its row among the chosen series and its slot (or day)."""
+
+    rows: I64
+    steps: I64
+    values: Aggregates
+
+
+@dataclass(slots=True)
+class _Pack:
+    """A generation of hours or days, and which of its steps are to be used."""
+
+    table: str
+    bucket: int
+    period: int  # day of hours, month of days
+    generation: Generation
+    first_slot: int
+    steps: set[int] = field(default_factory=set)
+
+    def key(self, metric: int, page: int, app: int) -> bytes:
+        layout = keys.hours if self.table == "hours" else keys.days
+        return layout(self.bucket, app, metric, self.period, self.generation.number, page)
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The levels of one view, for the chosen series and the columns asked for."""
+
+    scan: Scan
+    chosen: Chosen
+    asked: Asked
+    columns: Sequence[str]  # of Aggregates, and perhaps SKETCH
+    by_metric: Mapping[int, tuple[U64, I64]]
+
+    @classmethod
+    def of(cls, scan: Scan, chosen: Chosen, columns: Sequence[str]) -> "Levels":
+        """Ready to be asked."""
+        asked = scan.asked(chosen.series, chosen.metrics)
+        return cls(scan, chosen, asked, sorted(columns), chosen.by_metric())
+
+    # --- days
+
+    def days(self, days: Iterable[int]) -> tuple[list[Part], list[int]]:
+        """Parts by day number, and the days that must be answered from lower levels."""
+        wanted = sorted(days)
+        if not wanted:
+            return [], []
+        packs: dict[tuple[int, int], _Pack] = {}
+        held: dict[int, set[int]] = {}
+        for slot, buckets in self.scan.units(wanted[0] * DAY_SLOTS, (wanted[-1] + 1) * DAY_SLOTS - 1):
+            held.setdefault(slot // DAY_SLOTS, set()).update(buckets)
+        left = {day for day in wanted if not self._take_day(day, held.get(day, set()), packs)}
+        found, failed = self._read(packs.values())
+        left |= {step for pack in failed for step in pack.steps if not self._expired(step)}
+        parts = [cut for steps, metric, pack in found for cut in self._cut(steps, metric, pack.steps - left)]
+        for day in {step for _, _, pack in found for step in pack.steps - left}:
+            self.scan.ground.use(DAYS, day * DAY_SLOTS)
+        return parts, sorted(left)
+
+    def _take_day(self, day: int, held: set[int], packs: dict[tuple[int, int], _Pack]) -> bool:
+        """Add the packs that answer a day; whether there are such. ``held``: buckets with samples of that day."""
+        expired = self._expired(day)
+        month, in_force = self.scan.months.of(day)
+        buckets = [b for b, pack in in_force.days.items() if day in pack.days] if expired else sorted(held)
+        wanted = [b for b in buckets if self.asked.of(b) is not None]
+        if expired:
+            if not wanted or self.scan.lens.asof_ms is not None:
+                return False
+        elif not self._all_exact(wanted, day, in_force):
+            return False
+        for bucket in wanted:
+            made = in_force.days[bucket].generation
+            first = first_day_of(month) * DAY_SLOTS
+            packs.setdefault((bucket, month), _Pack("days", bucket, month, made, first)).steps.add(day)
+        return True
+
+    def _all_exact(self, buckets: Sequence[int], day: int, in_force: manifest.Month) -> bool:
+        if len(buckets) > 1 and self.asked.by_bucket is None:
+            return False  # a metric may lie in two of them
+        if self.scan.sealed(day * DAY_SLOTS, (day + 1) * DAY_SLOTS - 1):
+            return False
+        return all(self._day_is_exact(bucket, day, in_force) for bucket in buckets)
+
+    def _expired(self, day: int) -> bool:
+        found = self.scan.manifests.get(day)
+        return found is not None and EXPIRED in found.seals.values()
+
+    def _day_is_exact(self, bucket: int, day: int, in_force: manifest.Month) -> bool:
+        pack, of_day = in_force.days.get(bucket), self.scan.manifests.get(day)
+        made = pack.days.get(day) if pack else None
+        if pack is None or made is None or of_day is None or not self._known_by_then(made.stamp_max_ms):
+            return False
+        slots = manifest.slots_of(of_day, bucket)
+        if made.inputs != manifest.day_fingerprint(slots):
+            return False
+        if any((bucket, slot) in self.scan.tail.units() for slot in range(day * DAY_SLOTS, (day + 1) * DAY_SLOTS)):
+            return False
+        active = self.scan.active
+        now = [(s, retractions.ids(retractions.touching(active, of_day.entry(bucket, s), s))) for s, _ in slots]
+        if made.retractions == retractions.of_day(now):
+            return True
+        hours = of_day.hours.get(bucket)  # the day is as good as its hours, if it was made of these
+        stored = [(s, hours.slots[s].retractions) for s, _ in slots if hours and s in hours.slots]
+        return made.retractions == retractions.of_day(stored) and all(self._hour_is_exact(bucket, s) for s, _ in slots)
+
+    # --- hours and samples
+
+    def slots(self, slots: Iterable[int]) -> Iterator[Part]:
+        """Parts by slot: from hours where exact, else from samples."""
+        wanted = sorted(slots)
+        if not wanted:
+            return
+        packs: dict[tuple[int, int], _Pack] = {}
+        raw = self._plan(set(wanted), packs)
+        found, failed = self._read(packs.values())
+        for pack in failed:
+            lower = {slot for slot in pack.steps if self.scan.seal(slot) < SEALED}
+            pack.steps -= lower
+            for slot in lower:
+                raw.setdefault(slot, []).append(pack.bucket)
+        for slot in {slot for _, _, pack in found for slot in pack.steps}:
+            self.scan.ground.use(HOURS, slot)
+        for steps, metric, pack in found:
+            yield from self._cut(steps, metric, pack.steps)
+        for slot, buckets in sorted(raw.items()):
+            for picked in self.scan.slot(slot, sorted(buckets), self.asked):
+                yield self._aggregated(picked, slot)
+
+    def _plan(self, wanted: set[int], packs: dict[tuple[int, int], _Pack]) -> dict[int, list[int]]:
+        """Which slots come from which packs; returns the (slot, buckets) that come from samples."""
+        raw: dict[int, list[int]] = {}
+        for slot, buckets in self.scan.units(min(wanted), max(wanted)):
+            if slot not in wanted:
+                continue
+            mine = [bucket for bucket in buckets if self.asked.of(bucket) is not None]
+            apart = self.asked.by_bucket is not None or len(mine) == 1
+            exact = [bucket for bucket in mine if apart and self._hour_is_exact(bucket, slot)]
+            for bucket in exact:
+                self._pack(packs, bucket, slot)
+            if len(exact) < len(mine):
+                raw[slot] = [bucket for bucket in mine if bucket not in exact]
+        for slot, state in self.scan.sealed(min(wanted), max(wanted)).items():
+            if slot in wanted:
+                self._take_sealed(slot, state, packs)
+        return raw
+
+    def _take_sealed(self, slot: int, state: int, packs: dict[tuple[int, int], _Pack]) -> None:
+        """Hours answer for sealed slots, in every bucket; nothing does below days for expired ones."""
+        if state == EXPIRED or self.scan.lens.asof_ms is not None:
+            self.scan.ground.expired(slot, hours=state == EXPIRED)
+            return
+        for bucket, hours in self.scan.manifests[slot // DAY_SLOTS].hours.items():
+            if slot in hours.slots and self.asked.of(bucket) is not None:
+                self._pack(packs, bucket, slot)
+
+    def _pack(self, packs: dict[tuple[int, int], _Pack], bucket: int, slot: int) -> None:
+        day = slot // DAY_SLOTS
+        if (bucket, day) not in packs:
+            made = self.scan.manifests[day].hours[bucket].generation
+            packs[bucket, day] = _Pack("hours", bucket, day, made, day * DAY_SLOTS)
+        packs[bucket, day].steps.add(slot)
+
+    def _hour_is_exact(self, bucket: int, slot: int) -> bool:
+        of_day = self.scan.manifests.get(slot // DAY_SLOTS)
+        hours = of_day.hours.get(bucket) if of_day else None
+        made = hours.slots.get(slot) if hours else None
+        if of_day is None or made is None or (bucket, slot) in self.scan.tail.units():
+            return False
+        entry = of_day.entry(bucket, slot)
+        if made.inputs != manifest.fingerprint(entry.state) or not self._known_by_then(made.stamp_max_ms):
+            return False
+        now = retractions.touching(self.scan.active, entry, slot) if self.scan.active else ()
+        return made.retractions == retractions.ids(now) or self._same(made.retractions, now)
+
+    def _same(self, stored: bytes, now: Sequence[retractions.Retraction]) -> bool:
+        """Whether what differs is all about metrics that nobody asks for."""
+        differing = retractions.numbers(stored) ^ {r.number for r in now}
+        found = [self.scan.known.get(number) for number in differing]
+        return all(
+            r is not None and r.metric is not None and metric_id(r.metric.encode()) not in self.by_metric for r in found
+        )
+
+    def _known_by_then(self, stamp_max_ms: int) -> bool:
+        return self.scan.lens.asof_ms is None or stamp_max_ms <= self.scan.lens.asof_ms
+
+    # --- rows
+
+    def _read(self, packs: Iterable[_Pack]) -> tuple[list[tuple[Steps, int, _Pack]], list[_Pack]]:
+        """(rows with their metric, packs that cannot be read) of all these packs, in one call of the store."""
+        listing = [
+            (pack, metric, page, pack.key(metric, page, self.scan.app))
+            for pack in packs
+            for metric in getattr(self.asked.of(pack.bucket), "series", ())
+            for page in self._pages(pack.generation, metric)
+        ]
+        if not listing:
+            return [], []
+        table = listing[0][0].table
+        self.scan.tick()
+        names = [name for _, _, _, name in listing]
+        rows = self.scan.rows.aggregates(self.scan.reader, table, names, self.columns)
+        found: list[tuple[Steps, int, _Pack]] = []
+        failed: list[_Pack] = []
+        for (pack, metric, page, _), row in zip(listing, rows, strict=True):
+            if isinstance(row, Steps) and self._has_sketches(row, metric):
+                found.append((row, metric, pack))
+            elif row is not None or not self._is_empty(pack, metric, page):
+                failed.append(pack)
+        return found, [pack for i, pack in enumerate(failed) if pack not in failed[:i]]
+
+    def _last_resort(self, pack: _Pack) -> int | None:
+        """A slot of the pack's that has no lower level to turn to, if there is one."""
+        if pack.table == "days":
+            return next((day * DAY_SLOTS for day in pack.steps if self._expired(day)), None)
+        return next((slot for slot in pack.steps if self.scan.seal(slot) >= SEALED), None)
+
+    def _pages(self, generation: Generation, metric: int) -> list[int]:
+        if not generation.page_bits:
+            return [0]
+        shift = np.uint64(64 - generation.page_bits)
+        return [int(page) for page in np.unique(self.by_metric[metric][0] >> shift)]
+
+    def _is_empty(self, pack: _Pack, metric: int, page: int) -> bool:
+        """Whether an absent row is absent because there is nothing in it, by its generation's directory."""
+        unit = Unit(pack.bucket, self.scan.app, pack.first_slot)
+        made = self.scan.directory(unit, pack.generation)
+        if isinstance(made, Inputs) and page not in made.pages.get(metric, ()):
+            return True
+        alone = None if isinstance(made, CorruptBlock) else self._last_resort(pack)
+        if alone is not None:
+            self.scan.moved_or_lost(alone)
+            raise IntegrityError(f"a row of {pack.table} of {unit} is missing, and nothing below it is left")
+        return False
+
+    def _has_sketches(self, row: Steps, metric: int) -> bool:
+        if SKETCH not in self.columns:
+            return True
+        ids = self.by_metric[metric][0]
+        mine = np.isin(row.rows.series, ids)
+        return bool(row.rows.sketched[mine].all())
+
+    def _cut(self, row: Steps, metric: int, steps: set[int]) -> Iterator[Part]:
+        """The entries of a row that are asked for."""
+        if not steps:
+            return
+        ids, numbers = self.by_metric[metric]
+        at = np.minimum(np.searchsorted(ids, row.rows.series), len(ids) - 1)
+        first = min(steps)
+        used = np.zeros(max(steps) - first + 2, np.bool_)  # the last one stays False, for steps outside
+        used[[step - first for step in steps]] = True
+        place = row.step - first
+        inside = used[np.where((place >= 0) & (place < len(used) - 1), place, len(used) - 1)]
+        kept = np.flatnonzero((ids[at] == row.rows.series) & inside)
+        if len(kept):
+            yield Part(numbers[at[kept]], row.step[kept], row.rows.take(kept))
+
+    def _aggregated(self, picked: Picked, slot: int) -> Part:
+        rows = self.chosen.rows(picked.series, picked.metrics).astype(np.int64)
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(picked.counts, dtype=np.int64)])
+        wanted = SKETCH in self.columns
+        made = aggregates.every(rows.astype(np.uint64), starts, picked.ts, picked.values, sketches=wanted)
+        counted = np.flatnonzero(made.count > 0)
+        return Part(rows[counted], np.full(len(counted), slot, np.int64), made.take(counted))
+
+
+def within(part: Picked, start_ms: int, end_ms: int) -> Picked:
+    """Only rows with start_ms < ts ≤ end_ms."""
+    kept = (part.ts > start_ms) & (part.ts <= end_ms)
+    if bool(kept.all()):
+        return part
+    owner = kernels.spread(part.counts, len(part.ts))
+    counts = np.bincount(owner[kept], minlength=len(part.counts)).astype(np.int32)
+    return Picked(part.series, part.metrics, counts, part.ts[kept], part.values[kept])

@@ -1,0 +1,96 @@
+"""A month of one app on LMDB, rolled up, and how long a chart of it takes a process that has just started.
+
+The store is built in this process through the writer and a run of the local executor, a day at a time. ``cold`` then
+asks from a new ``AppStorage`` with an empty page cache each time, so that the dictionary, manifests, months and rows
+are read and decoded anew; compiled kernels are warm, as in a server that has answered before.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ingest.accept import Acceptor
+from ingest.write import Writer
+from rollups.local import LocalExecutor
+from rollups.run import Driver
+from spm.clock import FakeClock
+from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.query.cache import PageCache
+from spm.query.promql.engine import Engine, Result
+from spm.query.storage import AppStorage
+from spm.store.backends import open_backend
+from spm.store.backends.base import Backend
+from spm.store.keys import Distribution
+from spm.wire import Parsed, SeriesTable, canonical
+
+APP = 7
+DAY_MS = DAY_SLOTS * HOUR_MS
+FIRST_DAY = 20_454  # 2026-01-01
+METRICS = tuple(f"cpu_{name}" for name in "user system idle nice iowait irq softirq steal guest guest_nice".split())
+QUERIES: dict[str, tuple[str, int]] = {
+    "one series, a point per day": ('max_over_time(cpu_user{host="host_7"}[1d])', DAY_MS),
+    "one series, a point per 4 h": ('max_over_time(cpu_user{host="host_7"}[4h])', 4 * HOUR_MS),
+    "one series, a point per hour": ('max_over_time(cpu_user{host="host_7"}[1h])', HOUR_MS),
+    "one series, rate over the month": ('rate(cpu_user{host="host_7"}[30d])', 30 * DAY_MS),
+    "all hosts, mean, a point per day": ("avg(avg_over_time(cpu_user[1d]))", DAY_MS),
+}
+
+
+def build(folder: Path, *, days: int, hosts: int, step_s: int) -> Backend:
+    """Days of integer walks of every host and metric, rolled up into hours and days."""
+    backend = open_backend(f"lmdb://{folder}")
+    clock = FakeClock(FIRST_DAY * DAY_MS)
+    acceptor, writer, rng = Acceptor(1, clock), Writer(backend, Distribution()), np.random.default_rng(1)
+    for day in range(FIRST_DAY, FIRST_DAY + days):
+        writer.write([
+            acceptor.accept(app=APP, source=f"host_{h}", parsed=_day(h, day, step_s, rng), message_id=bytes(16))
+            for h in range(hosts)
+        ])  # fmt: skip
+        clock.advance(DAY_MS)
+        roll(backend, clock.now_ms() + 2 * HOUR_MS)
+    return backend
+
+
+def roll(backend: Backend, now_ms: int) -> None:
+    """One run in this process."""
+    driver = Driver(backend, FakeClock(now_ms), Distribution().all)
+    driver.roll(LocalExecutor(backend), [APP], minor=False, now_ms=now_ms)
+
+
+def _day(host: int, day: int, step_s: int, rng: np.random.Generator) -> Parsed:
+    """A day of one host's metrics, on a grid."""
+    ts = day * DAY_MS + np.arange(step_s * 1000, DAY_MS + 1, step_s * 1000)
+    forms = [canonical(metric, {"host": f"host_{host}"}) for metric in METRICS]
+    values = np.cumsum(rng.integers(-1, 2, (len(METRICS), len(ts))), axis=1) + 50.0
+    series = np.repeat(np.arange(len(METRICS), dtype=np.int32), len(ts))
+    return Parsed(SeriesTable.from_canonical(forms), series, np.tile(ts, len(METRICS)), values.ravel())
+
+
+def cold(backend: Backend, clock: FakeClock) -> AppStorage:
+    """A reading process that has nothing cached."""
+    return AppStorage(backend, APP, distribution=Distribution(), clock=clock, cache=PageCache())
+
+
+def ask(storage: AppStorage, expr: str, *, days: int, step_ms: int) -> Result:
+    """The chart of the whole month."""
+    end = (FIRST_DAY + days) * DAY_MS
+    start = FIRST_DAY * DAY_MS + min(step_ms, days * DAY_MS)
+    return Engine(storage).range(expr, start, end, step_ms)
+
+
+def timed(act: Callable[[], object], times: int = 15) -> list[float]:
+    """Seconds of each call."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        act()
+        took.append(time.perf_counter() - began)
+    return took
+
+
+def median_ms(took: list[float]) -> float:
+    """The median in milliseconds."""
+    return 1000 * statistics.median(took)
