@@ -12,10 +12,19 @@ import numpy as np
 from rollups.plan import Kind
 from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.manifest import Generation, Replay
+from spm.store.sketch import Sketches
 from spm.wire import U64
 
 ATTEMPT_BITS = 24  # of a generation: run:40 ‖ attempt:24
 RUN_MAX = 1 << 40
+
+
+class Moved(msgspec.Struct, frozen=True, array_like=True):
+    """What another bucket holds of the same slot, of which a task takes the metrics that now belong to its own."""
+
+    bucket: int
+    generations: tuple[Generation, ...]
+    replay: tuple[Replay, ...]
 
 
 class UnitTask(msgspec.Struct, frozen=True, array_like=True):
@@ -30,6 +39,18 @@ class UnitTask(msgspec.Struct, frozen=True, array_like=True):
     fresh: tuple[Replay, ...]
     samples: int  # pending ones: how heavy the task is
     hours: bool
+    retractions: tuple[Retraction, ...] = ()  # in force, that may hide something of it: hours leave that out
+    moved: tuple[Moved, ...] = ()
+    place: Epoch | None = None  # of a redistribution: only metrics that it puts in this bucket are kept
+    epochs: tuple[Epoch, ...] = ()  # where one is closed: what lies where only that one put it is left out
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True):
+    """One generation that was merged into another: its samples and their sources."""
+
+    number: int
+    samples: int
+    sources: tuple[str, ...]
 
 
 class Compacted(msgspec.Struct, frozen=True, array_like=True):
@@ -46,6 +67,7 @@ class Compacted(msgspec.Struct, frozen=True, array_like=True):
     sources: tuple[str, ...] = ()
     hours: bytes | None = None  # None: none wanted
     reason: str = ""
+    parts: tuple[Part, ...] = ()  # the generations that were merged
 
 
 class PackTask(msgspec.Struct, frozen=True, array_like=True):
@@ -57,6 +79,7 @@ class PackTask(msgspec.Struct, frozen=True, array_like=True):
     old: Generation | None
     kept: tuple[int, ...]
     made: dict[int, int]  # slot -> generation number of the result to use; 0 for a recount
+    form: int = tiers.FORM  # what the rows may be called: an older one if older rows are kept
 
 
 class DayOfHours(msgspec.Struct, frozen=True, array_like=True):
@@ -76,6 +99,7 @@ class DaysTask(msgspec.Struct, frozen=True, array_like=True):
     old: Generation | None
     kept: tuple[int, ...]
     days: tuple[DayOfHours, ...]
+    form: int = tiers.FORM
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
@@ -102,19 +126,29 @@ def run_of(generation: int) -> int:
     return generation >> ATTEMPT_BITS
 
 
+def distribution_of(task: UnitTask) -> Distribution | None:
+    """The distribution by which a task leaves something out; ``None``: by none."""
+    return Distribution(task.epochs) if task.epochs else None
+
+
 def encode_hours(metrics: U64, rows: Aggregates) -> bytes:
-    """One slot's aggregates as bytes: 12 columns of 8 bytes a value, one after the other. For this machine only."""
+    """One slot's aggregates as bytes: ids, columns and sketches, one after the other. For the way to the pack only."""
+    sketch = rows.sketch
     columns = [metrics, rows.series, *(getattr(rows, name) for name, _ in COLUMNS)]
-    return b"".join(np.ascontiguousarray(c).tobytes() for c in columns)
+    columns += [sketch.starts, sketch.keys, sketch.counts]
+    return msgspec.msgpack.encode([np.ascontiguousarray(c).tobytes() for c in columns])
 
 
 def decode_hours(raw: bytes) -> Mapping[int, Aggregates]:
     """The aggregates of each metric id. They were sorted by (metric, series)."""
-    if not raw:
+    metric, series, *others = msgspec.msgpack.decode(raw, type=list[bytes])
+    metrics = np.frombuffer(metric, np.uint64)
+    columns = [np.frombuffer(c, kind) for c, (_, kind) in zip(others[:-3], COLUMNS, strict=True)]
+    kinds = (np.int64, np.int32, np.int64)
+    sketch = Sketches(*(np.frombuffer(c, kind) for c, kind in zip(others[-3:], kinds, strict=True)))
+    rows = Aggregates(np.frombuffer(series, np.uint64), *columns, sketch)
+    if not len(metrics):
         return {}
-    table = np.frombuffer(raw, np.uint64).reshape(2 + len(COLUMNS), -1)
-    names = {name: table[2 + i].view(kind) for i, (name, kind) in enumerate(COLUMNS)}
-    rows = Aggregates(series=table[1], **names)
-    heads = np.flatnonzero(np.diff(table[0], prepend=~table[0][:1]))
-    ends = np.append(heads[1:], len(table[0]))
-    return {int(table[0][a]): rows.take(np.arange(a, b)) for a, b in zip(heads, ends, strict=True)}
+    heads = np.flatnonzero(np.concatenate([[True], metrics[1:] != metrics[:-1]]))
+    ends = np.append(heads[1:], len(metrics))
+    return {int(metrics[a]): rows.take(np.arange(a, b)) for a, b in zip(heads, ends, strict=True)}

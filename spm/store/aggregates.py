@@ -2,29 +2,36 @@
 
 `aggregate` turns the winners of one slot, sorted by (series, ts), into one row per series; `merge` joins aggregates of
 consecutive stretches of time (hours into a day) and adds what happened between them. Prometheus stale markers are left
-out; an ordinary NaN counts, makes the sum NaN and is passed over by min and max. Sums are formed in the order (series,
-ts), so that two computations of the same winners agree bit for bit. This module never reads a store and never chooses a
-winner.
+out; an ordinary NaN counts, makes the sum NaN and is passed over by min, max and sketch. Sums are formed in the order
+(series, ts), so that two computations of the same winners agree bit for bit. This module never reads a store and never
+chooses a winner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from spm.store import sketch as sketching
+from spm.store.sketch import Sketches
+
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
+BOOL = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """One row per series, ascending by series; only series with at least one sample that counts."""
+    """One row per series, ascending by series; only series with at least one sample that counts.
+
+    A column nobody asked for is empty, and so is ``sketch`` where there is none (see ``sketched``).
+    """
 
     series: U64
     count: I64
@@ -37,41 +44,58 @@ class Aggregates:
     last: F64
     last_ts: I64
     increase: F64
+    sketch: Sketches = field(default_factory=Sketches.empty)
 
     def __len__(self) -> int:
         return len(self.series)
 
+    @property
+    def sketched(self) -> BOOL:
+        """Which rows have their sketch: all that hold a number, unless rows of form 1 are among what they come from."""
+        if len(self.sketch) != len(self):
+            return np.isnan(self.min)
+        return np.isnan(self.min) | (np.diff(self.sketch.starts) > 0)
+
     def take(self, rows: npt.NDArray[Any]) -> Aggregates:
         """The same aggregates of chosen rows (indices or a mask)."""
-        return Aggregates(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+        size = len(self)
+        columns = {name: getattr(self, name) for name, _ in COLUMNS}
+        taken = {name: column[rows] if len(column) == size else column for name, column in columns.items()}
+        sketch = self.sketch.take(rows) if len(self.sketch) == size else self.sketch
+        return Aggregates(series=self.series[rows], **taken, sketch=sketch)
 
     @staticmethod
     def empty() -> Aggregates:
         """No series at all."""
         none = {name: np.empty(0, dtype) for name, dtype in COLUMNS}
-        return Aggregates(series=np.empty(0, np.uint64), **none)
+        return Aggregates(series=np.empty(0, np.uint64), **none, sketch=Sketches.empty())
 
 
-# The columns beside `series`, in the order of the rows in the store.
+# The columns beside `series` and `sketch`, in the order of the rows in the store.
 COLUMNS: tuple[tuple[str, type[Any]], ...] = tuple(
     (name, np.int64 if name in ("count", "first_ts", "last_ts") else np.float64)
     for name in ("count", "sum", "sumsq", "min", "max", "first", "first_ts", "last", "last_ts", "increase")
 )
 
 
-def aggregate(series: U64, starts: I64, ts: I64, values: F64) -> Aggregates:
-    """Aggregates of winners: series i holds the rows starts[i]:starts[i+1], ascending in time and without repeats."""
-    made = every(series, starts, ts, values)
+def aggregate(series: U64, starts: I64, ts: I64, values: F64, *, sketches: bool = True) -> Aggregates:
+    """Aggregates of winners: series i holds the rows starts[i]:starts[i+1], ascending in time and without repeats.
+
+    Without ``sketches`` they are left out, for readers that want none.
+    """
+    made = every(series, starts, ts, values, sketches=sketches)
     kept = made.count > 0
     return made if kept.all() else made.take(kept)
 
 
-def every(series: U64, starts: I64, ts: I64, values: F64) -> Aggregates:
+def every(series: U64, starts: I64, ts: I64, values: F64, *, sketches: bool = True) -> Aggregates:
     """The same with a row for each given series, also for those of which nothing counts."""
     assert len(starts) == len(series) + 1, "BUG: starts must have one entry more than series"
     bits = np.ascontiguousarray(values).view(np.uint64)
-    columns = _aggregate(np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(ts, np.int64), bits)
-    return Aggregates(np.ascontiguousarray(series, np.uint64), *_as_columns(columns))
+    starts = np.ascontiguousarray(starts, np.int64)
+    columns = _aggregate(starts, np.ascontiguousarray(ts, np.int64), bits)
+    sketch = sketching.of_winners(starts, values) if sketches else Sketches.empty()
+    return Aggregates(series=np.ascontiguousarray(series, np.uint64), **_as_columns(columns), sketch=sketch)
 
 
 def aggregate_rows(series: U64, ts: I64, values: F64) -> Aggregates:
@@ -98,9 +122,19 @@ def merge(parts: Sequence[Aggregates]) -> Aggregates:
         return Aggregates.empty()
     if len(parts) == 1:
         return parts[0]
-    joined = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Aggregates)}
-    order = np.argsort(joined["series"], kind="stable")
-    return merge_rows(Aggregates(**{name: column[order] for name, column in joined.items()}))
+    joined = side_by_side(parts)
+    return merge_rows(joined.take(np.argsort(joined.series, kind="stable")))
+
+
+def side_by_side(parts: Sequence[Aggregates]) -> Aggregates:
+    """The rows of the parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    joined = {name: np.concatenate([np.empty(0, dtype), *(getattr(p, name) for p in parts)]) for name, dtype in COLUMNS}
+    series = np.concatenate([np.empty(0, np.uint64), *(p.series for p in parts)])
+    held = [p.sketch if len(p.sketch) == len(p) else Sketches.empty(len(p)) for p in parts]
+    some = any(len(p.sketch) for p in parts)
+    return Aggregates(series=series, **joined, sketch=sketching.concat(held) if some else Sketches.empty())
 
 
 def merge_rows(rows: Aggregates) -> Aggregates:
@@ -110,13 +144,24 @@ def merge_rows(rows: Aggregates) -> Aggregates:
         heads, rows.count, rows.sum, rows.sumsq, rows.min, rows.max,
         rows.first.view(np.uint64), rows.first_ts, rows.last.view(np.uint64), rows.last_ts, rows.increase,
     )  # fmt: skip
-    return Aggregates(rows.series[heads[:-1]], *_as_columns(columns))
+    return Aggregates(series=rows.series[heads[:-1]], **_as_columns(columns), sketch=_merge_sketches(rows, heads))
 
 
-def _as_columns(raw: tuple[npt.NDArray[Any], ...]) -> list[npt.NDArray[Any]]:
+def _merge_sketches(rows: Aggregates, heads: I64) -> Sketches:
+    """Sketches of the groups; that of a group of which a part lacks its own is lacking, never a sketch of the rest."""
+    if len(rows.sketch) != len(rows):
+        return Sketches.empty()
+    merged = sketching.merge_groups(rows.sketch, heads)
+    lacking = np.add.reduceat(~rows.sketched, heads[:-1], dtype=np.int64) > 0 if len(rows) else np.empty(0, np.bool_)
+    if not lacking.any():
+        return merged
+    return merged.without(lacking)
+
+
+def _as_columns(raw: tuple[npt.NDArray[Any], ...]) -> dict[str, npt.NDArray[Any]]:
     """`first` and `last` travel as bits through the kernels, so that no NaN payload is lost."""
     pairs = zip(raw, COLUMNS, strict=True)
-    return [column.view(dtype) if column.dtype == np.uint64 else column for column, (_, dtype) in pairs]
+    return {name: column.view(kind) if column.dtype == np.uint64 else column for column, (name, kind) in pairs}
 
 
 @njit(cache=True, nogil=True)

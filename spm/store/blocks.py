@@ -7,7 +7,7 @@ raise ``CorruptBlock`` and are never shown as numbers. Drawings: FORMAT.md; gold
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -51,9 +51,16 @@ def unframe(kind: int, raw: bytes) -> bytes:
     return payload
 
 
-def encode_columns(kind: int, columns: Mapping[str, Column], texts: list[str] | None = None) -> bytes:
-    """A frame of named columns and a list of texts. Columns named ``*_hash`` hold hashes and are stored raw."""
-    packed = [(name, *codec.encode(c, random=name.endswith("_hash"))) for name, c in columns.items()]
+def encode_columns(
+    kind: int, columns: Mapping[str, Column], texts: list[str] | None = None, *, apart: Collection[str] = ()
+) -> bytes:
+    """A frame of named columns and a list of texts. Columns named ``*_hash`` hold hashes and are stored raw.
+
+    ``apart`` names columns whose neighbours may have nothing to do with each other.
+    """
+    packed = [
+        (name, *codec.encode(c, random=name.endswith("_hash"), apart=name in apart)) for name, c in columns.items()
+    ]
     return frame(kind, _PACK.encode((texts or [], packed)))
 
 

@@ -27,11 +27,16 @@ _MISS_SHARE = 64  # one exception in so many values is still worth the integer f
 _SCALES = 10  # decimals are tried up to 9 digits after the point
 
 _INTEGERS = ChunkConfig(compression_level=8, delta_spec=DeltaSpec.try_consecutive(1), mode_spec=ModeSpec.classic())
+_APART = ChunkConfig(compression_level=8, delta_spec=DeltaSpec.no_op(), mode_spec=ModeSpec.classic())
 _FLOATS = ChunkConfig(compression_level=4, delta_spec=DeltaSpec.try_consecutive(1), mode_spec=ModeSpec.classic())
 
 
-def encode(column: Column, *, random: bool = False) -> Encoded:
-    """The column's form and bytes. ``random`` says that its values are hashes, which nothing compresses."""
+def encode(column: Column, *, random: bool = False, apart: bool = False) -> Encoded:
+    """The column's form and bytes.
+
+    ``random`` says that its values are hashes, which nothing compresses; ``apart`` that integers next to each other may
+    be no nearer than any two: they are packed as they are, or as differences, whichever is smaller.
+    """
     column = np.ascontiguousarray(column)
     dtype = column.dtype.newbyteorder("<").str
     assert dtype in _DTYPES, f"BUG: no column form for {dtype}"
@@ -51,7 +56,8 @@ def encode(column: Column, *, random: bool = False) -> Encoded:
             0,
             zstandard.ZstdCompressor(level=1).compress(column.tobytes()),
         )  # pcodec: ≥ 16 bits
-    return PCO, dtype, len(column), 0, standalone.simple_compress(column, _INTEGERS)
+    packed = [standalone.simple_compress(column, how) for how in ((_INTEGERS, _APART) if apart else (_INTEGERS,))]
+    return PCO, dtype, len(column), 0, min(packed, key=len)
 
 
 def _encode_floats(column: Column) -> Encoded:

@@ -77,6 +77,12 @@ class Sketches:
             rows = np.flatnonzero(rows)
         return Sketches(*_take(self.starts, self.keys, self.counts, np.ascontiguousarray(rows, np.int64)))
 
+    def without(self, rows: npt.NDArray[np.bool_]) -> Sketches:
+        """As many sketches, but of nothing in the rows of a mask."""
+        stays = np.repeat(~rows, np.diff(self.starts))
+        lengths = np.where(rows, 0, np.diff(self.starts))
+        return Sketches(np.concatenate([[0], np.cumsum(lengths)]), self.keys[stays], self.counts[stays])
+
     @staticmethod
     def empty(rows: int = 0) -> Sketches:
         """So many sketches of nothing."""

@@ -1,25 +1,31 @@
 """Rows of `hours` and `days`: aggregates of one metric over the steps (slots of a day, days of a month) of a row.
 
 Enter by ``encode_rows`` (the run) and ``decode_row`` (the reader). A row has one cell per aggregate, so that a reader
-fetches only what it needs, and the cell ``s`` that says which (series, step) each entry belongs to. Entries are sorted
-by (series, step); steps without data are not there. What a row was made of stands in the manifest, not here.
+fetches and decodes only what it needs, and the cell ``s`` that says which (series, step) each entry belongs to. Entries
+are sorted by (series, step); steps without data are not there. Rows of form 1 have no sketches. What a row was made of
+stands in the manifest, not here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from spm.errors import CorruptBlock
 from spm.store import blocks, kernels
-from spm.store.aggregates import COLUMNS, Aggregates
+from spm.store.aggregates import COLUMNS, Aggregates, side_by_side
 from spm.store.backends.base import RowPut
 from spm.store.codec import Column
+from spm.store.sketch import INFINITE, Sketches
 from spm.wire import I64, U64
 
+FORM = 2  # of the rows that are written now: 2 has sketches; a pack that keeps rows of form 1 is of form 1
 SHAPE = b"s"
-CELLS = {name: f"a:{name}".encode() for name, _ in COLUMNS}  # column name of each aggregate
+SKETCH = "sketch"
+# column name of each aggregate
+CELLS: dict[str, bytes] = {**{name: f"a:{name}".encode() for name, _ in COLUMNS}, SKETCH: b"a:sketch"}
 _VALUE = "values"
+_BUCKETS_PER_ENTRY = 4  # buckets that weigh as much as the rest of an entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,32 +58,90 @@ def encode_rows(
 
 def join(steps: Sequence[tuple[int, Aggregates]]) -> Steps:
     """One table from (step, aggregates) pairs, sorted by (series, step)."""
-    parts = [rows for _, rows in steps] or [Aggregates.empty()]
-    table = Aggregates(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Aggregates)})
+    table = side_by_side([rows for _, rows in steps])
     step = np.repeat(np.array([s for s, _ in steps], np.int64), [len(rows) for _, rows in steps])
     order = np.lexsort((step, table.series))
     return Steps(step[order], table.take(order))
+
+
+def weight(parts: Iterable[Aggregates]) -> int:
+    """How much of a page these rows fill, in entries: sketches of scattered values outweigh the other aggregates."""
+    return sum(max(len(part), len(part.sketch.keys) // _BUCKETS_PER_ENTRY) for part in parts)
 
 
 def _cells(part: Steps) -> dict[bytes, bytes]:
     series, counts = np.unique(part.rows.series, return_counts=True)
     shape: dict[str, Column] = {"series_hash": series, "counts": counts.astype(np.int32), "step": part.step}
     cells = {SHAPE: blocks.encode_columns(blocks.HOURS, shape)}
-    for name, cell in CELLS.items():
-        cells[cell] = blocks.encode_columns(blocks.HOURS, {_VALUE: getattr(part.rows, name)})
+    for name, _ in COLUMNS:
+        cells[CELLS[name]] = blocks.encode_columns(blocks.HOURS, {_VALUE: getattr(part.rows, name)})
+    if len(part.rows.sketch) == len(part.rows):
+        cells[CELLS[SKETCH]] = _encode_sketch(part.rows.sketch)
     return cells
 
 
-def decode_row(cells: Mapping[bytes, bytes]) -> Steps:
-    """The table of a row; raises ``CorruptBlock`` when a cell is missing, damaged or of another length."""
+def _encode_sketch(sketch: Sketches) -> bytes:
+    """Per entry how many buckets, and its lowest key; then the gaps between the keys of an entry, and all counts."""
+    sizes = np.diff(sketch.starts)
+    heads = sketch.starts[:-1][sizes > 0]
+    inner = np.ones(len(sketch.keys), np.bool_)
+    inner[heads] = False
+    gaps = np.diff(sketch.keys, prepend=np.int32(0))[inner] - 1
+    columns: dict[str, Column] = {
+        "sizes": sizes.astype(np.int32),
+        "lowest": sketch.keys[heads],
+        "gaps": gaps.astype(np.int32),
+        "counts": sketch.counts,
+    }
+    return blocks.encode_columns(blocks.HOURS, columns, apart=("gaps", "counts"))
+
+
+def decode_row(cells: Mapping[bytes, bytes], names: Collection[str] | None = None) -> Steps:
+    """The table of a row; raises ``CorruptBlock`` when a cell is missing, damaged or of another length.
+
+    With ``names`` only these aggregates are decoded, and only their cells and ``SHAPE`` need be there; the other
+    columns are empty then.
+    """
     shape = _columns(cells, SHAPE)
     counts = shape["counts"]
     series: U64 = shape["series_hash"][kernels.spread(counts, int(counts.sum()))]
-    columns = {name: _columns(cells, cell)[_VALUE] for name, cell in CELLS.items()}
-    for name, column in columns.items():
-        if len(column) != len(series) or len(shape["step"]) != len(series):
-            raise CorruptBlock(f"the aggregate {name} has a wrong length", got=len(column), wanted=len(series))
-    return Steps(shape["step"], Aggregates(series=series, **columns))
+    if len(shape["step"]) != len(series):
+        raise CorruptBlock("the steps of a row have a wrong length", got=len(shape["step"]), wanted=len(series))
+    columns: dict[str, Column] = {}
+    for name, dtype in COLUMNS:
+        if names is None or name in names:
+            columns[name] = _sized(name, _columns(cells, CELLS[name])[_VALUE], len(series))
+        else:
+            columns[name] = np.empty(0, dtype)
+    sketch = Sketches.empty()
+    if (names is None or SKETCH in names) and CELLS[SKETCH] in cells:
+        sketch = _decode_sketch(_columns(cells, CELLS[SKETCH]), len(series))
+    return Steps(shape["step"], Aggregates(series=series, **columns, sketch=sketch))
+
+
+def _sized(name: str, column: Column, rows: int) -> Column:
+    if len(column) != rows:
+        raise CorruptBlock(f"the aggregate {name} has a wrong length", got=len(column), wanted=rows)
+    return column
+
+
+def _decode_sketch(columns: Mapping[str, Column], rows: int) -> Sketches:
+    sizes = _sized(SKETCH, columns["sizes"], rows)
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+    counts, lowest, gaps = columns["counts"], columns["lowest"], columns["gaps"]
+    held = sizes > 0
+    fits = len(counts) == starts[-1] == len(lowest) + len(gaps) and len(lowest) == held.sum()
+    if not fits or (sizes < 0).any() or (gaps < 0).any() or (counts < 1).any():
+        raise CorruptBlock("the sketches of a row do not fit together", got=len(counts), wanted=int(starts[-1]))
+    steps = np.zeros(len(counts), np.int64)
+    inner = np.ones(len(counts), np.bool_)
+    inner[starts[:-1][held]] = False
+    steps[inner] = gaps + np.int64(1)
+    run = np.cumsum(steps)
+    keys = np.repeat(lowest - run[starts[:-1][held]], sizes[held]) + run
+    if len(keys) and int(np.abs(keys).max()) > INFINITE:
+        raise CorruptBlock("a sketch has a key that stands for no number", got=int(np.abs(keys).max()))
+    return Sketches(starts, keys.astype(np.int32), counts)
 
 
 def _columns(cells: Mapping[bytes, bytes], cell: bytes) -> dict[str, np.ndarray]:

@@ -5,14 +5,14 @@ decode for ever. Values are chosen so that every form of a column is in it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from spm.store import blocks, dead, distribution, keys, manifest, pending, retractions, tiers, units
+from spm.store import blocks, dead, distribution, keys, manifest, pending, retractions, sketch, tiers, units
 from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
 from spm.store.keys import Distribution, Epoch
@@ -20,6 +20,7 @@ from spm.store.manifest import DayOf, Days, Entry, Former, Generation, HourOf, H
 from spm.store.matchers import Matcher
 from spm.store.pending import Commit
 from spm.store.retractions import Retraction
+from spm.store.sketch import Sketches
 from spm.wire import Envelope, SeriesTable, Stamp, canonical
 
 FOLDER = Path(__file__).parent
@@ -62,10 +63,15 @@ def _log() -> LogBlock:
 
 
 def _aggregates() -> Aggregates:
-    columns = {n: np.arange(1, 4).astype(kind) * (1 if kind is np.int64 else 1.5) for n, kind in COLUMNS}
-    return Aggregates(
-        series=np.array([1, 2, 2**64 - 1], np.uint64), **{n: c.astype(dict(COLUMNS)[n]) for n, c in columns.items()}
-    )
+    columns = {n: (np.arange(1, 4) * (1 if kind is np.int64 else 1.5)).astype(kind) for n, kind in COLUMNS}
+    return Aggregates(series=np.array([1, 2, 2**64 - 1], np.uint64), **columns, sketch=Sketches.empty())
+
+
+def _sketched() -> Aggregates:
+    """The same with sketches: of nothing, of one value, and of values of every kind."""
+    spread = [[], [7.5] * 3, [*_values(20).tolist(), *(-_values(20)).tolist()]]
+    held = sketch.of_winners(np.cumsum([0, *map(len, spread)]), np.array([v for values in spread for v in values]))
+    return replace(_aggregates(), sketch=held)
 
 
 def _envelope() -> Envelope:
@@ -168,7 +174,8 @@ GOLDEN: dict[str, Golden] = {
     "month-2": Golden(NEWER_MONTH, manifest.encode_month, manifest.decode_month),
     "retraction-1": Golden(RETRACTION, retractions.encode, retractions.decode),
     "distribution-1": Golden(PLACED, distribution.encode, distribution.decode),
-    "hours-1": Golden(_aggregates(), _row, lambda raw: tiers.decode_row(_cells(raw)).at(472_003)),
+    "hours-1": Golden(_aggregates(), None, lambda raw: tiers.decode_row(_cells(raw)).at(472_003)),
+    "hours-2": Golden(_sketched(), _row, lambda raw: tiers.decode_row(_cells(raw)).at(472_003)),
     "dead-1": Golden(LETTER, lambda v: dead.step(1, 2, b"n" * 16, v)[1][0][1][b"v"], dead.decode),
 }
 

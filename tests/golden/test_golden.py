@@ -18,6 +18,7 @@ FROZEN: dict[str, int] = {
     "distribution-1": 0x1393DEB1,
     "envelope-1": 0x2B32D00A,
     "hours-1": 0x93D9040A,
+    "hours-2": 0xC736D29A,
     "inputs-1": 0x0FB147C0,
     "ledger-1": 0x93BFC1F4,
     "log-1": 0x57DB1EC7,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spm.store.aggregates import COLUMNS, Aggregates, aggregate_rows, merge
+from spm.store.sketch import Sketches
 
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
 ODD_NAN = np.array([0x7FF8000000000ABC], np.uint64).view(np.float64)[0]
@@ -39,6 +40,10 @@ def made(samples: list[Sample]) -> Aggregates:
         np.array([t for _, t, _ in samples], np.int64),
         np.array([v for _, _, v in samples], np.float64),
     )
+
+
+def buckets(rows: Aggregates) -> tuple[np.ndarray, ...]:
+    return rows.sketch.starts, rows.sketch.keys, rows.sketch.counts
 
 
 made([(0, 1, 0.0)])  # compiles the kernels, which would look like a slow example
@@ -97,9 +102,31 @@ def test_merge_of_parts_equals_the_whole_on_integers(samples: list[Sample], cuts
     parts = [made([s for s in samples if a < s[1] <= b]) for a, b in pairwise(edges)]
     joined, uncut = merge(parts), made(samples)
     for f in fields(Aggregates):
-        if f.name != "sumsq":
+        if f.name not in ("sumsq", "sketch"):
             assert getattr(joined, f.name).tolist() == getattr(uncut, f.name).tolist(), f.name
     np.testing.assert_allclose(joined.sumsq, uncut.sumsq, rtol=1e-12)
+
+
+@given(winners(st.one_of(whole, odd, real)), st.lists(st.integers(1, 200), max_size=6))
+def test_merge_of_parts_has_the_sketch_of_the_whole(samples: list[Sample], cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), 201]
+    joined = merge([made([s for s in samples if a < s[1] <= b]) for a, b in pairwise(edges)])
+    assert joined.sketched.all()
+    assert [c.tolist() for c in buckets(joined)] == [c.tolist() for c in buckets(made(samples))]
+
+
+@given(winners(st.one_of(whole, odd)), winners(st.one_of(whole, odd)))
+def test_a_whole_of_which_a_part_lacks_its_sketch_has_none(first: list[Sample], second: list[Sample]) -> None:
+    """As when some hours of a day were written before there were sketches."""
+    after = [(s, t + 200, v) for s, t, v in second]
+    whole, bare = made(after), replace(made(first), sketch=Sketches.empty())
+    joined = merge([bare, whole])
+    lacking = set(bare.series[~np.isnan(bare.min)].tolist())
+    assert set(joined.series[~joined.sketched].tolist()) == lacking
+    kept = joined.take(joined.sketched & ~np.isnan(joined.min))
+    assert kept.sketch.sizes.tolist() == [
+        whole.sketch.sizes[whole.series == s].sum() for s in kept.series.tolist()
+    ]  # fmt: skip
 
 
 @given(winners(st.one_of(whole, odd)), st.integers(1, 200))
