@@ -77,6 +77,7 @@ def test_a_settled_spool_keeps_no_old_files(open_spool: Opener, tmp_path: Path) 
     assert len(list((tmp_path / "spool").glob("*.spool"))) <= 1
 
 
+@pytest.mark.seed("A31", compares="messages of a full spool: those kept, and the count of those dropped")
 def test_above_the_bound_the_oldest_go_and_are_counted(open_spool: Opener, tmp_path: Path) -> None:
     spool = open_spool(bytes_max=100_000)
     fill(spool, 300, size=1_000)

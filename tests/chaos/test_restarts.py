@@ -30,6 +30,7 @@ def bodies(first_host: int) -> list[bytes]:
     return [fleet.lines(range(s, s + 1), range(h, h + 1)) for s in range(10) for h in range(40)]
 
 
+@pytest.mark.seed("A34", compares="what was acknowledged with what is stored, after kills of every server")
 def test_nothing_is_lost_and_the_worker_lives_on_when_everything_else_is_killed(
     line: Line, own_hbase: HBase, own_rabbitmq: RabbitMQ
 ) -> None:

@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
 P99_MAX_S = 2.0
 
 
+@pytest.mark.seed("A2", compares="the time from acceptance to sight of every sample, with 2 s")
 def test_an_accepted_sample_is_visible_within_two_seconds_while_a_hundred_agents_push(served: Served) -> None:
     stop = threading.Event()
     agents = threading.Thread(target=push_like_agents, args=(served, stop))

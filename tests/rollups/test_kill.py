@@ -35,6 +35,7 @@ def roll(url: str, crash_at: str = "") -> int:
     return subprocess.run(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=120).returncode
 
 
+@pytest.mark.seed("A19", compares="answers after SIGKILL of a run's process, and after the next run, with the model")
 @pytest.mark.parametrize("point", ["pages written:2", "compacted", "flipped", "ledger written"])
 def test_a_killed_run_changes_no_answer_and_the_next_one_does_its_work(tmp_path: Path, point: str) -> None:
     url = f"lmdb://{tmp_path}"

@@ -91,6 +91,7 @@ def test_a_run_takes_exactly_the_pending_cells_of_its_plan(world: World) -> None
     assert world.answer() == world.truth
 
 
+@pytest.mark.seed("A24", compares="hours after late samples, at once and after the next run, with a recount")
 def test_late_data_corrects_hours_at_once_and_the_next_run_rebuilds_them(world: World) -> None:
     fill(world)
     world.roll()

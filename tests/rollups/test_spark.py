@@ -66,6 +66,7 @@ def test_days_and_a_second_run_with_late_data_are_right_on_spark(session: SparkS
     assert world.hours().items() >= world.recount().items()
 
 
+@pytest.mark.seed("A23", compares="answers after a Spark worker was killed in a task, with the model")
 def test_a_worker_killed_in_the_middle_leaves_nothing_that_is_seen(session: SparkSession, tmp_path: Path) -> None:
     world, url = world_at(tmp_path / "store")
     tasks = [

@@ -46,7 +46,7 @@ ROWS: dict[str, str] = {
     "HUT3": "explicit compaction; twice; with nothing new",
     "HUT4": "compaction that leaves its inputs, twice, with writes in between",
     "HUT5": "groups are compacted from a size on, and only those",
-    "HUT6": "batches, waves and pages of any size give the same result",
+    "HUT6": "batches and pages of any size give the same result",
     "HUT7": "parts of a range are compacted at their boundaries",
     "HUT8": "taking out before there is data, with data, and new writes after it",
     "HUT9": "roll back to a time, to an earlier one, write on, take out a range",

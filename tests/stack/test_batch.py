@@ -64,6 +64,7 @@ def test_no_batch_is_written_before_it_is_full_or_old(stream: list[tuple[int, st
         assert alone.full() or now - batch[0].came_ms >= BOUNDS.age_ms
 
 
+@pytest.mark.seed("A2", compares="the age of each batch's oldest message, with the bound")
 @given(streams)
 def test_no_message_waits_longer_than_the_age_of_a_batch(stream: list[tuple[int, str, int, int]]) -> None:
     for batch, now in zip(*play(stream), strict=True):

@@ -114,6 +114,7 @@ def test_nothing_is_acknowledged_before_the_batch_is_due() -> None:
     assert (store.puts, notes.stored) == ([], [])
 
 
+@pytest.mark.seed("A4", compares="a batch with a body nobody can read: its dead letter's cause, and its neighbours")
 def test_a_body_that_cannot_be_read_is_dead_with_its_cause_and_harms_no_other() -> None:
     store, notes = Store(), Notes()
     worker = consumer(store, notes, Bounds(messages=2))
@@ -135,6 +136,7 @@ def test_a_dead_letter_is_left_to_the_broker_when_it_cannot_be_published() -> No
     assert (notes.rejected, notes.stored) == ([1], [])
 
 
+@pytest.mark.seed("A5", compares="bytes of each try of a batch whose store does not answer")
 def test_the_same_bytes_are_put_again_while_the_store_does_not_answer() -> None:
     store, notes = Store(failures=3), Notes()
     worker = consumer(store, notes, EACH_ALONE)
@@ -174,6 +176,7 @@ class FailingOn(Writer):
         return super().prepare(envelopes)
 
 
+@pytest.mark.seed("A4", compares="a batch with a message no row may hold: its dead letter, and its neighbours")
 def test_a_message_that_cannot_be_written_is_dead_and_the_rest_of_its_batch_is_stored() -> None:
     store, notes = Store(), Notes()
     worker = Consumer(FailingOn(store, Distribution()), notes, clock=FakeClock(), batcher=Batcher(Bounds(messages=3)))
@@ -186,6 +189,7 @@ def test_a_message_that_cannot_be_written_is_dead_and_the_rest_of_its_batch_is_s
     assert notes.stored == [(3, True)]
 
 
+@pytest.mark.seed("A2", compares="what a stopped worker held, with what is stored and acknowledged")
 def test_stopping_writes_what_is_at_hand() -> None:
     store, notes = Store(), Notes()
     worker = consumer(store, notes)
@@ -198,6 +202,7 @@ def test_stopping_writes_what_is_at_hand() -> None:
     assert notes.stored == [(1, True)]
 
 
+@pytest.mark.seed("A2", compares="what a stopped worker could not write, with what it gave back")
 def test_stopping_gives_back_what_the_store_does_not_take() -> None:
     store, notes = Store(failures=10**6), Notes()
     worker = consumer(store, notes)

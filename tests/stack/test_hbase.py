@@ -165,6 +165,7 @@ def test_a_scan_goes_on_behind_its_last_row_when_the_gateway_was_started_again(o
     backend.close()
 
 
+@pytest.mark.seed("A34", compares="acknowledged rows with those there after a kill of HBase")
 def test_a_kill_of_hbase_loses_nothing_that_was_acknowledged(own_hbase: HBase) -> None:
     backend = open_backend(f"{own_hbase.url}/killed")
     written = 0
