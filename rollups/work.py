@@ -10,8 +10,11 @@ import msgspec
 import numpy as np
 
 from rollups.plan import Kind
+from spm.store import tiers
 from spm.store.aggregates import COLUMNS, Aggregates
+from spm.store.keys import Distribution, Epoch
 from spm.store.manifest import Generation, Replay
+from spm.store.retractions import Retraction
 from spm.store.sketch import Sketches
 from spm.wire import U64
 
@@ -141,12 +144,12 @@ def encode_hours(metrics: U64, rows: Aggregates) -> bytes:
 
 def decode_hours(raw: bytes) -> Mapping[int, Aggregates]:
     """The aggregates of each metric id. They were sorted by (metric, series)."""
-    metric, series, *others = msgspec.msgpack.decode(raw, type=list[bytes])
+    metric, series, *others = msgspec.msgpack.decode(raw, type=list[bytearray])
     metrics = np.frombuffer(metric, np.uint64)
-    columns = [np.frombuffer(c, kind) for c, (_, kind) in zip(others[:-3], COLUMNS, strict=True)]
+    columns = {name: np.frombuffer(c, kind) for c, (name, kind) in zip(others[:-3], COLUMNS, strict=True)}
     kinds = (np.int64, np.int32, np.int64)
     sketch = Sketches(*(np.frombuffer(c, kind) for c, kind in zip(others[-3:], kinds, strict=True)))
-    rows = Aggregates(np.frombuffer(series, np.uint64), *columns, sketch)
+    rows = Aggregates(series=np.frombuffer(series, np.uint64), **columns, sketch=sketch)
     if not len(metrics):
         return {}
     heads = np.flatnonzero(np.concatenate([[True], metrics[1:] != metrics[:-1]]))

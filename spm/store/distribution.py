@@ -8,11 +8,14 @@ is left in its buckets; ``rollups`` moves the data and decides when. Enter by ``
 from collections.abc import Callable
 
 import msgspec
+import numpy as np
 
 from spm.errors import CorruptBlock, Refused, StoreUnavailable
 from spm.store import blocks
 from spm.store.backends.base import Backend, Reader
 from spm.store.keys import CLOSED, OPEN, STRATEGIES, Distribution, Epoch
+from spm.store.lens import BOOL
+from spm.wire import U64
 
 COLUMN = b"v"
 GENERAL = b"distribution"
@@ -51,6 +54,21 @@ def _effective(reader: Reader, app: int) -> tuple[bytes | None, Distribution]:
     cell = own[COLUMN] if own else None
     used = own or general
     return cell, decode(used[COLUMN]) if used else Distribution()
+
+
+def abandoned(distribution: Distribution, app: int, bucket: int, metrics: U64) -> BOOL | None:
+    """bool[S]: the metrics that are in this bucket by a closed epoch alone; ``None``: none of them.
+
+    A writer that looked at the distribution too early may leave such a copy behind; it has written the same again where
+    it belongs before it said so to anybody. Readers and runs pass over it. Sealed slots stay where they are.
+    """
+    closed = [epoch for epoch in distribution.epochs if epoch.state == CLOSED]
+    if not closed or not len(metrics):
+        return None
+    living = [epoch for epoch in distribution.epochs if epoch.state != CLOSED]
+    here = [np.logical_or.reduce([e.of(app, metrics) == bucket for e in some]) for some in (closed, living)]
+    left: BOOL = here[0] & ~here[1]
+    return left if left.any() else None
 
 
 def open_epoch(store: Backend, app: int, *, strategy: str, buckets: int, spread: int) -> Distribution:
