@@ -1,4 +1,4 @@
-"""A chart as columns: the engine's answer to an expression over round steps, with what it rests on.
+"""A chart as columns: the engine's answer to an expression over round steps, with what it rests on and lacks.
 
 More than ``CHART_SERIES_MAX`` lines cannot be told apart, nor drawn quickly: the first ones are given, and ``infos``
 says how many there are.
@@ -22,7 +22,7 @@ def chart(engine: Engine, now_ms: int, asked: Mapping[str, Any]) -> dict[str, An
     found = engine.range(filled(asked["expr"], steps.step_ms), steps.start_ms, steps.end_ms, steps.step_ms)
     lines = zip(found.labels, columns(found), strict=True)
     series = [{"labels": labels, "values": line.values} for labels, line in lines if any_value(line.values)]
-    infos = list(found.notes)
+    infos, warnings = list(found.notes), list(found.warnings)
     if len(series) > CHART_SERIES_MAX:
         infos.append(f"{len(series)} series match; the first {CHART_SERIES_MAX} are drawn")
     return {
@@ -30,6 +30,7 @@ def chart(engine: Engine, now_ms: int, asked: Mapping[str, Any]) -> dict[str, An
         "step": steps.step_ms,
         "series": series[:CHART_SERIES_MAX],
         "infos": infos,
+        "warnings": warnings,
     }
 
 

@@ -12,6 +12,7 @@ from frontend.api.base import Columns, FailureSerializer, Operation
 from frontend.queries import engine_for
 from spm.clock import SystemClock
 from spm.limits import QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
+from spm.query import asof
 
 _clock = SystemClock()
 
@@ -24,6 +25,9 @@ class ChartQuery(serializers.Serializer[dict[str, Any]]):
     start = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms since 1970")
     end = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms; now by default")
     step = serializers.IntegerField(required=False, min_value=1_000, help_text="ms; a round one by default")
+    asof = serializers.CharField(
+        required=False, max_length=40, help_text="As accepted by then: seconds since 1970, or RFC 3339"
+    )
 
 
 class SeriesSerializer(serializers.Serializer[dict[str, Any]]):
@@ -40,6 +44,7 @@ class ChartSerializer(serializers.Serializer[dict[str, Any]]):
     step = serializers.IntegerField(help_text="ms between two times")
     series = SeriesSerializer(many=True)
     infos = serializers.ListField(child=serializers.CharField(), help_text="What the answer rests on")
+    warnings = serializers.ListField(child=serializers.CharField(), help_text="What is missing in it")
 
 
 class Charts(Operation):
@@ -58,5 +63,6 @@ class Charts(Operation):
         query = ChartQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         asked = query.validated_data
-        app = self.app(asked.get("app"))
-        return Response(charting.chart(engine_for(app.pk), _clock.now_ms(), asked))
+        app, now_ms = self.app(asked.get("app")), _clock.now_ms()
+        engine = engine_for(app.pk, asof.parsed(asked.get("asof"), now_ms))
+        return Response(charting.chart(engine, now_ms, asked))

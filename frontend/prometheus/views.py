@@ -25,9 +25,10 @@ from spm.errors import (
     QueryTooLarge,
     StoreUnavailable,
 )
-from spm.query import prometheus
+from spm.query import asof, prometheus
 from spm.query.promql.engine import Engine, QueryLimits
 from spm.query.select import Storage
+from spm.query.storage import AppStorage
 
 API_VERSION = "3.0.0"  # whose semantics are kept; Grafana chooses by it which calls to make
 _FAILURES: dict[type[Exception], tuple[int, str]] = {
@@ -61,15 +62,15 @@ def _call(view: Callable[..., bytes]) -> Callable[..., HttpResponse]:
 
 
 @_call
-def instant_query(storage: Storage, request: HttpRequest) -> bytes:
-    """`query`: an expression at one time."""
+def instant_query(storage: AppStorage, request: HttpRequest) -> bytes:
+    """`query`: an expression at one time; with `asof` as accepted by then."""
     at_ms = parameters.instant(request, "time", _clock.now_ms())
     return prometheus.answer(_engine(storage, request).instant(parameters.required(request, "query"), at_ms))
 
 
 @_call
-def range_query(storage: Storage, request: HttpRequest) -> bytes:
-    """`query_range`: an expression at steps from start to end."""
+def range_query(storage: AppStorage, request: HttpRequest) -> bytes:
+    """`query_range`: an expression at steps from start to end; with `asof` as accepted by then."""
     start_ms = prometheus.instant_ms(parameters.required(request, "start"))
     end_ms = prometheus.instant_ms(parameters.required(request, "end"))
     step_ms = prometheus.duration_ms(parameters.required(request, "step"))
@@ -117,8 +118,10 @@ def buildinfo(storage: Storage, request: HttpRequest) -> bytes:
     return prometheus.success({"version": API_VERSION, "revision": "", "branch": "", "goVersion": ""})
 
 
-def _engine(storage: Storage, request: HttpRequest) -> Engine:
-    return Engine(storage, QueryLimits(timeout_s=parameters.timeout_s(request)))
+def _engine(storage: AppStorage, request: HttpRequest) -> Engine:
+    asof_ms = asof.parsed(parameters.text(request, "asof"), _clock.now_ms())
+    then = storage if asof_ms is None else storage.asof(asof_ms)
+    return Engine(then, QueryLimits(timeout_s=parameters.timeout_s(request)))
 
 
 def _limited(found: list[Any], limit: int) -> bytes:

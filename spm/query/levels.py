@@ -20,7 +20,7 @@ from spm.store.aggregates import Aggregates
 from spm.store.manifest import EXPIRED, SEALED, Generation
 from spm.store.merge import Picked
 from spm.store.tiers import SKETCH, Steps
-from spm.store.units import Inputs, Unit
+from spm.store.units import Inputs, Unit, Wanted
 from spm.wire import I32, I64, U64, metric_id
 
 
@@ -71,11 +71,15 @@ class _Pack:
     period: int  # day of hours, month of days
     generation: Generation
     first_slot: int
+    wanted: Wanted
     steps: set[int] = field(default_factory=set)
 
     def key(self, metric: int, page: int, app: int) -> bytes:
         layout = keys.hours if self.table == "hours" else keys.days
         return layout(self.bucket, app, metric, self.period, self.generation.number, page)
+
+
+_Packs = dict[tuple[int, int, bool], _Pack]  # by bucket, day, and whether samples of its slots are gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,8 @@ class Levels:
             return [], []
         packs: dict[tuple[int, int], _Pack] = {}
         held: dict[int, set[int]] = {}
-        for slot, buckets in self.scan.units(wanted[0] * DAY_SLOTS, (wanted[-1] + 1) * DAY_SLOTS - 1):
+        ends = wanted[0] * DAY_SLOTS, (wanted[-1] + 1) * DAY_SLOTS - 1
+        for slot, buckets in self.scan.units(*ends, sealed=True):
             held.setdefault(slot // DAY_SLOTS, set()).update(buckets)
         left = {day for day in wanted if not self._take_day(day, held.get(day, set()), packs)}
         found, failed = self._read(packs.values())
@@ -115,49 +120,72 @@ class Levels:
 
     def _take_day(self, day: int, held: set[int], packs: dict[tuple[int, int], _Pack]) -> bool:
         """Add the packs that answer a day; whether there are such. ``held``: buckets with samples of that day."""
-        expired = self._expired(day)
         month, in_force = self.scan.months.of(day)
-        buckets = [b for b, pack in in_force.days.items() if day in pack.days] if expired else sorted(held)
-        wanted = [b for b in buckets if self.asked.of(b) is not None]
-        if expired:
-            if not wanted or self.scan.lens.asof_ms is not None:
-                return False
-        elif not self._all_exact(wanted, day, in_force):
+        buckets = self._day_buckets(day, held, in_force)
+        if buckets is None:
             return False
-        for bucket in wanted:
+        first = first_day_of(month) * DAY_SLOTS
+        for bucket, wanted in buckets:
             made = in_force.days[bucket].generation
-            first = first_day_of(month) * DAY_SLOTS
-            packs.setdefault((bucket, month), _Pack("days", bucket, month, made, first)).steps.add(day)
+            packs.setdefault((bucket, month), _Pack("days", bucket, month, made, first, wanted)).steps.add(day)
         return True
 
-    def _all_exact(self, buckets: Sequence[int], day: int, in_force: manifest.Month) -> bool:
-        if len(buckets) > 1 and self.asked.by_bucket is None:
-            return False  # a metric may lie in two of them
-        if self.scan.sealed(day * DAY_SLOTS, (day + 1) * DAY_SLOTS - 1):
-            return False
-        return all(self._day_is_exact(bucket, day, in_force) for bucket in buckets)
+    def _day_buckets(self, day: int, held: set[int], in_force: manifest.Month) -> list[tuple[int, Wanted]] | None:
+        """The buckets that answer a day together, and what to read in each; ``None``: they do not.
+
+        What was sealed may lie where a former distribution put it: every bucket is asked for everything then.
+        """
+        sealed = self.scan.sealed(day * DAY_SLOTS, (day + 1) * DAY_SLOTS - 1)
+        if sealed and self.scan.lens.asof_ms is not None:
+            return None
+        if self._expired(day):
+            there = [b for b, pack in in_force.days.items() if day in pack.days]
+            exact = [b for b in there if self._day_is_of(b, day, in_force)]
+            return [(b, self.asked.every) for b in exact or there] or None
+        mine = [(b, self.asked.every if sealed else self.asked.of(b)) for b in sorted(held)]
+        wanted = [(b, part) for b, part in mine if part is not None]
+        if len(wanted) > 1 and (sealed or not self.asked.apart):
+            return None  # a metric may lie in two of them
+        return wanted if all(self._day_is_exact(b, day, in_force) for b, _ in wanted) else None
 
     def _expired(self, day: int) -> bool:
         found = self.scan.manifests.get(day)
         return found is not None and EXPIRED in found.seals.values()
 
+    def _day_is_of(self, bucket: int, day: int, in_force: manifest.Month) -> bool:
+        """Whether a stored day was made of the entries in force."""
+        of_day = self.scan.manifests.get(day)
+        made = (
+            in_force.days[bucket].days[day] if bucket in in_force.days and day in in_force.days[bucket].days else None
+        )
+        if made is None or of_day is None or not self._known_by_then(made.stamp_max_ms):
+            return False
+        return made.inputs == manifest.day_fingerprint(manifest.slots_of(of_day, bucket))
+
     def _day_is_exact(self, bucket: int, day: int, in_force: manifest.Month) -> bool:
-        pack, of_day = in_force.days.get(bucket), self.scan.manifests.get(day)
-        made = pack.days.get(day) if pack else None
-        if pack is None or made is None or of_day is None or not self._known_by_then(made.stamp_max_ms):
+        if not self._day_is_of(bucket, day, in_force):
             return False
-        slots = manifest.slots_of(of_day, bucket)
-        if made.inputs != manifest.day_fingerprint(slots):
+        of_day = self.scan.manifests[day]
+        open_ones = [s for s, _ in manifest.slots_of(of_day, bucket) if of_day.seal(s) < SEALED]
+        if any((bucket, s) in self.scan.tail.units() for s in self._open_slots(day)):
             return False
-        if any((bucket, slot) in self.scan.tail.units() for slot in range(day * DAY_SLOTS, (day + 1) * DAY_SLOTS)):
-            return False
-        active = self.scan.active
-        now = [(s, retractions.ids(retractions.touching(active, of_day.entry(bucket, s), s))) for s, _ in slots]
-        if made.retractions == retractions.of_day(now):
+        hours = of_day.hours.get(bucket)
+        stored = {
+            s: hours.slots[s].retractions for s, _ in manifest.slots_of(of_day, bucket) if hours and s in hours.slots
+        }
+        now = {
+            s: retractions.ids(retractions.touching(self.scan.active, of_day.entry(bucket, s), s)) for s in open_ones
+        }
+        made = in_force.days[bucket].days[day]
+        if made.retractions == retractions.of_day({**stored, **now}.items()):
             return True
-        hours = of_day.hours.get(bucket)  # the day is as good as its hours, if it was made of these
-        stored = [(s, hours.slots[s].retractions) for s, _ in slots if hours and s in hours.slots]
-        return made.retractions == retractions.of_day(stored) and all(self._hour_is_exact(bucket, s) for s, _ in slots)
+        # A day is as good as the hours it was made of.
+        return made.retractions == retractions.of_day(stored.items()) and all(
+            self._hour_is_exact(bucket, slot) for slot in open_ones
+        )
+
+    def _open_slots(self, day: int) -> list[int]:
+        return [s for s in range(day * DAY_SLOTS, (day + 1) * DAY_SLOTS) if self.scan.seal(s) < SEALED]
 
     # --- hours and samples
 
@@ -166,7 +194,7 @@ class Levels:
         wanted = sorted(slots)
         if not wanted:
             return
-        packs: dict[tuple[int, int], _Pack] = {}
+        packs: _Packs = {}
         raw = self._plan(set(wanted), packs)
         found, failed = self._read(packs.values())
         for pack in failed:
@@ -182,17 +210,17 @@ class Levels:
             for picked in self.scan.slot(slot, sorted(buckets), self.asked):
                 yield self._aggregated(picked, slot)
 
-    def _plan(self, wanted: set[int], packs: dict[tuple[int, int], _Pack]) -> dict[int, list[int]]:
+    def _plan(self, wanted: set[int], packs: _Packs) -> dict[int, list[int]]:
         """Which slots come from which packs; returns the (slot, buckets) that come from samples."""
         raw: dict[int, list[int]] = {}
         for slot, buckets in self.scan.units(min(wanted), max(wanted)):
             if slot not in wanted:
                 continue
             mine = [bucket for bucket in buckets if self.asked.of(bucket) is not None]
-            apart = self.asked.by_bucket is not None or len(mine) == 1
+            apart = self.asked.apart or len(mine) == 1
             exact = [bucket for bucket in mine if apart and self._hour_is_exact(bucket, slot)]
             for bucket in exact:
-                self._pack(packs, bucket, slot)
+                self._pack(packs, bucket, slot, self.asked.of(bucket) or self.asked.every)
             if len(exact) < len(mine):
                 raw[slot] = [bucket for bucket in mine if bucket not in exact]
         for slot, state in self.scan.sealed(min(wanted), max(wanted)).items():
@@ -200,21 +228,22 @@ class Levels:
                 self._take_sealed(slot, state, packs)
         return raw
 
-    def _take_sealed(self, slot: int, state: int, packs: dict[tuple[int, int], _Pack]) -> None:
+    def _take_sealed(self, slot: int, state: int, packs: _Packs) -> None:
         """Hours answer for sealed slots, in every bucket; nothing does below days for expired ones."""
         if state == EXPIRED or self.scan.lens.asof_ms is not None:
             self.scan.ground.expired(slot, hours=state == EXPIRED)
             return
         for bucket, hours in self.scan.manifests[slot // DAY_SLOTS].hours.items():
-            if slot in hours.slots and self.asked.of(bucket) is not None:
-                self._pack(packs, bucket, slot)
+            if slot in hours.slots:  # also where only a former distribution puts anything
+                self._pack(packs, bucket, slot, self.asked.every)
 
-    def _pack(self, packs: dict[tuple[int, int], _Pack], bucket: int, slot: int) -> None:
+    def _pack(self, packs: _Packs, bucket: int, slot: int, wanted: Wanted) -> None:
         day = slot // DAY_SLOTS
-        if (bucket, day) not in packs:
+        sealed = self.scan.seal(slot) >= SEALED
+        if (bucket, day, sealed) not in packs:
             made = self.scan.manifests[day].hours[bucket].generation
-            packs[bucket, day] = _Pack("hours", bucket, day, made, day * DAY_SLOTS)
-        packs[bucket, day].steps.add(slot)
+            packs[bucket, day, sealed] = _Pack("hours", bucket, day, made, day * DAY_SLOTS, wanted)
+        packs[bucket, day, sealed].steps.add(slot)
 
     def _hour_is_exact(self, bucket: int, slot: int) -> bool:
         of_day = self.scan.manifests.get(slot // DAY_SLOTS)
@@ -246,7 +275,7 @@ class Levels:
         listing = [
             (pack, metric, page, pack.key(metric, page, self.scan.app))
             for pack in packs
-            for metric in getattr(self.asked.of(pack.bucket), "series", ())
+            for metric in pack.wanted.series
             for page in self._pages(pack.generation, metric)
         ]
         if not listing:

@@ -17,7 +17,7 @@ from spm.limits import DAY_SLOTS
 from spm.query.basis import RAW, Ground
 from spm.query.cache import PageCache
 from spm.query.tail import TailView
-from spm.store import keys, manifest, tiers, units
+from spm.store import distribution, keys, manifest, tiers, units
 from spm.store.backends.base import Reader
 from spm.store.blocks import ChunkPage, TimelinesPage
 from spm.store.keys import Distribution
@@ -138,14 +138,15 @@ class Months:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The series a query wants, by metric, and by the bucket that holds each metric (``None``: any may hold any)."""
+    """The series a query wants: by metric, and by the buckets in which each metric may lie."""
 
     every: Wanted
-    by_bucket: Mapping[int, Wanted] | None
+    by_bucket: Mapping[int, Wanted]
+    apart: bool  # no metric lies in two buckets
 
     def of(self, bucket: int) -> Wanted | None:
         """What to read in a bucket; ``None``: nothing."""
-        return self.every if self.by_bucket is None else self.by_bucket.get(bucket)
+        return self.by_bucket.get(bucket)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +169,22 @@ class Scan:
     def asked(self, series: U64, metrics: U64) -> Asked:
         """What to read for these series, where each metric lies in one bucket only from that."""
         every = wanted_of(series, metrics)
-        if not self.distribution.settled:
-            return Asked(every, None)
         names = np.fromiter(every.series, np.uint64, len(every.series))
-        split: dict[int, dict[int, U64 | None]] = {}
-        for name, bucket in zip(names.tolist(), self.distribution.of(self.app, names).tolist(), strict=True):
-            split.setdefault(bucket, {})[name] = every.series[name]
-        return Asked(every, {bucket: Wanted(part) for bucket, part in split.items()})
+        settled = self.distribution.settled
+        place = self.distribution.of(self.app, names)
+        split: dict[int, Wanted] = {}
+        for bucket in self.distribution.all(self.app):
+            left = distribution.abandoned(self.distribution, self.app, bucket, names)
+            mine = names[place == bucket] if settled else names if left is None else names[~left]
+            if len(mine):
+                split[bucket] = Wanted({name: every.series[name] for name in mine.tolist()})
+        return Asked(every, split, settled)
 
-    def units(self, first_slot: int, last_slot: int) -> Iterator[tuple[int, list[int]]]:
-        """(slot, buckets that hold samples of it) between two slots, in the order of time; no sealed slots."""
+    def units(self, first_slot: int, last_slot: int, *, sealed: bool = False) -> Iterator[tuple[int, list[int]]]:
+        """(slot, buckets that hold samples of it) between two slots, in the order of time.
+
+        Slots whose samples are gone are left out, unless ``sealed`` ones are asked for too.
+        """
         found: dict[int, set[int]] = {}
         for bucket, slot in self.tail.units():
             if first_slot <= slot <= last_slot:
@@ -187,7 +194,7 @@ class Scan:
                 if first_slot <= slot <= last_slot and (entry.state.generations or entry.state.replay):
                     found.setdefault(slot, set()).add(bucket)
         for slot in sorted(found):
-            if self.seal(slot) < SEALED:
+            if sealed or self.seal(slot) < SEALED:
                 yield slot, sorted(found[slot])
 
     def sealed(self, first_slot: int, last_slot: int) -> dict[int, int]:
@@ -223,7 +230,7 @@ class Scan:
         found = [self.versions(bucket, slot, part) for bucket, part in wanted if part is not None]
         if any(pieces for pieces, _ in found):
             self.ground.use(RAW, slot)
-        if asked.by_bucket is None and len(found) > 1:
+        if not asked.apart and len(found) > 1:
             return self._picked([piece for pieces, _ in found for piece in pieces], clean=False)
         return [part for pieces, clean in found for part in self._picked(pieces, clean=clean)]
 
