@@ -107,4 +107,4 @@ def _due(now_ms: int) -> QuerySet[Rule]:
     at_ms = aligned_ms(now_ms)
     late = Q(evaluated_ms__lt=at_ms) | Q(evaluated_ms__gt=at_ms + limits.RULE_CLAIM_MS)
     free = Q(claim_until_ms__lte=now_ms) | Q(claim_until_ms__gt=now_ms + limits.RULE_CLAIM_MS)
-    return Rule.objects.filter(late, free, enabled=True, deleted_ms=None)
+    return Rule.objects.filter(late, free, enabled=True, deleted_ms=None, app__going=None)

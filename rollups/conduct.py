@@ -10,7 +10,8 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -26,6 +27,7 @@ from rollups.executors import open_executor
 from rollups.lock import alone
 from rollups.models import Kind, Run, RunDay, State
 from rollups.plan import Start, Waiting
+from rollups.points import Hook
 from rollups.rollback import RolledBack
 from rollups.run import Driver, Progress, RunReport
 from spm import limits
@@ -80,8 +82,13 @@ def site() -> Site:
 
 
 def every_app() -> list[int]:
-    """The ids of all apps."""
-    return list(App.objects.order_by("id").values_list("id", flat=True))
+    """The ids of all apps but those that are being deleted."""
+    return list(App.objects.filter(going=None).order_by("id").values_list("id", flat=True))
+
+
+def date_of(day: int) -> date:
+    """The date of a day counted from 1970-01-01."""
+    return _EPOCH + timedelta(days=day)
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -92,24 +99,42 @@ def roll(
     now_ms: int | None = None, watch: Callable[[Progress], None] = lambda _: None, wait_s: float = 0.0,
 ) -> Run | None:  # fmt: skip
     """One run over these apps; ``None`` when there was nothing to do. ``Refused`` if another one works that long."""
+    with working(site, kind=kind, executor=executor, apps=apps, watch=watch, wait_s=wait_s) as work:
+        driver = Driver(site.store, site.clock, site.buckets, at=work.at, watch=work.watch)
+        with open_executor(
+            executor, site.store, url=site.url, master=site.master, folder=site.folder, at=work.at
+        ) as opened:
+            report = driver.roll(opened, apps, minor=kind == Kind.MINOR, now_ms=now_ms, run=work.row.number)
+        return _record(work.row, report, site.now())
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A run under way: its row, where it may be killed, and whom to tell how far it is."""
+
+    row: Run
+    at: Hook
+    watch: Callable[[Progress], None]
+
+
+@contextmanager
+def working(
+    site: Site, *, kind: Kind, executor: str, apps: Sequence[int],
+    watch: Callable[[Progress], None] = lambda _: None, wait_s: float = 0.0,
+) -> Iterator[Work]:  # fmt: skip
+    """The lock, a run number and a row for as long as the body works; the row says so when it fails."""
     with alone(site.folder, site.clock, wait_s=wait_s) as free:
         if not free:
             raise Refused("another run is at work", remedy="Wait for it to end.")
         Run.objects.filter(state=State.RUNNING).update(state=State.LOST, finished=site.now())
-        at = points.from_environment(os.environ)
         number = cells.take_run(site.store)
         Run.objects.filter(number=number).delete()  # of a store that was here before this one
-        row = Run.objects.create(number=number, kind=kind, executor=executor, started=site.now())
-        driver = Driver(site.store, site.clock, site.buckets, at=at, watch=_recorder(row, site.clock, watch))
+        row = Run.objects.create(number=number, kind=kind, executor=executor, started=site.now(), apps=list(apps))
         try:
-            with open_executor(
-                executor, site.store, url=site.url, master=site.master, folder=site.folder, at=at
-            ) as opened:
-                report = driver.roll(opened, apps, minor=kind == Kind.MINOR, now_ms=now_ms, run=number)
+            yield Work(row, points.from_environment(os.environ), _recorder(row, site.clock, watch))
         except Exception as error:
             _ended(row, State.FAILED, site.now(), f"{type(error).__name__}: {error}")
             raise
-        return _record(row, report, site.now())
 
 
 def _recorder(row: Run, clock: Clock, watch: Callable[[Progress], None]) -> Callable[[Progress], None]:
@@ -161,18 +186,23 @@ def _record(row: Run, report: RunReport, now: datetime) -> Run | None:
 # --- taking back, cleaning up -----------------------------------------------------------------------------------------
 
 
-def take_back(site: Site, number: int, actor: User | None) -> list[RolledBack]:
-    """Roll a run back, and note who did. Raises ``Refused``."""
-    done = rollback.roll_back(site.store, number, every_app(), points.from_environment(os.environ))
+def take_back(
+    site: Site, number: int, actor: User | None, *, apps: Sequence[int] | None = None, name: str = "", origin: str = ""
+) -> list[RolledBack]:
+    """Roll a run back in these apps (``None``: all), and note who did, from where. Raises ``Refused``."""
+    chosen = every_app() if apps is None else apps
+    done = rollback.roll_back(site.store, number, chosen, points.from_environment(os.environ))
     with transaction.atomic():
-        Run.objects.filter(number=number).update(state=State.ROLLED_BACK)
         for back in done:
             days = RunDay.objects.filter(run__number=number, app_id=back.app, day=_EPOCH + timedelta(days=back.day))
             days.update(rolled_back=True)
+        if not RunDay.objects.filter(run__number=number, rolled_back=False, flipped=True).exists():
+            Run.objects.filter(number=number).update(state=State.ROLLED_BACK)
         for organisation in Organisation.objects.filter(apps__id__in={b.app for b in done}).distinct():
             mine = set(organisation.apps.values_list("id", flat=True))
             detail = {"apps": sorted({b.app for b in done} & mine), "days": sum(b.app in mine for b in done)}
-            audit.record("roll back", f"run {number}", actor=actor, organisation=organisation, detail=detail)
+            note = {**detail, "from": origin, "before": "in force", "after": "rolled back"}
+            audit.record("roll back", f"run {number}", actor=actor, organisation=organisation, detail=note, name=name)
     return done
 
 

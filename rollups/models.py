@@ -112,3 +112,26 @@ class Correction(models.Model):
 
     def __str__(self) -> str:
         return f"{self.app}, {self.hour:%Y-%m-%d %H}:00"
+
+
+class RetractionRecord(models.Model):
+    """What a retraction hid when it was made, counted just before; the retraction itself stands in the store."""
+
+    app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="retraction_records")
+    number = models.PositiveBigIntegerField()
+    samples = models.PositiveBigIntegerField()
+    restored = models.PositiveBigIntegerField()
+    series = models.PositiveBigIntegerField()
+    hours = models.PositiveIntegerField()
+    alerts = models.PositiveIntegerField(default=0)
+    sealed = models.PositiveIntegerField(default=0)
+    at_least = models.BooleanField(default=False)
+    undone_by = models.CharField(max_length=150, blank=True)
+    purged_by = models.CharField(max_length=150, blank=True)
+
+    class Meta:
+        ordering: ClassVar = ["-number"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["app", "number"], name="retraction_record_once")]
+
+    def __str__(self) -> str:
+        return f"retraction {self.number}"

@@ -308,8 +308,9 @@ def _units(
         if days.get(slot // DAY_SLOTS, Manifest()).seal(slot) != OPEN:
             continue
         entry = entries.get((bucket, slot), Entry())
-        fresh = waiting[bucket, slot].batches if (bucket, slot) in waiting else set()
-        batches = fresh | {(r.ingest_ms, r.batch) for r in entry.state.replay}
+        batches = (waiting[bucket, slot].batches if (bucket, slot) in waiting else set()) | {
+            (r.ingest_ms, r.batch) for r in entry.state.replay
+        }
         fresh = tuple(keys.LogKey(bucket, app, slot, ms, batch).to_bytes() for ms, batch in sorted(batches))
         found.append(_Unit(Unit(bucket, app, slot), entry, fresh))
     return found

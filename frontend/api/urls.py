@@ -3,7 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 from drf_spectacular.views import SpectacularAPIView
 
-from frontend.api import catalogue, charts
+from frontend.api import catalogue, charts, retractions, runs
 
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -13,4 +13,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/sources", catalogue.Sources.as_view(), name="sources"),
     path("apps/<int:app_id>/metrics", catalogue.Metrics.as_view(), name="metrics"),
     path("apps/<int:app_id>/labels", catalogue.Labels.as_view(), name="labels"),
+    path("apps/<int:app_id>/runs", runs.Runs.as_view(), name="runs"),
+    path("apps/<int:app_id>/runs/<int:number>", runs.OneRun.as_view(), name="run"),
+    path("apps/<int:app_id>/runs/<int:number>/rollback", runs.Rollback.as_view(), name="rollback"),
+    path("apps/<int:app_id>/corrections", runs.Corrections.as_view(), name="corrections"),
+    path("apps/<int:app_id>/retractions", retractions.Retractions.as_view(), name="retractions"),
+    path("apps/<int:app_id>/retractions/preview", retractions.RetractionPreview.as_view(), name="preview"),
+    path("apps/<int:app_id>/retractions/<int:number>/undo", retractions.Undo.as_view(), name="undo"),
 ]

@@ -18,13 +18,14 @@ def record(
     actor: User | AnonymousUser | None,
     organisation: Organisation | None,
     detail: dict[str, Any] | None = None,
+    name: str = "",
 ) -> AuditEntry:
-    """Note that ``actor`` (None: the system) did ``action`` to ``subject``."""
+    """Note that ``actor`` (None: the system, or a program called ``name``) did ``action`` to ``subject``."""
     person = actor if isinstance(actor, User) else None
     return AuditEntry.objects.create(
         organisation=organisation,
         actor=person,
-        actor_name=person.get_username() if person else "",
+        actor_name=person.get_username() if person else name[:150],
         action=action,
         subject=subject[:200],
         detail=detail or {},

@@ -1,0 +1,111 @@
+"""Runs of an app: the list, one with its progress, and its roll back; and the hours that runs corrected."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from frontend import runs
+from frontend.api.base import FailureSerializer, Operation
+from frontend.runs import Part
+from rollups import conduct
+from rollups.models import Correction
+from spm.accounts.models import Role
+from spm.clock import SystemClock
+
+_clock = SystemClock()
+_READ = {401: FailureSerializer, 404: FailureSerializer}
+_WRITE = {**_READ, 403: FailureSerializer, 409: FailureSerializer, 503: FailureSerializer}
+CORRECTIONS_SHOWN = 500
+
+
+class RunSerializer(serializers.Serializer[Any]):
+    """A run: of a finished one the app's own part, of one at work the progress of the whole."""
+
+    number = serializers.IntegerField()
+    kind = serializers.CharField()
+    executor = serializers.CharField()
+    state = serializers.CharField()
+    units = serializers.IntegerField(help_text="done")
+    units_total = serializers.IntegerField()
+    samples = serializers.IntegerField()
+    size_bytes = serializers.IntegerField()
+    samples_per_s = serializers.FloatField(allow_null=True)
+    eta_s = serializers.FloatField(allow_null=True, help_text="seconds to go, while it works")
+    started = serializers.DateTimeField()
+    finished = serializers.DateTimeField(allow_null=True)
+    first_day = serializers.DateField(allow_null=True)
+    last_day = serializers.DateField(allow_null=True)
+
+
+class RolledBackSerializer(serializers.Serializer[Any]):
+    """One day that is back in its former state."""
+
+    day = serializers.DateField()
+    units = serializers.IntegerField()
+
+
+class CorrectionSerializer(serializers.ModelSerializer[Correction]):
+    """One hour that was built again."""
+
+    class Meta:
+        model = Correction
+        fields = ["hour", "run", "cause", "samples", "sources", "at"]
+
+
+class Runs(Operation):
+    """The runs of an app."""
+
+    @extend_schema(operation_id="runs", responses={200: RunSerializer(many=True), **_READ})
+    def get(self, request: Request, app_id: int) -> Response:
+        """The latest, newest first."""
+        return Response(RunSerializer(runs.parts_of(self.app(app_id), _now()), many=True).data)
+
+
+class OneRun(Operation):
+    """One run."""
+
+    @extend_schema(operation_id="run", responses={200: RunSerializer, **_READ})
+    def get(self, request: Request, app_id: int, number: int) -> Response:
+        """With its progress."""
+        return Response(RunSerializer(_part(self, app_id, number, Role.VIEWER)).data)
+
+
+class Rollback(Operation):
+    """The roll back of a run."""
+
+    @extend_schema(
+        operation_id="run_rollback", request=None, responses={200: RolledBackSerializer(many=True), **_WRITE}
+    )
+    def post(self, request: Request, app_id: int, number: int) -> Response:
+        """In this app; for admins. No sample is lost."""
+        app = self.app(app_id, Role.ADMIN)
+        part, by = _part(self, app_id, number, Role.ADMIN), self.actor()
+        done = conduct.take_back(conduct.site(), part.number, by.person, apps=[app.pk], name=by.name, origin=by.origin)
+        days = [{"day": conduct.date_of(back.day), "units": back.units} for back in done]
+        return Response(RolledBackSerializer(days, many=True).data)
+
+
+class Corrections(Operation):
+    """Hours that had aggregates and got new ones."""
+
+    @extend_schema(operation_id="corrections", responses={200: CorrectionSerializer(many=True), **_READ})
+    def get(self, request: Request, app_id: int) -> Response:
+        """The latest, newest first."""
+        found = Correction.objects.filter(app=self.app(app_id))[:CORRECTIONS_SHOWN]
+        return Response(CorrectionSerializer(found, many=True).data)
+
+
+def _part(operation: Operation, app_id: int, number: int, role: str) -> Part:
+    found = runs.part_of(operation.app(app_id, role), number, _now())
+    if found is None:
+        raise Http404("There is no such run in this app.")
+    return found
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(_clock.now_ms() / 1000, UTC)

@@ -1,0 +1,60 @@
+"""Past alerts that rest on given samples."""
+
+import pytest
+
+from alerts import past, rulebook
+from alerts.models import AlertEvent, Rule
+from spm.accounts.models import App, Organisation
+from tests.alerts.conftest import START_MS, draft
+
+MINUTE = 60_000
+
+
+@pytest.mark.parametrize(
+    ("expr", "reach"),
+    [
+        ("cpu", 5 * MINUTE),
+        ("avg_over_time(cpu[10m])", 10 * MINUTE),
+        ("rate(cpu[1m] offset 1h)", 61 * MINUTE),
+        ("mem / on (host) cpu", 5 * MINUTE),
+        ("max by (host) (max_over_time(mem[1h])) + sum(cpu)", 5 * MINUTE),
+        ('{__name__=~"c.u"}', 5 * MINUTE),
+        ('{host="a"}', 5 * MINUTE),
+        ("mem", None),
+        ('{__name__=~"cp"}', None),
+        ("time() > 5", None),
+        ("no such (", None),
+    ],
+)
+def test_an_expression_reads_a_metric_as_far_back_as_its_window(expr: str, reach: int | None) -> None:
+    assert past.reach_ms(expr, ["cpu"]) == reach
+
+
+def test_nothing_touched_concerns_no_rule() -> None:
+    assert past.reach_ms('{host="a"}', []) is None
+
+
+@pytest.fixture
+def rule(db: None) -> Rule:
+    """A rule on the processors that waits a minute before it fires."""
+    app = App.objects.create(organisation=Organisation.objects.create(name="ACME"), name="shop")
+    return rulebook.write(app, draft(for_ms=MINUTE), by=None, now_ms=START_MS)  # type: ignore[arg-type]  # nobody
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "state", "counts"),
+    [
+        (START_MS, "firing", True),
+        (START_MS + 6 * MINUTE, "firing", True),
+        (START_MS + 6 * MINUTE + 1, "firing", False),
+        (START_MS - 1, "firing", False),
+        (START_MS, "pending", False),
+        (START_MS, "resolved", False),
+    ],
+)
+def test_alerts_count_while_their_rule_could_see_the_samples(rule: Rule, at_ms: int, state: str, counts: bool) -> None:
+    AlertEvent.objects.create(rule=rule, fingerprint="x", labels={}, before="inactive", state=state,
+                              episode_ms=at_ms, at_ms=at_ms)  # fmt: skip
+    assert past.fired(rule.app_id, ["cpu"], START_MS, START_MS) == counts
+    assert past.fired(rule.app_id, ["mem"], START_MS, START_MS) == 0
+    assert past.fired(rule.app_id + 1, ["cpu"], START_MS, START_MS) == 0
