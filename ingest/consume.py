@@ -145,11 +145,13 @@ class Consumer:
 
     def _open(self, delivery: Delivery) -> Envelope:
         """The envelope in a delivery; one of an agent's lines is made here."""
-        if delivery.content_type == LINES_TYPE and self._lines is not None:
+        by_agent = delivery.content_type == LINES_TYPE or delivery.exchange == topology.AGENTS
+        if by_agent and self._lines is not None:
             try:
                 return self._lines(delivery)
             except DatabaseError as error:  # whose token it is cannot be said now
                 raise StoreUnavailable(f"the database does not answer: {error}") from error
+        assert delivery.exchange != topology.AGENTS, "BUG: what an agent sent is taken for our own message"
         return Envelope.from_bytes(delivery.body)
 
     def _store(self, items: list[Item]) -> None:

@@ -10,18 +10,41 @@ from spm import limits
 from spm.errors import Refused
 
 EXCHANGE = "spm.metrics"
+AGENTS = "spm.agents"  # where those publish whom the broker knows by their token: key = token id ‖ "." ‖ source
 LINES_TYPE = "application/x-influx-line"  # content type of a body of line protocol that nobody has stamped yet
+KEY_BYTES_MAX = 255  # AMQP's own limit
 TOKEN_HEADER, SOURCE_HEADER = "x-spm-token", "x-spm-source"
 
 
+AGENTS_OPTION, CA_OPTION = "agents", "ca"  # …?agents=1: agents publish by their tokens; …?ca=FILE: who signs its TLS
+
+
+def option_of(url: str, name: str) -> str:
+    """The value of one of these options of an AMQP address, or ""."""
+    return dict(parse_qsl(urlsplit(url).query)).get(name, "")
+
+
 def split_partitions(url: str) -> tuple[str, int]:
-    """An AMQP address without its ``?partitions=N``, and the number; raises ``Refused`` for a wrong one."""
+    """An AMQP address without what only we understand in it, and its ``partitions=N``; ``Refused`` for a wrong one."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     given = query.pop("partitions", str(limits.AMQP_PARTITIONS))
+    for name in (AGENTS_OPTION, CA_OPTION):
+        query.pop(name, None)
     if not given.isdecimal() or not 1 <= int(given) <= limits.AMQP_PARTITIONS_MAX:
         raise Refused("wrong number of partitions", got=given, wanted=f"1 to {limits.AMQP_PARTITIONS_MAX}")
     return urlunsplit(parts._replace(query=urlencode(query))), int(given)
+
+
+def agent_key(token_id: str, source: str) -> str:
+    """The routing key under which an agent publishes to ``AGENTS``; a very long source is cut there."""
+    return f"{token_id}.{source}".encode()[:KEY_BYTES_MAX].decode("utf-8", "ignore")
+
+
+def split_agent_key(key: str) -> tuple[str, str]:
+    """(token id, source or "") of such a key."""
+    token_id, _, source = key.partition(".")
+    return token_id, source
 
 
 def key_of(sender: bytes, partitions: int) -> str:

@@ -1,8 +1,8 @@
 """The addresses of the front door."""
 
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, path, re_path
 
-from ingest import http
+from ingest import broker, http
 
 app_name = "ingest"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -11,4 +11,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v2/write", http.write, name="write-v2"),
     path("ping", http.ping, name="ping"),
     path("query", http.query, name="query"),
+    re_path(rf"^broker/(?P<secret>[^/]+)/(?P<question>{'|'.join(broker.QUESTIONS)})$", broker.ask, name="broker"),
 ]

@@ -7,6 +7,7 @@ sends no heartbeats), and connect again for as long as they live. Names and argu
 """
 
 import logging
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -104,7 +105,7 @@ class _Link:
         self._given_up = None
         try:
             self._connection = SelectConnection(
-                _parameters(self._address.url),
+                _parameters(self._address),
                 on_open_callback=self._connected,
                 on_open_error_callback=self._ended,
                 on_close_callback=self._ended,
@@ -331,6 +332,9 @@ class Delivery:
     content_type: str = ""
     encoding: str = ""
     headers: Mapping[str, object] = field(default_factory=dict)
+    exchange: str = ""
+    key: str = ""
+    user_id: str = ""
 
     @property
     def mark(self) -> Mark:
@@ -395,12 +399,12 @@ class Receiver(_Link):
     def _received_from(self, queue: str) -> Callable[[Any, Any, Any, bytes], None]:
         generation = self.generation
 
-        def received(_channel: Any, method: Any, properties: Any, body: bytes) -> None:
-            now = round(self._clock.monotonic() * 1000)
-            message_id = properties.message_id or ""
-            kind, encoding = properties.content_type or "", properties.content_encoding or ""
-            tag, headers = method.delivery_tag, properties.headers or {}
-            self._deliver(Delivery(generation, tag, queue, body, message_id, now, kind, encoding, headers))
+        def received(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            delivery = _delivery(method, properties, body, generation, queue, round(self._clock.monotonic() * 1000))
+            if delivery.exchange == topology.AGENTS and len(body) > limits.AMQP_PARTITION_BODY_BYTES_MAX:
+                channel.basic_nack(delivery.tag, requeue=False)  # a worker's memory is counted in bodies of that size
+            else:
+                self._deliver(delivery)
 
         return received
 
@@ -409,8 +413,28 @@ class Receiver(_Link):
         self.generation += 1
 
 
-def _parameters(url: str) -> pika.URLParameters:
-    parameters = pika.URLParameters(url)
+def _delivery(method: Any, properties: Any, body: bytes, generation: int, queue: str, now_ms: int) -> Delivery:
+    return Delivery(
+        generation,
+        method.delivery_tag,
+        queue,
+        body,
+        message_id=properties.message_id or "",
+        came_ms=now_ms,
+        content_type=properties.content_type or "",
+        encoding=properties.content_encoding or "",
+        exchange=method.exchange,
+        key=method.routing_key,
+        user_id=properties.user_id or "",
+        headers=properties.headers or {},
+    )
+
+
+def _parameters(address: Address) -> pika.URLParameters:
+    parameters = pika.URLParameters(address.url)
+    if address.url.startswith("amqps:"):
+        context = ssl.create_default_context(cafile=address.ca or None)
+        parameters.ssl_options = pika.SSLOptions(context, parameters.host)
     parameters.heartbeat = limits.AMQP_HEARTBEAT_S
     parameters.connection_attempts = 1
     parameters.socket_timeout = parameters.stack_timeout = 5
@@ -424,7 +448,13 @@ def _declare(channel: Any, address: Address, done: Callable[[Any], None]) -> Non
     channel.queue_declare(topology.DEAD, durable=True, arguments=dict(topology.dead_arguments()), callback=None)
     channel.queue_bind(topology.DEAD, topology.DEAD, callback=None)
     queues = address.queues()
+    if address.agents:
+        channel.exchange_declare(topology.AGENTS, "topic", durable=True, callback=None)
+        channel.exchange_declare(topology.AGENTS_RING, "x-consistent-hash", durable=True, callback=None)
+        channel.exchange_bind(topology.AGENTS_RING, topology.AGENTS, "#", callback=None)
     for queue in queues:
         channel.queue_declare(queue.name, durable=True, arguments=dict(topology.work_arguments()), callback=None)
+        if address.agents and queue.key != topology.BULK:
+            channel.queue_bind(queue.name, topology.AGENTS_RING, topology.RING_WEIGHT, callback=None)
         last = queue is queues[-1]
         channel.queue_bind(queue.name, topology.EXCHANGE, queue.key, callback=done if last else None)

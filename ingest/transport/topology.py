@@ -3,18 +3,29 @@
 One topic exchange. Messages of one source always go to the same partition queue, so that its messages stay in order and
 one batch holds few sources; bodies over ``AMQP_PARTITION_BODY_BYTES_MAX`` go to a queue of their own, of which a worker
 holds few at a time: that bounds a worker's memory. What cannot be stored goes to the dead-letter queue, at least once.
-All queues are quorum queues. No RabbitMQ library here.
+All queues are quorum queues. Agents that the broker knows by their tokens publish to an exchange of their own, behind
+which a ring spreads their keys over the same queues. No RabbitMQ library here.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ingest.routing import EXCHANGE, key_of, partition_key, split_partitions
+from ingest.routing import (
+    AGENTS,
+    AGENTS_OPTION,
+    CA_OPTION,
+    EXCHANGE,
+    key_of,
+    option_of,
+    partition_key,
+    split_partitions,
+)
 from spm import limits
 
-__all__ = ["BULK", "CAUSE", "CONTENT_TYPE", "DEAD", "EXCHANGE", "ORIGIN", "Address", "Queue"]
+__all__ = ["AGENTS", "AGENTS_RING", "BULK", "CAUSE", "CONTENT_TYPE", "DEAD", "EXCHANGE", "ORIGIN", "Address", "Queue"]
 DEAD = "spm.dead"  # the dead letters' exchange and their queue
 BULK = "bulk"
+AGENTS_RING = "spm.agents.ring"  # behind AGENTS: the same key always goes to the same partition
 CAUSE, ORIGIN = "x-spm-cause", "x-spm-queue"  # headers of a dead letter
 CONTENT_TYPE = "application/vnd.spm.envelope"
 
@@ -34,11 +45,14 @@ class Address:
 
     url: str
     partitions: int
+    agents: bool = False  # whether agents publish by their tokens: needs RabbitMQ's consistent-hash exchange
+    ca: str = ""  # file of the authority that signed the broker's certificate; "": the system's
 
     @classmethod
     def parse(cls, url: str) -> "Address":
-        """``amqp://user:password@host:port/vhost?partitions=N``; raises ``Refused`` for a wrong number."""
-        return cls(*split_partitions(url))
+        """``amqp[s]://user:password@host:port/vhost?partitions=N&agents=1&ca=FILE``; ``Refused`` for a wrong number."""
+        agents = option_of(url, AGENTS_OPTION) not in ("", "0", "no")
+        return cls(*split_partitions(url), agents, option_of(url, CA_OPTION))
 
     def queues(self) -> list[Queue]:
         """All work queues."""
@@ -64,6 +78,9 @@ def work_arguments() -> Mapping[str, object]:
         "x-overflow": "reject-publish",
         "x-max-length-bytes": limits.AMQP_QUEUE_BYTES_MAX,
     }
+
+
+RING_WEIGHT = "1"  # each partition takes an equal part of the ring; it never changes, so keys never move
 
 
 def dead_arguments() -> Mapping[str, object]:

@@ -11,6 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.stack.authority import Signed
 from tests.stack.processes import NotReady, Process, answers, kept_ports, wait_ready
 
 READY_S = 90
@@ -19,22 +20,52 @@ PROGRAMS = Path("/usr/lib/rabbitmq/lib")
 
 CONFIGURATION = """\
 listeners.tcp.1 = 127.0.0.1:{amqp}
+max_message_size = 67108864
 disk_free_limit.absolute = 50MB
 vm_memory_high_watermark.absolute = 1GB
 raft.wal_max_size_bytes = 32000000
 """
 
 
+ASKING = """\
+auth_backends.1 = internal
+auth_backends.2 = http
+auth_http.http_method = post
+auth_http.user_path = {site}/user
+auth_http.vhost_path = {site}/vhost
+auth_http.resource_path = {site}/resource
+auth_http.topic_path = {site}/topic
+"""
+
+OVER_TLS = """\
+listeners.ssl.1 = 127.0.0.1:{tls}
+ssl_options.cacertfile = {ca}
+ssl_options.certfile = {certificate}
+ssl_options.keyfile = {key}
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class RabbitMQ:
-    """One node in ``folder``."""
+    """One node in ``folder``; with a ``site`` (http://…/broker/SECRET) it asks that about users it does not know."""
 
     folder: Path
+    site: str = ""
+    signed: Signed | None = None
 
     @property
     def url(self) -> str:
         """Its address, with the user that every fresh node has."""
         return f"amqp://guest:guest@127.0.0.1:{self._ports()['amqp']}/%2F"
+
+    def url_over_tls(self) -> str:
+        """Its address for amqps."""
+        assert self.signed is not None, "BUG: a broker without a certificate"
+        return f"amqps://guest:guest@127.0.0.1:{self._ports()['tls']}/%2F?ca={self.signed.ca}"
+
+    def url_of(self, user: str, password: str) -> str:
+        """Its address for somebody else than its own user."""
+        return self.url.replace("guest:guest", f"{user}:{password}")
 
     def missing(self) -> str | None:
         """Why it cannot run here, or ``None``."""
@@ -124,14 +155,22 @@ class RabbitMQ:
         return self.folder / "log" / f"{self._name}.log"
 
     def _ports(self) -> dict[str, int]:
-        return kept_ports(self.folder, ("amqp", "epmd", "distribution"))
+        return kept_ports(self.folder, ("amqp", "epmd", "distribution", "tls"))
 
     def _configure(self) -> None:
         (self.folder / "log").mkdir(parents=True, exist_ok=True)
         if not self.alive():
             self._log.unlink(missing_ok=True)
-        (self.folder / "rabbitmq.conf").write_text(CONFIGURATION.format(**self._ports()))
-        (self.folder / "plugins").write_text("[].\n")
+        plugins = ["rabbitmq_consistent_hash_exchange"]
+        text = CONFIGURATION.format(**self._ports())
+        if self.site:
+            plugins.append("rabbitmq_auth_backend_http")
+            text += ASKING.format(site=self.site)
+        if self.signed is not None:
+            s = self.signed
+            text += OVER_TLS.format(**self._ports(), ca=s.ca, certificate=s.certificate, key=s.key)
+        (self.folder / "rabbitmq.conf").write_text(text)
+        (self.folder / "plugins").write_text(f"[{','.join(plugins)}].\n")
 
     def _environment(self) -> dict[str, str]:
         ports = self._ports()

@@ -1,12 +1,13 @@
 """Pushes through RabbitMQ: one persistent message each, taken when a quorum queue has confirmed it.
 
-The exchange and its queues are the server's to make: where they are missing, messages wait in the spool. The token
-travels in a header, for the worker that accepts the lines; whoever may read the queue may read it. pika is loaded here,
-by name, when an amqp:// address asks for it.
+The exchange and its queues are the server's to make: where they are missing, messages wait in the spool. Where the
+address names the token's id as user (and the token as password), the broker vouches for the sender; else the token
+travels in a header, and whoever may read the queue may read it. pika is loaded here, by name, when needed.
 """
 
 import importlib
 import logging
+import ssl
 from typing import Any
 
 from ingest import routing
@@ -25,11 +26,19 @@ class AmqpPush:
         self._pika: Any = importlib.import_module("pika")
         address, partitions = routing.split_partitions(url)
         self._parameters = self._pika.URLParameters(address)
+        if address.startswith("amqps:"):
+            context = ssl.create_default_context(cafile=routing.option_of(url, routing.CA_OPTION) or None)
+            self._parameters.ssl_options = self._pika.SSLOptions(context, self._parameters.host)
         self._parameters.socket_timeout = self._parameters.stack_timeout = limits.AGENT_TIMEOUT_S
         self._parameters.blocked_connection_timeout = limits.AGENT_TIMEOUT_S
         self._parameters.heartbeat = 0  # between two looks nobody would answer; a dead connection shows when used
-        self._key = routing.key_of(source.encode(), partitions)
-        self._headers = {routing.TOKEN_HEADER: token, routing.SOURCE_HEADER: source}
+        user = self._parameters.credentials.username
+        self._headers = {routing.SOURCE_HEADER: source}
+        if token.startswith(f"{user}_"):  # the broker knows us by our token
+            self._exchange, self._key = routing.AGENTS, routing.agent_key(user, source)
+        else:
+            self._exchange, self._key = routing.EXCHANGE, routing.key_of(source.encode(), partitions)
+            self._headers[routing.TOKEN_HEADER] = token
         self._channel: Any = None
 
     def send(self, message: Message) -> Outcome:
@@ -66,4 +75,4 @@ class AmqpPush:
             message_id=message.message_id.hex(),
             headers=self._headers,
         )
-        self._channel.basic_publish(routing.EXCHANGE, self._key, message.body, properties, mandatory=True)
+        self._channel.basic_publish(self._exchange, self._key, message.body, properties, mandatory=True)
