@@ -1,16 +1,42 @@
-"""The front door in the admin: recent rejections, to be read only."""
+"""The front door in the admin: recent rejections, for reading, and dead letters, which can be accepted anew."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from django.contrib import admin
-from django.http import HttpRequest
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.views.generic import TemplateView
 from unfold.admin import ModelAdmin
+from unfold.views import UnfoldModelAdminViewMixin
 
-from ingest.models import RejectedLine
+from ingest import letters
+from ingest.letters import Outcome
+from ingest.models import LetterBox, RejectedLine
+from ingest.push import accept_anew
+from spm import limits
+from spm.accounts import audit
+from spm.store.backends import open_backend
+
+
+class _LookOnly(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
+    """Rows the system writes; people only look."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Nobody adds."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody changes."""
+        return False
 
 
 @admin.register(RejectedLine)
-class RejectedLineAdmin(ModelAdmin):  # type: ignore[misc]
+class RejectedLineAdmin(_LookOnly):
     """What senders sent that was not taken, newest first."""
 
     list_display: ClassVar = ["app", "source", "line", "reason", "example"]
@@ -18,8 +44,74 @@ class RejectedLineAdmin(ModelAdmin):  # type: ignore[misc]
     search_fields: ClassVar = ["source", "reason", "example"]
     list_select_related: ClassVar = ["app"]
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
+
+class LettersView(UnfoldModelAdminViewMixin, TemplateView):  # type: ignore[misc]
+    """The dead letters of one app, with the two things that can be done about them."""
+
+    title = "Dead letters"
+    permission_required = "ingest.view_letterbox"
+    template_name = "ingest/letters.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """One page of letters."""
+        app = get_object_or_404(LetterBox, pk=self.kwargs["app_id"])
+        store, before = open_backend(settings.SPM_STORE_URL), self.request.GET.get("before", "")
+        found = letters.listed(store, app.pk, count=limits.LETTERS_PAGE, before=before)
+        older = found[-1].key if len(found) == limits.LETTERS_PAGE else ""
+        may = self.request.user.has_perm("ingest.change_letterbox")
+        return super().get_context_data(app=app, letters=found, older=older, may_settle=may, **kwargs)
+
+    def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
+        """Replay or dismiss the chosen letters."""
+        if not request.user.has_perm("ingest.change_letterbox"):
+            return cast(HttpResponse, self.handle_no_permission())
+        app = get_object_or_404(LetterBox, pk=app_id)
+        store, keys = open_backend(settings.SPM_STORE_URL), request.POST.getlist("key")
+        again = request.POST.get("act") == "replay"
+        done = letters.replay(store, app.pk, keys, accept_anew) if again else letters.dismiss(store, app.pk, keys)
+        _tell(request, done, "accepted anew" if again else "dismissed")
+        audit.record(
+            "replay dead letters" if again else "dismiss dead letters", str(app), actor=cast(User, request.user),
+            organisation=app.organisation, detail={"keys": keys, "done": done.done},
+        )  # fmt: skip
+        return HttpResponseRedirect(reverse("admin:ingest_letters", args=[app.pk]))
+
+
+def _tell(request: HttpRequest, outcome: Outcome, done: str) -> None:
+    if outcome.done:
+        messages.success(request, f"{outcome.done} {done}.")
+    for reason in outcome.refused:
+        messages.error(request, reason)
+
+
+@admin.register(LetterBox)
+class LetterBoxAdmin(_LookOnly):
+    """Apps, with the way to their dead letters."""
+
+    list_display: ClassVar = ["name", "organisation", "waiting"]
+    list_display_links: ClassVar = None
+    search_fields: ClassVar = ["name", "organisation__name"]
+    list_select_related: ClassVar = ["organisation"]
+    list_per_page = 50  # each is counted in the store
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Letters stay, for the account."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    def get_queryset(self, request: HttpRequest) -> QuerySet[LetterBox]:
+        """Apps that are there."""
+        found: QuerySet[LetterBox] = super().get_queryset(request).filter(going=None)
+        return found
+
+    def get_urls(self) -> list[URLPattern]:
+        """The page of one app's letters beside those of the model."""
+        page = self.admin_site.admin_view(LettersView.as_view(model_admin=self))
+        return [path("<int:app_id>/letters/", page, name="ingest_letters"), *super().get_urls()]
+
+    @admin.display(description="waiting")
+    def waiting(self, app: LetterBox) -> str:
+        """How many letters wait, and the way to them."""
+        most = limits.LETTERS_COUNTED_MAX
+        count = letters.waiting(open_backend(settings.SPM_STORE_URL), app.pk, at_most=most)
+        shown = f"{count} or more" if count == most else str(count)
+        return format_html('<a href="{}">{}</a>', reverse("admin:ingest_letters", args=[app.pk]), shown)

@@ -24,3 +24,12 @@ class RejectedLine(models.Model):
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.reason}"
+
+
+class LetterBox(App):
+    """An app, seen by its dead letters; they lie in the store, not in the database."""
+
+    class Meta:
+        proxy = True
+        verbose_name = "dead letters of an app"
+        verbose_name_plural = "dead letters"

@@ -26,7 +26,7 @@ from spm.clock import Clock, SystemClock, random_bytes
 from spm.errors import BadMessage, QueueUnavailable
 from spm.limits import BODIES_AT_ONCE_MAX, MESSAGE_ID_CHARS_MAX, PUBLISH_TIMEOUT_S, SOURCE_BYTES_MAX
 from spm.store.backends import open_backend
-from spm.wire import Parsed
+from spm.wire import Envelope, Parsed
 
 _LOG = logging.getLogger(__name__)
 _ID_BYTES = 16
@@ -112,6 +112,12 @@ def front_door() -> FrontDoor:
     """This process' door, opened at its first message."""
     with _opening:
         return _only_door()
+
+
+def accept_anew(envelope: Envelope) -> None:
+    """Push a message again that was accepted before and died: a new stamp under its old id."""
+    again = Parsed(envelope.series, envelope.series_index, envelope.ts, envelope.values)
+    front_door().push(again, sender=Sender(envelope.app, envelope.source), message_id=envelope.message_id)
 
 
 def _given_id(given: str) -> bytes:

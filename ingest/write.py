@@ -130,7 +130,7 @@ def _letter(part: Dead) -> Step:
     """The dead letter of samples that died; a cell holds the first of very many."""
     first = _only(part.envelope, np.arange(part.samples) < limits.DEAD_SAMPLES_MAX)
     letter = Letter(dead.MESSAGE, part.cause, first.to_bytes())
-    return dead.step(first.app, first.stamp.ms, first.message_id, letter)
+    return dead.step(first.app, first.stamp.ms, dead.part_name(first.message_id, first.stamp, part.cause), letter)
 
 
 def _groups(envelopes: list[Envelope]) -> Iterator[list[Envelope]]:

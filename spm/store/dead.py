@@ -2,19 +2,23 @@
 
 Two kinds lie in the table `dead`: the part of a message that no row may hold (``MESSAGE``, the body is an envelope),
 and a copy of a stored row that failed its checksum (``ROW``, the body is that row's bytes). Writing one twice is
-harmless. The key's 16 bytes are the message id, or the hash of the damaged row's place.
+harmless. The key's 16 bytes are a hash: of the message, its stamp and the cause, or of the damaged row's place. What
+became of a letter stands in a cell of its own, set once. Enter by ``step``, ``newest`` and ``settle``.
 """
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from spm.store import blocks, keys
-from spm.store.backends.base import Step
+from spm.store.backends.base import Backend, Reader, Step
+from spm.wire import Stamp
 
-COLUMN = b"v"
+COLUMN, STATE = b"v", b"s"
 MESSAGE, ROW = range(2)
-WAITING = 0  # the state of a letter nobody has looked at
+WAITING, REPLAYED, DISMISSED = range(3)  # what became of a letter
 
 
 class Letter(msgspec.Struct, frozen=True, array_like=True):
@@ -31,6 +35,52 @@ class Letter(msgspec.Struct, frozen=True, array_like=True):
 def step(app: int, ingest_ms: int, name: bytes, letter: Letter) -> Step:
     """The step that puts a letter under its 16 bytes of name."""
     return "dead", [(keys.dead(app, ingest_ms, name), {COLUMN: blocks.encode_record(blocks.DEAD, letter)})]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A letter as it lies in the table; ``raw`` is its cell."""
+
+    key: bytes
+    raw: bytes
+    state: int
+
+    @property
+    def app(self) -> int:
+        """Whose it is."""
+        return keys.parse_dead(self.key)[0]
+
+    @property
+    def ingest_ms(self) -> int:
+        """When its message was accepted, or its row was found damaged."""
+        return keys.parse_dead(self.key)[1]
+
+
+def newest(reader: Reader, app: int, *, count: int, before: bytes | None = None) -> list[Found]:
+    """The newest letters of an app; those older than the row ``before`` to go on from it."""
+    rows = reader.scan("dead", *keys.dead_range(app, before), limit=count)
+    return [_found(key, cells) for key, cells in rows]
+
+
+def find(reader: Reader, names: Sequence[bytes]) -> list[Found | None]:
+    """Letters by their keys; ``None`` where there is none."""
+    rows = reader.get("dead", names)
+    return [None if cells is None else _found(key, cells) for key, cells in zip(names, rows, strict=True)]
+
+
+def settle(store: Backend, key: bytes, state: int) -> bool:
+    """Say what became of a letter; whether nobody had said so before."""
+    return store.check_and_put("dead", key, STATE, None, bytes([state]))
+
+
+def _found(key: bytes, cells: dict[bytes, bytes]) -> Found:
+    return Found(key, cells.get(COLUMN, b""), cells[STATE][0] if cells.get(STATE) else WAITING)
+
+
+def part_name(message_id: bytes, stamp: Stamp, cause: str) -> bytes:
+    """The name of the letter of samples that died of one cause: a message may die of several, or be sent again."""
+    parts = b"%b%d.%d.%d %b" % (message_id, stamp.ms, stamp.process, stamp.sequence, cause.encode())
+    return hashlib.blake2b(parts, digest_size=16).digest()
 
 
 def row_name(table: str, key: bytes) -> bytes:

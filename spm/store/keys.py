@@ -204,6 +204,18 @@ def dead(app: int, ingest_ms: int, message: bytes) -> bytes:
     return struct.pack(">IQ16s", app, U64 - ingest_ms, message)
 
 
+def parse_dead(key: bytes) -> tuple[int, int]:
+    """(app, ingest ms) of such a row."""
+    app, ms, _ = struct.unpack(">IQ16s", key)
+    return app, U64 - ms
+
+
+def dead_range(app: int, before: bytes | None = None) -> tuple[bytes, bytes]:
+    """The dead letters of an app, newest first; only those behind the row ``before``."""
+    start, stop = prefix_range(struct.pack(">I", app))
+    return (before + b"\0" if before else start), stop
+
+
 def event(organisation: int, position: int) -> bytes:
     """One entry of an organisation's event stream."""
     return struct.pack(">BIQ", _salt(organisation, 0), organisation, position)

@@ -195,6 +195,15 @@ def test_a_time_no_row_can_hold_kills_its_sample_alone(ts: int) -> None:
     assert accounts(backend) == [(pending.DEAD, [1], [0])]
 
 
+def test_each_death_has_a_letter_of_its_own(weak: None) -> None:
+    a, b = twins()
+    backend = stored(envelope([(a, START + 1, 1.0)]))
+    twice = [envelope([(b, START + 1, 9.0), (a, -1, 2.0)], sequence=n, ms=5000) for n in (1, 2)]  # sent again
+    made = [death for message in twice for death in Writer(backend, Distribution()).write([message]).dead]
+    assert len(made) == 4
+    assert sorted(letter.cause for letter in letters(backend)) == sorted(death.cause for death in made)
+
+
 def test_of_very_many_dead_samples_the_letter_holds_the_first_and_the_account_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,0 +1,55 @@
+"""``manage.py dead``: lists an app's dead letters, accepts them anew after a fix, or settles them as they are."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from ingest import letters
+from ingest.letters import Outcome, Shown
+from ingest.push import accept_anew
+from spm import limits
+from spm.accounts.models import App
+from spm.store.backends import open_backend
+
+
+class Command(BaseCommand):
+    """Dead letters of one app."""
+
+    help = "List the dead letters of an app, newest first; --replay or --dismiss those with the given keys."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("app", type=int, help="the app's number")
+        parser.add_argument("keys", nargs="*", metavar="KEY", help="letters, as the list names them")
+        parser.add_argument("--before", default="", metavar="KEY", help="go on with letters older than this one")
+        act = parser.add_mutually_exclusive_group()
+        act.add_argument("--replay", action="store_true", help="accept these messages anew")
+        act.add_argument("--dismiss", action="store_true", help="leave these be; they stay in the list")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not App.objects.filter(pk=options["app"]).exists():
+            raise CommandError(f"There is no app {options['app']}.")
+        store, app, keys = open_backend(settings.SPM_STORE_URL), options["app"], options["keys"]
+        if options["replay"] or options["dismiss"]:
+            if not keys:
+                raise CommandError("Name the letters by their keys; without --replay and --dismiss they are listed.")
+            act = letters.replay(store, app, keys, accept_anew) if options["replay"] else None
+            self._tell(act or letters.dismiss(store, app, keys))
+            return
+        for shown in letters.listed(store, app, count=limits.LETTERS_PAGE, before=options["before"]):
+            self.stdout.write(_line(shown))
+
+    def _tell(self, outcome: Outcome) -> None:
+        self.stdout.write(f"{outcome.done} done")
+        for reason in outcome.refused:
+            self.stderr.write(reason)
+        if outcome.refused:
+            raise CommandError(f"{len(outcome.refused)} not done")
+
+
+def _line(shown: Shown) -> str:
+    at = shown.accepted.isoformat(timespec="seconds")
+    what = shown.place or f"{shown.count} samples in {shown.series} series of {shown.source}"
+    first = "".join(f"\n      {s.series} {s.value!r} @ {s.ts_ms}" for s in shown.samples)
+    return f"{shown.key}  {at}  {shown.state}\n      {shown.cause}: {what}{first}"
