@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from rollups.points import Hook
 from rollups.source import Place
 from spm import limits
-from spm.store import blocks, keys, tiers
+from spm.store import keys, tiers
 from spm.store.aggregates import Aggregates
 from spm.store.backends.base import Backend, RowPut
 from spm.store.manifest import Generation
-from spm.store.units import COLUMN, Inputs, Pages
+from spm.store.units import COLUMN, Inputs, Pages, encode_inputs
 
 
 def write_unit(store: Backend, pages: Pages, at: Hook) -> int:
@@ -38,7 +38,7 @@ def write_pack(
         directory[metric] = (*directory.get(metric, ()), page)
     inputs = Inputs((old,) if old else (), (), directory, 0, len(rows), 0, 0, ())
     name = keys.inputs(place.bucket, place.app, place.slot, number)
-    record = (name, {COLUMN: blocks.encode_record(blocks.INPUTS, inputs)})
+    record = (name, {COLUMN: encode_inputs(inputs)})
     store.put([(place.table, rows), ("inputs", [record])])
     return generation, len(rows), _bytes([*rows, record])
 

@@ -2,13 +2,15 @@
 
 Enter by the classes: ``LogBlock`` (one batch's part of a unit), ``ChunkPage`` and ``TimelinesPage`` (compacted raw);
 ``encode_columns`` for plain named columns, ``encode_record`` for small records. Bytes that fail their checksum or shape
-raise ``CorruptBlock`` and are never shown as numbers. Drawings: FORMAT.md; golden bytes: tests/golden.
+raise ``CorruptBlock`` and are never shown as numbers. ``READERS`` has a reader for every version that was ever written;
+the greatest of a kind is written. Drawings: FORMAT.md; golden bytes: tests/golden.
 """
 
 import struct
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,7 +25,10 @@ from spm.wire import F64, I32, I64, U64
 
 # kinds of frames: never renumbered
 LOG, CHUNK, TIMELINES, INPUTS, PENDING, MANIFEST, HOURS, LEDGER, MONTH, DEAD, RETRACTION, DISTRIBUTION = range(1, 13)
-VERSION = 1
+_NAMES = (
+    "log", "chunk", "timelines", "inputs", "pending", "manifest", "hours", "ledger", "month", "dead", "retraction",
+    "distribution",
+)  # fmt: skip
 RECORD_BYTES_MAX = 64_000_000  # of one unpacked record: a damaged size must not take the machine's memory
 
 _HEAD = struct.Struct(">BBI")  # kind, version, CRC-32 of kind ‖ version ‖ payload
@@ -33,22 +38,44 @@ _PACK = msgspec.msgpack.Encoder()
 T = TypeVar("T")
 
 
-def frame(kind: int, payload: bytes, version: int = VERSION) -> bytes:
-    """kind ‖ version ‖ CRC-32 ‖ payload."""
+def frame(kind: int, payload: bytes, version: int | None = None) -> bytes:
+    """kind ‖ version ‖ CRC-32 ‖ payload, in the version that is written now."""
+    version = versions_of(kind)[-1] if version is None else version
     return _HEAD.pack(kind, version, zlib.crc32(payload, zlib.crc32(bytes((kind, version))))) + payload
 
 
-def unframe(kind: int, raw: bytes) -> bytes:
-    """The payload of a frame of this kind; raises ``CorruptBlock``."""
+def unframe(kind: int, raw: bytes) -> tuple[int, bytes]:
+    """(version, payload) of a frame of this kind; raises ``CorruptBlock``."""
     if len(raw) < _HEAD.size:
         raise CorruptBlock("a block ends before its header does", got=f"{len(raw)} bytes", wanted=_HEAD.size)
     got, version, crc = _HEAD.unpack_from(raw)
     payload = raw[_HEAD.size :]
     if zlib.crc32(payload, zlib.crc32(raw[:2])) != crc:
         raise CorruptBlock("a block fails its checksum", got=f"{len(raw)} bytes", wanted=f"{crc:08x}")
-    if (got, version) != (kind, VERSION):
-        raise CorruptBlock("a block of another kind or version", got=(got, version), wanted=(kind, VERSION))
-    return payload
+    if got != kind:
+        raise CorruptBlock("a block of another kind", got=_name(got), wanted=_name(kind))
+    if (kind, version) not in READERS:
+        known = " and ".join(map(str, versions_of(kind)))
+        raise CorruptBlock(
+            f"a block of {_name(kind)} of a version that this program does not read", got=version, wanted=known,
+            remedy="A newer release wrote it: upgrade this one.",
+        )  # fmt: skip
+    return version, payload
+
+
+def read(kind: int, raw: bytes) -> tuple[int, Any]:
+    """(version, what its reader makes of the payload): columns and texts, or the MessagePack of a record."""
+    version, payload = unframe(kind, raw)
+    return version, READERS[kind, version](payload)
+
+
+def versions_of(kind: int) -> list[int]:
+    """The versions of a kind that are read, oldest first; the last is the one that is written."""
+    return sorted(version for k, version in READERS if k == kind)
+
+
+def _name(kind: int) -> str:
+    return f"kind {kind} ({_NAMES[kind - 1]})" if 0 < kind <= len(_NAMES) else f"kind {kind}"
 
 
 def encode_columns(
@@ -66,11 +93,14 @@ def encode_columns(
 
 def decode_columns(kind: int, raw: bytes) -> tuple[dict[str, Column], list[str]]:
     """What ``encode_columns`` was given."""
-    try:
-        texts, packed = _COLUMNS.decode(unframe(kind, raw))
-    except msgspec.MsgspecError as error:
-        raise CorruptBlock(f"a block's table of columns is damaged: {error}") from error
-    return {name: codec.decode((form, dtype, n, k, body)) for name, form, dtype, n, k, body in packed}, texts
+    columns: tuple[dict[str, Column], list[str]] = read(kind, raw)[1]
+    return columns
+
+
+def sizes(raw: bytes) -> dict[str, int]:
+    """Bytes that each column of a frame takes, for measurements."""
+    _, packed = _COLUMNS.decode(unframe(raw[0], raw)[1])
+    return {name: len(body) for name, _, _, _, _, body in packed}
 
 
 def decode_named(kind: int, raw: bytes, names: tuple[str, ...]) -> tuple[dict[str, Column], list[str]]:
@@ -84,6 +114,7 @@ def decode_named(kind: int, raw: bytes, names: tuple[str, ...]) -> tuple[dict[st
 
 def encode_record(kind: int, record: Any) -> bytes:
     """A frame around one small record (msgpack, zstd above 256 bytes)."""
+    assert READERS[kind, versions_of(kind)[-1]] is _record, f"BUG: {_name(kind)} is written as columns"
     raw = _PACK.encode(record)
     if len(raw) <= 256:
         return frame(kind, b"\0" + raw)
@@ -92,14 +123,60 @@ def encode_record(kind: int, record: Any) -> bytes:
 
 def decode_record(kind: int, raw: bytes, form: type[T]) -> T:
     """The record; raises ``CorruptBlock`` for bytes of another shape."""
-    payload = unframe(kind, raw)
+    return as_record(read(kind, raw)[1], form)
+
+
+def as_record(packed: bytes, form: type[T]) -> T:
+    """A record from its MessagePack; raises ``CorruptBlock``."""
     try:
-        body = payload[1:]
-        if payload[:1] == b"\1":
-            body = _unzstd(body)
-        return msgspec.msgpack.decode(body, type=form)
-    except (msgspec.MsgspecError, zstandard.ZstdError) as error:
+        return msgspec.msgpack.decode(packed, type=form)
+    except msgspec.MsgspecError as error:
         raise CorruptBlock(f"a record is damaged: {error}") from error
+
+
+# --- readers of every version that was ever written; one of an older version gives what today's would ---------------
+
+
+def _columns(payload: bytes) -> tuple[dict[str, Column], list[str]]:
+    try:
+        texts, packed = _COLUMNS.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise CorruptBlock(f"a block's table of columns is damaged: {error}") from error
+    return {name: codec.decode((form, dtype, n, k, body)) for name, form, dtype, n, k, body in packed}, texts
+
+
+def _columns_with_lags(payload: bytes) -> tuple[dict[str, Column], list[str]]:
+    """Stamps may stand as what they are later than the first time of their message."""
+    columns, texts = _columns(payload)
+    if "lag" in columns and {"ts", "message"} <= columns.keys():
+        lag = columns.pop("lag")
+        _points_into("a row's message", columns["message"], len(lag))
+        columns["ms"] = lag + _first_times(columns["ts"], columns["message"], len(lag))
+    return columns, texts
+
+
+def _first_times(ts: I64, message: I32, messages: int) -> I64:
+    """The time of the first row of each message; 0 of one that no row names."""
+    times = np.zeros(messages, np.int64)
+    times[message[::-1]] = ts[::-1]  # of several rows the last one written stays
+    return times
+
+
+def _record(payload: bytes) -> bytes:
+    try:
+        return _unzstd(payload[1:]) if payload[:1] == b"\1" else payload[1:]
+    except zstandard.ZstdError as error:
+        raise CorruptBlock(f"a record is damaged: {error}") from error
+
+
+READERS: Mapping[tuple[int, int], Callable[[bytes], Any]] = MappingProxyType(
+    {
+        **{(kind, 1): _columns for kind in (LOG, CHUNK, TIMELINES, PENDING, HOURS, LEDGER)},
+        **{(kind, 1): _record for kind in (INPUTS, MANIFEST, MONTH, DEAD, RETRACTION, DISTRIBUTION)},
+        (TIMELINES, 2): _columns_with_lags,
+        (INPUTS, 2): _columns,
+    }
+)
 
 
 def _unzstd(body: bytes) -> bytes:
@@ -262,7 +339,11 @@ class TimelinesPage:
             "ts": self.ts,
             "message": self.message,
         }
-        return encode_columns(TIMELINES, columns, list(self.messages.sources))
+        lag = self.messages.ms - _first_times(self.ts, self.message, len(self.messages))
+        if len(codec.encode(lag, apart=True)[-1]) < len(codec.encode(self.messages.ms)[-1]):
+            del columns["ms"]
+            columns["lag"] = lag
+        return encode_columns(TIMELINES, columns, list(self.messages.sources), apart=("lag", "sequence"))
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "TimelinesPage":

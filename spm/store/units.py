@@ -5,6 +5,7 @@ once per series. Order of writing: pages, then inputs, then the manifest's flip;
 does not list holds no data, a listed page that is missing is an ``IntegrityError``, never "no data" (rule 10).
 """
 
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +18,13 @@ from spm.errors import CorruptBlock, IntegrityError
 from spm.store import blocks, kernels, keys
 from spm.store.backends.base import Reader, RowPut
 from spm.store.blocks import ChunkPage, Messages, TimelinesPage
+from spm.store.codec import Column
 from spm.store.manifest import Generation, Replay
 from spm.store.merge import Piece
 from spm.wire import I32, I64, U64
 
+FORM = 1  # of the rows that are written now
+FORM = 2  # of the rows that are written now: 2 has inputs as columns, and stamps as lags behind times
 COLUMN = b"v"
 _PAGE_BITS_MAX = 16  # a key has two bytes for the page
 
@@ -74,7 +78,8 @@ def paginate(
     """
     timeline, standing, _ = kernels.find_timelines(piece.counts, piece.ts, piece.message)
     starts = np.cumsum(piece.counts, dtype=np.int64) - piece.counts
-    generation = Generation(number, _page_bits(piece, samples_max), _shift(piece.counts[standing], samples_max))
+    shift = _shift(piece.counts[standing], samples_max)
+    generation = Generation(number, _page_bits(piece, samples_max), shift, FORM)
     chunks, directory = _chunk_rows(unit, generation, piece, starts, timeline)
     pools = _timeline_rows(unit, generation, piece, starts, standing)
     inputs = Inputs(
@@ -88,7 +93,7 @@ def paginate(
         sources=piece.messages.sources,
     )
     key = keys.inputs(unit.bucket, unit.app, unit.slot, number)
-    return Pages(generation, chunks, pools, (key, {COLUMN: blocks.encode_record(blocks.INPUTS, inputs)}))
+    return Pages(generation, chunks, pools, (key, {COLUMN: encode_inputs(inputs)}))
 
 
 def _page_bits(piece: Piece, samples_max: int) -> int:
@@ -165,9 +170,47 @@ def inputs_key(unit: Unit, generation: Generation) -> bytes:
     return keys.inputs(unit.bucket, unit.app, unit.slot, generation.number)
 
 
+def encode_inputs(inputs: Inputs) -> bytes:
+    """The cell of a generation's inputs. Batches lie by number, since those of one writer follow each other."""
+    batches = sorted(inputs.batches, key=lambda b: (b.batch, b.ingest_ms))
+    names = msgspec.msgpack.encode(inputs.sources)
+    columns: dict[str, Column] = {
+        "parent": np.array(inputs.parents, np.uint64),
+        "batch": np.array([b.batch for b in batches], np.uint64),
+        "ingest_ms": np.array([b.ingest_ms for b in batches], np.int64),
+        "metric_hash": np.array(list(inputs.pages), np.uint64),
+        "counts": np.array([len(pages) for pages in inputs.pages.values()], np.int32),
+        "page": np.array([page for pages in inputs.pages.values() for page in pages], np.int32),
+        "numbers": np.array(
+            [inputs.timeline_pages, inputs.samples, inputs.stamp_min_ms, inputs.stamp_max_ms], np.int64
+        ),
+        "sources": np.frombuffer(names, np.uint8),
+    }
+    return blocks.encode_columns(blocks.INPUTS, columns)
+
+
 def decode_inputs(raw: bytes) -> Inputs:
-    """Inputs from their cell; raises ``CorruptBlock``."""
-    return blocks.decode_record(blocks.INPUTS, raw, Inputs)
+    """Inputs from their cell, of any version; raises ``CorruptBlock``."""
+    version, found = blocks.read(blocks.INPUTS, raw)
+    return blocks.as_record(found, Inputs) if version == 1 else _from_columns(found[0])
+
+
+def _from_columns(c: Mapping[str, Column]) -> Inputs:
+    counts, pages = c["counts"].tolist(), iter(c["page"].tolist())
+    if sum(counts) != len(c["page"]) or len(counts) != len(c["metric_hash"]) or len(c["batch"]) != len(c["ingest_ms"]):
+        raise CorruptBlock("the columns of inputs differ in length", got=len(c["page"]), wanted=sum(counts))
+    batches = map(Replay, c["ingest_ms"].tolist(), c["batch"].tolist())
+    timeline_pages, samples, stamp_min_ms, stamp_max_ms = c["numbers"].tolist()
+    return Inputs(
+        parents=tuple(c["parent"].tolist()),
+        batches=tuple(sorted(batches)),
+        pages={m: tuple(itertools.islice(pages, n)) for m, n in zip(c["metric_hash"].tolist(), counts, strict=True)},
+        timeline_pages=timeline_pages,
+        samples=samples,
+        stamp_min_ms=stamp_min_ms,
+        stamp_max_ms=stamp_max_ms,
+        sources=blocks.as_record(c["sources"].tobytes(), tuple[str, ...]),
+    )
 
 
 def read_inputs(reader: Reader, unit: Unit, generation: Generation) -> Inputs | None:

@@ -62,6 +62,19 @@ def _log() -> LogBlock:
     return LogBlock(_messages(), series, metrics, counts, (np.arange(84) % 3).astype(np.int32), ts, values)
 
 
+def _timelines() -> TimelinesPage:
+    return TimelinesPage(_messages(), _log().counts, _log().ts, _log().message)
+
+
+def _jittered() -> TimelinesPage:
+    """Two sources with a message per step, off the grid; stamps stand as lags behind their times."""
+    steps = np.arange(60, dtype=np.int64)
+    ts = T0 + np.concatenate([10_000 * steps + steps**3 % 81, 10_000 * steps + steps**4 % 79])
+    ms, number = ts + 1 + np.arange(120) ** 2 % 29, np.arange(120, dtype=np.int32)
+    table = Messages(ms, np.full(120, 2**32 - 1), np.arange(120) % 3, number // 60, ("a", "ü"))
+    return TimelinesPage(table, np.array([60, 60], np.int32), ts, number)
+
+
 def _aggregates() -> Aggregates:
     columns = {n: (np.arange(1, 4) * (1 if kind is np.int64 else 1.5)).astype(kind) for n, kind in COLUMNS}
     return Aggregates(series=np.array([1, 2, 2**64 - 1], np.uint64), **columns, sketch=Sketches.empty())
@@ -160,10 +173,10 @@ GOLDEN: dict[str, Golden] = {
         _BYTES,
         ChunkPage.from_bytes,
     ),
-    "timelines-1": Golden(
-        TimelinesPage(_messages(), _log().counts, _log().ts, _log().message), _BYTES, TimelinesPage.from_bytes
-    ),
-    "inputs-1": Golden(INPUTS, lambda v: blocks.encode_record(blocks.INPUTS, v), units.decode_inputs),
+    "timelines-1": Golden(_timelines(), None, TimelinesPage.from_bytes),
+    "timelines-2": Golden(_jittered(), _BYTES, TimelinesPage.from_bytes),
+    "inputs-1": Golden(INPUTS, None, units.decode_inputs),
+    "inputs-2": Golden(INPUTS, units.encode_inputs, units.decode_inputs),
     "pending-1": Golden(COMMIT, lambda v: pending.encode(v, batch=2**64 - 1), pending.decode),
     "ledger-1": Golden(
         COMMIT, lambda v: pending.encode(v, blocks.LEDGER, pending.DEAD), lambda raw: pending.decode(raw, blocks.LEDGER)

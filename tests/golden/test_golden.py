@@ -20,6 +20,7 @@ FROZEN: dict[str, int] = {
     "hours-1": 0x93D9040A,
     "hours-2": 0xC736D29A,
     "inputs-1": 0x0FB147C0,
+    "inputs-2": 0xABE08B63,
     "ledger-1": 0x93BFC1F4,
     "log-1": 0x57DB1EC7,
     "manifest-1": 0x4F8D2C83,
@@ -29,6 +30,7 @@ FROZEN: dict[str, int] = {
     "pending-1": 0x72280F06,
     "retraction-1": 0xA008A8A7,
     "timelines-1": 0xB6D2476D,
+    "timelines-2": 0xCE78C126,
 }
 
 
@@ -62,8 +64,21 @@ def test_the_same_value_is_written_as_the_same_bytes(name: str) -> None:
     assert write(GOLDEN[name].value) == (FOLDER / f"{name}.bin").read_bytes()
 
 
+def test_every_version_that_is_read_has_a_golden_file() -> None:
+    found = {tuple(raw[:2]) for raw in (path.read_bytes() for path in FOLDER.glob("*.bin"))}
+    hours = {(blocks.HOURS, 1)}  # a row's file holds several cells, each a frame
+    assert found | hours >= set(blocks.READERS)
+
+
+def test_a_newest_version_is_what_is_written() -> None:
+    for name, golden in GOLDEN.items():
+        kind, version = (FOLDER / f"{name}.bin").read_bytes()[:2]
+        if golden.write and (kind, version) in blocks.READERS:
+            assert version == blocks.versions_of(kind)[-1], name
+
+
 def test_the_golden_files_hold_every_form_of_a_column() -> None:
     raw = (FOLDER / "columns-1.bin").read_bytes()
-    _, columns = blocks._COLUMNS.decode(blocks.unframe(raw[0], raw))
+    _, columns = blocks._COLUMNS.decode(blocks.unframe(raw[0], raw)[1])
     assert {form for _, form, *_ in columns} == set(range(codec.ZSTD + 1))
     assert {dtype for _, _, dtype, *_ in columns} == set(codec._DTYPES)
