@@ -25,7 +25,7 @@ def read_cell(store: Backend, table: str, key: bytes) -> bytes | None:
     return row[COLUMN] if row else None
 
 
-def read_cells(store: Backend, app: int, days: Sequence[int]) -> dict[int, bytes]:
+def read_cells(store: Reader, app: int, days: Sequence[int]) -> dict[int, bytes]:
     """The manifest cells of these days; absent ones are left out."""
     rows = store.get("manifest", [keys.manifest(app, day) for day in days], [COLUMN])
     return {day: row[COLUMN] for day, row in zip(days, rows, strict=True) if row is not None}

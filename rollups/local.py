@@ -52,9 +52,9 @@ class LocalExecutor:
         self._hours: dict[tuple[int, int, int], bytes] = {}
 
     def compact(self, run: int, tasks: Sequence[UnitTask], done: Done) -> list[Compacted]:
-        results = []
+        results, chosen = [], kernel.Chosen(self._store)
         for task in tasks:
-            made = kernel.compact_unit(self._store, task, number=self._number(run), at=self._at)
+            made = kernel.compact_unit(self._store, task, number=self._number(run), at=self._at, chosen=chosen)
             if made.hours is not None:
                 self._hours[made.app, made.bucket, made.slot] = made.hours
             results.append(msgspec.structs.replace(made, hours=None))

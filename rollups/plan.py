@@ -1,24 +1,40 @@
-"""What a run has to do, decided from values alone: pending cells, manifests, the time, thresholds (rules 12 and 16).
+"""What a run has to do, decided from values alone: pending cells, manifests, retractions, the time (rules 11, 12, 16).
 
-``plan_day`` makes the units of one (app, day) with their parent entries and exact batch lists; ``waves`` cuts the work
-into pieces of bounded memory; ``stale_days`` says which days to build from hours; ``decide`` says whether beat starts a
-run now. Nothing here reads a store, a clock or a database.
+``plan_day`` makes the units of one (app, day) with their parent entries and exact batch lists; ``plan_slot`` those of
+one slot that is being sealed; ``waves`` cuts the work into pieces of bounded memory; ``stale_days`` says which days to
+build from hours; ``decide`` says whether beat starts a run now. Nothing here reads a store, a clock or a database.
 """
 
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
+import msgspec
 import numpy as np
 
 from spm import limits
 from spm.errors import CorruptBlock
-from spm.store import pending
-from spm.store.keys import PendingKey
-from spm.store.manifest import OPEN, Entry, Hours, Manifest, Month, Replay, day_fingerprint, fingerprint, slots_of
+from spm.store import pending, retractions, tiers, units
+from spm.store.keys import Distribution, PendingKey
+from spm.store.manifest import (
+    EXPIRED,
+    OPEN,
+    SEALED,
+    SEALING,
+    Entry,
+    HourOf,
+    Hours,
+    Manifest,
+    Month,
+    Replay,
+    day_fingerprint,
+    fingerprint,
+    slots_of,
+)
 from spm.store.pending import Commit, Listed
+from spm.store.retractions import Retraction
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,6 +65,22 @@ DEFAULTS = Thresholds()
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """What a run is to do, and what of the app's state besides its days decides it."""
+
+    now_ms: int
+    minor: bool = False  # leave closed hours, days and untouched units to a full run
+    upgrade: bool = False  # rewrite what older releases wrote
+    retractions: tuple[Retraction, ...] = ()  # in force
+    distribution: Distribution = field(default_factory=Distribution)
+    thresholds: Thresholds = DEFAULTS
+
+    def due(self, slot: int) -> bool:
+        """Whether the slot's full merge and hours are this run's."""
+        return not self.minor and closed(slot, self.now_ms, self.thresholds)
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
     """One pending cell: where its block lies and what is in it."""
 
@@ -68,11 +100,18 @@ class UnitPlan:
     fresh: tuple[Replay, ...]  # pending batches, exactly
     waiting: tuple[Waiting, ...]  # their pending cells, to be settled after the flip
     hours: bool  # whether hourly aggregates are due
+    retractions: tuple[Retraction, ...] = ()  # that may hide something of it
 
     @property
     def samples(self) -> int:
         """Pending samples."""
         return sum(item.commit.sample_count for item in self.waiting)
+
+    @property
+    def weight(self) -> int:
+        """Samples it is taken for in a wave: what a generation holds the plan does not know."""
+        known = self.kind == Kind.MINOR or not self.parent.state.generations
+        return self.samples if known else self.samples + limits.ROLL_UNIT_SAMPLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +123,18 @@ class DayPlan:
     cell: bytes | None
     manifest: Manifest
     units: tuple[UnitPlan, ...]
+    order: Order
+    late: tuple[Waiting, ...] = ()  # pending cells of sealed slots
 
     @property
     def samples(self) -> int:
         """Pending samples of its units."""
         return sum(unit.samples for unit in self.units)
+
+    @property
+    def weight(self) -> int:
+        """How much of a wave it fills, in samples."""
+        return sum(unit.weight for unit in self.units)
 
 
 def closed(slot: int, now_ms: int, thresholds: Thresholds = DEFAULTS) -> bool:
@@ -110,61 +156,121 @@ def by_day(listed: Iterable[Listed]) -> dict[int, list[Waiting]]:
 
 
 def plan_day(
-    app: int,
-    day: int,
-    *,
-    cell: bytes | None,
-    manifest: Manifest,
-    waiting: Sequence[Waiting],
-    now_ms: int,
-    minor: bool,
-    thresholds: Thresholds = DEFAULTS,
+    app: int, day: int, *, cell: bytes | None, manifest: Manifest, waiting: Sequence[Waiting], order: Order
 ) -> DayPlan:
-    """The units of a day that are dirty: pending cells, a replay list, or (unless ``minor``) a closed slot's due.
+    """The units of a day that are dirty: pending cells, a replay list, or (unless minor) what is due of a closed slot.
 
-    Slots that are sealing or sealed are left alone (rule 14).
+    Due are a full merge, hours, hours that leave out other retractions than those in force, and in an upgrade rows of
+    an older form. Slots that are sealing or sealed are left alone (rule 14); what came late for sealed ones is listed.
     """
-    of_unit: dict[tuple[int, int], list[Waiting]] = {}
-    for item in waiting:
-        of_unit.setdefault((item.key.bucket, item.slot), []).append(item)
-    units = []
+    of_unit = _by_unit(waiting)
+    split = split_slots(manifest, of_unit.keys(), order.distribution)
+    found = []
     for bucket, slot in sorted({*of_unit, *manifest.entries}):
-        entry = manifest.entry(bucket, slot)
-        if manifest.seal(slot) != OPEN:
-            continue
-        due = not minor and closed(slot, now_ms, thresholds)
-        mine = of_unit.get((bucket, slot), [])
-        kind = _kind(entry, bool(mine), due, _fresh_hours(manifest, bucket, slot), thresholds)
-        if kind is not None:
-            batches = {Replay(item.key.ingest_ms, item.key.batch) for item in mine}
-            units.append(UnitPlan(bucket, slot, kind, entry, tuple(sorted(batches)), tuple(mine), due))
-    return DayPlan(app, day, cell, manifest, tuple(units))
+        if manifest.seal(slot) == OPEN:
+            mine = of_unit.get((bucket, slot), ())
+            due = order.due(slot) and slot not in split
+            found += _unit(manifest, bucket, slot, mine, due, order)
+    late = tuple(item for item in waiting if manifest.seal(item.slot) in (SEALED, EXPIRED))
+    return DayPlan(app, day, cell, manifest, tuple(found), order, late)
 
 
-def _kind(entry: Entry, waits: bool, due: bool, fresh_hours: bool, thresholds: Thresholds) -> Kind | None:
-    generations = len(entry.state.generations)
-    if waits or entry.state.replay:
-        return Kind.FULL if due or not generations or generations >= thresholds.generations else Kind.MINOR
+def plan_slot(
+    app: int, slot: int, *, cell: bytes | None, manifest: Manifest, waiting: Sequence[Waiting], order: Order
+) -> DayPlan | None:
+    """All that one slot lacks in all its buckets, though it is sealing; ``None`` while it lies in two places."""
+    mine = [item for item in waiting if item.slot == slot]
+    of_unit = _by_unit(mine)
+    if slot in split_slots(manifest, of_unit.keys(), order.distribution):
+        return None
+    places = sorted({*of_unit, *(unit for unit in manifest.entries if unit[1] == slot)})
+    found = [unit for b, s in places for unit in _unit(manifest, b, s, of_unit.get((b, s), ()), True, order)]
+    return DayPlan(app, slot // limits.DAY_SLOTS, cell, manifest, tuple(found), order)
+
+
+def split_slots(manifest: Manifest, places: Iterable[tuple[int, int]], distribution: Distribution) -> set[int]:
+    """Slots of which a metric may lie in two buckets: while epochs change, all that lie in more than one."""
+    if distribution.settled:
+        return set()
+    held: dict[int, set[int]] = {}
+    entries = [place for place, entry in manifest.entries.items() if entry.state.generations or entry.state.replay]
+    for bucket, slot in [*places, *entries]:
+        held.setdefault(slot, set()).add(bucket)
+    return {slot for slot, buckets in held.items() if len(buckets) > 1}
+
+
+def _by_unit(waiting: Iterable[Waiting]) -> dict[tuple[int, int], tuple[Waiting, ...]]:
+    found: dict[tuple[int, int], tuple[Waiting, ...]] = {}
+    for item in waiting:
+        place = item.key.bucket, item.slot
+        found[place] = (*found.get(place, ()), item)
+    return found
+
+
+def _unit(
+    manifest: Manifest, bucket: int, slot: int, mine: Sequence[Waiting], due: bool, order: Order
+) -> list[UnitPlan]:
+    entry = manifest.entry(bucket, slot)
+    kind = _kind(manifest, bucket, slot, bool(mine), due, order)
+    if kind is None:
+        return []
+    batches = {Replay(item.key.ingest_ms, item.key.batch) for item in mine}
+    hiding = retractions.touching(order.retractions, _with(entry, mine), slot) if due else ()
+    return [UnitPlan(bucket, slot, kind, entry, tuple(sorted(batches)), tuple(mine), due, hiding)]
+
+
+def _with(entry: Entry, mine: Sequence[Waiting]) -> Entry:
+    """The stamps and sources that the unit will have when it holds what waits."""
+    stamps = [(item.commit.stamp_min_ms, item.commit.stamp_max_ms) for item in mine]
+    if entry.stamp_max_ms:
+        stamps.append((entry.stamp_min_ms, entry.stamp_max_ms))
+    sources = {*entry.sources, *(name for item in mine for name in item.commit.messages.sources)}
+    state = msgspec.structs.replace(entry.state, replay=(*entry.state.replay, Replay(0, 0)))  # anything but empty
+    low, high = min((low for low, _ in stamps), default=0), max((high for _, high in stamps), default=0)
+    return Entry(state, (), low, high, tuple(sources))
+
+
+def _kind(manifest: Manifest, bucket: int, slot: int, waits: bool, due: bool, order: Order) -> Kind | None:
+    state = manifest.entry(bucket, slot).state
+    generations = len(state.generations)
+    many = not generations or generations >= order.thresholds.generations
+    if waits or state.replay:
+        return Kind.FULL if due or many else Kind.MINOR
     if due and generations > 1:
         return Kind.FULL
-    if due and generations and not fresh_hours:
+    if order.upgrade and any(g.form < units.FORM for g in state.generations):
+        return Kind.FULL
+    old = order.upgrade and bucket in manifest.hours and manifest.hours[bucket].generation.form < tiers.FORM
+    if due and generations and (old or not fresh_hours(manifest, bucket, slot, order.retractions)):
         return Kind.RECOUNT
     return None
 
 
-def _fresh_hours(manifest: Manifest, bucket: int, slot: int) -> bool:
+def fresh_hours(manifest: Manifest, bucket: int, slot: int, found: Sequence[Retraction]) -> bool:
+    """Whether the hours in force of a unit are made of what it holds now, without what is retracted now (rule 11)."""
     pack = manifest.hours.get(bucket)
     made = pack.slots.get(slot) if pack else None
-    return made is not None and made.inputs == fingerprint(manifest.entry(bucket, slot).state)
+    return made is not None and _exact(manifest, bucket, slot, made) and _left_out(manifest, slot, made, found, bucket)
+
+
+def _exact(manifest: Manifest, bucket: int, slot: int, made: HourOf) -> bool:
+    return made.inputs == fingerprint(manifest.entry(bucket, slot).state)
+
+
+def _left_out(manifest: Manifest, slot: int, made: HourOf, found: Sequence[Retraction], bucket: int) -> bool:
+    """Hours of a sealed slot stand for the retractions of their seal, whatever came later (rule 23)."""
+    if manifest.seal(slot) in (SEALED, EXPIRED):
+        return True
+    return made.retractions == retractions.ids(retractions.touching(found, manifest.entry(bucket, slot), slot))
 
 
 def waves(days: Sequence[DayPlan], samples_max: int = limits.ROLL_WAVE_SAMPLES) -> Iterator[list[DayPlan]]:
-    """The days with work, in portions whose pending samples stay below a bound (a day is never cut)."""
+    """The days with work, in portions whose samples stay below a bound (a day is never cut)."""
     wave: list[DayPlan] = []
     for day in days:
         if not day.units:
             continue
-        if wave and sum(d.samples for d in wave) + day.samples > samples_max:
+        if wave and sum(d.weight for d in wave) + day.weight > samples_max:
             yield wave
             wave = []
         wave.append(day)
@@ -172,17 +278,27 @@ def waves(days: Sequence[DayPlan], samples_max: int = limits.ROLL_WAVE_SAMPLES) 
         yield wave
 
 
+def outdated(manifest: Manifest) -> int:
+    """How many open units still have rows of an older form, of samples or of hours."""
+    old = {p for p, entry in manifest.entries.items() if any(g.form < units.FORM for g in entry.state.generations)}
+    for bucket, pack in manifest.hours.items():
+        if pack.generation.form < tiers.FORM:
+            old |= {(bucket, slot) for slot in pack.slots if manifest.entry(bucket, slot).state.generations}
+    return sum(manifest.seal(slot) == OPEN for _, slot in old)
+
+
 # --- days from hours --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class StaleDay:
-    """A closed day of a bucket whose hours are all in force, but not its row of days; ``inputs``: their fingerprint."""
+    """A closed day of a bucket whose hours are all in force, but not its row of days; and what it will be made of."""
 
     bucket: int
     day: int
     hours: Hours
     inputs: bytes
+    retractions: bytes
     stamp_max_ms: int
 
 
@@ -196,24 +312,39 @@ def first_day_of(month: int) -> int:
     return int(np.datetime64(month, "M").astype("datetime64[D]").astype(np.int64))
 
 
-def stale_days(
-    month: Month, manifests: Mapping[int, Manifest], now_ms: int, thresholds: Thresholds = DEFAULTS
-) -> list[StaleDay]:
-    """The days of a month to build: all slots closed, every hour exact, and no equal day in force."""
+def stale_days(month: Month, manifests: Mapping[int, Manifest], order: Order) -> list[StaleDay]:
+    """The days of a month to build: all slots closed, every hour exact, and no equal day in force.
+
+    A day of which hours have expired stays as it is; so does one whose data lies in two buckets.
+    """
     found = []
     for day, manifest in sorted(manifests.items()):
-        if not closed((day + 1) * limits.DAY_SLOTS - 1, now_ms, thresholds):
+        if not order.due((day + 1) * limits.DAY_SLOTS - 1) or split_slots(manifest, (), order.distribution):
             continue
         for bucket, pack in sorted(manifest.hours.items()):
-            slots = slots_of(manifest, bucket)
-            inputs = day_fingerprint(slots)
-            if not inputs or not all(_fresh_hours(manifest, bucket, slot) for slot, _ in slots):
-                continue
-            in_force = month.days.get(bucket)
-            if in_force is None or day not in in_force.days or in_force.days[day].inputs != inputs:
-                newest = max(pack.slots[slot].stamp_max_ms for slot, _ in slots)
-                found.append(StaleDay(bucket, day, pack, inputs, newest))
+            made = _day(manifest, bucket, pack, day, order)
+            if made is not None and not _in_force(month, made, order):
+                found.append(made)
     return found
+
+
+def _day(manifest: Manifest, bucket: int, pack: Hours, day: int, order: Order) -> StaleDay | None:
+    slots = slots_of(manifest, bucket)
+    inputs = day_fingerprint(slots)
+    whole = all(fresh_hours(manifest, bucket, slot, order.retractions) for slot, _ in slots)
+    if not inputs or not whole or any(manifest.seal(slot) in (SEALING, EXPIRED) for slot, _ in slots):
+        return None
+    marks = [pack.slots[slot] for slot, _ in slots]
+    hidden = retractions.of_day((slot, pack.slots[slot].retractions) for slot, _ in slots)
+    return StaleDay(bucket, day, pack, inputs, hidden, max(made.stamp_max_ms for made in marks))
+
+
+def _in_force(month: Month, made: StaleDay, order: Order) -> bool:
+    days = month.days.get(made.bucket)
+    now = days.days.get(made.day) if days else None
+    if days is None or now is None or (now.inputs, now.retractions) != (made.inputs, made.retractions):
+        return False
+    return not (order.upgrade and days.generation.form < tiers.FORM)
 
 
 # --- when to run ------------------------------------------------------------------------------------------------------
@@ -259,9 +390,15 @@ def _overdue(manifest: Manifest, now_ms: int) -> float:
         (slot + 1) * limits.HOUR_MS
         for (bucket, slot), entry in manifest.entries.items()
         if manifest.seal(slot) == OPEN and entry.state.generations and not entry.state.replay
-        if closed(slot, now_ms) and not _fresh_hours(manifest, bucket, slot)
+        if closed(slot, now_ms) and not _made(manifest, bucket, slot)
     ]
     return min(ends, default=math.inf)
+
+
+def _made(manifest: Manifest, bucket: int, slot: int) -> bool:
+    """Whether hours of what the unit holds are there, whatever they leave out: of retractions the agenda tells."""
+    pack = manifest.hours.get(bucket)
+    return pack is not None and slot in pack.slots and _exact(manifest, bucket, slot, pack.slots[slot])
 
 
 def _known(ms: float) -> int | None:

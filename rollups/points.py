@@ -24,6 +24,10 @@ POINTS = (
     "unpended",  # one (app, day) is done
     "days written",  # a month's pack of days is complete, nobody knows of it
     "month flipped",  # the days of a month are in force
+    "agenda marked",  # a day that a full run has passed already is noted as due, its pending cells are still there
+    "agenda written",  # a full run has noted that it is done
+    "late counted",  # what came too late for a sealed slot is accounted for and gone
+    "roll back noted",  # days of a roll back are noted as due, nothing is rolled back
     "rolled back",  # one (app, day) of a roll back is done
     "purge listed",  # what may be deleted is known, the fence is not up
     "purge fenced",  # history is cut, nothing is deleted

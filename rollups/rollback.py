@@ -1,7 +1,7 @@
 """Takes a run back: its units return to the state before it, by one check-and-put per (app, day) (rule 18).
 
 Nothing is deleted and no pending record is touched: the batches of the rolled-back generations go to the unit's replay
-list, where readers and the next run find them. A run is rolled back in all its units or not at all; a run on which
+list, where readers and the next full run find them. A run is rolled back in all its units or not at all; a run on which
 later ones stand is refused until they are rolled back, newest first. Enter by ``roll_back``.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from rollups import cells
+from rollups import agenda, cells
 from rollups.points import Hook, nowhere
 from spm import limits
 from spm.clock import random_u64
@@ -42,6 +42,9 @@ def roll_back(store: Backend, run: int, apps: Sequence[int], at: Hook = nowhere)
         raise Refused(f"later runs stand on run {run}", got=f"runs {later}", remedy="Roll those back first.")
     if not touched:
         raise Refused(f"run {run} is in no history", remedy="It was rolled back already, or a purge has cut it away.")
+    for app, days in found.items():
+        agenda.mark(store, app, [day for day in days if (app, day) in touched])  # for the next full run, some day
+    at("roll back noted")
     done = []
     for app, day in touched:
         done.append(RolledBack(app, day, _one_day(store, run, app, day)))
@@ -94,6 +97,8 @@ def entry_before(entry: Entry, lost: set[Replay]) -> Entry:
 
 def _batches_lost(store: Backend, app: int, unit: UnitKey, now: Manifest) -> set[Replay]:
     entry = now.entries[unit]
+    if entry.history[-1].together:
+        return set()  # what was moved takes nothing from pending: all of it was in the former states of the group
     place = Unit(unit[0], app, unit[1])
     lost = batches(store, place, entry.state.generations) - batches(store, place, entry.history[-1].state.generations)
     names = [keys.LogKey(place.bucket, app, place.slot, r.ingest_ms, r.batch).to_bytes() for r in sorted(lost)]

@@ -1,91 +1,48 @@
-"""The driver of a run: pending, then manifests, then a plan; its tasks; one flip per (app, day); the account; the end.
+"""The driver of a run: what waits, then manifests, then a plan; its tasks; one flip per (app, day); the account.
 
-Enter by ``Driver.roll``. In order (rules 9 to 16):
-1. take a run number nobody had; list the pending cells, then read the manifests: these are the plan's whole world;
+Enter by ``Driver.roll``. In order (rules 9 to 17):
+1. take a run number nobody had; read the distribution, the retractions, the pending cells, then the manifests of the
+   days they belong to and of those the agenda names: these are the plan's whole world;
 2. per wave: compact the units, pack the hours of the days they belong to;
 3. flip each (app, day) by one check-and-put that expects the bytes of step 1, or rebase it, or drop the work;
-4. after a flip: write the account of its batches, then remove exactly the pending cells of the plan;
-5. build days whose hours are all in force, and flip their months.
-Whatever is killed in between leaves rows that nobody names; the next run merges equal versions.
+4. after a flip: note what is left due, write the account of its batches, then remove exactly the cells of the plan;
+5. build days whose hours are all in force, and flip their months; note in the agenda what was done.
+Whatever is killed in between leaves rows that nobody names; the next run merges equal versions. ``finish_slot`` is the
+same for one slot that is being sealed, with one flip that is never rebased.
 """
 
-import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rollups import cells, flip
+from rollups import agenda, cells, flip, landing, survey
 from rollups import plan as planning
 from rollups.cells import COLUMN
-from rollups.flip import Change
 from rollups.local import Executor
-from rollups.outcome import Work, account, days_task, month_after, unit_task
-from rollups.plan import DayPlan, Thresholds
+from rollups.outcome import Correction, Work, days_task, month_after, unit_task
+from rollups.plan import DayPlan, Order, Thresholds
 from rollups.points import Hook, nowhere
+from rollups.progress import DayReport, Meter, Progress, RunReport, report_of
+from rollups.survey import Survey
 from rollups.work import Packed
-from spm import limits
 from spm.clock import Clock, random_u64
-from spm.errors import CorruptBlock, StoreUnavailable
-from spm.store import keys, manifest, pending
+from spm.errors import StoreUnavailable
+from spm.limits import DAY_SLOTS
+from spm.store import keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.manifest import Hours, Manifest
-from spm.store.pending import Listed
 
-_LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run is."""
-
-    units: int
-    units_total: int
-    samples: int
-    elapsed_s: float
-
-    @property
-    def samples_per_s(self) -> float:
-        """Samples compacted per second so far."""
-        return self.samples / self.elapsed_s if self.elapsed_s > 0 else 0.0
-
-    @property
-    def eta_s(self) -> float | None:
-        """Seconds to go, if the rest goes like the part done."""
-        return self.elapsed_s * (self.units_total - self.units) / self.units if self.units else None
+__all__ = ["Correction", "DayReport", "Driver", "Progress", "RunReport"]
 
 
 @dataclass(frozen=True, slots=True)
-class DayReport:
-    """What a run did to one (app, day)."""
+class Looked:
+    """One app as a run found it: what is to do, and the manifests of every day that was looked at."""
 
-    app: int
-    day: int
-    flipped: bool
-    units: int
-    samples: int
-    size_bytes: int
-    troubles: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RunReport:
-    """What a run did."""
-
-    run: int
-    executor: str
-    minor: bool
-    days: tuple[DayReport, ...]
-    months: int = 0  # (app, month)s whose days were flipped
-
-    @property
-    def samples(self) -> int:
-        """Samples in the generations that went in."""
-        return sum(day.samples for day in self.days if day.flipped)
-
-    @property
-    def troubles(self) -> list[str]:
-        """Everything that was given up, and why."""
-        return [trouble for day in self.days for trouble in day.troubles]
+    survey: Survey
+    order: Order
+    every: bool  # whether that was all of its days
+    manifests: dict[int, Manifest]
+    plans: list[DayPlan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +51,7 @@ class Driver:
 
     store: Backend
     clock: Clock
-    buckets: Callable[[int], Sequence[int]]  # of an app: where its data may lie
+    buckets: Callable[[int], Sequence[int]] | None = None  # of an app, in place of those of its distribution
     thresholds: Thresholds = planning.DEFAULTS
     at: Hook = nowhere
     watch: Callable[[Progress], None] = field(default=lambda _: None)
@@ -105,154 +62,196 @@ class Driver:
         apps: Sequence[int],
         *,
         minor: bool = False,
+        upgrade: bool = False,
+        sweep: bool = False,
         now_ms: int | None = None,
         run: int | None = None,
     ) -> RunReport:
         """One run over these apps; ``minor`` leaves closed hours, days and untouched units to a full one.
 
-        ``run`` is a number taken for this run and no other; without it one is taken.
+        ``upgrade`` rewrites rows of older forms; ``sweep`` looks at every day there is, which a full run does once a
+        day anyway. ``run`` is a number taken for this run and no other; without it one is taken.
         """
         run = cells.take_run(self.store) if run is None else run
         now = self.clock.now_ms() if now_ms is None else now_ms
-        plans = [day for app in apps for day in self.plan(app, minor=minor, now_ms=now)]
+        order = Order(now, minor, upgrade, thresholds=self.thresholds)
+        looked = [self.look(app, order, sweep=sweep) for app in apps]
+        plans = [day for app in looked for day in app.plans]
         self.at("planned")
-        meter = _Meter(self.clock, sum(len(day.units) for day in plans), self.watch)
+        late = sum(landing.settle_late(self.store, day, self.at) for day in plans)
+        meter = Meter(self.clock, sum(len(day.units) for day in plans), self.watch)
         reports: list[DayReport] = []
         try:
             for wave in planning.waves(plans):
                 reports += self._wave(executor, run, wave, meter)
                 executor.forget()
-            months = 0 if minor else sum(self._days(executor, run, app, now) for app in apps)
+            ends = [] if minor else [self._end(executor, run, app) for app in looked]
         finally:
             executor.forget()
-        return RunReport(run, executor.name, minor, tuple(reports), months)
+        months, left = sum(end[0] for end in ends), sum(end[1] for end in ends)
+        return RunReport(run, executor.name, minor, tuple(reports), months, late, left)
 
-    def plan(self, app: int, *, minor: bool, now_ms: int) -> list[DayPlan]:
-        """The days of an app with work. Pending first, then the manifests (rule 9)."""
-        waiting = planning.by_day(self._listed(app))
-        found = cells.read_cells(self.store, app, sorted(waiting)) if minor else cells.scan_cells(self.store, app)
-        plans = []
-        for day in sorted({*waiting, *found}):
-            cell = found.get(day)
-            try:
-                value = manifest.decode(cell)
-            except CorruptBlock as error:
-                _LOG.error("day %s of app %s is left alone: %s", day, app, error)
-                continue
-            planned = planning.plan_day(
-                app, day, cell=cell, manifest=value, waiting=waiting.get(day, ()),
-                now_ms=now_ms, minor=minor, thresholds=self.thresholds,
-            )  # fmt: skip
-            if planned.units:
-                plans.append(planned)
-        return plans
-
-    def _listed(self, app: int) -> Iterator[Listed]:
-        """The pending cells of an app; of a heap larger than one run takes, the oldest of each bucket."""
-        for bucket in self.buckets(app):
-            yield from deque(pending.scan(self.store, app, [bucket]), maxlen=limits.ROLL_CELLS_MAX)
+    def look(self, app: int, order: Order, *, sweep: bool = False) -> Looked:
+        """What an app has to do. Manifests are read after all that they are compared with (rule 9)."""
+        found = survey.survey(self.store, app, None if self.buckets is None else self.buckets(app))
+        order = replace(order, retractions=found.active, distribution=found.distribution)
+        every = not order.minor and (sweep or order.upgrade or agenda.sweep_due(found.agenda, order.now_ms))
+        read = survey.days(
+            self.store, found, now_ms=order.now_ms, thresholds=self.thresholds, minor=order.minor, every=every
+        )
+        values = survey.decoded(app, read)
+        plans = [
+            planning.plan_day(app, day, cell=read[day], manifest=value, waiting=found.waiting.get(day, ()), order=order)
+            for day, value in values.items()
+        ]
+        return Looked(found, order, every, values, [day for day in plans if day.units or day.late])
 
     # --- one wave -----------------------------------------------------------------------------------------------------
 
-    def _wave(self, executor: Executor, run: int, wave: Sequence[DayPlan], meter: "_Meter") -> list[DayReport]:
+    def _wave(self, executor: Executor, run: int, wave: Sequence[DayPlan], meter: Meter) -> list[DayReport]:
+        works, packed = self.compact(executor, run, wave, meter)
+        return [self._finish(work, run, packed.get((work.plan.app, work.plan.day), [])) for work in works]
+
+    def compact(
+        self, executor: Executor, run: int, wave: Sequence[DayPlan], meter: Meter
+    ) -> tuple[list[Work], dict[tuple[int, int], list[Packed]]]:
+        """Run the tasks of these days; (their outcomes, their packs of hours by (app, day))."""
         tasks = [unit_task(day, unit) for day in wave for unit in day.units]
-        results = {(r.app, r.bucket, r.slot): r for r in executor.compact(run, tasks, meter.add)}
+        results = {(r.app, r.bucket, r.slot): r for r in executor.compact(run, tasks, meter.add)} if tasks else {}
         self.at("compacted")
         works = [Work.of(day, results, run) for day in wave]
-        packed = executor.pack(run, [task for work in works for task in work.packs])
-        by_day: dict[tuple[int, int], list[Packed]] = {}
-        for pack in packed:
-            by_day.setdefault((pack.app, pack.period), []).append(pack)
-        return [self._finish(work, run, by_day.get((work.plan.app, work.plan.day), [])) for work in works]
+        packed: dict[tuple[int, int], list[Packed]] = {}
+        for pack in executor.pack(run, [task for work in works for task in work.packs]):
+            packed.setdefault((pack.app, pack.period), []).append(pack)
+        return works, packed
 
-    def _finish(self, work: "Work", run: int, packed: Sequence[Packed]) -> DayReport:
+    def _finish(self, work: Work, run: int, packed: Sequence[Packed]) -> DayReport:
         """Flip one (app, day) and settle its batches."""
         hours = {p.bucket: work.hours(p.bucket, p) for p in packed if p.made is not None}
         troubles = [*work.troubles, *(p.reason for p in packed if p.reason)]
+        value: Manifest | None = None
         try:
-            flipped = bool(work.changes or hours) and self._flip(work, run, hours)
-            if flipped:
+            if work.changes or hours:
+                value = landing.flip_day(self.store, work, hours, run=run, at=self.at)
+            if value is not None:
                 self.at("flipped")
-                self._settle(work)
+                self._note(work, value, hours)
+                landing.settle(self.store, work.plan.app, work.settled(), self.at)
         except StoreUnavailable as trouble:
-            flipped = False
+            value = None
             troubles.append(f"StoreUnavailable: {trouble}")
-        done = [r for r in work.results if not r.reason]
-        size = sum(r.size_bytes for r in done) + sum(p.size_bytes for p in packed)
-        samples = sum(r.samples for r in done)
-        return DayReport(work.plan.app, work.plan.day, flipped, len(done), samples, size, tuple(troubles))
+        return _report(work, packed, value, hours, troubles)
 
-    def _flip(self, work: "Work", run: int, hours: Mapping[int, Hours]) -> bool:
-        """Rule 14: the whole cell by check-and-put; a lost one is rebased or dropped, an unknown one looked up."""
-        key = keys.manifest(work.plan.app, work.plan.day)
-        expected, now = work.plan.cell, work.plan.manifest
-        for _ in range(limits.ROLL_REPLANS_MAX):
-            nonce = random_u64()
-            value = flip.rebase(
-                now, planned=work.plan.manifest, changes=work.changes, hours=hours, run=run, nonce=nonce
-            )
-            if value is None:
-                return False
-            landed, expected, final = cells.swap(
-                self.store, key, expected, manifest.encode(value), _landed(work.changes, nonce)
-            )
-            self.at("flip sent")
-            if landed or not final:
-                return landed  # what is not final may still go in: the next run merges equal versions
-            now = manifest.decode(expected)
-        return False
+    def _note(self, work: Work, value: Manifest, hours: Mapping[int, Hours]) -> None:
+        """Hours that a full run has looked at already, or that this one could not make, are somebody's to make."""
+        noted = agenda.read(self.store, work.plan.app)
+        horizon = noted.horizon(work.plan.order.now_ms)
+        made = {(b, slot) for b, pack in hours.items() if value.hours.get(b) == pack for slot in pack.slots}
+        behind = [c for c in work.changes if planning.closed(c.slot, horizon, self.thresholds)]
+        if any((c.bucket, c.slot) not in made for c in behind):
+            agenda.mark(self.store, work.plan.app, [work.plan.day], work.plan.order.now_ms)
+            self.at("agenda marked")
 
-    def _settle(self, work: "Work") -> None:
-        """Rule 15: the account first, then exactly the pending cells of the plan."""
-        settled = work.settled()
-        self.store.put([("ledger", [account(work.plan.app, item) for item in settled])])
-        self.at("ledger written")
-        by_row: dict[bytes, list[bytes]] = {}
-        for item in settled:
-            by_row.setdefault(item.key.to_bytes(), []).append(keys.slot_column(item.slot))
-        self.store.delete("pending", list(by_row.items()))
-        self.at("unpended")
+    # --- the end of a full run ----------------------------------------------------------------------------------------
 
-    # --- days from hours ----------------------------------------------------------------------------------------------
-
-    def _days(self, executor: Executor, run: int, app: int, now_ms: int) -> int:
-        """Build the days of an app that lack their row; returns how many months were flipped."""
-        manifests = {day: manifest.decode(cell) for day, cell in cells.scan_cells(self.store, app).items()}
+    def _end(self, executor: Executor, run: int, looked: Looked) -> tuple[int, int]:
+        """Days from hours, and the agenda; (months flipped, units that an upgrade has left)."""
+        app, order = looked.survey.app, looked.order
+        moved = {day.day: None for day in looked.plans} | cells.read_cells(
+            self.store, app, [day.day for day in looked.plans]
+        )
+        values = looked.manifests | survey.decoded(app, moved)
         months: dict[int, dict[int, Manifest]] = {}
-        for day, value in manifests.items():
+        for day, value in values.items():
             months.setdefault(planning.month_of(day), {})[day] = value
-        return sum(self._month(executor, run, app, month, days, now_ms) for month, days in sorted(months.items()))
+        built = [self._month(executor, run, app, month, days, order) for month, days in sorted(months.items())]
+        left = {day for _, days in built for day in days}
+        horizon = looked.survey.agenda.horizon(order.now_ms)
+        later = replace(order, now_ms=horizon)
+        for day in values if horizon > order.now_ms else moved:
+            if planning.plan_day(app, day, cell=None, manifest=values[day], waiting=(), order=later).units:
+                left.add(day)
+        agenda.finish(
+            self.store, app, looked.survey.agenda,
+            now_ms=order.now_ms, swept=looked.every, found=looked.survey.retractions, left=left,
+        )  # fmt: skip
+        self.at("agenda written")
+        outdated = sum(planning.outdated(value) for value in values.values()) if order.upgrade else 0
+        return sum(flipped for flipped, _ in built), outdated
 
     def _month(
-        self, executor: Executor, run: int, app: int, month: int, manifests: Mapping[int, Manifest], now_ms: int
-    ) -> bool:
+        self, executor: Executor, run: int, app: int, month: int, manifests: Mapping[int, Manifest], order: Order
+    ) -> tuple[bool, set[int]]:
+        """Build the days of a month that lack their row; (whether they went in, the days left)."""
         key = keys.manifest_month(app, month)
         cell = cells.read_cell(self.store, "manifest", key)
         in_force = manifest.decode_month(cell)
-        stale = planning.stale_days(in_force, manifests, now_ms, self.thresholds)
+        stale = planning.stale_days(in_force, manifests, order)
         if not stale:
-            return False
+            return False, set()
         tasks = [days_task(app, month, bucket, in_force, stale) for bucket in sorted({s.bucket for s in stale})]
         packed = [p for p in executor.build_days(run, tasks) if p.made is not None]
         value = manifest.encode_month(month_after(in_force, packed, stale))
         flipped = bool(packed) and self.store.check_and_put("manifest", key, COLUMN, cell, value)
         self.at("month flipped")
-        return flipped
+        done = {p.bucket for p in packed} if flipped else set()
+        return flipped, {s.day for s in stale if s.bucket not in done}
+
+    # --- one slot -----------------------------------------------------------------------------------------------------
+
+    def finish_slot(
+        self,
+        executor: Executor,
+        run: int,
+        app: int,
+        slot: int,
+        *,
+        now_ms: int,
+        change: Callable[[Manifest], Manifest],
+    ) -> DayReport:
+        """Merge and aggregate a slot in all its buckets, in force with a change of the manifest, or not at all.
+
+        The slot may be sealing: what is acked before this looks is in. Never rebased; ``flipped`` says if it is in.
+        """
+        day = slot // DAY_SLOTS
+        found = survey.survey(self.store, app, None if self.buckets is None else self.buckets(app))
+        order = Order(now_ms, False, False, found.active, found.distribution, self.thresholds)
+        cell = cells.read_cell(self.store, "manifest", keys.manifest(app, day))
+        waiting = found.waiting.get(day, ())
+        plan = planning.plan_slot(app, slot, cell=cell, manifest=manifest.decode(cell), waiting=waiting, order=order)
+        if plan is None:
+            trouble = f"slot {slot} of app {app} lies in two places until its data has been moved"
+            return report_of(app, day, flipped=False, done=(), troubles=(trouble,))
+        try:
+            [work], packed = self.compact(executor, run, [plan], Meter(self.clock, len(plan.units), self.watch))
+        finally:
+            executor.forget()
+        return self._finish_exactly(work, run, packed.get((app, day), []), change)
+
+    def _finish_exactly(
+        self, work: Work, run: int, packed: Sequence[Packed], change: Callable[[Manifest], Manifest]
+    ) -> DayReport:
+        hours = {p.bucket: work.hours(p.bucket, p) for p in packed if p.made is not None}
+        troubles = [*work.troubles, *(p.reason for p in packed if p.reason)]
+        if troubles or len(hours) != len(work.packs):
+            return _report(work, packed, None, hours, troubles)
+        nonce = random_u64()
+        value = change(flip.apply(work.plan.manifest, work.changes, hours, run=run, nonce=nonce))
+        assert value.nonce == nonce, "BUG: the caller's change must leave the nonce alone"
+        if not landing.flip_exactly(self.store, work.plan, value, work.changes, self.at):
+            return _report(work, packed, None, hours, ["others changed the day meanwhile: try again"])
+        self.at("flipped")
+        landing.settle(self.store, work.plan.app, work.settled(), self.at)
+        return _report(work, packed, value, hours, [])
 
 
-def _landed(changes: Sequence[Change], nonce: int) -> Callable[[bytes | None], bool]:
-    return lambda cell: flip.landed(manifest.decode(cell), changes, nonce)
-
-
-class _Meter:
-    """Counts what tasks report and tells the watcher."""
-
-    def __init__(self, clock: Clock, units_total: int, watch: Callable[[Progress], None]) -> None:
-        self._clock, self._watch, self._start = clock, watch, clock.monotonic()
-        self._seen = Progress(0, units_total, 0, 0.0)
-
-    def add(self, units: int, samples: int) -> None:
-        """Units and samples done since the last call."""
-        seen, elapsed = self._seen, self._clock.monotonic() - self._start
-        self._seen = replace(seen, units=seen.units + units, samples=seen.samples + samples, elapsed_s=elapsed)
-        self._watch(self._seen)
+def _report(
+    work: Work, packed: Sequence[Packed], value: Manifest | None, hours: Mapping[int, Hours], troubles: Sequence[str]
+) -> DayReport:
+    done = [(r.samples, r.size_bytes) for r in work.results if not r.reason]
+    made = {bucket for bucket, pack in hours.items() if value is not None and value.hours.get(bucket) == pack}
+    report = report_of(
+        work.plan.app, work.plan.day,
+        flipped=value is not None, done=done, troubles=troubles, corrections=work.corrections(made),
+    )  # fmt: skip
+    return replace(report, size_bytes=report.size_bytes + sum(p.size_bytes for p in packed))

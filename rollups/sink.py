@@ -26,11 +26,12 @@ def write_unit(store: Backend, pages: Pages, at: Hook) -> int:
 
 
 def write_pack(
-    store: Backend, place: Place, metrics: Mapping[int, Sequence[tuple[int, Aggregates]]], *, number: int, old: int
-) -> tuple[Generation, int, int]:
+    store: Backend, place: Place, metrics: Mapping[int, Sequence[tuple[int, Aggregates]]], *,
+    number: int, old: int, form: int,
+) -> tuple[Generation, int, int]:  # fmt: skip
     """Make a pack of hours or days durable; returns (its generation, rows, bytes). ``old``: the pack it continues."""
-    largest = max((sum(len(rows) for _, rows in steps) for steps in metrics.values()), default=0)
-    generation = Generation(number, page_bits=(largest // limits.TIER_ROWS_MAX).bit_length())
+    largest = max((tiers.weight(rows for _, rows in steps) for steps in metrics.values()), default=0)
+    generation = Generation(number, page_bits=(largest // limits.TIER_ROWS_MAX).bit_length(), form=form)
     rows = tiers.encode_rows(metrics, lambda metric, page: place.key(number, metric, page), generation.page_bits)
     directory: dict[int, tuple[int, ...]] = {}
     for key, _ in rows:

@@ -8,16 +8,18 @@ generation in force holds its batch already. Nothing here writes.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rollups.plan import Kind
-from rollups.work import UnitTask
+from rollups.work import Moved, Part, UnitTask
 from spm.errors import IntegrityError
 from spm.store import keys, tiers, units
 from spm.store.backends.base import Reader
 from spm.store.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import Generation, Replay
-from spm.store.merge import Piece
+from spm.store.merge import Piece, narrow
 from spm.store.tiers import Steps
-from spm.store.units import Inputs, Unit
+from spm.store.units import Inputs, Unit, Wanted
 
 COLUMN = b"v"
 _FORMS = {"chunks": ChunkPage.from_bytes, "timelines": TimelinesPage.from_bytes}
@@ -28,8 +30,9 @@ class Source:
     """What a generation will be made of: pieces to merge, the generations they stand for, every batch inside."""
 
     pieces: list[Piece]
-    parents: tuple[int, ...]
-    batches: frozenset[Replay]
+    parts: tuple[Part, ...]  # generations of the unit itself
+    parents: tuple[int, ...]  # of other buckets, too
+    batches: frozenset[Replay]  # of the unit itself: a batch has a block of its own in every bucket
 
 
 def read_unit(reader: Reader, task: UnitTask) -> Source:
@@ -39,10 +42,35 @@ def read_unit(reader: Reader, task: UnitTask) -> Source:
     made = [_inputs(reader, unit, generation) for generation in merged]
     pieces: list[Piece] = []
     for generation, inputs in zip(merged, made, strict=True):
-        pieces += _read_generation(reader, unit, generation, inputs)
+        pieces += _read_generation(reader, task, unit, generation, inputs)
     blocks, read = _read_blocks(reader, unit, task)
+    for moved in task.moved:
+        pieces += _read_moved(reader, task, moved)
     inside = {batch for inputs in made for batch in inputs.batches}
-    return Source(pieces + blocks, tuple(g.number for g in merged), frozenset(inside | read))
+    parts = tuple(Part(g.number, i.samples, i.sources) for g, i in zip(merged, made, strict=True))
+    parents = [g.number for g in (*merged, *(g for moved in task.moved for g in moved.generations))]
+    return Source(pieces + _placed(task, blocks), parts, tuple(parents), frozenset(inside | read))
+
+
+def _read_moved(reader: Reader, task: UnitTask, moved: Moved) -> list[Piece]:
+    """What another bucket holds of the metrics that belong to the task's bucket now."""
+    unit = Unit(moved.bucket, task.app, task.slot)
+    pieces: list[Piece] = []
+    for generation in moved.generations:
+        pieces += _read_generation(reader, task, unit, generation, _inputs(reader, unit, generation))
+    names = [keys.LogKey(unit.bucket, unit.app, unit.slot, r.ingest_ms, r.batch) for r in moved.replay]
+    found = reader.get("log", [name.to_bytes() for name in names]) if names else []
+    if any(row is None for row in found):
+        raise IntegrityError(f"a block of the replay list of {unit} is missing")
+    return pieces + _placed(task, [Piece.of_row(row) for row in found if row is not None])
+
+
+def _placed(task: UnitTask, pieces: list[Piece]) -> list[Piece]:
+    """The pieces with only the metrics that a redistribution puts in the task's bucket."""
+    if task.place is None:
+        return pieces
+    chosen = [narrow(p, task.place.of(task.app, p.metrics) == task.bucket) for p in pieces]
+    return [piece for piece in chosen if len(piece)]
 
 
 def _inputs(reader: Reader, unit: Unit, generation: Generation) -> Inputs:
@@ -52,12 +80,17 @@ def _inputs(reader: Reader, unit: Unit, generation: Generation) -> Inputs:
     return inputs
 
 
-def _read_generation(reader: Reader, unit: Unit, generation: Generation, inputs: Inputs) -> list[Piece]:
+def _read_generation(reader: Reader, task: UnitTask, unit: Unit, generation: Generation, inputs: Inputs) -> list[Piece]:
     def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
         rows = reader.get(table, names, [COLUMN])
         return [None if row is None else _FORMS[table](row[COLUMN]) for row in rows]
 
-    return units.read_generation(fetch, lambda: inputs, unit, generation, None)
+    wanted = None
+    if task.place is not None:
+        metrics = np.array(sorted(inputs.pages), np.uint64)
+        mine = metrics[task.place.of(task.app, metrics) == task.bucket]
+        wanted = Wanted(dict.fromkeys(mine.tolist()))
+    return units.read_generation(fetch, lambda: inputs, unit, generation, wanted)
 
 
 def _read_blocks(reader: Reader, unit: Unit, task: UnitTask) -> tuple[list[Piece], set[Replay]]:

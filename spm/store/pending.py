@@ -18,7 +18,7 @@ from spm.store.blocks import Messages
 from spm.wire import I64, U8
 
 COLUMN = b"v"
-STORED, REJECTED, DEAD = range(3)  # outcomes of a stamp
+STORED, REJECTED, DEAD, LATE = range(4)  # outcomes of a stamp; late: its slot was sealed already
 
 
 @dataclass(frozen=True, slots=True)

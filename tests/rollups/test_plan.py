@@ -7,6 +7,7 @@ from rollups import plan
 from rollups.plan import (
     DayPlan,
     Kind,
+    Order,
     Pressure,
     Start,
     Waiting,
@@ -67,7 +68,7 @@ def holding(state: State, *, hours_of: State | None = None, seal: int = OPEN) ->
 
 def planned(manifest: Manifest, items: list[Waiting], *, now_ms: int = CLOSED, minor: bool = False) -> DayPlan:
     """The plan of that day."""
-    return plan_day(7, DAY, cell=b"m0", manifest=manifest, waiting=items, now_ms=now_ms, minor=minor)
+    return plan_day(7, DAY, cell=b"m0", manifest=manifest, waiting=items, order=Order(now_ms, minor))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ class TestStaleDays:
 
     def found(self, month: Month, manifest: Manifest, now_ms: int) -> list[int]:
         """Their numbers."""
-        return [stale.day for stale in plan.stale_days(month, {DAY: manifest}, now_ms)]
+        return [stale.day for stale in plan.stale_days(month, {DAY: manifest}, Order(now_ms))]
 
     def test_a_closed_day_with_exact_hours_is_built(self) -> None:
         assert self.found(Month(), self.full, self.over) == [DAY]

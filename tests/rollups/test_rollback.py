@@ -86,11 +86,12 @@ def test_a_roll_back_of_a_purged_history_is_refused() -> None:
         roll_back(world.store, run, [APP])
 
 
-def test_a_roll_back_killed_between_two_days_is_finished_by_the_next() -> None:
+@pytest.mark.parametrize("point", ["roll back noted", "rolled back"])
+def test_a_roll_back_killed_between_two_days_is_finished_by_the_next(point: str) -> None:
     world = filled()
     run = world.roll().run
     with pytest.raises(Crash):
-        roll_back(world.store, run, [APP], at=crash_at("rolled back"))
+        roll_back(world.store, run, [APP], at=crash_at(point))
     assert world.answer() == world.truth
     roll_back(world.store, run, [APP])
     assert {len(state.generations) for state in states(world).values()} == {0}

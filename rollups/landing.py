@@ -1,0 +1,90 @@
+"""The acts at the end of a day's work: its flip, its account, its pending cells (rules 14, 15 and 23).
+
+``flip_day`` puts a day's work into force, by rebasing where that is sound; ``flip_exactly`` puts a value in place of
+the very bytes that were planned from, and never rebases: so do moves and seals. ``settle`` writes the account of
+pending cells and removes them; ``settle_late`` does so for what came too late for a sealed slot.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from rollups import cells, flip
+from rollups.flip import Change
+from rollups.outcome import Work, account
+from rollups.plan import DayPlan, Waiting
+from rollups.points import Hook
+from spm import limits
+from spm.clock import random_u64
+from spm.store import keys, manifest, pending, units
+from spm.store.backends.base import Backend
+from spm.store.manifest import Hours, Manifest
+from spm.store.units import Unit
+
+
+def flip_day(store: Backend, work: Work, hours: Mapping[int, Hours], *, run: int, at: Hook) -> Manifest | None:
+    """Rule 14: the whole cell by check-and-put; a lost one is rebased or dropped, an unknown one looked up.
+
+    The value that went in; ``None`` when the work is dropped.
+    """
+    key = keys.manifest(work.plan.app, work.plan.day)
+    expected, now = work.plan.cell, work.plan.manifest
+    for _ in range(limits.ROLL_REPLANS_MAX):
+        nonce = random_u64()
+        value = flip.rebase(now, planned=work.plan.manifest, changes=work.changes, hours=hours, run=run, nonce=nonce)
+        if value is None:
+            return None
+        landed, expected, final = cells.swap(store, key, expected, manifest.encode(value), _landed(work.changes, nonce))
+        at("flip sent")
+        if landed or not final:
+            return value if landed else None  # what is not final may still go in: the next run merges equal versions
+        now = manifest.decode(expected)
+    return None
+
+
+def flip_exactly(store: Backend, plan: DayPlan, value: Manifest, changes: Sequence[Change], at: Hook) -> bool:
+    """Put ``value`` in place of the planned cell, or nothing."""
+    key = keys.manifest(plan.app, plan.day)
+    landed, _, _ = cells.swap(store, key, plan.cell, manifest.encode(value), _landed(changes, value.nonce))
+    at("flip sent")
+    return landed
+
+
+def _landed(changes: Sequence[Change], nonce: int) -> Callable[[bytes | None], bool]:
+    return lambda cell: flip.landed(manifest.decode(cell), changes, nonce)
+
+
+def settle(store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome: int = pending.STORED) -> None:
+    """Rule 15: the account first, then exactly these pending cells."""
+    store.put([("ledger", [account(app, item, outcome) for item in items])])
+    at("ledger written")
+    by_row: dict[bytes, list[bytes]] = {}
+    for item in items:
+        by_row.setdefault(item.key.to_bytes(), []).append(keys.slot_column(item.slot))
+    store.delete("pending", list(by_row.items()))
+    at("unpended")
+
+
+def settle_late(store: Backend, plan: DayPlan, at: Hook) -> int:
+    """Account for pending cells of sealed slots and remove them; returns how many samples came too late.
+
+    A batch that the sealed generations hold was in time: whoever sealed the slot died before it could settle it. So
+    this must be done before the rows of a sealed slot are deleted.
+    """
+    if not plan.late:
+        return 0
+    held = {place: _held(store, plan, *place) for place in {(w.key.bucket, w.slot) for w in plan.late}}
+    timely = [item for item in plan.late if item.key.batch in held[item.key.bucket, item.slot]]
+    late = [item for item in plan.late if item.key.batch not in held[item.key.bucket, item.slot]]
+    if timely:
+        settle(store, plan.app, timely, at)
+    if late:
+        settle(store, plan.app, late, at, pending.LATE)
+        at("late counted")
+    return sum(item.commit.sample_count for item in late)
+
+
+def _held(store: Backend, plan: DayPlan, bucket: int, slot: int) -> set[int]:
+    """Batches inside the generations of a unit, as far as their inputs are still there."""
+    unit = Unit(bucket, plan.app, slot)
+    generations = plan.manifest.entry(bucket, slot).state.generations
+    made = [units.read_inputs(store, unit, generation) for generation in generations]
+    return {replay.batch for inputs in made if inputs is not None for replay in inputs.batches}
