@@ -7,7 +7,7 @@ hours, days, percentiles, now or as of an earlier time, and what the account of 
 
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -17,6 +17,7 @@ from spm.limits import DAY_SLOTS, HOUR_MS
 Answer = dict[tuple[int, int], float]  # (series number, ts) -> value
 Row = dict[str, float]  # aggregates by name
 Steps = dict[tuple[int, int], Row]  # (series number, slot or day) -> aggregates
+Stamp = tuple[int, int, int]  # ms, process, sequence
 EVER = 1 << 62
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ class Version:
     series: int
     ts: int
     value: float
-    stamp: tuple[int, int, int]  # ms, process, sequence
+    stamp: Stamp
     place: int  # within the message
     source: str
 
@@ -38,7 +39,7 @@ class Version:
         return (self.ts - 1) // HOUR_MS
 
     @property
-    def rank(self) -> tuple[tuple[int, int, int], int]:
+    def rank(self) -> tuple[Stamp, int]:
         """Who wins: the greatest stamp, and within a message the last."""
         return self.stamp, self.place
 
@@ -78,6 +79,8 @@ class Model:
     """What was acknowledged, retracted and sealed; answers by counting."""
 
     versions: set[Version] = field(default_factory=set)
+    accepted: Counter[Stamp] = field(default_factory=Counter)
+    deleted: set[Version] = field(default_factory=set)
     taken: dict[int, Taken] = field(default_factory=dict)
     sealed: dict[int, list[Version]] = field(default_factory=dict)  # slot -> its winners when it was sealed
     late: set[Version] = field(default_factory=set)  # came after their slot was sealed
@@ -89,6 +92,8 @@ class Model:
         """These were acknowledged (perhaps once more)."""
         fresh = set(versions) - self.versions
         self.versions |= fresh
+        for version in fresh - self.deleted:
+            self.accepted[version.stamp] += 1
         self.late |= {v for v in fresh if v.slot in self.sealed}
         self._cache.clear()
 
@@ -105,7 +110,8 @@ class Model:
     def purge(self, number: int) -> None:
         """What it hides is deleted for good."""
         taken = self.taken[number] = replace(self.taken[number], purged=True)
-        self.versions = {v for v in self.versions if not taken.hides(v)}
+        self.deleted |= {v for v in self.versions if taken.hides(v)}
+        self.versions -= self.deleted
         self._cache.clear()
 
     def seal(self, slot: int) -> None:
@@ -139,12 +145,9 @@ class Model:
         """Hours whose raw has expired."""
         return set(self.sealed)
 
-    def stamps(self) -> dict[tuple[int, int, int], int]:
-        """How many samples each stamp brought."""
-        counts: dict[tuple[int, int, int], int] = defaultdict(int)
-        for version in self.versions:
-            counts[version.stamp] += 1
-        return dict(counts)
+    def stamps(self) -> dict[Stamp, int]:
+        """How many samples each stamp brought: deleted ones too, since an account is for good."""
+        return dict(self.accepted)
 
     # --- counting
 

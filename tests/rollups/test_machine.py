@@ -1,59 +1,82 @@
-"""A state machine of a store's life against a dict: whatever happens, every answer is right at every step."""
+"""A state machine of a store's life against the model: whatever happens, every answer is right at every step.
 
+After each step a process that has just started and one that lives on are asked for all samples, hours and days, now
+and as of an earlier moment, and the account of every stamp is read. Memory, LMDB and a real HBase lead the same life;
+``bin/test --proof MACHINE`` leads it for ``SPM_MACHINE_S`` seconds.
+"""
+
+import math
+import os
 import tempfile
+from collections.abc import Callable
+from typing import ClassVar
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from rollups.points import POINTS
+from rollups.points import POINTS, nowhere
 from rollups.purge import purge
 from rollups.rollback import roll_back
+from spm.clock import SystemClock
 from spm.errors import Refused
 from spm.limits import HOUR_MS
+from spm.query.storage import AppStorage
+from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.lmdb import LmdbBackend
 from spm.store.backends.memory import MemoryBackend
 from spm.wire import Envelope
-from tests.rollups.world import APP, START, Crash, World, crash_at, days_in_force, whole_day
+from tests.rollups.model import EVER
+from tests.rollups.world import APP, DAY, START, Crash, Sample, World, crash_at
 
 samples = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 3).flatmap(lambda h: st.integers(1, 3).map(lambda t: h * HOUR_MS + t)),
               st.integers(-9, 9).map(float)),
-    min_size=1, max_size=5, unique_by=lambda s: s[:2],
+    min_size=1, max_size=5,
 )  # fmt: skip
 hours = st.integers(0, 26)
+sources = st.sampled_from(["a", "b"])
+RUN_POINTS = [p for p in POINTS if not p.startswith(("purge", "rolled"))]
 
 
 class Life(RuleBasedStateMachine):
     """One app's store on the memory back end."""
 
+    steps: ClassVar[int] = 0
+
     def __init__(self) -> None:
         super().__init__()
         self.world = World(self.open())
         self.sent: list[Envelope] = []
+        self.moments = [self.world.clock.now_ms()]
 
     def open(self) -> Backend:
         """A new store."""
         return MemoryBackend()
 
-    @rule(samples=samples, source=st.sampled_from(["a", "b"]))
-    def send(self, samples: list[tuple[int, int, float]], source: str) -> None:
+    # --- writing
+
+    @rule(samples=samples, source=sources)
+    def send(self, samples: list[Sample], source: str) -> None:
         """New, late and corrected samples."""
         self.sent.append(self.world.send(*samples, source=source))
 
+    @precondition(lambda self: self.sent)
     @rule(data=st.data())
     def redeliver(self, data: st.DataObject) -> None:
         """A worker writes messages again, that were written long ago."""
-        if self.sent:
-            self.world.store_again(*data.draw(st.lists(st.sampled_from(self.sent), min_size=1, max_size=3)))
+        self.world.store_again(*data.draw(st.lists(st.sampled_from(self.sent), min_size=1, max_size=3)))
+
+    # --- runs
 
     @rule(minor=st.booleans(), hour=hours)
     def roll(self, minor: bool, hour: int) -> None:
         """A run, at some hour of the day or the next."""
         self.world.roll(minor=minor, now_ms=START + hour * HOUR_MS)
 
-    @rule(minor=st.booleans(), hour=hours, point=st.sampled_from(POINTS[:12]), times=st.integers(1, 3))
+    @rule(minor=st.booleans(), hour=hours, point=st.sampled_from(RUN_POINTS), times=st.integers(1, 3))
     def crash(self, minor: bool, hour: int, point: str, times: int) -> None:
         """A run that is killed somewhere, if it comes there."""
         try:
@@ -61,62 +84,102 @@ class Life(RuleBasedStateMachine):
         except Crash:
             return
 
-    @rule(outer=st.booleans(), inner=st.booleans(), point=st.sampled_from(["planned", "compacted", "hours written"]))
-    def race(self, outer: bool, inner: bool, point: str) -> None:
-        """A second run goes all the way while a first one is under way."""
+    @rule(outer=st.booleans(), inner=st.booleans(), point=st.sampled_from(RUN_POINTS), samples=samples)
+    def race(self, outer: bool, inner: bool, point: str, samples: list[Sample]) -> None:
+        """More samples and a second run come all the way while a first one is under way."""
         left = [point]
 
         def second(reached: str) -> None:
             if left and reached == left[0]:
                 left.clear()
+                self.sent.append(self.world.send(*samples))
                 self.world.roll(minor=inner)
 
         self.world.roll(minor=outer, at=second)
 
-    @rule(which=st.integers(0, 3))
-    def roll_back(self, which: int) -> None:
-        """Take back one of the last runs, if the rules allow it."""
-        runs = {f.run for e in self.world.manifest().entries.values() for f in e.history}
+    @rule(which=st.integers(0, 3), point=st.sampled_from([None, "rolled back"]))
+    def roll_back(self, which: int, point: str | None) -> None:
+        """Take back one of the last runs, if the rules allow it, perhaps not to the end."""
+        days = (self.world.manifest(day) for day in (DAY, DAY + 1))
+        runs = {former.run for day in days for entry in day.entries.values() for former in entry.history}
         for run in sorted(runs, reverse=True)[which : which + 1]:
             try:
-                roll_back(self.world.store, run, [APP])
-            except Refused:
+                roll_back(self.world.store, run, [APP], at=crash_at(point) if point else nowhere)
+            except (Refused, Crash):
                 return
 
-    @rule(keep=st.integers(0, 2), point=st.sampled_from([None, "purge fenced", "purge deleting"]))
+    # --- retractions
+
+    @rule(
+        source=st.just("") | sources, metric=st.none() | st.integers(0, 2), series=st.none() | st.integers(0, 3),
+        writes=st.none() | st.tuples(st.integers(0, 50), st.integers(0, 50)), hour=st.none() | st.integers(0, 3),
+    )  # fmt: skip
+    def retract(
+        self, source: str, metric: int | None, series: int | None, writes: tuple[int, int] | None, hour: int | None
+    ) -> None:
+        """Take out a range of writes, of data, a source, series, or all at once."""
+        known = sorted({v.stamp[0] for v in self.world.model.versions} | {self.moments[0]})
+        low, high = (known[w % len(known)] for w in writes) if writes else (0, None)
+        data = (START + hour * HOUR_MS + 1, START + (hour + 1) * HOUR_MS) if hour is not None else (0, EVER)
+        self.world.retract(
+            write_from=low, write_to=high, data_from=data[0], data_to=data[1],
+            source=source, metric=metric, series=series,
+        )  # fmt: skip
+
+    @precondition(lambda self: any(not t.end_ms for t in self.world.model.taken.values()))
+    @rule(data=st.data())
+    def undo(self, data: st.DataObject) -> None:
+        """Put one back, at any later time."""
+        active = [n for n, taken in self.world.model.taken.items() if not taken.end_ms]
+        self.world.undo(data.draw(st.sampled_from(active)))
+
+    # --- purging
+
+    @rule(keep=st.integers(0, 2), point=st.sampled_from([None, "purge listed", "purge fenced", "purge deleting"]))
     def purge(self, keep: int, point: str | None) -> None:
         """Delete what is superseded, perhaps not to the end."""
         buckets = self.world.distribution.all(APP)
         try:
-            if point is None:
-                purge(self.world.store, APP, buckets, keep=keep)
-            else:
-                purge(self.world.store, APP, buckets, keep=keep, at=crash_at(point))
+            purge(self.world.store, APP, buckets, keep=keep, at=crash_at(point) if point else nowhere)
         except Crash:
             return
 
+    # --- what must be so
+
     @rule()
-    def a_full_run_leaves_all_exact(self) -> None:
-        """After a full run nothing waits, and hours and days in force are right."""
+    def a_full_run_leaves_nothing_waiting(self) -> None:
+        """After a full run nothing waits, and each unit is one generation."""
         self.world.roll()
         self.world.roll()  # a replay list that came with a race is taken in by the next
         assert self.world.pending_rows() == 0
-        assert days_in_force(self.world) == whole_day(self.world)
         for entry in self.world.manifest().entries.values():
             assert len(entry.state.generations) == 1
             assert entry.state.replay == ()
 
     @invariant()
-    def raw_is_right(self) -> None:
-        """Every sample once, the winner of each, from empty caches and from full ones."""
-        assert self.world.answer() == self.world.truth
-        self.world.clock.advance(1_500)  # older than the tail may be
-        assert self.world.answer(self.world.readers) == self.world.truth
+    def every_answer_is_right(self) -> None:
+        """Samples, hours and days, from empty caches and from full ones; the account of every stamp."""
+        type(self).steps += 1
+        world, model = self.world, self.world.model
+        fresh = world.fresh()
+        assert world.answer(fresh) == model.raw()
+        assert world.hours(fresh) == model.hours()
+        assert world.days(fresh) == model.days()
+        assert world.accounts() == model.stamps()
+        world.clock.advance(1_500)  # older than the tail may be
+        assert world.answer(world.readers) == model.raw()
+        assert world.days(world.readers) == model.days()
+        self.as_of_an_earlier_moment_too(world.fresh())
 
-    @invariant()
-    def hours_are_right(self) -> None:
-        """Hourly aggregates, from the tier or from raw."""
-        assert self.world.hours() == self.world.recount()
+    def as_of_an_earlier_moment_too(self, fresh: AppStorage) -> None:
+        """The same as accepted by a time."""
+        world, model = self.world, self.world.model
+        self.moments.append(world.clock.now_ms())
+        then = self.moments[len(self.moments) * 7_919 % 1_009 % len(self.moments)]
+        lasting = world.readers.asof(then)
+        assert world.answer(lasting) == model.raw(then)
+        assert world.hours(fresh.asof(then)) == model.hours(then)
+        assert world.days(lasting) == model.days(then)
 
 
 class LifeOnDisk(Life):
@@ -133,8 +196,67 @@ class LifeOnDisk(Life):
         self.folder.cleanup()
 
 
-_QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
-TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=_QUIET)
-TestLifeOnDisk = LifeOnDisk.TestCase
-TestLifeOnDisk.settings = settings(max_examples=6, stateful_step_count=20, deadline=None, suppress_health_check=_QUIET)
+class LifeOnHBase(Life):
+    """The same on a real HBase, each life in tables of its own."""
+
+    url: ClassVar[str] = ""
+    lives: ClassVar[int] = 0
+
+    def open(self) -> Backend:
+        """New tables."""
+        LifeOnHBase.lives += 1
+        return open_backend(f"{self.url}/life{self.lives}")
+
+    def teardown(self) -> None:
+        """The connections go."""
+        self.world.store.close()
+
+
+def lead(kind: type[Life], lives: int, steps: int, *, seconds: float = math.inf) -> int:
+    """Lead so many lives of so many steps, again until the time is up; the steps done."""
+    before, clock = kind.steps, SystemClock()
+    until = clock.monotonic() + (0 if math.isinf(seconds) else seconds)
+    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    phases = [Phase.explicit, Phase.reuse, Phase.generate, *([] if kind is LifeOnHBase else [Phase.shrink])]
+    how = settings(
+        max_examples=lives, stateful_step_count=steps, deadline=None, suppress_health_check=quiet, phases=phases
+    )
+    while True:
+        run_state_machine_as_test(kind, settings=how)
+        if clock.monotonic() >= until:
+            return kind.steps - before
+
+
+def test_no_answer_in_memory_is_wrong_at_any_of_a_few_steps() -> None:
+    lead(Life, 10, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.seed("A19", compares="every answer, now and as of earlier, after each step of random lives")
+@pytest.mark.parametrize("part", range(4))
+def test_no_answer_in_memory_is_wrong_at_any_of_ten_thousand_steps(part: int, figure: Callable[[str], None]) -> None:
+    figure(f"{lead(Life, 50, 50)} steps, 0 differences")
+
+
+@pytest.mark.slow
+@pytest.mark.seed("A19", compares="the same on LMDB")
+@pytest.mark.parametrize("part", range(2))
+def test_no_answer_on_disk_is_wrong_at_any_of_two_thousand_steps(part: int, figure: Callable[[str], None]) -> None:
+    figure(f"{lead(LifeOnDisk, 20, 50)} steps, 0 differences")
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.seed("A19", compares="the same on a real HBase")
+def test_no_answer_on_hbase_is_wrong_at_any_of_three_hundred_steps(
+    hbase_url: str, figure: Callable[[str], None]
+) -> None:
+    LifeOnHBase.url = hbase_url
+    figure(f"{lead(LifeOnHBase, 6, 50)} steps, 0 differences")
+
+
+@pytest.mark.proof
+def test_the_machine_finds_no_wrong_answer_for_hours() -> None:
+    """``bin/test --proof MACHINE``; ``SPM_MACHINE_S`` seconds, by default three hours: some million steps."""
+    done = lead(Life, 200, 60, seconds=float(os.environ.get("SPM_MACHINE_S", "10800")))
+    print(f"{done} steps, 0 differences")

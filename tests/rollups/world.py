@@ -5,7 +5,8 @@ answer, whatever runs, crashes and roll backs have done to the rows. Series are 
 ``m0``, ``m1`` and ``m2`` in turn.
 """
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,19 +23,23 @@ from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.cache import PageCache
 from spm.query.select import HourBatch, Matcher
 from spm.query.storage import AppStorage
-from spm.store import keys, manifest
+from spm.store import keys, manifest, pending, retractions
 from spm.store.aggregates import COLUMNS
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
 from spm.store.manifest import Manifest
+from spm.store.pending import Commit
+from spm.store.retractions import Retraction
 from spm.wire import Envelope, Parsed, SeriesTable, canonical, parse_canonical
-from tests.rollups.model import Answer, Model, Row, Steps, Version
+from tests.rollups.model import EVER, Answer, Model, Row, Steps, Taken, Version
 
 APP = 7
 DAY = 19_600
 START = DAY * DAY_SLOTS * HOUR_MS  # the first instant of a day
 NEXT_DAY = START + 26 * HOUR_MS  # when all of that day is closed
+FIRST = DAY * DAY_SLOTS  # its first slot
+ALL = (Matcher("__name__", "=~", "m."),)
 SPREAD = Distribution.single(spread=2)  # metrics lie in two buckets
 
 Sample = tuple[int, int, float]  # series number, ms after START, value
@@ -112,11 +117,38 @@ class World:
         """One run in this process."""
         return self.driver(at).roll(LocalExecutor(self.store, at), [APP], minor=minor, now_ms=now_ms)
 
+    # --- retracting
+
+    def retract(self, *, write_from: int = 0, write_to: int | None = None, data_from: int = 0, data_to: int = EVER,
+                source: str = "", metric: int | None = None, series: int | None = None) -> int:  # fmt: skip
+        """Take out what is stamped within a range (by default: until now) and in all these conditions; its number."""
+        self.clock.advance(1)
+        now = self.clock.now_ms()
+        asked = [Matcher("__name__", "=", f"m{metric}")] if metric is not None else []
+        asked += [Matcher("n", "=", str(series))] if series is not None else []
+        draft = Retraction(
+            0, now, 0, write_from, now if write_to is None else write_to, data_from, data_to,
+            source, tuple(asked), "wrong", "ann",
+        )  # fmt: skip
+        made = retractions.add(self.store, APP, draft)
+        chosen = frozenset(n for n in range(100) if metric in (None, n % 3) and series in (None, n)) if asked else None
+        self.model.retract(
+            made.number,
+            Taken(now, made.write_from_ms, made.write_to_ms, made.data_from_ms, made.data_to_ms, source, chosen),
+        )
+        return made.number
+
+    def undo(self, number: int) -> None:
+        """Put it back."""
+        self.clock.advance(1)
+        ended = retractions.end(self.store, APP, number, self.clock.now_ms())
+        self.model.undo(number, ended.end_ms)
+
     # --- reading
 
     def answer(self, storage: AppStorage | None = None) -> Answer:
         """Every sample there is, by a process that has just started, or by the given one."""
-        batch = (storage or self.fresh()).select([Matcher("__name__", "=~", "m.")], START - 1, START + 48 * HOUR_MS)
+        batch = (storage or self.fresh()).select(ALL, START - 1, START + 48 * HOUR_MS)
         found: Answer = {}
         for row, labels in enumerate(batch.labels):
             for i in range(batch.offsets[row], batch.offsets[row + 1]):
@@ -125,11 +157,15 @@ class World:
                 found[key] = float(batch.values[i])
         return found
 
-    def hours(self) -> dict[tuple[int, int], dict[str, float]]:
+    def hours(self, storage: AppStorage | None = None) -> Steps:
         """Hourly aggregates by (series number, slot), as a reader gets them."""
-        first = DAY * DAY_SLOTS
-        batch = self.fresh().select_hours([Matcher("__name__", "=~", "m.")], first, first + 2 * DAY_SLOTS)
-        return _by_series(batch)
+        return _by_series((storage or self.fresh()).select_hours(ALL, FIRST, FIRST + 2 * DAY_SLOTS))
+
+    def days(self, storage: AppStorage | None = None) -> Steps:
+        """Daily aggregates by (series number, day), as a reader gets them."""
+        borders = np.arange(FIRST, FIRST + 3 * DAY_SLOTS, DAY_SLOTS)
+        batch = (storage or self.fresh()).select_cells(ALL, borders, [name for name, _ in COLUMNS])
+        return {(series, slot // DAY_SLOTS): row for (series, slot), row in _by_series(batch).items()}
 
     def fresh(self) -> AppStorage:
         """A reader with empty caches."""
@@ -145,6 +181,18 @@ class World:
         ranges = [keys.app_range(bucket, APP) for bucket in self.distribution.all(APP)]
         return sum(1 for r in ranges for _ in self.store.scan("pending", *r))
 
+    def accounts(self) -> dict[tuple[int, int, int], int]:
+        """Stamp -> samples, of stored messages: all rows of one of their batches are in `ledger` or `pending`."""
+        found: dict[int, dict[tuple[int, int], Commit]] = {}  # batch -> its rows that are there
+        for key, cells in self.store.scan("ledger", *keys.ledger_range(APP)):
+            commit, outcome, batch = _account(cells[b"v"])
+            assert outcome == pending.STORED
+            number = int.from_bytes(key[-4:], "big")
+            found.setdefault(batch, {})[number & 0xFF, number >> 8] = commit
+        for item in pending.scan(self.store, APP, list(self.distribution.all(APP))):
+            found.setdefault(item.key.batch, {})[item.key.bucket, item.slot] = _commit(item.cell)
+        return _stored(found)
+
     def recount(self) -> Steps:
         """Hourly aggregates, counted from the list of versions."""
         return self.model.hours()
@@ -159,6 +207,25 @@ def versions_of(envelope: Envelope) -> Iterator[Version]:
         yield Version(numbers[index], ts, value, stamp, place, envelope.source)
 
 
+_account = functools.lru_cache(4096)(pending.decode_account)  # rows are write-once
+_commit = functools.lru_cache(4096)(pending.decode)
+
+
+def _stored(found: Mapping[int, Mapping[tuple[int, int], Commit]]) -> dict[tuple[int, int, int], int]:
+    stored: dict[tuple[int, int, int], int] = {}
+    for rows in found.values():
+        counts: dict[tuple[int, int, int], int] = {}
+        for commit in rows.values():
+            assert set(commit.rows) <= rows.keys(), "a batch that is not wholly there"
+            m = commit.messages
+            stamps = zip(m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), strict=True)
+            for stamp, count in dict(zip(stamps, commit.samples.tolist(), strict=True)).items():  # a batch may hold
+                counts[stamp] = counts.get(stamp, 0) + count  # a message twice: it is one acceptance
+        for stamp, count in counts.items():
+            assert stored.setdefault(stamp, count) == count, "two batches of one message differ"
+    return stored
+
+
 def parsed(samples: Sequence[Sample]) -> Parsed:
     """What a protocol makes of these samples."""
     numbers = sorted({series for series, _, _ in samples})
@@ -168,13 +235,14 @@ def parsed(samples: Sequence[Sample]) -> Parsed:
     return Parsed(SeriesTable.from_canonical(forms), index, ts, np.array([v for _, _, v in samples], np.float64))
 
 
-def _by_series(batch: HourBatch) -> dict[tuple[int, int], dict[str, float]]:
-    found = {}
+def _by_series(batch: HourBatch) -> Steps:
+    found: Steps = {}
     for row, labels in enumerate(batch.labels):
         for column, slot in enumerate(batch.slots.tolist()):
             if batch.count[row, column]:
-                values = {name: getattr(batch, name)[row, column].item() for name, _ in COLUMNS}
-                found[int(labels["n"]), slot] = values
+                key = int(labels["n"]), slot
+                assert key not in found, "a step counted twice"
+                found[key] = {name: getattr(batch, name)[row, column].item() for name, _ in COLUMNS}
     return found
 
 
