@@ -238,6 +238,34 @@ def app_range(bucket: int, app: int) -> tuple[bytes, bytes]:
     return prefix_range(struct.pack(">BI", bucket, app))
 
 
+def slots_range(bucket: int, app: int, first: int, last: int) -> tuple[bytes, bytes]:
+    """Rows of an app in a bucket between two slots, both included: of `log`, `timelines` and `inputs`."""
+    return struct.pack(">BII", bucket, app, U32 - last), prefix_range(struct.pack(">BII", bucket, app, U32 - first))[1]
+
+
+def batch_accounts(app: int, minute: int, batch: int) -> tuple[bytes, bytes]:
+    """Account rows that a run wrote of one batch; ``minute``: that of its oldest message."""
+    return prefix_range(struct.pack(">IIQ", app, U32 - minute, batch))
+
+
+def app_ranges(table: str, app: int) -> list[tuple[bytes, bytes]]:
+    """The key ranges that together hold every row of an app in a table, in whichever bucket any distribution put it.
+
+    None for `config`, whose names are text, and for `events`, which belong to organisations.
+    """
+    if table in ("config", "events"):
+        return []
+    if table in UNSPREAD:
+        return [prefix_range(struct.pack(">I", app))]
+    heads = range(SALTS if table in ("series", "manifest") else 256)
+    return [prefix_range(struct.pack(">BI", head, app)) for head in heads]
+
+
+def event_range(organisation: int) -> tuple[bytes, bytes]:
+    """An organisation's event stream, in order."""
+    return prefix_range(struct.pack(">BI", _salt(organisation, 0), organisation))
+
+
 def ledger_range(app: int, first_minute: int = 0, last_minute: int = U32) -> tuple[bytes, bytes]:
     """Account rows of an app between two minutes, both inclusive."""
     return struct.pack(">II", app, U32 - last_minute), prefix_range(struct.pack(">II", app, U32 - first_minute))[1]
