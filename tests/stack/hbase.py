@@ -8,7 +8,7 @@ many seconds. Ports are chosen once per folder and kept over restarts.
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -127,13 +127,16 @@ class HBase:
         for name in ("conf", "tmp"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         shutil.copy(jars.POM.parent / "log4j2.properties", self.folder / "conf")
-        properties = _properties(self.folder, self._ports())
-        rows = (f"<property><name>{n}</name><value>{escape(str(v))}</value></property>" for n, v in properties.items())
-        site = "<?xml version='1.0'?>\n<configuration>\n" + "\n".join(rows) + "\n</configuration>\n"
-        (self.folder / "conf" / "hbase-site.xml").write_text(site)
+        write_site(self.folder / "conf" / "hbase-site.xml", properties(self.folder, self._ports()))
 
 
-def _properties(folder: Path, ports: dict[str, int]) -> dict[str, object]:
+def write_site(file: Path, values: Mapping[str, object]) -> None:
+    """A configuration file as Hadoop and HBase read them."""
+    rows = (f"<property><name>{n}</name><value>{escape(str(v))}</value></property>" for n, v in values.items())
+    file.write_text("<?xml version='1.0'?>\n<configuration>\n" + "\n".join(rows) + "\n</configuration>\n")
+
+
+def properties(folder: Path, ports: dict[str, int]) -> dict[str, object]:
     return {
         "hbase.cluster.distributed": "false",
         "hbase.rootdir": f"file://{folder}/root",
