@@ -32,6 +32,15 @@ POINTS = (
     "purge listed",  # what may be deleted is known, the fence is not up
     "purge fenced",  # history is cut, nothing is deleted
     "purge deleting",  # some superseded rows are gone, others are not
+    "sealing",  # slots of a day are marked: nobody else flips them
+    "sealed",  # their hours are final and in force, their raw is still there
+    "raw deleting",  # some rows of sealed slots are gone, others are not
+    "expired",  # a day answers for its hours, whose rows are still there
+    "hours deleting",  # some rows of expired hours or days are gone, others are not
+    "days dropped",  # a month names its oldest days no more, their rows are still there
+    "purge marked",  # a retraction cannot be undone any more, its samples are all there
+    "purge rewritten",  # a day is in force without them, the former rows are still there
+    "erasing",  # some rows of a deleted app are gone, others are not
 )
 
 
