@@ -7,7 +7,6 @@ so that no distribution need be known. Only key ranges of this very number are t
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from rollups import agenda
@@ -97,12 +96,11 @@ def _portions(store: Backend, table: str, ranges: Iterable[tuple[bytes, bytes]])
 def _portion(store: Backend, table: str, start: bytes, stop: bytes) -> tuple[list[bytes], int]:
     names: list[bytes] = []
     size = 0
-    with closing(store.scan(table, start, stop, limit=limits.PURGE_ROWS_PER_CALL)) as rows:
-        for key, cells in rows:
-            names.append(key)
-            size += _bytes(cells)
-            if size >= limits.PURGE_BYTES_PER_CALL:
-                break
+    for key, cells in store.scan(table, start, stop, limit=limits.PURGE_ROWS_PER_CALL):
+        names.append(key)
+        size += _bytes(cells)
+        if size >= limits.PURGE_BYTES_PER_CALL:
+            break
     return names, size
 
 
