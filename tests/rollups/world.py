@@ -163,9 +163,15 @@ class World:
 
     def days(self, storage: AppStorage | None = None) -> Steps:
         """Daily aggregates by (series number, day), as a reader gets them."""
+        return {(n, slot // DAY_SLOTS): row for (n, slot), row in _by_series(self._select_days(storage)).items()}
+
+    def _select_days(self, storage: AppStorage | None) -> HourBatch:
         borders = np.arange(FIRST, FIRST + 3 * DAY_SLOTS, DAY_SLOTS)
-        batch = (storage or self.fresh()).select_cells(ALL, borders, [name for name, _ in COLUMNS])
-        return {(series, slot // DAY_SLOTS): row for (series, slot), row in _by_series(batch).items()}
+        return (storage or self.fresh()).select_cells(ALL, borders, [name for name, _ in COLUMNS])
+
+    def levels(self) -> set[str]:
+        """Where daily answers come from: days, hours or raw samples."""
+        return {level for level, _ in self._select_days(None).basis.runs}
 
     def fresh(self) -> AppStorage:
         """A reader with empty caches."""

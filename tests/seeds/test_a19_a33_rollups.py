@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rollups import kernel
 from rollups.outcome import unit_task
+from rollups.plan import Order
 from rollups.points import POINTS, nowhere
 from rollups.work import generation_number
 from spm.limits import DAY_SLOTS, HOUR_MS
@@ -106,7 +107,7 @@ def test_a23_a_repeated_attempt_gives_identical_aggregates(writes: list[tuple[in
     """Each attempt writes under its own generation; the driver names one of them, and the other is nobody's."""
     world = World()
     fill(world, writes)
-    for day in world.driver().plan(APP, minor=False, now_ms=NEXT_DAY):
+    for day in world.driver().look(APP, Order(NEXT_DAY)).plans:
         for planned in day.units:
             task = unit_task(day, planned)
             first, second = (
