@@ -2,9 +2,15 @@
 
 from spm.query import storage_for
 from spm.query.promql.engine import Engine
+from spm.query.storage import AppStorage
+
+
+def storage_of(app_id: int, asof_ms: int | None = None) -> AppStorage:
+    """The data of one app, and of no other: as it is, or as accepted by a time."""
+    storage = storage_for(app_id)
+    return storage if asof_ms is None else storage.asof(asof_ms)
 
 
 def engine_for(app_id: int, asof_ms: int | None = None) -> Engine:
-    """The evaluator over the data of one app, and of no other: as it is, or as accepted by a time."""
-    storage = storage_for(app_id)
-    return Engine(storage if asof_ms is None else storage.asof(asof_ms))
+    """The evaluator over that."""
+    return Engine(storage_of(app_id, asof_ms))

@@ -3,12 +3,13 @@
 from django.urls import URLPattern, URLResolver, path
 from drf_spectacular.views import SpectacularAPIView
 
-from frontend.api import catalogue, charts, retractions, runs
+from frontend.api import catalogue, charts, percentiles, retractions, runs
 
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("charts", charts.Charts.as_view(), name="charts"),
+    path("percentiles", percentiles.PercentilesView.as_view(), name="percentiles"),
     path("apps", catalogue.Apps.as_view(), name="apps"),
     path("apps/<int:app_id>/sources", catalogue.Sources.as_view(), name="sources"),
     path("apps/<int:app_id>/metrics", catalogue.Metrics.as_view(), name="metrics"),

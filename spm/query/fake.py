@@ -15,8 +15,10 @@ import numpy.typing as npt
 
 from spm.limits import HOUR_MS
 from spm.query.basis import DAYS, HOURS, Basis, joined
-from spm.query.select import METRIC_NAME, HourBatch, Matcher, SeriesBatch, Tick
+from spm.query.select import METRIC_NAME, HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick
+from spm.store import sketch
 from spm.store.matchers import mask
+from spm.store.sketch import Sketches
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -78,6 +80,19 @@ class FakeStorage:
         runs = tuple((HOURS if e - s == 1 else DAYS, (int(s), int(e))) for s, e in pairwise(borders.tolist()))
         basis = joined([Basis(runs), Basis()])
         return HourBatch([dict(labels) for labels, _, _ in found], borders[:-1], **whole, **floats, basis=basis)
+
+    def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick | None = None) -> SketchBatch:
+        found = list(self._within(int(cuts.borders[0]), int(cuts.borders[-1]), matchers))
+        places, held = [], []
+        for row, (_, ts, values) in enumerate(found):
+            for segment, (start, end) in enumerate(pairwise(cuts.borders.tolist())):
+                inside = values[(ts > start) & (ts <= end)]
+                if len(inside):
+                    places.append((row, segment))
+                    held.append(sketch.of_winners(np.array([0, len(inside)]), inside))
+        at = np.array(places, np.int64).reshape(-1, 2)
+        labels = [dict(labels) for labels, _, _ in found]
+        return SketchBatch(labels, at[:, 0], at[:, 1], sketch.concat([Sketches.empty(), *held]), Basis(sketched=True))
 
     def series(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[dict[str, str]]:
         found = [labels for matchers in matcher_sets or [()] for labels in self._alive(matchers, start_ms, end_ms)]

@@ -7,7 +7,7 @@ might lie in a bucket that was not looked into, and the query starts again. Ente
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from spm import limits
@@ -16,6 +16,7 @@ from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.basis import Ground
 from spm.query.cache import PageCache
 from spm.query.scan import Months, Moved, Rows, Scan
+from spm.query.select import Tick, nothing
 from spm.query.series import SeriesIndex
 from spm.query.tail import Tail, TailView
 from spm.store import distribution, keys, retractions
@@ -130,10 +131,6 @@ class Held:
             return held[1]
 
 
-def nothing() -> None:
-    """Called between the parts of a read that has no time limit."""
-
-
 class Question:
     """What a view is asked for: a time range, the metrics (``None``: any), as accepted by when, and a time limit."""
 
@@ -143,7 +140,7 @@ class Question:
         end_ms: int,
         matchers: Sequence[Matcher] = (),
         asof_ms: int | None = None,
-        tick: Callable[[], None] = nothing,
+        tick: Tick = nothing,
     ) -> None:
         self.start_ms, self.end_ms, self.asof_ms, self.tick = start_ms, end_ms, asof_ms, tick
         self.metric = next((m.value for m in matchers if m.name == METRIC_NAME and m.op == "="), None)

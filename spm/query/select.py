@@ -17,10 +17,26 @@ import numpy.typing as npt
 
 from spm.query.basis import Basis
 from spm.store.matchers import METRIC_NAME, Matcher
+from spm.store.sketch import Sketches
 
-__all__ = ["METRIC_NAME", "HourBatch", "Matcher", "SeriesBatch", "Storage", "Tick"]
+__all__ = [
+    "METRIC_NAME",
+    "HourBatch",
+    "Matcher",
+    "Segments",
+    "SeriesBatch",
+    "SketchBatch",
+    "Storage",
+    "Tick",
+    "nothing",
+]
 
 Tick = Callable[[], None]  # called between the parts of a read; raises when the query has run out of time
+
+
+def nothing() -> None:
+    """The tick of a read without a time limit."""
+
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -64,6 +80,35 @@ class HourBatch:
     basis: Basis = field(default_factory=Basis)
 
 
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Stretches borders[i] < ts <= borders[i + 1] (ms), and those low[t]:high[t] of each window."""
+
+    borders: I64
+    low: I64
+    high: I64
+
+    @property
+    def needed(self) -> npt.NDArray[np.bool_]:
+        """bool[K]: the segments that lie in any window."""
+        depth = np.zeros(len(self.borders), np.int64)
+        np.add.at(depth, self.low, 1)
+        np.add.at(depth, self.high, -1)
+        inside: npt.NDArray[np.bool_] = np.cumsum(depth)[:-1] > 0
+        return inside
+
+
+@dataclass(frozen=True, slots=True)
+class SketchBatch:
+    """Sketches by series and segment, in any order; a series has several in a segment that was read in parts."""
+
+    labels: list[dict[str, str]]
+    row: I64  # [N], which of the labels
+    segment: I64  # [N]
+    sketches: Sketches
+    basis: Basis = field(default_factory=Basis)
+
+
 class Storage(Protocol):
     """The data of one app, for reading."""
 
@@ -77,6 +122,9 @@ class Storage(Protocol):
 
         Cell i has the slots borders[i]:borders[i + 1]: one, or the 24 of a UTC day.
         """
+
+    def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick = ...) -> SketchBatch:
+        """Sketches of the samples of each series within each segment that any window needs."""
 
     def series(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[dict[str, str]]:
         """Labels of the series that satisfy any of the sets (no set: all series) and have samples in the interval."""

@@ -16,15 +16,18 @@ from spm.clock import Clock
 from spm.errors import IntegrityError, QueryTooLarge
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.cache import PageCache
-from spm.query.held import Held, Question, nothing
+from spm.query.held import Held, Question
 from spm.query.levels import Chosen, Levels, Part, within
 from spm.query.scan import Moved, Scan
-from spm.query.select import HourBatch, Matcher, SeriesBatch, Tick
+from spm.query.select import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick, nothing
+from spm.query.sketches import COLUMNS as SKETCHED
+from spm.query.sketches import gathered
 from spm.store import aggregates, kernels
 from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
 from spm.store.merge import Picked
+from spm.store.sketch import Sketches
 from spm.wire import I64
 
 T = TypeVar("T")
@@ -108,6 +111,18 @@ class AppStorage:
         columns: dict[str, Any] = {name: tables[name][held] if name in tables else _NOT_ASKED for name in _KINDS}
         return HourBatch(labels=labels, slots=borders[:-1], basis=scan.ground.basis(), **columns)
 
+    def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick = nothing) -> SketchBatch:
+        """Sketches of whole hours and days from their levels where exact, all others made from samples."""
+        question = self._question(int(cuts.borders[0]), int(cuts.borders[-1]), matchers, tick)
+        return self._view(question, lambda scan: self._sketches(scan, matchers, cuts))
+
+    def _sketches(self, scan: Scan, matchers: Sequence[Matcher], cuts: Segments) -> SketchBatch:
+        chosen = self._chosen(matchers)
+        rows, segment, found = gathered(Levels.of(scan, chosen, SKETCHED), cuts) if len(chosen) else NO_SKETCHES
+        held, row = np.unique(rows, return_inverse=True)
+        scan.ground.sketched = True
+        return SketchBatch(self._labels(chosen.index[held]), row, segment, found, scan.ground.basis())
+
     # --- names
 
     def series(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[dict[str, str]]:
@@ -132,9 +147,7 @@ class AppStorage:
 
     # --- views
 
-    def _question(
-        self, start_ms: int, end_ms: int, matchers: Sequence[Matcher] = (), tick: Callable[[], None] = nothing
-    ) -> Question:
+    def _question(self, start_ms: int, end_ms: int, matchers: Sequence[Matcher] = (), tick: Tick = nothing) -> Question:
         return Question(start_ms, end_ms, matchers, self._asof_ms, tick)
 
     def _view(self, question: Question, answer: Callable[[Scan], T]) -> T:
@@ -176,6 +189,7 @@ class AppStorage:
 
 
 _NOT_ASKED = np.empty((0, 0))
+NO_SKETCHES = np.empty(0, np.int64), np.empty(0, np.int64), Sketches.empty()
 
 
 def cells_of(levels: Levels, borders: I64, names: Collection[str]) -> Tables:

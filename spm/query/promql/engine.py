@@ -18,7 +18,8 @@ import numpy.typing as npt
 from spm import limits
 from spm.clock import Clock, SystemClock
 from spm.errors import BadQuery, QueryTimeout, QueryTooLarge
-from spm.query.basis import joined
+from spm.query import percentiles
+from spm.query.basis import Basis, joined
 from spm.query.promql import binary, functions, hours, plan, windows
 from spm.query.promql.aggregate import aggregate
 from spm.query.promql.labels import Labels
@@ -118,6 +119,7 @@ class _Evaluation:
         self._deadline = clock.monotonic() + limits.timeout_s
         self._samples_read = 0
         self._read: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = {}
+        self._bases: list[Basis] = []  # of what is read once only
         self._cells_read: dict[tuple[tuple[Matcher, ...], bytes, tuple[str, ...]], HourBatch] = {}
 
     # --- results ---
@@ -145,8 +147,8 @@ class _Evaluation:
 
     def _explained(self, result: Result) -> Result:
         """The answer, with what everything that was read for it rests on."""
-        read = [batch.basis for batch in self._read.values()] + [cells.basis for cells in self._cells_read.values()]
-        basis = joined(read)
+        samples = [batch.basis for batch in self._read.values()]
+        basis = joined([*samples, *(batch.basis for batch in self._cells_read.values()), *self._bases])
         return dataclasses.replace(result, notes=[*basis.infos(), *self._storage.notes()], warnings=basis.warnings())
 
     # --- scalars ---
@@ -229,11 +231,26 @@ class _Evaluation:
     def _swept(self, node: plan.RangeCall, steps: Steps, parameter: F64, *, nameless: bool) -> Vector:
         window = node.window
         batch = self._select(window.selector.matchers, steps.first_ms - window.range_ms, steps.last_ms)
+        if node.function == "quantile_over_time" and batch.basis.raw_expired_ms and batch.basis.asof_ms is None:
+            return self._sketched(node, steps, parameter)
         if steps.count == 1 < self._steps.count and (parameter != parameter[0]).any():
             # The window stands still (`@`) while the parameter moves: the same window is asked at every step.
             steps = Steps(steps.first_ms, 0, self._steps.count)
         values, present = windows.sweep(node.function, batch, steps, window.range_ms, parameter)
         return named(batch.labels, *self._spread(values, present), nameless=nameless)
+
+    def _sketched(self, node: plan.RangeCall, steps: Steps, parameter: F64) -> Vector:
+        """Percentiles of windows whose samples are gone in part: what is left of those hours are their sketches."""
+        matchers, range_ms = node.window.selector.matchers, node.window.range_ms
+        self._read.pop((matchers, steps.first_ms - range_ms, steps.last_ms), None)
+        if steps.count == 1 < self._steps.count:
+            steps = Steps(steps.first_ms, 0, self._steps.count)
+        ends = steps.first_ms + np.arange(steps.count, dtype=np.int64) * steps.step_ms
+        cuts = percentiles.segments(ends - range_ms, ends)
+        found = self._storage.select_sketches(matchers, cuts, tick=self._tick)
+        self._check(len(found.labels), len(found.row), matchers)
+        self._bases.append(found.basis)
+        return named(found.labels, *percentiles.of_series(found, cuts, parameter, self._tick), nameless=True)
 
     # --- reading ---
 

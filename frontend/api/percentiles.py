@@ -1,0 +1,85 @@
+"""``GET /api/v1/percentiles``: percentiles of all samples of groups of series, as columns ready to draw."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from frontend import quantiles
+from frontend.api.base import Columns, FailureSerializer, Operation
+from frontend.api.charts import SeriesSerializer
+from frontend.queries import storage_of
+from spm.clock import SystemClock
+from spm.limits import QUERY_QUANTILES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
+from spm.query import asof
+
+_clock = SystemClock()
+
+
+class Listed(serializers.ListField):
+    """Values with commas between them."""
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        """Each of them."""
+        texts = [text.strip() for part in data for text in str(part).split(",")]
+        try:
+            return super().to_internal_value([text for text in texts if text])
+        except serializers.ValidationError as wrong:
+            found = wrong.detail.values() if isinstance(wrong.detail, dict) else [wrong.detail]
+            raise serializers.ValidationError(next(iter(found))) from wrong  # without the places, which JSON cannot key
+
+
+class PercentilesQuery(serializers.Serializer[dict[str, Any]]):
+    """What to draw."""
+
+    app = serializers.IntegerField(required=False, help_text="The app's number; a token's own app when left out")
+    match = serializers.CharField(max_length=QUERY_TEXT_CHARS_MAX, help_text="A selector, as in PromQL")
+    q = Listed(
+        child=serializers.FloatField(min_value=0, max_value=1), min_length=1, max_length=QUERY_QUANTILES_MAX,
+        help_text="From 0 to 1, with commas between them",
+    )  # fmt: skip
+    by = Listed(
+        child=serializers.CharField(max_length=256), required=False, max_length=32,
+        help_text="Labels that tell groups apart, with commas between them; all series are one group without",
+    )  # fmt: skip
+    start = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms since 1970")
+    end = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms; now by default")
+    step = serializers.IntegerField(
+        required=False, min_value=1_000, help_text="ms that each value looks back; a round one by default"
+    )
+    asof = serializers.CharField(
+        required=False, max_length=40, help_text="As accepted by then: seconds since 1970, or RFC 3339"
+    )
+
+
+class PercentilesSerializer(serializers.Serializer[dict[str, Any]]):
+    """Times in ms, and for each group and q (its label ``quantile``) a value or null per time, within 1 %."""
+
+    times = serializers.ListField(child=serializers.IntegerField())
+    step = serializers.IntegerField(help_text="ms between two times; each value is over the step before its time")
+    series = SeriesSerializer(many=True)
+    infos = serializers.ListField(child=serializers.CharField(), help_text="What the answer rests on")
+    warnings = serializers.ListField(child=serializers.CharField(), help_text="What is missing in it")
+
+
+class PercentilesView(Operation):
+    """Percentiles of groups."""
+
+    renderer_classes = [Columns]
+
+    @extend_schema(
+        operation_id="percentiles",
+        parameters=[PercentilesQuery, OpenApiParameter("Authorization", str, OpenApiParameter.HEADER, exclude=True)],
+        responses={200: PercentilesSerializer, (400, "application/json"): FailureSerializer, 401: FailureSerializer,
+                   404: FailureSerializer, 422: FailureSerializer, 503: FailureSerializer},
+    )  # fmt: skip
+    def get(self, request: Request) -> Response:
+        """Draw."""
+        query = PercentilesQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        asked = query.validated_data
+        app, now_ms = self.app(asked.get("app")), _clock.now_ms()
+        storage = storage_of(app.pk, asof.parsed(asked.get("asof"), now_ms))
+        return Response(quantiles.chart(storage, _clock, asked))
