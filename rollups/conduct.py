@@ -1,8 +1,8 @@
 """Runs with their record in the database: what the commands, the beat task and the admin call.
 
-``roll`` does one run and keeps its row up to date; ``take_back`` rolls one back and notes who did; ``clean`` purges;
-``tidy`` does so once a day; ``consider`` looks at what waits and starts what is due. All of them act on a ``Site``,
-made from the settings.
+``roll`` does one run and keeps its row up to date; ``take_back`` rolls one back and notes who did; ``consider`` looks
+at what waits and starts what is due. All of them act on a ``Site``, made from the settings. What goes for good is
+``upkeep``'s, what people take out ``corrected``'s.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from threading import Thread
@@ -22,24 +22,24 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
 
-from rollups import cells, plan, points, purge, rollback
+from rollups import agenda, cells, plan, points, rollback
+from rollups import models as records
 from rollups.executors import open_executor
 from rollups.lock import alone
 from rollups.models import Kind, Run, RunDay, State
 from rollups.plan import Start, Waiting
 from rollups.points import Hook
 from rollups.rollback import RolledBack
-from rollups.run import Driver, Progress, RunReport
+from rollups.run import Correction, Driver, Progress, RunReport
 from spm import limits
 from spm.accounts import audit
 from spm.accounts.models import App, Organisation
 from spm.clock import Clock, SystemClock
 from spm.errors import Refused
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.store import manifest, pending
+from spm.store import distribution, manifest, pending
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
-from spm.store.keys import Distribution
 from spm.store.manifest import Manifest
 
 _LOG = logging.getLogger(__name__)
@@ -57,12 +57,15 @@ class Site:
     master: str
     data: Path
     clock: Clock
-    buckets: Callable[[int], Sequence[int]]
 
     @property
     def folder(self) -> Path:
         """For the lock and for Spark's scratch files."""
         return self.data / "spark"
+
+    def buckets(self, app: int) -> list[int]:
+        """Where an app's data may lie."""
+        return list(distribution.read(self.store, app).all(app))
 
     def now(self) -> datetime:
         """The time as the database keeps it."""
@@ -77,7 +80,6 @@ def site() -> Site:
         master=settings.SPM_SPARK_MASTER,
         data=Path(settings.SPM_DATA),
         clock=SystemClock(),
-        buckets=Distribution().all,
     )
 
 
@@ -95,16 +97,19 @@ def date_of(day: int) -> date:
 
 
 def roll(
-    site: Site, *, apps: Sequence[int], kind: Kind, executor: str,
+    site: Site, *, apps: Sequence[int], kind: Kind, executor: str, sweep: bool = False,
     now_ms: int | None = None, watch: Callable[[Progress], None] = lambda _: None, wait_s: float = 0.0,
 ) -> Run | None:  # fmt: skip
     """One run over these apps; ``None`` when there was nothing to do. ``Refused`` if another one works that long."""
     with working(site, kind=kind, executor=executor, apps=apps, watch=watch, wait_s=wait_s) as work:
-        driver = Driver(site.store, site.clock, site.buckets, at=work.at, watch=work.watch)
+        driver = Driver(site.store, site.clock, at=work.at, watch=work.watch)
         with open_executor(
             executor, site.store, url=site.url, master=site.master, folder=site.folder, at=work.at
         ) as opened:
-            report = driver.roll(opened, apps, minor=kind == Kind.MINOR, now_ms=now_ms, run=work.row.number)
+            report = driver.roll(
+                opened, apps, minor=kind == Kind.MINOR, upgrade=kind == Kind.UPGRADE, sweep=sweep,
+                now_ms=now_ms, run=work.row.number,
+            )  # fmt: skip
         return _record(work.row, report, site.now())
 
 
@@ -158,8 +163,8 @@ def _ended(row: Run, state: State, now: datetime, message: str) -> None:
 
 @transaction.atomic
 def _record(row: Run, report: RunReport, now: datetime) -> Run | None:
-    """The run's row as it ended, with a row per day; a run that found nothing leaves none."""
-    if not report.days and not report.months:
+    """The run's row as it ended, with a row per day and per corrected hour; a run that found nothing leaves none."""
+    if not (report.days or report.months or report.late or report.left):
         row.delete()
         return None
     row.executor = report.executor
@@ -178,12 +183,34 @@ def _record(row: Run, report: RunReport, now: datetime) -> Run | None:
         )
         for day in report.days
     )
-    _ended(row, State.DONE, now, "\n".join(report.troubles))
+    _correct(row, [correction for day in report.days for correction in day.corrections], now)
+    notes = [f"{report.late:,} samples came after their hour's retention"] if report.late else []
+    notes += [f"{report.left:,} units are left: run it again"] if report.left else []
+    _ended(row, State.DONE, now, "\n".join([*report.troubles, *notes]))
     Run.objects.filter(number__lte=row.number - limits.ROLL_RUNS_KEPT).delete()
     return row
 
 
-# --- taking back, cleaning up -----------------------------------------------------------------------------------------
+def _correct(row: Run, found: Sequence[Correction], now: datetime) -> None:
+    """List hours that were built again, and forget the oldest of an app that has too many."""
+    records.Correction.objects.bulk_create(
+        records.Correction(
+            app_id=each.app,
+            hour=datetime.fromtimestamp(each.slot * HOUR_MS / 1000, UTC),
+            run=row.number,
+            cause=each.cause,
+            samples=each.samples,
+            sources=list(each.sources[: limits.CORRECTION_SOURCES_MAX]),
+            at=now,
+        )
+        for each in found
+    )
+    for app in {each.app for each in found}:
+        kept = records.Correction.objects.filter(app_id=app).values_list("pk", flat=True)[: limits.CORRECTIONS_KEPT]
+        records.Correction.objects.filter(app_id=app).exclude(pk__in=list(kept)).delete()
+
+
+# --- taking back ------------------------------------------------------------------------------------------------------
 
 
 def take_back(
@@ -206,30 +233,6 @@ def take_back(
     return done
 
 
-def clean(site: Site, *, apps: Sequence[int], keep: int, dry_run: bool, wait_s: float = 0.0) -> dict[str, int]:
-    """Purge what is superseded; rows that went (or would go) by table. ``Refused`` if a run works that long."""
-    total: dict[str, int] = {}
-    with alone(site.folder, site.clock, wait_s=wait_s) as free:
-        if not free:
-            raise Refused("a run is at work", remedy="Wait for it to end.")
-        at = points.from_environment(os.environ)
-        for app in apps:
-            gone = purge.purge(site.store, app, site.buckets(app), keep=keep, dry_run=dry_run, at=at)
-            for table, rows in gone.rows.items():
-                total[table] = total.get(table, 0) + rows
-    return total
-
-
-def tidy(site: Site, *, apps: Sequence[int]) -> bool:
-    """Purge when the last purge of this kind is a day old, with the usual history kept; whether it did."""
-    mark, now = site.folder / "purged", site.clock.now_ms()
-    if mark.exists() and now - int(mark.read_text()) < limits.PURGE_EVERY_MS:
-        return False
-    clean(site, apps=apps, keep=limits.PURGE_HISTORY, dry_run=False)
-    mark.write_text(str(now))
-    return True
-
-
 # --- when beat asks ---------------------------------------------------------------------------------------------------
 
 
@@ -240,6 +243,9 @@ def consider(site: Site, launch: Callable[[], None] | None = None) -> Start:
             return Start.NOTHING
     apps, now = every_app(), site.clock.now_ms()
     waits = plan.pressure((_waiting(site, app, now) for app in apps), now)
+    due = [since for app in apps if (since := agenda.waiting_since(site.store, app)) is not None]
+    overdue = min([*due, *([] if waits.overdue_ms is None else [waits.overdue_ms])], default=None)
+    waits = replace(waits, overdue_ms=overdue)
     mark = site.folder / "started"  # beside the lock, since a run that dies early leaves no row
     start = plan.decide(
         waits,

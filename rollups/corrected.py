@@ -5,6 +5,7 @@ puts it back; ``listed`` joins the store's rows with the records. The store alon
 its row and the record leaves a retraction without numbers, never one that is only said to be there.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +21,8 @@ from spm.accounts import audit
 from spm.accounts.models import App
 from spm.store import retractions
 from spm.store.retractions import Retraction
+
+_PLAIN = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")  # a name that may stand before the braces
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ def worded(retraction: Retraction) -> str:
     if not retraction.matchers:
         return ""
     name = retraction.metric or ""
+    name = name if _PLAIN.fullmatch(name) else ""
     rest = [m for m in retraction.matchers if not (name and m.name == "__name__" and m.op == "=")]
     inside = ",".join(f'{m.name}{m.op}"{_escaped(m.value)}"' for m in rest)
     return f"{name}{{{inside}}}" if inside or not name else name
@@ -78,6 +82,11 @@ def worded(retraction: Retraction) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def confirmation(number: int) -> str:
+    """What a person types before a retraction's samples are deleted for good."""
+    return f"purge {number}"
 
 
 def preview(site: Site, app: App, draft: Draft) -> Preview:

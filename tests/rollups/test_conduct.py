@@ -1,4 +1,4 @@
-"""Claims about runs and their record: rows, roll backs with an audit entry, the lock, and what beat starts."""
+"""Claims about runs and their record: rows, roll backs, corrections, retractions, deletions, and what beat starts."""
 
 from pathlib import Path
 
@@ -8,21 +8,27 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import Client, override_settings
 
-from rollups import conduct
+from rollups import conduct, corrected, retract, upkeep
 from rollups.conduct import Site
+from rollups.corrected import Actor
 from rollups.executors import open_executor
 from rollups.lock import alone
-from rollups.models import Kind, Run, State
+from rollups.models import Cause, Correction, Kind, Run, State
 from rollups.plan import Start
 from rollups.points import nowhere
+from rollups.retract import Draft
 from rollups.rollback import roll_back
 from rollups.session import JAVA_MIN, find_java
+from spm import limits
+from spm.accounts.deeds import delete_app, delete_organisation
 from spm.accounts.models import App, AuditEntry, Organisation
 from spm.errors import Refused
 from spm.limits import HOUR_MS
+from spm.query.promql.parse import parse_selector
 from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.matchers import Matcher
 from tests.rollups.world import APP, NEXT_DAY, START, World
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +46,7 @@ def world() -> World:
 @pytest.fixture
 def site(world: World, tmp_path: Path) -> Site:
     """Where its runs happen."""
-    return Site(world.store, "memory://", "local[1]", tmp_path, world.clock, world.distribution.all)
+    return Site(world.store, "memory://", "local[1]", tmp_path, world.clock)
 
 
 def full(site: Site) -> Run:
@@ -100,10 +106,10 @@ def test_a_run_that_fails_says_why(site: Site, monkeypatch: pytest.MonkeyPatch) 
 
 def test_superseded_rows_go_once_a_day(site: Site, world: World) -> None:
     full(site)
-    assert conduct.tidy(site, apps=[APP])
-    assert not conduct.tidy(site, apps=[APP])
+    assert upkeep.tidy(site, apps=[APP])
+    assert not upkeep.tidy(site, apps=[APP])
     world.clock.advance(24 * HOUR_MS)
-    assert conduct.tidy(site, apps=[APP])
+    assert upkeep.tidy(site, apps=[APP])
     assert world.answer() == world.truth
 
 
@@ -236,3 +242,92 @@ def test_an_old_java_is_passed_over_for_the_one_from_the_registry(tmp_path: Path
     home = find_java({"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path / "bin")}, tmp_path / "wrapper")
     assert home == tmp_path / "wrapper"
     assert "java-runtime/bin/java" in (home / "bin" / "java").read_text()
+
+
+# --- corrections, and apps that go ------------------------------------------------------------------------------------
+
+
+def test_hours_that_late_data_changed_are_listed(site: Site, world: World) -> None:
+    full(site)
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    world.send((0, 2, 5.0), (1, 3, 6.0), source="late")
+    full(site)
+    [found] = Correction.objects.all()
+    assert (found.app_id, found.cause, found.samples, found.sources) == (APP, Cause.LATE, 2, ["late"])
+    assert int(found.hour.timestamp() * 1000) == START
+
+
+def test_of_many_corrections_the_newest_stay(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CORRECTIONS_KEPT", 1)
+    full(site)
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    for value in (5.0, 6.0):
+        world.send((0, 2, value))
+        last = full(site).number
+    assert [found.run for found in Correction.objects.all()] == [last]
+
+
+def test_beat_starts_a_full_run_for_a_retraction(site: Site, world: World) -> None:
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    conduct.roll(site, apps=[APP], kind=Kind.FULL, executor="local")
+    assert conduct.consider(site, launch=_never) == Start.NOTHING
+    app, by = App.objects.get(), Actor("ada", "here")
+    corrected.retract(site, app, Draft(source="host", reason="x"), by)
+    world.clock.advance(30 * 60_000)
+    started: list[int] = []
+    assert conduct.consider(site, launch=lambda: started.append(1)) == Start.SPARK
+    assert started == [1]
+
+
+def test_a_retraction_is_recorded_with_its_numbers_and_who_ended_it(site: Site, world: World) -> None:
+    app, by = App.objects.get(), Actor("token robot", "10.0.0.1")
+    done, found, alerts = corrected.retract(site, app, Draft(source="host", reason="x"), by, alerts_of=lambda _: 2)
+    assert (found.samples, alerts) == (3, 2)
+    corrected.undo(site, app, done.retraction.number, Actor("ada", "10.0.0.2"))
+    [listed] = corrected.listed(site, app)
+    assert listed.record is not None
+    assert (listed.state, listed.record.alerts, listed.record.undone_by) == ("undone", 2, "ada")
+    notes = {entry.action: (entry.actor_name, entry.detail["from"]) for entry in AuditEntry.objects.all()}
+    assert notes == {"retract": ("token robot", "10.0.0.1"), "undo": ("ada", "10.0.0.2")}
+
+
+@pytest.mark.parametrize(
+    ("matchers", "text"),
+    [
+        ((), ""),
+        ((Matcher("__name__", "=", "cpu"),), "cpu"),
+        ((Matcher("__name__", "=", "cpu"), Matcher("host", "!=", 'a"b\\c')), 'cpu{host!="a\\"b\\\\c"}'),
+        ((Matcher("__name__", "=~", "c.+"),), '{__name__=~"c.+"}'),
+        ((Matcher("__name__", "=", "cpu usage"),), '{__name__="cpu usage"}'),
+    ],
+    ids=["none", "a name", "quotes", "a pattern", "a name that is none"],
+)
+def test_conditions_are_shown_as_a_selector_that_means_the_same(matchers: tuple[Matcher, ...], text: str) -> None:
+    made = retract.drafted(Draft(source="a", matchers=matchers, reason="x"), 5)
+    assert corrected.worded(made) == text
+    assert not text or parse_selector(text) == matchers
+
+
+def test_a_deleted_app_goes_with_its_bytes_when_its_last_messages_are_in(site: Site, world: World) -> None:
+    full(site)
+    app = App.objects.get()
+    delete_app(None, app)
+    App.objects.update(going=site.now())
+    assert conduct.every_app() == []
+    assert upkeep.erase_gone(site) == {}
+    world.clock.advance(limits.ERASE_AFTER_MS)
+    [erased] = upkeep.erase_gone(site, dry_run=True).values()
+    assert erased.row_count > 0
+    assert App.objects.exists()
+    assert upkeep.erase_gone(site)[app].row_count == erased.row_count
+    assert not App.objects.exists()
+    assert world.answer() == {}
+    assert AuditEntry.objects.get(action="app erased").detail["rows"] == erased.row_count
+
+
+def test_an_organisation_goes_with_its_last_app(site: Site, world: World) -> None:
+    delete_organisation(None, Organisation.objects.get())
+    App.objects.update(going=site.now())
+    world.clock.advance(limits.ERASE_AFTER_MS)
+    upkeep.erase_gone(site)
+    assert not Organisation.objects.exists()

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct
+from rollups import conduct, upkeep
 from spm import limits
 from spm.errors import SpmError
 
@@ -27,7 +27,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """One purge."""
         try:
-            gone = conduct.clean(
+            gone = upkeep.clean(
                 conduct.site(),
                 apps=options["app"] or conduct.every_app(),
                 keep=options["keep"],

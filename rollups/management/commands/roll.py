@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct
+from rollups import conduct, upkeep
 from rollups.models import Kind, Run
 from rollups.run import Progress
 from spm import limits
@@ -50,7 +50,7 @@ class Command(BaseCommand):
                 watch=_Line(self),
                 wait_s=0 if options["with_parent"] else limits.ROLL_WAIT_S,
             )
-            tidied = options["tidy"] and conduct.tidy(site, apps=apps)
+            tidied = options["tidy"] and upkeep.tidy(site, apps=apps)
         except SpmError as error:
             raise CommandError(str(error)) from error
         self.stdout.write("nothing to do" if run is None else _summary(run))
