@@ -40,7 +40,7 @@ START = DAY * DAY_SLOTS * HOUR_MS  # the first instant of a day
 NEXT_DAY = START + 26 * HOUR_MS  # when all of that day is closed
 FIRST = DAY * DAY_SLOTS  # its first slot
 ALL = (Matcher("__name__", "=~", "m."),)
-SPREAD = Distribution.single(spread=2)  # metrics lie in two buckets
+SPREAD = Distribution.single(spread=3)  # metrics lie in two buckets
 
 Sample = tuple[int, int, float]  # series number, ms after START, value
 
