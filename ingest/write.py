@@ -1,9 +1,9 @@
 """The one way into the store: a batch of envelopes becomes blocks, commit records and account rows (rule 6).
 
-Enter by ``Writer.write``. Order: series, log, pending, and only then may the caller acknowledge. A retry of the same
-``Batch`` has the same id and the same bytes; whatever is written twice is merged by the reader. Samples that no row may
-hold go to `dead`, and the ledger says so. Used by the direct transport and by the queue's workers alike; no Django, no
-Celery here.
+Enter by ``Writer.write``. Order: series, log, pending, then a look whether the distribution used is still open (rule
+22b), and only then may the caller acknowledge. A retry of the same ``Batch`` has the same id and the same bytes;
+whatever is written twice is merged by the reader. Samples that no row may hold go to `dead`, and the ledger says so.
+Used by the direct transport and by the queue's workers alike; no Django, no Celery here.
 """
 
 import itertools
@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from spm import clock, limits
-from spm.store import blocks, dead, kernels, keys, pending
+from spm.store import blocks, dead, distribution, kernels, keys, pending
 from spm.store.backends.base import Backend, RowPut, Step
 from spm.store.blocks import LogBlock, Messages
 from spm.store.dead import Letter
 from spm.store.dictionary import Registry
-from spm.store.keys import Distribution
+from spm.store.keys import Distribution, Epoch
 from spm.store.pending import Commit
 from spm.wire import F64, I32, I64, U8, U64, Envelope, SeriesTable, slot_of
 
@@ -42,22 +42,38 @@ class Dead:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What a batch holds of one app, and the epoch by which it was placed."""
+
+    app: int
+    epoch: Epoch
+    rows: "_Rows"
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Bytes ready to be put, by step; writing them again is harmless."""
 
     steps: tuple[Step, ...]
     samples: int
     dead: tuple[Dead, ...]
+    parts: tuple[Part, ...] = ()
 
 
 class Writer:
-    """Turns envelopes into rows and makes them durable. One per process; thread-safe."""
+    """Turns envelopes into rows and makes them durable. One per process; thread-safe.
 
-    def __init__(self, backend: Backend, distribution: Distribution, writer_id: int | None = None) -> None:
-        self._backend, self._distribution = backend, distribution
+    ``default`` is in force for apps for which the store names no distribution; what it names is remembered, and looked
+    at again after every batch.
+    """
+
+    def __init__(self, backend: Backend, default: Distribution, writer_id: int | None = None) -> None:
+        self._backend, self._default = backend, default
         self._registry = Registry(backend)
         self._writer_id = clock.random_u64() if writer_id is None else writer_id
         self._sequence = itertools.count()
+        self._batches = itertools.count(clock.random_u64())
+        self._placing: dict[int, Distribution] = {}
 
     def write(self, envelopes: Sequence[Envelope]) -> Batch:
         """Make the envelopes durable; raises ``StoreUnavailable`` when that is not sure (write them again)."""
@@ -72,22 +88,63 @@ class Writer:
         2. each app's envelopes become one batch (several where they touch very many hours);
         3. each batch becomes blocks by unit and their commit records.
         """
-        log: list[RowPut] = []
-        commits: list[RowPut] = []
         lost: list[Dead] = []
         kept = [self._storable(envelope, lost) for envelope in envelopes]
-        for app in dict.fromkeys(e.app for e in envelopes):
-            for group in _groups([e for e in kept if e.app == app and len(e)]):
-                part = _rows_of(app, _Rows.of(group), self._distribution, clock.random_u64())
-                log += part[0]
-                commits += part[1]
+        apps = list(dict.fromkeys(e.app for e in kept if len(e)))
+        placing = self._distributions(apps)
+        parts = tuple(
+            Part(app, placing[app].newest, _Rows.of(group))
+            for app in apps
+            for group in _groups([e for e in kept if e.app == app and len(e)])
+        )
+        log, commits = self._placed(parts)
         letters = [_letter(d) for d in lost]
         steps: list[Step] = [("log", log), *letters, ("ledger", self._accounts(envelopes, lost)), ("pending", commits)]
-        return Batch(tuple(s for s in steps if s[1]), sum(map(len, kept)), tuple(lost))
+        return Batch(tuple(s for s in steps if s[1]), sum(map(len, kept)), tuple(lost), parts)
 
     def commit(self, batch: Batch) -> None:
-        """Put a prepared batch. May be repeated."""
+        """Put a prepared batch. May be repeated.
+
+        1. its steps;
+        2. the distributions are read again, by one get: what lies where an epoch closes is put once more, as another
+           batch under the newest epoch, since nobody may look there for long; and so on until every epoch is open.
+        """
         self._backend.put(batch.steps)
+        parts = batch.parts
+        while parts := self._misplaced(parts):
+            log, commits = self._placed(parts)
+            self._backend.put([("log", log), ("pending", commits)])
+
+    def _misplaced(self, parts: Sequence[Part]) -> tuple[Part, ...]:
+        """The parts whose epoch is no longer open, each with the newest one now."""
+        if not parts:
+            return ()
+        now = self._read(list(dict.fromkeys(part.app for part in parts)))
+        closing = [part for part in parts if now[part.app].epoch(part.epoch.number) != part.epoch]
+        return tuple(replace(part, epoch=now[part.app].newest) for part in closing)
+
+    def _distributions(self, apps: Sequence[int]) -> dict[int, Distribution]:
+        """As they were when last looked at; read where this process never did."""
+        known = dict(self._placing)
+        unknown = [app for app in apps if app not in known]
+        return known | self._read(unknown) if unknown else known
+
+    def _read(self, apps: Sequence[int]) -> dict[int, Distribution]:
+        found = distribution.read_many(self._backend, apps, self._default)
+        if len(self._placing) + len(found) > limits.WRITER_APPS_MAX:
+            self._placing = {}  # they are read again
+        self._placing = self._placing | found
+        return found
+
+    def _placed(self, parts: Sequence[Part]) -> tuple[list[RowPut], list[RowPut]]:
+        """The rows of `log` and of `pending`: a batch of its own for each part."""
+        log: list[RowPut] = []
+        commits: list[RowPut] = []
+        for part in parts:
+            rows = _rows_of(part, next(self._batches) & keys.U64)
+            log += rows[0]
+            commits += rows[1]
+        return log, commits
 
     def _storable(self, envelope: Envelope, lost: list[Dead]) -> Envelope:
         """The envelope with its series made durable, without samples that no row may hold."""
@@ -181,10 +238,11 @@ class _Rows:
         return cls(envelopes, ids[first], metrics[first], owner, message, ts, values)
 
 
-def _rows_of(app: int, rows: _Rows, distribution: Distribution, batch: int) -> tuple[list[RowPut], list[RowPut]]:
+def _rows_of(part: Part, batch: int) -> tuple[list[RowPut], list[RowPut]]:
     """The rows of `log` and of `pending` of one batch: one block per (bucket, slot)."""
+    app, rows = part.app, part.rows
     ingest_ms = min(e.stamp.ms for e in rows.envelopes)
-    units = _units(rows, distribution.of(app, rows.metrics))
+    units = _units(rows, part.epoch.of(app, rows.metrics))
     names = tuple((bucket, slot) for bucket, slot, _ in units)
     log: list[RowPut] = []
     cells: dict[int, dict[bytes, bytes]] = {}

@@ -5,7 +5,7 @@ epoch is opened (writers put there from their next look on), the one before it i
 is left in its buckets; ``rollups`` moves the data and decides when. Enter by ``read``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -46,6 +46,13 @@ def decode(raw: bytes) -> Distribution:
 def read(reader: Reader, app: int) -> Distribution:
     """The app's distribution: its own, else the general one, else one epoch by hash."""
     return _effective(reader, app)[1]
+
+
+def read_many(reader: Reader, apps: Sequence[int], default: Distribution) -> dict[int, Distribution]:
+    """Those of several apps by one get; ``default`` for apps that have none where there is no general one."""
+    general, *own = reader.get("config", [GENERAL, *map(name_of, apps)], [COLUMN])
+    used = [cell or general for cell in own]
+    return {app: decode(cell[COLUMN]) if cell else default for app, cell in zip(apps, used, strict=True)}
 
 
 def _effective(reader: Reader, app: int) -> tuple[bytes | None, Distribution]:
