@@ -5,7 +5,6 @@ import pytest
 from rollups import cells
 from rollups.local import LocalExecutor
 from rollups.rollback import roll_back
-from rollups.run import Driver
 from rollups.work import ATTEMPT_BITS, RUN_MAX, generation_number, run_of
 from spm import limits
 from spm.errors import StoreUnavailable
@@ -54,7 +53,7 @@ def test_waves_smaller_than_a_backlog_do_all_of_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("rollups.plan.waves.__defaults__", (2,))
     world = World()
     world.send((0, 1, 1.0), (0, 2, 2.0), (0, 25 * HOUR_MS, 3.0), (0, 26 * HOUR_MS, 4.0))
-    driver = Driver(world.store, world.clock, world.distribution.all)
+    driver = world.driver()
     driver.roll(Counting(world.store), [APP], now_ms=NEXT_DAY + 48 * HOUR_MS)
     assert len(seen) == 3  # two waves and the end
     assert world.answer() == world.truth

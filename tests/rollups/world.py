@@ -23,7 +23,7 @@ from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.cache import PageCache
 from spm.query.select import HourBatch, Matcher
 from spm.query.storage import AppStorage
-from spm.store import keys, manifest, pending, retractions
+from spm.store import distribution, keys, manifest, pending, retractions
 from spm.store.aggregates import COLUMNS
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
@@ -83,6 +83,8 @@ class World:
     distribution: Distribution = SPREAD
 
     def __post_init__(self) -> None:
+        cell = distribution.encode(self.distribution)
+        self.store.check_and_put("config", distribution.name_of(APP), distribution.COLUMN, None, cell)
         self.acceptor = Acceptor(1, self.clock)
         self.writer = Writer(self.store, self.distribution)
         self.model = Model()
@@ -111,7 +113,7 @@ class World:
 
     def driver(self, at: Hook = nowhere) -> Driver:
         """A driver of runs over this store."""
-        return Driver(self.store, self.clock, self.distribution.all, at=at)
+        return Driver(self.store, self.clock, at=at)
 
     def roll(self, *, minor: bool = False, now_ms: int = NEXT_DAY, at: Hook = nowhere) -> RunReport:
         """One run in this process."""
