@@ -1,8 +1,11 @@
 """The forms of the desk's own pages."""
 
-from typing import ClassVar
+from datetime import UTC, datetime
+from typing import Any, ClassVar
 
 from django import forms
+
+from spm.limits import QUERY_TEXT_CHARS_MAX, RETENTION_DAYS_MAX, RETRACT_REASON_CHARS_MAX, SOURCE_BYTES_MAX, TIME_MAX_MS
 
 USES: dict[str, tuple[str, ...]] = {"ingest": ("ingest",), "read": ("read",), "both": ("ingest", "read")}
 
@@ -19,3 +22,45 @@ class TokenForm(forms.Form):
     def scopes(self) -> tuple[str, ...]:
         """The scopes of what was chosen."""
         return USES[self.cleaned_data["use"]]
+
+
+class MomentField(forms.DateTimeField):
+    """A date and time in UTC, as milliseconds."""
+
+    def __init__(self, **options: Any) -> None:
+        widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
+        super().__init__(required=False, widget=widget, **options)
+
+    def clean(self, value: Any) -> Any:
+        """The milliseconds; a time people's calendars do not have is an error of this field."""
+        moment = super().clean(value)
+        if moment is None:
+            return None
+        ms = int(moment.timestamp() * 1000)
+        if not 0 <= ms <= TIME_MAX_MS:
+            raise forms.ValidationError("This time is out of range.")
+        return ms
+
+    def prepare_value(self, value: Any) -> Any:
+        """Milliseconds as the browser's field writes them."""
+        return datetime.fromtimestamp(value / 1000, UTC).replace(tzinfo=None) if isinstance(value, int) else value
+
+
+class RetractionForm(forms.Form):
+    """What to take out, and why."""
+
+    source = forms.CharField(required=False, max_length=SOURCE_BYTES_MAX)
+    series = forms.CharField(required=False, max_length=QUERY_TEXT_CHARS_MAX)
+    write_from = MomentField()
+    write_to = MomentField()
+    data_from = MomentField()
+    data_to = MomentField()
+    reason = forms.CharField(required=False, max_length=RETRACT_REASON_CHARS_MAX)
+
+
+class RetentionForm(forms.Form):
+    """Days that each tier is kept; empty is for ever."""
+
+    raw_days = forms.IntegerField(required=False, min_value=1, max_value=RETENTION_DAYS_MAX)
+    hour_days = forms.IntegerField(required=False, min_value=1, max_value=RETENTION_DAYS_MAX)
+    day_days = forms.IntegerField(required=False, min_value=1, max_value=RETENTION_DAYS_MAX)

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from frontend.pages import accounts, charts, overview, send
+from frontend.pages import accounts, charts, corrections, overview, retention, runs, send
 
 app_name = "frontend"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -14,6 +14,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/hosts", overview.HostsTable.as_view(), name="hosts"),
     path("apps/<int:app_id>/hosts/<path:host>", overview.Host.as_view(), name="host"),
     path("apps/<int:app_id>/chart", charts.Explore.as_view(), name="chart"),
+    path("apps/<int:app_id>/corrections", corrections.Corrections.as_view(), name="corrections"),
+    path("apps/<int:app_id>/corrections/<int:number>/undo", corrections.Undo.as_view(), name="undo"),
+    path("apps/<int:app_id>/corrections/<int:number>/purge", corrections.Purge.as_view(), name="purge"),
+    path("apps/<int:app_id>/retention", retention.Retention.as_view(), name="retention"),
+    path("apps/<int:app_id>/retention/delete", retention.Delete.as_view(), name="delete"),
+    path("apps/<int:app_id>/runs", runs.Runs.as_view(), name="runs"),
+    path("apps/<int:app_id>/runs/table", runs.RunsTable.as_view(), name="runs_table"),
+    path("apps/<int:app_id>/runs/<int:number>/rollback", runs.Rollback.as_view(), name="rollback"),
     path("apps/<int:app_id>/send", send.Send.as_view(), name="send"),
     path("apps/<int:app_id>/send/arrivals", send.Arrivals.as_view(), name="arrivals"),
     path("apps/<int:app_id>/tokens/<int:token_id>/revoke", send.Revoke.as_view(), name="revoke"),

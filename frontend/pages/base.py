@@ -7,6 +7,7 @@ from django.contrib.auth.models import User
 from django.views.generic import TemplateView
 
 from frontend.timing import first_range
+from rollups.corrected import Actor
 from spm.accounts.access import has_role, require_app
 from spm.accounts.models import App, Role
 from spm.accounts.sources import history_ms
@@ -32,7 +33,16 @@ class AppPage(LoginRequiredMixin, TemplateView):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """The app, and whether the person may change things in it."""
         app = self.app()
-        may_edit = has_role(self.person, app, Role.EDITOR)
+        may_edit, may_admin, may_own = (
+            has_role(self.person, app, role) for role in (Role.EDITOR, Role.ADMIN, Role.OWNER)
+        )
         now_ms = clock.now_ms()
         begin = first_range(history_ms(app, now_ms))
-        return super().get_context_data(app=app, now_ms=now_ms, may_edit=may_edit, first_range=begin, **kwargs)
+        return super().get_context_data(
+            app=app, now_ms=now_ms, first_range=begin,
+            may_edit=may_edit, may_admin=may_admin, may_own=may_own, **kwargs,
+        )  # fmt: skip
+
+    def actor(self) -> Actor:
+        """Who acts here, for the log."""
+        return Actor(self.person.get_username(), str(self.request.META.get("REMOTE_ADDR", "")), self.person)

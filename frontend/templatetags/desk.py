@@ -4,7 +4,7 @@ Also small shapes that templates draw: ages, numbers, sparklines. Nothing here a
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django import template
@@ -14,6 +14,7 @@ from django.urls import reverse
 from frontend.shapes import Sparkline, spark
 from spm.accounts.access import apps_of
 from spm.accounts.models import App
+from spm.limits import TIME_MAX_MS
 
 register = template.Library()
 
@@ -48,9 +49,13 @@ def links_of(app: App, path: str) -> list[Link]:
         ("Charts", reverse("frontend:chart", args=[app.pk])),
         ("Alerts", "/alerts/"),
         ("Mail", "/alerts/mail"),
+        ("Corrections", reverse("frontend:corrections", args=[app.pk])),
         ("Send data", reverse("frontend:send", args=[app.pk])),
     ]
-    current = max((href for _, href in places if path.startswith(href)), key=len, default="")
+    place = path
+    for under in ("runs", "retention"):  # tabs of one page
+        place = place.replace(f"/apps/{app.pk}/{under}", f"/apps/{app.pk}/corrections", 1)
+    current = max((href for _, href in places if place.startswith(href)), key=len, default="")
     return [Link(text, href, href == current) for text, href in places]
 
 
@@ -74,6 +79,43 @@ def age(ms: int) -> str:
         if seconds >= 2 * unit_s or (seconds >= unit_s and unit_s > 60):
             return f"{seconds // unit_s} {unit} ago"
     return "just now" if seconds < 15 else f"{seconds} s ago"
+
+
+@register.filter
+def span(seconds: float | None) -> str:
+    """``0.4 s``, ``42 s``, ``7 min``, ``3.1 h``; a dash for None."""
+    if seconds is None:
+        return "–"
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"
+
+
+@register.filter
+def size(count: int | None) -> str:
+    """``12 B``, ``3.4 kB``, ``5.6 MB``; a dash for None."""
+    if count is None:
+        return "–"
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} TB"
+
+
+@register.filter
+def thousands(number: float | None) -> str:
+    """``1,234,567``; a dash for None."""
+    return "–" if number is None else f"{number:,.0f}"
+
+
+@register.filter
+def instant(ms: int | None) -> str:
+    """``2026-11-21 13:05:00``, in UTC; empty for None and for the ends of time."""
+    if ms is None or not 0 < ms < TIME_MAX_MS:
+        return ""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 @register.filter

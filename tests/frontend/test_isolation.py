@@ -38,8 +38,9 @@ def routes(patterns: list[Any], before: str = "/") -> Iterator[str]:
 
 
 def addresses() -> list[str]:
-    """Those that name an app, with everything else filled in."""
-    with_app = [route for route in routes(get_resolver().url_patterns) if "<int:app_id>" in route]
+    """Those that name an app, with everything else filled in; the administration is for its staff alone."""
+    every = routes(get_resolver().url_patterns)
+    with_app = [route for route in every if "<int:app_id>" in route and not route.startswith("/admin/")]
     filled = [route.replace("<int:app_id>", "{app}") for route in with_app]
     return [re.sub(r"<(?:\w+:)?(\w+)>", lambda found: VALUES[found[1]], route) for route in filled]
 

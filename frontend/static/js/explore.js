@@ -81,4 +81,30 @@ window.addEventListener("popstate", () => {
   page.plots[0].figure.dataset.expr = asked;
   page.show();
 });
+// As known then: a moment in the address; the field and the banner follow it.
+const asof = document.querySelector("[data-asof]");
+const banner = document.querySelector("[data-asof-banner]");
+
+/** A moment as the field writes it, in the reader's zone. */
+function fieldText(moment) {
+  return new Date(moment - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
+function showAsof() {
+  const seconds = Number(new URL(location.href).searchParams.get("asof"));
+  const moment = seconds > 0 ? new Date(seconds * 1000) : null;
+  asof.value = moment ? fieldText(moment) : "";
+  banner.hidden = !moment;
+  if (moment) banner.querySelector("time").textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+}
+
+function goAsof(value) {
+  page.go({ asof: value ? String(Math.floor(new Date(value).getTime() / 1000)) : null });
+  showAsof();
+}
+
+asof.addEventListener("change", () => goAsof(asof.value));
+banner.querySelector("button").addEventListener("click", () => goAsof(""));
+window.addEventListener("popstate", showAsof);
+showAsof();
 offerMetrics();

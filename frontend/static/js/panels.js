@@ -1,4 +1,5 @@
-// The charts of a page and their common range, which stands in the address: ?range=1h follows the clock, ?from=&to= stands.
+// The charts of a page and their common range, which stands in the address: ?range=1h follows the clock, ?from=&to= stands;
+// ?asof= (seconds) asks for what had been accepted by then.
 
 import { Plot, rangeMs } from "./plot.js";
 
@@ -42,17 +43,18 @@ export function start() {
   function show(quiet = false) {
     const { start: from, end: to } = range();
     const moment = (ms) => new Date(ms).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
-    if (text) text.textContent = fixed() ? `${moment(from)} – ${moment(to)}` : "live";
-    text?.classList.toggle("badge", !fixed());
-    text?.classList.toggle("live", !fixed());
+    const live = !fixed() && !parameters().has("asof");
+    if (text) text.textContent = fixed() ? `${moment(from)} – ${moment(to)}` : live ? "live" : "";
+    text?.classList.toggle("badge", live);
+    text?.classList.toggle("live", live);
     for (const button of buttons) button.setAttribute("aria-pressed", String(!fixed() && button.dataset.range === named()));
     for (const link of document.querySelectorAll("a[data-keep-range]")) keepRange(link);
-    return Promise.all(plots.map((plot) => plot.load({ start: from, end: to }, quiet)));
+    return Promise.all(plots.map((plot) => plot.load({ start: from, end: to, asof: parameters().get("asof") }, quiet)));
   }
 
   function keepRange(link) {
     const address = new URL(link.href);
-    for (const name of ["range", "from", "to"]) {
+    for (const name of ["range", "from", "to", "asof"]) {
       const value = parameters().get(name);
       if (value === null) address.searchParams.delete(name);
       else address.searchParams.set(name, value);

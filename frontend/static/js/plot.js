@@ -74,9 +74,14 @@ function timeTicks(chart, ticks, axis, space, increment) {
   });
 }
 
-/** Instants in the server's words, in the reader's zone. */
+const dayAndClock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
+
+/** Instants in the server's words, in the reader's zone; with their day, unless it is today. */
 function localTimes(text) {
-  return text.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (instant) => clockSeconds.format(new Date(instant)));
+  return text.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (instant) => {
+    const moment = new Date(instant);
+    return (moment.toDateString() === new Date().toDateString() ? clockSeconds : dayAndClock).format(moment);
+  });
 }
 
 const BINARY = Array.from({ length: 56 }, (_, power) => 2 ** power);
@@ -123,10 +128,11 @@ export class Plot {
   }
 
   /** Ask for the range and draw it. `quiet`: a refresh, which keeps the picture when it fails. */
-  async load({ start, end }, quiet = false) {
+  async load({ start, end, asof }, quiet = false) {
     const turn = ++this.asked;
     const address = new URL(this.figure.dataset.url, location.href);
     for (const [name, value] of Object.entries({ expr: this.figure.dataset.expr, start, end })) address.searchParams.set(name, value);
+    if (asof) address.searchParams.set("asof", asof);
     if (!quiet) this.state("loading", this.chart ? "" : "Loading…");
     try {
       const answer = await fetch(address, { headers: { Accept: "application/json" }, credentials: "same-origin" });
@@ -155,6 +161,7 @@ export class Plot {
     this.range = range;
     this.names = data.series.map((each) => each.name);
     this.note.textContent = this.noteText(data);
+    this.note.append(...(data.warnings ?? []).map((text) => element("span", { className: "warning", textContent: localTimes(text) })));
     if (!data.series.length) {
       this.chart?.destroy();
       this.chart = null;

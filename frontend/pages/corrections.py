@@ -1,0 +1,98 @@
+"""Corrections: what was taken out of answers and why, what came late, and the form that takes out and puts back."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+
+from frontend import corrections
+from frontend.forms import RetractionForm
+from frontend.pages.base import AppPage
+from rollups import conduct, corrected
+from rollups.models import Correction
+from spm.accounts.models import Role
+from spm.errors import BadQuery, Refused, SpmError
+
+CORRECTIONS_SHOWN = 50
+RETRACTIONS_SHOWN = 100
+SOURCES_OFFERED = 500
+
+
+class Corrections(AppPage):
+    """The lists and the form. POST counts what would go, or (with ``act``) takes it out."""
+
+    template_name = "frontend/corrections.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """With retractions, corrected hours and sources; a store that is away costs the list, not the page."""
+        context = super().get_context_data(**{"form": RetractionForm(initial=self.request.GET.dict()), **kwargs})
+        app = context["app"]
+        context["corrections"] = Correction.objects.filter(app=app)[:CORRECTIONS_SHOWN]
+        context["sources"] = app.sources.values_list("name", flat=True)[:SOURCES_OFFERED]
+        try:
+            context["retractions"] = corrected.listed(conduct.site(), app)[:RETRACTIONS_SHOWN]
+        except SpmError as error:
+            context["problem"] = f"Retractions cannot be read now: {error}"
+        return context
+
+    def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
+        """Count for editors; take out for admins. What cannot be is said beside the form, which keeps its words."""
+        acts = "act" in request.POST
+        self.role = Role.ADMIN if acts else Role.EDITOR
+        app, form = self.app(), RetractionForm(request.POST)
+        if not form.is_valid():
+            return self.render_to_response(self.get_context_data(form=form), status=400)
+        try:
+            draft = corrections.read(form.cleaned_data, self.actor().name)
+            if not acts:
+                return self.render_to_response(self.get_context_data(form=form, look=corrections.look(app, draft)))
+            done, look = corrections.take_out(app, draft, self.actor())
+        except (BadQuery, Refused) as error:
+            return self.render_to_response(self.get_context_data(form=form, refusal=str(error)), status=409)
+        messages.success(request, f"Retraction {done.retraction.number} takes out {look.words()}.")
+        return redirect("frontend:corrections", app_id)
+
+
+class Undo(AppPage):
+    """Ends a retraction; POST only."""
+
+    role = Role.ADMIN
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:
+        """Back to the page, with a word."""
+        try:
+            corrected.undo(conduct.site(), self.app(), number, self.actor())
+            messages.success(request, f"Retraction {number} is undone: what it hid counts again.")
+        except SpmError as error:
+            messages.warning(request, str(error))
+        return redirect("frontend:corrections", app_id)
+
+
+class Purge(AppPage):
+    """Deletes for good what a retraction hides: says what, and waits for the words typed."""
+
+    role = Role.OWNER
+    template_name = "frontend/purge.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """With the retraction; 404 for one that is not in force."""
+        context = super().get_context_data(**kwargs)
+        number = self.kwargs["number"]
+        found = corrected.one(conduct.site(), context["app"], number)
+        if found is None or found.state != "in force":
+            raise Http404("There is no such retraction in force.")
+        return {**context, "each": found, "words": corrected.confirmation(number)}
+
+    def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:
+        """Back to the list, with a word; or here again, when the words are others."""
+        context = self.get_context_data()
+        if request.POST.get("confirm", "").strip() != context["words"]:
+            return self.render_to_response({**context, "refusal": f"Type “{context['words']}”."}, status=400)
+        try:
+            conduct.purge_retraction(conduct.site(), context["app"], number, self.actor())
+            messages.success(request, f"What retraction {number} hid is deleted for good.")
+        except SpmError as error:
+            return self.render_to_response({**context, "refusal": str(error)}, status=409)
+        return redirect("frontend:corrections", app_id)
