@@ -1,5 +1,7 @@
 """What a worker writes at once: messages gathered until there are enough of them, or the oldest has waited enough.
 
+How long is enough adapts: batches that come due far from full wait longer, up to a bound; a full one ends that.
+
 Pure: whoever calls says what time it is, and does what this decides. ``Batcher.add`` takes a message, ``take_due``
 gives the batch that is to be written now, ``wait_ms`` says how long nothing needs to be done. Order is kept; nothing is
 dropped, and a batch is never empty. No I/O and no clock here.
@@ -11,6 +13,8 @@ from dataclasses import dataclass
 from spm import limits
 from spm.wire import Envelope
 
+SPARSE = 0.5  # a batch less full than this came due too early
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -21,6 +25,7 @@ class Item:
     tag: int
     size: int
     came_ms: int
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class Bounds:
     samples: int = limits.BATCH_SAMPLES
     size: int = limits.BATCH_BYTES
     age_ms: int = limits.BATCH_AGE_MS
+    age_max_ms: int = limits.BATCH_AGE_MAX_MS
     share: int = limits.CONSUME_PREFETCH // 2  # of one queue: it sends no more before some of these are acknowledged
 
 
@@ -42,6 +48,7 @@ class Batcher:
         self._items: list[Item] = []
         self._shares: Counter[str] = Counter()
         self._samples = self._size = 0
+        self._age_ms = self._bounds.age_ms
 
     def __len__(self) -> int:
         return len(self._items)
@@ -55,7 +62,14 @@ class Batcher:
 
     def take_due(self, now_ms: int) -> list[Item]:
         """The batch that is to be written now; empty when there is time yet."""
-        return self.take() if self.wait_ms(now_ms) == 0 else []
+        if self.wait_ms(now_ms) != 0:
+            return []
+        bounds, fill = self._bounds, self.fill()
+        if fill >= 1:
+            self._age_ms = bounds.age_ms
+        elif fill < SPARSE:
+            self._age_ms = max(bounds.age_ms, min(bounds.age_max_ms, 3 * self._age_ms // 2))
+        return self.take()
 
     def take(self) -> list[Item]:
         """All that has gathered, due or not."""
@@ -70,14 +84,24 @@ class Batcher:
             return None
         if self.full():
             return 0
-        return max(0, self._items[0].came_ms + self._bounds.age_ms - now_ms)
+        return max(0, self._items[0].came_ms + self._age_ms - now_ms)
 
     def full(self) -> bool:
         """Whether the batch is complete, whatever its age. One that is not may take more although it is due."""
+        return self.fill() >= 1
+
+    def oldest(self) -> Item | None:
+        """The message that has waited longest."""
+        return self._items[0] if self._items else None
+
+    def fill(self) -> float:
+        """How full the batch is by its fullest measure; 1: complete."""
+        if not self._items:
+            return 0.0
         bounds = self._bounds
-        return bool(self._items) and (
-            len(self._items) >= bounds.messages
-            or self._samples >= bounds.samples
-            or self._size >= bounds.size
-            or max(self._shares.values()) >= bounds.share
+        return max(
+            len(self._items) / bounds.messages,
+            self._samples / bounds.samples,
+            self._size / bounds.size,
+            max(self._shares.values()) / bounds.share,
         )

@@ -6,10 +6,10 @@ it once its commit record is durable:
 1. A body that cannot be read becomes a dead letter with its cause; the others gather. Lines that an agent sent past the
    front door are accepted here (``lines``).
 2. A due batch is prepared once and put; while the store does not answer, the same bytes are put again with growing
-   pauses, for ``CONSUME_RETRY_S`` at most; then the messages are given back.
+   pauses, without what is confirmed already, for ``CONSUME_RETRY_S`` at most; then the messages are given back.
 3. A batch that cannot be written for another reason is written message by message; what fails then is a dead letter.
-4. A lost connection drops what was not written yet: it is delivered again. What was written and not acknowledged is
-   written a second time, which readers merge.
+4. A connection that is lost, or a queue that moves to another worker, takes with it what was not written yet: it is
+   delivered again. What was written and not acknowledged is written a second time, which readers merge.
 
 The connection is our own and not the one Celery has to its broker: that may be a folder instead of RabbitMQ, and is
 served by the thread of the worker's event loop, which a write of some seconds would keep from heartbeats and tasks. For
@@ -19,7 +19,8 @@ the same reason ``ConsumerStep`` belongs to the worker and not to Celery's consu
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from importlib import import_module
 from typing import Protocol, TypeVar
 
@@ -29,9 +30,11 @@ from django.db import DatabaseError
 
 from ingest.accept import Acceptor, take_process
 from ingest.batch import Batcher, Item
+from ingest.gauges import Gauges, Tally, text
 from ingest.routing import LINES_TYPE
 from ingest.transport import topology
-from ingest.transport.amqp import Delivery, Mark, Publisher, Receiver
+from ingest.transport.amqp import Publisher
+from ingest.transport.amqp_receive import Delivery, Mark, Receiver
 from ingest.transport.topology import Address
 from ingest.write import Writer
 from spm import limits
@@ -50,8 +53,7 @@ BURY_S = 10.0
 class Source(Protocol):
     """Where deliveries come from and are settled: ``amqp.Receiver``, or a test's."""
 
-    generation: int
-
+    def holds(self, mark: Mark) -> bool: ...
     def acknowledge(self, mark: Mark, *, multiple: bool = True) -> None: ...
     def give_back(self, mark: Mark) -> None: ...
     def reject(self, mark: Mark) -> None: ...
@@ -88,7 +90,7 @@ class Consumer:
         self._writer, self._grave, self._lines = writer, grave, lines
         self._clock = clock or SystemClock()
         self._batcher = Batcher() if batcher is None else batcher
-        self._generation = 0
+        self.tally = Tally()
         self._inbox: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._wait = wait or self._stopping.wait
@@ -109,11 +111,17 @@ class Consumer:
             try:
                 self.step()
             except Exception:
-                log.exception("the consumer failed; a new connection brings its messages again")
-                self._batcher.take()
-                self._source.renew("the consumer failed")
-                self._wait(limits.CONSUME_RENEW_S)
-        self._store(self._batcher.take())
+                self._renew()
+        try:
+            self._store(self._batcher.take())
+        except Exception:
+            self._renew()
+
+    def _renew(self) -> None:
+        log.exception("the consumer failed; a new connection brings its messages again")
+        self._batcher.take()
+        self._source.renew("the consumer failed")
+        self._wait(limits.CONSUME_RENEW_S)
 
     def step(self) -> None:
         """Wait for a delivery or for a batch to be due; take all that has come, and write what is due."""
@@ -122,7 +130,10 @@ class Consumer:
         while delivery is not None:
             self._gather(delivery)
             delivery = None if self._batcher.full() else self._next(0)
-        self._store(self._batcher.take_due(self._now_ms()))
+        fill = self._batcher.fill()
+        self._store(self._batcher.take_due(self._now_ms()), fill)
+        oldest = self._batcher.oldest()
+        self.tally.oldest_ms = None if oldest is None else oldest.came_ms
 
     def _next(self, timeout_s: float | None) -> Delivery | None:
         try:
@@ -131,17 +142,16 @@ class Consumer:
             return None
 
     def _gather(self, delivery: Delivery) -> None:
-        if delivery.generation != self._generation:  # a new connection: the old one's messages come again
-            self._batcher.take()
-            self._generation = delivery.generation
+        self.tally.redelivered += delivery.redelivered
         try:
             end_ms = delivery.came_ms + limits.CONSUME_RETRY_S * 1000
-            envelope = self._patiently(lambda: self._open(delivery), end_ms)
+            envelope = self._patiently(lambda: self._open(delivery), [delivery.mark], end_ms)
         except (CorruptBlock, BadMessage, LimitExceeded, ValueError) as error:
             self._bury_delivery(delivery, str(error))
             return
         size = len(delivery.body)
-        self._batcher.add(Item(envelope, delivery.queue, delivery.tag, size, delivery.came_ms))
+        item = Item(envelope, delivery.queue, delivery.tag, size, delivery.came_ms, delivery.generation)
+        self._batcher.add(item)
 
     def _open(self, delivery: Delivery) -> Envelope:
         """The envelope in a delivery; one of an agent's lines is made here."""
@@ -154,26 +164,33 @@ class Consumer:
         assert delivery.exchange != topology.AGENTS, "BUG: what an agent sent is taken for our own message"
         return Envelope.from_bytes(delivery.body)
 
-    def _store(self, items: list[Item]) -> None:
-        """Write a batch and settle its messages."""
+    def _store(self, items: list[Item], fill: float = 0.0) -> None:
+        """Write a batch and settle its messages; those that were taken from us meanwhile come again."""
+        items = [item for item in items if self._source.holds(_mark(item))]
         if not items:
             return
-        newest = {i.queue: Mark(self._generation, i.queue, i.tag) for i in items}  # of each queue
+        newest = {item.queue: _mark(item) for item in items}  # of each queue
         end_ms = items[0].came_ms + limits.CONSUME_RETRY_S * 1000
+        begun = self._clock.monotonic()
+        self.tally.oldest_ms = items[0].came_ms
         try:
-            self._write([item.envelope for item in items], end_ms)
+            self._write([item.envelope for item in items], newest.values(), end_ms)
         except (StoreUnavailable, QueueUnavailable) as error:
             log.warning("%d messages are given back: %s", len(items), error)
+            self.tally.given_back += len(items)
             settle = self._source.give_back
         else:
+            samples = sum(len(item.envelope) for item in items)
+            took_s = self._clock.monotonic() - begun
+            self.tally.wrote(messages=len(items), samples=samples, fill=fill, took_s=took_s)
             settle = self._source.acknowledge
         for mark in newest.values():
             settle(mark)
 
-    def _write(self, envelopes: list[Envelope], end_ms: int) -> None:
+    def _write(self, envelopes: list[Envelope], marks: Collection[Mark], end_ms: int) -> None:
         """Make the envelopes durable, or dead letters; raises an ``…Unavailable`` when neither is sure."""
         try:
-            self._commit(envelopes, end_ms)
+            self._commit(envelopes, marks, end_ms)
         except (StoreUnavailable, QueueUnavailable):
             raise
         except Exception as error:
@@ -182,28 +199,39 @@ class Consumer:
                 self._bury(envelopes[0], f"cannot be written: {error!r}")
                 return
             for envelope in envelopes:
-                self._write([envelope], end_ms)
+                self._write([envelope], marks, end_ms)
 
-    def _commit(self, envelopes: list[Envelope], end_ms: int) -> None:
-        batch = self._patiently(lambda: self._writer.prepare(envelopes), end_ms)
-        self._patiently(lambda: self._writer.commit(batch), end_ms)
+    def _commit(self, envelopes: list[Envelope], marks: Collection[Mark], end_ms: int) -> None:
+        batch = self._patiently(lambda: self._writer.prepare(envelopes), marks, end_ms)
 
-    def _patiently(self, act: Callable[[], T], end_ms: int) -> T:
+        def put() -> None:
+            nonlocal batch
+            try:
+                self._writer.commit(batch)
+            except StoreUnavailable as error:
+                if error.rest is not None:
+                    batch = replace(batch, steps=tuple(error.rest))
+                raise
+
+        self._patiently(put, marks, end_ms)
+
+    def _patiently(self, act: Callable[[], T], marks: Collection[Mark], end_ms: int) -> T:
         """What ``act`` answers, asked again while the store does not, until ``end_ms``."""
         wait_s = 0.1
         while True:
             try:
                 return act()
             except StoreUnavailable as error:
-                self._pause(wait_s, end_ms, error)
+                self._pause(wait_s, marks, end_ms, error)
                 wait_s = min(2 * wait_s, limits.CONSUME_BACK_OFF_S)
 
-    def _pause(self, wait_s: float, end_ms: int, error: StoreUnavailable) -> None:
+    def _pause(self, wait_s: float, marks: Collection[Mark], end_ms: int, error: StoreUnavailable) -> None:
         """Wait before the next try, or raise ``error`` when there is to be none."""
-        gone = self._source.generation != self._generation
+        gone = not any(map(self._source.holds, marks))
         if gone or self._stopping.is_set() or self._now_ms() + 1000 * wait_s > end_ms:
             raise error
         log.warning("the store does not answer, next try in %.1f s: %s", wait_s, error)
+        self.tally.retries += 1
         self._wait(wait_s)
 
     def _bury_delivery(self, delivery: Delivery, cause: str) -> None:
@@ -218,6 +246,7 @@ class Consumer:
         self._publish_dead(envelope.to_bytes(), cause, "", envelope.message_id.hex())
 
     def _publish_dead(self, body: bytes, cause: str, origin: str, message_id: str) -> None:
+        self.tally.dead += 1
         headers = {topology.CAUSE: cause[:1000], topology.ORIGIN: origin}
         self._grave.publish(topology.DEAD, "", body, timeout_s=BURY_S, message_id=message_id, headers=headers)
 
@@ -230,18 +259,29 @@ class Consumer:
         return self.source
 
 
-class Service:
-    """A consumer with its connections and its thread."""
+def _mark(item: Item) -> Mark:
+    return Mark(item.generation, item.queue, item.tag)
 
-    def __init__(self, amqp_url: str, store_url: str) -> None:
+
+class Service:
+    """A consumer with its connections and its thread; with a port, its metrics too."""
+
+    consumer = Consumer
+
+    def __init__(self, amqp_url: str, store_url: str, metrics_port: int | None = None) -> None:
         address = Address.parse(amqp_url)
         self._backend = open_backend(store_url)
         self._grave = Publisher(address)
         self._door: Door | None = None
-        self._consumer = Consumer(Writer(self._backend, Distribution()), self._grave, lines=self._accept)
+        self._consumer = self.consumer(Writer(self._backend, Distribution()), self._grave, lines=self._accept)
         self._receiver = Receiver(address, self._consumer.take)
         self._consumer.source = self._receiver
         self._thread = threading.Thread(target=self._consumer.run, name="consumer", daemon=True)
+        self.gauges = None if metrics_port is None else Gauges(metrics_port, self.text)
+
+    def text(self) -> str:
+        """Its metrics, as Prometheus reads them."""
+        return text(self._consumer.tally, round(SystemClock().monotonic() * 1000), self._receiver.depths)
 
     def _accept(self, delivery: Delivery) -> Envelope:
         """The envelope of an agent's lines.
@@ -265,12 +305,15 @@ class Service:
         self._thread.join(limits.CONSUME_STOP_S)
         self._receiver.close()
         self._grave.close()
+        if self.gauges is not None:
+            self.gauges.close()
 
 
 class ConsumerStep(bootsteps.StartStopStep):  # type: ignore[misc]
     """Starts and stops the service with the worker."""
 
     requires = {"celery.worker.components:Pool"}  # the pool forks before there are threads
+    service = Service
 
     def __init__(self, worker: object, **options: object) -> None:
         super().__init__(worker, **options)
@@ -278,7 +321,8 @@ class ConsumerStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def start(self, worker: object) -> None:
         """See the class."""
-        self._service = Service(settings.SPM_AMQP_URL, settings.SPM_STORE_URL)
+        port = settings.SPM_WORKER_METRICS_PORT or None
+        self._service = self.service(settings.SPM_AMQP_URL, settings.SPM_STORE_URL, port)
         self._service.start()
 
     def stop(self, worker: object) -> None:

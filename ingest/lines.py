@@ -16,7 +16,7 @@ from ingest.body import read_body
 from ingest.protocols import collectd, envelope, line_protocol
 from ingest.push import Sender, message_id_of, note, source_of
 from ingest.routing import AGENTS, LINES_TYPE, SOURCE_HEADER, TOKEN_HEADER, split_agent_key
-from ingest.transport.amqp import Delivery
+from ingest.transport.amqp_receive import Delivery
 from spm.accounts import tokens
 from spm.accounts.tokens import Principal
 from spm.clock import Clock

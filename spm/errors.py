@@ -6,6 +6,8 @@ is not: ``IntegrityError``. Our own mistakes are ``assert`` with "BUG:", never o
 translated into these in the one module that imports the foreign library.
 """
 
+from collections.abc import Mapping, Sequence
+
 
 class SpmError(Exception):
     """Root of all errors that this system raises on purpose."""
@@ -45,7 +47,12 @@ class IntegrityError(SpmError):
 
 
 class StoreUnavailable(SpmError):
-    """The store did not answer, or its answer is unknown. Send the very same bytes again."""
+    """The store did not answer, or its answer is unknown. Send the very same bytes again.
+
+    ``rest``: of a put, the steps that are not confirmed, where the store knows them: the others need not be sent again.
+    """
+
+    rest: Sequence[tuple[str, Sequence[tuple[bytes, Mapping[bytes, bytes]]]]] | None = None
 
 
 class StoreFull(StoreUnavailable):

@@ -167,6 +167,7 @@ ROLL_CELLS_MAX = 100_000  # pending cells of one bucket and app that one run tak
 PURGE_HISTORY = 2  # former states of a unit that a purge leaves, so that its last runs can be rolled back
 PURGE_EVERY_MS = DAY_SLOTS * HOUR_MS  # beat's own purges list every key of an app: once a day is cheap
 PURGE_BYTES_PER_CALL = 32_000_000  # of rows weighed or deleted at once: a page may have 8 MB
+PURGE_PAGES_MAX = 200_000  # of runs that died, found by one purge: 200 bytes each in memory; the next finds the rest
 PURGE_ROWS_PER_CALL = 1_000  # deleted at once: appends wait for the one writer of LMDB meanwhile
 ROLL_RUNS_KEPT = 10_000  # rows of the list of runs; the store keeps its own history
 RETRACT_PREVIEW_SAMPLES_MAX = 20_000_000  # versions one preview reads, some seconds of work; above it a lower bound

@@ -1,9 +1,9 @@
-"""RabbitMQ: publishing with confirms, and receiving with acknowledgements. The only module that imports ``pika``.
+"""RabbitMQ: a connection that lives, and publishing with confirms. Receiving is next door, in ``amqp_receive``.
 
 ``AmqpTransport.publish`` returns when the broker has confirmed that a quorum queue holds the message; whatever else
-happens is ``QueueUnavailable``. ``Receiver`` hands deliveries to a callback and takes settlements back. Both own one
-connection, served by a thread of its own (pika's objects belong to one thread, and a connection that nobody serves
-sends no heartbeats), and connect again for as long as they live. Names and arguments are in ``topology``.
+happens is ``QueueUnavailable``. A ``Link`` owns one connection, served by a thread of its own (pika's objects belong to
+one thread, and a connection that nobody serves sends no heartbeats), and connects again for as long as it lives. Names
+and arguments are in ``topology``.
 """
 
 import logging
@@ -12,7 +12,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pika
@@ -20,7 +19,7 @@ from pika.adapters.select_connection import IOLoop, SelectConnection
 from pika.exceptions import AMQPConnectionError, AMQPError
 
 from ingest.transport import topology
-from ingest.transport.topology import Address, Queue
+from ingest.transport.topology import Address
 from spm import clock, limits
 from spm.clock import Clock, SystemClock
 from spm.errors import LimitExceeded, QueueUnavailable
@@ -58,7 +57,7 @@ class AmqpTransport:
         self._publisher.close()
 
 
-class _Link:
+class Link:
     """One connection with one channel and the thread that serves them; made again whenever it ends."""
 
     def __init__(self, address: Address, name: str, clock: Clock) -> None:
@@ -181,7 +180,7 @@ class _Message:
             self.settled.set()
 
 
-class Publisher(_Link):
+class Publisher(Link):
     """Publishes with confirms, many messages under way at once. Thread-safe."""
 
     def __init__(self, address: Address, clock: Clock | None = None) -> None:
@@ -308,126 +307,6 @@ class Publisher(_Link):
         with self._room:
             self._count, self._bytes = self._count - 1, self._bytes - len(message.body)
             self._room.notify()
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What names a delivery when it is settled: the connection that brought it (only there it can be), queue, tag."""
-
-    generation: int
-    queue: str
-    tag: int
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One message as it came."""
-
-    generation: int
-    tag: int
-    queue: str
-    body: bytes
-    message_id: str
-    came_ms: int
-    content_type: str = ""
-    encoding: str = ""
-    headers: Mapping[str, object] = field(default_factory=dict)
-    exchange: str = ""
-    key: str = ""
-    user_id: str = ""
-
-    @property
-    def mark(self) -> Mark:
-        """How it is settled."""
-        return Mark(self.generation, self.queue, self.tag)
-
-
-class Receiver(_Link):
-    """Receives from all work queues; ``deliver`` is called in the connection's thread and must not block.
-
-    Each queue has a channel of its own: one without a leader (its broker was killed seconds after it was made) never
-    answers, and the broker keeps everything else of that channel from being answered.
-    """
-
-    def __init__(self, address: Address, deliver: Callable[[Delivery], None], clock: Clock | None = None) -> None:
-        super().__init__(address, "amqp-receiver", clock or SystemClock())
-        self._deliver = deliver
-        self._channels: dict[str, Any] = {}  # by queue; only the connection's thread touches it
-        self.generation = 0
-
-    def acknowledge(self, mark: Mark, *, multiple: bool = True) -> None:
-        """This message (and all before it from its queue) is stored."""
-        self._settle(mark, lambda channel: channel.basic_ack(mark.tag, multiple=multiple))
-
-    def give_back(self, mark: Mark) -> None:
-        """This message and all before it from its queue shall be delivered again."""
-        self._settle(mark, lambda channel: channel.basic_nack(mark.tag, multiple=True, requeue=True))
-
-    def reject(self, mark: Mark) -> None:
-        """This message is a dead letter; the broker moves it there by itself, without a cause."""
-        self._settle(mark, lambda channel: channel.basic_nack(mark.tag, multiple=False, requeue=False))
-
-    def renew(self, why: str) -> None:
-        """Give up this connection and all deliveries of it; another one brings them again."""
-        self._ask(lambda: self._fail(why))
-
-    def _settle(self, mark: Mark, action: Callable[[Any], None]) -> None:
-        def act() -> None:
-            channel = self._channels.get(mark.queue)
-            if mark.generation == self.generation and channel is not None and channel.is_open:
-                action(channel)
-
-        self._ask(act)  # of a connection that is gone: the broker delivers again, as if we had never answered
-
-    def _ready(self, channel: Any) -> None:
-        self.generation += 1
-        self._up.set()
-        for queue in self._address.queues():
-            channel.connection.channel(on_open_callback=partial(self._consume, queue))
-
-    def _consume(self, queue: Queue, channel: Any) -> None:
-        assert self._loop is not None, "BUG: a channel without its loop"
-        loop, self._channels[queue.name] = self._loop, channel
-        silence = "RabbitMQ: queue %s does not answer; the others are consumed. A restart of the broker helps."
-        timer = loop.call_later(limits.AMQP_QUEUE_ANSWER_S, partial(log.error, silence, queue.name))
-        channel.add_on_close_callback(lambda _channel, reason: self._fail(f"{queue.name}: channel closed: {reason}"))
-        channel.add_on_cancel_callback(lambda _frame: self._fail(f"{queue.name} was taken away"))
-        channel.basic_qos(prefetch_count=queue.prefetch)
-        received = self._received_from(queue.name)
-        channel.basic_consume(queue.name, received, callback=lambda _frame: loop.remove_timeout(timer))
-
-    def _received_from(self, queue: str) -> Callable[[Any, Any, Any, bytes], None]:
-        generation = self.generation
-
-        def received(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-            delivery = _delivery(method, properties, body, generation, queue, round(self._clock.monotonic() * 1000))
-            if delivery.exchange == topology.AGENTS and len(body) > limits.AMQP_PARTITION_BODY_BYTES_MAX:
-                channel.basic_nack(delivery.tag, requeue=False)  # a worker's memory is counted in bodies of that size
-            else:
-                self._deliver(delivery)
-
-        return received
-
-    def _lost(self) -> None:
-        self._channels.clear()
-        self.generation += 1
-
-
-def _delivery(method: Any, properties: Any, body: bytes, generation: int, queue: str, now_ms: int) -> Delivery:
-    return Delivery(
-        generation,
-        method.delivery_tag,
-        queue,
-        body,
-        message_id=properties.message_id or "",
-        came_ms=now_ms,
-        content_type=properties.content_type or "",
-        encoding=properties.content_encoding or "",
-        exchange=method.exchange,
-        key=method.routing_key,
-        user_id=properties.user_id or "",
-        headers=properties.headers or {},
-    )
 
 
 def _parameters(address: Address) -> pika.URLParameters:

@@ -7,7 +7,7 @@ All queues are quorum queues. Agents that the broker knows by their tokens publi
 which a ring spreads their keys over the same queues. No RabbitMQ library here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ingest.routing import (
@@ -72,12 +72,30 @@ def work_arguments() -> Mapping[str, object]:
     at-most-once by default, and its safe form needs an overflow that refuses instead of dropping the oldest."""
     return {
         "x-queue-type": "quorum",
+        "x-single-active-consumer": True,
         "x-delivery-limit": limits.AMQP_DELIVERY_LIMIT,
         "x-dead-letter-exchange": DEAD,
         "x-dead-letter-strategy": "at-least-once",
         "x-overflow": "reject-publish",
         "x-max-length-bytes": limits.AMQP_QUEUE_BYTES_MAX,
     }
+
+
+SEATS = 32  # workers that may consume at a time; each has an exclusive queue for as long as it lives
+
+
+def seat(number: int) -> str:
+    """The queue, always empty, whose one consumer holds this seat."""
+    return f"spm.worker.{number:02d}"
+
+
+def share(queues: Sequence[Queue], seats: Sequence[int], own: int) -> frozenset[str]:
+    """The names of the queues that the worker on seat ``own`` consumes while ``seats`` are taken. Pure.
+
+    Every queue belongs to exactly one of the seats, and no seat has two more than another.
+    """
+    place = sorted(seats).index(own)
+    return frozenset(queue.name for number, queue in enumerate(queues) if number % len(seats) == place)
 
 
 RING_WEIGHT = "1"  # each partition takes an equal part of the ring; it never changes, so keys never move

@@ -15,7 +15,7 @@ from ingest.agent.push.base import Verdict
 from ingest.agent.records import Message
 from ingest.lines import LineDoor
 from ingest.routing import LINES_TYPE, SOURCE_HEADER, TOKEN_HEADER
-from ingest.transport.amqp import Delivery, Receiver
+from ingest.transport.amqp_receive import Delivery, Receiver
 from ingest.transport.topology import Address
 from spm.accounts import tokens
 from spm.accounts.models import App, Organisation, Source

@@ -24,7 +24,19 @@ def sign(folder: Path) -> Signed:
     new: list[str | Path] = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj"]
     _run([*new, "/CN=tests", "-x509", "-days", "2", "-keyout", ca_key, "-out", made.ca])
     _run([*new, "/CN=localhost", "-keyout", made.key, "-out", request])
-    signing: list[str | Path] = ["openssl", "x509", "-req", "-days", "2", "-in", request, "-CA", made.ca, "-CAkey", ca_key]
+    signing: list[str | Path] = [
+        "openssl",
+        "x509",
+        "-req",
+        "-days",
+        "2",
+        "-in",
+        request,
+        "-CA",
+        made.ca,
+        "-CAkey",
+        ca_key,
+    ]
     _run([*signing, "-CAcreateserial", "-extfile", extra, "-out", made.certificate])
     return made
 

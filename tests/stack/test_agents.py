@@ -21,7 +21,7 @@ from ingest.agent.push.base import Verdict
 from ingest.agent.records import Message
 from ingest.lines import LineDoor
 from ingest.routing import AGENTS
-from ingest.transport.amqp import Delivery, Receiver
+from ingest.transport.amqp_receive import Delivery, Receiver
 from ingest.transport.topology import DEAD, Address
 from spm import limits
 from spm.accounts import tokens
@@ -78,7 +78,7 @@ class Arrivals:
 @pytest.fixture
 def arrivals(broker: RabbitMQ) -> Iterator[Arrivals]:
     made = Arrivals(f"{broker.url}?partitions=4&agents=1")
-    assert wait_until(lambda: made.receiver.generation > 0, 20)
+    assert wait_until(lambda: len(made.receiver.queues()) == 5, 20)
     yield made
     made.receiver.close()
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from ingest.transport import topology
-from ingest.transport.amqp import AmqpTransport, Delivery, Publisher, Receiver
+from ingest.transport.amqp import AmqpTransport, Publisher
+from ingest.transport.amqp_receive import Delivery, Receiver
 from ingest.transport.topology import Address
 from spm import limits
 from spm.errors import LimitExceeded, QueueUnavailable, Refused

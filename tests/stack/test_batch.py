@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ingest.batch import Batcher, Bounds, Item
 from tests.stack.rows import message
 
-BOUNDS = Bounds(messages=10, samples=30, size=1000, age_ms=500, share=6)
-LOOSE = Bounds(messages=10**9, samples=10**9, size=10**9, age_ms=10**9, share=10**9)
+BOUNDS = Bounds(messages=10, samples=30, size=1000, age_ms=500, age_max_ms=900, share=6)
+LOOSE = Bounds(messages=10**9, samples=10**9, size=10**9, age_ms=10**9, age_max_ms=10**9, share=10**9)
 
 
 def item(tag: int, *, came_ms: int = 0, queue: str = "a", samples: int = 1, size: int = 10) -> Item:
@@ -68,7 +68,7 @@ def test_no_batch_is_written_before_it_is_full_or_old(stream: list[tuple[int, st
 @given(streams)
 def test_no_message_waits_longer_than_the_age_of_a_batch(stream: list[tuple[int, str, int, int]]) -> None:
     for batch, now in zip(*play(stream), strict=True):
-        assert all(now - i.came_ms <= BOUNDS.age_ms for i in batch)
+        assert all(now - i.came_ms <= BOUNDS.age_max_ms for i in batch)
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,31 @@ def test_a_batch_is_due_at_once_when_the_bound_is_reached_of(bounds: Bounds, sec
 
 
 def test_a_batch_ages_by_its_oldest_message() -> None:
-    batcher = Batcher(replace(LOOSE, age_ms=100))
+    batcher = Batcher(replace(LOOSE, age_ms=100, age_max_ms=100))
     batcher.add(item(1, came_ms=1000))
     batcher.add(item(2, came_ms=1090))
     assert batcher.wait_ms(1099) == 1
     assert batcher.take_due(1099) == []
     assert [i.tag for i in batcher.take_due(1100)] == [1, 2]
+
+
+def test_batches_that_come_due_nearly_empty_wait_longer_until_one_is_full() -> None:
+    batcher, waits = Batcher(replace(LOOSE, messages=10, age_ms=100, age_max_ms=200)), []
+    for messages in (1, 1, 1, 10, 1):
+        for tag in range(messages):
+            batcher.add(item(tag))
+        waits.append(batcher.wait_ms(0))
+        assert len(batcher.take_due(waits[-1] or 0)) == messages
+    assert waits == [100, 150, 200, 0, 100]
+
+
+def test_batches_that_come_due_half_full_wait_no_longer() -> None:
+    batcher = Batcher(replace(LOOSE, messages=10, age_ms=100, age_max_ms=200))
+    for _ in range(3):
+        for tag in range(5):
+            batcher.add(item(tag))
+        assert batcher.wait_ms(0) == 100
+        batcher.take_due(100)
 
 
 def test_an_empty_batcher_has_nothing_to_wait_for() -> None:

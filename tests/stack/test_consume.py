@@ -11,7 +11,7 @@ from ingest.batch import Batcher, Bounds
 from ingest.consume import Consumer
 from ingest.routing import LINES_TYPE
 from ingest.transport import topology
-from ingest.transport.amqp import Delivery, Mark
+from ingest.transport.amqp_receive import Delivery, Mark
 from ingest.write import Writer
 from spm.clock import FakeClock
 from spm.errors import QueueUnavailable, StoreUnavailable
@@ -29,13 +29,16 @@ FIVE = Bounds(messages=5, age_ms=10**9, share=10**9)
 class Notes:
     """Source and grave that write down what they are told."""
 
-    generation: int = 1
+    lost: set[int] = field(default_factory=set)  # generations whose deliveries cannot be settled any more
     stored: list[tuple[int, bool]] = field(default_factory=list)  # (tag, and all before it)
     given_back: list[int] = field(default_factory=list)
     rejected: list[int] = field(default_factory=list)
     renewed: list[str] = field(default_factory=list)
     dead: list[tuple[bytes, dict[str, str]]] = field(default_factory=list)
     grave_open: bool = True
+
+    def holds(self, mark: Mark) -> bool:
+        return mark.generation not in self.lost
 
     def acknowledge(self, mark: Mark, *, multiple: bool = True) -> None:
         self.stored.append((mark.tag, multiple))
@@ -70,6 +73,10 @@ class Store(MemoryBackend):
             self.failures -= 1
             raise StoreUnavailable("not now")
         super().put(steps)  # type: ignore[arg-type]
+
+    def commits(self) -> list[int]:
+        """How many commit records each put held."""
+        return [sum(len(rows) for table, rows in steps if table == "pending") for steps in self.puts]
 
     def pending_rows(self) -> int:
         return len(list(self.scan("pending", b"", b"\xff" * 30)))
@@ -161,10 +168,11 @@ def test_a_connection_that_was_lost_takes_its_unwritten_messages_with_it() -> No
     worker = consumer(store, notes, Bounds(messages=2, age_ms=10**9))
     worker.take(delivery(1))
     worker.step()
-    notes.generation = 2
+    notes.lost.add(1)
     worker.take(delivery(1, generation=2))
     worker.step()
-    assert (store.puts, notes.stored) == ([], [])
+    assert (store.pending_rows(), notes.stored) == (1, [(1, True)])
+    assert store.commits() == [1], "only what can be acknowledged is written"
 
 
 class FailingOn(Writer):

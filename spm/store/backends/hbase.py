@@ -57,10 +57,16 @@ class HBaseBackend:
         self._lanes: tuple[int, ThreadPoolExecutor] | None = None
 
     def put(self, steps: Sequence[Step]) -> None:
-        for table, rows in steps:
-            name = self._table(table)
-            for batch in _put_batches(rows):
-                self._mutate(name, batch)
+        for number, (table, rows) in enumerate(steps):
+            confirmed = 0
+            try:
+                name = self._table(table)
+                for batch in _put_batches(rows):
+                    self._mutate(name, batch)
+                    confirmed += len(batch)
+            except StoreUnavailable as error:
+                error.rest = [(table, rows[confirmed:]), *steps[number + 1 :]]
+                raise
 
     def _mutate(self, name: bytes, batch: list[Any]) -> None:
         self._gateway.repeat(lambda client: client.mutateRows(name, batch, {}))

@@ -1,0 +1,253 @@
+"""RabbitMQ: receiving with acknowledgements, each queue by one worker at a time.
+
+``Receiver`` hands deliveries to a callback and takes settlements back. Every worker may consume from every queue, but a
+source must stay in order, so each queue gives its messages to a single active consumer; which worker that is, workers
+settle by the *lobby*: each sits on a seat of its own (an exclusive consumer of an empty queue), sees once a second
+which seats are taken, and consumes from its share of the queues alone. Seats are free again the moment a connection
+ends. A worker that comes or goes moves consumers, never bindings: a queue that is moved is given up with all that was
+not settled, which its next consumer gets first and in order. Nothing is published here: a broker that is short of
+memory stops reading from publishers, and acknowledgements must still reach it.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any
+
+from ingest.transport import topology
+from ingest.transport.amqp import Link
+from ingest.transport.topology import Address, Queue
+from spm import limits
+from spm.clock import Clock, SystemClock
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What names a delivery when it is settled: the channel that brought it (only there it can be), queue, tag."""
+
+    generation: int
+    queue: str
+    tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One message as it came."""
+
+    generation: int
+    tag: int
+    queue: str
+    body: bytes
+    message_id: str
+    came_ms: int
+    content_type: str = ""
+    encoding: str = ""
+    headers: Mapping[str, object] = field(default_factory=dict)
+    exchange: str = ""
+    key: str = ""
+    user_id: str = ""
+    redelivered: bool = False
+
+    @property
+    def mark(self) -> Mark:
+        """How it is settled."""
+        return Mark(self.generation, self.queue, self.tag)
+
+
+class Receiver(Link):
+    """Receives from this worker's share of the queues. ``deliver`` is called in the connection's thread: do not block.
+
+    Each queue has a channel of its own: one without a leader (its broker was killed seconds after it was made) never
+    answers, and the broker keeps everything else of that channel from being answered.
+    """
+
+    def __init__(self, address: Address, deliver: Callable[[Delivery], None], clock: Clock | None = None) -> None:
+        super().__init__(address, "amqp-receiver", clock or SystemClock())
+        self._deliver = deliver
+        self._channels: dict[str, tuple[int, Any]] = {}  # queue → (generation, channel); changed by our thread only
+        self._generations = count(1)
+        self._lobby: _Lobby | None = None
+        self.depths: dict[str, int] = {}  # queue → messages that wait in it, as last seen
+
+    def queues(self) -> set[str]:
+        """The queues that are ours now."""
+        return {name for name, (_, channel) in self._channels.items() if channel.is_open}
+
+    def holds(self, mark: Mark) -> bool:
+        """Whether this delivery can still be settled; else it comes again, here or elsewhere."""
+        return self._channels.get(mark.queue, (0,))[0] == mark.generation
+
+    def acknowledge(self, mark: Mark, *, multiple: bool = True) -> None:
+        """This message (and all before it from its queue) is stored."""
+        self._settle(mark, lambda channel: channel.basic_ack(mark.tag, multiple=multiple))
+
+    def give_back(self, mark: Mark) -> None:
+        """This message and all before it from its queue shall be delivered again."""
+        self._settle(mark, lambda channel: channel.basic_nack(mark.tag, multiple=True, requeue=True))
+
+    def reject(self, mark: Mark) -> None:
+        """This message is a dead letter; the broker moves it there by itself, without a cause."""
+        self._settle(mark, lambda channel: channel.basic_nack(mark.tag, multiple=False, requeue=False))
+
+    def renew(self, why: str) -> None:
+        """Give up this connection and all deliveries of it; another one brings them again."""
+        self._ask(lambda: self._fail(why))
+
+    def _settle(self, mark: Mark, action: Callable[[Any], None]) -> None:
+        def act() -> None:
+            if self.holds(mark) and self._channels[mark.queue][1].is_open:
+                action(self._channels[mark.queue][1])
+
+        self._ask(act)  # of a channel that is gone: the broker delivers again, as if we had never answered
+
+    def _ready(self, channel: Any) -> None:
+        self._up.set()
+        channel.connection.channel(on_open_callback=self._measure)
+        self._lobby = _Lobby(channel, self._address, self._shared, self._fail)
+
+    def _shared(self, mine: frozenset[str]) -> None:
+        """Consume from these queues and from no others."""
+        for queue in self._address.queues():
+            if queue.name in mine and queue.name not in self._channels:
+                generation = next(self._generations)
+                self._channels[queue.name] = generation, _NoChannel
+                opened = partial(self._consume, queue, generation)
+                self._lobby_channel.connection.channel(on_open_callback=opened)
+            elif queue.name not in mine and queue.name in self._channels:
+                _, channel = self._channels.pop(queue.name)
+                if channel.is_open:
+                    channel.close()
+
+    def _measure(self, channel: Any) -> None:
+        """Ask how much waits in our queues, on a channel of its own: one queue that does not answer silences it."""
+
+        def seen(queue: str, frame: Any) -> None:
+            self.depths[queue] = frame.method.message_count
+
+        if channel.is_open:
+            self.depths = {name: depth for name, depth in self.depths.items() if name in self._channels}
+            for name in self._channels:
+                channel.queue_declare(name, passive=True, callback=partial(seen, name))
+            channel.connection.ioloop.call_later(limits.AMQP_DEPTHS_S, partial(self._measure, channel))
+
+    @property
+    def _lobby_channel(self) -> Any:
+        assert self._lobby is not None, "BUG: a share without a lobby"
+        return self._lobby.channel
+
+    def _consume(self, queue: Queue, generation: int, channel: Any) -> None:
+        assert self._loop is not None, "BUG: a channel without its loop"
+        if self._channels.get(queue.name, (0,))[0] != generation:  # it was moved while the channel was opened
+            channel.close()
+            return
+        loop, self._channels[queue.name] = self._loop, (generation, channel)
+        silence = "RabbitMQ: queue %s does not answer; the others are consumed. A restart of the broker helps."
+        timer = loop.call_later(limits.AMQP_QUEUE_ANSWER_S, partial(log.error, silence, queue.name))
+        channel.add_on_close_callback(lambda _channel, reason: self._closed(queue.name, generation, str(reason)))
+        channel.add_on_cancel_callback(lambda _frame: self._fail(f"{queue.name} was taken away"))
+        channel.basic_qos(prefetch_count=queue.prefetch)
+        received = partial(self._received, queue.name, generation)
+        channel.basic_consume(queue.name, received, callback=lambda _frame: loop.remove_timeout(timer))
+
+    def _closed(self, queue: str, generation: int, reason: str) -> None:
+        if self._channels.get(queue, (0,))[0] == generation:  # not by us
+            self._fail(f"{queue}: channel closed: {reason}")
+
+    def _received(self, queue: str, generation: int, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        delivery = _delivery(method, properties, body, generation, queue, round(self._clock.monotonic() * 1000))
+        if delivery.exchange == topology.AGENTS and len(body) > limits.AMQP_PARTITION_BODY_BYTES_MAX:
+            channel.basic_nack(delivery.tag, requeue=False)  # a worker's memory is counted in bodies of that size
+        else:
+            self._deliver(delivery)
+
+    def _lost(self) -> None:
+        self._channels.clear()
+        self.depths = {}
+        self._lobby = None
+
+
+class _NoChannel:
+    """Stands where a channel is being opened."""
+
+    is_open = False
+
+
+class _Lobby:
+    """Which seats are taken, and so which share of the queues is ours; asked once a second."""
+
+    def __init__(
+        self, channel: Any, address: Address, shared: Callable[[frozenset[str]], None], fail: Callable[[str], None]
+    ) -> None:
+        self.channel, self._address, self._shared, self._fail = channel, address, shared, fail
+        self._seat: int | None = None
+        self._taken: dict[int, bool] = {}
+        self._sit(0)
+
+    def _sit(self, seat: int) -> None:
+        """Try to sit there; a taken seat closes the channel, and the next one is tried."""
+        if seat >= topology.SEATS:
+            log.warning("RabbitMQ: all %d seats for workers are taken; this one waits for one", topology.SEATS)
+            self._later(limits.AMQP_QUEUE_ANSWER_S, partial(self._sit, 0))
+            return
+        self.channel.connection.channel(on_open_callback=partial(self._claim, seat))
+
+    def _claim(self, seat: int, channel: Any) -> None:
+        def gone(_channel: Any, reason: Any) -> None:
+            if not self.channel.connection.is_open:
+                return
+            if self._seat is None:
+                self._sit(seat + 1)
+            else:
+                self._fail(f"the seat {seat} was lost: {reason}")
+
+        channel.add_on_close_callback(gone)
+        name = topology.seat(seat)
+        channel.queue_declare(name, durable=True, callback=None)
+        channel.basic_consume(
+            name, lambda *_: None, auto_ack=True, exclusive=True, callback=lambda _frame: self._seated(seat)
+        )
+
+    def _seated(self, seat: int) -> None:
+        self._seat = seat
+        self._look()
+
+    def _look(self) -> None:
+        """Ask about every seat; the broker answers in order."""
+        if not self.channel.is_open:
+            return
+        self._taken = {}
+        for seat in range(topology.SEATS):
+            self.channel.queue_declare(topology.seat(seat), durable=True, callback=partial(self._seen, seat))
+
+    def _seen(self, seat: int, frame: Any) -> None:
+        self._taken[seat] = frame.method.consumer_count > 0 or seat == self._seat
+        if len(self._taken) == topology.SEATS:
+            assert self._seat is not None, "BUG: a look from nowhere"
+            seats = [number for number, taken in sorted(self._taken.items()) if taken]
+            self._shared(topology.share(self._address.queues(), seats, self._seat))
+            self._later(limits.AMQP_LOOK_S, self._look)
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        self.channel.connection.ioloop.call_later(seconds, act)
+
+
+def _delivery(method: Any, properties: Any, body: bytes, generation: int, queue: str, now_ms: int) -> Delivery:
+    return Delivery(
+        generation,
+        method.delivery_tag,
+        queue,
+        body,
+        message_id=properties.message_id or "",
+        came_ms=now_ms,
+        content_type=properties.content_type or "",
+        encoding=properties.content_encoding or "",
+        headers=properties.headers or {},
+        exchange=method.exchange,
+        key=method.routing_key,
+        user_id=properties.user_id or "",
+        redelivered=bool(method.redelivered),
+    )

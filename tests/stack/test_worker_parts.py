@@ -1,0 +1,52 @@
+"""The pure parts of a worker: which queues are whose, and what its metrics say."""
+
+import urllib.error
+import urllib.request
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.gauges import Gauges, Tally, text
+from ingest.transport.topology import SEATS, Address, share
+
+QUEUES = Address("", 16).queues()
+seats = st.sets(st.integers(0, SEATS - 1), min_size=1).map(sorted)
+
+
+@given(seats)
+def test_every_queue_belongs_to_exactly_one_of_the_workers_that_are_there(taken: list[int]) -> None:
+    shares = [share(QUEUES, taken, own) for own in taken]
+    assert sorted(name for part in shares for name in part) == sorted(q.name for q in QUEUES)
+
+
+@given(seats)
+def test_no_worker_has_two_queues_more_than_another(taken: list[int]) -> None:
+    sizes = [len(share(QUEUES, taken, own)) for own in taken]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_metrics_say_what_was_written_and_how_long_it_took() -> None:
+    tally = Tally(redelivered=3, dead=1, oldest_ms=9_000)
+    for took_s in (0.005, 0.02, 50.0):
+        tally.wrote(messages=10, samples=100, fill=0.5, took_s=took_s)
+    lines = text(tally, 10_500, {"q": 7}).splitlines()
+    for line in (
+        "spm_worker_messages_total 30", "spm_worker_samples_total 300", "spm_worker_batch_fill_sum 1.5",
+        "spm_worker_redelivered_total 3", "spm_worker_dead_letters_total 1",
+        "spm_worker_oldest_unacked_seconds 1.500", 'spm_worker_queue_depth{queue="q"} 7',
+        'spm_worker_write_seconds_bucket{le="0.01"} 1', 'spm_worker_write_seconds_bucket{le="0.03"} 2',
+        'spm_worker_write_seconds_bucket{le="30.0"} 2', 'spm_worker_write_seconds_bucket{le="+Inf"} 3',
+    ):  # fmt: skip
+        assert line in lines
+
+
+def test_metrics_are_answered_at_their_own_path_alone() -> None:
+    gauges = Gauges(0, lambda: "a 1\n")
+    try:
+        at = f"http://127.0.0.1:{gauges.port}"
+        assert urllib.request.urlopen(f"{at}/metrics", timeout=5).read() == b"a 1\n"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{at}/", timeout=5)
+    finally:
+        gauges.close()
