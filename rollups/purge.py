@@ -1,203 +1,368 @@
-"""Deletes what no reader can need any more: superseded generations and packs, and blocks that chunks hold (rule 19).
+"""Deletes what no reader can need any more: superseded and orphaned generations, blocks that chunks hold (rule 19).
 
-Enter by ``purge``. Per month of an app and bucket: list what is there; cut the histories and put up a fence by
-check-and-put of each manifest; then delete only what was listed before and what the new values do not name. A run under
-way cannot flip across the fence, so nothing it is about to name is deleted (rule 20). Blocks that no generation holds
-are never touched, however old (rule 21).
+Enter by ``purge``. In order: list what there is; cut the histories and put up a fence by check-and-put of each manifest
+that has something to lose; then delete only what was listed before and what the new values do not name. A run under way
+cannot flip across the fence, so nothing it is about to name is deleted (rule 20). Blocks that no generation holds stay
+until their slot's retention is over (rule 21). Pages go before the ``inputs`` that list them, so that a purge that was
+killed is finished by the next.
+
+Of an LMDB file the space is used again by what is written next; the file itself never shrinks. A compacting copy is not
+offered: put in the file's place under processes that have it open, it would lose what they write. Who needs the disk's
+space back stops everything and runs ``mdb_copy -c``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-
-import msgspec
+from itertools import islice
 
 from rollups import cells
+from rollups.doomed import (
+    COVERED,
+    EXPIRED,
+    REASONS,
+    SUPERSEDED,
+    Listed,
+    Place,
+    Word,
+    cut,
+    doomed,
+    named_by_day,
+    named_by_month,
+)
+from rollups.doomed import states as states_of
 from rollups.plan import first_day_of, month_of
 from rollups.points import Hook, nowhere
 from rollups.rollback import batches
 from spm import limits
 from spm.clock import random_u64
-from spm.errors import Refused
+from spm.errors import CorruptBlock, Refused
 from spm.limits import DAY_SLOTS
-from spm.store import keys, manifest
+from spm.store import distribution, keys, manifest, units
 from spm.store.backends.base import Backend
-from spm.store.manifest import Entry, Manifest, Month
-from spm.store.units import Unit
+from spm.store.backends.ranges import scan_ranges
+from spm.store.manifest import SEALED, Entry, Manifest, Month
+from spm.store.units import Inputs, Unit
 
-_GENERATED = ("chunks", "timelines", "inputs", "hours", "days")
-_TABLES = (*_GENERATED, "log")
+__all__ = ["COVERED", "EXPIRED", "REASONS", "SUPERSEDED", "Purged", "Tally", "cut", "every_bucket", "purge"]
+
+_PAGES = ("chunks", "timelines", "hours", "days")
+TABLES = (*_PAGES, "inputs", "log")
+Watch = Callable[[int, int], None]  # days done, days in all
 
 
 @dataclass(frozen=True, slots=True)
-class Purged:
-    """How many rows of each table went (or would go), and months that were left for another time."""
+class Tally:
+    """How many rows, and how many bytes they hold."""
 
-    rows: dict[str, int]
-    busy: int = 0  # (bucket, month)s whose manifests moved meanwhile
+    rows: int = 0
+    size_bytes: int = 0
+
+    def plus(self, rows: int, size_bytes: int) -> "Tally":
+        """So many more."""
+        return Tally(self.rows + rows, self.size_bytes + size_bytes)
+
+
+@dataclass(slots=True)
+class Purged:
+    """What went (or would go) by (table, reason), and how many days were left for another time."""
+
+    tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)
+    busy: int = 0  # days whose manifest kept moving meanwhile
+    damaged: int = 0  # generations whose ``inputs`` cannot be read: they are left for ``fsck`` to name
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Rows by table."""
+        return {t: sum(tally.rows for (table, _), tally in self.tallies.items() if table == t) for t in TABLES}
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all of them."""
+        return sum(tally.size_bytes for tally in self.tallies.values())
+
+    def add(self, table: str, reason: str, rows: int, size_bytes: int) -> None:
+        """Count some."""
+        if rows:
+            self.tallies[table, reason] = self.tallies.get((table, reason), Tally()).plus(rows, size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """Rows of one bucket and month: (key, slot, generation or batch) by table."""
+    """Rows of a day (a month's days lie with its first): generations, pages without ``inputs``, blocks."""
 
-    rows: dict[str, list[tuple[bytes, int, int]]] = field(default_factory=lambda: {t: [] for t in _TABLES})
+    made: set[Place] = field(default_factory=set)
+    pages: dict[Place, list[tuple[str, bytes]]] = field(default_factory=dict)  # (table, key)
+    blocks: dict[Listed, bytes] = field(default_factory=dict)
+
+
+def every_bucket(store: Backend, app: int) -> list[int]:
+    """Every bucket in which data of the app lies or has ever lain: of closed epochs, too."""
+    epochs = distribution.read(store, app).epochs
+    return sorted({bucket for epoch in epochs for bucket in epoch.all(app)})
 
 
 def purge(
-    store: Backend, app: int, buckets: Sequence[int], *,
-    keep: int = limits.PURGE_HISTORY, dry_run: bool = False, at: Hook = nowhere,
+    store: Backend, app: int, buckets: Sequence[int] | None = None, *,
+    keep: int = limits.PURGE_HISTORY, dry_run: bool = False, days: Collection[int] | None = None,
+    at: Hook = nowhere, watch: Watch = lambda done, total: None,
 ) -> Purged:  # fmt: skip
-    """Delete what is superseded; ``keep`` former states of each unit stay, so that its last runs can be rolled back."""
-    rows = dict.fromkeys(_TABLES, 0)
-    busy = 0
-    for bucket in buckets:
-        for month, listing in sorted(_list(store, app, bucket).items()):
-            at("purge listed")
-            doomed = _doomed(store, app, bucket, month, listing, keep=keep, dry_run=dry_run)
-            if doomed is None:
-                busy += 1
-                continue
-            at("purge fenced")
-            for table, names in doomed.items():
-                rows[table] += len(names)
-                if not dry_run:
-                    _delete(store, table, names, at)
-    return Purged(rows, busy)
+    """Delete what is superseded; ``keep`` former states of each unit stay, so that its last runs can be rolled back.
+
+    ``days``: of these alone. A dry run reads the same and changes nothing.
+    """
+    found = _list(store, app, every_bucket(store, app) if buckets is None else buckets, days)
+    at("purge listed")
+    done = Purged()
+    for number, (day, listing) in enumerate(sorted(found.items()), 1):
+        _purge_day(store, app, day, listing, done, keep=keep, dry_run=dry_run, at=at)
+        watch(number, len(found))
+    return done
 
 
-def _list(store: Backend, app: int, bucket: int) -> dict[int, _Listing]:
-    """Everything of a bucket by month."""
+def _purge_day(
+    store: Backend, app: int, day: int, listing: _Listing, done: Purged, *, keep: int, dry_run: bool, at: Hook
+) -> None:
+    fences = _fences(store, app, day, {*listing.made, *listing.pages}, keep=keep, dry_run=dry_run)
+    if fences is None:
+        done.busy += 1
+        return
+    found = [Listed("inputs", *place) for place in sorted({*listing.made, *listing.pages})]
+    going = doomed([*found, *listing.blocks], _word(store, app, day, fences, listing))
+    if not going:
+        return
+    at("purge fenced")
+    for listed, reason in going.items():
+        if listed.table == "log":
+            _take(store, {"log": [listing.blocks[listed]]}, reason, done, dry_run=dry_run)
+        else:
+            _take_generation(store, app, listed.place, listing, reason, done, dry_run=dry_run)
+        at("purge deleting")
+
+
+# --- listing ----------------------------------------------------------------------------------------------------------
+
+
+def _list(store: Backend, app: int, buckets: Sequence[int], days: Collection[int] | None) -> dict[int, _Listing]:
+    """Everything by day. What ``inputs`` lists is kept as a number only, since pages by the million fit no memory."""
     found: dict[int, _Listing] = {}
-    for table in _TABLES:
-        for key, _ in store.scan(table, *keys.app_range(bucket, app), keys_only=True):
-            slot, number = _parse(table, key)
-            found.setdefault(month_of(slot // DAY_SLOTS), _Listing()).rows[table].append((key, slot, number))
+    pages = 0
+    for place, _ in _scan(store, "inputs", app, buckets, days):
+        found.setdefault(place[1] // DAY_SLOTS, _Listing()).made.add(place)
+    for table in _PAGES:
+        for place, key in _scan(store, table, app, buckets, days):
+            listing = found.setdefault(place[1] // DAY_SLOTS, _Listing())
+            if place not in listing.made and pages < limits.PURGE_PAGES_MAX:
+                listing.pages.setdefault(place, []).append((table, key))
+                pages += 1
+    for place, key in islice(_scan(store, "log", app, buckets, days), limits.PURGE_PAGES_MAX):
+        found.setdefault(place[1] // DAY_SLOTS, _Listing()).blocks[Listed("log", *place)] = key
     return found
 
 
-def _parse(table: str, key: bytes) -> tuple[int, int]:
-    """(slot, generation or batch) of a row; for hours and days the slot of their inputs, the first of their period."""
+def _scan(
+    store: Backend, table: str, app: int, buckets: Sequence[int], days: Collection[int] | None
+) -> Iterator[tuple[Place, bytes]]:
+    for key, _ in scan_ranges(store, table, [keys.app_range(bucket, app) for bucket in buckets], keys_only=True):
+        place = place_of(table, key)
+        if days is None or place[1] // DAY_SLOTS in days or (table == "days" and month_has(place[1], days)):
+            yield place, key
+
+
+def month_has(slot: int, days: Collection[int]) -> bool:
+    """Whether any of the days lies in the month that begins with this slot."""
+    return any(month_of(day) == month_of(slot // DAY_SLOTS) for day in days)
+
+
+def place_of(table: str, key: bytes) -> Place:
+    """(bucket, slot, generation or batch) of a row; for hours and days the slot of their inputs."""
     if table == "log":
         block = keys.LogKey.parse(key)
-        return block.slot, block.batch
+        return block.bucket, block.slot, block.batch
     if table == "timelines":
-        _, _, slot, generation, _ = keys.parse_timeline(key)
-        return slot, generation
-    if table == "chunks":
-        _, _, _, slot, generation, _ = keys.parse_chunk(key)
-        return slot, generation
+        bucket, _, slot, generation, _ = keys.parse_timeline(key)
+        return bucket, slot, generation
     if table == "inputs":
-        _, _, slot, generation = keys.parse_inputs(key)
-        return slot, generation
-    _, _, _, period, generation, _ = keys.parse_chunk(key)
-    return (period if table == "hours" else first_day_of(period)) * DAY_SLOTS, generation
+        bucket, _, slot, generation = keys.parse_inputs(key)
+        return bucket, slot, generation
+    bucket, _, _, period, generation, _ = keys.parse_chunk(key)
+    if table == "chunks":
+        return bucket, period, generation
+    return bucket, (period if table == "hours" else first_day_of(period)) * DAY_SLOTS, generation
 
 
-def _doomed(
-    store: Backend, app: int, bucket: int, month: int, listing: _Listing, *, keep: int, dry_run: bool
-) -> dict[str, list[bytes]] | None:
-    """What of the listing goes, by table, once the fences stand; ``None`` when a manifest moved meanwhile."""
-    days = sorted({slot // DAY_SLOTS for rows in listing.rows.values() for _, slot, _ in rows})
-    of_month = _fence_month(store, app, month, dry_run=dry_run)
-    fenced = {day: _fence_day(store, app, day, keep=keep, dry_run=dry_run) for day in days}
-    if of_month is None or any(value is None for value in fenced.values()):
+# --- fences -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Fences:
+    """A day's manifest before, and with its history cut and a fence where anything may go; its month likewise."""
+
+    before: Manifest
+    day: Manifest
+    month: Month
+
+
+def _fences(
+    store: Backend, app: int, day: int, found: Collection[Place], *, keep: int, dry_run: bool
+) -> _Fences | None:
+    """Put up what is needed before anything of these is deleted; ``None`` when others keep changing the manifests.
+
+    Days are packed at the first slot of their month: rows there may be of either.
+    """
+    first = day == first_day_of(month_of(day))
+    of_month = manifest.decode_month(cells.read_cell(store, "manifest", keys.manifest_month(app, month_of(day))))
+    mine = set(found) - named_by_month(month_of(day), of_month) if first else found
+    of_day = _fence_day(store, app, day, mine, keep=keep, dry_run=dry_run)
+    if of_day is None:
         return None
-    values = {day: value for day, value in fenced.items() if value is not None and value.nonce}
-    named = _named(bucket, month, values, of_month)
-    of_days = {(slot, number) for _, slot, number in listing.rows["days"]}  # the month's fence stands for these
-    doomed = {
-        table: [
-            key
-            for key, slot, number in listing.rows[table]
-            if (slot, number) not in named and (slot // DAY_SLOTS in values or (slot, number) in of_days)
-        ]
-        for table in _GENERATED
-    }
-    doomed["log"] = list(_covered_blocks(store, app, bucket, values, listing.rows["log"]))
-    return doomed
+    theirs = set(found) - named_by_day(day, of_day[1])
+    month = _fence_month(store, app, month_of(day), theirs, dry_run=dry_run) if first else of_month
+    return None if month is None else _Fences(*of_day, month)
 
 
-def _named(bucket: int, month: int, values: dict[int, Manifest], of_month: Month) -> set[tuple[int, int]]:
-    """(slot, number) of every generation that must stay: of units, of packs of hours, of the month's days."""
-    named = set()
-    if bucket in of_month.days:
-        named.add((first_day_of(month) * DAY_SLOTS, of_month.days[bucket].generation.number))
-    for day, value in values.items():
-        for (held_in, slot), entry in value.entries.items():
-            if held_in == bucket:
-                named |= {(slot, g.number) for state in _states(entry) for g in state.generations}
-        if bucket in value.hours:
-            named.add((day * DAY_SLOTS, value.hours[bucket].generation.number))
-    return named
-
-
-def _states(entry: Entry) -> list[manifest.State]:
-    return [entry.state, *(former.state for former in entry.history)]
-
-
-def _covered_blocks(
-    store: Backend, app: int, bucket: int, values: dict[int, Manifest], rows: Sequence[tuple[bytes, int, int]]
-) -> Iterator[bytes]:
-    """Blocks of batches that every state in force or in history holds in its generations, and none replays."""
-    held: dict[int, set[int]] = {}
-    for key, slot, batch in rows:
-        value = values.get(slot // DAY_SLOTS)
-        if value is None:
-            continue
-        if slot not in held:
-            held[slot] = _held(store, Unit(bucket, app, slot), value.entry(bucket, slot))
-        if batch in held[slot]:
-            yield key
-
-
-def _held(store: Backend, unit: Unit, entry: Entry) -> set[int]:
-    held: set[int] | None = None
-    for state in _states(entry):
-        try:
-            inside = batches(store, unit, state.generations) - set(state.replay)
-        except Refused:
-            return set()
-        held = {r.batch for r in inside} if held is None else held & {r.batch for r in inside}
-    return held or set()
-
-
-def cut(now: Manifest, keep: int, nonce: int) -> Manifest:
-    """The manifest with only ``keep`` former states of each unit, and a new fence."""
-    entries = {
-        unit: msgspec.structs.replace(entry, history=entry.history[len(entry.history) - keep :] if keep else ())
-        if len(entry.history) > keep
-        else entry
-        for unit, entry in now.entries.items()
-    }
-    return msgspec.structs.replace(now, nonce=nonce, fence=nonce, entries=entries)
-
-
-def _fence_day(store: Backend, app: int, day: int, *, keep: int, dry_run: bool) -> Manifest | None:
-    """The day's manifest with its history cut and a fence; an empty one where nothing was ever flipped: no row goes."""
+def _fence_day(
+    store: Backend, app: int, day: int, found: Collection[Place], *, keep: int, dry_run: bool
+) -> tuple[Manifest, Manifest] | None:
+    """A day without a manifest gets one: a run that died before its first flip is fenced off like any other."""
     key = keys.manifest(app, day)
-    cell = cells.read_cell(store, "manifest", key)
-    if cell is None:
-        return Manifest()
-    value = cut(manifest.decode(cell), keep, random_u64())
-    if dry_run:
-        return value
-    return value if cells.swap(store, key, cell, manifest.encode(value), cells.holds(value.nonce))[0] else None
+    for _ in range(limits.ROLL_REPLANS_MAX):
+        cell = cells.read_cell(store, "manifest", key)
+        before = manifest.decode(cell)
+        value = cut(before, keep, random_u64())
+        if dry_run or (set(found) <= named_by_day(day, value) and value.entries == before.entries):
+            return before, value
+        if cells.swap(store, key, cell, manifest.encode(value), cells.holds(value.nonce))[0]:
+            return before, value
+    return None
 
 
-def _fence_month(store: Backend, app: int, month: int, *, dry_run: bool) -> Month | None:
-    """The month with a new nonce, which stops who is building days: flips of months are never rebased."""
+def _fence_month(store: Backend, app: int, month: int, found: Collection[Place], *, dry_run: bool) -> Month | None:
+    """A new nonce alone stops who is building days: flips of months are never rebased."""
     key = keys.manifest_month(app, month)
-    cell = cells.read_cell(store, "manifest", key)
-    value = Month(random_u64(), manifest.decode_month(cell).days)
-    if dry_run:
-        return value
-    landed, _, _ = cells.swap(
-        store, key, cell, manifest.encode_month(value), lambda found: manifest.decode_month(found).nonce == value.nonce
+    for _ in range(limits.ROLL_REPLANS_MAX):
+        cell = cells.read_cell(store, "manifest", key)
+        value = Month(random_u64(), manifest.decode_month(cell).days)
+        if dry_run or set(found) <= named_by_month(month, value):
+            return value
+        if cells.swap(store, key, cell, manifest.encode_month(value), _holds(value.nonce))[0]:
+            return value
+    return None
+
+
+def _holds(nonce: int) -> Callable[[bytes | None], bool]:
+    return lambda cell: manifest.decode_month(cell).nonce == nonce
+
+
+# --- what manifests and inputs say ------------------------------------------------------------------------------------
+
+
+def _word(store: Backend, app: int, day: int, fences: _Fences, listing: _Listing) -> Word:
+    word = Word.of({day: fences.day}, {month_of(day): fences.month})
+    let_go = named_by_day(day, fences.before) - word.named
+    units_with_blocks = {(listed.bucket, listed.slot) for listed in listing.blocks}
+    return Word(
+        word.named,
+        _parents(store, app, word.named, listing) | let_go,
+        word.sealed,
+        {place: _held(store, Unit(place[0], app, place[1]), fences.day) for place in units_with_blocks},
     )
-    return value if landed else None
 
 
-def _delete(store: Backend, table: str, names: Sequence[bytes], at: Hook) -> None:
-    for start in range(0, len(names), limits.PURGE_ROWS_PER_CALL):
-        store.delete(table, [(name, None) for name in names[start : start + limits.PURGE_ROWS_PER_CALL]])
-        at("purge deleting")
+def _parents(store: Backend, app: int, named: Collection[Place], listing: _Listing) -> frozenset[Place]:
+    """What the named generations were made of, as far as it is still there: superseded, not orphaned."""
+    slots = {place[:2] for place in listing.made - set(named)}
+    left = [place for place in listing.made if place in named and place[:2] in slots]
+    found: set[Place] = set()
+    while left:
+        bucket, slot, number = left.pop()
+        made = _inputs(store, app, (bucket, slot, number))
+        parents = {(bucket, slot, parent) for parent in made.parents} if isinstance(made, Inputs) else set()
+        fresh = (parents & listing.made) - found - set(named)
+        found |= fresh
+        left += fresh
+    return frozenset(found)
+
+
+def _held(store: Backend, unit: Unit, value: Manifest) -> frozenset[int]:
+    """Batches that every state in force or in history holds in its generations, and none replays."""
+    if value.seal(unit.slot) >= SEALED:
+        return frozenset()
+    held: set[int] | None = None
+    entry: Entry = value.entry(unit.bucket, unit.slot)
+    for state in states_of(entry):
+        try:
+            inside = {r.batch for r in batches(store, unit, state.generations) - set(state.replay)}
+        except (Refused, CorruptBlock):
+            return frozenset()
+        held = inside if held is None else held & inside
+    return frozenset(held or ())
+
+
+def _inputs(store: Backend, app: int, place: Place) -> Inputs | CorruptBlock | None:
+    [row] = store.get("inputs", [keys.inputs(place[0], app, place[1], place[2])])
+    try:
+        return None if row is None else units.decode_inputs(row[units.COLUMN])
+    except CorruptBlock as error:
+        return error
+
+
+# --- deleting ---------------------------------------------------------------------------------------------------------
+
+
+def _take_generation(
+    store: Backend, app: int, place: Place, listing: _Listing, reason: str, done: Purged, *, dry_run: bool
+) -> None:
+    """All rows of a generation: those its directory lists, or those found without one; ``inputs`` last."""
+    made = _inputs(store, app, place)
+    if isinstance(made, CorruptBlock):
+        done.damaged += 1
+        return
+    names: dict[str, list[bytes]] = {}
+    for table, key in listing.pages.get(place, ()):
+        names.setdefault(table, []).append(key)
+    if made is not None:
+        names = pages_of(app, place, made)
+    _take(store, names, reason, done, dry_run=dry_run)
+    if made is not None:
+        _take(store, {"inputs": [keys.inputs(place[0], app, place[1], place[2])]}, reason, done, dry_run=dry_run)
+
+
+def pages_of(app: int, place: Place, made: Inputs) -> dict[str, list[bytes]]:
+    """The keys of a generation's pages, of a unit or of a pack: what it is its directory does not say, its slot may."""
+    bucket, slot, number = place
+    listed = [(metric, page) for metric, pages in made.pages.items() for page in pages]
+    pool = range(made.timeline_pages)
+    names = {
+        "chunks": [keys.chunk(bucket, app, metric, slot, number, page) for metric, page in listed],
+        "timelines": [keys.timeline(bucket, app, slot, number, page) for page in pool],
+    }
+    day = slot // DAY_SLOTS
+    if slot % DAY_SLOTS == 0:
+        names["hours"] = [keys.hours(bucket, app, metric, day, number, page) for metric, page in listed]
+    if slot == first_day_of(month_of(day)) * DAY_SLOTS:
+        names["days"] = [keys.days(bucket, app, metric, month_of(day), number, page) for metric, page in listed]
+    return names
+
+
+def _take(store: Backend, names: dict[str, list[bytes]], reason: str, done: Purged, *, dry_run: bool) -> None:
+    for table, listed in names.items():
+        rows, size = take(store, table, listed, dry_run=dry_run)
+        done.add(table, reason, rows, size)
+
+
+def take(store: Backend, table: str, names: Sequence[bytes], *, dry_run: bool) -> tuple[int, int]:
+    """Weigh these rows and delete them, portion by portion: (how many there were, their bytes)."""
+    rows = size = 0
+    for part in _portions(names):
+        found = [row for row in store.get(table, part) if row is not None]
+        rows += len(found)
+        size += sum(len(value) for row in found for value in row.values())
+        if found and not dry_run:
+            store.delete(table, [(name, None) for name in part])
+    return rows, size
+
+
+def _portions(names: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
+    """So few at a time that the largest rows fit in memory."""
+    step = max(1, limits.PURGE_BYTES_PER_CALL // limits.CELL_BYTES_MAX) * 16
+    return (names[start : start + step] for start in range(0, len(names), step))
