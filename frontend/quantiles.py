@@ -35,7 +35,7 @@ def chart(storage: AppStorage, clock: Clock, asked: Mapping[str, Any]) -> dict[s
     ends = np.arange(steps.start_ms, steps.end_ms + 1, steps.step_ms, dtype=np.int64)
     qs, by = asked["q"], asked.get("by", ())
     found = percentiles.of_groups(storage, matchers, ends - steps.step_ms, ends, qs=qs, by=by, tick=tick)
-    lines = [
+    lines: list[dict[str, Any]] = [
         {
             "labels": {**labels, "quantile": f"{q:g}"},
             "values": _shown(row),

@@ -6,9 +6,9 @@ are read and decoded anew; compiled kernels are warm, as in a server that has an
 """
 
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
@@ -25,11 +25,12 @@ from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
 from spm.wire import Parsed, SeriesTable, canonical
+from tests.fleet import FIELDS
 
 APP = 7
 DAY_MS = DAY_SLOTS * HOUR_MS
 FIRST_DAY = 20_454  # 2026-01-01
-METRICS = tuple(f"cpu_{name}" for name in "user system idle nice iowait irq softirq steal guest guest_nice".split())
+METRICS = tuple(f"cpu_{field.removeprefix('usage_')}" for field in FIELDS)
 QUERIES: dict[str, tuple[str, int]] = {
     "one series, a point per day": ('max_over_time(cpu_user{host="host_7"}[1d])', DAY_MS),
     "one series, a point per 4 h": ('max_over_time(cpu_user{host="host_7"}[4h])', 4 * HOUR_MS),
@@ -39,9 +40,8 @@ QUERIES: dict[str, tuple[str, int]] = {
 }
 
 
-def build(folder: Path, *, days: int, hosts: int, step_s: int) -> Backend:
+def build(backend: Backend, *, days: int, hosts: int, step_s: int, roll_daily: bool = True) -> None:
     """Days of integer walks of every host and metric, rolled up into hours and days."""
-    backend = open_backend(f"lmdb://{folder}")
     clock = FakeClock(FIRST_DAY * DAY_MS)
     acceptor, writer, rng = Acceptor(1, clock), Writer(backend, Distribution()), np.random.default_rng(1)
     for day in range(FIRST_DAY, FIRST_DAY + days):
@@ -50,8 +50,8 @@ def build(folder: Path, *, days: int, hosts: int, step_s: int) -> Backend:
             for h in range(hosts)
         ])  # fmt: skip
         clock.advance(DAY_MS)
-        roll(backend, clock.now_ms() + 2 * HOUR_MS)
-    return backend
+        if roll_daily or day == FIRST_DAY + days - 1:
+            roll(backend, clock.now_ms() + 2 * HOUR_MS)
 
 
 def roll(backend: Backend, now_ms: int) -> None:
@@ -94,3 +94,20 @@ def timed(act: Callable[[], object], times: int = 15) -> list[float]:
 def median_ms(took: list[float]) -> float:
     """The median in milliseconds."""
     return 1000 * statistics.median(took)
+
+
+def run(*, days: int, hosts: int, step_s: int, times: int = 15) -> dict[str, tuple[float, float]]:
+    """Cold and warm milliseconds (medians) of each query over a month built for it."""
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="spm-month-") as folder:
+        backend = open_backend(f"lmdb://{folder}")
+        build(backend, days=days, hosts=hosts, step_s=step_s)
+        clock = FakeClock((FIRST_DAY + days) * DAY_MS + 26 * HOUR_MS)
+        for name, (expr, step_ms) in QUERIES.items():
+            kept = cold(backend, clock)
+            ask(kept, expr, days=days, step_ms=step_ms)  # compiles what is not compiled yet
+            first = timed(lambda e=expr, s=step_ms: ask(cold(backend, clock), e, days=days, step_ms=s), times)
+            again = timed(lambda k=kept, e=expr, s=step_ms: ask(k, e, days=days, step_ms=s), times)
+            found[name] = median_ms(first), median_ms(again)
+        backend.close()
+    return found

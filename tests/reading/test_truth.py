@@ -18,7 +18,6 @@ from spm.query.select import HourBatch, Matcher, SeriesBatch
 from spm.query.storage import AppStorage
 from spm.store import distribution, keys, manifest, retractions
 from spm.store.aggregates import COLUMNS
-from spm.store.keys import Distribution
 from spm.store.manifest import SEALED, Manifest
 from spm.store.retractions import Retraction
 from spm.wire import parse_canonical
@@ -79,11 +78,9 @@ class Told:
 
     def move(self) -> None:
         """Writers put everything elsewhere from now on; what is there stays where it is."""
-        if self.world.store.get("config", [distribution.name_of(APP)])[0] is None:
-            cell = distribution.encode(self.world.distribution)
-            assert self.world.store.check_and_put("config", distribution.name_of(APP), b"v", None, cell)
+        if distribution.read(self.world.store, APP).settled:
             made = distribution.open_epoch(self.world.store, APP, strategy="byte", buckets=16, spread=3)
-            self.world.writer = Writer(self.world.store, Distribution((made.newest,)))
+            self.world.writer = Writer(self.world.store, made)
 
     def seal(self, slot: int) -> None:
         """Hours alone answer from now on; the samples go. Only where hours are exact, as a seal leaves them."""
@@ -178,7 +175,7 @@ def test_every_answer_equals_a_plain_count_of_versions(acts: list[tuple[str, obj
                 told.send(
                     [s for s in samples if FIRST + (s[1] * 600_000 - 1) // HOUR_MS not in told.model.sealed], source
                 )
-            case ("roll", bool() as minor, _) if told.world.store.get("config", [distribution.name_of(APP)])[0] is None:
+            case ("roll", bool() as minor, _):
                 told.world.roll(minor=minor)
             case ("retract", (int() as kind, tuple() as matchers), str() as source):
                 told.retract(kind, matchers, source)

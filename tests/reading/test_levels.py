@@ -1,0 +1,190 @@
+"""Claims about levels: days, hours or samples answer, whichever is the highest that is exact (rules 11, 22, 23)."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingest.write import Writer
+from spm.clock import FakeClock
+from spm.errors import IntegrityError, QueryTimeout
+from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.query.basis import Basis
+from spm.query.promql.engine import Engine, QueryLimits
+from spm.query.select import Matcher
+from spm.query.storage import AppStorage
+from spm.store import distribution, keys, manifest
+from spm.store.backends.memory import MemoryBackend
+from spm.store.keys import Distribution
+from spm.store.manifest import EXPIRED, SEALED, Manifest
+from spm.wire import metric_id
+from tests.bench import month
+from tests.rollups.world import APP, DAY, START, World
+
+FIRST = DAY * DAY_SLOTS
+M0 = [Matcher("__name__", "=", "m0")]
+NAMES = ["sum", "max"]
+
+
+class Counting:
+    """A store that counts the rows it is asked for, by table."""
+
+    def __init__(self, inner: MemoryBackend) -> None:
+        self._inner, self.asked = inner, dict[str, int]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def get(self, table: str, names: Sequence[bytes], columns: Sequence[bytes] | None = None) -> Any:
+        self.asked[table] = self.asked.get(table, 0) + len(names)
+        return self._inner.get(table, names, columns)
+
+    def snapshot(self) -> Any:
+        return nullcontext(self)
+
+
+def levels(basis: Basis) -> list[str]:
+    """The levels an answer came from, in the order of time."""
+    return [level for level, _ in basis.runs]
+
+
+def a_day(world: World | None = None) -> World:
+    """Two hours of three series of two metrics, rolled up into hours and a day."""
+    world = world or World()
+    for at in range(12):
+        world.send(*((s, at * 600_000 + 1, float(at + s)) for s in (0, 1, 3)))
+    world.roll()
+    world.clock.advance(2_000)
+    return world
+
+
+def day_of(storage: AppStorage) -> Any:
+    """The whole day of metric m0 as one cell."""
+    return storage.select_cells(M0, np.array([FIRST, FIRST + DAY_SLOTS]), NAMES)
+
+
+def flip(world: World, **changes: Any) -> None:
+    """Change the day's manifest."""
+    now = world.manifest()
+    fields = {name: changes.get(name, getattr(now, name)) for name in ("fence", "entries", "hours", "seals")}
+    after = manifest.encode(Manifest(now.nonce + 1, **fields))
+    assert world.store.check_and_put("manifest", keys.manifest(APP, DAY), b"v", manifest.encode(now), after)
+
+
+def moved(world: World) -> None:
+    """Writers put metric m0 into another bucket from now on."""
+    ids = np.array([metric_id(b"m0")], np.uint64)
+    before = world.distribution.of(APP, ids)
+    made = distribution.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
+    assert made.of(APP, ids) != before, "the metric must move"
+    world.writer = Writer(world.store, made)
+
+
+def test_a_month_of_one_series_reads_few_rows() -> None:
+    inner = MemoryBackend()
+    month.build(inner, days=30, hosts=8, step_s=7_200, roll_daily=False)
+    clock = FakeClock((month.FIRST_DAY + 30) * month.DAY_MS + 26 * HOUR_MS)
+    for name, most in {"one series, a point per day": 2, "one series, a point per 4 h": 60}.items():
+        expr, step_ms = month.QUERIES[name]
+        counting = Counting(inner)
+        result = month.ask(month.cold(counting, clock), expr, days=30, step_ms=step_ms)  # type: ignore[arg-type]
+        assert result.present.sum() == result.values.size > 0
+        assert 0 < counting.asked.get("hours", 0) + counting.asked.get("days", 0) <= most
+        assert "chunks" not in counting.asked
+
+
+@pytest.mark.parametrize("spread", [1, 2, 7])
+def test_days_and_hours_answer_whatever_the_spread(spread: int) -> None:
+    world = a_day(World(distribution=Distribution.single(spread=spread)))
+    assert levels(day_of(world.fresh()).basis) == ["day aggregates"]
+    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).basis) == ["hour aggregates"]
+
+
+def test_a_retraction_of_another_metric_leaves_hours_and_days_in_use() -> None:
+    world = a_day()
+    before = day_of(world.fresh())
+    world.retract(metric=1)
+    after = day_of(world.fresh())
+    assert levels(after.basis) == ["day aggregates"]
+    assert (after.sum == before.sum).all()
+    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).basis) == ["hour aggregates"]
+    world.retract(source="host")
+    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).basis) == ["raw samples"]
+    assert day_of(world.fresh()).count.sum() == 0
+
+
+def test_a_metric_in_two_buckets_is_merged_before_winners_are_chosen() -> None:
+    world = a_day()
+    moved(world)
+    world.send((0, 600_001, 100.0))
+    world.clock.advance(2_000)
+    hours = world.fresh().select_hours(M0, FIRST, FIRST)
+    assert hours.count.tolist() == [[6], [6]]
+    assert sorted(hours.max.ravel().tolist()) == [8.0, 100.0]
+    assert day_of(world.fresh()).count.tolist() == [[12], [12]]
+
+
+def test_an_expired_day_is_answered_whole_from_its_day_and_never_in_part() -> None:
+    world = a_day()
+    before = day_of(world.fresh())
+    flip(world, seals={FIRST + i: EXPIRED for i in range(DAY_SLOTS)})
+    for table in ("hours", "chunks", "timelines"):
+        world.store.delete(table, [(key, None) for key, _ in world.store.scan(table, b"", b"\xff" * 64)])
+    whole = day_of(world.fresh())
+    assert (whole.sum == before.sum).all()
+    assert not whole.basis.warnings()
+    part = world.fresh().select_hours(M0, FIRST, FIRST + 1)
+    assert part.count.sum() == 0
+    assert len(part.basis.warnings()) == 2
+    then = day_of(world.fresh().asof(world.clock.now_ms()))
+    assert then.count.sum() == 0
+    assert then.basis.warnings()
+
+
+def test_a_lost_row_of_a_sealed_hour_is_an_error_never_no_data() -> None:
+    world = a_day()
+    flip(world, seals={FIRST: SEALED})
+    assert world.fresh().select_hours(M0, FIRST, FIRST).count.tolist() == [[6], [6]]
+    world.store.delete("hours", [(key, None) for key, _ in world.store.scan("hours", b"", b"\xff" * 64)])
+    with pytest.raises(IntegrityError, match="nothing below"):
+        world.fresh().select_hours(M0, FIRST, FIRST)
+    open_one = world.fresh().select_hours(M0, FIRST + 1, FIRST + 1)
+    assert levels(open_one.basis) == ["raw samples"]
+
+
+def test_pending_samples_of_a_sealed_hour_are_passed_over() -> None:
+    world = a_day()
+    flip(world, seals={FIRST: SEALED})
+    world.send((0, 5, 1e9))
+    world.clock.advance(2_000)
+    assert world.fresh().select_hours(M0, FIRST, FIRST).count.tolist() == [[6], [6]]
+    raw = world.fresh().select(M0, START, START + 2 * HOUR_MS)
+    assert int(raw.ts.min()) > START + HOUR_MS
+    assert raw.basis.warnings() == ["raw data up to 2023-08-31T01:00Z has expired: only whole hours are answered there"]
+
+
+def test_a_new_distribution_is_noticed_in_the_midst_of_a_query() -> None:
+    world = a_day()
+    storage = world.fresh()
+    storage.select(M0, START, START + HOUR_MS)
+    moved(world)
+    world.send(*((s, 1_800_001, 7.0) for s in (0, 1, 3)))
+    found = storage.select(M0, START, START + HOUR_MS)  # the tail is not a second old, but it is of another place
+    assert (found.values == 7.0).any()
+
+
+def test_a_query_that_is_out_of_time_ends_within_the_storage() -> None:
+    world = a_day()
+    clock = FakeClock()
+    storage = world.fresh()
+    reads = storage.select
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        clock.advance(31_000)
+        return reads(*arguments, **options)
+
+    storage.select = slow  # type: ignore[method-assign]
+    with pytest.raises(QueryTimeout):
+        Engine(storage, QueryLimits(timeout_s=30), clock).instant("m0", START // 1 + HOUR_MS)
