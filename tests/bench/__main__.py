@@ -1,4 +1,4 @@
-"""`python -m tests.bench ingest|compact|query|tail|month [--steps N] [--agent-steps N] [--no-peer]`
+"""`python -m tests.bench ingest|compact|query|tail|month|footprint [--steps N] [--agent-steps N] [--no-peer]`
 
 ingest   the fleet in bodies of 10,000 lines, then of one agent each: values/s, CPU µs per value by process, p50/p95
 compact  on a grid and with ±40 ms of jitter: values/s and CPU of `roll`, bytes per value in chunks and timelines,
@@ -7,6 +7,7 @@ query    a 12 h single-series max-per-minute query and three others: p50/p95 as 
 tail     an hour of 100 agents, one request per agent and 10 s, without a run: one hour of one series; and how long an
          accepted sample takes to be seen
 month    30 days of 100 hosts and 10 metrics, rolled up: charts of them by a process that has just started, and again
+footprint  bytes per value by table and column, of whole hours written and rolled up in memory
 
 Where Debian's victoria-metrics is installed it gets the same bodies in the same run, and the ratio stands beside it.
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
 from tests.bench import month, report
+from tests.bench.footprint import footprint
 from tests.bench.product import ROOT, Served, disk_bytes, start_peer, start_product
 from tests.fleet import STEP_MS, Fleet
 
@@ -33,13 +35,15 @@ START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z, on the hour: the same bodies 
 def main() -> None:
     """Parse the command line and run one benchmark."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("what", choices=("ingest", "compact", "query", "tail", "month"))
+    parser.add_argument("what", choices=("ingest", "compact", "query", "tail", "month", "footprint"))
     parser.add_argument("--hosts", type=int, default=100)
     parser.add_argument("--steps", type=int, default=4_320, help="reports of each host in large bodies (12 h)")
     parser.add_argument("--agent-steps", type=int, default=30, help="reports of each host in one-agent bodies")
     parser.add_argument("--no-peer", action="store_true")
     options = parser.parse_args()
-    {"ingest": ingest, "compact": compact, "query": query, "tail": tail, "month": whole_month}[options.what](options)
+    rooms = {"ingest": ingest, "compact": compact, "query": query, "tail": tail, "month": whole_month}
+    rooms["footprint"] = lambda options: footprint(options.hosts)
+    rooms[options.what](options)
 
 
 @contextmanager

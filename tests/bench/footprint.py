@@ -1,7 +1,7 @@
 """Bytes per value by table: a fleet's hour through the real writer and one full run, on a store in memory.
 
-Three shapes: bodies of 10,000 lines on a perfect grid; one message per host and step, off the grid by ±40 ms and
-accepted 1 to 29 ms later, written in batches of a second; and the first with random floats. "chunks + timelines +
+The shapes: bodies of 10,000 lines on a perfect grid; one message per host and step, off the grid by ±40 ms and accepted
+1 to 29 ms later, written in batches of a second, or each alone; and the first with random floats. "chunks + timelines +
 inputs" is what stays of raw data; `log`, `pending` and `ledger` go with a purge or hold accounts. Columns are listed
 with their share, and the codec's own speed on the values.
 """
@@ -29,7 +29,6 @@ APP = 1
 START_MS = 1_767_225_600_000
 KEPT = ("chunks", "timelines", "inputs")
 TABLES = (*KEPT, "hours", "days", "log", "pending", "ledger", "series", "manifest")
-WINDOW_MS = 1_000  # a worker's batch is at most so old
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,7 @@ class Shape:
     name: str
     fleet: Fleet
     lines: int  # of one body; 1: one message per host and step
+    window_ms: int = 1_000  # how old a batch of these may be; 0: each message is one
 
     def envelopes(self) -> Iterator[list[Envelope]]:
         """Batches of messages in the order of their acceptance."""
@@ -60,7 +60,7 @@ class Shape:
         for place in order.tolist():
             step, host = divmod(place, self.fleet.hosts)
             ms = int(accepted[step, host])
-            if batch and ms >= batch[0].stamp.ms + WINDOW_MS:
+            if batch and ms >= batch[0].stamp.ms + self.window_ms:
                 yield batch
                 batch = []
             stamp = Stamp(ms, 1, stamp.sequence + 1 if ms == stamp.ms else 0)
@@ -81,7 +81,7 @@ def _envelope(fleet: Fleet, steps: slice, hosts: slice, source: str, stamp: Stam
 
 
 def shapes(hosts: int = 100, hours: int = 1) -> list[Shape]:
-    """The three shapes: whole hours of hosts that report ten values every ten seconds."""
+    """The shapes: whole hours of hosts that report ten values every ten seconds."""
     steps = hours * HOUR_MS // STEP_MS
     grid = Fleet.make(hosts=hosts, steps=steps, start_ms=START_MS)
     jitter = Fleet.make(hosts=hosts, steps=steps, start_ms=START_MS, jitter_ms=40)
@@ -90,6 +90,7 @@ def shapes(hosts: int = 100, hours: int = 1) -> list[Shape]:
     return [
         Shape("whole numbers, grid, bodies of 10,000 lines", grid, 10_000),
         Shape("whole numbers, ±40 ms, a message per host and step", within, 1),
+        Shape("the same, each message a batch", within, 1, 0),
         Shape("random floats, grid, bodies of 10,000 lines", noise, 10_000),
     ]
 
@@ -101,7 +102,7 @@ def stored(shape: Shape) -> Backend:
     for batch in shape.envelopes():
         writer.write(batch)
     end = int(shape.fleet.ts.max()) + 24 * HOUR_MS
-    made = Driver(store, FakeClock(end), Distribution().all).roll(LocalExecutor(store), [APP])
+    made = Driver(store, FakeClock(end)).roll(LocalExecutor(store), [APP])
     assert made.samples == len(shape.fleet), made
     return store
 
