@@ -15,6 +15,7 @@ import numpy.typing as npt
 from spm import limits
 from spm.store import kernels, keys
 from spm.store.backends.base import Backend, Reader
+from spm.store.backends.ranges import scan_ranges
 from spm.store.matchers import METRIC_NAME, Matcher, mask
 from spm.wire import I64, U64, SeriesTable, metric_id, metric_of, parse_canonical, series_id
 
@@ -96,13 +97,12 @@ def _listed(reader: Reader, app: int, matchers: Sequence[Matcher]) -> Iterator[t
     ranges = keys.series_ranges(app) if named is None else [_of_metric(app, metric_id(named.encode()))]
     names: list[bytes] = []
     forms: list[bytes] = []
-    for start, stop in ranges:
-        for key, cells in reader.scan("series", start, stop):
-            names.append(key)
-            forms.append(cells[COLUMN])
-            if len(names) == _TOGETHER:
-                yield names, forms
-                names, forms = [], []
+    for key, cells in scan_ranges(reader, "series", ranges):
+        names.append(key)
+        forms.append(cells[COLUMN])
+        if len(names) == _TOGETHER:
+            yield names, forms
+            names, forms = [], []
     yield names, forms
 
 
