@@ -3,8 +3,9 @@
 Pages, the REST interface and the command share it: ``read`` understands the words, ``look`` counts, ``take_out`` acts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from alerts import past
@@ -13,6 +14,8 @@ from rollups.corrected import Actor
 from rollups.retract import Done, Draft, Preview
 from spm.accounts.models import App
 from spm.query.promql.parse import parse_selector
+
+NAMES_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,19 @@ class Look:
             counted(self.alerts, "past alert"),
         ]
         return f"{'at least ' if found.at_least else ''}{', '.join(parts)}"
+
+    def lines(self) -> list[str]:
+        """The words, and what else is worth knowing before the act."""
+        found = self.preview
+        if not found.samples:
+            return [self.words()]
+        lines = [self.words(), f"between {_shown(found.first_ms)} and {_shown(found.last_ms)}"]
+        lines.append(f"from {_few(found.sources)}; metrics {_few(found.metrics)}")
+        if found.restored:
+            lines.append(f"{counted(found.restored, 'sample')} of these show an older value again")
+        if found.sealed:
+            lines.append(f"{counted(found.sealed, 'hour')} past retention stay as they are")
+        return lines
 
 
 def counted(number: int, noun: str) -> str:
@@ -53,6 +69,14 @@ def read(asked: Mapping[str, Any], author: str) -> Draft:
     )
 
 
+def moment_ms(text: str) -> int:
+    """The ms of a time in ISO 8601 (UTC unless it says otherwise) or of a number of ms. Raises ``ValueError``."""
+    if text.isdecimal():
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
 def look(app: App, draft: Draft) -> Look:
     """Count. Raises ``Refused`` for a draft that cannot be."""
     found = corrected.preview(conduct.site(), app, draft)
@@ -71,3 +95,12 @@ def _past_alerts(app: App, found: Preview) -> int:
     if found.first_ms is None or found.last_ms is None:
         return 0
     return past.fired(app.pk, found.metrics, found.first_ms, found.last_ms)
+
+
+def _shown(ms: int | None) -> str:
+    return "" if ms is None else corrected.moment(ms).isoformat(" ", "seconds")
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return f"{', '.join(names[:NAMES_SHOWN])}{more}"

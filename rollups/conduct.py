@@ -27,7 +27,7 @@ from rollups import models as records
 from rollups.executors import open_executor
 from rollups.lock import alone
 from rollups.models import Kind, Run, RunDay, State
-from rollups.plan import Start, Waiting
+from rollups.plan import Order, Start, Waiting
 from rollups.points import Hook
 from rollups.rollback import RolledBack
 from rollups.run import Correction, Driver, Progress, RunReport
@@ -111,6 +111,29 @@ def roll(
                 now_ms=now_ms, run=work.row.number,
             )  # fmt: skip
         return _record(work.row, report, site.now())
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What a run over some apps would find to do."""
+
+    days: int
+    units: int
+    samples: int  # pending ones
+
+
+def would_roll(site: Site, *, apps: Sequence[int], kind: Kind, now_ms: int | None = None, sweep: bool = False) -> Waits:
+    """The plan of such a run, without doing it; months are not counted."""
+    now = site.clock.now_ms() if now_ms is None else now_ms
+    order = Order(now, minor=kind == Kind.MINOR, upgrade=kind == Kind.UPGRADE)
+    driver = Driver(site.store, site.clock)
+    plans = [day for app in apps for day in driver.look(app, order, sweep=sweep).plans]
+    return Waits(len(plans), sum(len(day.units) for day in plans), sum(day.samples for day in plans))
+
+
+def would_take_back(site: Site, number: int, *, apps: Sequence[int] | None = None) -> list[RolledBack]:
+    """What the roll back of a run would return to its former state. Raises ``Refused``."""
+    return rollback.roll_back(site.store, number, every_app() if apps is None else apps, dry_run=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from rollups.models import RetractionRecord
 from rollups.retract import Done, Draft, Preview
 from spm.accounts import audit
 from spm.accounts.models import App
+from spm.errors import Refused
 from spm.store import retractions
 from spm.store.retractions import Retraction
 
@@ -132,6 +133,16 @@ def listed(site: Site, app: App) -> Sequence[Listed]:
 def one(site: Site, app: App, number: int) -> Listed | None:
     """One of them."""
     return next((each for each in listed(site, app) if each.retraction.number == number), None)
+
+
+def described(site: Site, app: App, number: int) -> str:
+    """One in words. Raises ``Refused`` where there is none."""
+    found = one(site, app, number)
+    if found is None:
+        raise Refused(f"there is no retraction {number} in {app}")
+    what = " ".join(part for part in (found.retraction.source, found.selector) if part) or "everything in its range"
+    numbers = f", {found.record.samples:,} samples" if found.record else ""
+    return f"retraction {number}, {found.state}: {what}{numbers}; {found.retraction.author}: {found.retraction.reason}"
 
 
 def _note(action: str, app: App, retraction: Retraction, by: Actor, detail: dict[str, object]) -> None:

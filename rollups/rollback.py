@@ -32,8 +32,13 @@ class RolledBack:
     units: int
 
 
-def roll_back(store: Backend, run: int, apps: Sequence[int], at: Hook = nowhere) -> list[RolledBack]:
-    """Roll a run back in all apps and days, or raise ``Refused`` where a rule forbids it. Repeat it after a crash."""
+def roll_back(
+    store: Backend, run: int, apps: Sequence[int], at: Hook = nowhere, *, dry_run: bool = False
+) -> list[RolledBack]:
+    """Roll a run back in all apps and days, or raise ``Refused`` where a rule forbids it. Repeat it after a crash.
+
+    ``dry_run``: only say what would return.
+    """
     found = {app: cells.scan_cells(store, app) for app in apps}
     touched = [(app, day) for app, days in found.items() for day, cell in days.items() if _tops(cell, run)]
     buried = {r for days in found.values() for cell in days.values() for r in _above(manifest.decode(cell), run)}
@@ -42,6 +47,8 @@ def roll_back(store: Backend, run: int, apps: Sequence[int], at: Hook = nowhere)
         raise Refused(f"later runs stand on run {run}", got=f"runs {later}", remedy="Roll those back first.")
     if not touched:
         raise Refused(f"run {run} is in no history", remedy="It was rolled back already, or a purge has cut it away.")
+    if dry_run:
+        return [RolledBack(app, day, len(_tops(found[app][day], run))) for app, day in touched]
     for app, days in found.items():
         agenda.mark(store, app, [day for day in days if (app, day) in touched])  # for the next full run, some day
     at("roll back noted")

@@ -5,8 +5,10 @@ one is at work. ``daily`` is beat's: it does what is a day old. Everything here 
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 
 from django.db import transaction
 
@@ -14,24 +16,42 @@ from rollups import erase, points, purge
 from rollups.conduct import Site
 from rollups.erase import Erased
 from rollups.lock import alone
+from rollups.points import Hook
+from rollups.purge import Purged
 from spm import limits
 from spm.accounts import audit
 from spm.accounts.models import App, Organisation
 from spm.errors import Refused
 
+Watch = Callable[[App, int, int], None]  # an app, days done, days in all
 
-def clean(site: Site, *, apps: Sequence[int], keep: int, dry_run: bool, wait_s: float = 0.0) -> dict[str, int]:
-    """Purge what is superseded; rows that went (or would go) by table. ``Refused`` if a run works that long."""
-    total: dict[str, int] = {}
+
+def clean(
+    site: Site, *, apps: Sequence[int], keep: int = limits.PURGE_HISTORY, dry_run: bool = False, wait_s: float = 0.0,
+    watch: Watch = lambda *_: None,
+) -> Purged:  # fmt: skip
+    """Purge what is superseded; what went (or would go), and why. ``Refused`` if a run works that long."""
+    total = Purged()
+    with _alone(site, wait_s):
+        for app in App.objects.filter(pk__in=apps):
+            told = partial(watch, app)
+            gone = purge.purge(site.store, app.pk, keep=keep, dry_run=dry_run, at=_at(), watch=told)
+            for (table, reason), tally in gone.tallies.items():
+                total.add(table, reason, tally.rows, tally.size_bytes)
+            total.busy, total.damaged = total.busy + gone.busy, total.damaged + gone.damaged
+    return total
+
+
+@contextmanager
+def _alone(site: Site, wait_s: float) -> Iterator[None]:
     with alone(site.folder, site.clock, wait_s=wait_s) as free:
         if not free:
             raise Refused("a run is at work", remedy="Wait for it to end.")
-        at = points.from_environment(os.environ)
-        for app in apps:
-            gone = purge.purge(site.store, app, site.buckets(app), keep=keep, dry_run=dry_run, at=at)
-            for table, rows in gone.rows.items():
-                total[table] = total.get(table, 0) + rows
-    return total
+        yield
+
+
+def _at() -> Hook:
+    return points.from_environment(os.environ)
 
 
 def tidy(site: Site, *, apps: Sequence[int]) -> bool:
@@ -39,7 +59,7 @@ def tidy(site: Site, *, apps: Sequence[int]) -> bool:
     mark, now = site.folder / "purged", site.clock.now_ms()
     if mark.exists() and now - int(mark.read_text()) < limits.PURGE_EVERY_MS:
         return False
-    clean(site, apps=apps, keep=limits.PURGE_HISTORY, dry_run=False)
+    clean(site, apps=apps)
     mark.write_text(str(now))
     return True
 
@@ -58,25 +78,14 @@ def erase_gone(
 ) -> dict[App, Erased]:
     """Delete the bytes of every deleted app, then its row; an organisation's with its last app's. Repeatable."""
     gone: dict[App, Erased] = {}
-    with alone(site.folder, site.clock, wait_s=wait_s) as free:
-        if not free:
-            raise Refused("a run is at work", remedy="Wait for it to end.")
+    with _alone(site, wait_s):
         for app in going(site):
-            number = app.pk
-            gone[app] = erase.erase(site.store, number, dry_run=dry_run, at=_at(), watch=_told(watch, app))
+            gone[app] = erase.erase(site.store, app.pk, dry_run=dry_run, at=_at(), watch=partial(watch, app))
             if not dry_run:
                 _forget(site, app, gone[app])
         if not dry_run:
             _forget_empty(site)
     return gone
-
-
-def _told(watch: Callable[[App, Erased], None], app: App) -> Callable[[Erased], None]:
-    return lambda erased: watch(app, erased)
-
-
-def _at() -> points.Hook:
-    return points.from_environment(os.environ)
 
 
 def _forget(site: Site, app: App, erased: Erased) -> None:

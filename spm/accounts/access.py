@@ -13,6 +13,7 @@ from django.http import Http404, HttpRequest
 from spm.accounts import tokens
 from spm.accounts.models import APP_ID_MAX, App, Membership, Role
 from spm.accounts.tokens import Principal
+from spm.errors import Refused
 
 _RANK = {role.value: rank for rank, role in enumerate((Role.VIEWER, Role.EDITOR, Role.ADMIN, Role.OWNER))}
 Person = User | AnonymousUser
@@ -62,6 +63,14 @@ def reader(request: HttpRequest, app_id: int | None) -> App | None:
         principal = tokens.authenticate(secret, "read")
         return app_of_token(principal, app_id) if principal is not None else None
     return app_of_person(request.user, app_id) if request.user.is_authenticated else None
+
+
+def app_numbered(number: int) -> App:
+    """The app of this number, for who works at the machine itself. Raises ``Refused``."""
+    app = App.objects.select_related("organisation").filter(pk=number, going=None).first()
+    if app is None:
+        raise Refused(f"there is no app {number}")
+    return app
 
 
 def app_of_token(principal: Principal, app_id: int | None) -> App:

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct, upkeep
+from rollups import conduct, terminal, upkeep
 from spm import limits
 from spm.errors import SpmError
 
@@ -18,7 +18,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The command's options."""
         parser.add_argument("--app", type=int, action="append", help="only this app's id (may be repeated)")
-        parser.add_argument("--dry-run", action="store_true", help="say what would go")
+        parser.add_argument("--dry-run", action="store_true", help="say what would go, why, and how many bytes")
         parser.add_argument(
             "--keep", type=int, default=limits.PURGE_HISTORY, metavar="N",
             help="former states of each unit that stay, so that its last N runs can be rolled back (%(default)s)",
@@ -26,6 +26,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One purge."""
+        line = terminal.Line(self.stderr)
         try:
             gone = upkeep.clean(
                 conduct.site(),
@@ -33,9 +34,8 @@ class Command(BaseCommand):
                 keep=options["keep"],
                 dry_run=options["dry_run"],
                 wait_s=limits.ROLL_WAIT_S,
+                watch=lambda app, done, total: line.show(f"{app}: {done:,}/{total:,} days", last=done == total),
             )
         except SpmError as error:
             raise CommandError(str(error)) from error
-        verb = "would go" if options["dry_run"] else "went"
-        found = ", ".join(f"{rows} rows of {table}" for table, rows in gone.items() if rows)
-        self.stdout.write(f"{found} {verb}" if found else "nothing to purge")
+        self.stdout.write(terminal.purged(gone, "would go" if options["dry_run"] else "went"))

@@ -17,12 +17,18 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The command's options."""
         parser.add_argument("run", type=int, help="the run's number, as the admin and `roll` show it")
+        parser.add_argument("--app", type=int, action="append", help="only in this app (may be repeated)")
+        parser.add_argument("--dry-run", action="store_true", help="say what would return")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One roll back."""
+        site, number, apps = conduct.site(), options["run"], options["app"]
         try:
-            done = conduct.take_back(conduct.site(), options["run"], None)
+            if options["dry_run"]:
+                done = conduct.would_take_back(site, number, apps=apps)
+            else:
+                done = conduct.take_back(site, number, None, apps=apps, name="command line", origin="command line")
         except SpmError as error:
             raise CommandError(str(error)) from error
-        units = sum(back.units for back in done)
-        self.stdout.write(f"run {options['run']} was rolled back in {units} units of {len(done)} days")
+        units, verb = sum(back.units for back in done), "would be" if options["dry_run"] else "was"
+        self.stdout.write(f"run {number} {verb} rolled back in {units} units of {len(done)} days")

@@ -1,0 +1,60 @@
+"""``manage.py retract APP …``: take a range of writes out of every answer, after a preview and a question.
+
+manage.py retract 7 --source web-1 --accepted-from 2026-11-21T10:00 --reason "wrong clock"
+manage.py retract 7 --series 'cpu_usage{host="a"}' --after 2026-11-20 --up-to 2026-11-21 --reason test --yes
+"""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from frontend import corrections
+from rollups.corrected import Actor
+from spm.accounts.access import app_numbered
+from spm.errors import SpmError
+
+_BY = Actor("command line", "command line")
+
+
+class Command(BaseCommand):
+    """See the module."""
+
+    help = "Take data out of every answer; it can be undone."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The command's options."""
+        moment = corrections.moment_ms
+        parser.add_argument("app", type=int, help="the app's number")
+        parser.add_argument("--source", default="", help="only what this source sent")
+        parser.add_argument("--series", default="", metavar="SELECTOR", help="only these, as PromQL selects them")
+        parser.add_argument(
+            "--accepted-from", type=moment, dest="write_from", metavar="TIME", help="UTC, ISO 8601, or ms"
+        )
+        parser.add_argument("--accepted-to", type=moment, dest="write_to", metavar="TIME", help="now when left out")
+        parser.add_argument("--after", type=moment, dest="data_from", metavar="TIME", help="samples after this time")
+        parser.add_argument("--up-to", type=moment, dest="data_to", metavar="TIME", help="samples up to this time")
+        parser.add_argument("--reason", default="", help="why; it is kept with it")
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--dry-run", action="store_true", help="only the preview")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Preview, ask, act."""
+        try:
+            app = app_numbered(options["app"])
+            draft = corrections.read(options, _BY.name)
+            look = corrections.look(app, draft)
+            self.stdout.write("\n".join(look.lines()))
+            if options["dry_run"] or not (options["yes"] or _agreed()):
+                self.stdout.write("nothing was changed")
+                return
+            done, _ = corrections.take_out(app, draft, _BY)
+        except SpmError as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(
+            f"retraction {done.retraction.number} is in force; `undo` {app.pk} {done.retraction.number} ends it"
+        )
+
+
+def _agreed() -> bool:
+    return input("Take this out of every answer? [y/N] ").strip().lower() in ("y", "yes")

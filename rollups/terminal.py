@@ -1,0 +1,119 @@
+"""What commands write while they work: one line that is written over, or a line now and then without a terminal.
+
+``Line`` takes texts; ``progress`` puts how far a run is into words. ``rolled`` is the roll of a run with all of that,
+for the commands that do one.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from threading import Thread
+from typing import Protocol
+
+from rollups import conduct
+from rollups.models import Kind, Run
+from rollups.purge import Purged
+from rollups.run import Progress
+from spm import limits
+from spm.clock import Clock, SystemClock
+
+LINE_EVERY_S = 5.0  # without a terminal
+PARENT_LOOK_S = 1.0
+NICENESS = 10  # of a run that beat started: requests go first
+
+
+class Out(Protocol):
+    """Where a command writes: its own stderr."""
+
+    def write(self, msg: str = "", style_func: Callable[[str], str] | None = None, ending: str | None = None) -> None:
+        """One text."""
+
+
+class Line:
+    """One line of progress."""
+
+    def __init__(self, out: Out, *, terminal: bool | None = None, clock: Clock | None = None) -> None:
+        self._out, self._clock, self._last = out, clock or SystemClock(), float("-inf")
+        self._terminal = sys.stderr.isatty() if terminal is None else terminal
+
+    def show(self, text: str, *, last: bool = False) -> None:
+        """Write it, if there is a terminal, if it is the last, or if enough time has passed."""
+        if not (self._terminal or last) and self._clock.monotonic() - self._last < LINE_EVERY_S:
+            return
+        self._last = self._clock.monotonic()
+        ending = "\n" if last or not self._terminal else ""
+        self._out.write(f"\r\x1b[K{text}" if self._terminal else text, ending=ending)
+
+    def __call__(self, seen: Progress) -> None:
+        """How far a run is."""
+        self.show(progress(seen), last=seen.units == seen.units_total)
+
+
+def progress(seen: Progress) -> str:
+    """``3/12 units, 1,234,567 samples/s, 9 s to go``."""
+    eta = "" if seen.eta_s is None else f", {seen.eta_s:.0f} s to go"
+    return f"{seen.units:,}/{seen.units_total:,} units, {seen.samples_per_s:,.0f} samples/s{eta}"
+
+
+def rolled(
+    out: Out, *, apps: Sequence[int], kind: Kind, local: bool, sweep: bool = False, now_ms: int | None = None,
+    wait_s: float = limits.ROLL_WAIT_S,
+) -> str:  # fmt: skip
+    """Do one run with its progress; what it did, in words."""
+    run = conduct.roll(
+        conduct.site(), apps=apps, kind=kind, executor="local" if local else "spark", sweep=sweep, now_ms=now_ms,
+        watch=Line(out), wait_s=wait_s,
+    )  # fmt: skip
+    return "nothing to do" if run is None else summary(run)
+
+
+def would_roll(*, apps: Sequence[int], kind: Kind, sweep: bool = False, now_ms: int | None = None) -> str:
+    """What such a run would do, in words."""
+    waits = conduct.would_roll(conduct.site(), apps=apps, kind=kind, sweep=sweep, now_ms=now_ms)
+    if not waits.days:
+        return "nothing to do"
+    return f"would compact {waits.units:,} units of {waits.days:,} days, {waits.samples:,} pending samples"
+
+
+def summary(run: Run) -> str:
+    """What a run did."""
+    text = (
+        f"run {run.number}: {run.units} units of {run.days.count()} days, {run.samples:,} samples,"
+        f" {run.size_bytes:,} bytes in {run.seconds:.1f} s ({run.samples_per_s or 0:,.0f} samples/s, {run.executor})"
+    )
+    return f"{text}\n{run.message}" if run.message else text
+
+
+def size(count: int) -> str:
+    """``12 B``, ``3.4 kB``, ``5.6 MB``."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} TB"
+
+
+def purged(gone: Purged, verb: str) -> str:
+    """What went, why, and how much of it there was."""
+    lines = [
+        f"{tally.rows:,} rows of {table}, {size(tally.size_bytes)}: {reason}"
+        for (table, reason), tally in sorted(gone.tallies.items())
+    ]
+    lines += [f"{gone.busy} days are left for another time: their manifests kept moving"] if gone.busy else []
+    lines += [f"{gone.damaged} generations are damaged: `fsck` names them"] if gone.damaged else []
+    lines += [f"{size(gone.size_bytes)} {verb}"] if gone.tallies else []
+    return "\n".join(lines) or "nothing to purge"
+
+
+def end_with_parent() -> None:
+    """Let requests go first, and end this process when its parent has gone. A run may be killed anywhere."""
+    os.nice(NICENESS)
+    Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    clock = SystemClock()
+    while os.getppid() == parent:
+        clock.sleep(PARENT_LOOK_S)
+    os._exit(1)
