@@ -4,12 +4,14 @@
 ``Line.drain`` waits until every message is stored and acknowledged.
 """
 
+import json
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ingest.accept import Acceptor, take_process
@@ -21,7 +23,7 @@ from spm.errors import QueueUnavailable
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.wire import Envelope
-from tests.stack.processes import Process, wait_until
+from tests.stack.processes import Process, answers, free_ports, wait_ready, wait_until
 from tests.stack.rabbitmq import RabbitMQ
 from tests.stack.stored import stamps
 
@@ -42,6 +44,9 @@ class Line:
     resent: int = 0
     stored_at_kill: int = 0
     workers: int = 0
+    step: str = "ingest.consume:ConsumerStep"  # what a worker consumes with
+    port: int = field(default_factory=lambda: free_ports(1)[0])
+    certificate: tuple[Path, Path] | None = None  # (certificate, key): the web answers over TLS
     backend: Backend = field(init=False)
     transport: AmqpTransport = field(init=False)
     acceptor: Acceptor = field(init=False)
@@ -54,6 +59,7 @@ class Line:
     def close(self) -> None:
         """Stop what runs."""
         self.transport.close()
+        self.web.stop(30)
         for number in range(1, self.workers + 1):
             self.worker(number).stop(30)
         self.backend.close()
@@ -67,6 +73,10 @@ class Line:
         assert not parsed.rejected, parsed.rejections[:3]
         name = number.to_bytes(16, "big")
         return self.acceptor.accept(app=APP, source=f"host{number % 20}", parsed=parsed, message_id=name)
+
+    def restamped(self, envelope: Envelope) -> Envelope:
+        """The same message, accepted here and now."""
+        return replace(envelope, stamp=self.acceptor.stamp())
 
     def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Every message confirmed, sent again until it is; by several threads."""
@@ -97,6 +107,28 @@ class Line:
         process.start([*command, "--concurrency", "1", "--loglevel", "INFO"], self._environment())
         return process
 
+    @property
+    def web(self) -> Process:
+        """The web server."""
+        return Process("web", self.folder)
+
+    def start_web(self) -> str:
+        """The web server, answering; its address."""
+        scheme = "http" if self.certificate is None else "https"
+        tls: list[str | Path] = (
+            [] if self.certificate is None else ["--certfile", self.certificate[0], "--keyfile", self.certificate[1]]
+        )
+        command = [sys.executable, "-m", "gunicorn", "spm.wsgi:application", "--bind", f"127.0.0.1:{self.port}"]
+        threads = ["--worker-class", "gthread", "--workers", "1", "--threads", "16", "--no-control-socket"]
+        self.web.start([*command, *threads, *tls], self._environment())
+        wait_ready(lambda: answers(self.port), [self.web], GIVE_UP_S)
+        return f"{scheme}://127.0.0.1:{self.port}"
+
+    def token(self) -> str:
+        """A database with the first app, whose number is ours, and a token of it."""
+        self.manage("migrate", "-v0")
+        return str(json.loads(self.manage("bootstrap", "--json"))["token"])
+
     def manage(self, *words: str) -> str:
         """What ``manage.py`` prints; raises when it fails."""
         done = subprocess.run(
@@ -123,7 +155,8 @@ class Line:
             "SPM_STORE_URL": self.store_url,
             "SPM_TRANSPORT": "amqp",
             "SPM_AMQP_URL": self.amqp_url,
-            "SPM_CELERY_BROKER_URL": Address.parse(self.amqp_url).url,
+            "SPM_CELERY_BROKER_URL": f"filesystem://{self.folder}",
+            "SPM_CONSUMER_STEP": self.step,
         }
 
     def worker(self, number: int) -> Process:
@@ -133,6 +166,20 @@ class Line:
     def stored(self) -> set[tuple[int, int, int]]:
         """The stamps that stand in commit records."""
         return set(stamps(self.backend, APP))
+
+    def settle(self, rabbitmq: RabbitMQ, quiet_s: float = 7) -> None:
+        """Wait until the queues are empty and nothing has changed for a while: the broker counts every five seconds."""
+        vhost = Address.parse(self.amqp_url).url.rpartition("/")[2].replace("%2F", "/")
+        seen, since = -1, time.monotonic()
+
+        def quiet() -> bool:
+            nonlocal seen, since
+            now = len(self.stored()), rabbitmq.messages(vhost)
+            if now != (seen, 0):
+                seen, since = now[0], time.monotonic()
+            return time.monotonic() - since > quiet_s
+
+        assert wait_until(quiet, GIVE_UP_S), f"never quiet: {rabbitmq.messages(vhost)} messages wait"
 
     def drain(self, rabbitmq: RabbitMQ) -> None:
         """Wait until all that was sent is stored and no queue holds a message."""

@@ -78,6 +78,14 @@ class Process:
         self._signal(signal.SIGKILL)
         wait_until(lambda: not self.alive(), 10)
 
+    def kill_all(self) -> None:
+        """Kill -9 of it and of every process that it started and that stayed in its group."""
+        pid = self.pid()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+            wait_until(lambda: not self.alive(), 10)
+
     def _signal(self, number: int) -> None:
         pid = self.pid()
         if pid is not None:

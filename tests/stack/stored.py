@@ -25,6 +25,25 @@ def stamps(backend: Backend, app: int = 1) -> Counter[tuple[int, int, int]]:
     return found
 
 
+Copies = dict[bytes, dict[tuple[int, int, int], int]]  # message id → stamp → samples of its fullest batch
+
+
+def copies(backend: Backend, app: int = 1) -> Copies:
+    """Under which stamps each message stands in commit records, and with how many samples."""
+    by_batch: Counter[tuple[int, bytes, tuple[int, int, int]]] = Counter()
+    for listed in pending.scan(backend, app, list(Distribution().all(app))):
+        commit = pending.decode(listed.cell)
+        m, ids = commit.messages, commit.message_ids.tobytes()
+        columns = (m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), commit.samples.tolist())
+        for i, (ms, process, sequence, count) in enumerate(zip(*columns, strict=True)):
+            by_batch[listed.key.batch, ids[16 * i : 16 * i + 16], (ms, process, sequence)] += count
+    found: Copies = {}
+    for (_, name, stamp), count in by_batch.items():
+        known = found.setdefault(name, {})
+        known[stamp] = max(known.get(stamp, 0), count)
+    return found
+
+
 def samples(backend: Backend, start_ms: int, end_ms: int, *, app: int = 1) -> Counter[Sample]:
     """Every sample that a query of all series between two times answers, as a multiset."""
     storage = AppStorage(backend, app, distribution=Distribution(), clock=SystemClock(), cache=PageCache())
@@ -51,6 +70,11 @@ def _words(name: str, ts: np.ndarray, values: np.ndarray) -> list[Sample]:
 
 
 def _name(labels: dict[str, str]) -> str:
+    return series_name(labels)
+
+
+def series_name(labels: dict[str, str]) -> str:
+    """A series in words, ``__name__`` among its labels."""
     return repr(sorted(labels.items()))
 
 
