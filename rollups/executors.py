@@ -1,7 +1,8 @@
 """Opens the executor that a run asked for, and says so when it has to be another one.
 
 Spark's modules are loaded by name, so that nothing needs PySpark but a run on it. Without PySpark, without a Java, or
-on a store that lives in this process alone, the work is done in this process.
+on a store that lives in this process alone, the work is done in this process. A cluster that was asked for by name is
+never replaced by this process: ``ClusterUnfit`` says what is wrong with it.
 """
 
 import importlib
@@ -9,6 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from rollups.local import Executor, LocalExecutor
 from rollups.points import Hook
@@ -18,15 +20,38 @@ from spm.store.backends.base import Backend
 _LOG = logging.getLogger(__name__)
 
 
+class ClusterUnfit(Refused):
+    """A Spark cluster that was asked for does not start, or its workers cannot run our tasks on this store."""
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run on this machine, so that they may open what lies on its disks."""
+    return master.startswith("local")
+
+
+def refuse_far_files(url: str, master: str) -> None:
+    """Raise ``ClusterUnfit`` for a store on this machine's disk and a cluster of others."""
+    if urlsplit(url).scheme == "lmdb" and not is_local(master):
+        raise ClusterUnfit(
+            "LMDB is a file of this machine, and a Spark cluster's workers may run on others",
+            got=f"{master} with {url}",
+            wanted="local[*] as Spark's master, or an hbase:// store",
+            remedy="Set SPM_SPARK_MASTER or SPM_STORE_URL.",
+        )
+
+
 @contextmanager
 def open_executor(kind: str, store: Backend, *, url: str, master: str, folder: Path, at: Hook) -> Iterator[Executor]:
     """An executor of this kind ("spark" or "local") for one run."""
     with ExitStack() as stack:
         executor: Executor = LocalExecutor(store, at)
         if kind == "spark" and not url.startswith("memory:"):
+            refuse_far_files(url, master)
             try:
                 session = stack.enter_context(importlib.import_module("rollups.session").spark(master, folder))
                 executor = importlib.import_module("rollups.job").SparkExecutor(session, url)
+            except ClusterUnfit:
+                raise
             except (ImportError, Refused) as trouble:
                 _LOG.warning("this run does without Spark: %s", trouble)
         yield executor

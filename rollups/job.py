@@ -19,8 +19,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rollups import kernel, points
+from rollups import frames, kernel, points
 from rollups.local import Done, TasksFailed
+from rollups.points import Hook
+from rollups.session import first_line
 from rollups.work import ATTEMPT_BITS, Compacted, DaysTask, Packed, PackTask, UnitTask, generation_number
 from spm import limits
 from spm.limits import DAY_SLOTS
@@ -28,19 +30,23 @@ from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 
 # The contracts of the stages: what a task gets and what it gives, column by column.
-TASKS = "task binary"
 COMPACTED = "app long, bucket int, day int, slot int, generation long, samples long, result binary, hours binary"
-PACKS = "app long, bucket int, day int, task binary"
 PACKED = "app long, bucket int, period int, result binary"
 
 _COMPACTED = pa.schema([
     ("app", pa.int64()), ("bucket", pa.int32()), ("day", pa.int32()), ("slot", pa.int32()),
     ("generation", pa.int64()), ("samples", pa.int64()), ("result", pa.binary()), ("hours", pa.binary()),
 ])  # fmt: skip
+_PACKS = pa.schema([("app", pa.int64()), ("bucket", pa.int32()), ("day", pa.int32()), ("task", pa.binary())])
 _PACKED = pa.schema([("app", pa.int64()), ("bucket", pa.int32()), ("period", pa.int32()), ("result", pa.binary())])
 _POLL_S = 0.5  # how often progress is looked at
 
 Batches = Iterator[pa.RecordBatch]
+
+
+def points_of_worker() -> Hook:
+    """What ``SPM_CRASH_AT`` asks of a worker process."""
+    return points.from_environment(os.environ)
 
 
 class SparkExecutor:
@@ -48,8 +54,9 @@ class SparkExecutor:
 
     name = "spark"
 
-    def __init__(self, session: SparkSession, url: str) -> None:
-        self._session, self._url = session, url
+    def __init__(self, session: SparkSession, url: str, hook: Callable[[], Hook] = points_of_worker) -> None:
+        """``hook`` is called in each task for what to do at its points."""
+        self._session, self._url, self._hook = session, url, hook
         self._compacted: DataFrame | None = None
 
     def compact(self, run: int, tasks: Sequence[UnitTask], done: Done) -> list[Compacted]:
@@ -57,14 +64,13 @@ class SparkExecutor:
         self.forget()
         groups = balanced(tasks, self._session.sparkContext.defaultParallelism * limits.ROLL_GROUPS_PER_CORE)
         units, samples = self._session.sparkContext.accumulator(0), self._session.sparkContext.accumulator(0)
-        rows = [(msgspec.msgpack.encode(group),) for group in groups]
-        frame = self._one_each(rows, TASKS)
+        frame = frames.one_each(self._session, [msgspec.msgpack.encode(group) for group in groups])
 
         def count(result: Compacted) -> None:
             units.add(1)
             samples.add(result.samples)
 
-        self._compacted = frame.mapInArrow(compact_groups(self._url, run, count), COMPACTED).persist()
+        self._compacted = frame.mapInArrow(compact_groups(self._url, run, count, self._hook), COMPACTED).persist()
         results = _polled(self._results, lambda: (units.value, samples.value), done)
         return [msgspec.msgpack.decode(raw, type=Compacted) for raw in results]
 
@@ -77,18 +83,18 @@ class SparkExecutor:
         if not tasks or self._compacted is None:
             return []
         rows = [(task.app, task.bucket, task.day, msgspec.msgpack.encode(task)) for task in tasks]
-        plans = self._session.createDataFrame(rows, PACKS)
+        plans = self._session.createDataFrame(pa.table(list(zip(*rows, strict=True)), schema=_PACKS))
         counted = self._compacted.where(F.col("hours").isNotNull())
         mine = counted.select("app", "bucket", "day", "slot", "generation", "hours").join(
             F.broadcast(plans), on=["app", "bucket", "day"], how="inner"
         )
-        packed = mine.groupBy("app", "bucket", "day").applyInArrow(pack_group(self._url, run), PACKED)
+        packed = mine.groupBy("app", "bucket", "day").applyInArrow(pack_group(self._url, run, self._hook), PACKED)
         return [msgspec.msgpack.decode(raw, type=Packed) for raw in results_of(packed)]
 
     def build_days(self, run: int, tasks: Sequence[DaysTask]) -> list[Packed]:
         """One task per (bucket, month)."""
-        frame = self._one_each([(msgspec.msgpack.encode(task),) for task in tasks], TASKS)
-        built = frame.mapInArrow(build_months(self._url, run), PACKED)
+        frame = frames.one_each(self._session, [msgspec.msgpack.encode(task) for task in tasks])
+        built = frame.mapInArrow(build_months(self._url, run, self._hook), PACKED)
         return [msgspec.msgpack.decode(raw, type=Packed) for raw in results_of(built)]
 
     def forget(self) -> None:
@@ -96,11 +102,6 @@ class SparkExecutor:
         if self._compacted is not None:
             self._compacted.unpersist()
             self._compacted = None
-
-    def _one_each(self, rows: list[tuple[bytes]], schema: str) -> DataFrame:
-        """A frame with one row per partition."""
-        spread = self._session.sparkContext.parallelize(rows, max(1, len(rows)))
-        return self._session.createDataFrame(spread, schema)
 
 
 def balanced(tasks: Sequence[UnitTask], count: int) -> list[list[UnitTask]]:
@@ -117,14 +118,17 @@ def balanced(tasks: Sequence[UnitTask], count: int) -> list[list[UnitTask]]:
 # --- inside the tasks -------------------------------------------------------------------------------------------------
 
 
-def compact_groups(url: str, run: int, count: Callable[[Compacted], None]) -> Callable[[Batches], Batches]:
+def compact_groups(
+    url: str, run: int, count: Callable[[Compacted], None], hook: Callable[[], Hook]
+) -> Callable[[Batches], Batches]:
     """Stage 1's function: a group of unit tasks in, a row per unit out."""
 
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
-        store, at = _store(url, os.getpid()), points.from_environment(os.environ)
+        store, at = _store(url, os.getpid()), hook()
+        chosen = kernel.Chosen(store)
         for raw in _column(batches, "task"):
             for task in msgspec.msgpack.decode(raw, type=list[UnitTask]):
-                made = kernel.compact_unit(store, task, number=_number(run), at=at)
+                made = kernel.compact_unit(store, task, number=_number(run), at=at, chosen=chosen)
                 count(made)
                 yield _compacted_row(made)
 
@@ -139,25 +143,25 @@ def _compacted_row(made: Compacted) -> pa.RecordBatch:
     return _record(row, _COMPACTED)
 
 
-def pack_group(url: str, run: int) -> Callable[[pa.Table], pa.Table]:
+def pack_group(url: str, run: int, hook: Callable[[], Hook]) -> Callable[[pa.Table], pa.Table]:
     """Stage 2's function: the slots of one (app, bucket, day) in, the report of its pack out."""
 
     def stage(table: pa.Table) -> pa.Table:
         task = msgspec.msgpack.decode(table.column("task")[0].as_py(), type=PackTask)
         rows = zip(*(table.column(n).to_pylist() for n in ("slot", "generation", "hours")), strict=True)
         slots = {slot: hours for slot, number, hours in rows if _signed(task.made.get(slot, -1)) == number}
-        at = points.from_environment(os.environ)
+        at = hook()
         packed = kernel.pack_hours(_store(url, os.getpid()), task, slots, number=_number(run), at=at)
         return pa.Table.from_batches([_packed_row(packed)])
 
     return stage
 
 
-def build_months(url: str, run: int) -> Callable[[Batches], Batches]:
+def build_months(url: str, run: int, hook: Callable[[], Hook]) -> Callable[[Batches], Batches]:
     """The function of days: a month's task in, its report out."""
 
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
-        store, at = _store(url, os.getpid()), points.from_environment(os.environ)
+        store, at = _store(url, os.getpid()), hook()
         for raw in _column(batches, "task"):
             task = msgspec.msgpack.decode(raw, type=DaysTask)
             yield _packed_row(kernel.build_days(store, task, number=_number(run), at=at))
@@ -202,8 +206,7 @@ def results_of(frame: DataFrame) -> list[bytes]:
     try:
         return [bytes(row.result) for row in frame.select("result").collect()]
     except (PySparkException, Py4JError) as error:
-        first, _, _ = str(error).strip().partition("\n")
-        raise TasksFailed(f"Spark gave up: {first}") from error
+        raise TasksFailed(f"Spark gave up: {first_line(error)}") from error
 
 
 def _polled(act: Callable[[], list[bytes]], seen: Callable[[], tuple[int, int]], done: Done) -> list[bytes]:

@@ -4,20 +4,19 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
 
-from rollups.job import COMPACTED, PACKED, TASKS, Batches, SparkExecutor, balanced, compact_groups, results_of
+from rollups.frames import TASKS, one_each
+from rollups.job import COMPACTED, PACKED, SparkExecutor, balanced, build_months, compact_groups, points_of_worker
 from rollups.local import TasksFailed
-from rollups.outcome import unit_task
 from rollups.plan import Kind
+from rollups.points import Hook, from_environment
 from rollups.rollback import roll_back
 from rollups.session import spark, wrapped
 from rollups.work import UnitTask
 from spm.limits import HOUR_MS
-from spm.store import keys
 from spm.store.backends import open_backend
 from tests.rollups.world import APP, NEXT_DAY, World, days_in_force, whole_day
 
@@ -41,6 +40,11 @@ def world_at(path: Path) -> tuple[World, str]:
     return world, url
 
 
+def schema_of(frame: DataFrame) -> str:
+    """The columns as the contracts are written."""
+    return ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in frame.schema).replace("bigint", "long")
+
+
 def test_spark_and_this_process_put_equal_data_into_force(session: SparkSession, tmp_path: Path) -> None:
     mine, _ = world_at(tmp_path / "local")
     theirs, url = world_at(tmp_path / "spark")
@@ -56,7 +60,6 @@ def test_spark_and_this_process_put_equal_data_into_force(session: SparkSession,
 
 def test_days_and_a_second_run_with_late_data_are_right_on_spark(session: SparkSession, tmp_path: Path) -> None:
     world, url = world_at(tmp_path / "store")
-    del world.truth[0, max(ts for _, ts in world.truth)]  # of the other day
     executor = SparkExecutor(session, url)
     world.driver().roll(executor, [APP], now_ms=NEXT_DAY)
     world.send((1, 5, 100.0))
@@ -67,34 +70,57 @@ def test_days_and_a_second_run_with_late_data_are_right_on_spark(session: SparkS
 
 
 @pytest.mark.seed("A23", compares="answers after a Spark worker was killed in a task, with the model")
-def test_a_worker_killed_in_the_middle_leaves_nothing_that_is_seen(session: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("point", ["blocks read", "pages written", "inputs written", "hours written", "days written"])
+def test_a_worker_killed_in_a_task_is_replaced_and_the_run_goes_on(
+    session: SparkSession, tmp_path: Path, point: str
+) -> None:
     world, url = world_at(tmp_path / "store")
-    tasks = [
-        unit_task(day, unit) for day in world.driver().plan(APP, minor=False, now_ms=NEXT_DAY) for unit in day.units
-    ]
 
-    def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
-        os.environ["SPM_CRASH_AT"] = "pages written:2"
-        yield from compact_groups(url, 99, lambda _: None)(batches)
+    def once() -> Hook:
+        context = TaskContext.get()
+        first = context is not None and context.attemptNumber() == 0
+        return from_environment({"SPM_CRASH_AT": point} if first else {})
 
-    frame = session.createDataFrame([(msgspec.msgpack.encode(tasks),)], TASKS)
+    report = world.driver().roll(SparkExecutor(session, url, once), [APP], now_ms=NEXT_DAY)
+    assert report.troubles == []
+    assert world.answer() == world.truth
+    assert world.hours() == world.recount()
+    assert days_in_force(world) == whole_day(world)
+
+
+def test_a_task_that_kills_every_worker_fails_the_run_and_changes_nothing(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    world, url = world_at(tmp_path / "store")
+
+    def always() -> Hook:
+        return from_environment({"SPM_CRASH_AT": "inputs written"})
+
     with pytest.raises(TasksFailed, match="Spark gave up"):
-        results_of(frame.mapInArrow(stage, COMPACTED))
-    left = [k for b in world.distribution.all(APP) for k, _ in world.store.scan("inputs", *keys.app_range(b, APP))]
-    assert len(left) == 1
+        world.driver().roll(SparkExecutor(session, url, always), [APP], now_ms=NEXT_DAY)
+    assert world.manifest().entries == {}
     assert world.answer() == world.truth
     world.roll()
     assert world.hours() == world.recount()
 
 
 def test_the_stages_give_the_columns_they_promise(session: SparkSession, tmp_path: Path) -> None:
-    frame = session.createDataFrame([(b"\x90",)], "task binary")
-    made = frame.mapInArrow(compact_groups(f"lmdb://{tmp_path}", 1, lambda _: None), COMPACTED)
-    assert [f"{f.name} {f.dataType.simpleString()}" for f in made.schema] == [
-        part.replace(" long", " bigint") for part in COMPACTED.split(", ")
-    ]
+    frame = one_each(session, [b"\x90"])
+    assert schema_of(frame) == TASKS
+    url = f"lmdb://{tmp_path}"
+    made = frame.mapInArrow(compact_groups(url, 1, lambda _: None, points_of_worker), COMPACTED)
+    assert schema_of(made) == COMPACTED
     assert made.collect() == []
-    assert PACKED.count(",") == 3
+    built = frame.limit(0).mapInArrow(build_months(url, 1, points_of_worker), PACKED)
+    assert schema_of(built) == PACKED
+
+
+def test_every_task_has_a_partition_of_its_own(session: SparkSession) -> None:
+    for count in (0, 1, 5):
+        tasks = [bytes([n]) for n in range(count)]
+        found = one_each(session, tasks).rdd.glom().collect()
+        assert sorted(len(part) for part in found) == [1] * count or found == [[]]
+        assert sorted(bytes(row.task) for part in found for row in part) == tasks
 
 
 def test_groups_are_balanced_by_samples() -> None:
