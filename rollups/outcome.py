@@ -102,6 +102,8 @@ def unit_task(day: DayPlan, unit: UnitPlan) -> UnitTask:
         samples=unit.samples,
         hours=unit.hours,
         retractions=unit.retractions,
+        moved=unit.moved,
+        place=unit.place,
         epochs=_epochs(day),
     )
 

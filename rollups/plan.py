@@ -17,13 +17,14 @@ import numpy as np
 from spm import limits
 from spm.errors import CorruptBlock
 from spm.store import pending, retractions, tiers, units
-from spm.store.keys import Distribution, PendingKey
+from spm.store.keys import Distribution, Epoch, PendingKey
 from spm.store.manifest import (
     EXPIRED,
     OPEN,
     SEALED,
     SEALING,
     Entry,
+    Generation,
     HourOf,
     Hours,
     Manifest,
@@ -89,6 +90,14 @@ class Waiting:
     commit: Commit
 
 
+class Moved(msgspec.Struct, frozen=True, array_like=True):
+    """What another bucket holds of the same slot, of which a unit takes the metrics that now belong to its own."""
+
+    bucket: int
+    generations: tuple[Generation, ...]
+    replay: tuple[Replay, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class UnitPlan:
     """One unit of a run: what it stands on, the pending batches it takes in, and what to make of them."""
@@ -101,6 +110,8 @@ class UnitPlan:
     waiting: tuple[Waiting, ...]  # their pending cells, to be settled after the flip
     hours: bool  # whether hourly aggregates are due
     retractions: tuple[Retraction, ...] = ()  # that may hide something of it
+    moved: tuple[Moved, ...] = ()  # what comes to it from other buckets (rule 22)
+    place: Epoch | None = None  # only metrics that this epoch puts in its bucket are kept
 
     @property
     def samples(self) -> int:
@@ -110,8 +121,8 @@ class UnitPlan:
     @property
     def weight(self) -> int:
         """Samples it is taken for in a wave: what a generation holds the plan does not know."""
-        known = self.kind == Kind.MINOR or not self.parent.state.generations
-        return self.samples if known else self.samples + limits.ROLL_UNIT_SAMPLES
+        held = self.kind != Kind.MINOR and bool(self.parent.state.generations)
+        return self.samples + (held + len(self.moved)) * limits.ROLL_UNIT_SAMPLES
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,10 @@ POINTS = (
     "late counted",  # what came too late for a sealed slot is accounted for and gone
     "roll back noted",  # days of a roll back are noted as due, nothing is rolled back
     "rolled back",  # one (app, day) of a roll back is done
+    "moved",  # the data of some slots of one (app, day) lies in other buckets now
+    "epoch closing",  # writers that still use an epoch will write again under the newest
+    "histories cut",  # nothing can be rolled back into an epoch's buckets on one (app, day)
+    "epoch closed",  # nobody looks in an epoch's buckets any more
     "purge listed",  # what may be deleted is known, the fence is not up
     "purge fenced",  # history is cut, nothing is deleted
     "purge deleting",  # some superseded rows are gone, others are not

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollups.plan import Kind
-from rollups.work import Moved, Part, UnitTask
+from rollups.plan import Kind, Moved
+from rollups.work import Part, UnitTask
 from spm.errors import IntegrityError
 from spm.store import keys, tiers, units
 from spm.store.backends.base import Reader
@@ -82,7 +82,7 @@ def _inputs(reader: Reader, unit: Unit, generation: Generation) -> Inputs:
 
 def _read_generation(reader: Reader, task: UnitTask, unit: Unit, generation: Generation, inputs: Inputs) -> list[Piece]:
     def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
-        rows = reader.get(table, names, [COLUMN])
+        rows = reader.get(table, names, [COLUMN]) if names else []
         return [None if row is None else _FORMS[table](row[COLUMN]) for row in rows]
 
     wanted = None

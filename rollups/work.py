@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from rollups.plan import Kind
+from rollups.plan import Kind, Moved
 from spm.store import tiers
 from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.keys import Distribution, Epoch
@@ -20,14 +20,6 @@ from spm.wire import U64
 
 ATTEMPT_BITS = 24  # of a generation: run:40 ‖ attempt:24
 RUN_MAX = 1 << 40
-
-
-class Moved(msgspec.Struct, frozen=True, array_like=True):
-    """What another bucket holds of the same slot, of which a task takes the metrics that now belong to its own."""
-
-    bucket: int
-    generations: tuple[Generation, ...]
-    replay: tuple[Replay, ...]
 
 
 class UnitTask(msgspec.Struct, frozen=True, array_like=True):

@@ -109,6 +109,7 @@ AMQP_HEARTBEAT_S = 20  # a dead peer is noticed after two of them
 # --- reading ----------------------------------------------------------------------------------------------------------
 TAIL_AGE_MS = 1_000  # how old the cached list of pending records may be (DESIGN rule 7)
 TAIL_SAMPLES_MAX = 30_000_000  # un-compacted ones of one app in a reading process: 28 bytes each
+SERIES_INDEX_BYTES_MAX = 1_000_000_000  # of one app in a reading process: some two million series
 PAGE_CACHE_BYTES = 64_000_000  # decoded chunk and timeline pages one process keeps
 RESTARTS_MAX = 8  # of one query that meets moving manifests before it gives up
 
@@ -160,6 +161,7 @@ ROLL_WAIT_S = 900  # that a command waits for a run which beat has started
 ROLL_WAVE_SAMPLES = 50_000_000  # compacted before the next flip: bounds what a crash wastes and the driver's memory
 ROLL_UNIT_SAMPLES = 500_000  # taken for a unit whose size a plan does not know: a wave then has a hundred
 ROLL_SWEEP_MS = DAY_SLOTS * HOUR_MS  # a full run looks at every day of an app this often: for what crashes left behind
+SPREAD_UNIT_SAMPLES = 10_000_000  # an hour of one bucket, from which an app is spread wider: 300 MB in its task
 AGENDA_DAYS_MAX = 4_000  # days an app's agenda names; more are found by looking at all of them
 TIER_ROWS_MAX = 1 << 19  # (series, hour) entries of one page of hours or days: 4 MB an aggregate, decoded
 ROLL_GROUPS_PER_CORE = 4  # tasks per core: fewer leave cores idle at the end, more cost a start each
@@ -168,6 +170,8 @@ PURGE_HISTORY = 2  # former states of a unit that a purge leaves, so that its la
 PURGE_EVERY_MS = DAY_SLOTS * HOUR_MS  # beat's own purges list every key of an app: once a day is cheap
 PURGE_BYTES_PER_CALL = 32_000_000  # of rows weighed or deleted at once: a page may have 8 MB
 PURGE_PAGES_MAX = 200_000  # of runs that died, found by one purge: 200 bytes each in memory; the next finds the rest
+PURGE_ROWS_WEIGHED = 64  # read at once to be counted: half a gigabyte if each were as large as can be
+SEAL_TRIES = 8  # of a check-and-put that runs and appends keep winning
 PURGE_ROWS_PER_CALL = 1_000  # deleted at once: appends wait for the one writer of LMDB meanwhile
 ROLL_RUNS_KEPT = 10_000  # rows of the list of runs; the store keeps its own history
 RETRACT_PREVIEW_SAMPLES_MAX = 20_000_000  # versions one preview reads, some seconds of work; above it a lower bound
