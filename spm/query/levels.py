@@ -140,7 +140,7 @@ class Levels:
             return None
         if self._expired(day):
             there = [b for b, pack in in_force.days.items() if day in pack.days]
-            exact = [b for b in there if self._day_is_of(b, day, in_force)]
+            exact = [b for b in there if self._day_is_of(b, day, in_force, self._slots_of(b, day))]
             return [(b, self.asked.every) for b in exact or there] or None
         mine = [(b, self.asked.every if sealed else self.asked.of(b)) for b in sorted(held)]
         wanted = [(b, part) for b, part in mine if part is not None]
@@ -152,32 +152,34 @@ class Levels:
         found = self.scan.manifests.get(day)
         return found is not None and EXPIRED in found.seals.values()
 
-    def _day_is_of(self, bucket: int, day: int, in_force: manifest.Month) -> bool:
-        """Whether a stored day was made of the entries in force."""
-        of_day = self.scan.manifests.get(day)
-        made = (
-            in_force.days[bucket].days[day] if bucket in in_force.days and day in in_force.days[bucket].days else None
-        )
-        if made is None or of_day is None or not self._known_by_then(made.stamp_max_ms):
+    def _day_is_of(self, bucket: int, day: int, in_force: manifest.Month, slots: Sequence[tuple[int, bytes]]) -> bool:
+        """Whether a stored day was made of these slots in force, and known by the time asked for."""
+        pack = in_force.days.get(bucket)
+        made = pack.days.get(day) if pack else None
+        if made is None or not self._known_by_then(made.stamp_max_ms):
             return False
-        return made.inputs == manifest.day_fingerprint(manifest.slots_of(of_day, bucket))
+        return made.inputs == manifest.day_fingerprint(slots)
+
+    def _slots_of(self, bucket: int, day: int) -> list[tuple[int, bytes]]:
+        of_day = self.scan.manifests.get(day)
+        return manifest.slots_of(of_day, bucket) if of_day else []
 
     def _day_is_exact(self, bucket: int, day: int, in_force: manifest.Month) -> bool:
-        if not self._day_is_of(bucket, day, in_force):
+        slots = self._slots_of(bucket, day)
+        if not slots or not self._day_is_of(bucket, day, in_force, slots):
             return False
-        of_day = self.scan.manifests[day]
-        open_ones = [s for s, _ in manifest.slots_of(of_day, bucket) if of_day.seal(s) < SEALED]
-        if any((bucket, s) in self.scan.tail.units() for s in self._open_slots(day)):
+        tail = self.scan.tail.units()
+        if tail and any((bucket, slot) in tail for slot in self._open_slots(day)):
             return False
+        of_day, active = self.scan.manifests[day], self.scan.active
         hours = of_day.hours.get(bucket)
-        stored = {
-            s: hours.slots[s].retractions for s, _ in manifest.slots_of(of_day, bucket) if hours and s in hours.slots
-        }
+        stored = {s: hours.slots[s].retractions for s, _ in slots if hours and s in hours.slots}
+        open_ones = [s for s, _ in slots if of_day.seal(s) < SEALED]
         now = {
-            s: retractions.ids(retractions.touching(self.scan.active, of_day.entry(bucket, s), s)) for s in open_ones
+            s: retractions.ids(retractions.touching(active, of_day.entry(bucket, s), s)) for s in open_ones if active
         }
-        made = in_force.days[bucket].days[day]
-        if made.retractions == retractions.of_day({**stored, **now}.items()):
+        made, bare = in_force.days[bucket].days[day], dict.fromkeys(open_ones, b"")
+        if made.retractions == retractions.of_day({**stored, **bare, **now}.items()):
             return True
         # A day is as good as the hours it was made of.
         return made.retractions == retractions.of_day(stored.items()) and all(

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from spm.errors import CorruptBlock
+from spm import limits
+from spm.errors import CorruptBlock, LimitExceeded
 from spm.query.select import METRIC_NAME, Matcher
 from spm.store import keys
 from spm.store.backends.base import Reader
@@ -21,6 +22,7 @@ from spm.store.matchers import mask
 from spm.wire import I32, I64, U64, parse_canonical, series_id
 
 _READ_AT_ONCE = 10_000  # rows of one get: some megabytes
+_SERIES_BYTES = 400  # of a series beside its text: its place in a dict, its ids, a number for each label
 
 
 class _Label:
@@ -55,8 +57,9 @@ Report = Callable[[bytes, bytes, CorruptBlock], None]  # key, bytes, what is wro
 class SeriesIndex:
     """All known series of one app."""
 
-    def __init__(self, app: int, report: Report) -> None:
+    def __init__(self, app: int, report: Report, bytes_max: int = limits.SERIES_INDEX_BYTES_MAX) -> None:
         self._app, self._report = app, report
+        self._bytes, self._bytes_max = 0, bytes_max
         self._position: dict[tuple[int, int], int] = {}  # (metric id, series id) -> row
         self._ids: list[int] = []
         self._metrics: list[int] = []
@@ -67,7 +70,12 @@ class SeriesIndex:
         return len(self._ids)
 
     def load(self, reader: Reader) -> None:
-        """Read every series of the app that is not known yet."""
+        """Read every series of the app that is not known yet; all of them at once when none is."""
+        if not self._position:
+            for start, stop in keys.series_ranges(self._app):
+                for key, cells in reader.scan("series", start, stop, columns=[COLUMN]):
+                    self._add(key, cells)
+            return
         new = [
             key
             for start, stop in keys.series_ranges(self._app)
@@ -99,12 +107,25 @@ class SeriesIndex:
             return
         name, labels = parse_canonical(form)
         row = len(self._ids)
+        self._check_size(len(form))
         for label, value in {**labels, METRIC_NAME: name}.items():
-            self._labels.setdefault(label, _Label()).add(row, value)
+            column = self._labels.get(label)
+            if column is None:
+                column = self._labels[label] = _Label()
+            column.add(row, value)
         self._position[metric, series] = row
         self._ids.append(series)
         self._metrics.append(metric)
         self._arrays = None
+
+    def _check_size(self, form_bytes: int) -> None:
+        self._bytes += _SERIES_BYTES + form_bytes
+        if self._bytes > self._bytes_max:
+            raise LimitExceeded(
+                "the app has more series than a reading process may hold", got=f"{len(self)} series in {self._bytes} B",
+                wanted=f"at most {self._bytes_max} B",
+                remedy="Labels with ever new values (ids, times) make a series each: leave them out.",
+            )  # fmt: skip
 
     def columns(self) -> tuple[U64, U64]:
         """(series ids u64[S], metric ids u64[S]) by row."""

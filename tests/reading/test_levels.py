@@ -89,7 +89,7 @@ def test_a_month_of_one_series_reads_few_rows() -> None:
     for name, most in {"one series, a point per day": 2, "one series, a point per 4 h": 60}.items():
         expr, step_ms = month.QUERIES[name]
         counting = Counting(inner)
-        result = month.ask(month.cold(counting, clock), expr, days=30, step_ms=step_ms)  # type: ignore[arg-type]
+        result = month.ask(month.cold(counting, clock), expr, days=30, step_ms=step_ms)
         assert result.present.sum() == result.values.size > 0
         assert 0 < counting.asked.get("hours", 0) + counting.asked.get("days", 0) <= most
         assert "chunks" not in counting.asked
