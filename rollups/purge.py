@@ -38,7 +38,7 @@ from spm.clock import random_u64
 from spm.errors import CorruptBlock, Refused
 from spm.limits import DAY_SLOTS
 from spm.store import distribution, keys, manifest, units
-from spm.store.backends.base import Backend
+from spm.store.backends.base import Backend, Reader
 from spm.store.backends.ranges import scan_ranges
 from spm.store.manifest import SEALED, Entry, Manifest, Month
 from spm.store.units import Inputs, Unit
@@ -346,23 +346,32 @@ def pages_of(app: int, place: Place, made: Inputs) -> dict[str, list[bytes]]:
 
 def _take(store: Backend, names: dict[str, list[bytes]], reason: str, done: Purged, *, dry_run: bool) -> None:
     for table, listed in names.items():
-        rows, size = take(store, table, listed, dry_run=dry_run)
+        rows, size = weigh(store, table, listed) if dry_run else take(store, table, listed)
         done.add(table, reason, rows, size)
 
 
-def take(store: Backend, table: str, names: Sequence[bytes], *, dry_run: bool) -> tuple[int, int]:
-    """Weigh these rows and delete them, portion by portion: (how many there were, their bytes)."""
+def take(store: Backend, table: str, names: Sequence[bytes]) -> tuple[int, int]:
+    """Delete these rows, portion by portion: (how many there were, their bytes)."""
     rows = size = 0
     for part in _portions(names):
-        found = [row for row in store.get(table, part) if row is not None]
-        rows += len(found)
-        size += sum(len(value) for row in found for value in row.values())
-        if found and not dry_run:
+        found, weight = weigh(store, table, part)
+        rows, size = rows + found, size + weight
+        if found:
             store.delete(table, [(name, None) for name in part])
     return rows, size
 
 
+def weigh(reader: Reader, table: str, names: Sequence[bytes]) -> tuple[int, int]:
+    """How many of these rows there are, and their bytes."""
+    rows = size = 0
+    for part in _portions(names):
+        found = [row for row in reader.get(table, part) if row is not None]
+        rows += len(found)
+        size += sum(len(value) for row in found for value in row.values())
+    return rows, size
+
+
 def _portions(names: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
-    """So few at a time that the largest rows fit in memory."""
-    step = max(1, limits.PURGE_BYTES_PER_CALL // limits.CELL_BYTES_MAX) * 16
+    """So few at a time that they fit in memory."""
+    step = limits.PURGE_ROWS_WEIGHED
     return (names[start : start + step] for start in range(0, len(names), step))
