@@ -94,7 +94,7 @@ def _part(run: Run, app: App, now: datetime) -> Part:
         started=run.started,
         finished=run.finished,
         seconds=seconds,
-        eta_s=seconds * (run.units_total - run.units) / run.units if working and run.units else None,
+        eta_s=run.eta_s(now),
         first_day=sums["first"],
         last_day=sums["last"],
     )

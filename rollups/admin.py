@@ -1,4 +1,4 @@
-"""The admin of runs: a list for looking, and the action that rolls one back."""
+"""The admin of runs and corrections: lists for looking, and the actions that roll back and undo."""
 
 from typing import ClassVar
 
@@ -8,8 +8,9 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin, TabularInline
 
-from rollups import conduct
-from rollups.models import Run, RunDay
+from rollups import conduct, corrected
+from rollups.corrected import Actor
+from rollups.models import Correction, RetractionRecord, Run, RunDay
 from spm.errors import SpmError
 
 
@@ -50,8 +51,9 @@ class RunAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
 
     @admin.display(description="units")
     def progress(self, run: Run) -> str:
-        """How far it is."""
-        return f"{run.units} of {run.units_total}"
+        """How far it is, and how much longer it takes."""
+        eta_s = run.eta_s(conduct.site().now())
+        return f"{run.units} of {run.units_total}" + ("" if eta_s is None else f", {eta_s:.0f} s to go")
 
     @admin.display(description="seconds")
     def took(self, run: Run) -> str:
@@ -73,9 +75,53 @@ class RunAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
         actor = request.user if isinstance(request.user, User) else None
         for run in runs.order_by("-number"):
             try:
-                done = conduct.take_back(conduct.site(), run.number, actor)
+                done = conduct.take_back(conduct.site(), run.number, actor, origin=_origin(request))
             except SpmError as error:
                 messages.error(request, f"Run {run.number}: {error}")
             else:
                 units = sum(back.units for back in done)
                 messages.success(request, f"Run {run.number} was rolled back in {units} units of {len(done)} days.")
+
+
+@admin.register(Correction)
+class CorrectionAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
+    """Hours that were built again."""
+
+    list_display: ClassVar = ["hour", "app", "cause", "samples", "run", "at"]
+    list_filter: ClassVar = ["cause", "app"]
+    list_select_related: ClassVar = ["app"]
+    search_fields: ClassVar = ["app__name", "=run"]
+    date_hierarchy = "hour"
+
+
+@admin.register(RetractionRecord)
+class RetractionRecordAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
+    """Retractions: what each hid when it was made. Made on the app's own page; ended here or there."""
+
+    list_display: ClassVar = ["number", "app", "samples", "series", "hours", "alerts", "undone_by", "purged_by"]
+    list_filter: ClassVar = ["app"]
+    list_select_related: ClassVar = ["app"]
+    search_fields: ClassVar = ["=number", "app__name"]
+    actions: ClassVar = ["undo"]
+
+    def has_undo_permission(self, request: HttpRequest) -> bool:
+        """Who may change retractions may end one."""
+        return bool(request.user.has_perm("rollups.change_retractionrecord"))
+
+    @admin.action(description="Undo (what it hid counts again)", permissions=["undo"])
+    def undo(self, request: HttpRequest, records: QuerySet[RetractionRecord]) -> None:
+        """End the chosen ones."""
+        by = Actor(
+            request.user.get_username(), _origin(request), request.user if isinstance(request.user, User) else None
+        )
+        for record in records.select_related("app__organisation"):
+            try:
+                corrected.undo(conduct.site(), record.app, record.number, by)
+            except SpmError as error:
+                messages.error(request, f"Retraction {record.number}: {error}")
+            else:
+                messages.success(request, f"Retraction {record.number} is undone.")
+
+
+def _origin(request: HttpRequest) -> str:
+    return str(request.META.get("REMOTE_ADDR", ""))

@@ -11,9 +11,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -25,6 +26,7 @@ from django.db.models import Q
 from rollups import agenda, cells, plan, points, rollback
 from rollups import models as records
 from rollups.executors import open_executor
+from rollups.local import Executor
 from rollups.lock import alone
 from rollups.models import Kind, Run, RunDay, State
 from rollups.plan import Order, Start, Waiting
@@ -103,14 +105,17 @@ def roll(
     """One run over these apps; ``None`` when there was nothing to do. ``Refused`` if another one works that long."""
     with working(site, kind=kind, executor=executor, apps=apps, watch=watch, wait_s=wait_s) as work:
         driver = Driver(site.store, site.clock, at=work.at, watch=work.watch)
-        with open_executor(
-            executor, site.store, url=site.url, master=site.master, folder=site.folder, at=work.at
-        ) as opened:
+        with opened(site, executor, work.at) as runner:
             report = driver.roll(
-                opened, apps, minor=kind == Kind.MINOR, upgrade=kind == Kind.UPGRADE, sweep=sweep,
+                runner, apps, minor=kind == Kind.MINOR, upgrade=kind == Kind.UPGRADE, sweep=sweep,
                 now_ms=now_ms, run=work.row.number,
             )  # fmt: skip
-        return _record(work.row, report, site.now())
+        return written_down(work.row, report, site.now())
+
+
+def opened(site: Site, executor: str, at: Hook) -> AbstractContextManager[Executor]:
+    """Who runs tasks at this site."""
+    return open_executor(executor, site.store, url=site.url, master=site.master, folder=site.folder, at=at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +190,7 @@ def _ended(row: Run, state: State, now: datetime, message: str) -> None:
 
 
 @transaction.atomic
-def _record(row: Run, report: RunReport, now: datetime) -> Run | None:
+def written_down(row: Run, report: RunReport, now: datetime) -> Run | None:
     """The run's row as it ended, with a row per day and per corrected hour; a run that found nothing leaves none."""
     if not (report.days or report.months or report.late or report.left):
         row.delete()
@@ -278,7 +283,7 @@ def consider(site: Site, launch: Callable[[], None] | None = None) -> Start:
     )
     if start == Start.SPARK:
         mark.write_text(str(now))
-        (launch or _launch)()
+        (launch or partial(launched, "roll", "--tidy"))()
     elif start == Start.MINOR:
         roll(site, apps=apps, kind=Kind.MINOR, executor="local")
     return start
@@ -298,18 +303,9 @@ def _waiting(site: Site, app: int, now_ms: int) -> tuple[list[Waiting], dict[int
     return list(itertools.chain.from_iterable(days.values())), {d: manifest.decode(c) for d, c in recent.items()}
 
 
-def _launch() -> None:
-    """A full run in a process of its own, which ends with this one; no JVM stays."""
-    command = [
-        sys.executable,
-        "-m",
-        "django",
-        "roll",
-        "--with-parent",
-        "--tidy",
-        "--settings",
-        settings.SETTINGS_MODULE,
-    ]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=_ROOT)
-    Thread(target=process.wait, daemon=True, name="reap roll").start()
-    _LOG.info("a full run was started as process %s", process.pid)
+def launched(command: str, *options: str) -> None:
+    """A command in a process of its own, which ends with this one; no JVM stays."""
+    words = [sys.executable, "-m", "django", command, "--with-parent", *options, "--settings", settings.SETTINGS_MODULE]
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, cwd=_ROOT)
+    Thread(target=process.wait, daemon=True, name=f"reap {command}").start()
+    _LOG.info("%s was started as process %s", command, process.pid)

@@ -4,6 +4,7 @@ The store alone says what is in force; these rows are an account of it for the a
 the run's number in the store, which a roll back names.
 """
 
+from datetime import datetime
 from typing import ClassVar
 
 from django.db import models
@@ -73,6 +74,12 @@ class Run(models.Model):
     def samples_per_s(self) -> float | None:
         """Samples compacted per second, all of it counted."""
         return self.samples / self.seconds if self.seconds else None
+
+    def eta_s(self, now: datetime) -> float | None:
+        """Seconds to go, if the rest goes like the part done; ``None`` when it is over, or has done nothing yet."""
+        if self.state != State.RUNNING or not self.units:
+            return None
+        return (now - self.started).total_seconds() * (self.units_total - self.units) / self.units
 
 
 class RunDay(models.Model):

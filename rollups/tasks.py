@@ -1,11 +1,17 @@
-"""The beat's question whether a run is due. It carries no truth: the next tick asks again."""
+"""The beat's questions whether a run or the daily cleaning is due. They carry no truth: the next tick asks again."""
 
 from celery import shared_task
 
-from rollups import conduct
+from rollups import conduct, upkeep
 
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def consider_run() -> str:
     """Start a run when enough waits, or an hour has closed."""
     return conduct.consider(conduct.site()).name
+
+
+@shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
+def consider_tidying() -> bool:
+    """Start the cleaning when the last one is a day old, or a deleted app's bytes are due."""
+    return upkeep.consider(conduct.site())

@@ -6,7 +6,7 @@ for the commands that do one.
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Thread
 from typing import Protocol
 
@@ -14,7 +14,10 @@ from rollups import conduct
 from rollups.models import Kind, Run
 from rollups.purge import Purged
 from rollups.run import Progress
+from rollups.seal import Retained
+from rollups.upkeep import Going
 from spm import limits
+from spm.accounts.models import App
 from spm.clock import Clock, SystemClock
 
 LINE_EVERY_S = 5.0  # without a terminal
@@ -104,6 +107,28 @@ def purged(gone: Purged, verb: str) -> str:
     lines += [f"{gone.damaged} generations are damaged: `fsck` names them"] if gone.damaged else []
     lines += [f"{size(gone.size_bytes)} {verb}"] if gone.tallies else []
     return "\n".join(lines) or "nothing to purge"
+
+
+def expiring(found: Mapping[App, Sequence[Going]]) -> str:
+    """What would go of each app's tiers."""
+    lines = [
+        f"{app}: {each.tier.lower()}, {each.rows:,} rows, {size(each.size_bytes)} would go"
+        for app, tiers in found.items()
+        for each in tiers
+    ]
+    return "\n".join(lines) or "nothing is older than it is kept"
+
+
+def retained(done: Mapping[App, Retained]) -> str:
+    """What went of each app."""
+    lines = []
+    for app, found in done.items():
+        lines.append(
+            f"{app}: samples of {len(found.sealed):,} hours, hours of {len(found.expired):,} days and"
+            f" {len(found.dropped):,} days went; {size(found.gone.size_bytes)}"
+        )
+        lines += found.troubles
+    return "\n".join(lines) or "nothing is older than it is kept"
 
 
 def end_with_parent() -> None:

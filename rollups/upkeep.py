@@ -5,23 +5,35 @@ one is at work. ``daily`` is beat's: it does what is a day old. Everything here 
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 from django.db import transaction
+from django.db.models import Sum
 
-from rollups import erase, points, purge
-from rollups.conduct import Site
+from rollups import cells, erase, points, purge, seal
+from rollups import redistribute as redistributing
+from rollups.conduct import Site, date_of, launched, opened, working, written_down
 from rollups.erase import Erased
 from rollups.lock import alone
+from rollups.models import Kind, Run, RunDay, State
 from rollups.points import Hook
 from rollups.purge import Purged
+from rollups.run import Driver, Progress
+from rollups.seal import Keep, Retained
 from spm import limits
 from spm.accounts import audit
+from spm.accounts.deeds import Retention
 from spm.accounts.models import App, Organisation
 from spm.errors import Refused
+from spm.limits import DAY_SLOTS
+from spm.store import distribution
+from spm.store.keys import CLOSED, HASH
 
 Watch = Callable[[App, int, int], None]  # an app, days done, days in all
 
@@ -54,14 +66,127 @@ def _at() -> Hook:
     return points.from_environment(os.environ)
 
 
-def tidy(site: Site, *, apps: Sequence[int]) -> bool:
-    """Purge when the last purge of this kind is a day old, with the usual history kept; whether it did."""
-    mark, now = site.folder / "purged", site.clock.now_ms()
-    if mark.exists() and now - int(mark.read_text()) < limits.PURGE_EVERY_MS:
-        return False
-    clean(site, apps=apps)
-    mark.write_text(str(now))
-    return True
+# --- retention --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What would go of one tier."""
+
+    tier: str
+    rows: int
+    size_bytes: int
+
+
+def would_expire(site: Site, app: int, days: Retention) -> list[Going]:
+    """What this retention would delete now, by tier; tiers of which nothing would go are left out."""
+    found = seal.would_go(site.store, app, _keep(days), now_ms=site.clock.now_ms())
+    names = {"raw": "Samples", "hours": "Hours", "days": "Days"}
+    all_of = [(names[tier], sum(gone.rows.values()), gone.size_bytes) for tier, gone in found.items()]
+    return [Going(*each) for each in all_of if each[1]]
+
+
+def would_retain(site: Site, *, apps: Sequence[int]) -> dict[App, list[Going]]:
+    """What each app's own retention would delete now."""
+    return {app: would_expire(site, app.pk, Retention.of(app)) for app in App.objects.filter(pk__in=apps)}
+
+
+def retain(
+    site: Site, *, apps: Sequence[int], executor: str = "local", wait_s: float = 0.0, watch: Watch = lambda *_: None
+) -> dict[App, Retained]:
+    """Let go what is older than each app keeps, as one run; apps of which nothing went are left out."""
+    done: dict[App, Retained] = {}
+    with working(site, kind=Kind.SEAL, executor=executor, apps=apps, wait_s=wait_s) as work:
+        driver = Driver(site.store, site.clock, at=work.at, watch=work.watch)
+        with opened(site, executor, work.at) as runner:
+            for app in App.objects.filter(pk__in=apps):
+                now_ms, run = site.clock.now_ms(), work.row.number
+                keep = _keep(Retention.of(app))
+                found = seal.retain(driver, runner, app.pk, keep, now_ms=now_ms, run=run, watch=partial(watch, app))
+                if found.sealed or found.expired or found.dropped or found.troubles or found.gone.tallies:
+                    done[app] = found
+        _record(site, work.row, done)
+    return done
+
+
+def _keep(days: Retention) -> Keep:
+    return Keep(days.raw_days, days.hour_days, days.day_days)
+
+
+@transaction.atomic
+def _record(site: Site, row: Run, done: Mapping[App, Retained]) -> None:
+    """The run's row, and one per day whose samples went; a run that found nothing leaves none."""
+    if not done:
+        row.delete()
+        return
+    for app, found in done.items():
+        slots = Counter(slot // DAY_SLOTS for slot in found.sealed)
+        RunDay.objects.bulk_create(
+            RunDay(run=row, app=app, day=date_of(day), flipped=False, units=units, samples=0, size_bytes=0)
+            for day, units in sorted(slots.items())
+        )
+    row.units = row.units_total = sum(len(found.sealed) for found in done.values())
+    row.state, row.finished = State.DONE, site.now()
+    row.message = "\n".join(trouble for found in done.values() for trouble in found.troubles)[:10_000]
+    row.save()
+
+
+# --- where an app's data lies -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What became of an app's epochs."""
+
+    units: int
+    waits: tuple[str, ...]  # why an epoch is not closed yet
+
+
+def redistribute(
+    site: Site, app: int, *, spread: int | None = None, executor: str = "local", wait_s: float = 0.0,
+    watch: Callable[[Progress], None] = lambda _: None,
+) -> Moved:  # fmt: skip
+    """Spread an app over so many buckets from now on, move what it has, and close the epochs before, if that can be.
+
+    Without ``spread`` it goes on with what was begun. What cannot be closed yet is closed by a later call.
+    """
+    if spread is not None:
+        newest = distribution.read(site.store, app).newest
+        distribution.open_epoch(site.store, app, strategy=HASH, buckets=newest.buckets, spread=spread)
+    with working(site, kind=Kind.REDISTRIBUTE, executor=executor, apps=[app], watch=watch, wait_s=wait_s) as work:
+        driver = Driver(site.store, site.clock, at=work.at, watch=work.watch)
+        with opened(site, executor, work.at) as runner:
+            # Pending cells first: what they hold is moved with the rest.
+            driver.roll(runner, [app], run=cells.take_run(site.store))
+            report = redistributing.migrate(driver, runner, app, run=work.row.number)
+        written_down(work.row, report, site.now())
+        found = [redistributing.close_epoch(site.store, app, number, work.at) for number in _older(site, app)]
+    return Moved(sum(day.units for day in report.days), tuple(line for closing in found for line in closing.found))
+
+
+def _older(site: Site, app: int) -> list[int]:
+    spread = distribution.read(site.store, app)
+    return [epoch.number for epoch in spread.epochs if epoch.state != CLOSED and epoch.number != spread.newest.number]
+
+
+def widen(site: Site, *, apps: Sequence[int], executor: str = "local") -> list[int]:
+    """Spread apps that have grown, and go on with those that are being moved; their numbers."""
+    touched = []
+    for app in apps:
+        redistributing.widen(site.store, app, _rate(site, app))
+        if not distribution.read(site.store, app).settled:
+            redistribute(site, app, executor=executor, wait_s=limits.ROLL_WAIT_S)
+            touched.append(app)
+    return touched
+
+
+def _rate(site: Site, app: int) -> int:
+    """Samples an hour, from what full runs found in the units of yesterday and today."""
+    since = (site.now() - timedelta(days=1)).date()
+    found = RunDay.objects.filter(app_id=app, day__gte=since, run__kind=Kind.FULL, units__gt=0)
+    sums = found.aggregate(samples=Sum("samples"), units=Sum("units"))
+    spread = distribution.read(site.store, app).newest.spread
+    return round(sums["samples"] / sums["units"] * spread) if sums["units"] else 0
 
 
 # --- apps that were deleted -------------------------------------------------------------------------------------------
@@ -104,3 +229,36 @@ def _forget_empty(site: Site) -> None:
         with transaction.atomic():
             audit.record("organisation erased", str(organisation), actor=None, organisation=None)
             organisation.delete()
+
+
+# --- when beat asks ---------------------------------------------------------------------------------------------------
+
+
+def tidy(site: Site, *, apps: Sequence[int]) -> bool:
+    """Retention, redistribution and purge, when the last time is a day old (whether so); erase whenever it is due."""
+    erase_gone(site, wait_s=limits.ROLL_WAIT_S)
+    if not _day_old(site):
+        return False
+    widen(site, apps=apps)
+    retain(site, apps=apps, wait_s=limits.ROLL_WAIT_S)
+    clean(site, apps=apps, wait_s=limits.ROLL_WAIT_S)
+    _mark(site).write_text(str(site.clock.now_ms()))
+    return True
+
+
+def consider(site: Site, launch: Callable[[], None] | None = None) -> bool:
+    """Start ``tidy`` in a process of its own if anything of it is due, and nobody is at work. Whether it did."""
+    with alone(site.folder, site.clock) as free:
+        if not free or not (_day_old(site) or going(site)):
+            return False
+    (launch or partial(launched, "tidy"))()
+    return True
+
+
+def _mark(site: Site) -> Path:
+    return site.folder / "purged"
+
+
+def _day_old(site: Site) -> bool:
+    mark = _mark(site)
+    return not mark.exists() or site.clock.now_ms() - int(mark.read_text()) >= limits.PURGE_EVERY_MS

@@ -44,4 +44,5 @@ CELERY_BEAT_SCHEDULE = {
     "evaluate rules": _every(10, "alerts.tasks.evaluate_rules"),
     "deliver the outbox": _every(5, "alerts.tasks.deliver_outbox"),
     "consider a run": _every(30, "rollups.tasks.consider_run"),
+    "consider tidying": _every(600, "rollups.tasks.consider_tidying"),
 }

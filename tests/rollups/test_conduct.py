@@ -1,5 +1,6 @@
 """Claims about runs and their record: rows, roll backs, corrections, retractions, deletions, and what beat starts."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from rollups.conduct import Site
 from rollups.corrected import Actor
 from rollups.executors import open_executor
 from rollups.lock import alone
-from rollups.models import Cause, Correction, Kind, Run, State
+from rollups.models import Cause, Correction, Kind, RetractionRecord, Run, State
 from rollups.plan import Start
 from rollups.points import nowhere
 from rollups.retract import Draft
@@ -331,3 +332,30 @@ def test_an_organisation_goes_with_its_last_app(site: Site, world: World) -> Non
     world.clock.advance(limits.ERASE_AFTER_MS)
     upkeep.erase_gone(site)
     assert not Organisation.objects.exists()
+
+
+def test_the_admin_ends_a_retraction_and_lists_corrections(world: World, tmp_path: Path, client: Client) -> None:
+    url = f"lmdb://{tmp_path}/store"
+    on_disk = World(open_backend(url))
+    on_disk.send((0, 1, 1.0))
+    client.force_login(User.objects.create_superuser("root"))
+    with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
+        app = App.objects.get()
+        corrected.retract(conduct.site(), app, Draft(source="host", reason="x"), Actor("ada", "here"))
+        record = RetractionRecord.objects.get()
+        assert b"shop" in client.get("/admin/rollups/retractionrecord/").content
+        assert client.get("/admin/rollups/correction/").status_code == 200
+        assert client.get("/admin/rollups/retractionrecord/add/").status_code == 403
+        form = {"action": "undo", "_selected_action": [str(record.pk)]}
+        answer = client.post("/admin/rollups/retractionrecord/", form, follow=True)
+        assert b"is undone" in answer.content
+        again = client.post("/admin/rollups/retractionrecord/", form, follow=True)
+        assert b"was undone already" in again.content
+    record.refresh_from_db()
+    assert record.undone_by == "root"
+
+
+def test_a_run_at_work_says_how_long_it_still_takes(site: Site) -> None:
+    run = Run(number=1, started=site.now(), units=25, units_total=100)
+    assert run.eta_s(site.now() + timedelta(seconds=10)) == 30
+    assert Run(number=1, started=site.now()).eta_s(site.now()) is None

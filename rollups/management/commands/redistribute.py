@@ -1,0 +1,38 @@
+"""``manage.py redistribute APP --spread N``: let an app's data lie over N buckets, while everything goes on."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from rollups import conduct, terminal, upkeep
+from spm import limits
+from spm.errors import SpmError
+
+
+class Command(BaseCommand):
+    """See the module."""
+
+    help = "Spread an app over more buckets, move what it has, close what was before."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The command's options."""
+        parser.add_argument("app", type=int, help="the app's number")
+        parser.add_argument("--spread", type=int, help="over how many buckets; without it, go on with what was begun")
+        parser.add_argument("--local", action="store_true", help="in this process, without Spark")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """One app."""
+        try:
+            moved = upkeep.redistribute(
+                conduct.site(),
+                options["app"],
+                spread=options["spread"],
+                executor="local" if options["local"] else "spark",
+                wait_s=limits.ROLL_WAIT_S,
+                watch=terminal.Line(self.stderr),
+            )
+        except SpmError as error:
+            raise CommandError(str(error)) from error
+        waits = "\n".join(["not closed yet:", *moved.waits]) if moved.waits else "all epochs before are closed"
+        self.stdout.write(f"{moved.units:,} units moved; {waits}")
