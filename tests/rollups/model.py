@@ -8,7 +8,7 @@ hours, days, percentiles, now or as of an earlier time, and what the account of 
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -74,15 +74,25 @@ class Taken:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of the samples of one message in one hour: how many, and whether they were in time."""
+
+    samples: int
+    in_time: bool
+
+
 @dataclass(slots=True)
 class Model:
     """What was acknowledged, retracted and sealed; answers by counting."""
 
     versions: set[Version] = field(default_factory=set)
-    accepted: Counter[Stamp] = field(default_factory=Counter)
+    accepted: dict[Stamp, Counter[int]] = field(default_factory=dict)  # samples by slot
     deleted: set[Version] = field(default_factory=set)
     taken: dict[int, Taken] = field(default_factory=dict)
     sealed: dict[int, list[Version]] = field(default_factory=dict)  # slot -> its winners when it was sealed
+    expired: set[int] = field(default_factory=set)  # days without hours
+    dropped: set[int] = field(default_factory=set)  # days of which nothing is left
     late: set[Version] = field(default_factory=set)  # came after their slot was sealed
     _cache: dict[object, object] = field(default_factory=dict)
 
@@ -93,7 +103,7 @@ class Model:
         fresh = set(versions) - self.versions
         self.versions |= fresh
         for version in fresh - self.deleted:
-            self.accepted[version.stamp] += 1
+            self.accepted.setdefault(version.stamp, Counter())[version.slot] += 1
         self.late |= {v for v in fresh if v.slot in self.sealed}
         self._cache.clear()
 
@@ -114,11 +124,34 @@ class Model:
         self.versions -= self.deleted
         self._cache.clear()
 
-    def seal(self, slot: int) -> None:
-        """The raw of an hour is gone; its aggregates stay as they are."""
-        if slot not in self.sealed:
-            self.sealed[slot] = [v for v in self._winners(None) if v.slot == slot]
-            self._cache.clear()
+    def seal(self, slot: int, late: Collection[Stamp] = ()) -> None:
+        """The raw of an hour is gone; its aggregates stay as they are. ``late``: messages that are not in them."""
+        if slot in self.sealed:
+            return
+        self.late |= {v for v in self.versions if v.slot == slot and v.stamp in late}
+        hiding = [t for t in self.taken.values() if t.active(None)]
+        self.sealed[slot] = _best(
+            v for v in self.versions - self.late if v.slot == slot and not any(t.hides(v) for t in hiding)
+        )
+        self._cache.clear()
+
+    def expire(self, day: int) -> None:
+        """The hours of a day are gone; its daily aggregates stay."""
+        self.expired.add(day)
+        self._cache.clear()
+
+    def drop(self, day: int) -> None:
+        """The day is gone."""
+        self.dropped.add(day)
+        self._cache.clear()
+
+    def is_sealed(self, slot: int) -> bool:
+        """Whether what comes now for this hour is too late."""
+        return slot in self.sealed
+
+    def in_time(self, stamp: Stamp, slot: int) -> bool:
+        """Whether what a message brought for an hour is counted in it."""
+        return not any(v.stamp == stamp and v.slot == slot for v in self.late)
 
     # --- what must be answered
 
@@ -131,23 +164,33 @@ class Model:
 
     def hours(self, asof_ms: int | None = None) -> Steps:
         """Hourly aggregates; as of a time without those of sealed hours, whose versions nobody knows any more."""
-        return self._once(("hours", asof_ms), lambda: _aggregates(self._counted(asof_ms), lambda v: v.slot))
+
+        def count() -> Steps:
+            counted = (v for v in self._counted(asof_ms) if v.slot // DAY_SLOTS not in self.expired)
+            return _aggregates(counted, lambda v: v.slot)
+
+        return self._once(("hours", asof_ms), count)
 
     def days(self, asof_ms: int | None = None) -> Steps:
         """Daily aggregates."""
-        return self._once(("days", asof_ms), lambda: _aggregates(self._counted(asof_ms), lambda v: v.slot // DAY_SLOTS))
+
+        def count() -> Steps:
+            counted = (v for v in self._counted(asof_ms) if v.slot // DAY_SLOTS not in self.dropped)
+            return _aggregates(counted, lambda v: v.slot // DAY_SLOTS)
+
+        return self._once(("days", asof_ms), count)
 
     def values(self, first_slot: int, last_slot: int, asof_ms: int | None = None) -> list[float]:
         """All values of these hours, sorted: what percentiles are of."""
         return sorted(v.value for v in self._counted(asof_ms) if first_slot <= v.slot <= last_slot)
 
-    def gone(self) -> set[int]:
-        """Hours whose raw has expired."""
-        return set(self.sealed)
-
-    def stamps(self) -> dict[Stamp, int]:
-        """How many samples each stamp brought: deleted ones too, since an account is for good."""
-        return dict(self.accepted)
+    def accounts(self) -> dict[Stamp, dict[int, Account]]:
+        """What became of every message, hour by hour: deleted ones too, since an account is for good."""
+        late = {(v.stamp, v.slot) for v in self.late}
+        return {
+            stamp: {slot: Account(count, (stamp, slot) not in late) for slot, count in slots.items()}
+            for stamp, slots in self.accepted.items()
+        }
 
     # --- counting
 
@@ -156,16 +199,11 @@ class Model:
 
     def _count_winners(self, asof_ms: int | None) -> list[Version]:
         hiding = [t for t in self.taken.values() if t.active(asof_ms)]
-        best: dict[tuple[int, int], Version] = {}
-        for version in self.versions:
-            if asof_ms is not None and version.stamp[0] > asof_ms:
-                continue
-            if any(taken.hides(version) for taken in hiding):
-                continue
-            key = version.series, version.ts
-            if key not in best or best[key].rank < version.rank:
-                best[key] = version
-        return sorted(best.values(), key=lambda v: (v.series, v.ts))
+        return _best(
+            v
+            for v in self.versions
+            if (asof_ms is None or v.stamp[0] <= asof_ms) and not any(taken.hides(v) for taken in hiding)
+        )
 
     def _counted(self, asof_ms: int | None) -> Iterator[Version]:
         yield from (v for v in self._winners(asof_ms) if v.slot not in self.sealed)
@@ -177,6 +215,16 @@ class Model:
         if name not in self._cache:
             self._cache[name] = count()
         return self._cache[name]  # type: ignore[return-value]
+
+
+def _best(versions: Iterable[Version]) -> list[Version]:
+    """The winner of every (series, ts), in their order."""
+    best: dict[tuple[int, int], Version] = {}
+    for version in versions:
+        key = version.series, version.ts
+        if key not in best or best[key].rank < version.rank:
+            best[key] = version
+    return sorted(best.values(), key=lambda v: (v.series, v.ts))
 
 
 def _aggregates(winners: Iterable[Version], step_of: Callable[[Version], int]) -> Steps:

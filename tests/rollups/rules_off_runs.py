@@ -209,7 +209,7 @@ def a_kill_between_cells_and_account() -> None:
     world = world_of()
     killed(lambda: world.roll(at=crash_at("unpended")))
     right(world)
-    assert world.accounts() == world.model.stamps()
+    assert world.accounts() == world.model.accounts()
 
 
 def only_fresh_batches(patch: Patch) -> None:

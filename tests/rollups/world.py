@@ -6,17 +6,19 @@ answer, whatever runs, crashes and roll backs have done to the rows. Series are 
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ingest.accept import Acceptor
 from ingest.write import Writer
+from rollups import redistribute, seal
 from rollups.local import LocalExecutor
 from rollups.plan import first_day_of, month_of
 from rollups.points import Hook, nowhere
 from rollups.run import Driver, RunReport
+from rollups.seal import Keep
 from rollups.source import Place, read_pack
 from spm.clock import FakeClock
 from spm.limits import DAY_SLOTS, HOUR_MS
@@ -28,16 +30,17 @@ from spm.store.aggregates import COLUMNS
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
-from spm.store.manifest import Manifest
+from spm.store.manifest import Manifest, Month
 from spm.store.pending import Commit
 from spm.store.retractions import Retraction
 from spm.wire import Envelope, Parsed, SeriesTable, canonical, parse_canonical
-from tests.rollups.model import EVER, Answer, Model, Row, Steps, Taken, Version
+from tests.rollups.model import EVER, Account, Answer, Model, Row, Stamp, Steps, Taken, Version
 
 APP = 7
 DAY = 19_600
 START = DAY * DAY_SLOTS * HOUR_MS  # the first instant of a day
 NEXT_DAY = START + 26 * HOUR_MS  # when all of that day is closed
+DAY_MS = DAY_SLOTS * HOUR_MS
 FIRST = DAY * DAY_SLOTS  # its first slot
 ALL = (Matcher("__name__", "=~", "m."),)
 SPREAD = Distribution.single(spread=3)  # metrics lie in two buckets
@@ -111,13 +114,51 @@ class World:
 
     # --- runs
 
+    def retain(self, keep: Keep, *, days_later: int, at: Hook = nowhere) -> None:
+        """Let what is over go, some days after the first one ended."""
+        now = START + (1 + days_later) * DAY_MS
+        try:
+            seal.retain(self.driver(at), LocalExecutor(self.store, at), APP, keep, now_ms=now)
+        finally:
+            self.seals()
+
+    def seals(self) -> None:
+        """Tell the model which hours and days are final or gone."""
+        for day in (DAY, DAY + 1):
+            value, month = self.manifest(day), self.month(day)
+            for slot, state in value.seals.items():
+                if state >= manifest.SEALED:
+                    self.model.seal(slot)
+            if manifest.EXPIRED in value.seals.values():
+                self.model.expire(day)
+                if not any(day in pack.days for pack in month.days.values()):
+                    self.model.drop(day)
+
+    def month(self, day: int) -> Month:
+        """The days in force of a day's month."""
+        [row] = self.store.get("manifest", [keys.manifest_month(APP, month_of(day))], [b"v"])
+        return manifest.decode_month(row[b"v"] if row else None)
+
     def driver(self, at: Hook = nowhere) -> Driver:
         """A driver of runs over this store."""
         return Driver(self.store, self.clock, at=at)
 
-    def roll(self, *, minor: bool = False, now_ms: int = NEXT_DAY, at: Hook = nowhere) -> RunReport:
+    def roll(
+        self,
+        *,
+        minor: bool = False,
+        now_ms: int = NEXT_DAY,
+        at: Hook = nowhere,
+        upgrade: bool = False,
+        sweep: bool = False,
+    ) -> RunReport:
         """One run in this process."""
-        return self.driver(at).roll(LocalExecutor(self.store, at), [APP], minor=minor, now_ms=now_ms)
+        executor = LocalExecutor(self.store, at)
+        return self.driver(at).roll(executor, [APP], minor=minor, now_ms=now_ms, upgrade=upgrade, sweep=sweep)
+
+    def migrate(self, at: Hook = nowhere) -> RunReport:
+        """Move what lies where the newest epoch does not put it."""
+        return redistribute.migrate(self.driver(at), LocalExecutor(self.store, at), APP, now_ms=NEXT_DAY)
 
     # --- retracting
 
@@ -186,20 +227,30 @@ class World:
 
     def pending_rows(self) -> int:
         """How many pending records there are."""
-        ranges = [keys.app_range(bucket, APP) for bucket in self.distribution.all(APP)]
+        ranges = [keys.app_range(bucket, APP) for bucket in self.spread().all(APP)]
         return sum(1 for r in ranges for _ in self.store.scan("pending", *r))
 
-    def accounts(self) -> dict[tuple[int, int, int], int]:
-        """Stamp -> samples, of stored messages: all rows of one of their batches are in `ledger` or `pending`."""
-        found: dict[int, dict[tuple[int, int], Commit]] = {}  # batch -> its rows that are there
+    def spread(self) -> Distribution:
+        """Where the app's data may lie now."""
+        return distribution.read(self.store, APP)
+
+    def accounts(self) -> dict[Stamp, dict[int, Account]]:
+        """Stamp -> slot -> how many samples, and whether they were in time; of all that is there of any batch.
+
+        A batch is there when all its rows are in `ledger` or `pending`; what one batch has stored another cannot
+        have brought too late.
+        """
+        found: dict[int, dict[tuple[int, int], Placed]] = {}  # batch -> its rows that are there
         for key, cells in self.store.scan("ledger", *keys.ledger_range(APP)):
             commit, outcome, batch = _account(cells[b"v"])
-            assert outcome == pending.STORED
+            assert outcome in (pending.STORED, pending.LATE)
             number = int.from_bytes(key[-4:], "big")
-            found.setdefault(batch, {})[number & 0xFF, number >> 8] = commit
-        for item in pending.scan(self.store, APP, list(self.distribution.all(APP))):
-            found.setdefault(item.key.batch, {})[item.key.bucket, item.slot] = _commit(item.cell)
-        return _stored(found)
+            found.setdefault(batch, {})[number & 0xFF, number >> 8] = commit, outcome == pending.STORED
+        for item in pending.scan(self.store, APP, list(range(256))):
+            row = item.key.bucket, item.slot
+            decided = None if self.model.is_sealed(item.slot) else True
+            found.setdefault(item.key.batch, {}).setdefault(row, (_commit(item.cell), decided))
+        return _accounts(found, self.model.in_time)
 
     def recount(self) -> Steps:
         """Hourly aggregates, counted from the list of versions."""
@@ -219,19 +270,28 @@ _account = functools.lru_cache(4096)(pending.decode_account)  # rows are write-o
 _commit = functools.lru_cache(4096)(pending.decode)
 
 
-def _stored(found: Mapping[int, Mapping[tuple[int, int], Commit]]) -> dict[tuple[int, int, int], int]:
-    stored: dict[tuple[int, int, int], int] = {}
+Placed = tuple[Commit, bool | None]  # whether it was in time; None: nobody has said yet
+
+
+def _accounts(
+    found: Mapping[int, Mapping[tuple[int, int], Placed]], undecided: Callable[[Stamp, int], bool]
+) -> dict[Stamp, dict[int, Account]]:
+    accounts: dict[Stamp, dict[int, Account]] = {}
     for rows in found.values():
-        counts: dict[tuple[int, int, int], int] = {}
-        for commit in rows.values():
+        counts: dict[tuple[Stamp, int], list[tuple[int, bool]]] = {}
+        for (_, slot), (commit, in_time) in rows.items():
             assert set(commit.rows) <= rows.keys(), "a batch that is not wholly there"
             m = commit.messages
             stamps = zip(m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), strict=True)
             for stamp, count in dict(zip(stamps, commit.samples.tolist(), strict=True)).items():  # a batch may hold
-                counts[stamp] = counts.get(stamp, 0) + count  # a message twice: it is one acceptance
-        for stamp, count in counts.items():
-            assert stored.setdefault(stamp, count) == count, "two batches of one message differ"
-    return stored
+                known = undecided(stamp, slot) if in_time is None else in_time
+                counts.setdefault((stamp, slot), []).append((count, known))  # a message twice: it is one acceptance
+        for (stamp, slot), parts in counts.items():
+            made = Account(sum(count for count, _ in parts), all(in_time for _, in_time in parts))
+            was = accounts.setdefault(stamp, {}).setdefault(slot, made)
+            assert was.samples == made.samples, "two batches of one message differ"
+            accounts[stamp][slot] = Account(made.samples, was.in_time or made.in_time)
+    return accounts
 
 
 def parsed(samples: Sequence[Sample]) -> Parsed:
