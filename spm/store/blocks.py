@@ -34,13 +34,22 @@ RECORD_BYTES_MAX = 64_000_000  # of one unpacked record: a damaged size must not
 _HEAD = struct.Struct(">BBI")  # kind, version, CRC-32 of kind ‖ version ‖ payload
 _ENCODED = list[tuple[str, int, str, int, int, bytes]]
 _COLUMNS = msgspec.msgpack.Decoder(tuple[list[str], _ENCODED])
+_NUMBERED = msgspec.msgpack.Decoder(tuple[list[str], list[tuple[int, int, int, int, bytes]]])
 _PACK = msgspec.msgpack.Encoder()
+# names of columns by number, for frames that hold these; only ever added to
+COLUMN_NAMES = (
+    "ms", "process", "sequence", "source", "series_hash", "metric_hash", "metric", "counts", "message", "ts", "values",
+    "samples", "id_hash", "range", "batch_hash", "bucket", "slot",
+)  # fmt: skip
+_NUMBER = {name: number for number, name in enumerate(COLUMN_NAMES)}
+_KIND = {dtype: number for number, dtype in enumerate(codec.DTYPES)}
+_KINDS = 16  # room for so many kinds of numbers
 T = TypeVar("T")
 
 
 def frame(kind: int, payload: bytes, version: int | None = None) -> bytes:
     """kind ‖ version ‖ CRC-32 ‖ payload, in the version that is written now."""
-    version = versions_of(kind)[-1] if version is None else version
+    version = _NEWEST[kind] if version is None else version
     return _HEAD.pack(kind, version, zlib.crc32(payload, zlib.crc32(bytes((kind, version))))) + payload
 
 
@@ -88,6 +97,9 @@ def encode_columns(
     packed = [
         (name, *codec.encode(c, random=name.endswith("_hash"), apart=name in apart)) for name, c in columns.items()
     ]
+    if READERS[kind, _NEWEST[kind]] is _numbered_columns:
+        numbered = [(_NUMBER[name], form * _KINDS + _KIND[dtype], *rest) for name, form, dtype, *rest in packed]
+        return frame(kind, _PACK.encode((texts or [], numbered)))
     return frame(kind, _PACK.encode((texts or [], packed)))
 
 
@@ -99,8 +111,10 @@ def decode_columns(kind: int, raw: bytes) -> tuple[dict[str, Column], list[str]]
 
 def sizes(raw: bytes) -> dict[str, int]:
     """Bytes that each column of a frame takes, for measurements."""
-    _, packed = _COLUMNS.decode(unframe(raw[0], raw)[1])
-    return {name: len(body) for name, _, _, _, _, body in packed}
+    version, payload = unframe(raw[0], raw)
+    if READERS[raw[0], version] is _numbered_columns:
+        return {COLUMN_NAMES[number]: len(body) for number, _, _, _, body in _NUMBERED.decode(payload)[1]}
+    return {name: len(body) for name, _, _, _, _, body in _COLUMNS.decode(payload)[1]}
 
 
 def decode_named(kind: int, raw: bytes, names: tuple[str, ...]) -> tuple[dict[str, Column], list[str]]:
@@ -114,7 +128,7 @@ def decode_named(kind: int, raw: bytes, names: tuple[str, ...]) -> tuple[dict[st
 
 def encode_record(kind: int, record: Any) -> bytes:
     """A frame around one small record (msgpack, zstd above 256 bytes)."""
-    assert READERS[kind, versions_of(kind)[-1]] is _record, f"BUG: {_name(kind)} is written as columns"
+    assert READERS[kind, _NEWEST[kind]] is _record, f"BUG: {_name(kind)} is written as columns"
     raw = _PACK.encode(record)
     if len(raw) <= 256:
         return frame(kind, b"\0" + raw)
@@ -145,6 +159,21 @@ def _columns(payload: bytes) -> tuple[dict[str, Column], list[str]]:
     return {name: codec.decode((form, dtype, n, k, body)) for name, form, dtype, n, k, body in packed}, texts
 
 
+def _numbered_columns(payload: bytes) -> tuple[dict[str, Column], list[str]]:
+    """The same with numbers for names, forms and kinds: in blocks of few samples they outweigh what they name."""
+    try:
+        texts, packed = _NUMBERED.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise CorruptBlock(f"a block's table of columns is damaged: {error}") from error
+    columns = {}
+    for number, what, count, parameter, body in packed:
+        form, kind = divmod(what, _KINDS)
+        if not 0 <= number < len(COLUMN_NAMES) or kind >= len(codec.DTYPES):
+            raise CorruptBlock("a column of an unknown name or kind", got=(number, what))
+        columns[COLUMN_NAMES[number]] = codec.decode((form, codec.DTYPES[kind], count, parameter, body))
+    return columns, texts
+
+
 def _columns_with_lags(payload: bytes) -> tuple[dict[str, Column], list[str]]:
     """Stamps may stand as what they are later than the first time of their message."""
     columns, texts = _columns(payload)
@@ -173,10 +202,12 @@ READERS: Mapping[tuple[int, int], Callable[[bytes], Any]] = MappingProxyType(
     {
         **{(kind, 1): _columns for kind in (LOG, CHUNK, TIMELINES, PENDING, HOURS, LEDGER)},
         **{(kind, 1): _record for kind in (INPUTS, MANIFEST, MONTH, DEAD, RETRACTION, DISTRIBUTION)},
+        **{(kind, 2): _numbered_columns for kind in (LOG, PENDING, LEDGER)},
         (TIMELINES, 2): _columns_with_lags,
         (INPUTS, 2): _columns,
     }
 )
+_NEWEST = dict(sorted(READERS))  # of each kind: the version that is written
 
 
 def _unzstd(body: bytes) -> bytes:

@@ -21,7 +21,8 @@ Column = npt.NDArray[Any]
 Encoded = tuple[int, str, int, int, bytes]  # form, dtype, count, parameter, bytes
 
 RAW, CONSTANT, PCO, DECIMAL, FLOAT, ZSTD = range(6)
-_DTYPES: dict[str, np.dtype[Any]] = {d: np.dtype(d) for d in ("<u8", "<i8", "<f8", "<u4", "<i4", "<u2", "|u1")}
+DTYPES = ("<u8", "<i8", "<f8", "<u4", "<i4", "<u2", "|u1")  # their order is written in frames: only ever added to
+_DTYPES: dict[str, np.dtype[Any]] = {d: np.dtype(d) for d in DTYPES}
 _FEW = 4  # values for which no form beats raw bytes
 _MISS_SHARE = 64  # one exception in so many values is still worth the integer form
 _SCALES = 10  # decimals are tried up to 9 digits after the point

@@ -167,7 +167,8 @@ GOLDEN: dict[str, Golden] = {
         lambda v: blocks.encode_columns(blocks.CHUNK, v),
         lambda raw: blocks.decode_columns(blocks.CHUNK, raw)[0],
     ),
-    "log-1": Golden(_log(), _BYTES, LogBlock.from_bytes),
+    "log-1": Golden(_log(), None, LogBlock.from_bytes),
+    "log-2": Golden(_log(), _BYTES, LogBlock.from_bytes),
     "chunk-1": Golden(
         ChunkPage(_log().series, np.array([0, 0, 1, 1, 2], np.int32), _log().counts, _values(20)),
         _BYTES,
@@ -177,8 +178,10 @@ GOLDEN: dict[str, Golden] = {
     "timelines-2": Golden(_jittered(), _BYTES, TimelinesPage.from_bytes),
     "inputs-1": Golden(INPUTS, None, units.decode_inputs),
     "inputs-2": Golden(INPUTS, units.encode_inputs, units.decode_inputs),
-    "pending-1": Golden(COMMIT, lambda v: pending.encode(v, batch=2**64 - 1), pending.decode),
-    "ledger-1": Golden(
+    "pending-1": Golden(COMMIT, None, pending.decode),
+    "pending-2": Golden(COMMIT, lambda v: pending.encode(v, batch=2**64 - 1), pending.decode),
+    "ledger-1": Golden(COMMIT, None, lambda raw: pending.decode(raw, blocks.LEDGER)),
+    "ledger-2": Golden(
         COMMIT, lambda v: pending.encode(v, blocks.LEDGER, pending.DEAD), lambda raw: pending.decode(raw, blocks.LEDGER)
     ),
     "manifest-1": Golden(MANIFEST, None, manifest.decode),

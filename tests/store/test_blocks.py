@@ -183,6 +183,26 @@ def test_a_lag_of_a_message_that_is_not_listed_is_damage() -> None:
         blocks.decode_columns(blocks.TIMELINES, blocks.encode_columns(blocks.TIMELINES, columns))
 
 
+@pytest.mark.parametrize(
+    "column",
+    [(99, 1, 1, 0, b""), (-1, 1, 1, 0, b""), (0, 15, 1, 0, b""), (0, -1, 1, 0, b""), (0, 16 * 9, 1, 0, b"")],
+    ids=["no such name", "a name below zero", "no such kind", "a kind below zero", "no such form"],
+)
+def test_a_column_by_a_number_that_names_nothing_is_damage(column: tuple[object, ...]) -> None:
+    texts: list[str] = []
+    with pytest.raises(CorruptBlock):
+        blocks.decode_columns(blocks.LOG, blocks.frame(blocks.LOG, blocks._PACK.encode((texts, [column]))))
+
+
+def test_names_of_columns_take_little_of_a_small_block() -> None:
+    """One message of three metrics: what is written around its columns, in a frame of either version."""
+    raw = block([(s, 5, 1.5) for s in range(3)]).to_bytes()
+    held = sum(blocks.sizes(raw).values())
+    assert len(raw) - held < 110
+    older = blocks.encode_columns(blocks.CHUNK, blocks.decode_columns(blocks.LOG, raw)[0])
+    assert len(older) - held > 200
+
+
 def test_a_kind_of_columns_is_never_written_as_a_record() -> None:
     with pytest.raises(AssertionError, match="inputs"):
         blocks.encode_record(blocks.INPUTS, INPUTS)
@@ -251,7 +271,8 @@ def test_a_timelines_page_is_refused_with(columns: dict[str, object]) -> None:
 
 def test_a_claimed_size_takes_no_memory() -> None:
     texts: list[str] = []
-    body = (texts, [("ts", 1, "<i8", 1 << 60, 0, b"\0" * 8), ("values", 1, "<f8", 1 << 24, 0, b"\0" * 16)])
+    ts, values, constant = blocks.COLUMN_NAMES.index("ts"), blocks.COLUMN_NAMES.index("values"), 16
+    body = (texts, [(ts, constant + 1, 1 << 60, 0, b"\0" * 8), (values, constant + 2, 1 << 24, 0, b"\0" * 16)])
     tracemalloc.start()
     with pytest.raises(CorruptBlock):
         blocks.decode_columns(blocks.LOG, blocks.frame(blocks.LOG, blocks._PACK.encode(body)))
