@@ -23,7 +23,6 @@ from spm.store.manifest import Generation, Replay
 from spm.store.merge import Piece
 from spm.wire import I32, I64, U64
 
-FORM = 1  # of the rows that are written now
 FORM = 2  # of the rows that are written now: 2 has inputs as columns, and stamps as lags behind times
 COLUMN = b"v"
 _PAGE_BITS_MAX = 16  # a key has two bytes for the page
