@@ -14,11 +14,10 @@ same for one slot that is being sealed, with one flip that is never rebased.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rollups import agenda, cells, flip, landing, survey
+from rollups import agenda, cells, flip, landing, months, survey
 from rollups import plan as planning
-from rollups.cells import COLUMN
 from rollups.local import Executor
-from rollups.outcome import Correction, Work, days_task, month_after, unit_task
+from rollups.outcome import Correction, Work, unit_task
 from rollups.plan import DayPlan, Order, Thresholds
 from rollups.points import Hook, nowhere
 from rollups.progress import DayReport, Meter, Progress, RunReport, report_of
@@ -88,8 +87,8 @@ class Driver:
             ends = [] if minor else [self._end(executor, run, app) for app in looked]
         finally:
             executor.forget()
-        months, left = sum(end[0] for end in ends), sum(end[1] for end in ends)
-        return RunReport(run, executor.name, minor, tuple(reports), months, late, left)
+        flipped, left = sum(end[0] for end in ends), sum(end[1] for end in ends)
+        return RunReport(run, executor.name, minor, tuple(reports), flipped, late, left)
 
     def look(self, app: int, order: Order, *, sweep: bool = False) -> Looked:
         """What an app has to do. Manifests are read after all that they are compared with (rule 9)."""
@@ -161,14 +160,13 @@ class Driver:
             self.store, app, [day.day for day in looked.plans]
         )
         values = looked.manifests | survey.decoded(app, moved)
-        months: dict[int, dict[int, Manifest]] = {}
-        for day, value in values.items():
-            months.setdefault(planning.month_of(day), {})[day] = value
-        built = [self._month(executor, run, app, month, days, order) for month, days in sorted(months.items())]
-        left = {day for _, days in built for day in days}
-        horizon = looked.survey.agenda.horizon(order.now_ms)
-        later = replace(order, now_ms=horizon)
-        for day in values if horizon > order.now_ms else moved:
+        later = replace(order, now_ms=looked.survey.agenda.horizon(order.now_ms))
+        built = [
+            months.build(self.store, executor, run, app, month, days, order=order, later=later, at=self.at)
+            for month, days in months.by_month(values).items()
+        ]
+        left = {day for part in built for day in part.left}
+        for day in values if later.now_ms > order.now_ms else moved:
             if planning.plan_day(app, day, cell=None, manifest=values[day], waiting=(), order=later).units:
                 left.add(day)
         agenda.finish(
@@ -177,25 +175,7 @@ class Driver:
         )  # fmt: skip
         self.at("agenda written")
         outdated = sum(planning.outdated(value) for value in values.values()) if order.upgrade else 0
-        return sum(flipped for flipped, _ in built), outdated
-
-    def _month(
-        self, executor: Executor, run: int, app: int, month: int, manifests: Mapping[int, Manifest], order: Order
-    ) -> tuple[bool, set[int]]:
-        """Build the days of a month that lack their row; (whether they went in, the days left)."""
-        key = keys.manifest_month(app, month)
-        cell = cells.read_cell(self.store, "manifest", key)
-        in_force = manifest.decode_month(cell)
-        stale = planning.stale_days(in_force, manifests, order)
-        if not stale:
-            return False, set()
-        tasks = [days_task(app, month, bucket, in_force, stale) for bucket in sorted({s.bucket for s in stale})]
-        packed = [p for p in executor.build_days(run, tasks) if p.made is not None]
-        value = manifest.encode_month(month_after(in_force, packed, stale))
-        flipped = bool(packed) and self.store.check_and_put("manifest", key, COLUMN, cell, value)
-        self.at("month flipped")
-        done = {p.bucket for p in packed} if flipped else set()
-        return flipped, {s.day for s in stale if s.bucket not in done}
+        return sum(part.flipped for part in built), outdated
 
     # --- one slot -----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Claims about hours and days under retractions: right at once, rebuilt by the next run, and as before after an undo."""
+"""Claims about hours and days under retractions: right at once, rebuilt by the next run, as before after an undo."""
 
 from collections.abc import Callable
 
