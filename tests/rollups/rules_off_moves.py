@@ -1,6 +1,5 @@
 """Rules of moves between buckets and of retention, each with a switch and a history that goes wrong without it."""
 
-import msgspec
 import pytest
 
 from ingest.write import Writer
@@ -214,6 +213,6 @@ RULES = (
         "seal_slot", "hours without an entry are not sealed", only_what_has_an_entry_is_sealed,
         late_data_for_an_empty_hour_of_a_sealed_day,
     ),
-    Rule("seal_ret", "sealed hours must fit today's retractions", sealed_hours_must_fit_today, a_retraction_after_a_seal),
+    Rule("seal_ret", "seals must fit today's retractions", sealed_hours_must_fit_today, a_retraction_after_a_seal),
     Rule("late", "late data is called stored", late_data_is_stored, a_run_over_late_data_of_a_sealed_hour),
 )  # fmt: skip

@@ -209,11 +209,13 @@ class Life(RuleBasedStateMachine):
         for _ in range(2):  # a replay list that came with a race is taken in by the next
             self.world.roll(now_ms=START + 50 * HOUR_MS, sweep=True)
         assert self.world.pending_rows() == 0
+        if not self.world.spread().settled:
+            return  # what lies in two places is merged when it has been moved
         value = self.world.manifest()
         for (_, slot), entry in value.entries.items():
             assert len(entry.state.generations) <= 1
             assert entry.state.replay == () or value.seal(slot)
-        if self.world.spread().settled and not value.seals:
+        if not value.seals:
             assert self.world.levels() <= {DAYS}
 
     @invariant()

@@ -12,13 +12,44 @@ from tests.rollups.switched import CALAMITIES, Rule
 RULES = (*rules_off_runs.RULES, *rules_off_purges.RULES, *rules_off_reading.RULES, *rules_off_moves.RULES)
 
 # Every rule that the model of the protocol was searched with: each is in force because a history went wrong without it.
-PROTOCOL = set(
-    """pending_first fresh_manifest recheck forward_rollback plan_cas unique_ver one_cell exact_pending cell_per_unit
-    flip_then_pending unique_attempt no_age_sweep fence_sweep floor accept_stamp full_dedupe total_order keep_retracted
-    stamp_match undo_keeps epoch_union minor_covers rebase_check fence_rebase hours_stamp_now directory transitive
-    seal_two_step seal_stops_runs seal_slot seal_ret mig_together close_recheck close_floor close_verify
-    cross_raw""".split()
-)
+PROTOCOL = {
+    "pending_first",
+    "fresh_manifest",
+    "recheck",
+    "forward_rollback",
+    "plan_cas",
+    "unique_ver",
+    "one_cell",
+    "exact_pending",
+    "cell_per_unit",
+    "flip_then_pending",
+    "unique_attempt",
+    "no_age_sweep",
+    "fence_sweep",
+    "floor",
+    "accept_stamp",
+    "full_dedupe",
+    "total_order",
+    "keep_retracted",
+    "stamp_match",
+    "undo_keeps",
+    "epoch_union",
+    "minor_covers",
+    "rebase_check",
+    "fence_rebase",
+    "hours_stamp_now",
+    "directory",
+    "transitive",
+    "seal_two_step",
+    "seal_stops_runs",
+    "seal_slot",
+    "seal_ret",
+    "mig_together",
+    "close_recheck",
+    "close_floor",
+    "close_verify",
+    "cross_raw",
+}
 INEXPRESSIBLE = {
     "one_cell": "entries, hours and seals of an (app, day) are fields of one value, which is put by one check-and-put: "
     "there is no second cell that could be written apart from it, nor a function that writes a part of the value",
