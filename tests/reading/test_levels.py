@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from ingest.write import Writer
 from spm.clock import FakeClock
@@ -13,12 +14,13 @@ from spm.errors import IntegrityError, QueryTimeout
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.basis import Basis
 from spm.query.promql.engine import Engine, QueryLimits
+from spm.query.scan import month_of
 from spm.query.select import Matcher
 from spm.query.storage import AppStorage
 from spm.store import distribution, keys, manifest
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
-from spm.store.manifest import EXPIRED, SEALED, Manifest
+from spm.store.manifest import EXPIRED, SEALED, Days, Hours, Manifest
 from spm.wire import metric_id
 from tests.bench import month
 from tests.rollups.world import APP, DAY, START, World
@@ -188,3 +190,49 @@ def test_a_query_that_is_out_of_time_ends_within_the_storage() -> None:
     storage.select = slow  # type: ignore[method-assign]
     with pytest.raises(QueryTimeout):
         Engine(storage, QueryLimits(timeout_s=30), clock).instant("m0", START // 1 + HOUR_MS)
+
+
+def test_late_samples_take_a_day_down_to_hours_and_their_hour_down_to_samples() -> None:
+    world = a_day()
+    world.send((0, 5, 50.0))
+    world.clock.advance(2_000)
+    found = day_of(world.fresh())
+    assert levels(found.basis) == ["raw samples", "hour aggregates"]
+    assert sorted(found.count.ravel().tolist()) == [12, 13]
+
+
+def test_hours_and_days_that_were_made_of_something_else_are_not_used() -> None:
+    world = a_day()
+    other = {
+        bucket: Hours(pack.generation, {s: replace(of, inputs=b"another!") for s, of in pack.slots.items()})
+        for bucket, pack in world.manifest().hours.items()
+    }
+    flip(world, hours=other)
+    assert levels(day_of(world.fresh()).basis) == ["day aggregates"]
+    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).basis) == ["raw samples"]
+    key = keys.manifest_month(APP, month_of(DAY))
+    [row] = world.store.get("manifest", [key])
+    assert row is not None
+    now = manifest.decode_month(row[b"v"])
+    days = {
+        bucket: Days(pack.generation, {d: replace(of, inputs=b"another!") for d, of in pack.days.items()})
+        for bucket, pack in now.days.items()
+    }
+    changed = manifest.encode_month(replace(now, nonce=now.nonce + 1, days=days))
+    assert world.store.check_and_put("manifest", key, b"v", row[b"v"], changed)
+    assert levels(day_of(world.fresh()).basis) == ["raw samples"]
+
+
+def test_a_retraction_takes_a_day_down_to_samples_and_a_run_brings_it_back() -> None:
+    world = a_day()
+    number = world.retract(series=0, data_to=START + HOUR_MS)
+    world.clock.advance(2_000)
+    found = day_of(world.fresh())
+    assert levels(found.basis) == ["raw samples", "hour aggregates"]
+    world.roll()
+    world.clock.advance(2_000)
+    again = day_of(world.fresh())
+    assert levels(again.basis) == ["day aggregates"]
+    assert (again.sum == found.sum).all()
+    world.undo(number)
+    assert sorted(day_of(world.fresh()).count.ravel().tolist()) == [12, 12]
