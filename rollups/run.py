@@ -35,12 +35,12 @@ __all__ = ["Correction", "DayReport", "Driver", "Progress", "RunReport"]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """One app as a run found it: what is to do, and the manifests of every day that was looked at."""
+    """One app as a run found it: what is to do, and which days were looked at."""
 
     survey: Survey
     order: Order
     every: bool  # whether that was all of its days
-    manifests: dict[int, Manifest]
+    days: tuple[int, ...]
     plans: list[DayPlan]
 
 
@@ -103,7 +103,7 @@ class Driver:
             planning.plan_day(app, day, cell=read[day], manifest=value, waiting=found.waiting.get(day, ()), order=order)
             for day, value in values.items()
         ]
-        return Looked(found, order, every, values, [day for day in plans if day.units or day.late])
+        return Looked(found, order, every, tuple(values), [day for day in plans if day.units or day.late])
 
     # --- one wave -----------------------------------------------------------------------------------------------------
 
@@ -156,18 +156,16 @@ class Driver:
     def _end(self, executor: Executor, run: int, looked: Looked) -> tuple[int, int]:
         """Days from hours, and the agenda; (months flipped, units that an upgrade has left)."""
         app, order = looked.survey.app, looked.order
-        moved = {day.day: None for day in looked.plans} | cells.read_cells(
-            self.store, app, [day.day for day in looked.plans]
-        )
-        values = looked.manifests | survey.decoded(app, moved)
+        read = cells.scan_cells(self.store, app) if looked.every else cells.read_cells(self.store, app, looked.days)
+        values = survey.decoded(app, read)
         later = replace(order, now_ms=looked.survey.agenda.horizon(order.now_ms))
         built = [
             months.build(self.store, executor, run, app, month, days, order=order, later=later, at=self.at)
             for month, days in months.by_month(values).items()
         ]
         left = {day for part in built for day in part.left}
-        for day in values if later.now_ms > order.now_ms else moved:
-            if planning.plan_day(app, day, cell=None, manifest=values[day], waiting=(), order=later).units:
+        for day, value in values.items():
+            if planning.plan_day(app, day, cell=None, manifest=value, waiting=(), order=later).units:
                 left.add(day)
         agenda.finish(
             self.store, app, looked.survey.agenda,

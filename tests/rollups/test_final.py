@@ -8,7 +8,7 @@ import pytest
 
 from rollups.local import LocalExecutor
 from rollups.plan import Order, outdated
-from rollups.points import POINTS, nowhere
+from rollups.points import nowhere
 from rollups.progress import DayReport
 from rollups.rollback import roll_back
 from spm.errors import Refused
@@ -305,10 +305,6 @@ def test_a_full_merge_that_was_rolled_back_is_made_of_the_same_bytes_again() -> 
     _, first, second = rows_by_run(world)
     assert second
     assert second <= first  # hours of the other bucket are still those of the first
-
-
-def test_there_are_at_least_twenty_points_and_names_do_not_repeat() -> None:
-    assert len(set(POINTS)) == len(POINTS) >= 20
 
 
 def test_nothing_is_due_while_the_order_is_minor() -> None:
