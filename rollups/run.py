@@ -50,7 +50,6 @@ class Driver:
 
     store: Backend
     clock: Clock
-    buckets: Callable[[int], Sequence[int]] | None = None  # of an app, in place of those of its distribution
     thresholds: Thresholds = planning.DEFAULTS
     at: Hook = nowhere
     watch: Callable[[Progress], None] = field(default=lambda _: None)
@@ -92,7 +91,7 @@ class Driver:
 
     def look(self, app: int, order: Order, *, sweep: bool = False) -> Looked:
         """What an app has to do. Manifests are read after all that they are compared with (rule 9)."""
-        found = survey.survey(self.store, app, None if self.buckets is None else self.buckets(app))
+        found = survey.survey(self.store, app)
         order = replace(order, retractions=found.active, distribution=found.distribution)
         every = not order.minor and (sweep or order.upgrade or agenda.sweep_due(found.agenda, order.now_ms))
         read = survey.days(
@@ -192,7 +191,7 @@ class Driver:
         The slot may be sealing: what is acked before this looks is in. Never rebased; ``flipped`` says if it is in.
         """
         day = slot // DAY_SLOTS
-        found = survey.survey(self.store, app, None if self.buckets is None else self.buckets(app))
+        found = survey.survey(self.store, app)
         order = Order(now_ms, False, False, found.active, found.distribution, self.thresholds)
         cell = cells.read_cell(self.store, "manifest", keys.manifest(app, day))
         waiting = found.waiting.get(day, ())

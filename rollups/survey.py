@@ -41,12 +41,12 @@ class Survey:
         return tuple(r for r in self.retractions if r.active())
 
 
-def survey(reader: Reader, app: int, buckets: Sequence[int] | None = None) -> Survey:
-    """Look around; ``buckets`` in place of those of the distribution."""
+def survey(reader: Reader, app: int) -> Survey:
+    """Look around in an app."""
     noted = agenda.read(reader, app)
     spread = distribution.read(reader, app)
     known = retractions.read(reader, app)
-    waiting = plan.by_day(_listed(reader, app, spread.all(app) if buckets is None else buckets))
+    waiting = plan.by_day(_listed(reader, app, spread.all(app)))
     return Survey(app, noted, spread, known, waiting)
 
 

@@ -48,7 +48,7 @@ def rehearse() -> None:
     _push(backend, clock)
     _ask(backend, clock)
     clock.advance(48 * HOUR_MS)  # hours and the day are closed now
-    driver = Driver(backend, clock, Distribution().all)
+    driver = Driver(backend, clock)
     for minor in (True, False):
         driver.roll(LocalExecutor(backend), [APP], minor=minor)
     _ask(backend, clock)

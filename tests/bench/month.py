@@ -57,7 +57,7 @@ def build(backend: Backend, *, days: int, hosts: int, step_s: int, roll_daily: b
 
 def roll(backend: Backend, now_ms: int) -> None:
     """One run in this process."""
-    driver = Driver(backend, FakeClock(now_ms), Distribution().all)
+    driver = Driver(backend, FakeClock(now_ms))
     driver.roll(LocalExecutor(backend), [APP], minor=False, now_ms=now_ms)
 
 

@@ -58,7 +58,7 @@ def test_tables_answer_what_memory_answers(rolled: bool) -> None:
     backend, fake = both(clock)
     if rolled:
         clock.advance(48 * HOUR_MS)
-        Driver(backend, clock, Distribution().all).roll(LocalExecutor(backend), [APP], minor=False)
+        Driver(backend, clock).roll(LocalExecutor(backend), [APP], minor=False)
     storage = AppStorage(backend, APP, distribution=Distribution(), clock=clock, cache=PageCache())
     for question in QUESTIONS:
         for step in (HOUR_MS, 437_000):
