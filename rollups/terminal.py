@@ -15,6 +15,7 @@ from rollups.models import Kind, Run
 from rollups.purge import Purged
 from rollups.run import Progress
 from rollups.seal import Retained
+from rollups.shred import Shredded
 from rollups.upkeep import Going
 from spm import limits
 from spm.accounts.models import App
@@ -129,6 +130,15 @@ def retained(done: Mapping[App, Retained]) -> str:
         )
         lines += found.troubles
     return "\n".join(lines) or "nothing is older than it is kept"
+
+
+def shredded(found: Shredded, verb: str) -> str:
+    """What went of a retraction."""
+    lines = [
+        f"{found.versions:,} samples in {found.units:,} units {verb}, {size(found.gone.size_bytes)} that held them"
+    ]
+    lines += [f"{len(found.sealed):,} hours past retention stay as they are"] if found.sealed else []
+    return "\n".join([*lines, *found.troubles])
 
 
 def end_with_parent() -> None:

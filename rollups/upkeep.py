@@ -16,16 +16,18 @@ from pathlib import Path
 from django.db import transaction
 from django.db.models import Sum
 
-from rollups import cells, erase, points, purge, seal
+from rollups import cells, erase, points, purge, seal, shred
 from rollups import redistribute as redistributing
 from rollups.conduct import Site, date_of, launched, opened, working, written_down
+from rollups.corrected import Actor
 from rollups.erase import Erased
 from rollups.lock import alone
-from rollups.models import Kind, Run, RunDay, State
+from rollups.models import Kind, RetractionRecord, Run, RunDay, State
 from rollups.points import Hook
 from rollups.purge import Purged
 from rollups.run import Driver, Progress
 from rollups.seal import Keep, Retained
+from rollups.shred import Shredded
 from spm import limits
 from spm.accounts import audit
 from spm.accounts.deeds import Retention
@@ -129,6 +131,39 @@ def _record(site: Site, row: Run, done: Mapping[App, Retained]) -> None:
     row.state, row.finished = State.DONE, site.now()
     row.message = "\n".join(trouble for found in done.values() for trouble in found.troubles)[:10_000]
     row.save()
+
+
+# --- a retraction's samples -------------------------------------------------------------------------------------------
+
+
+def would_purge(site: Site, app: App, number: int) -> Shredded:
+    """What the purge of a retraction would delete for good. Raises ``Refused``."""
+    return shred.preview(site.store, app.pk, number)
+
+
+def purge_retraction(
+    site: Site, app: App, number: int, by: Actor, *, wait_s: float = 0.0, watch: Watch = lambda *_: None
+) -> Shredded:
+    """Delete for good what a retraction hides, as a run. Raises ``Refused``. Repeat it while it tells of troubles."""
+    with working(site, kind=Kind.PURGE, executor="local", apps=[app.pk], wait_s=wait_s) as work:
+        found = shred.shred(
+            site.store, app.pk, number, now_ms=site.clock.now_ms(), run=work.row.number, at=work.at,
+            watch=partial(watch, app),
+        )  # fmt: skip
+        row = work.row
+        row.units = row.units_total = found.units
+        row.samples, row.message = found.samples, "\n".join(found.troubles)[:10_000]
+        row.state, row.finished = State.DONE, site.now()
+        with transaction.atomic():
+            row.save()
+            RetractionRecord.objects.filter(app=app, number=number).update(purged_by=by.name)
+            counts = {"versions": found.versions, "bytes": found.gone.size_bytes, "units": found.units}
+            detail = {"app": app.pk, "from": by.origin, "before": "left out", "after": "deleted", **counts}
+            audit.record(
+                "purge", f"retraction {number} of {app}", actor=by.person, organisation=app.organisation,
+                detail=detail, name=by.name,
+            )  # fmt: skip
+    return found
 
 
 # --- where an app's data lies -----------------------------------------------------------------------------------------

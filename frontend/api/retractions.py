@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from frontend import corrections
 from frontend.api.base import FailureSerializer, Operation
-from rollups import conduct, corrected
+from rollups import conduct, corrected, upkeep
 from rollups.corrected import Listed
 from spm.accounts.models import App, Role
 from spm.limits import QUERY_TEXT_CHARS_MAX, RETRACT_REASON_CHARS_MAX, SOURCE_BYTES_MAX, TIME_MAX_MS
@@ -103,6 +103,16 @@ class ConfirmSerializer(serializers.Serializer[dict[str, Any]]):
     confirm = serializers.CharField(help_text="`purge` and the retraction's number: purge 7")
 
 
+class PurgedSerializer(serializers.Serializer[Any]):
+    """What went for good."""
+
+    versions = serializers.IntegerField(help_text="stored samples, older versions too")
+    units = serializers.IntegerField(help_text="written anew")
+    size_bytes = serializers.IntegerField(source="gone.size_bytes", help_text="of the rows that held them")
+    sealed = serializers.ListField(child=serializers.IntegerField(), help_text="hours it cannot reach any more")
+    troubles = serializers.ListField(child=serializers.CharField(), help_text="what is left: call it again")
+
+
 class Retractions(Operation):
     """The retractions of an app."""
 
@@ -144,6 +154,21 @@ class Undo(Operation):
         _one(app, number)
         corrected.undo(conduct.site(), app, number, self.actor())
         return Response(RetractionSerializer(_one(app, number)).data)
+
+
+class Purge(Operation):
+    """The deletion, for good, of what a retraction hides."""
+
+    @extend_schema(operation_id="retraction_purge", request=ConfirmSerializer,
+                   responses={200: PurgedSerializer, **_WRITE})  # fmt: skip
+    def post(self, request: Request, app_id: int, number: int) -> Response:
+        """No undo afterwards; for an owner in person, who confirms it in words. Repeat it while ``troubles`` come."""
+        app = self.app(app_id, Role.OWNER)
+        _one(app, number)
+        words = corrected.confirmation(number)
+        if self.asked(ConfirmSerializer)["confirm"] != words:
+            raise serializers.ValidationError({"confirm": [f"Write “{words}”."]})
+        return Response(PurgedSerializer(upkeep.purge_retraction(conduct.site(), app, number, self.actor())).data)
 
 
 def _one(app: App, number: int) -> Listed:

@@ -21,4 +21,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/retractions", retractions.Retractions.as_view(), name="retractions"),
     path("apps/<int:app_id>/retractions/preview", retractions.RetractionPreview.as_view(), name="preview"),
     path("apps/<int:app_id>/retractions/<int:number>/undo", retractions.Undo.as_view(), name="undo"),
+    path("apps/<int:app_id>/retractions/<int:number>/purge", retractions.Purge.as_view(), name="purge"),
 ]

@@ -9,7 +9,7 @@ from django.shortcuts import redirect
 from frontend import corrections
 from frontend.forms import RetractionForm
 from frontend.pages.base import AppPage
-from rollups import conduct, corrected
+from rollups import conduct, corrected, upkeep
 from rollups.models import Correction
 from spm.accounts.models import Role
 from spm.errors import BadQuery, Refused, SpmError
@@ -77,22 +77,25 @@ class Purge(AppPage):
     template_name = "frontend/purge.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """With the retraction; 404 for one that is not in force."""
+        """With the retraction and what would go; 404 for one that is not in force."""
         context = super().get_context_data(**kwargs)
-        number = self.kwargs["number"]
-        found = corrected.one(conduct.site(), context["app"], number)
-        if found is None or found.state != "in force":
+        number, site = self.kwargs["number"], conduct.site()
+        found = corrected.one(site, context["app"], number)
+        if found is None or found.state == "undone":
             raise Http404("There is no such retraction in force.")
-        return {**context, "each": found, "words": corrected.confirmation(number)}
+        gone = upkeep.would_purge(site, context["app"], number)
+        return {**context, "each": found, "going": gone, "words": corrected.confirmation(number)}
 
     def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:
-        """Back to the list, with a word; or here again, when the words are others."""
-        context = self.get_context_data()
-        if request.POST.get("confirm", "").strip() != context["words"]:
-            return self.render_to_response({**context, "refusal": f"Type “{context['words']}”."}, status=400)
+        """Back to the list, with a word; or here again, when the words are others or something is left."""
+        app = self.app()
+        if request.POST.get("confirm", "").strip() != corrected.confirmation(number):
+            refusal = f"Nothing was deleted: type “{corrected.confirmation(number)}”."
+            return self.render_to_response(self.get_context_data(refusal=refusal), status=400)
         try:
-            conduct.purge_retraction(conduct.site(), context["app"], number, self.actor())
-            messages.success(request, f"What retraction {number} hid is deleted for good.")
+            done = upkeep.purge_retraction(conduct.site(), app, number, self.actor())
+            left = f" Some is left: {done.troubles[0]}. Purge again." if done.troubles else ""
+            messages.success(request, f"{done.versions:,} samples of retraction {number} are deleted for good.{left}")
         except SpmError as error:
-            return self.render_to_response({**context, "refusal": str(error)}, status=409)
+            return self.render_to_response(self.get_context_data(refusal=str(error)), status=409)
         return redirect("frontend:corrections", app_id)

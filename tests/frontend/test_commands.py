@@ -1,4 +1,4 @@
-"""``manage.py retract`` and ``undo``: the preview, the question, the act; ``rollback``, ``roll`` and ``upgrade`` dry."""
+"""``manage.py retract`` and ``undo``: the preview, the question, the act; ``rollback``, ``roll``, ``upgrade``."""
 
 import re
 from collections.abc import Callable
@@ -71,6 +71,18 @@ def test_a_retraction_is_undone_by_its_number(app: int, said: Any) -> None:
     assert in_force(app) == []
     assert RetractionRecord.objects.get().undone_by == "command line"
     assert {entry.actor_name for entry in AuditEntry.objects.filter(action__in=["retract", "undo"])} == {"command line"}
+
+
+@pytest.mark.parametrize(("answer", "gone"), [("purge 1", True), ("y", False)])
+def test_a_shred_waits_for_its_words(
+    app: int, said: Any, monkeypatch: pytest.MonkeyPatch, answer: str, gone: bool
+) -> None:
+    said("retract", app, "--source", "db-1", "--reason", "x", "--yes")
+    assert "264 samples in" in said("shred", app, 1, "--dry-run")
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    text = said("shred", app, 1)
+    assert ("nothing was deleted" not in text) == gone
+    assert [bool(r.purged_ms) for r in retractions.read(conduct.site().store, app)] == [gone]
 
 
 @pytest.mark.parametrize(

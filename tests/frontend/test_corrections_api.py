@@ -162,6 +162,32 @@ def test_numbers_are_words_as_people_write_them() -> None:
     assert corrections.counted(1_234, "sample") == "1,234 samples"
 
 
+@pytest.mark.parametrize("confirm", ["", "purge", "yes", "purge 2"])
+def test_a_purge_that_is_not_confirmed_deletes_nothing(desk: Client, fleet: House, confirm: str) -> None:
+    post(desk, at(fleet, "retractions"), {"source": "db-1", "reason": "x"})
+    assert post(desk, at(fleet, "retractions/1/purge"), {"confirm": confirm}).status_code == 400
+    assert post(desk, at(fleet, "retractions/1/undo")).status_code == 200
+
+
+def test_a_purge_deletes_for_good_and_forbids_the_undo(desk: Client, fleet: House) -> None:
+    post(desk, at(fleet, "retractions"), {"source": "db-1", "reason": "x"})
+    answer = post(desk, at(fleet, "retractions/1/purge"), {"confirm": "purge 1"})
+    assert (answer.status_code, answer.json()["versions"], answer.json()["troubles"]) == (200, 264, [])
+    [found] = desk.get(at(fleet, "retractions")).json()
+    assert (found["state"], found["counted"]["purged_by"]) == ("purged", "owner@alpha.example")
+    assert post(desk, at(fleet, "retractions/1/undo")).status_code == 409
+    assert post(desk, at(fleet, "retractions/preview"), {"source": "web-1"}).json()["samples"] == 264
+    assert AuditEntry.objects.get(action="purge").detail["versions"] == 264
+
+
+def test_a_purge_is_an_owners_in_person(client: Client, fleet: House) -> None:
+    _, secret = tokens.issue(fleet.app, name="robot", scopes=["admin"])
+    body, extra = {"confirm": "purge 1"}, {"HTTP_AUTHORIZATION": f"Bearer {secret}"}
+    post(client, at(fleet, "retractions"), {"source": "db-1", "reason": "x"}, **extra)
+    assert post(client, at(fleet, "retractions/1/purge"), body, **extra).status_code == 403
+    assert post(as_role(client, fleet, Role.ADMIN), at(fleet, "retractions/1/purge"), body).status_code == 403
+
+
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 

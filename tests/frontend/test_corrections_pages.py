@@ -123,6 +123,42 @@ def test_each_role_gets_its_part_of_the_pages(
         assert browser.get(f"/apps/{fleet.app.pk}/{rest}").status_code == own
 
 
+def test_a_purge_says_what_goes_and_waits_for_its_words(desk: Client, place: str) -> None:
+    desk.post(place, {"source": "db-1", "reason": "x", "act": ""})
+    assert "264 samples in" in text_of(desk, f"{place}/1/purge")
+    refused = desk.post(f"{place}/1/purge", {"confirm": "yes"})
+    assert (refused.status_code, "type “purge 1”" in refused.content.decode()) == (400, True)
+    answer = desk.post(f"{place}/1/purge", {"confirm": "purge 1"}, follow=True).content.decode()
+    assert "264 samples of retraction 1 are deleted for good." in answer
+    assert 'class="badge purged"' in answer
+    assert desk.get(f"{place}/9/purge").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("days", "status", "words"),
+    [
+        (("30", "400", ""), 200, "Nothing is older than that"),
+        (("", "400", ""), 409, "cannot be kept longer"),
+        (("0", "400", ""), 400, "greater than or equal to 1"),
+    ],
+)
+def test_a_retention_is_looked_at_before_it_is_kept(
+    desk: Client, fleet: House, days: tuple[str, str, str], status: int, words: str
+) -> None:
+    form = dict(zip(("raw_days", "hour_days", "day_days"), days, strict=True))
+    answer = desk.post(f"/apps/{fleet.app.pk}/retention", form)
+    assert (answer.status_code, words in answer.content.decode()) == (status, True)
+    assert App.objects.get(pk=fleet.app.pk).raw_days == 90
+
+
+def test_a_retention_is_kept_by_the_act(desk: Client, fleet: House) -> None:
+    form = {"raw_days": "14", "hour_days": "", "day_days": "", "act": ""}
+    answer = desk.post(f"/apps/{fleet.app.pk}/retention", form, follow=True).content.decode()
+    assert "The retention is changed" in answer
+    app = App.objects.get(pk=fleet.app.pk)
+    assert (app.raw_days, app.hour_days, app.day_days) == (14, None, None)
+
+
 def test_an_owner_watches_runs_and_takes_one_back(desk: Client, fleet: House) -> None:
     run = conduct.roll(conduct.site(), apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
     assert run is not None

@@ -1,6 +1,7 @@
 """Claims about retractions as people make them: what a preview counts, what is refused, what a seal keeps."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pytest
@@ -89,7 +90,12 @@ def test_a_preview_reads_only_hours_that_may_be_touched(world: World, monkeypatc
     seen: list[int] = []
     world.roll()
     read = retract._pieces
-    monkeypatch.setattr(retract, "_pieces", lambda r, u, w: [seen.append(u.at.slot), *read(r, u, w)][1:])
+
+    def noted(reader: Any, unit: Any, wanted: Any) -> Any:
+        seen.append(unit.at.slot)
+        return read(reader, unit, wanted)
+
+    monkeypatch.setattr(retract, "_pieces", noted)
     assert preview(world, data_from_ms=START + HOUR_MS, data_to_ms=START + 2 * HOUR_MS).samples == 1
     assert set(seen) == {SLOT + 1}
 

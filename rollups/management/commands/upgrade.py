@@ -26,11 +26,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One run over every day."""
-        asked = {"apps": options["app"] or conduct.every_app(), "kind": Kind.UPGRADE}
+        apps = options["app"] or conduct.every_app()
         try:
             if options["dry_run"]:
-                self.stdout.write(terminal.would_roll(**asked))
+                self.stdout.write(terminal.would_roll(apps=apps, kind=Kind.UPGRADE))
                 return
-            self.stdout.write(terminal.rolled(self.stderr, local=options["local"], **asked))
+            self.stdout.write(terminal.rolled(self.stderr, apps=apps, kind=Kind.UPGRADE, local=options["local"]))
         except SpmError as error:
             raise CommandError(str(error)) from error
