@@ -87,6 +87,12 @@ class Line:
             thread.join()
         self.sent.extend(envelopes)
 
+    def publish_in_order(self, envelopes: Sequence[Envelope], pause_s: float) -> None:
+        """One after the other, as one source does."""
+        for envelope in envelopes:
+            self._publish([envelope])
+            time.sleep(pause_s)
+
     def _publish(self, envelopes: Sequence[Envelope]) -> None:
         for envelope in envelopes:
             assert wait_until(lambda e=envelope: self._confirmed(e), GIVE_UP_S), "never confirmed"  # type: ignore[misc]
