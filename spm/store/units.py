@@ -171,12 +171,14 @@ def inputs_key(unit: Unit, generation: Generation) -> bytes:
 
 def encode_inputs(inputs: Inputs) -> bytes:
     """The cell of a generation's inputs. Batches lie by number, since those of one writer follow each other."""
-    batches = sorted(inputs.batches, key=lambda b: (b.batch, b.ingest_ms))
+    batch = np.array([b.batch for b in inputs.batches], np.uint64)
+    ingest_ms = np.array([b.ingest_ms for b in inputs.batches], np.int64)
+    order = np.lexsort((ingest_ms, batch))
     names = msgspec.msgpack.encode(inputs.sources)
     columns: dict[str, Column] = {
         "parent": np.array(inputs.parents, np.uint64),
-        "batch": np.array([b.batch for b in batches], np.uint64),
-        "ingest_ms": np.array([b.ingest_ms for b in batches], np.int64),
+        "batch": batch[order],
+        "ingest_ms": ingest_ms[order],
         "metric_hash": np.array(list(inputs.pages), np.uint64),
         "counts": np.array([len(pages) for pages in inputs.pages.values()], np.int32),
         "page": np.array([page for pages in inputs.pages.values() for page in pages], np.int32),
@@ -198,11 +200,11 @@ def _from_columns(c: Mapping[str, Column]) -> Inputs:
     counts, pages = c["counts"].tolist(), iter(c["page"].tolist())
     if sum(counts) != len(c["page"]) or len(counts) != len(c["metric_hash"]) or len(c["batch"]) != len(c["ingest_ms"]):
         raise CorruptBlock("the columns of inputs differ in length", got=len(c["page"]), wanted=sum(counts))
-    batches = map(Replay, c["ingest_ms"].tolist(), c["batch"].tolist())
+    order = np.lexsort((c["batch"], c["ingest_ms"]))
     timeline_pages, samples, stamp_min_ms, stamp_max_ms = c["numbers"].tolist()
     return Inputs(
         parents=tuple(c["parent"].tolist()),
-        batches=tuple(sorted(batches)),
+        batches=tuple(map(Replay, c["ingest_ms"][order].tolist(), c["batch"][order].tolist())),
         pages={m: tuple(itertools.islice(pages, n)) for m, n in zip(c["metric_hash"].tolist(), counts, strict=True)},
         timeline_pages=timeline_pages,
         samples=samples,
