@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import missing_service
 from tests.stack.hbase import HBase
 from tests.stack.rabbitmq import RabbitMQ
+from tests.stack.spark import SparkCluster
 
 
 class Server(Protocol):
@@ -73,6 +74,13 @@ def own_hbase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBase]:
 def own_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
     """A RabbitMQ that the tests of one module may kill or block."""
     with _running(RabbitMQ, tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A Spark master with two workers."""
+    with _running(SparkCluster, tmp_path_factory) as server:
         yield server
 
 

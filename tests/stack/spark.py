@@ -81,7 +81,9 @@ class SparkCluster:
         (self.folder / name).mkdir(parents=True, exist_ok=True)
         python = os.pathsep.join([str(Path(sys.base_prefix) / "bin"), os.environ.get("PATH", "")])
         kept = {k: v for k, v in os.environ.items() if k in _KEPT} | {"PATH": python}
-        environment = {**kept, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": _ADDRESS, "SPARK_NO_DAEMONIZE": "1"}
+        [core] = (home / "jars").glob("spark-core_*.jar")
+        scala = core.name.split("_")[1].split("-")[0]  # what Spark's own start scripts look up
+        environment = {**kept, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": _ADDRESS, "SPARK_SCALA_VERSION": scala}
         logging = f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('spark.log4j2.properties')}"
         command = ["java", "-Xmx256m", *_JVM, logging, "-cp", f"{home / 'jars'}/*", *words]
         self.process(name).start(command, environment)
