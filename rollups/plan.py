@@ -211,11 +211,10 @@ def split_slots(manifest: Manifest, places: Iterable[tuple[int, int]], distribut
 
 
 def _by_unit(waiting: Iterable[Waiting]) -> dict[tuple[int, int], tuple[Waiting, ...]]:
-    found: dict[tuple[int, int], tuple[Waiting, ...]] = {}
+    found: dict[tuple[int, int], list[Waiting]] = {}
     for item in waiting:
-        place = item.key.bucket, item.slot
-        found[place] = (*found.get(place, ()), item)
-    return found
+        found.setdefault((item.key.bucket, item.slot), []).append(item)
+    return {place: tuple(items) for place, items in found.items()}
 
 
 def _unit(

@@ -136,7 +136,6 @@ class Driver:
                 self._note(work, value, hours)
                 landing.settle(self.store, work.plan.app, work.settled(), self.at)
         except StoreUnavailable as trouble:
-            value = None
             troubles.append(f"StoreUnavailable: {trouble}")
         return _report(work, packed, value, hours, troubles)
 
