@@ -37,6 +37,7 @@ def killer(tmp_path_factory: pytest.TempPathFactory) -> Killer:
     return Killer(tmp_path_factory.mktemp("kills"))
 
 
+@pytest.mark.seed("A19", compares="answers after SIGKILL of a process in each act, and after it was done again")
 @pytest.mark.parametrize("act", ACTS)
 def test_killed_at_its_points_an_act_is_old_or_new_and_done_again_it_is_whole(killer: Killer, act: str) -> None:
     case = killer.case(act, seed=1)
