@@ -183,7 +183,7 @@ ROLL_REPLANS_MAX = 3  # when others keep flipping the same day, the next run doe
 RETENTION_RAW_DAYS = 90  # by default; 1,000 series every 10 s are 300 MB then, and a quarter can be corrected or undone
 RETENTION_HOUR_DAYS = 400  # by default: a year and a month, to compare with last year; days are kept for ever
 RETENTION_DAYS_MAX = 36_500  # a century; longer is "for ever", which has a field value of its own
-ERASE_AFTER_MS = 15 * 60_000  # from an app's deletion to that of its bytes: what was accepted for it has come in by then
+ERASE_AFTER_MS = 15 * 60_000  # from an app's deletion to that of its bytes: what was accepted has come in by then
 CORRECTION_SOURCES_MAX = 20  # names kept with one corrected hour: enough to know whom to ask
 CORRECTIONS_KEPT = 5_000  # listed per app: half a year of an app whose every hour is corrected
 

@@ -19,7 +19,7 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from spm.accounts import audit
-from spm.accounts.deeds import delete_app, issue_token, password_changed, revoke_token
+from spm.accounts.deeds import delete_app, delete_organisation, issue_token, password_changed, revoke_token
 from spm.accounts.forms import TokenAdminForm
 from spm.accounts.models import App, AuditEntry, Membership, Organisation, Source, Token
 
@@ -64,14 +64,28 @@ class AppInline(TabularInline):  # type: ignore[misc]
 class OrganisationAdmin(ModelAdmin):  # type: ignore[misc]
     """Organisations, with their people and apps."""
 
-    list_display: ClassVar = ["name", "people", "app_names", "created"]
+    list_display: ClassVar = ["name", "people", "app_names", "created", "going"]
     search_fields: ClassVar = ["name", "apps__name", "memberships__user__username"]
     readonly_fields: ClassVar = ["created", "going"]
     inlines: ClassVar = [MembershipInline, AppInline]
 
+    actions: ClassVar = ["delete_with_data"]
+
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """It goes with its last app: `manage.py erase` takes all of them."""
+        """Its apps' data would stay behind in the store: there is an action that takes all."""
         return False
+
+    def has_erase_permission(self, request: HttpRequest) -> bool:
+        """Who may delete organisations at all."""
+        return bool(request.user.has_perm("accounts.delete_organisation"))
+
+    @admin.action(description="Delete with all apps and data, for good", permissions=["erase"])
+    def delete_with_data(self, request: HttpRequest, queryset: QuerySet[Organisation]) -> None:
+        """They are gone for everybody at once; their bytes and rows follow."""
+        going = list(queryset.filter(going=None))
+        for organisation in going:
+            delete_organisation(_who(request), organisation)
+        self.message_user(request, f"{len(going)} organisations deleted. Their bytes go within the hour.")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Organisation]:
         """With what the list shows."""

@@ -99,3 +99,13 @@ def test_the_admin_deletes_an_app_by_its_own_action_only(alpha: House, client: C
     client.post("/admin/accounts/app/", {"action": "delete_with_data", "_selected_action": [str(alpha.app.pk)]})
     alpha.app.refresh_from_db()
     assert alpha.app.going is not None
+
+
+def test_the_admin_deletes_an_organisation_by_its_own_action_only(alpha: House, client: Client) -> None:
+    client.force_login(User.objects.create_superuser("root"))
+    place = "/admin/accounts/organisation/"
+    assert client.get(f"{place}{alpha.organisation.pk}/delete/").status_code == 403
+    client.post(place, {"action": "delete_with_data", "_selected_action": [str(alpha.organisation.pk)]})
+    alpha.organisation.refresh_from_db()
+    assert alpha.organisation.going is not None
+    assert App.objects.get().going is not None
