@@ -46,6 +46,7 @@ RUN_POINTS = POINTS[: POINTS.index("late counted") + 1]
 MOVE_POINTS = ("compacted", "flip sent", "moved", "epoch closing", "histories cut", "epoch closed")
 SEAL_POINTS = ("sealing", "sealed", "flip sent", "flipped", "ledger written", "raw deleting", "expired", "late counted",
                "hours deleting", "days dropped")  # fmt: skip
+SHRED_POINTS = ("purge marked", "purge rewritten", "flip sent", "purge fenced", "purge deleting")
 SPREADS = [("byte", 16, 16), ("hash", 8, 2), ("byte", 8, 8), ("hash", 16, 16)]
 
 
@@ -151,12 +152,24 @@ class Life(RuleBasedStateMachine):
             source=source, metric=metric, series=series,
         )  # fmt: skip
 
-    @precondition(lambda self: any(not t.end_ms for t in self.world.model.taken.values()))
+    def active(self) -> list[int]:
+        """Retractions that can be undone."""
+        known, purged = self.world.model.taken, self.world.shredding
+        return [n for n, taken in known.items() if not taken.end_ms and not taken.purged and n not in purged]
+
+    @precondition(lambda self: self.active())
     @rule(data=st.data())
     def undo(self, data: st.DataObject) -> None:
         """Put one back, at any later time."""
-        active = [n for n, taken in self.world.model.taken.items() if not taken.end_ms]
-        self.world.undo(data.draw(st.sampled_from(active)))
+        self.world.undo(data.draw(st.sampled_from(self.active())))
+
+    @precondition(lambda self: self.active() or self.world.shredding)
+    @rule(data=st.data(), point=st.none() | st.sampled_from(SHRED_POINTS), times=st.integers(1, 2))
+    def shred(self, data: st.DataObject, point: str | None, times: int) -> None:
+        """Delete for good what one hides, perhaps not to the end; or go on with it."""
+        number = data.draw(st.sampled_from([*self.active(), *self.world.shredding]))
+        with contextlib.suppress(Crash):
+            self.world.shred(number, crash_at(point, times) if point else nowhere)
 
     # --- moving
 
@@ -237,7 +250,9 @@ class Life(RuleBasedStateMachine):
         """The same as accepted by a time."""
         world, model = self.world, self.world.model
         self.moments.append(world.clock.now_ms())
-        then = self.moments[len(self.moments) * 7_919 % 1_009 % len(self.moments)]
+        half = max((model.taken[n].start_ms for n in world.shredding), default=0)  # before that: nobody can say
+        moments = [moment for moment in self.moments if moment >= half]
+        then = moments[len(moments) * 7_919 % 1_009 % len(moments)]
         lasting = world.readers.asof(then)
         assert world.answer(lasting) == model.raw(then)
         assert world.hours(fresh.asof(then)) == model.hours(then)

@@ -19,6 +19,7 @@ from rollups.plan import first_day_of, month_of
 from rollups.points import Hook, nowhere
 from rollups.run import Driver, RunReport
 from rollups.seal import Keep
+from rollups.shred import shred
 from rollups.source import Place, read_pack
 from spm.clock import FakeClock
 from spm.limits import DAY_SLOTS, HOUR_MS
@@ -91,6 +92,7 @@ class World:
         self.acceptor = Acceptor(1, self.clock)
         self.writer = Writer(self.store, self.distribution)
         self.model = Model()
+        self.shredding: set[int] = set()  # retractions of which an unknown part is deleted
         self.readers = AppStorage(self.store, APP, distribution=self.distribution, clock=self.clock, cache=PageCache())
 
     # --- writing
@@ -186,6 +188,14 @@ class World:
         self.clock.advance(1)
         ended = retractions.end(self.store, APP, number, self.clock.now_ms())
         self.model.undo(number, ended.end_ms)
+
+    def shred(self, number: int, at: Hook = nowhere) -> None:
+        """Delete for good what a retraction hides; the model learns of it when all of it is gone."""
+        self.shredding.add(number)
+        done = shred(self.store, APP, number, now_ms=self.clock.now_ms(), at=at)
+        if not done.troubles:
+            self.shredding.discard(number)
+            self.model.purge(number)
 
     # --- reading
 
