@@ -236,3 +236,41 @@ def test_a_retraction_takes_a_day_down_to_samples_and_a_run_brings_it_back() -> 
     assert (again.sum == found.sum).all()
     world.undo(number)
     assert sorted(day_of(world.fresh()).count.ravel().tolist()) == [12, 12]
+
+
+def test_a_day_that_leaves_out_other_samples_than_its_hours_is_not_used() -> None:
+    world = a_day()
+    key = keys.manifest_month(APP, month_of(DAY))
+    [row] = world.store.get("manifest", [key])
+    assert row is not None
+    now = manifest.decode_month(row[b"v"])
+    days = {
+        bucket: Days(pack.generation, {d: replace(of, retractions=b"another!") for d, of in pack.days.items()})
+        for bucket, pack in now.days.items()
+    }
+    changed = manifest.encode_month(replace(now, nonce=now.nonce + 1, days=days))
+    assert world.store.check_and_put("manifest", key, b"v", row[b"v"], changed)
+    assert levels(day_of(world.fresh()).basis) == ["hour aggregates"]
+
+
+def test_a_retraction_meets_series_that_were_not_known_when_it_was_first_looked_at() -> None:
+    world = a_day()
+    storage = world.fresh()
+    world.retract(metric=0, write_to=1 << 50)
+    assert storage.select(M0, START, START + 2 * HOUR_MS).labels == []
+    world.send((6, 5, 1.0))
+    world.clock.advance(2_000)
+    assert storage.select(M0, START, START + 2 * HOUR_MS).labels == []
+
+
+def test_a_sealed_hour_answers_from_where_a_closed_distribution_put_it() -> None:
+    world = a_day()
+    flip(world, seals={FIRST: SEALED, FIRST + 1: SEALED})
+    before = world.fresh().select_hours(M0, FIRST, FIRST + 1)
+    moved(world)
+    distribution.set_state(world.store, APP, 0, keys.CLOSING)
+    distribution.set_state(world.store, APP, 0, keys.CLOSED)
+    after = world.fresh().select_hours(M0, FIRST, FIRST + 1)
+    assert (after.sum == before.sum).all()
+    assert after.count.sum() == before.count.sum() == 24
+    assert day_of(world.fresh()).count.sum() == 24
