@@ -180,9 +180,14 @@ class Model:
 
         return self._once(("days", asof_ms), count)
 
-    def values(self, first_slot: int, last_slot: int, asof_ms: int | None = None) -> list[float]:
-        """All values of these hours, sorted: what percentiles are of."""
-        return sorted(v.value for v in self._counted(asof_ms) if first_slot <= v.slot <= last_slot)
+    def quantile(self, day: int, q: float) -> tuple[float, float]:
+        """The quantile of all values of a day, and the larger of the two it lies between, sign aside."""
+        values = sorted(v.value for v in self._counted(None) if v.slot // DAY_SLOTS == day and day not in self.dropped)
+        if not values:
+            return math.nan, 0.0
+        rank = q * (len(values) - 1)
+        low, high = values[math.floor(rank)], values[math.ceil(rank)]
+        return low + (high - low) * (rank - math.floor(rank)), max(abs(low), abs(high))
 
     def accounts(self) -> dict[Stamp, dict[int, Account]]:
         """What became of every message, hour by hour: deleted ones too, since an account is for good."""

@@ -244,7 +244,16 @@ class Life(RuleBasedStateMachine):
         world.clock.advance(1_500)  # older than the tail may be
         assert world.answer(world.readers) == model.raw()
         assert world.days(world.readers) == model.days()
+        self.percentiles_too(world.readers)
         self.as_of_an_earlier_moment_too(world.fresh())
+
+    def percentiles_too(self, lasting: AppStorage) -> None:
+        """Within one percent, of each day over all series."""
+        q = len(self.moments) % 5 / 4
+        for day, found in zip((DAY, DAY + 1), self.world.quantiles(q, lasting), strict=True):
+            wanted, size = self.world.model.quantile(day, q)
+            assert math.isnan(found) == math.isnan(wanted)
+            assert not abs(found - wanted) > 0.010_001 * size
 
     def as_of_an_earlier_moment_too(self, fresh: AppStorage) -> None:
         """The same as accepted by a time."""

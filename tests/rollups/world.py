@@ -6,6 +6,7 @@ answer, whatever runs, crashes and roll backs have done to the rows. Series are 
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from rollups.shred import shred
 from rollups.source import Place, read_pack
 from spm.clock import FakeClock
 from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.query import percentiles
 from spm.query.cache import PageCache
 from spm.query.select import HourBatch, Matcher
 from spm.query.storage import AppStorage
@@ -221,6 +223,12 @@ class World:
     def _select_days(self, storage: AppStorage | None) -> HourBatch:
         borders = np.arange(FIRST, FIRST + 3 * DAY_SLOTS, DAY_SLOTS)
         return (storage or self.fresh()).select_cells(ALL, borders, [name for name, _ in COLUMNS])
+
+    def quantiles(self, q: float, storage: AppStorage | None = None) -> list[float]:
+        """The quantile of all values of each of the two days, whatever the series."""
+        starts = np.array([START, START + DAY_MS])
+        found = percentiles.of_groups(storage or self.fresh(), ALL, starts, starts + DAY_MS, qs=[q], by=[])
+        return found.values[0][0].tolist() if len(found.labels) else [math.nan, math.nan]
 
     def levels(self) -> set[str]:
         """Where daily answers come from: days, hours or raw samples."""
