@@ -13,11 +13,14 @@ from rollups.job import COMPACTED, PACKED, SparkExecutor, balanced, build_months
 from rollups.local import TasksFailed
 from rollups.plan import Kind
 from rollups.points import Hook, from_environment
+from rollups.redistribute import close_epoch, migrate
 from rollups.rollback import roll_back
 from rollups.session import spark, wrapped
 from rollups.work import UnitTask
 from spm.limits import HOUR_MS
+from spm.store import distribution
 from spm.store.backends import open_backend
+from spm.store.keys import BYTE
 from tests.rollups.world import APP, NEXT_DAY, World, days_in_force, whole_day
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -67,6 +70,24 @@ def test_days_and_a_second_run_with_late_data_are_right_on_spark(session: SparkS
     assert days_in_force(world) == whole_day(world)
     roll_back(world.store, 2, [APP])
     assert world.hours().items() >= world.recount().items()
+
+
+def test_retractions_moves_and_upgrades_run_on_spark(session: SparkSession, tmp_path: Path) -> None:
+    world, url = world_at(tmp_path / "store")
+    executor = SparkExecutor(session, url)
+    world.driver().roll(executor, [APP], now_ms=NEXT_DAY)
+    number = world.retract(series=1)
+    assert [day.flipped for day in world.driver().roll(executor, [APP], now_ms=NEXT_DAY).days] == [True] * 2
+    assert world.hours() == world.recount()
+    distribution.open_epoch(world.store, APP, strategy=BYTE, buckets=16, spread=1)
+    report = migrate(world.driver(), executor, APP, now_ms=NEXT_DAY)
+    assert (report.troubles, report.left) == ([], 0)
+    world.undo(number)
+    assert close_epoch(world.store, APP, 0).closed
+    assert world.driver().roll(executor, [APP], upgrade=True, now_ms=NEXT_DAY).left == 0
+    assert world.answer() == world.truth
+    assert world.hours() == world.recount()
+    assert days_in_force(world) == whole_day(world)
 
 
 @pytest.mark.seed("A23", compares="answers after a Spark worker was killed in a task, with the model")
