@@ -1,15 +1,46 @@
 """Frames that Spark's jobs are made of: each function selects its columns at entry and exit, and its schema is tested.
 
-Enter by ``one_each``, a frame of tasks with a partition for each. No store is read here, and no sample is seen.
+Enter by ``one_each``, a frame of tasks with a partition for each; ``recounted`` and ``in_force``, the hourly aggregates
+counted anew and as they stand, whose ``mismatches`` an fsck reports; ``purge_list``, what a listing holds that nobody
+names. Numbers are made by the same kernels as in a run; floats travel as their bits, so that equal means equal.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, reduce
 
+import msgspec
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rollups import doomed, kernel, source
+from rollups.plan import Kind
+from rollups.source import Place
+from rollups.work import PackTask, UnitTask, decode_hours
+from spm.errors import CorruptBlock, IntegrityError
+from spm.limits import DAY_SLOTS
+from spm.store.aggregates import COLUMNS, Aggregates
+from spm.store.backends import open_backend
+from spm.store.backends.base import Backend
+from spm.store.manifest import Generation
+
 TASKS = "task binary"
+_KEYS = ("app", "bucket", "slot", "metric", "series")
+_NUMBERS = tuple(name for name, _ in COLUMNS)
+HOURS = "app long, bucket int, slot int, metric long, series long, " + ", ".join(f"{n} long" for n in _NUMBERS)
+MISMATCHES = "app long, bucket int, slot int, metric long, series long, differs string"
+LISTED = "table string, bucket int, slot int, number long, rows long, size_bytes long"
+WORDS = "what string, bucket int, slot int, number long"  # a manifest's word on a place; `sealed`: on a slot
+DOOMED = f"{LISTED}, reason string"
+
+_HOURS = pa.schema([
+    ("app", pa.int64()), ("bucket", pa.int32()), ("slot", pa.int32()), ("metric", pa.int64()), ("series", pa.int64()),
+    *((name, pa.int64()) for name in _NUMBERS),
+])  # fmt: skip
+
+Batches = Iterator[pa.RecordBatch]
 
 
 def one_each(session: SparkSession, tasks: Sequence[bytes]) -> DataFrame:
@@ -18,3 +49,126 @@ def one_each(session: SparkSession, tasks: Sequence[bytes]) -> DataFrame:
     table = {"number": pa.array(range(len(tasks)), pa.int64()), "task": pa.array(tasks, pa.binary())}
     numbered = session.createDataFrame(pa.table(table))
     return places.join(F.broadcast(numbered), on="number", how="inner").select("task")
+
+
+# --- hours, counted anew and as they stand ----------------------------------------------------------------------------
+
+
+def recounted(session: SparkSession, url: str, units: Sequence[UnitTask]) -> DataFrame:
+    """``HOURS`` of units as a run would count them now, from raw; nothing is written. Damage fails the job."""
+    tasks = [msgspec.structs.replace(unit, kind=Kind.RECOUNT, hours=True) for unit in units]
+    frame = one_each(session, [msgspec.msgpack.encode(task) for task in tasks])
+    return frame.mapInArrow(_recount(url), HOURS).select(*_KEYS, *_NUMBERS)
+
+
+def in_force(session: SparkSession, url: str, packs: Sequence[PackTask]) -> DataFrame:
+    """``HOURS`` of the slots kept of packs, as readers find them. Damage fails the job."""
+    frame = one_each(session, [msgspec.msgpack.encode(pack) for pack in packs])
+    return frame.mapInArrow(_standing(url), HOURS).select(*_KEYS, *_NUMBERS)
+
+
+def mismatches(counted: DataFrame, standing: DataFrame) -> DataFrame:
+    """``MISMATCHES``: series and hours that only one of the two ``HOURS`` has, or of which an aggregate differs."""
+    ours = counted.select(*_KEYS, F.struct(*_NUMBERS).alias("ours"))
+    theirs = standing.select(*_KEYS, F.struct(*_NUMBERS).alias("theirs"))
+    only_ours, only_theirs = F.col("theirs").isNull(), F.col("ours").isNull()
+    other = [F.when(F.col(f"ours.{n}") != F.col(f"theirs.{n}"), F.lit(n)) for n in _NUMBERS]
+    differs = F.when(only_ours, "missing").when(only_theirs, "surplus").otherwise(F.concat_ws(" ", *other))
+    joined = ours.join(theirs, on=list(_KEYS), how="full_outer").select(*_KEYS, differs.alias("differs"))
+    return joined.where(F.col("differs") != "")
+
+
+def _recount(url: str) -> Callable[[Batches], Batches]:
+    def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
+        store = store_of_worker(url, os.getpid())
+        chosen = kernel.Chosen(store)
+        for raw in tasks_of(batches):
+            task = msgspec.msgpack.decode(raw, type=UnitTask)
+            made = kernel.compact_unit(store, task, number=0, chosen=chosen)
+            if made.hours is None:
+                raise IntegrityError(made.reason)
+            for metric, rows in decode_hours(made.hours).items():
+                yield _hours_batch(task.app, task.bucket, np.full(len(rows), task.slot), metric, rows)
+
+    return stage
+
+
+def _standing(url: str) -> Callable[[Batches], Batches]:
+    def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
+        store = store_of_worker(url, os.getpid())
+        for raw in tasks_of(batches):
+            task = msgspec.msgpack.decode(raw, type=PackTask)
+            place = Place("hours", task.app, task.bucket, task.day, task.day * DAY_SLOTS)
+            if task.old is None:
+                raise CorruptBlock("a pack without a generation", got=place)
+            for metric, steps in source.read_pack(store, place, task.old):
+                rows = np.isin(steps.step, task.kept)
+                yield _hours_batch(task.app, task.bucket, steps.step[rows], metric, steps.rows.take(rows))
+
+    return stage
+
+
+def standing_pack(app: int, bucket: int, day: int, generation: Generation, slots: Iterable[int]) -> PackTask:
+    """The task of reading slots of a pack in force."""
+    return PackTask(app, bucket, day, generation, tuple(slots), {})
+
+
+def _hours_batch(app: int, bucket: int, slots: np.ndarray, metric: int, rows: Aggregates) -> pa.RecordBatch:
+    size = len(rows)
+    columns = [
+        np.full(size, app, np.int64), np.full(size, bucket, np.int32), slots.astype(np.int32),
+        np.full(size, metric, np.uint64).view(np.int64), rows.series.view(np.int64),
+        *(np.ascontiguousarray(getattr(rows, name)).view(np.int64) for name in _NUMBERS),
+    ]  # fmt: skip
+    return pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=_HOURS)
+
+
+# --- purge lists ------------------------------------------------------------------------------------------------------
+
+
+def purge_list(listed: DataFrame, words: DataFrame) -> DataFrame:
+    """``DOOMED``: what of a listing (``LISTED``) goes by the manifests' ``WORDS``, and why (``doomed.verdict``).
+
+    ``WORDS`` are `named` (in force or in history), `parent` (what those were made of), `held` (batches inside them) and
+    `sealed` slots (their bucket and number mean nothing).
+    """
+    place = ["bucket", "slot", "number"]
+    found = listed.select("table", *place, "rows", "size_bytes")
+    said = words.select("what", *place)
+    named, parents, held = (
+        said.where(F.col("what") == w).select(*place).distinct() for w in ("named", "parent", "held")
+    )
+    sealed = said.where(F.col("what") == "sealed").select("slot").distinct()
+    blocks = found.where(F.col("table") == "log")
+    unnamed = found.where(F.col("table") != "log").join(named, on=place, how="left_anti")
+    over = unnamed.join(sealed, on="slot", how="left_semi").where(F.col("table").isin("chunks", "timelines"))
+    kept_parents = unnamed.join(parents, on=place, how="left_semi")
+    nobodys = unnamed.join(parents, on=place, how="left_anti")
+    gone = [
+        _because(doomed.SUPERSEDED, kept_parents),
+        _because(doomed.EXPIRED, over.join(parents, on=place, how="left_anti")),
+        _because(doomed.ORPHAN, nobodys.join(over.select("table", *place), on=["table", *place], how="left_anti")),
+        _because(doomed.EXPIRED, blocks.join(sealed, on="slot", how="left_semi")),
+        _because(doomed.COVERED, blocks.join(sealed, on="slot", how="left_anti").join(held, on=place, how="left_semi")),
+    ]
+    return reduce(DataFrame.unionByName, gone)
+
+
+def _because(reason: str, rows: DataFrame) -> DataFrame:
+    told: Column = F.lit(reason).alias("reason")
+    return rows.select("table", "bucket", "slot", "number", "rows", "size_bytes", told)
+
+
+# --- inside the tasks -------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def store_of_worker(url: str, pid: int) -> Backend:
+    """The store of a worker process, opened once. Workers are forked: what a parent opened is not theirs."""
+    return open_backend(url)
+
+
+def tasks_of(batches: Batches) -> Iterator[bytes]:
+    """The column of tasks."""
+    for batch in batches:
+        yield from batch.column(batch.schema.get_field_index("task")).to_pylist()

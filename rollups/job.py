@@ -8,7 +8,6 @@ attempt id, so that retries and speculation are harmless (rule 13). Enter by ``S
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from threading import Thread
 
 import msgspec
@@ -20,14 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rollups import frames, kernel, points
+from rollups.frames import Batches, store_of_worker, tasks_of
 from rollups.local import Done, TasksFailed
 from rollups.points import Hook
 from rollups.session import first_line
 from rollups.work import ATTEMPT_BITS, Compacted, DaysTask, Packed, PackTask, UnitTask, generation_number
 from spm import limits
 from spm.limits import DAY_SLOTS
-from spm.store.backends import open_backend
-from spm.store.backends.base import Backend
 
 # The contracts of the stages: what a task gets and what it gives, column by column.
 COMPACTED = "app long, bucket int, day int, slot int, generation long, samples long, result binary, hours binary"
@@ -40,8 +38,6 @@ _COMPACTED = pa.schema([
 _PACKS = pa.schema([("app", pa.int64()), ("bucket", pa.int32()), ("day", pa.int32()), ("task", pa.binary())])
 _PACKED = pa.schema([("app", pa.int64()), ("bucket", pa.int32()), ("period", pa.int32()), ("result", pa.binary())])
 _POLL_S = 0.5  # how often progress is looked at
-
-Batches = Iterator[pa.RecordBatch]
 
 
 def points_of_worker() -> Hook:
@@ -124,9 +120,9 @@ def compact_groups(
     """Stage 1's function: a group of unit tasks in, a row per unit out."""
 
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
-        store, at = _store(url, os.getpid()), hook()
+        store, at = store_of_worker(url, os.getpid()), hook()
         chosen = kernel.Chosen(store)
-        for raw in _column(batches, "task"):
+        for raw in tasks_of(batches):
             for task in msgspec.msgpack.decode(raw, type=list[UnitTask]):
                 made = kernel.compact_unit(store, task, number=_number(run), at=at, chosen=chosen)
                 count(made)
@@ -151,7 +147,7 @@ def pack_group(url: str, run: int, hook: Callable[[], Hook]) -> Callable[[pa.Tab
         rows = zip(*(table.column(n).to_pylist() for n in ("slot", "generation", "hours")), strict=True)
         slots = {slot: hours for slot, number, hours in rows if _signed(task.made.get(slot, -1)) == number}
         at = hook()
-        packed = kernel.pack_hours(_store(url, os.getpid()), task, slots, number=_number(run), at=at)
+        packed = kernel.pack_hours(store_of_worker(url, os.getpid()), task, slots, number=_number(run), at=at)
         return pa.Table.from_batches([_packed_row(packed)])
 
     return stage
@@ -161,8 +157,8 @@ def build_months(url: str, run: int, hook: Callable[[], Hook]) -> Callable[[Batc
     """The function of days: a month's task in, its report out."""
 
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
-        store, at = _store(url, os.getpid()), hook()
-        for raw in _column(batches, "task"):
+        store, at = store_of_worker(url, os.getpid()), hook()
+        for raw in tasks_of(batches):
             task = msgspec.msgpack.decode(raw, type=DaysTask)
             yield _packed_row(kernel.build_days(store, task, number=_number(run), at=at))
 
@@ -176,17 +172,6 @@ def _packed_row(packed: Packed) -> pa.RecordBatch:
 
 def _record(row: Sequence[object], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([v], f.type) for v, f in zip(row, schema, strict=True)], schema=schema)
-
-
-def _column(batches: Batches, name: str) -> Iterator[bytes]:
-    for batch in batches:
-        yield from batch.column(batch.schema.get_field_index(name)).to_pylist()
-
-
-@lru_cache(maxsize=4)
-def _store(url: str, pid: int) -> Backend:
-    """The store of a worker process, opened once. Workers are forked: what a parent opened is not theirs."""
-    return open_backend(url)
 
 
 def _number(run: int) -> int:

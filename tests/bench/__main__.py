@@ -1,7 +1,9 @@
-"""`python -m tests.bench ingest|compact|query|tail|month|footprint [--steps N] [--agent-steps N] [--no-peer]`
+"""`python -m tests.bench ingest|compact|disk|query|tail|month|footprint [--steps N] [--agent-steps N] [--no-peer]`
 
 ingest   the fleet in bodies of 10,000 lines, then of one agent each: values/s, CPU µs per value by process, p50/p95
-compact  on a grid and with ±40 ms of jitter: values/s and CPU of `roll`, bytes per value in chunks and timelines,
+compact  runs on Spark in local[2] over --steps reports and ten times as many: samples/s after start-up, CPU by process,
+         one dirty hour in either store, beside a plain Spark SQL job over the same samples in Parquet
+disk     on a grid and with ±40 ms of jitter: values/s and CPU of `roll`, bytes per value in chunks and timelines,
          and of the whole data folder after `purge`
 query    a 12 h single-series max-per-minute query and three others: p50/p95 as the client sees them
 tail     an hour of 100 agents, one request per agent and 10 s, without a run: one hour of one series; and how long an
@@ -27,6 +29,7 @@ from spm.store.backends import open_backend
 from tests.bench import month, report
 from tests.bench.footprint import footprint
 from tests.bench.product import ROOT, Served, disk_bytes, start_peer, start_product
+from tests.bench.rolled import compact
 from tests.fleet import STEP_MS, Fleet
 
 START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z, on the hour: the same bodies in every run
@@ -35,13 +38,14 @@ START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z, on the hour: the same bodies 
 def main() -> None:
     """Parse the command line and run one benchmark."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("what", choices=("ingest", "compact", "query", "tail", "month", "footprint"))
+    parser.add_argument("what", choices=("ingest", "compact", "disk", "query", "tail", "month", "footprint"))
     parser.add_argument("--hosts", type=int, default=100)
     parser.add_argument("--steps", type=int, default=4_320, help="reports of each host in large bodies (12 h)")
     parser.add_argument("--agent-steps", type=int, default=30, help="reports of each host in one-agent bodies")
+    parser.add_argument("--jitter", type=int, default=0, help="ms off the grid, of compact")
     parser.add_argument("--no-peer", action="store_true")
     options = parser.parse_args()
-    rooms = {"ingest": ingest, "compact": compact, "query": query, "tail": tail, "month": whole_month}
+    rooms = {"ingest": ingest, "compact": compact, "disk": disk, "query": query, "tail": tail, "month": whole_month}
     rooms["footprint"] = lambda options: footprint(options.hosts)
     rooms[options.what](options)
 
@@ -121,7 +125,7 @@ def table_bytes(data: Path) -> dict[str, int]:
     return sizes
 
 
-def compact(options: argparse.Namespace) -> None:
+def disk(options: argparse.Namespace) -> None:
     """Roll a fleet up, on a grid and with jitter."""
     for name, jitter in (("grid", 0), ("jitter ±40 ms", 40)):
         fleet = Fleet.make(hosts=options.hosts, steps=options.steps, start_ms=START_MS, jitter_ms=jitter)

@@ -12,21 +12,31 @@ from tests.stack import jars, prepare
 from tests.stack.hbase import HBase
 from tests.stack.processes import NotReady
 from tests.stack.rabbitmq import RabbitMQ
+from tests.stack.spark import SparkCluster
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(words: list[str] | None = None) -> int:
     """See the module; the exit code."""
-    parser = argparse.ArgumentParser(prog="bin/stack", description="HBase and RabbitMQ for development, on 127.0.0.1")
+    parser = argparse.ArgumentParser(prog="bin/stack", description="HBase, RabbitMQ, Spark; on 127.0.0.1")
     parser.add_argument("verb", choices=["up", "down", "status", "install"])
     parser.add_argument("--data", type=Path, default=ROOT / "var" / "stack", help="where they keep everything")
+    parser.add_argument("--spark", action="store_true", help="up: a Spark master with two workers as well")
     given = parser.parse_args(words)
     if given.verb == "install":
         return prepare.main()
     hbase, rabbitmq = HBase(given.data.absolute() / "hbase", lasting=True), RabbitMQ(given.data.absolute() / "rabbitmq")
+    spark = SparkCluster(given.data.absolute() / "spark")
     try:
-        return {"up": _up, "down": _down, "status": _status}[given.verb](hbase, rabbitmq)
+        if given.verb == "up" and given.spark:
+            spark.start()
+        if given.verb == "down":
+            spark.stop()
+        code = {"up": _up, "down": _down, "status": _status}[given.verb](hbase, rabbitmq)
+        if given.verb != "down" and spark.alive():
+            print(f"SPM_SPARK_MASTER={spark.url}")
+        return code
     except NotReady as error:
         print(error, file=sys.stderr)
         return 1

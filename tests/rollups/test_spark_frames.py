@@ -1,0 +1,114 @@
+"""Claims about the frames of Spark's jobs: their columns, and that they say what the plain functions say."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from rollups import frames
+from rollups.doomed import Listed, Word, doomed
+from rollups.plan import Kind
+from rollups.work import PackTask, UnitTask
+from spm.limits import HOUR_MS
+from spm.store.backends import open_backend
+from tests.bench.rolled import hourly
+from tests.rollups.test_spark import schema_of, session
+from tests.rollups.world import APP, DAY, FIRST, World
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+__all__ = ["session"]  # the fixture of the module that starts Spark
+
+
+def rolled(path: Path) -> tuple[World, str]:
+    """Three series over four hours, rolled up, and the address of their store."""
+    url = f"lmdb://{path}"
+    world = World(open_backend(url))
+    for i in range(8):
+        world.send(*((s, i * HOUR_MS // 2 + 1 + s, float(i + s)) for s in range(3)))
+    world.roll()
+    return world, url
+
+
+def units_of(world: World) -> list[UnitTask]:
+    """The units in force of the first day, to be counted."""
+    return [
+        UnitTask(APP, bucket, slot, Kind.RECOUNT, entry.state.generations, entry.state.replay, (), 0, True)
+        for (bucket, slot), entry in world.manifest().entries.items()
+    ]
+
+
+def packs_of(world: World) -> list[PackTask]:
+    """The packs of hours in force of the first day."""
+    found = world.manifest().hours.items()
+    return [frames.standing_pack(APP, bucket, DAY, pack.generation, sorted(pack.slots)) for bucket, pack in found]
+
+
+def table(session: SparkSession, columns: str, rows: Sequence[tuple[object, ...]]) -> DataFrame:
+    """A frame of these rows."""
+    return session.createDataFrame(list(rows), columns)
+
+
+def test_a_recount_of_what_a_run_made_finds_no_difference(session: SparkSession, tmp_path: Path) -> None:
+    world, url = rolled(tmp_path)
+    counted = frames.recounted(session, url, units_of(world))
+    standing = frames.in_force(session, url, packs_of(world))
+    found = frames.mismatches(counted, standing)
+    assert schema_of(counted) == schema_of(standing) == frames.HOURS
+    assert schema_of(found) == frames.MISMATCHES
+    assert counted.count() == standing.count() == len(world.recount())
+    assert sorted(map(tuple, counted.collect())) == sorted(map(tuple, standing.collect()))
+    assert found.collect() == []
+
+
+def test_a_recount_names_the_series_and_what_differs(session: SparkSession) -> None:
+    numbers = [*range(10)]
+    row = (APP, 1, FIRST, 5, 6)
+    ours = [(*row, *numbers), (APP, 1, FIRST + 1, 5, 6, *numbers)]
+    theirs = [(*row, 7, *numbers[1:]), (APP, 1, FIRST + 2, 5, 6, *numbers)]
+    found = frames.mismatches(table(session, frames.HOURS, ours), table(session, frames.HOURS, theirs))
+    assert {(r.slot - FIRST, r.differs) for r in found.collect()} == {(0, "count"), (1, "missing"), (2, "surplus")}
+
+
+def test_a_purge_list_says_what_the_plain_verdict_says(session: SparkSession) -> None:
+    numbers = range(1, 6)
+    listing = [
+        Listed(name, bucket, slot, number)
+        for name in ("log", "chunks", "timelines", "inputs", "hours")
+        for bucket in (0, 1)
+        for slot in (48, 49)
+        for number in numbers
+    ]
+    word = Word(
+        named=frozenset({(0, 48, 1), (1, 49, 2), (0, 49, 3)}),
+        parents=frozenset({(0, 48, 2), (1, 49, 3), (0, 49, 3)}),
+        sealed=frozenset({49}),
+        held={(0, 48): frozenset({4, 5}), (1, 49): frozenset({1})},
+    )
+    words = [("named", *place) for place in word.named] + [("parent", *place) for place in word.parents]
+    words += [("sealed", 0, slot, 0) for slot in word.sealed]
+    words += [("held", *unit, number) for unit, batches in word.held.items() for number in batches]
+    found = frames.purge_list(table(session, frames.LISTED, list(listing)), table(session, frames.WORDS, words))
+    assert schema_of(found) == frames.DOOMED
+    rows = [(Listed(r.table, r.bucket, r.slot, r.number, r.rows, r.size_bytes), r.reason) for r in found.collect()]
+    assert len(rows) == len(dict(rows))
+    assert dict(rows) == doomed(listing, word)
+
+
+def test_every_task_of_a_frame_has_its_columns(session: SparkSession) -> None:
+    assert schema_of(frames.one_each(session, [b"1", b"2"])) == frames.TASKS
+
+
+def test_the_plain_job_counts_as_the_kernels_do(session: SparkSession, tmp_path: Path) -> None:
+    world, _ = rolled(tmp_path)
+    rows = [(series, ts, value) for (series, ts), value in world.truth.items()]
+    columns = {"series": pa.int64(), "ts": pa.int64(), "value": pa.float64()}
+    samples = session.createDataFrame(pa.table(list(map(list, zip(*rows, strict=True))), schema=pa.schema(columns)))
+    found = hourly(samples)
+    assert schema_of(found) == (
+        "series long, slot long, count long, sum double, min double, max double, first double, last double"
+    )
+    names = ("count", "sum", "min", "max", "first", "last")
+    plain = {(r.series, r.slot): tuple(r[name] for name in names) for r in found.collect()}
+    assert plain == {key: tuple(row[name] for name in names) for key, row in world.hours().items()}
