@@ -9,14 +9,14 @@ from rollups.run import Driver
 from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.query.levels import Levels
-from spm.store import distribution, manifest, pending
+from spm.store import distribution, manifest, pending, retractions
 from spm.store.backends.base import Reader
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
 from spm.store.manifest import Manifest
 from tests.rollups.rules_off_reading import before
-from tests.rollups.switched import Rule, patched, refused, right
-from tests.rollups.world import APP, FIRST, World, parsed, versions_of
+from tests.rollups.switched import Rule, killed, patched, refused, right
+from tests.rollups.world import APP, FIRST, World, crash_at, parsed, versions_of
 from tests.store.faults import Faulty
 
 Patch = pytest.MonkeyPatch
@@ -116,7 +116,7 @@ def pending_is_read_before_the_mark(patch: Patch) -> None:
     look, seen = survey.survey, list[survey.Survey]()
 
     def once(store: Reader, app: int, *rest: object) -> survey.Survey:
-        seen.append(look(store, app, *rest))  # type: ignore[arg-type]
+        seen.append(look(store, app, *rest))
         return seen[0]
 
     patch.setattr(survey, "survey", once)
@@ -198,6 +198,46 @@ def late_data_is_stored(patch: Patch) -> None:
     patch.setattr(pending, "LATE", pending.STORED)
 
 
+def sealed_hours_answer_any_moment(patch: Patch) -> None:
+    def take(self: Levels, slot: int, state: int, packs: dict[object, object]) -> None:
+        for bucket, held in self.scan.manifests[slot // 24].hours.items():
+            if slot in held.slots:
+                self._pack(packs, bucket, slot, self.asked.every)  # type: ignore[arg-type]
+
+    patch.setattr(Levels, "_take_sealed", take)
+
+
+def an_earlier_moment_of_a_sealed_hour() -> None:
+    world = World()
+    world.send((0, 1, 1.0))
+    then = world.clock.now_ms()
+    world.send((0, 1, 2.0))
+    world.roll()
+    world.retain(Keep(0), days_later=0)
+    assert world.hours(world.fresh().asof(then)) == world.model.hours(then) == {}
+
+
+# --- 17: the purge of a retraction ------------------------------------------------------------------------------------
+
+
+def purges_leave_no_mark(patch: Patch) -> None:
+    def unmarked(store: Reader, app: int, number: int, now_ms: int) -> object:
+        return next(r for r in retractions.read(store, app) if r.number == number)
+
+    patch.setattr(retractions, "mark_purged", unmarked)
+
+
+def an_undo_in_the_middle_of_a_purge() -> None:
+    world = World()
+    world.send((0, 1, 1.0))
+    world.send((0, 1, 9.0), source="wrong")
+    world.roll()
+    number = world.retract(source="wrong")
+    killed(lambda: world.shred(number, crash_at("purge rewritten")))
+    refused(lambda: world.undo(number), Refused)
+    right(world)
+
+
 RULES = (
     Rule("close_recheck", "writers look at the epochs once", writers_look_once, a_slow_writer_over_a_close),
     Rule("close_verify", "epochs close unseen", closed_unseen, a_close_before_the_move),
@@ -214,5 +254,10 @@ RULES = (
         late_data_for_an_empty_hour_of_a_sealed_day,
     ),
     Rule("seal_ret", "seals must fit today's retractions", sealed_hours_must_fit_today, a_retraction_after_a_seal),
+    Rule(
+        "as-of over sealed", "sealed hours answer any moment", sealed_hours_answer_any_moment,
+        an_earlier_moment_of_a_sealed_hour,
+    ),
+    Rule("purge ends undoing", "purges leave no mark", purges_leave_no_mark, an_undo_in_the_middle_of_a_purge),
     Rule("late", "late data is called stored", late_data_is_stored, a_run_over_late_data_of_a_sealed_hour),
 )  # fmt: skip
