@@ -68,7 +68,7 @@ class Purged:
 
     tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)
     busy: int = 0  # days whose manifest kept moving meanwhile
-    damaged: int = 0  # generations whose ``inputs`` cannot be read: they are left for ``fsck`` to name
+    damaged: int = 0  # days whose manifest and generations whose ``inputs`` cannot be read: ``fsck`` names them
 
     @property
     def rows(self) -> dict[str, int]:
@@ -95,7 +95,7 @@ class _Listing:
     blocks: dict[Listed, bytes] = field(default_factory=dict)
 
 
-def every_bucket(store: Backend, app: int) -> list[int]:
+def every_bucket(store: Reader, app: int) -> list[int]:
     """Every bucket in which data of the app lies or has ever lain: of closed epochs, too."""
     epochs = distribution.read(store, app).epochs
     return sorted({bucket for epoch in epochs for bucket in epoch.all(app)})
@@ -122,7 +122,11 @@ def purge(
 def _purge_day(
     store: Backend, app: int, day: int, listing: _Listing, done: Purged, *, keep: int, dry_run: bool, at: Hook
 ) -> None:
-    fences = _fences(store, app, day, {*listing.made, *listing.pages}, keep=keep, dry_run=dry_run)
+    try:
+        fences = _fences(store, app, day, {*listing.made, *listing.pages}, keep=keep, dry_run=dry_run)
+    except CorruptBlock:
+        done.damaged += 1  # nobody knows what this day needs
+        return
     if fences is None:
         done.busy += 1
         return

@@ -173,10 +173,12 @@ PURGE_PAGES_MAX = 200_000  # of runs that died, found by one purge: 200 bytes ea
 PURGE_ROWS_WEIGHED = 64  # read at once to be counted: half a gigabyte if each were as large as can be
 SEAL_TRIES = 8  # of a check-and-put that runs and appends keep winning
 PURGE_ROWS_PER_CALL = 1_000  # deleted at once: appends wait for the one writer of LMDB meanwhile
+FSCK_BLOCK_AGE_MS = 15 * 60_000  # of a block without a mark: a younger one may belong to a batch on its way
 ROLL_RUNS_KEPT = 10_000  # rows of the list of runs; the store keeps its own history
 RETRACT_PREVIEW_SAMPLES_MAX = 20_000_000  # versions one preview reads, some seconds of work; above it a lower bound
 RETRACT_PREVIEW_UNITS_MAX = 2_000  # (bucket, hour)s one preview opens, 5 ms each: somebody waits for the page
 RETRACT_REASON_CHARS_MAX = 500  # a sentence for whoever looks at the chart next year, not a report
+SHRED_HOURS_WAITED_FOR = 500  # of a retraction purged while somebody waits, some 20 ms each; longer ones by command
 ROLL_REPLANS_MAX = 3  # when others keep flipping the same day, the next run does it
 
 # --- retention --------------------------------------------------------------------------------------------------------
