@@ -39,6 +39,7 @@ from tests.rollups.world import APP, DAY, DAY_MS, START, World
 WAIT_S = 120  # for a child of the server, on a machine that does other things too
 View = Mapping[tuple[int, int], object]  # an answer: what is told of each (series, time)
 Views = Mapping[str, View]  # what readers are told: raw samples, hours, days
+_LOOK_EVERY_S = 0.01
 _NUMBERS = itertools.count()
 
 
@@ -250,7 +251,7 @@ def _read(act: str, folder: Path, parent: Connection) -> None:
     parent.send("looking")
     dead = False
     while not dead:
-        dead = parent.poll()
+        dead = parent.poll(_LOOK_EVERY_S)
         view = look(world)
         if view not in seen:
             seen.append(view)

@@ -57,7 +57,11 @@ def test_kill_fifty_times_at_every_point(killer: Killer) -> None:
     with ThreadPoolExecutor(LANES) as pool:
         cases = list(pool.map(lambda args: killer.case(*args), itertools.product(ACTS, range(3))))
         plan = list(_plan(cases))
-        outcomes = list(pool.map(lambda job: (job, faults(job[0], killer.kill(*job))), plan))
+        outcomes = []
+        for job, found in zip(plan, pool.map(lambda job: faults(job[0], killer.kill(*job)), plan), strict=True):
+            outcomes.append((job, found))
+            if len(outcomes) % 100 == 0:
+                print(f"{len(outcomes)} kills after {time.monotonic() - began:.0f} s", flush=True)
     counts = Counter(point for (_, point, _), _ in outcomes)
     wrong = [(case.act, point, visit, found) for (case, point, visit), found in outcomes if found]
     for point, count in sorted(counts.items()):
