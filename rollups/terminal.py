@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Protocol
 
 from rollups import conduct
+from rollups.findings import Report
 from rollups.models import Kind, Run
 from rollups.purge import Purged
 from rollups.run import Progress
@@ -139,6 +140,19 @@ def shredded(found: Shredded, verb: str) -> str:
     ]
     lines += [f"{len(found.sealed):,} hours past retention stay as they are"] if found.sealed else []
     return "\n".join([*lines, *found.troubles])
+
+
+def checked(found: Mapping[App, Report]) -> str:
+    """What a check has seen of each app, and everything that is not as it must be."""
+    lines = []
+    for app, report in found.items():
+        lines += [f"{app}: {finding}" for finding in report.findings]
+        lines.append(
+            f"{app}: {report.rows:,} rows read, {report.hours:,} hours and {report.days:,} days recounted,"
+            f" {report.stale:,} due for the next run, {report.unreferenced:,} rows for the next purge:"
+            f" {f'{len(report.findings):,} findings' if report.findings else 'all is well'}"
+        )
+    return "\n".join(lines) or "there is no such app"
 
 
 def end_with_parent() -> None:

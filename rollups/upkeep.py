@@ -6,8 +6,8 @@ one is at work. ``daily`` is beat's: it does what is a day old. Everything here 
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -16,11 +16,12 @@ from pathlib import Path
 from django.db import transaction
 from django.db.models import Sum
 
-from rollups import cells, erase, points, purge, seal, shred
+from rollups import cells, erase, fsck, points, purge, seal, shred
 from rollups import redistribute as redistributing
 from rollups.conduct import Site, date_of, launched, opened, working, written_down
 from rollups.corrected import Actor
 from rollups.erase import Erased
+from rollups.findings import Report
 from rollups.lock import alone
 from rollups.models import Kind, RetractionRecord, Run, RunDay, State
 from rollups.points import Hook
@@ -66,6 +67,19 @@ def _alone(site: Site, wait_s: float) -> Iterator[None]:
 
 def _at() -> Hook:
     return points.from_environment(os.environ)
+
+
+def check(
+    site: Site, *, apps: Sequence[int], slots: Collection[int] | None = None, repair: bool = False, wait_s: float = 0.0,
+    watch: Watch = lambda *_: None,
+) -> dict[App, Report]:  # fmt: skip
+    """Verify rows and recount hours and days of these apps; ``repair`` what is safe. Reading alone waits for nobody."""
+    now_ms = site.clock.now_ms()
+    with _alone(site, wait_s) if repair else nullcontext():
+        return {
+            app: fsck.fsck(site.store, app.pk, now_ms=now_ms, slots=slots, repair=repair, watch=partial(watch, app))
+            for app in App.objects.filter(pk__in=apps)
+        }
 
 
 # --- retention --------------------------------------------------------------------------------------------------------
@@ -134,6 +148,16 @@ def _record(site: Site, row: Run, done: Mapping[App, Retained]) -> None:
 
 
 # --- a retraction's samples -------------------------------------------------------------------------------------------
+
+
+def check_small(app: App, number: int) -> None:
+    """Raises ``Refused`` for a purge that takes longer than somebody waits for an answer over HTTP."""
+    record = RetractionRecord.objects.filter(app=app, number=number).first()
+    if record is None or record.at_least or record.hours > limits.SHRED_HOURS_WAITED_FOR:
+        raise Refused(
+            "this purge is too long for a page or a request", wanted=f"at most {limits.SHRED_HOURS_WAITED_FOR} hours",
+            remedy=f"Run `bin/manage shred {app.pk} {number}`.",
+        )  # fmt: skip
 
 
 def would_purge(site: Site, app: App, number: int) -> Shredded:

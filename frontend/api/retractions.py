@@ -168,6 +168,7 @@ class Purge(Operation):
         words = corrected.confirmation(number)
         if self.asked(ConfirmSerializer)["confirm"] != words:
             raise serializers.ValidationError({"confirm": [f"Write “{words}”."]})
+        upkeep.check_small(app, number)
         return Response(PurgedSerializer(upkeep.purge_retraction(conduct.site(), app, number, self.actor())).data)
 
 

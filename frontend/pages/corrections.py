@@ -83,8 +83,12 @@ class Purge(AppPage):
         found = corrected.one(site, context["app"], number)
         if found is None or found.state == "undone":
             raise Http404("There is no such retraction in force.")
-        gone = upkeep.would_purge(site, context["app"], number)
-        return {**context, "each": found, "going": gone, "words": corrected.confirmation(number)}
+        context |= {"each": found, "words": corrected.confirmation(number)}
+        try:
+            upkeep.check_small(context["app"], number)
+            return {**context, "going": upkeep.would_purge(site, context["app"], number)}
+        except Refused as error:
+            return {**context, "refusal": str(error)}
 
     def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:
         """Back to the list, with a word; or here again, when the words are others or something is left."""
@@ -93,6 +97,7 @@ class Purge(AppPage):
             refusal = f"Nothing was deleted: type “{corrected.confirmation(number)}”."
             return self.render_to_response(self.get_context_data(refusal=refusal), status=400)
         try:
+            upkeep.check_small(app, number)
             done = upkeep.purge_retraction(conduct.site(), app, number, self.actor())
             left = f" Some is left: {done.troubles[0]}. Purge again." if done.troubles else ""
             messages.success(request, f"{done.versions:,} samples of retraction {number} are deleted for good.{left}")

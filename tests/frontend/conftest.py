@@ -11,6 +11,7 @@ from django.test import Client
 from spm import query
 from spm.accounts import sources, tokens
 from spm.accounts.models import App, Membership, Organisation, Role
+from spm.store.backends import open_backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +67,5 @@ def own_store(settings: object, tmp_path: Path) -> Iterator[None]:
     yield
     tokens.clear_cache()
     sources.forget_written()
+    query.configure("memory://")
+    open_backend(settings.SPM_STORE_URL).close()  # type: ignore[attr-defined]  # each maps a terabyte of addresses

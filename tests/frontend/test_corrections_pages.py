@@ -9,6 +9,7 @@ from django.test import Client
 from frontend.forms import MomentField
 from rollups import conduct
 from rollups.models import Kind, RetractionRecord, Run, RunDay
+from spm import limits
 from spm.accounts.models import App, Membership, Role
 from spm.clock import SystemClock
 from spm.errors import StoreUnavailable
@@ -132,6 +133,21 @@ def test_a_purge_says_what_goes_and_waits_for_its_words(desk: Client, place: str
     assert "264 samples of retraction 1 are deleted for good." in answer
     assert 'class="badge purged"' in answer
     assert desk.get(f"{place}/9/purge").status_code == 404
+
+
+def test_a_purge_that_takes_long_is_left_to_the_command(
+    desk: Client, place: str, fleet: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.post(place, {"source": "db-1", "reason": "x", "act": ""})
+    monkeypatch.setattr(limits, "SHRED_HOURS_WAITED_FOR", 0)
+    page = text_of(desk, f"{place}/1/purge")
+    assert f"bin/manage shred {fleet.app.pk} 1" in page
+    assert 'name="confirm"' not in page
+    assert desk.post(f"{place}/1/purge", {"confirm": "purge 1"}).status_code == 409
+    body = {"confirm": "purge 1"}
+    address = f"/api/v1/apps/{fleet.app.pk}/retractions/1/purge"
+    assert desk.post(address, body, content_type="application/json").status_code == 409
+    assert not Run.objects.exists()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from spm import limits
 from spm.accounts.deeds import Retention, delete_app
 from spm.accounts.models import App, Organisation
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.store import distribution
+from spm.store import distribution, keys
 from spm.store.backends import open_backend
 from spm.store.manifest import SEALED
 from tests.rollups.world import APP, NEXT_DAY, START, World
@@ -117,6 +117,11 @@ def test_the_commands_say_what_they_do(app: App, tmp_path: Path, capsys: pytest.
     world.roll()
     App.objects.update(raw_days=2)
     with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
+        call_command("fsck")
+        assert "1 hours and " in (text := capsys.readouterr().out)
+        assert "all is well" in text
+        call_command("fsck", "--hour", "2020-01-01T00")
+        assert " 0 hours and 0 days recounted" in capsys.readouterr().out
         call_command("retention", "--dry-run")
         assert "shop: samples, " in capsys.readouterr().out
         call_command("retention")
@@ -131,6 +136,21 @@ def test_the_commands_say_what_they_do(app: App, tmp_path: Path, capsys: pytest.
         assert "no deleted app is due" in capsys.readouterr().out
     assert Going("Samples", 1, 2).rows == 1
     assert conduct.every_app() == [APP]
+
+
+def test_a_check_that_finds_something_says_so_and_fails(
+    app: App, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"lmdb://{tmp_path}/store"
+    world = World(open_backend(url))
+    world.send((0, 1, 1.0))
+    world.roll()
+    [row] = [key for b in world.distribution.all(APP) for key, _ in world.store.scan("chunks", *keys.app_range(b, APP))]
+    world.store.delete("chunks", [(row, None)])
+    with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path), pytest.raises(SystemExit) as ended:
+        call_command("fsck")
+    assert ended.value.code == 1
+    assert "lost: chunks" in capsys.readouterr().out
 
 
 def _never() -> None:
