@@ -8,6 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from spm.clock import random_bytes
 from tests.stack import jars, prepare
 from tests.stack.hbase import HBase
 from tests.stack.processes import NotReady
@@ -15,6 +16,7 @@ from tests.stack.rabbitmq import RabbitMQ
 from tests.stack.spark import SparkCluster
 
 ROOT = Path(__file__).resolve().parents[2]
+SITE = "http://127.0.0.1:8000"  # where bin/start listens unless it is told otherwise
 
 
 def main(words: list[str] | None = None) -> int:
@@ -26,7 +28,9 @@ def main(words: list[str] | None = None) -> int:
     given = parser.parse_args(words)
     if given.verb == "install":
         return prepare.main()
-    hbase, rabbitmq = HBase(given.data.absolute() / "hbase", lasting=True), RabbitMQ(given.data.absolute() / "rabbitmq")
+    data = given.data.absolute()
+    hbase = HBase(data / "hbase", lasting=True)
+    rabbitmq = RabbitMQ(data / "rabbitmq", site=f"{SITE}/broker/{_secret(data / 'broker-secret')}")
     spark = SparkCluster(given.data.absolute() / "spark")
     try:
         if given.verb == "up" and given.spark:
@@ -40,6 +44,14 @@ def main(words: list[str] | None = None) -> int:
     except NotReady as error:
         print(error, file=sys.stderr)
         return 1
+
+
+def _secret(file: Path) -> str:
+    """What the broker shows the site: made once."""
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(random_bytes(16).hex())
+    return file.read_text()
 
 
 def _up(hbase: HBase, rabbitmq: RabbitMQ) -> int:
@@ -72,7 +84,8 @@ def _status(hbase: HBase, rabbitmq: RabbitMQ) -> int:
 def _print_settings(hbase: HBase, rabbitmq: RabbitMQ) -> None:
     print(f"SPM_STORE_URL={hbase.url}/spm")
     print("SPM_TRANSPORT=amqp")
-    print(f"SPM_AMQP_URL={rabbitmq.url}")
+    print(f"SPM_AMQP_URL={rabbitmq.url}?agents=1")
+    print(f"SPM_BROKER_SECRET={rabbitmq.site.rpartition('/')[2]}")
     print(f"SPM_CELERY_BROKER_URL={rabbitmq.url}")
 
 

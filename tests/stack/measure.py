@@ -1,31 +1,31 @@
 """``python -m tests.stack.measure [DIR]``: what the real servers of this machine take, one figure a line.
 
-Publishing with confirms by body size and senders, a worker's way from the queue into HBase, and HBase's own rates, each
-after one round of warming up. All on this machine, all bounded; the servers are started for it and stopped after it.
+Publishing with confirms by body size and senders, HBase's own rates, and a worker's way from the queue into HBase with
+the CPU time of every process per value; each after one round of warming up. All on this machine, all bounded; the
+servers are started for it and stopped after it.
 """
 
 import os
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ingest.consume import Service
 from ingest.transport.amqp import AmqpTransport, open_url
-from spm.clock import random_u64
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
-from spm.wire import Envelope, Stamp
+from spm.wire import Envelope
+from tests.chaos.line import Line
 from tests.stack.hbase import HBase
 from tests.stack.processes import wait_until
 from tests.stack.rabbitmq import RabbitMQ
 from tests.stack.rows import message
-from tests.stack.stored import stamps
 
 SENDERS = (1, 16, 64)
 SIZES = (10, 1_000, 5_000)  # samples of a body, a series each
@@ -40,7 +40,7 @@ def main(folder: Path) -> None:
         hbase.start()
         _publishing(rabbitmq)
         _hbase(hbase)
-        _consuming(rabbitmq, hbase)
+        _through(rabbitmq, hbase)
     finally:
         rabbitmq.stop()
         hbase.stop()
@@ -98,26 +98,84 @@ def _set(backend: Backend, key: bytes, value: bytes) -> bool:
     return backend.check_and_put("config", key, b"v", None, value)
 
 
-def _consuming(rabbitmq: RabbitMQ, hbase: HBase) -> None:
-    """Bodies of 100 samples wait in the queues; one worker takes them all."""
-    for round_ in range(2):
-        amqp_url, store_url = rabbitmq.new_vhost(f"consume-{round_}"), f"{hbase.url}/consume{round_}"
-        messages = [
-            replace(message(i // 20, source=f"host{i % 20}", samples=100), stamp=Stamp(i + 1, random_u64() >> 40, 0))
-            for i in range(4_000)
-        ]
-        with closing(open_url(amqp_url)) as transport:
-            _send(transport, messages, 64)
-        service, backend = Service(amqp_url, store_url), open_backend(store_url)
-        what = f"queue → HBase, {len(messages):,} messages of 100 samples, round {round_ + 1}"
-        _report(what, len(messages) * 100, "samples", partial(_drain, service, backend, len(messages)))
-        service.stop()
-        backend.close()
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Messages that wait in the queues for one worker: how many, and the samples of each, a series each."""
+
+    messages: int
+    samples: int
+
+    @property
+    def values(self) -> int:
+        return self.messages * self.samples
 
 
-def _drain(service: Service, backend: Backend, count: int) -> None:
-    service.start()
-    assert wait_until(lambda: len(stamps(backend)) >= count, 120), f"{len(stamps(backend))} of {count}"
+LOADS = (Load(4_000, 100), Load(3_000, 1_000), Load(20_000, 10))
+SOURCES = 20
+
+
+def _through(rabbitmq: RabbitMQ, hbase: HBase) -> None:
+    """From a publisher through the queues into HBase, by a worker in a process of its own; CPU of every process."""
+    for load in LOADS:
+        for round_ in range(2):
+            name = f"through-{load.messages}-{load.samples}-{round_}"
+            with tempfile.TemporaryDirectory() as folder:
+                line = Line(Path(folder), f"{hbase.url}/{name}", rabbitmq.new_vhost(name))
+                try:
+                    _one_load(line, load, round_, {"broker": rabbitmq.process_id(), **_pids(hbase)})
+                finally:
+                    line.close()
+
+
+def _pids(hbase: HBase) -> dict[str, int]:
+    return {name: pid for name in ("master", "thrift") if (pid := hbase.process(name).pid())}
+
+
+def _one_load(line: Line, load: Load, round_: int, servers: dict[str, int]) -> None:
+    bodies = [message(i // SOURCES, source=f"host{i % SOURCES}", samples=load.samples) for i in range(load.messages)]
+    envelopes = [line.restamped(body) for body in bodies]
+    worker = line.start_worker()
+    assert wait_until(lambda: " ready." in worker.log.read_text(), 120), "the worker does not start"
+    pid = worker.pid()
+    assert pid is not None, "the worker ended"
+    first = Load(SOURCES, load.samples)
+    _spent(
+        f"new series: {first.values:,}",
+        first,
+        {**servers, "worker": pid},
+        partial(_sent_and_stored, line, envelopes[:SOURCES]),
+    )
+    os.kill(pid, signal.SIGSTOP)
+    what = f"{load.messages:,} messages of {load.samples:,} values, round {round_ + 1}"
+    _spent(f"publish: {what}", load, {"broker": servers["broker"], "publisher": os.getpid()}, partial(
+        _send, line.transport, envelopes[SOURCES:], 64))  # fmt: skip
+    os.kill(pid, signal.SIGCONT)
+    _spent(f"queue → HBase: {what}", load, {**servers, "worker": pid}, partial(_stored, line, load.messages))
+
+
+def _sent_and_stored(line: Line, envelopes: Sequence[Envelope]) -> None:
+    _send(line.transport, envelopes, 8)
+    _stored(line, len(envelopes))
+
+
+def _stored(line: Line, count: int) -> None:
+    assert wait_until(lambda: len(line.stored()) >= count, 240), f"{len(line.stored())} of {count}"
+
+
+def _spent(what: str, load: Load, processes: dict[str, int], act: Callable[[], object]) -> None:
+    """Print the rate of ``act``, and the CPU time of each process per value."""
+    begun, before = time.perf_counter(), {name: _cpu_s(pid) for name, pid in processes.items()}
+    act()
+    took = time.perf_counter() - begun
+    used = {name: (_cpu_s(pid) - before[name]) * 1e6 / load.values for name, pid in processes.items()}
+    parts = ", ".join(f"{name} {micros:.2f}" for name, micros in used.items())
+    rates = f"{load.values / took / 1000:,.0f} k values/s, {load.messages / took:,.0f} messages/s"
+    print(f"{what}: {rates}; CPU µs per value: {parts}; all {sum(used.values()):.2f}", flush=True)
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
