@@ -16,9 +16,9 @@ from pathlib import Path
 from django.db import transaction
 from django.db.models import Sum
 
-from rollups import cells, erase, fsck, points, purge, seal, shred
+from rollups import erase, fsck, points, purge, seal, shred
 from rollups import redistribute as redistributing
-from rollups.conduct import Site, date_of, launched, opened, working, written_down
+from rollups.conduct import Site, date_of, launched, opened, roll, working, written_down
 from rollups.corrected import Actor
 from rollups.erase import Erased
 from rollups.findings import Report
@@ -212,11 +212,11 @@ def redistribute(
     if spread is not None:
         newest = distribution.read(site.store, app).newest
         distribution.open_epoch(site.store, app, strategy=HASH, buckets=newest.buckets, spread=spread)
+    # What is pending is compacted first, and then moved with the rest.
+    roll(site, apps=[app], kind=Kind.FULL, executor=executor, watch=watch, wait_s=wait_s)
     with working(site, kind=Kind.REDISTRIBUTE, executor=executor, apps=[app], watch=watch, wait_s=wait_s) as work:
         driver = Driver(site.store, site.clock, at=work.at, watch=work.watch)
         with opened(site, executor, work.at) as runner:
-            # Pending cells first: what they hold is moved with the rest.
-            driver.roll(runner, [app], run=cells.take_run(site.store))
             report = redistributing.migrate(driver, runner, app, run=work.row.number)
         written_down(work.row, report, site.now())
         found = [redistributing.close_epoch(site.store, app, number, work.at) for number in _older(site, app)]
