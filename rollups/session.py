@@ -114,7 +114,7 @@ def shipped(folder: Path) -> dict[str, str]:
     """What a cluster is told of our sources and packages, which travel with the run."""
     sources = shipment.sources(folder)
     archives, path = [f"{sources}#spm_sources"], ["spm_sources"]
-    if "SPM_SPARK_PYTHON" not in os.environ:
+    if not os.environ.get("SPM_SPARK_PYTHON"):
         archives.append(f"{shipment.packages(folder)}#spm_packages")
         path.append("spm_packages")
     return {

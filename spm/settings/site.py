@@ -17,6 +17,7 @@ SPM_BROKER_SECRET: str = env.str("SPM_BROKER_SECRET", "")
 SPM_WORKER_METRICS_PORT: int = env.int("SPM_WORKER_METRICS_PORT", 0)
 SPM_CONSUMER_STEP: str = env.str("SPM_CONSUMER_STEP", "ingest.consume:ConsumerStep")
 SPM_SPARK_MASTER: str = env.str("SPM_SPARK_MASTER", "local[*]")
+SPM_SPARK_PYTHON: str = env.str("SPM_SPARK_PYTHON", "")  # rollups.session takes it from the environment, as Spark does
 SPM_MAIL_DIR: str = env.str("SPM_MAIL_DIR", str(DATA / "mail"))
 SPM_PEPPER: str = secret("SPM_PEPPER", "pepper")
 SECRET_KEY: str = secret("SPM_SECRET_KEY", "secret-key")
