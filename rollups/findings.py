@@ -45,3 +45,11 @@ class Report:
     def add(self, kind: str, table: str, key: bytes, text: str, *, repaired: bool = False) -> None:
         """One more."""
         self.findings.append(Finding(kind, table, key, text, repaired))
+
+    def count(self, *, hours: int = 0, days: int = 0, stale: int = 0, rows: int = 0, unreferenced: int = 0) -> None:
+        """So many more were looked at."""
+        self.hours += hours
+        self.days += days
+        self.stale += stale
+        self.rows += rows
+        self.unreferenced += unreferenced

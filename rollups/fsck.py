@@ -67,7 +67,7 @@ def fsck(
         for bucket, pack in found.days.items():
             _verify_pack(store, Place("days", app, bucket, month, first_day_of(month) * DAY_SLOTS), pack, report)
     left = purge.purge(store, app, keep=limits.HISTORY_MAX, dry_run=True)
-    report.unreferenced = sum(left.rows.values())
+    report.count(unreferenced=sum(left.rows.values()))
     return report
 
 
@@ -155,7 +155,7 @@ def _verify_row(
     reader: Reader, table: str, key: bytes, decode: Callable[[dict[bytes, bytes]], object], report: Report
 ) -> bool:
     [row] = reader.get(table, [key])
-    report.rows += 1
+    report.count(rows=1)
     if row is None:
         report.add(LOST, table, key, "a row that a manifest names is not there")
         return False
@@ -226,10 +226,10 @@ def _check_hours(
     for bucket, slot in sorted(place for place in value.entries if place[1] in slots and value.seal(place[1]) < SEALED):
         of = value.hours[bucket].slots.get(slot) if bucket in value.hours else None
         if of is None or of.inputs != fingerprint(value.entry(bucket, slot).state):
-            report.stale += 1
+            report.count(stale=1)
             continue
         checked = _with_lens(store, app, bucket, slot, value, known, of.retractions, chosen)
-        report.hours += 1
+        report.count(hours=1)
         if checked.differences or checked.trouble:
             found.append((bucket, slot, checked))
     for bucket, slot, checked in found:
@@ -313,7 +313,7 @@ def _exact_days(day: int, value: Manifest, months: Mapping[int, Month], report: 
         if fresh and made.inputs == manifest.day_fingerprint(slots) and made.retractions == left_out:
             yield bucket, days
         else:
-            report.stale += 1
+            report.count(stale=1)
 
 
 def _check_day(
@@ -322,7 +322,7 @@ def _check_day(
 ) -> None:  # fmt: skip
     for bucket, days in list(_exact_days(day, value, months, report)):
         checked = day_check(store, app, bucket, day, value, days)
-        report.days += 1
+        report.count(days=1)
         if not (checked.differences or checked.trouble):
             continue
         first = first_day_of(month_of(day)) * DAY_SLOTS
