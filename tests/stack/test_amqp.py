@@ -217,6 +217,31 @@ def test_what_is_rejected_is_a_dead_letter(amqp_vhost: str) -> None:
         assert wait_until(lambda: _dead_letters(amqp_vhost) == [message(1).to_bytes()], 10)
 
 
+def test_a_dead_letter_waits_in_its_queue_while_the_dead_letters_have_no_room(
+    own_rabbitmq: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_rabbitmq.control("eval", "application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 500).")
+    url = own_rabbitmq.new_vhost("no-room") + "?partitions=1"
+    monkeypatch.setattr(limits, "AMQP_QUEUE_BYTES_MAX", 2_000)
+    grave = Publisher(Address.parse(url))
+    with pytest.raises(QueueUnavailable, match="refused"):
+        _fill(grave)
+    with opened(url) as transport, received(url) as (receiver, got):
+        transport.publish(message(1), 10)
+        assert wait_until(lambda: len(got) == 1, 10)
+        receiver.reject(got[0].mark)
+        time.sleep(1)
+        assert message(1).to_bytes() not in _dead_letters(url)
+        own_rabbitmq.control("purge_queue", "-p", "no-room", topology.DEAD)
+        assert wait_until(lambda: _dead_letters(url) == [message(1).to_bytes()], 20)
+    grave.close()
+
+
+def _fill(grave: Publisher) -> None:
+    for _ in range(20):
+        grave.publish(topology.DEAD, "", b"x" * 500, timeout_s=5, message_id="1")
+
+
 def _dead_letters(url: str) -> list[bytes]:
     return [letter.body for letter in letters(url, topology.DEAD)]
 
