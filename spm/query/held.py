@@ -66,7 +66,8 @@ class Held:
             if self._spread(reader) != spread:
                 raise Moved("the distribution")
             self._notice(reader, manifests)
-            active = tuple(r for r in found if r.active(question.asof_ms) and question.reaches(r))
+            # What is being deleted for good is hidden at any moment: a cached tail may hold it for a while yet.
+            active = tuple(r for r in found if (r.active(question.asof_ms) or r.purged_ms) and question.reaches(r))
             met = tuple(filter(question.meets, active))
             ground = Ground(question.asof_ms, frozenset(r.number for r in met), question.purged(found))
             yield Scan(

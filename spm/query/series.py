@@ -16,6 +16,7 @@ from spm.errors import CorruptBlock, LimitExceeded
 from spm.query.select import METRIC_NAME, Matcher
 from spm.store import keys
 from spm.store.backends.base import Reader
+from spm.store.backends.ranges import scan_ranges
 from spm.store.columns import strings
 from spm.store.dictionary import COLUMN
 from spm.store.matchers import mask
@@ -72,14 +73,12 @@ class SeriesIndex:
     def load(self, reader: Reader) -> None:
         """Read every series of the app that is not known yet; all of them at once when none is."""
         if not self._position:
-            for start, stop in keys.series_ranges(self._app):
-                for key, cells in reader.scan("series", start, stop, columns=[COLUMN]):
-                    self._add(key, cells)
+            for key, cells in scan_ranges(reader, "series", keys.series_ranges(self._app), columns=[COLUMN]):
+                self._add(key, cells)
             return
         new = [
             key
-            for start, stop in keys.series_ranges(self._app)
-            for key, _ in reader.scan("series", start, stop, keys_only=True)
+            for key, _ in scan_ranges(reader, "series", keys.series_ranges(self._app), keys_only=True)
             if keys.parse_series(key) not in self._position
         ]
         self._read(reader, new)

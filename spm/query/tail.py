@@ -16,6 +16,7 @@ from spm.clock import Clock
 from spm.errors import LimitExceeded
 from spm.store import keys
 from spm.store.backends.base import Reader
+from spm.store.backends.ranges import scan_ranges
 from spm.store.keys import PendingKey
 from spm.store.merge import Piece, merge
 from spm.wire import U64
@@ -102,11 +103,8 @@ class Tail:
         self._records, self._units, self._read_at = {}, {}, -1e9
 
     def _update(self, reader: Reader) -> tuple[U64, U64]:
-        listed = [
-            key
-            for bucket in self._buckets
-            for key, _ in reader.scan("pending", *keys.app_range(bucket, self._app), keys_only=True)
-        ]
+        ranges = [keys.app_range(bucket, self._app) for bucket in self._buckets]
+        listed = [key for key, _ in scan_ranges(reader, "pending", ranges, keys_only=True)]
         now = set(listed)
         self._forget(self._records.keys() - now)
         return self._read(reader, [key for key in listed if key not in self._records])
