@@ -17,6 +17,8 @@ from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.query.basis import DAYS, RAW
 from spm.store import keys, manifest, retractions, units
+from spm.store.backends.base import Backend
+from spm.store.backends.memory import MemoryBackend
 from spm.store.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import SEALED, Generation
 from spm.store.merge import Piece, merge
@@ -95,9 +97,9 @@ def delete(world: World, number: int, at: Hook = nowhere) -> None:
 # --- where the bad samples may be -------------------------------------------------------------------------------------
 
 
-def merged() -> World:
+def merged(store: Backend | None = None) -> World:
     """In chunks of two buckets, with hours and days; good and bad ones of one message time and series."""
-    world = World()
+    world = World(store or MemoryBackend())
     world.send((0, 1, 1.0), (1, 2, 2.0), (2, 5 * HOUR_MS, 3.0), source="good")
     world.send((0, 1, BAD), (0, 7, BAD), (2, 5 * HOUR_MS + 1, BAD), (3, 25 * HOUR_MS, BAD), source="bad")
     world.roll(now_ms=START + 60 * HOUR_MS)

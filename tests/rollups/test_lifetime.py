@@ -1,0 +1,51 @@
+"""A day on the embedded store, all its life: compacted, retracted, purged, sealed, expired, dropped, erased."""
+
+from pathlib import Path
+
+from rollups.erase import erase
+from rollups.fsck import fsck
+from rollups.purge import TABLES, every_bucket, purge
+from rollups.shred import shred
+from spm.store import keys
+from spm.store.backends.lmdb import LmdbBackend
+from tests.rollups.test_seal import LATER, SLOTS, keeping
+from tests.rollups.test_shred import merged
+from tests.rollups.world import APP, World
+
+
+def rows(world: World) -> dict[str, int]:
+    """Rows of each table of data."""
+    ranges = [(t, keys.app_range(b, APP)) for t in TABLES for b in every_bucket(world.store, APP)]
+    counts = dict.fromkeys(TABLES, 0)
+    for table, (start, stop) in ranges:
+        counts[table] += sum(1 for _ in world.store.scan(table, start, stop))
+    return {table: count for table, count in counts.items() if count}
+
+
+def check(world: World) -> None:
+    """A check finds nothing."""
+    assert fsck(world.store, APP, now_ms=LATER).findings == []
+
+
+def test_a_day_lives_and_goes_on_the_embedded_store(tmp_path: Path) -> None:
+    world = merged(LmdbBackend(str(tmp_path)))
+    number = world.retract(source="bad")
+    world.model.purge(number)
+    assert shred(world.store, APP, number, now_ms=world.clock.now_ms()).troubles == []
+    world.roll(now_ms=LATER)
+    check(world)
+    assert world.answer() == world.truth
+    keeping(world)
+    purge(world.store, APP, keep=0)
+    for slot in SLOTS:
+        world.model.seal(slot)
+    assert (world.hours(), world.days()) == (world.recount(), world.model.days())
+    check(world)
+    keeping(world, raw=1, hour=1)
+    assert world.days() == world.model.days()
+    check(world)
+    keeping(world, raw=1, hour=1, day=1)
+    assert world.days().keys() == {name for name in world.model.days() if name[1] * 24 not in SLOTS}
+    check(world)
+    erase(world.store, APP)
+    assert rows(world) == {}
