@@ -59,8 +59,8 @@ class Taken:
     purged: bool = False
 
     def active(self, at_ms: int | None) -> bool:
-        """Whether it was in force then; ``None``: now."""
-        if at_ms is None:
+        """Whether it was in force then; ``None``: now. What is being deleted for good is hidden at any moment."""
+        if at_ms is None or self.purged:
             return not self.end_ms
         return self.start_ms <= at_ms and (not self.end_ms or self.end_ms > at_ms)
 
@@ -100,9 +100,9 @@ class Model:
 
     def accept(self, versions: Iterable[Version]) -> None:
         """These were acknowledged (perhaps once more)."""
-        fresh = set(versions) - self.versions
+        fresh = set(versions) - self.versions - self.deleted
         self.versions |= fresh
-        for version in fresh - self.deleted:
+        for version in fresh:
             self.accepted.setdefault(version.stamp, Counter())[version.slot] += 1
         self.late |= {v for v in fresh if v.slot in self.sealed}
         self._cache.clear()

@@ -94,7 +94,6 @@ class World:
         self.acceptor = Acceptor(1, self.clock)
         self.writer = Writer(self.store, self.distribution)
         self.model = Model()
-        self.shredding: set[int] = set()  # retractions of which an unknown part is deleted
         self.readers = AppStorage(self.store, APP, distribution=self.distribution, clock=self.clock, cache=PageCache())
 
     # --- writing
@@ -192,12 +191,9 @@ class World:
         self.model.undo(number, ended.end_ms)
 
     def shred(self, number: int, at: Hook = nowhere) -> None:
-        """Delete for good what a retraction hides; the model learns of it when all of it is gone."""
-        self.shredding.add(number)
-        done = shred(self.store, APP, number, now_ms=self.clock.now_ms(), at=at)
-        if not done.troubles:
-            self.shredding.discard(number)
-            self.model.purge(number)
+        """Delete for good what a retraction hides: from its mark on, no moment shows any of it."""
+        self.model.purge(number)
+        shred(self.store, APP, number, now_ms=self.clock.now_ms(), at=at)
 
     # --- reading
 

@@ -1,17 +1,19 @@
-"""A12 and A13: no acknowledged sample without its mark, and one run at a time for a unit, several for several."""
+"""A12 to A14: no acknowledged sample without its mark, one run at a time for a unit, and marks that can be rebuilt."""
 
 from collections.abc import Callable
 
 import pytest
 
 from ingest.write import Writer
+from rollups.fsck import fsck
+from rollups.plan import Order
 from rollups.points import nowhere
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.store import pending
 from spm.store.backends.memory import MemoryBackend
 from tests.rollups.world import APP, NEXT_DAY, SPREAD, START, World, parsed, versions_of
-from tests.store.faults import Faulty
+from tests.store.faults import Faulty, keys_of
 
 Note = Callable[[str], None]
 SAMPLES = ((0, 1, 1.0), (1, 2, 2.0), (2, HOUR_MS + 1, 3.0), (3, 2 * HOUR_MS, 4.0))
@@ -96,3 +98,30 @@ def test_a13_runs_of_one_series_take_its_writes_in_their_order() -> None:
         world.send((0, 1, float(value)))
         world.roll(minor=value % 3 > 0, now_ms=NEXT_DAY)
         assert world.answer() == {(0, START + 1): float(value)}
+
+
+@pytest.mark.seed("A14", compares="the work list before commit records were dropped, with that after their repair")
+@pytest.mark.parametrize("rolled", [False, True], ids=["never compacted", "compacted before"])
+def test_a14_dropped_commit_records_are_rebuilt_from_the_blocks(rolled: bool, figure: Note) -> None:
+    """What a generation in force holds already is no work and gets no record again."""
+    world = World()
+    world.send(*SAMPLES)
+    if rolled:
+        world.roll()
+    for n in range(5):
+        world.send((n % 4, n * HOUR_MS // 2 + 7, float(n)), source=f"host{n % 2}")
+
+    def work() -> list[tuple[int, int, object]]:
+        plans = world.driver().look(APP, Order(NEXT_DAY), sweep=True).plans
+        return [(unit.bucket, unit.slot, unit.fresh) for plan in plans for unit in plan.units if unit.fresh]
+
+    before = work()
+    world.store.delete("pending", [(key, None) for key in keys_of(world.store, "pending")])
+    assert work() == []
+    fsck(world.store, APP, now_ms=NEXT_DAY, repair=True)
+    assert work() == before
+    assert world.answer() == world.truth
+    world.roll()
+    assert world.hours() == world.recount()
+    assert world.accounts() == world.model.accounts()
+    figure(f"{len(before)} units of work, before and after")

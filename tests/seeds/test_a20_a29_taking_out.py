@@ -36,9 +36,7 @@ def seen(world: World) -> tuple[object, ...]:
     return world.answer(), world.hours(), world.days()
 
 
-@pytest.mark.seed(
-    "A20", compares="answers before, in and after retractions of random ranges and series"
-)
+@pytest.mark.seed("A20", compares="answers before, in and after retractions of random ranges and series")
 @given(
     WRITES, st.tuples(st.integers(0, 9), st.integers(0, 9)), st.sampled_from(["", "a", "b"]),
     st.none() | st.integers(0, 3), st.booleans(), st.booleans(),
@@ -130,9 +128,7 @@ def test_a29_buckets_change_on_a_running_system_without_a_wrong_answer(figure: N
     figure(f"4 changes, {looks} looks, 0 wrong answers")
 
 
-@pytest.mark.seed(
-    "HUT8", compares="answers after a series is taken out, before any data and with data"
-)
+@pytest.mark.seed("HUT8", compares="answers after a series is taken out, before any data and with data")
 def test_hut8_taking_out_before_there_is_data_with_data_and_new_writes_after_it() -> None:
     """Deleting a key is a retraction of its series up to now: others stay, and what is sent later starts fresh."""
     world = World()
@@ -193,3 +189,21 @@ def test_hut13_a_bound_inside_a_merged_group_is_exact() -> None:
     assert world.answer() == world.truth
     assert world.truth[0, START + 1] == 1.0
     assert sorted(ts - START for series, ts in world.truth if series == 1) == [1, 2]
+
+
+@pytest.mark.seed("A20", compares="answers as of earlier, of a reader that lives on, after a retraction was purged")
+def test_a20_what_was_deleted_for_good_is_in_no_answer_of_any_moment() -> None:
+    """A cached tail holds deleted versions while records of other hours of the same batches are pending."""
+    world = World()
+    world.send((0, 1, 1.0), source="wrong")
+    then = world.clock.now_ms()
+    world.clock.advance(2_000)
+    number = world.retract(source="wrong")
+    for n in range(4):
+        world.send((0, 5 + n, 1.0), (0, 25 * HOUR_MS + n, 1.0))
+    assert world.answer(world.readers.asof(then)) == {(0, START + 1): 1.0}
+    world.shred(number)
+    world.clock.advance(2_000)
+    for reader in (world.readers, world.fresh()):
+        assert world.answer(reader.asof(then)) == world.model.raw(then) == {}
+        assert world.answer(reader) == world.truth
