@@ -104,8 +104,6 @@ def entry_before(entry: Entry, lost: set[Replay]) -> Entry:
 
 def _batches_lost(store: Backend, app: int, unit: UnitKey, now: Manifest) -> set[Replay]:
     entry = now.entries[unit]
-    if entry.history[-1].together:
-        return set()  # what was moved takes nothing from pending: all of it was in the former states of the group
     place = Unit(unit[0], app, unit[1])
     lost = batches(store, place, entry.state.generations) - batches(store, place, entry.history[-1].state.generations)
     names = [keys.LogKey(place.bucket, app, place.slot, r.ingest_ms, r.batch).to_bytes() for r in sorted(lost)]

@@ -10,10 +10,10 @@ from rollups.local import LocalExecutor
 from rollups.plan import Order
 from rollups.points import Hook, nowhere
 from rollups.progress import RunReport
-from rollups.redistribute import Closing, close_epoch, migrate, wanted_spread, widen
+from rollups.redistribute import Closing, close_epoch, metrics_of, migrate, wanted_spread, widen
 from rollups.rollback import roll_back
 from spm.errors import Refused
-from spm.limits import HOUR_MS, SPREAD_UNIT_SAMPLES
+from spm.limits import HISTORY_MAX, HOUR_MS, SPREAD_UNIT_SAMPLES
 from spm.store import distribution
 from spm.store.backends.base import Backend
 from spm.store.backends.lmdb import LmdbBackend
@@ -133,10 +133,11 @@ def test_data_that_comes_while_epochs_change_is_where_it_belongs(store: Backend)
 
 def test_hours_of_a_slot_in_two_buckets_are_not_made_until_it_is_moved() -> None:
     world = filled()
+    world.send((0, 9 * HOUR_MS, 7.0))  # after this the writer knows the newest epoch
     world.send((0, HOUR_MS + 1, 7.0))
     world.roll()
     first = DAY * 24
-    assert {s for pack in world.manifest().hours.values() for s in pack.slots} == {first, first + 1, first + 2}
+    assert world.manifest().entry(13, first + 1).state.generations
     assert [s for s in world.manifest().hours[11].slots if s == first + 1] == [first + 1]  # of before, used by nobody
     assert 13 not in world.manifest().hours
     right(world)
@@ -248,6 +249,17 @@ def test_a_move_on_which_a_run_stands_in_one_bucket_is_not_rolled_back() -> None
     right(world)
 
 
+def test_a_move_that_one_unit_has_forgotten_is_not_rolled_back_in_the_others() -> None:
+    world = filled()
+    run = move(world).run
+    for i in range(HISTORY_MAX):
+        world.send((2, 7 + i, 1.0), (2, HOUR_MS + 7 + i, 1.0), (2, 2 * HOUR_MS + 7 + i, 1.0))
+        world.roll(minor=True)
+    with pytest.raises(Refused, match="moved data"):
+        roll_back(world.store, run, [APP])
+    right(world)
+
+
 def test_replayed_batches_move_too() -> None:
     world = filled()
     world.send((2, 7, 1.0), (1, 7, 1.0))
@@ -300,6 +312,10 @@ def test_what_a_stale_writer_leaves_in_a_closed_epoch_is_passed_over(monkeypatch
     world.roll()
     found = world.answer()
     assert {k: v for k, v in found.items() if k in truth} == truth
+    held = {place: entry.state for place, entry in world.manifest().entries.items()}
+    newest = distribution.read(world.store, APP).newest
+    for (bucket, _), metrics in metrics_of(world.store, APP, held).items():
+        assert (newest.of(APP, metrics) == bucket).all()
     world.store_again(envelope)  # under the newest
     right(world)
     settled(world)
