@@ -8,12 +8,14 @@ with every run, and compiled kernels are found by the path of their source: so t
 their own in the user's cache. Named in ``spark.python.daemon.module``; run by Spark as ``python -m``.
 """
 
+import fcntl
 import importlib
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 KEPT = 4  # versions of sources and kernels in the cache: about 15 MB each
@@ -67,6 +69,18 @@ def _forget_old(home: Path) -> None:
         shutil.rmtree(version, ignore_errors=True)
 
 
+@contextmanager
+def _one_at_a_time(kernels: str | None) -> Iterator[None]:
+    """Of several executors on one machine one compiles, and the others find what it has compiled."""
+    if kernels is None:
+        yield
+        return
+    Path(kernels).mkdir(parents=True, exist_ok=True)
+    with (Path(kernels) / "compiling").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def main() -> None:
     """Settle, load, and be PySpark's daemon."""
     environment = settled(os.environ, Path(__file__).resolve().parents[1])
@@ -74,7 +88,8 @@ def main() -> None:
         os.execve(sys.executable, [sys.executable, "-m", "rollups.daemon", *sys.argv[1:]], environment)
     for name in _LOADED:
         importlib.import_module(name)
-    sys.modules["rollups.rehearsal"].rehearse()
+    with _one_at_a_time(os.environ.get("NUMBA_CACHE_DIR")):
+        sys.modules["rollups.rehearsal"].rehearse()
     importlib.import_module("pyspark.daemon").manager()
 
 
