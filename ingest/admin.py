@@ -67,11 +67,11 @@ class LettersView(UnfoldModelAdminViewMixin, TemplateView):  # type: ignore[misc
             return cast(HttpResponse, self.handle_no_permission())
         app = get_object_or_404(LetterBox, pk=app_id)
         store, keys = open_backend(settings.SPM_STORE_URL), request.POST.getlist("key")
-        again = request.POST.get("act") == "replay"
-        done = letters.replay(store, app.pk, keys, accept_anew) if again else letters.dismiss(store, app.pk, keys)
-        _tell(request, done, "accepted anew" if again else "dismissed")
+        act = "replay" if request.POST.get("act") == "replay" else "dismiss"
+        done = letters.settle(store, app.pk, keys, act, accept_anew)
+        _tell(request, done, {"replay": "accepted anew", "dismiss": "dismissed"}[act])
         audit.record(
-            "replay dead letters" if again else "dismiss dead letters", str(app), actor=cast(User, request.user),
+            f"{act} dead letters", str(app), actor=cast(User, request.user),
             organisation=app.organisation, detail={"keys": keys, "done": done.done},
         )  # fmt: skip
         return HttpResponseRedirect(reverse("admin:ingest_letters", args=[app.pk]))

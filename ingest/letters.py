@@ -1,6 +1,6 @@
 """Dead letters for people: what is in them, and how they come back after the cause was mended.
 
-Enter by ``listed``, ``replay`` and ``dismiss``. A replay is a new acceptance: the message gets a new stamp under its
+Enter by ``listed`` and ``settle``. A replay is a new acceptance: the message gets a new stamp under its
 old id and goes through the front door like any other. One that is repeated, also after a crash half-way, makes equal
 values with two stamps, which readers count once. No letter is ever deleted here.
 """
@@ -62,6 +62,11 @@ def listed(reader: Reader, app: int, *, count: int, before: str = "") -> list[Sh
     """The newest letters of an app; ``before``: the key from which to go on to older ones."""
     after = _key(app, before) if before else None
     return [_shown(found) for found in dead.newest(reader, app, count=count, before=after)]
+
+
+def settle(store: Backend, app: int, keys: Sequence[str], act: str, push: Push) -> Outcome:
+    """``replay`` or ``dismiss`` these letters."""
+    return replay(store, app, keys, push) if act == "replay" else dismiss(store, app, keys)
 
 
 def replay(store: Backend, app: int, keys: Sequence[str], push: Push) -> Outcome:

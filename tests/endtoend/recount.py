@@ -4,6 +4,7 @@ import numpy as np
 
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.select import Matcher, SeriesBatch, Storage
+from spm.query.storage import AppStorage
 from tests.fleet import FIELDS, Fleet
 
 
@@ -26,7 +27,7 @@ def _hosts(batch: SeriesBatch) -> list[int]:
     return [int(labels["hostname"].removeprefix("host_")) for labels in batch.labels]
 
 
-def assert_hours_equal(storage: Storage, fleet: Fleet) -> int:
+def assert_hours_equal(storage: AppStorage, fleet: Fleet) -> int:
     """count, sum, min, max, first and last of every series and hour equal a recount; returns how many hours."""
     slots = (fleet.ts - 1) // HOUR_MS
     first, last = int(slots.min()), int(slots.max())

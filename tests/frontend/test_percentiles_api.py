@@ -24,8 +24,8 @@ def now_ms(alpha: House, settings: Any) -> int:
 
 def test_percentiles_come_per_group_and_quantile_and_are_close(desk: Client, now_ms: int) -> None:
     end = now_ms // 600_000 * 600_000
-    times = {"start": end - HOUR, "end": end, "step": 600_000}
-    asked = {"match": "cpu_usage_total", "q": "0.5,0.95", "by": "host", **times}
+    times: dict[str, str | int] = {"start": end - HOUR, "end": end, "step": 600_000}
+    asked: dict[str, str | int] = {"match": "cpu_usage_total", "q": "0.5,0.95", "by": "host", **times}
     body = desk.get("/api/v1/percentiles", asked).json()
     assert len(body["times"]) == 7
     assert len(body["series"]) == 2 * len(sample.HOSTS)

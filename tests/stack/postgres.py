@@ -98,7 +98,7 @@ class Postgres:
         return Process("postgres", self.folder)
 
     def _answers(self, programs: Path) -> bool:
-        asked = [programs / "pg_isready", "--host", "127.0.0.1", "--port", str(self.port), "--quiet"]
+        asked = [str(programs / "pg_isready"), "--host", "127.0.0.1", "--port", str(self.port), "--quiet"]
         return subprocess.run(asked, check=False).returncode == 0
 
 

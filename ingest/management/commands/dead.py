@@ -24,18 +24,20 @@ class Command(BaseCommand):
         parser.add_argument("keys", nargs="*", metavar="KEY", help="letters, as the list names them")
         parser.add_argument("--before", default="", metavar="KEY", help="go on with letters older than this one")
         act = parser.add_mutually_exclusive_group()
-        act.add_argument("--replay", action="store_true", help="accept these messages anew")
-        act.add_argument("--dismiss", action="store_true", help="leave these be; they stay in the list")
+        act.add_argument("--replay", dest="act", action="store_const", const="replay", help="accept these anew")
+        act.add_argument(
+            "--dismiss", dest="act", action="store_const", const="dismiss", help="leave these be; they stay"
+        )
+        parser.set_defaults(act="list")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not App.objects.filter(pk=options["app"]).exists():
-            raise CommandError(f"There is no app {options['app']}.")
-        store, app, keys = open_backend(settings.SPM_STORE_URL), options["app"], options["keys"]
-        if options["replay"] or options["dismiss"]:
-            if not keys:
-                raise CommandError("Name the letters by their keys; without --replay and --dismiss they are listed.")
-            act = letters.replay(store, app, keys, accept_anew) if options["replay"] else None
-            self._tell(act or letters.dismiss(store, app, keys))
+        """List or settle."""
+        app, keys = options["app"], options["keys"]
+        if not App.objects.filter(pk=app).exists():
+            raise CommandError(f"There is no app {app}.")
+        store = open_backend(settings.SPM_STORE_URL)
+        if options["act"] != "list":
+            self._tell(letters.settle(store, app, keys, options["act"], accept_anew))
             return
         for shown in letters.listed(store, app, count=limits.LETTERS_PAGE, before=options["before"]):
             self.stdout.write(_line(shown))
