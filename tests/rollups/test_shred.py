@@ -392,6 +392,19 @@ def test_a_run_under_way_does_not_bring_back_what_was_purged_meanwhile(point: st
     assert good(world) == stored(world)
 
 
+def test_a_minor_run_under_way_does_not_add_what_was_just_taken_out() -> None:
+    """It replaces nothing that is gone, so the fence of the rewritten day is all that stops its flip."""
+    world = waiting()
+    number = world.retract(source="bad")
+
+    def half() -> None:
+        with pytest.raises(Crash):
+            shred(world.store, APP, number, now_ms=world.clock.now_ms(), at=crash_at("purge rewritten"))
+
+    report = world.roll(minor=True, at=once("compacted", half))
+    assert [day.flipped for day in report.days] == [False]
+
+
 def test_no_roll_back_returns_to_a_state_that_held_it() -> None:
     world = in_history()
     number = world.retract(source="bad")
