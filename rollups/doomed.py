@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from rollups.plan import first_day_of
 from spm.limits import DAY_SLOTS
-from spm.store.manifest import SEALED, Entry, Manifest, Month, State
+from spm.store.manifest import SEALED, Entry, Manifest, Month, State, first_day_of
 
 SUPERSEDED = "superseded"  # something in force, or in history, was made of it
 ORPHAN = "orphan"  # of a run that died or lost, or was rolled back: nobody names it

@@ -16,7 +16,7 @@ import numpy as np
 from rollups import agenda, cells, purge, rebuild, recount, source
 from rollups.findings import DAMAGED, DIFFERS, LOST, UNKNOWN, UNLISTED, Finding, Report
 from rollups.kernel import Chosen
-from rollups.plan import Kind, first_day_of, month_of
+from rollups.plan import Kind
 from rollups.source import Place
 from rollups.work import UnitTask
 from spm import limits
@@ -28,7 +28,19 @@ from spm.store.aggregates import Aggregates, side_by_side
 from spm.store.backends.base import Backend, Reader
 from spm.store.blocks import ChunkPage, LogBlock, TimelinesPage
 from spm.store.lens import Lens
-from spm.store.manifest import EXPIRED, SEALED, Days, Entry, Generation, Hours, Manifest, Month, fingerprint
+from spm.store.manifest import (
+    EXPIRED,
+    SEALED,
+    Days,
+    Entry,
+    Generation,
+    Hours,
+    Manifest,
+    Month,
+    fingerprint,
+    first_day_of,
+    month_of,
+)
 from spm.store.merge import narrow
 from spm.store.retractions import Retraction
 from spm.store.units import Inputs, Unit

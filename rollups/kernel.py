@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rollups import sink, source
-from rollups.plan import Kind, first_day_of
+from rollups.plan import Kind
 from rollups.points import Hook, nowhere
 from rollups.source import Place
 from rollups.work import (
@@ -30,7 +30,7 @@ from spm.store import aggregates, dictionary, distribution, units
 from spm.store.aggregates import Aggregates
 from spm.store.backends.base import Backend
 from spm.store.lens import Lens, Pairs, SeriesOf
-from spm.store.manifest import Generation
+from spm.store.manifest import Generation, first_day_of
 from spm.store.merge import Piece, merge, narrow, pick
 from spm.store.retractions import Retraction
 from spm.store.units import Unit

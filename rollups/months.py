@@ -17,7 +17,7 @@ from rollups.points import Hook
 from spm.errors import CorruptBlock
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend
-from spm.store.manifest import Manifest
+from spm.store.manifest import Manifest, month_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def by_month(manifests: Mapping[int, Manifest]) -> dict[int, dict[int, Manifest]
     """The days of each month."""
     months: dict[int, dict[int, Manifest]] = {}
     for day, value in sorted(manifests.items()):
-        months.setdefault(plan.month_of(day), {})[day] = value
+        months.setdefault(month_of(day), {})[day] = value
     return months
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import msgspec
-import numpy as np
 
 from spm import limits
 from spm.errors import CorruptBlock
@@ -310,16 +309,6 @@ class StaleDay:
     inputs: bytes
     retractions: bytes
     stamp_max_ms: int
-
-
-def month_of(day: int) -> int:
-    """The month, counted from 1970-01, in which a day (counted from 1970-01-01) lies."""
-    return int(np.datetime64(day, "D").astype("datetime64[M]").astype(np.int64))
-
-
-def first_day_of(month: int) -> int:
-    """The first day of a month."""
-    return int(np.datetime64(month, "M").astype("datetime64[D]").astype(np.int64))
 
 
 def stale_days(month: Month, manifests: Mapping[int, Manifest], order: Order) -> list[StaleDay]:

@@ -30,7 +30,6 @@ from rollups.doomed import (
     named_by_month,
 )
 from rollups.doomed import states as states_of
-from rollups.plan import first_day_of, month_of
 from rollups.points import Hook, nowhere
 from rollups.rollback import batches
 from spm import limits
@@ -40,7 +39,7 @@ from spm.limits import DAY_SLOTS
 from spm.store import distribution, keys, manifest, units
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.ranges import scan_ranges
-from spm.store.manifest import SEALED, Entry, Manifest, Month
+from spm.store.manifest import SEALED, Entry, Manifest, Month, first_day_of, month_of
 from spm.store.units import Inputs, Unit
 
 __all__ = ["COVERED", "EXPIRED", "REASONS", "SUPERSEDED", "Purged", "Tally", "cut", "every_bucket", "purge"]

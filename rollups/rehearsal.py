@@ -6,14 +6,14 @@ A hand-kept list of kernels would go stale; the way through the tasks themselves
 import numpy as np
 
 from rollups import kernel
-from rollups.plan import Kind, first_day_of
+from rollups.plan import Kind
 from rollups.work import Compacted, DayOfHours, DaysTask, PackTask, UnitTask
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.blocks import LogBlock, Messages
-from spm.store.manifest import Replay
+from spm.store.manifest import Replay, first_day_of
 
 _APP, _BUCKET, _MONTH, _STEPS = 1, 0, 600, 40
 _DAY = first_day_of(_MONTH)

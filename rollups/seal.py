@@ -24,7 +24,7 @@ from spm.clock import random_u64
 from spm.errors import StoreUnavailable
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend, Reader
-from spm.store.manifest import OPEN, SEALED, SEALING, Manifest, Month
+from spm.store.manifest import OPEN, SEALED, SEALING, Manifest, Month, month_of
 
 __all__ = ["Keep", "Retained", "retain", "seal_slots", "would_go"]
 
@@ -199,7 +199,7 @@ def _swap_day(store: Backend, app: int, day: int, change: Callable[[Manifest], M
 
 def _expire(driver: Driver, app: int, day: int, now_ms: int) -> bool:
     """Let a day answer from `days` alone, if those stand for all of its hours; its rows go with the next sweep."""
-    month = planning.month_of(day)
+    month = month_of(day)
     found = manifest.decode_month(cells.read_cell(driver.store, "manifest", keys.manifest_month(app, month)))
     key = keys.manifest(app, day)
     cell = cells.read_cell(driver.store, "manifest", key)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from rollups import cells, due, landing, plan, purge, survey
 from rollups.doomed import EXPIRED as REASON
 from rollups.doomed import Place, states
-from rollups.plan import Order, first_day_of
+from rollups.plan import Order
 from rollups.points import Hook
 from rollups.purge import Purged
 from spm.errors import CorruptBlock
@@ -19,7 +19,7 @@ from spm.limits import DAY_SLOTS
 from spm.store import keys, pending, units
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.ranges import scan_ranges
-from spm.store.manifest import SEALED, Manifest, Month
+from spm.store.manifest import SEALED, Manifest, Month, first_day_of
 from spm.store.units import Inputs
 
 _RAW = ("chunks", "timelines")

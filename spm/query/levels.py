@@ -14,10 +14,10 @@ import numpy as np
 from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_SLOTS
 from spm.query.basis import DAYS, HOURS
-from spm.query.scan import Asked, Scan, first_day_of
+from spm.query.scan import Asked, Scan
 from spm.store import aggregates, kernels, keys, manifest, retractions
 from spm.store.aggregates import Aggregates
-from spm.store.manifest import EXPIRED, SEALED, Generation
+from spm.store.manifest import EXPIRED, SEALED, Generation, first_day_of
 from spm.store.merge import Picked
 from spm.store.tiers import SKETCH, Steps
 from spm.store.units import Inputs, Unit, Wanted

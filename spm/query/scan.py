@@ -22,7 +22,7 @@ from spm.store.backends.base import Reader
 from spm.store.blocks import ChunkPage, TimelinesPage
 from spm.store.keys import Distribution
 from spm.store.lens import Lens
-from spm.store.manifest import SEALED, Entry, Manifest, Month
+from spm.store.manifest import SEALED, Entry, Manifest, Month, month_of
 from spm.store.merge import EMPTY, Picked, Piece, merge, narrow, pick
 from spm.store.quarantine import Quarantine
 from spm.store.retractions import Retraction
@@ -109,16 +109,6 @@ class Rows:
 
 def _grown(key: bytes, _: object) -> int:
     return 1_000 + _MANIFEST_GROWTH * len(key)
-
-
-def month_of(day: int) -> int:
-    """The month, counted from 1970-01, in which a day (counted from 1970-01-01) lies."""
-    return int(np.datetime64(day, "D").astype("datetime64[M]").astype(np.int64))
-
-
-def first_day_of(month: int) -> int:
-    """The first day of a month."""
-    return int(np.datetime64(month, "M").astype("datetime64[D]").astype(np.int64))
 
 
 class Months:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable
 
 import msgspec
+import numpy as np
 
 from spm.store import blocks
 
@@ -117,6 +118,16 @@ class Month(msgspec.Struct, frozen=True, array_like=True):
 
     nonce: int = 0
     days: dict[int, Days] = {}
+
+
+def month_of(day: int) -> int:
+    """The month, counted from 1970-01, in which a day (counted from 1970-01-01) lies."""
+    return int(np.datetime64(day, "D").astype("datetime64[M]").astype(np.int64))
+
+
+def first_day_of(month: int) -> int:
+    """The first day of a month."""
+    return int(np.datetime64(month, "M").astype("datetime64[D]").astype(np.int64))
 
 
 def fingerprint(state: State) -> bytes:

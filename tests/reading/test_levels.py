@@ -14,13 +14,12 @@ from spm.errors import IntegrityError, QueryTimeout
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.basis import Basis
 from spm.query.promql.engine import Engine, QueryLimits
-from spm.query.scan import month_of
 from spm.query.select import Matcher
 from spm.query.storage import AppStorage
 from spm.store import distribution, keys, manifest
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
-from spm.store.manifest import EXPIRED, SEALED, Days, Hours, Manifest
+from spm.store.manifest import EXPIRED, SEALED, Days, Hours, Manifest, month_of
 from spm.wire import metric_id
 from tests.bench import month
 from tests.rollups.world import APP, DAY, START, World

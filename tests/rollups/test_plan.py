@@ -13,8 +13,6 @@ from rollups.plan import (
     Waiting,
     closed,
     decide,
-    first_day_of,
-    month_of,
     plan_day,
     waves,
 )
@@ -38,6 +36,8 @@ from spm.store.manifest import (
     State,
     day_fingerprint,
     fingerprint,
+    first_day_of,
+    month_of,
 )  # fmt: skip
 from spm.store.pending import Commit
 

@@ -16,7 +16,6 @@ from ingest.accept import Acceptor
 from ingest.write import Writer
 from rollups import redistribute, seal
 from rollups.local import LocalExecutor
-from rollups.plan import first_day_of, month_of
 from rollups.points import Hook, nowhere
 from rollups.run import Driver, RunReport
 from rollups.seal import Keep
@@ -33,7 +32,7 @@ from spm.store.aggregates import COLUMNS
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
-from spm.store.manifest import Manifest, Month
+from spm.store.manifest import Manifest, Month, first_day_of, month_of
 from spm.store.pending import Commit
 from spm.store.retractions import Retraction
 from spm.wire import Envelope, Parsed, SeriesTable, canonical, parse_canonical
