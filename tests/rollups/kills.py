@@ -40,6 +40,7 @@ WAIT_S = 120  # for a child of the server, on a machine that does other things t
 View = Mapping[tuple[int, int], object]  # an answer: what is told of each (series, time)
 Views = Mapping[str, View]  # what readers are told: raw samples, hours, days
 _LOOK_EVERY_S = 0.01
+_SURVIVED = "survived"  # a file that a driver leaves when it comes to the end of its act
 _NUMBERS = itertools.count()
 
 
@@ -242,6 +243,7 @@ def _opened(folder: Path) -> World:
 def _drive(act: str, folder: Path, crash_at: str) -> None:
     hook = from_environment({"SPM_CRASH_AT": crash_at})
     ACTS[act].do(_opened(folder), hook)
+    (folder / _SURVIVED).touch()
 
 
 def _read(act: str, folder: Path, parent: Connection) -> None:
@@ -261,9 +263,12 @@ def _read(act: str, folder: Path, parent: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a kill did: the driver's exit code, all that the reader was told, and how things stand after the re-run."""
+    """What a kill did: whether it did, all that the reader was told, and how things stand after the re-run.
 
-    exit_code: int | None
+    A driver that was killed came to no end. The server of processes now and then loses an exit code, and says 255.
+    """
+
+    killed: bool
     seen: list[Views]
     after: Views
     rows: object
@@ -296,13 +301,14 @@ class Killer:
         try:
             assert _received(ours) == "looking"
             code = self._run(_drive, case.act, folder, f"{point}:{visit}")
+            killed = code in (-signal.SIGKILL, 255) and not (folder / _SURVIVED).exists()
             ours.send("dead")
             seen, after, rows = _received(ours)
             reader.join(WAIT_S)
         finally:
             reader.kill()
             shutil.rmtree(folder, ignore_errors=True)
-        return Outcome(code, seen, after, rows)
+        return Outcome(killed, seen, after, rows)
 
     def _run(self, target: Callable[..., None], *words: object) -> int | None:
         process = self._processes.Process(target=target, args=words)
@@ -321,8 +327,8 @@ def _received(end: Connection) -> Any:
 def faults(case: Case, outcome: Outcome) -> list[str]:
     """What is wrong with an outcome, in words; nothing, as a rule."""
     found = []
-    if outcome.exit_code != -signal.SIGKILL:
-        found.append(f"the driver ended with {outcome.exit_code}, it was not killed")
+    if not outcome.killed:
+        found.append("the driver was not killed")
     for name in case.before:
         mixed = [
             view for view in outcome.seen if _is_mixed(ACTS[case.act], case.before[name], view[name], case.after[name])
