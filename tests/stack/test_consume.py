@@ -154,6 +154,29 @@ def test_the_same_bytes_are_put_again_while_the_store_does_not_answer() -> None:
     assert notes.stored == [(1, True)]
 
 
+class HalfWay(Store):
+    """A store whose first put breaks off behind its first step, and says what it has not confirmed."""
+
+    def put(self, steps: object) -> None:
+        given: list[Step] = list(steps)  # type: ignore[call-overload]
+        if not self.puts:
+            self.puts.append(given)
+            MemoryBackend.put(self, given[:1])
+            error = StoreUnavailable("half way")
+            error.rest = given[1:]
+            raise error
+        super().put(given)
+
+
+def test_what_a_broken_put_has_confirmed_is_not_put_again() -> None:
+    store, notes = HalfWay(), Notes()
+    worker = consumer(store, notes, EACH_ALONE)
+    worker.take(delivery(1))
+    worker.step()
+    assert [[table for table, _ in steps] for steps in store.puts] == [["log", "pending"], ["pending"]]
+    assert (store.pending_rows(), notes.stored) == (1, [(1, True)])
+
+
 def test_messages_are_given_back_when_the_store_does_not_come_back_in_time() -> None:
     store, notes = Store(failures=10**6), Notes()
     clock = FakeClock()

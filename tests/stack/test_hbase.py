@@ -32,8 +32,9 @@ def url(hbase_url: str, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def backend(url: str) -> Iterator[Backend]:
+def backend(url: str) -> Iterator[HBaseBackend]:
     made = open_backend(url)
+    assert isinstance(made, HBaseBackend)
     yield made
     made.close()
 
@@ -122,6 +123,28 @@ def test_a_forked_child_does_not_cut_its_parent_off(backend: Backend) -> None:
         os._exit(0 if fine else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert backend.check_and_put("pending", key(2), b"a", None, b"1"), "a call that is never repeated"
+
+
+def test_a_put_that_breaks_off_says_what_is_not_confirmed(
+    backend: HBaseBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = [(n.to_bytes(25, "big"), {b"v": bytes(limits.HBASE_CALL_BYTES_MAX // 2)}) for n in range(5)]
+    last = [(key(1), {b"a": b"1"})]
+    calls: list[int] = []
+    mutate = backend._mutate
+
+    def breaking(name: bytes, batch: list[object]) -> None:
+        calls.append(len(batch))
+        if len(calls) == 3:
+            raise StoreUnavailable("broken")
+        mutate(name, batch)
+
+    monkeypatch.setattr(backend, "_mutate", breaking)
+    with pytest.raises(StoreUnavailable) as broken:
+        backend.put([("log", first), ("pending", last)])
+    confirmed = sum(calls[:2])
+    assert broken.value.rest == [("log", first[confirmed:]), ("pending", last)]
+    assert len(list(backend.scan("log", b"", LATE, keys_only=True))) == confirmed > 0
 
 
 def test_nobody_there_is_unavailable_and_not_forever() -> None:
