@@ -9,7 +9,7 @@ from ingest.routing import AGENTS
 from spm.accounts import tokens
 from spm.accounts.models import App, Organisation, Token
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)  # connections are given back, as at the end of a request
 ASKED = {"vhost": "/", "resource": "exchange", "name": AGENTS, "permission": "write"}
 
 
