@@ -16,7 +16,7 @@ from tests.stack.processes import NotReady, Process, answers, kept_ports, wait_r
 READY_S = 90
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
-WORKERS = ("worker-1", "worker-2")
+WORKERS = {"worker-1": "127.0.0.1", "worker-2": "127.0.0.2"}  # a task gets no rival on the host that it runs on
 WORKER_CORES, WORKER_MEMORY = 1, "1g"
 _ADDRESS = "127.0.0.1"
 _JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true")
@@ -48,9 +48,9 @@ class SparkCluster:
         ports = self._ports()
         self._start("master", [MASTER, "--host", _ADDRESS, "--port", str(ports["master"]), "--webui-port", "0"])
         wait_ready(lambda: answers(ports["master"]), [self.process("master")], READY_S)
-        for name in WORKERS:
+        for name, host in WORKERS.items():
             self._start(name, [
-                WORKER, "--host", _ADDRESS, "--webui-port", "0", "--cores", str(WORKER_CORES),
+                WORKER, "--host", host, "--webui-port", "0", "--cores", str(WORKER_CORES),
                 "--memory", WORKER_MEMORY, "--work-dir", str(self.folder / name), self.url,
             ])  # fmt: skip
         wait_ready(self._registered, [self.process(name) for name in WORKERS], READY_S)
@@ -83,7 +83,12 @@ class SparkCluster:
         kept = {k: v for k, v in os.environ.items() if k in _KEPT} | {"PATH": python}
         [core] = (home / "jars").glob("spark-core_*.jar")
         scala = core.name.split("_")[1].split("-")[0]  # what Spark's own start scripts look up
-        environment = {**kept, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": _ADDRESS, "SPARK_SCALA_VERSION": scala}
+        environment = {
+            **kept,
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": WORKERS.get(name, _ADDRESS),
+            "SPARK_SCALA_VERSION": scala,
+        }
         logging = f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('spark.log4j2.properties')}"
         command = ["java", "-Xmx256m", *_JVM, logging, "-cp", f"{home / 'jars'}/*", *words]
         self.process(name).start(command, environment)
