@@ -3,8 +3,9 @@
 Enter by ``retain``, which does all that is due for an app and may be repeated after a crash; ``would_go`` says what
 would. A day's slots are sealed in order: mark them ``sealing`` by check-and-put, so that nobody else flips them; only
 THEN read pending cells and retractions; merge and aggregate what is not yet, in all buckets; mark them ``sealed``; then
-delete (``sweep``). What is acked before the first mark is in; what comes later is in or counted as late. A slot whose
-data lies in two places waits for its move, and one that cannot be merged is opened again.
+delete (``sweep``). What is acked before the first mark is in; what comes later is in or counted as late. A day
+waits while a slot of it lies in two places: were the others sealed before it is moved, no row of days could stand for
+both. A slot that cannot be merged is opened again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +23,11 @@ from rollups.run import Driver
 from spm import limits
 from spm.clock import random_u64
 from spm.errors import StoreUnavailable
-from spm.store import keys, manifest
+from spm.limits import DAY_SLOTS
+from spm.store import keys, manifest, units
 from spm.store.backends.base import Backend, Reader
 from spm.store.manifest import OPEN, SEALED, SEALING, Manifest, Month, month_of
+from spm.store.units import Unit
 
 __all__ = ["Keep", "Retained", "retain", "seal_slots", "would_go"]
 
@@ -60,7 +63,7 @@ def retain(
         if _expire(driver, app, day, now_ms):
             done.expired.append(day)
         else:
-            done.troubles.append(f"the hours of day {day} of app {app} stay until its days are built from them")
+            done.troubles.append(f"the hours of day {day} of app {app} stay: no row of days stands for all of them yet")
     for month, days in _due(store, app, keep, now_ms).drop.items():
         sweep.drop_days(store, app, month, _drop(driver, app, month, days), done.gone, driver.at)
         done.dropped += days
@@ -107,11 +110,10 @@ def seal_slots(
 ) -> tuple[list[int], list[str]]:
     """Seal these slots of a day, as many as can be; (those that are sealed, why others are not)."""
     waits = _split(driver, app, day)
-    wanted = tuple(slot for slot in slots if slot not in waits)
-    troubles = [f"slot {slot} of app {app} waits until its data has been moved" for slot in slots if slot in waits]
-    _reopen(driver.store, app, day, [slot for slot in slots if slot in waits])
-    if not wanted:
-        return [], troubles
+    if waits:
+        _reopen(driver.store, app, day, slots)
+        return [], [f"slot {slot} of app {app} waits until its data has been moved" for slot in sorted(waits)]
+    wanted, troubles = tuple(slots), list[str]()
     _swap_day(driver.store, app, day, lambda now: _marked(now, wanted))
     driver.at("sealing")
     plans = _plans(driver, app, day, wanted, now_ms)
@@ -207,11 +209,24 @@ def _expire(driver: Driver, app: int, day: int, now_ms: int) -> bool:
     if not decide.final(day, value, found):
         agenda.mark(driver.store, app, [day], now_ms)  # for the next full run, which builds it
         return False
+    if _shared(driver.store, app, day, value):
+        return False
     after = decide.without_hours(value, day, random_u64())
     landed, _, _ = cells.swap(driver.store, key, cell, manifest.encode(after), cells.holds(after.nonce))
     if landed:
         driver.at("expired")
     return landed
+
+
+def _shared(reader: Reader, app: int, day: int, value: Manifest) -> bool:
+    """Whether a metric has hours in two buckets: its increase over the day stands in neither row of days."""
+    seen: set[int] = set()
+    for bucket, pack in value.hours.items():
+        made = units.read_inputs(reader, Unit(bucket, app, day * DAY_SLOTS), pack.generation)
+        if made is None or seen & made.pages.keys():
+            return True
+        seen |= made.pages.keys()
+    return False
 
 
 def _drop(driver: Driver, app: int, month: int, days: tuple[int, ...]) -> Mapping[int, int]:
