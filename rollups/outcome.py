@@ -15,7 +15,7 @@ from rollups.plan import DayPlan, Kind, StaleDay, UnitPlan, Waiting
 from rollups.work import Compacted, DayOfHours, DaysTask, Packed, PackTask, UnitTask
 from spm.clock import random_u64
 from spm.store import blocks, keys, pending, retractions, tiers
-from spm.store.keys import CLOSED, Epoch
+from spm.store.keys import CLOSED, Epoch, LogKey
 from spm.store.manifest import OPEN, DayOf, Days, Entry, HourOf, Hours, Manifest, Month, fingerprint
 
 LATE, RETRACTED, UNDONE, ROLLED_BACK = "late", "retraction", "undo", "rollback"  # causes of corrections
@@ -184,9 +184,14 @@ def _together(one: Correction, other: Correction) -> Correction:
 
 def account(app: int, item: Waiting, outcome: int = pending.STORED) -> tuple[bytes, dict[bytes, bytes]]:
     """The account row of one pending cell. Its key follows from the cell: a repeated run writes the same row."""
-    sequence = (item.slot << 8 | item.key.bucket) & keys.U32
-    key = keys.ledger(app, item.key.ingest_ms // 60_000, item.key.batch, sequence)
+    key = account_key(item.key.log(item.slot))
     return key, {COLUMN: pending.encode(item.commit, blocks.LEDGER, outcome, item.key.batch)}
+
+
+def account_key(block: LogKey) -> bytes:
+    """Where the account of a block's pending cell stands, once a run has taken it in."""
+    sequence = (block.slot << 8 | block.bucket) & keys.U32
+    return keys.ledger(block.app, block.ingest_ms // 60_000, block.batch, sequence)
 
 
 # --- months -----------------------------------------------------------------------------------------------------------

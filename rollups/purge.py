@@ -30,6 +30,7 @@ from rollups.doomed import (
     named_by_month,
 )
 from rollups.doomed import states as states_of
+from rollups.outcome import account_key
 from rollups.points import Hook, nowhere
 from rollups.rollback import batches
 from spm import limits
@@ -39,7 +40,7 @@ from spm.limits import DAY_SLOTS
 from spm.store import distribution, keys, manifest, units
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.ranges import scan_ranges
-from spm.store.manifest import SEALED, Entry, Manifest, Month, first_day_of, month_of
+from spm.store.manifest import SEALED, Manifest, Month, first_day_of, month_of
 from spm.store.units import Inputs, Unit
 
 __all__ = ["COVERED", "EXPIRED", "REASONS", "SUPERSEDED", "Purged", "Tally", "cut", "every_bucket", "purge"]
@@ -262,12 +263,14 @@ def _holds(nonce: int) -> Callable[[bytes | None], bool]:
 def _word(store: Backend, app: int, day: int, fences: _Fences, listing: _Listing) -> Word:
     word = Word.of({day: fences.day}, {month_of(day): fences.month})
     let_go = named_by_day(day, fences.before) - word.named
-    units_with_blocks = {(listed.bucket, listed.slot) for listed in listing.blocks}
+    blocks: dict[tuple[int, int], list[keys.LogKey]] = {}
+    for listed, key in listing.blocks.items():
+        blocks.setdefault((listed.bucket, listed.slot), []).append(keys.LogKey.parse(key))
     return Word(
         word.named,
         _parents(store, app, word.named, listing) | let_go,
         word.sealed,
-        {place: _held(store, Unit(place[0], app, place[1]), fences.day) for place in units_with_blocks},
+        {place: _held(store, Unit(place[0], app, place[1]), fences.day, found) for place, found in blocks.items()},
     )
 
 
@@ -286,19 +289,46 @@ def _parents(store: Backend, app: int, named: Collection[Place], listing: _Listi
     return frozenset(found)
 
 
-def _held(store: Backend, unit: Unit, value: Manifest) -> frozenset[int]:
-    """Batches that every state in force or in history holds in its generations, and none replays."""
+def _held(store: Backend, unit: Unit, value: Manifest, found: Sequence[keys.LogKey]) -> frozenset[int]:
+    """Batches, of those found, whose blocks nobody needs: every state in force or in history holds them, or none does.
+
+    What none holds and none replays is gone from here when it was taken in by a run: it was moved to other buckets.
+    """
     if value.seal(unit.slot) >= SEALED:
         return frozenset()
-    held: set[int] | None = None
-    entry: Entry = value.entry(unit.bucket, unit.slot)
+    inside: list[set[int]] = []
+    replayed: set[int] = set()
+    entry = value.entry(unit.bucket, unit.slot)
     for state in states_of(entry):
         try:
-            inside = {r.batch for r in batches(store, unit, state.generations) - set(state.replay)}
+            inside.append({r.batch for r in batches(store, unit, state.generations)})
         except (Refused, CorruptBlock):
             return frozenset()
-        held = inside if held is None else held & inside
-    return frozenset(held or ())
+        replayed |= {r.batch for r in state.replay}
+    held = frozenset(set.intersection(*inside) - replayed)
+    apart = _settled(store, [block for block in found if block.batch not in replayed.union(*inside)])
+    if apart:
+        cell = cells.read_cell(store, "manifest", keys.manifest(unit.app, unit.slot // DAY_SLOTS))
+        if manifest.decode(cell).entry(unit.bucket, unit.slot) != entry:
+            return held  # a run may have taken them in just now
+    return held | apart
+
+
+def _settled(store: Backend, found: Sequence[keys.LogKey]) -> frozenset[int]:
+    """Batches that a run has taken in: accounted for, and not pending."""
+    settled: set[int] = set()
+    for part in _portions([block.to_bytes() for block in found]):
+        blocks = [keys.LogKey.parse(key) for key in part]
+        accounts = store.get("ledger", [account_key(block) for block in blocks], [cells.COLUMN])
+        taken = [block for block, row in zip(blocks, accounts, strict=True) if row is not None]
+        names = [keys.PendingKey(b.bucket, b.app, b.ingest_ms, b.batch).to_bytes() for b in taken]
+        waiting = store.get("pending", names) if names else []
+        settled |= {
+            block.batch
+            for block, row in zip(taken, waiting, strict=True)
+            if keys.slot_column(block.slot) not in (row or {})
+        }
+    return frozenset(settled)
 
 
 def _inputs(store: Backend, app: int, place: Place) -> Inputs | CorruptBlock | None:

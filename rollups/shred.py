@@ -258,6 +258,8 @@ def _write(store: Backend, app: int, unit: _Unit, number: int, at: Hook) -> Gene
 def _after(value: Manifest, made: Sequence[tuple[_Unit, Generation]], active: Sequence[Retraction]) -> Manifest:
     """The day with these units in force, without their histories, and a fence: no run may bring anything back.
 
+    Nor may units keep theirs from which the same hours were moved: what goes stands there, too.
+
     Hours that were exact stay in force: they never held what went, so only the name of what they are made of changes.
     """
     entries, hours = dict(value.entries), dict(value.hours)
@@ -270,6 +272,10 @@ def _after(value: Manifest, made: Sequence[tuple[_Unit, Generation]], active: Se
             left_out = retractions.ids(retractions.touching(active, entry, slot))
             of = HourOf(fingerprint(entry.state), left_out, pack.slots[slot].stamp_max_ms)
             hours[bucket] = msgspec.structs.replace(pack, slots={**pack.slots, slot: of})
+    slots = {unit.place[1] for unit, _ in made}
+    for place, entry in entries.items():
+        if place[1] in slots and entry.state == State():
+            entries[place] = msgspec.structs.replace(entry, history=())
     nonce = random_u64()
     return Manifest(nonce, nonce, entries, hours, value.seals)
 

@@ -11,12 +11,13 @@ from rollups import retract
 from rollups.local import LocalExecutor
 from rollups.points import Hook, nowhere
 from rollups.purge import every_bucket, purge
+from rollups.redistribute import close_epoch
 from rollups.rollback import roll_back
 from rollups.shred import only, preview, shred
 from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.query.basis import DAYS, RAW
-from spm.store import keys, manifest, retractions, units
+from spm.store import distribution, keys, manifest, retractions, units
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.blocks import ChunkPage, TimelinesPage
@@ -162,7 +163,36 @@ def of_a_dead_run() -> World:
     return world
 
 
-CASES = [merged, waiting, minor_ones, replayed, in_history, alone, of_a_dead_run]
+def moved() -> World:
+    """In former states and blocks of the buckets it was moved from, too, and pending there once more."""
+    world = merged()
+    distribution.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
+    assert world.migrate().days
+    world.send((0, 11, BAD), (1, 11, BAD), source="bad")
+    return world
+
+
+def moved_for_good() -> World:
+    """In blocks of an epoch that is closed."""
+    world = moved()
+    for _ in range(2):
+        world.roll(now_ms=START + 60 * HOUR_MS)
+        world.migrate()
+    assert close_epoch(world.store, APP, 0).closed
+    return world
+
+
+def moved_and_back() -> World:
+    """In pages of a move that was rolled back."""
+    world = merged()
+    distribution.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
+    roll_back(world.store, world.migrate().run, [APP])
+    return world
+
+
+CASES = [
+    merged, waiting, minor_ones, replayed, in_history, alone, of_a_dead_run, moved, moved_for_good, moved_and_back,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["at-once", "after-a-run"])
