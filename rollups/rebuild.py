@@ -16,6 +16,7 @@ import numpy as np
 from rollups import cells, purge, survey
 from rollups.doomed import states
 from rollups.findings import DAMAGED, UNKNOWN, UNMARKED, Report
+from rollups.outcome import account_key
 from spm.errors import CorruptBlock
 from spm.limits import DAY_SLOTS
 from spm.store import blocks, distribution, keys, pending, units
@@ -54,7 +55,13 @@ def lost(reader: Reader, app: int, report: Report, *, before_ms: int) -> list[Lo
         known = held[place]
         if known is not None and key.batch not in known:
             found.append(key)
-    return found
+    return found if settled else _unaccounted(reader, found)
+
+
+def _unaccounted(reader: Reader, found: Sequence[LogKey]) -> list[LogKey]:
+    """Those that no run has taken in: of what was moved to another bucket only the account tells it here."""
+    rows = reader.get("ledger", [account_key(block) for block in found], [cells.COLUMN]) if found else []
+    return [block for block, row in zip(found, rows, strict=True) if row is None]
 
 
 def _held(

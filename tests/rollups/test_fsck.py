@@ -16,9 +16,10 @@ from rollups.local import LocalExecutor
 from rollups.purge import every_bucket, purge
 from rollups.rollback import roll_back
 from rollups.work import Compacted, UnitTask
-from spm.limits import FSCK_BLOCK_AGE_MS, HOUR_MS
+from spm.limits import FSCK_BLOCK_AGE_MS, HISTORY_MAX, HOUR_MS
 from spm.query.basis import DAYS, RAW
-from spm.store import aggregates, keys, manifest, pending, tiers
+from spm.store import aggregates, distribution, keys, manifest, pending, tiers
+from spm.store.keys import Distribution
 from spm.store.manifest import Manifest
 from tests.rollups.test_seal import keeping
 from tests.rollups.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at
@@ -406,6 +407,19 @@ def test_blocks_of_sealed_slots_are_not_brought_back() -> None:
     world = sealed()
     world.send((0, 9, 9.0))
     forget(world)
+    assert check(world, repair=True).findings == []
+    assert world.pending_rows() == 0
+
+
+def test_blocks_that_were_moved_away_are_not_brought_back_where_late_data_came() -> None:
+    world = World(distribution=Distribution.single(spread=1))  # all in one bucket, where later only m2 belongs
+    world.send((0, 1, 1.0), (1, 2, 2.0))
+    world.roll()
+    distribution.open_epoch(world.store, APP, strategy="hash", buckets=16, spread=3)
+    world.migrate()
+    for n in range(HISTORY_MAX + 1):  # until no former state knows what was there before
+        world.send((2, 30 + n, 3.0))
+        world.roll()
     assert check(world, repair=True).findings == []
     assert world.pending_rows() == 0
 
