@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from rollups.comparison import Asked, Difference
 from rollups.local import Executor, LocalExecutor
 from rollups.points import Hook
 from spm.errors import Refused
@@ -38,6 +39,18 @@ def refuse_far_files(url: str, master: str) -> None:
             wanted="local[*] as Spark's master, or an hbase:// store",
             remedy="Set SPM_SPARK_MASTER or SPM_STORE_URL.",
         )
+
+
+def compare(url: str, master: str, folder: Path, question: Asked) -> list[Difference]:
+    """Compare hours in force with a recount, on Spark. Raises ``Refused`` without a Spark, ``TasksFailed``."""
+    refuse_far_files(url, master)
+    try:
+        session, job = (importlib.import_module(f"rollups.{name}") for name in ("session", "job"))
+    except ImportError as trouble:
+        raise Refused("there is no Spark here", remedy="Install the packages of the door `spark`.") from trouble
+    with session.spark(master, folder) as opened:
+        found: list[Difference] = job.differing(opened, url, question)
+    return found
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rollups import frames, kernel, points
+from rollups.comparison import Asked, Difference
 from rollups.frames import Batches, store_of_worker, tasks_of
 from rollups.local import Done, TasksFailed
 from rollups.points import Hook
@@ -184,6 +185,20 @@ def _number(run: int) -> int:
 def _signed(number: int) -> int:
     """A generation as Spark's signed long."""
     return number - (1 << 64) if number >> 63 else number
+
+
+def differing(session: SparkSession, url: str, question: Asked) -> list[Difference]:
+    """Hours in force that a recount says otherwise, the first ``FSCK_DIFFERENCES_MAX`` of them in order."""
+    if not question.units:
+        return []
+    counted = frames.recounted(session, url, question.units)
+    found = frames.mismatches(counted, frames.in_force(session, url, question.packs))
+    first = found.orderBy("bucket", "slot", "metric", "series").limit(limits.FSCK_DIFFERENCES_MAX)
+    try:
+        rows = first.select("bucket", "slot", "metric", "series", "differs").collect()
+    except (PySparkException, Py4JError) as error:
+        raise TasksFailed(f"Spark gave up: {first_line(error)}") from error
+    return [Difference(r.bucket, r.slot, r.metric % (1 << 64), r.series % (1 << 64), r.differs) for r in rows]
 
 
 def results_of(frame: DataFrame) -> list[bytes]:

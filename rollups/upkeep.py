@@ -16,11 +16,12 @@ from pathlib import Path
 from django.db import transaction
 from django.db.models import Sum
 
-from rollups import erase, fsck, points, purge, seal, shred
+from rollups import comparison, erase, fsck, points, purge, seal, shred
 from rollups import redistribute as redistributing
 from rollups.conduct import Site, date_of, launched, opened, roll, working, written_down
 from rollups.corrected import Actor
 from rollups.erase import Erased
+from rollups.executors import compare
 from rollups.findings import Report
 from rollups.lock import alone
 from rollups.models import Kind, RetractionRecord, Run, RunDay, State
@@ -80,6 +81,21 @@ def check(
             app: fsck.fsck(site.store, app.pk, now_ms=now_ms, slots=slots, repair=repair, watch=partial(watch, app))
             for app in App.objects.filter(pk__in=apps)
         }
+
+
+def check_on_spark(
+    site: Site, *, apps: Sequence[int], slots: Collection[int] | None = None, wait_s: float = 0.0
+) -> dict[App, Report]:
+    """Recount hours of these apps on Spark. No run works meanwhile, so that nothing moves between the two readings."""
+    found = {}
+    with _alone(site, wait_s):
+        for app in App.objects.filter(pk__in=apps):
+            report = Report()
+            question = comparison.asked(site.store, app.pk, slots, report)
+            differing = compare(site.url, site.master, site.folder, question)
+            comparison.told(app.pk, question, differing, report)
+            found[app] = report
+    return found
 
 
 # --- retention --------------------------------------------------------------------------------------------------------

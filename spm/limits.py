@@ -173,6 +173,7 @@ PURGE_PAGES_MAX = 200_000  # of runs that died, found by one purge: 200 bytes ea
 PURGE_ROWS_WEIGHED = 64  # read at once to be counted: half a gigabyte if each were as large as can be
 SEAL_TRIES = 8  # of a check-and-put that runs and appends keep winning
 PURGE_ROWS_PER_CALL = 1_000  # deleted at once: appends wait for the one writer of LMDB meanwhile
+FSCK_DIFFERENCES_MAX = 1_000  # told by one comparison on Spark: more of them say nothing more
 FSCK_BLOCK_AGE_MS = 15 * 60_000  # of a block without a mark: a younger one may belong to a batch on its way
 ROLL_RUNS_KEPT = 10_000  # rows of the list of runs; the store keeps its own history
 RETRACT_PREVIEW_SAMPLES_MAX = 20_000_000  # versions one preview reads, some seconds of work; above it a lower bound

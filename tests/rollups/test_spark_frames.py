@@ -7,11 +7,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from rollups import frames
+from rollups import comparison, frames
 from rollups.doomed import Listed, Word, doomed
+from rollups.findings import Report
+from rollups.job import differing
 from rollups.plan import Kind
 from rollups.work import PackTask, UnitTask
 from spm.limits import HOUR_MS
+from spm.store import blocks, tiers
 from spm.store.backends import open_backend
 from tests.bench.rolled import hourly
 from tests.rollups.test_spark import schema_of, session
@@ -112,3 +115,33 @@ def test_the_plain_job_counts_as_the_kernels_do(session: SparkSession, tmp_path:
     names = ("count", "sum", "min", "max", "first", "last")
     plain = {(r.series, r.slot): tuple(r[name] for name in names) for r in found.collect()}
     assert plain == {key: tuple(row[name] for name in names) for key, row in world.hours().items()}
+
+
+def test_a_comparison_names_the_hour_whose_aggregate_was_changed(session: SparkSession, tmp_path: Path) -> None:
+    world, url = rolled(tmp_path)
+    world.retract(source="host", data_from=0, data_to=HOUR_MS)
+    world.roll()
+    report = Report()
+    question = comparison.asked(world.store, APP, None, report)
+    assert (len(question.units), report.stale, report.findings) == (len(world.manifest().entries), 0, [])
+    assert differing(session, url, question) == []
+    [key, row] = next(iter(world.store.scan("hours", b"", b"\xff" * 40)))
+    maxima = blocks.decode_columns(blocks.HOURS, row[tiers.CELLS["max"]])[0]["values"].copy()
+    maxima[0] += 1.0
+    changed = blocks.encode_columns(blocks.HOURS, {"values": maxima})
+    world.store.put([("hours", [(key, {**row, tiers.CELLS["max"]: changed})])])
+    found = differing(session, url, question)
+    comparison.told(APP, question, found, report)
+    assert [d.what for d in found] == ["max"]
+    assert (report.hours, report.status, report.findings[0].table) == (len(question.units), 1, "hours")
+
+
+def test_only_the_hours_that_are_named_and_that_readers_use_are_compared(tmp_path: Path) -> None:
+    world, _ = rolled(tmp_path)
+    assert {u.slot for u in comparison.asked(world.store, APP, [FIRST + 1], Report()).units} == {FIRST + 1}
+    world.send((0, 2, 99.0))
+    world.roll(minor=True)
+    report = Report()
+    question = comparison.asked(world.store, APP, None, report)
+    assert report.stale == 1
+    assert len(question.units) == len(world.manifest().entries) - 1

@@ -1,18 +1,20 @@
 """``manage.py fsck``: verify every row, recount hours and days from what they were made of, find lost marks.
 
 It reads and changes nothing, unless ``--repair`` is given: then lost commit records are written again, and hours and
-days that are wrong go out of force, so that readers count anew. Its status is 1 when something is wrong.
+days that are wrong go out of force, so that readers count anew. ``--spark`` recounts hours as one job of Spark. Its
+status is 1 when something is wrong.
 """
 
 import sys
 from argparse import ArgumentParser
-from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from rollups import conduct, terminal, upkeep
+from rollups.findings import Report
 from spm import limits
+from spm.accounts.models import App
 from spm.errors import SpmError
 from spm.limits import HOUR_MS
 
@@ -28,27 +30,36 @@ class Command(BaseCommand):
         parser.add_argument(
             "--hour", type=_slot, action="append", metavar="TIME", help="recount only the hour that begins then, UTC"
         )
+        parser.add_argument(
+            "--spark", action="store_true", help="recount hours on Spark, for many of them; rows and days are left out"
+        )
         parser.add_argument("--repair", action="store_true", help="mend what is provably safe to mend")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One check."""
-        line = terminal.Line(self.stderr)
+        apps, slots = conduct.apps_named(options["app"]), options["hour"]
         try:
-            found = upkeep.check(
-                conduct.site(),
-                apps=options["app"] or conduct.every_app(),
-                slots=options["hour"],
-                repair=options["repair"],
-                wait_s=limits.ROLL_WAIT_S,
-                watch=lambda app, seen, total: line.show(f"{app}: {seen:,}/{total:,} days", last=seen == total),
-            )
+            found = self._on_spark(apps, slots) if options["spark"] else self._here(apps, slots, options["repair"])
         except SpmError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(terminal.checked(found))
         if any(report.status for report in found.values()):
             sys.exit(1)
 
+    def _on_spark(self, apps: list[int], slots: list[int] | None) -> dict[App, Report]:
+        return upkeep.check_on_spark(conduct.site(), apps=apps, slots=slots, wait_s=limits.ROLL_WAIT_S)
+
+    def _here(self, apps: list[int], slots: list[int] | None, repair: bool) -> dict[App, Report]:
+        line = terminal.Line(self.stderr)
+        return upkeep.check(
+            conduct.site(),
+            apps=apps,
+            slots=slots,
+            repair=repair,
+            wait_s=limits.ROLL_WAIT_S,
+            watch=lambda app, seen, total: line.show(f"{app}: {seen:,}/{total:,} days", last=seen == total),
+        )
+
 
 def _slot(text: str) -> int:
-    moment = datetime.fromisoformat(text)
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000) // HOUR_MS
+    return terminal.moment(text) // HOUR_MS
