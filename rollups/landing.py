@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rollups import cells, flip
 from rollups.flip import Change
-from rollups.outcome import Work, account
+from rollups.outcome import Work, account, account_key
 from rollups.plan import DayPlan, Waiting
 from rollups.points import Hook
 from spm import limits
@@ -67,19 +67,28 @@ def settle_late(store: Backend, plan: DayPlan, at: Hook) -> int:
     """Account for pending cells of sealed slots and remove them; returns how many samples came too late.
 
     A batch that the sealed generations hold was in time: whoever sealed the slot died before it could settle it. So
-    this must be done before the rows of a sealed slot are deleted.
+    this must be done before the rows of a sealed slot are deleted. What is accounted for as stored stays so: a writer
+    that took its put for lost may have put it once more, long after it was settled.
     """
     if not plan.late:
         return 0
     held = {place: _held(store, plan, *place) for place in {(w.key.bucket, w.slot) for w in plan.late}}
-    timely = [item for item in plan.late if item.key.batch in held[item.key.bucket, item.slot]]
-    late = [item for item in plan.late if item.key.batch not in held[item.key.bucket, item.slot]]
+    names = [account_key(item.key.log(item.slot)) for item in plan.late]
+    timely: list[Waiting] = []
+    late: list[Waiting] = []
+    for item, told in zip(plan.late, store.get("ledger", names, [cells.COLUMN]), strict=True):
+        inside = item.key.batch in held[item.key.bucket, item.slot] or _is_stored(told)
+        (timely if inside else late).append(item)
     if timely:
         settle(store, plan.app, timely, at)
     if late:
         settle(store, plan.app, late, at, pending.LATE)
         at("late counted")
     return sum(item.commit.sample_count for item in late)
+
+
+def _is_stored(account: dict[bytes, bytes] | None) -> bool:
+    return account is not None and pending.decode_account(account[cells.COLUMN])[1] == pending.STORED
 
 
 def _held(store: Backend, plan: DayPlan, bucket: int, slot: int) -> set[int]:

@@ -4,13 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from ingest.write import Writer
 from rollups import cells
 from rollups.due import Keep
 from rollups.local import LocalExecutor
 from rollups.points import Hook, nowhere
 from rollups.purge import every_bucket, purge
-from rollups.redistribute import close_epoch
 from rollups.rollback import roll_back
 from rollups.seal import Retained, retain, seal_slots, would_go
 from spm.limits import DAY_SLOTS, HOUR_MS
@@ -21,7 +19,7 @@ from spm.store.manifest import (
     OPEN,
     SEALED,
 )
-from tests.rollups.world import APP, DAY, NEXT_DAY, SPREAD, START, Crash, World, crash_at, whole_day
+from tests.rollups.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, whole_day
 
 DAY_MS = DAY_SLOTS * HOUR_MS
 SLOT = DAY * DAY_SLOTS
@@ -209,6 +207,23 @@ def test_data_for_a_sealed_slot_is_counted_as_late_and_changes_nothing() -> None
     assert rows(world, *RAW) == 0
 
 
+@pytest.mark.parametrize("by", ["retention", "run"])
+def test_what_a_writer_puts_once_more_after_the_seal_stays_accounted_for_as_stored(by: str) -> None:
+    """Its first put was taken for lost, and had come in."""
+    world = World()
+    world.send((0, 1, 1.0), (1, 2, 2.0))
+    ranges = [(t, keys.app_range(b, APP)) for t in ("log", "pending") for b in every_bucket(world.store, APP)]
+    puts = [(table, list(world.store.scan(table, *between))) for table, between in ranges]
+    world.roll()
+    keeping(world)
+    sealed(world)
+    world.store.put([step for step in puts if step[1]])
+    late = keeping(world).late if by == "retention" else world.roll(now_ms=LATER).late
+    assert (late, world.pending_rows()) == (0, 0)
+    assert world.accounts() == world.model.accounts()
+    sealed(world)
+
+
 def test_a_run_counts_late_data_too() -> None:
     world = filled()
     keeping(world)
@@ -320,41 +335,6 @@ def test_a_slot_in_two_places_waits_for_its_move_and_stays_open() -> None:
     assert [s for s in SLOTS if f"slot {s} of app {APP} waits until its data has been moved" in done.troubles] == [SLOT]
     assert done.sealed == []
     assert {world.manifest().seal(slot) for slot in SLOTS} == {OPEN}, "the others go where this one goes"
-
-
-def moved_in_between(world: World) -> None:
-    """More data of an hour comes by another distribution, retention looks, then all of it is moved."""
-    distribution.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
-    world.writer = Writer(world.store, SPREAD)
-    world.send((0, 5 * HOUR_MS + 7, 99.0), (2, 5 * HOUR_MS + 9, 77.0))
-    world.retain(Keep(1), days_later=1)
-    world.roll()
-    world.migrate()
-    assert close_epoch(world.store, APP, 0).closed
-    world.roll(sweep=True)
-    world.retain(Keep(1), days_later=1)
-    world.roll(sweep=True)
-
-
-def test_days_of_what_was_sealed_around_a_move_are_right_when_their_hours_are_gone() -> None:
-    world = filled()
-    moved_in_between(world)
-    assert world.days() == world.model.days()
-    world.retain(Keep(1, 1), days_later=2)
-    assert {world.manifest().seal(slot) for slot in SLOTS} == {EXPIRED}
-    assert world.days() == world.model.days()
-
-
-def test_hours_of_a_metric_in_two_buckets_stay_as_no_days_stand_for_them() -> None:
-    world = filled()
-    run = cells.take_run(world.store)
-    others = [slot for slot in SLOTS if slot != SLOT + 5]
-    seal_slots(world.driver(), LocalExecutor(world.store), APP, DAY, others, now_ms=NEXT_DAY, run=run)
-    world.seals()
-    moved_in_between(world)
-    world.retain(Keep(1, 1), days_later=2)
-    assert {world.manifest().seal(slot) for slot in SLOTS} == {SEALED}
-    assert world.days() == world.model.days()
 
 
 def test_a_damaged_slot_is_opened_again_and_the_others_are_sealed() -> None:
