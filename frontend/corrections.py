@@ -5,7 +5,6 @@ Pages, the REST interface and the command share it: ``read`` understands the wor
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from alerts import past
@@ -67,14 +66,6 @@ def read(asked: Mapping[str, Any], author: str) -> Draft:
         reason=asked.get("reason") or "",
         author=author,
     )
-
-
-def moment_ms(text: str) -> int:
-    """The ms of a time in ISO 8601 (UTC unless it says otherwise) or of a number of ms. Raises ``ValueError``."""
-    if text.isdecimal():
-        return int(text)
-    moment = datetime.fromisoformat(text)
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def look(app: App, draft: Draft) -> Look:

@@ -1,7 +1,8 @@
 """Runs as one app's people see them: their own part of each, and how far a running one is.
 
-A run may serve many apps. Numbers of a finished one are those of the app's own days; while it works, its progress is
-that of the whole. Messages stay in the administration, since they may name units of others.
+A run may serve many apps. Numbers are those of the app's own days, which stand when it is finished; while it works for
+this app alone, they are its progress. Of one that works for others, too, only the share done is told: how much those
+have is no business of this app's people. Messages stay in the administration, since they may name units of others.
 """
 
 from dataclasses import dataclass
@@ -18,15 +19,16 @@ FAILED_LOOK = 500  # runs among which those that failed or are at work are looke
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A run, from one app's side. ``units_total`` and ``eta_s`` are known while it works."""
+    """A run, from one app's side. While it works, ``eta_s`` is known; numbers only if it works for no other app."""
 
     number: int
     kind: str
     executor: str
     state: str
-    units: int
-    units_total: int
-    samples: int
+    percent: int
+    units: int | None
+    units_total: int | None
+    samples: int | None
     size_bytes: int
     started: datetime
     finished: datetime | None
@@ -38,7 +40,7 @@ class Part:
     @property
     def samples_per_s(self) -> float | None:
         """How fast it is, or was, with all that came along."""
-        return self.samples / self.seconds if self.seconds > 0 else None
+        return self.samples / self.seconds if self.samples is not None and self.seconds > 0 else None
 
     @property
     def running(self) -> bool:
@@ -48,12 +50,7 @@ class Part:
     @property
     def may_return(self) -> bool:
         """Whether there is something to roll back, as far as the list knows; the store has the last word."""
-        return self.state in (State.DONE, State.LOST, State.FAILED) and self.units > 0
-
-    @property
-    def percent(self) -> int:
-        """Of the units; 0 before the first."""
-        return 100 * self.units // self.units_total if self.units_total else 0
+        return self.state in (State.DONE, State.LOST, State.FAILED) and bool(self.units)
 
 
 def parts_of(app: App, now: datetime) -> list[Part]:
@@ -78,7 +75,11 @@ def _part(run: Run, app: App, now: datetime) -> Part:
     sums = own.aggregate(
         units=Sum("units"), samples=Sum("samples"), size=Sum("size_bytes"), first=Min("day"), last=Max("day")
     )
-    working = run.state == State.RUNNING
+    working, alone = run.state == State.RUNNING, run.apps == [app.pk]
+    units, total, samples = (run.units, run.units_total, run.samples) if alone else (None, None, None)
+    if not working:
+        units = total = sums["units"] or 0
+        samples = sums["samples"] or 0
     seconds = ((run.finished or now) - run.started).total_seconds()
     flipped = own.filter(flipped=True)
     back = flipped.exists() and not flipped.filter(rolled_back=False).exists()
@@ -87,9 +88,10 @@ def _part(run: Run, app: App, now: datetime) -> Part:
         kind=run.kind,
         executor=run.executor,
         state=State.ROLLED_BACK if back else run.state,
-        units=run.units if working else sums["units"] or 0,
-        units_total=run.units_total if working else sums["units"] or 0,
-        samples=run.samples if working else sums["samples"] or 0,
+        percent=100 if not working else 100 * run.units // run.units_total if run.units_total else 0,
+        units=units,
+        units_total=total,
+        samples=samples,
         size_bytes=sums["size"] or 0,
         started=run.started,
         finished=run.finished,

@@ -35,6 +35,7 @@ from rollups.rollback import RolledBack
 from rollups.run import Correction, Driver, Progress, RunReport
 from spm import limits
 from spm.accounts import audit
+from spm.accounts.access import app_numbered
 from spm.accounts.models import App, Organisation
 from spm.clock import Clock, SystemClock
 from spm.errors import Refused
@@ -88,6 +89,11 @@ def site() -> Site:
 def every_app() -> list[int]:
     """The ids of all apps but those that are being deleted."""
     return list(App.objects.filter(going=None).order_by("id").values_list("id", flat=True))
+
+
+def apps_named(numbers: Sequence[int] | None) -> list[int]:
+    """These apps, or all; raises ``Refused`` when one is not there, so that a slip is not taken for "nothing to do"."""
+    return [app_numbered(number).pk for number in numbers] if numbers else every_app()
 
 
 def date_of(day: int) -> date:

@@ -116,6 +116,8 @@ def retract(
 
 def undo(site: Site, app: App, number: int, by: Actor) -> Done:
     """What it hid counts again. Raises ``Refused`` when it is undone already, purged, or not there."""
+    if one(site, app, number) is None:  # also for numbers longer than any key
+        raise Refused(f"there is no retraction {number} in {app}")
     done = retracting.undo(site.store, app.pk, number, site.clock.now_ms())
     with transaction.atomic():
         RetractionRecord.objects.filter(app=app, number=number).update(undone_by=by.name)

@@ -6,11 +6,14 @@ for the commands that do one.
 
 import os
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from threading import Thread
 from typing import Protocol
 
 from rollups import conduct
+from rollups.doomed import COVERED, EXPIRED, ORPHAN, SUPERSEDED
 from rollups.findings import Report
 from rollups.models import Kind, Run
 from rollups.purge import Purged
@@ -21,10 +24,19 @@ from rollups.upkeep import Going
 from spm import limits
 from spm.accounts.models import App
 from spm.clock import Clock, SystemClock
+from spm.errors import Refused
 
 LINE_EVERY_S = 5.0  # without a terminal
 PARENT_LOOK_S = 1.0
 NICENESS = 10  # of a run that beat started: requests go first
+
+
+_WHY = {
+    SUPERSEDED: "a later run wrote them anew",
+    ORPHAN: "no run put them in force",
+    COVERED: "compacted rows hold the same samples",
+    EXPIRED: "older than they are kept",
+}
 
 
 class Out(Protocol):
@@ -89,6 +101,29 @@ def summary(run: Run) -> str:
     return f"{text}\n{run.message}" if run.message else text
 
 
+def moment(text: str) -> int:
+    """For options: the ms of a time in ISO 8601 (UTC unless it says otherwise), or of a number of ms."""
+    try:
+        ms = int(text) if text.isdecimal() else _ms(datetime.fromisoformat(text))
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no time: write 2026-11-21T10:00 (UTC), or ms since 1970") from None
+    if not 0 <= ms <= limits.TIME_MAX_MS:
+        raise ArgumentTypeError(f"{text!r} is out of range")
+    return ms
+
+
+def _ms(read: datetime) -> int:
+    return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def answer(question: str) -> str:
+    """What the person at the terminal writes. Raises ``Refused`` when nobody is there."""
+    try:
+        return input(question).strip()
+    except EOFError:
+        raise Refused("there is nobody to ask", remedy="Add --yes, after a look with --dry-run.") from None
+
+
 def size(count: int) -> str:
     """``12 B``, ``3.4 kB``, ``5.6 MB``."""
     value = float(count)
@@ -102,7 +137,7 @@ def size(count: int) -> str:
 def purged(gone: Purged, verb: str) -> str:
     """What went, why, and how much of it there was."""
     lines = [
-        f"{tally.rows:,} rows of {table}, {size(tally.size_bytes)}: {reason}"
+        f"{tally.rows:,} rows of {table}, {size(tally.size_bytes)}: {reason}, {_WHY[reason]}"
         for (table, reason), tally in sorted(gone.tallies.items())
     ]
     lines += [f"{gone.busy} days are left for another time: their manifests kept moving"] if gone.busy else []

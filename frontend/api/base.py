@@ -11,7 +11,8 @@ import orjson
 from django.contrib.auth.models import User
 from rest_framework import serializers
 from rest_framework.authentication import SessionAuthentication
-from rest_framework.exceptions import PermissionDenied
+from rest_framework.exceptions import ParseError, PermissionDenied
+from rest_framework.parsers import JSONParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -40,6 +41,17 @@ class FailureSerializer(serializers.Serializer[dict[str, Any]]):
     error = serializers.CharField()
 
 
+class Body(JSONParser):
+    """JSON that a sender nested deeper than this program can follow is malformed, too."""
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        """The value."""
+        try:
+            return super().parse(stream, media_type, parser_context)
+        except RecursionError as error:
+            raise ParseError("JSON parse error - nested too deeply") from error
+
+
 class Columns(BaseRenderer):
     """JSON by orjson: NaN and the infinities, which JSON cannot say, become null."""
 
@@ -56,6 +68,7 @@ class Operation(APIView):
     """One operation on one app."""
 
     authentication_classes = [TokenAuthentication, SessionAuthentication]
+    parser_classes = [Body]
 
     def app(self, app_id: int | None, role: str = Role.VIEWER) -> App:
         """The app the caller means; 404 for one of others, 403 where the role (or the token's scope) is too low."""

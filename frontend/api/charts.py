@@ -24,7 +24,9 @@ class ChartQuery(serializers.Serializer[dict[str, Any]]):
     expr = serializers.CharField(max_length=QUERY_TEXT_CHARS_MAX, help_text="PromQL; `$window` is the step, ≥ 1 minute")
     start = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms since 1970")
     end = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms; now by default")
-    step = serializers.IntegerField(required=False, min_value=1_000, help_text="ms; a round one by default")
+    step = serializers.IntegerField(
+        required=False, min_value=1_000, max_value=TIME_MAX_MS, help_text="ms; a round one by default"
+    )
     asof = serializers.CharField(
         required=False, max_length=40, help_text="As accepted by then: seconds since 1970, or RFC 3339"
     )

@@ -47,7 +47,10 @@ class PercentilesQuery(serializers.Serializer[dict[str, Any]]):
     start = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms since 1970")
     end = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms; now by default")
     step = serializers.IntegerField(
-        required=False, min_value=1_000, help_text="ms that each value looks back; a round one by default"
+        required=False,
+        min_value=1_000,
+        max_value=TIME_MAX_MS,
+        help_text="ms that each value looks back; a round one by default",
     )
     asof = serializers.CharField(
         required=False, max_length=40, help_text="As accepted by then: seconds since 1970, or RFC 3339"

@@ -24,15 +24,16 @@ CORRECTIONS_SHOWN = 500
 
 
 class RunSerializer(serializers.Serializer[Any]):
-    """A run: of a finished one the app's own part, of one at work the progress of the whole."""
+    """A run: the app's own part of it. While it works for other apps, too, only the share done is told."""
 
     number = serializers.IntegerField()
     kind = serializers.CharField()
     executor = serializers.CharField()
     state = serializers.CharField()
-    units = serializers.IntegerField(help_text="done")
-    units_total = serializers.IntegerField()
-    samples = serializers.IntegerField()
+    percent = serializers.IntegerField(help_text="of the whole run's units that are done")
+    units = serializers.IntegerField(allow_null=True, help_text="done; a unit is a bucket's data of one hour")
+    units_total = serializers.IntegerField(allow_null=True)
+    samples = serializers.IntegerField(allow_null=True)
     size_bytes = serializers.IntegerField()
     samples_per_s = serializers.FloatField(allow_null=True)
     eta_s = serializers.FloatField(allow_null=True, help_text="seconds to go, while it works")

@@ -8,7 +8,6 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from frontend import corrections
 from rollups import conduct, terminal
 from rollups.models import Kind, RetractionRecord, Run
 from rollups.run import Progress
@@ -90,13 +89,25 @@ def test_a_shred_waits_for_its_words(
     [
         (["retract", "{app}", "--yes", "--reason", "x"], "everything"),
         (["retract", "{app}", "--yes", "--source", "db-1"], "needs a reason"),
-        (["retract", "{app}", "--series", "sum(", "--yes"], "unclosed"),
-        (["retract", "{app}", "--source", "a", "--after", "soon"], "invalid moment_ms value"),
+        (["retract", "{app}", "--series", "sum(", "--reason", "x", "--yes"], "unclosed"),
+        (["retract", "{app}", "--source", "a", "--after", "soon"], "'soon' is no time"),
+        (["retract", "{app}", "--source", "a", "--accepted-to", "9" * 30], "out of range"),
         (["retract", "99", "--source", "a"], "no app 99"),
         (["undo", "{app}", "5"], "no retraction 5"),
         (["undo", "99", "5"], "no app 99"),
         (["rollback", "5"], "in no history"),
         (["rollback", "5", "--dry-run"], "in no history"),
+        (["rollback", "5", "--app", "99"], "no app 99"),
+        (["undo", "{app}", "9" * 30], "no retraction 999"),
+        (["roll", "--local", "--app", "99"], "no app 99"),
+        (["purge", "--app", "99"], "no app 99"),
+        (["purge", "--keep", "-1"], "at least 0"),
+        (["retention", "--app", "99", "--dry-run"], "no app 99"),
+        (["upgrade", "--app", "99", "--dry-run"], "no app 99"),
+        (["fsck", "--app", "99"], "no app 99"),
+        (["fsck", "--hour", "noon"], "'noon' is no time"),
+        (["redistribute", "99"], "no app 99"),
+        (["redistribute", "{app}", "--spread", "0"], "buckets"),
     ],
 )
 def test_a_command_that_cannot_be_done_says_why(app: int, args: list[str], words: str) -> None:
@@ -114,7 +125,7 @@ def test_a_command_that_cannot_be_done_says_why(app: int, args: list[str], words
     ],
 )
 def test_times_are_utc_unless_they_say_otherwise(text: str, ms: int) -> None:
-    assert corrections.moment_ms(text) == ms
+    assert terminal.moment(text) == ms
 
 
 def test_a_dry_roll_says_what_waits(app: int, said: Any) -> None:

@@ -1,5 +1,6 @@
 """The REST interface of corrections: previews, retractions, undos, runs and their roll backs, and who may do what."""
 
+import re
 from typing import Any
 
 import pytest
@@ -100,6 +101,21 @@ def test_a_draft_that_cannot_be_says_why(desk: Client, fleet: House, body: dict[
         assert answer.status_code == status
         assert answer.json()
     assert not RetractionRecord.objects.exists()
+
+
+@pytest.mark.parametrize("raw", [b"[" * 50_000, b'{"source":' * 50_000, b"9" * 5_000, b"null", b"[]", b"\xff\xfe"])
+def test_a_body_that_is_no_draft_is_malformed(desk: Client, fleet: House, raw: bytes) -> None:
+    for address in ("retractions/preview", "retractions", "retractions/1/purge"):
+        assert desk.post(at(fleet, address), raw, content_type="application/json").status_code in (400, 404)
+
+
+@pytest.mark.parametrize("number", [0, 2**63, 2**64, 10**30])
+def test_numbers_that_nothing_has_are_not_found(desk: Client, fleet: House, number: int) -> None:
+    addresses = [f"retractions/{number}/undo", f"retractions/{number}/purge", f"runs/{number}/rollback"]
+    assert {post(desk, at(fleet, address)).status_code for address in addresses} == {404}
+    assert desk.get(at(fleet, f"runs/{number}")).status_code == 404
+    for act in (f"corrections/{number}/undo", f"corrections/{number}/purge", f"runs/{number}/rollback"):
+        assert desk.post(f"/apps/{fleet.app.pk}/{act}").status_code in (302, 400, 404)
 
 
 def test_a_retraction_needs_a_reason(desk: Client, fleet: House) -> None:
@@ -210,6 +226,19 @@ def test_a_run_at_work_shows_how_far_it_is(desk: Client, fleet: House) -> None:
     assert (one["state"], one["units"], one["units_total"]) == ("running", 30, 120)
     assert one["samples_per_s"] > 0
     assert one["eta_s"] > 0
+
+
+def test_a_run_at_work_for_others_too_tells_none_of_their_numbers(desk: Client, fleet: House, beta: House) -> None:
+    started = conduct.site().now().replace(microsecond=0)
+    Run.objects.create(number=5, kind=Kind.FULL, executor="spark", started=started, units=3_017, units_total=12_068,
+                       samples=3_000_017, apps=[fleet.app.pk, beta.app.pk])  # fmt: skip
+    one = desk.get(at(fleet, "runs/5")).json()
+    assert (one["percent"], one["state"]) == (25, "running")
+    assert [one[name] for name in ("units", "units_total", "samples", "samples_per_s")] == [None] * 4
+    for address in (at(fleet, "runs"), f"/apps/{fleet.app.pk}/runs", f"/apps/{fleet.app.pk}/runs/table"):
+        shown = desk.get(address).content.decode()
+        assert not re.search(r"3,?017|12,?068|3,?000,?017", shown)
+        assert "25" in shown
 
 
 def test_a_run_of_others_is_not_found(desk: Client, fleet: House, beta: House) -> None:

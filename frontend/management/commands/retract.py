@@ -10,9 +10,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from frontend import corrections
+from rollups import terminal
 from rollups.corrected import Actor
 from spm.accounts.access import app_numbered
-from spm.errors import SpmError
+from spm.errors import Refused, SpmError
 
 _BY = Actor("command line", "command line")
 
@@ -24,7 +25,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The command's options."""
-        moment = corrections.moment_ms
+        moment = terminal.moment
         parser.add_argument("app", type=int, help="the app's number")
         parser.add_argument("--source", default="", help="only what this source sent")
         parser.add_argument("--series", default="", metavar="SELECTOR", help="only these, as PromQL selects them")
@@ -42,6 +43,8 @@ class Command(BaseCommand):
         """Preview, ask, act."""
         try:
             app = app_numbered(options["app"])
+            if not (options["dry_run"] or options["reason"].strip()):
+                raise Refused("a retraction needs a reason", remedy="Add --reason, or --dry-run for a look.")
             draft = corrections.read(options, _BY.name)
             look = corrections.look(app, draft)
             self.stdout.write("\n".join(look.lines()))
@@ -57,4 +60,4 @@ class Command(BaseCommand):
 
 
 def _agreed() -> bool:
-    return input("Take this out of every answer? [y/N] ").strip().lower() in ("y", "yes")
+    return terminal.answer("Take this out of every answer? [y/N] ").lower() in ("y", "yes")

@@ -39,8 +39,8 @@ class Command(BaseCommand):
         if options["act"] != "list":
             self._tell(letters.settle(store, app, keys, options["act"], accept_anew))
             return
-        for shown in letters.listed(store, app, count=limits.LETTERS_PAGE, before=options["before"]):
-            self.stdout.write(_line(shown))
+        found = letters.listed(store, app, count=limits.LETTERS_PAGE, before=options["before"])
+        self.stdout.write("\n".join(_line(shown) for shown in found) or "no dead letters")
 
     def _tell(self, outcome: Outcome) -> None:
         self.stdout.write(f"{outcome.done} done")

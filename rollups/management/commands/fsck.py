@@ -37,8 +37,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One check."""
-        apps, slots = conduct.apps_named(options["app"]), options["hour"]
+        slots = options["hour"]
         try:
+            apps = conduct.apps_named(options["app"])
             found = self._on_spark(apps, slots) if options["spark"] else self._here(apps, slots, options["repair"])
         except SpmError as error:
             raise CommandError(str(error)) from error

@@ -1,6 +1,6 @@
 """``manage.py purge``: delete superseded generations and blocks that chunks hold. What is in force stays."""
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -20,7 +20,7 @@ class Command(BaseCommand):
         parser.add_argument("--app", type=int, action="append", help="only this app's id (may be repeated)")
         parser.add_argument("--dry-run", action="store_true", help="say what would go, why, and how many bytes")
         parser.add_argument(
-            "--keep", type=int, default=limits.PURGE_HISTORY, metavar="N",
+            "--keep", type=_count, default=limits.PURGE_HISTORY, metavar="N",
             help="former states of each unit that stay, so that its last N runs can be rolled back (%(default)s)",
         )  # fmt: skip
 
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         try:
             gone = upkeep.clean(
                 conduct.site(),
-                apps=options["app"] or conduct.every_app(),
+                apps=conduct.apps_named(options["app"]),
                 keep=options["keep"],
                 dry_run=options["dry_run"],
                 wait_s=limits.ROLL_WAIT_S,
@@ -39,3 +39,9 @@ class Command(BaseCommand):
         except SpmError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(terminal.purged(gone, "would go" if options["dry_run"] else "went"))
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is no number of states: write at least 0")
+    return int(text)

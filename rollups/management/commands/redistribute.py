@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from rollups import conduct, terminal, upkeep
 from spm import limits
+from spm.accounts.access import app_numbered
 from spm.errors import SpmError
 
 
@@ -26,7 +27,7 @@ class Command(BaseCommand):
         try:
             moved = upkeep.redistribute(
                 conduct.site(),
-                options["app"],
+                app_numbered(options["app"]).pk,
                 spread=options["spread"],
                 executor="local" if options["local"] else "spark",
                 wait_s=limits.ROLL_WAIT_S,

@@ -23,8 +23,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """All apps, or those named."""
-        site, apps, line = conduct.site(), options["app"] or conduct.every_app(), terminal.Line(self.stderr)
+        site, line = conduct.site(), terminal.Line(self.stderr)
         try:
+            apps = conduct.apps_named(options["app"])
             if options["dry_run"]:
                 self.stdout.write(terminal.expiring(upkeep.would_retain(site, apps=apps)))
                 return

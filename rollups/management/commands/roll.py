@@ -25,7 +25,7 @@ class Command(BaseCommand):
             "--sweep", action="store_true", help="look at every day there is, not only where work may be"
         )
         parser.add_argument("--dry-run", action="store_true", help="say what there is to do")
-        parser.add_argument("--now", type=int, metavar="MS", help="take this as the present time")
+        parser.add_argument("--now", type=terminal.moment, metavar="TIME", help="take this as the present time")
         parser.add_argument("--tidy", action="store_true", help="then purge, if the last such purge is a day old")
         parser.add_argument("--with-parent", action="store_true", help="end when the process that started this ends")
 
@@ -33,10 +33,11 @@ class Command(BaseCommand):
         """One run."""
         if options["with_parent"]:
             terminal.end_with_parent()
-        apps, kind = options["app"] or conduct.every_app(), Kind.MINOR if options["minor"] else Kind.FULL
-        asked = {"apps": apps, "kind": kind, "sweep": options["sweep"], "now_ms": options["now"]}
+        asked = {"kind": Kind.MINOR if options["minor"] else Kind.FULL, "now_ms": options["now"]}
         wait_s = 0 if options["with_parent"] else limits.ROLL_WAIT_S
         try:
+            apps = conduct.apps_named(options["app"])
+            asked |= {"apps": apps, "sweep": options["sweep"]}
             if options["dry_run"]:
                 self.stdout.write(terminal.would_roll(**asked))
                 return

@@ -22,8 +22,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One roll back."""
-        site, number, apps = conduct.site(), options["run"], options["app"]
+        site, number = conduct.site(), options["run"]
         try:
+            apps = conduct.apps_named(options["app"])
             if options["dry_run"]:
                 done = conduct.would_take_back(site, number, apps=apps)
             else:

@@ -49,4 +49,4 @@ class Command(BaseCommand):
 
 def _agreed(number: int) -> bool:
     words = corrected.confirmation(number)
-    return input(f"Type “{words}” to delete this for good: ").strip() == words
+    return terminal.answer(f"Type “{words}” to delete this for good: ") == words

@@ -26,8 +26,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One run over every day."""
-        apps = options["app"] or conduct.every_app()
         try:
+            apps = conduct.apps_named(options["app"])
             if options["dry_run"]:
                 self.stdout.write(terminal.would_roll(apps=apps, kind=Kind.UPGRADE))
                 return
