@@ -10,8 +10,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from rollups.cluster import ClusterUnfit, refuse_far_files
 from rollups.comparison import Asked, Difference
 from rollups.local import Executor, LocalExecutor
 from rollups.points import Hook
@@ -19,26 +19,6 @@ from spm.errors import Refused
 from spm.store.backends.base import Backend
 
 _LOG = logging.getLogger(__name__)
-
-
-class ClusterUnfit(Refused):
-    """A Spark cluster that was asked for does not start, or its workers cannot run our tasks on this store."""
-
-
-def is_local(master: str) -> bool:
-    """Whether tasks run on this machine, so that they may open what lies on its disks."""
-    return master.startswith("local")
-
-
-def refuse_far_files(url: str, master: str) -> None:
-    """Raise ``ClusterUnfit`` for a store on this machine's disk and a cluster of others."""
-    if urlsplit(url).scheme == "lmdb" and not is_local(master):
-        raise ClusterUnfit(
-            "LMDB is a file of this machine, and a Spark cluster's workers may run on others",
-            got=f"{master} with {url}",
-            wanted="local[*] as Spark's master, or an hbase:// store",
-            remedy="Set SPM_SPARK_MASTER or SPM_STORE_URL.",
-        )
 
 
 def compare(url: str, master: str, folder: Path, question: Asked) -> list[Difference]:

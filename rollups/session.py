@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rollups import shipment
-from rollups.executors import ClusterUnfit, is_local
+from rollups.cluster import ClusterUnfit, is_local
 from spm.errors import Refused
 
 JAVA_MIN = 17

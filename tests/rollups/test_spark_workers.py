@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rollups import daemon, rehearsal, shipment
-from rollups.executors import ClusterUnfit, is_local, refuse_far_files
+from rollups.cluster import ClusterUnfit, is_local, refuse_far_files
 from rollups.session import first_line, patient, shipped, worker_python
 
 MASTERS = {

@@ -13,7 +13,8 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from rollups.executors import ClusterUnfit, open_executor
+from rollups.cluster import ClusterUnfit
+from rollups.executors import open_executor
 from rollups.job import SparkExecutor
 from rollups.points import Hook, from_environment, nowhere
 from rollups.session import spark
