@@ -214,7 +214,8 @@ def _rewrite_day(
     store: Backend, app: int, day: int, retraction: Retraction, numbers: Iterator[int], chosen: Chosen, done: Shredded,
     *, now_ms: int, at: Hook,
 ) -> bool:  # fmt: skip
-    """Put the day's touched units into force anew; whether there were any."""
+    """Put the day's touched units into force anew; whether there were any, perhaps by a flip whose answer was lost."""
+    sent = False
     for _ in range(limits.SEAL_TRIES):
         found = survey.survey(store, app)  # pending cells, then the manifest (rule 9)
         cell = cells.read_cell(store, "manifest", keys.manifest(app, day))
@@ -229,14 +230,17 @@ def _rewrite_day(
         landed = not made or cells.swap(
             store, keys.manifest(app, day), cell, manifest.encode(after), cells.holds(after.nonce)
         )[0]  # fmt: skip
+        sent = sent or bool(made)
         if landed:
             _add(done, tried)
             done.sealed += _sealed(day, value, retraction)
             if made:
                 at("purge rewritten")
+            if sent:
                 agenda.mark(store, app, [day], now_ms)  # its days are to be made anew; its hours, where they were stale
+            if made:
                 landing.settle(store, app, [item for unit, _ in made for item in unit.waiting], at)
-            return bool(made)
+            return sent
     done.troubles.append(f"the manifest of day {day} of app {app} kept moving")
     return False
 

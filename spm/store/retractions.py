@@ -112,7 +112,7 @@ def read(reader: Reader, app: int) -> tuple[Retraction, ...]:
 
 def add(store: Backend, app: int, draft: Retraction) -> Retraction:
     """Put a retraction in force, under a number of its own. Raises ``Refused`` when the app has too many."""
-    active = sum(r.active() for r in read(store, app))
+    active = sum(r.active() and not r.purged_ms for r in read(store, app))
     if active >= limits.RETRACTIONS_ACTIVE_MAX:
         raise Refused(
             "too many retractions are in force", got=active, wanted=f"fewer than {limits.RETRACTIONS_ACTIVE_MAX}",

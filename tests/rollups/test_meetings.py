@@ -1,5 +1,9 @@
 """Claims about acts that meet: retention, moves, retractions and purges of the same hours."""
 
+from collections.abc import Callable
+
+import pytest
+
 from ingest.write import Writer
 from rollups import cells
 from rollups.due import Keep
@@ -8,8 +12,10 @@ from rollups.redistribute import close_epoch
 from rollups.seal import seal_slots
 from spm.limits import HOUR_MS
 from spm.store import distribution
+from spm.store.backends.base import Backend
 from spm.store.manifest import EXPIRED, SEALED
 from tests.rollups.test_seal import SLOT, SLOTS, filled
+from tests.rollups.test_shred import BAD, good, merged, right, stored
 from tests.rollups.world import APP, DAY, NEXT_DAY, SPREAD, World
 
 
@@ -46,3 +52,28 @@ def test_hours_of_a_metric_in_two_buckets_stay_as_no_days_stand_for_them() -> No
     world.retain(Keep(1, 1), days_later=2)
     assert {world.manifest().seal(slot) for slot in SLOTS} == {SEALED}
     assert world.days() == world.model.days()
+
+
+def test_a_purge_whose_flip_was_taken_for_lost_deletes_what_it_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer did not come, and somebody else changed the day before it could look."""
+    world = merged()
+    number, wanted = world.retract(source="bad"), good(world)
+    swap, swaps = cells.swap, list[bytes]()
+
+    def lost(
+        store: Backend, key: bytes, expected: bytes | None, value: bytes, landed: Callable[[bytes | None], bool]
+    ) -> tuple[bool, bytes | None, bool]:
+        done = swap(store, key, expected, value, landed)
+        swaps.append(key)
+        if swaps.count(key) > 1:
+            return done
+        world.send((0, 77, 7.0), source="good")
+        world.roll()
+        return False, cells.read_cell(store, "manifest", key), False
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cells, "swap", lost)
+        world.shred(number)
+    assert [v for v in stored(world) if v[2] == BAD] == []
+    assert set(wanted) <= set(stored(world))
+    right(world)

@@ -229,6 +229,10 @@ def test_one_retraction_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(Refused, match="too many"):
         retractions.add(store, APP, DRAFT)
     retractions.end(store, APP, first.number, 150)
+    third = retractions.add(store, APP, DRAFT)
+    with pytest.raises(Refused, match="too many"):
+        retractions.add(store, APP, DRAFT)
+    retractions.mark_purged(store, APP, third.number, 160)
     retractions.add(store, APP, DRAFT)
 
 
