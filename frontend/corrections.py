@@ -12,7 +12,9 @@ from rollups import conduct, corrected
 from rollups.corrected import Actor
 from rollups.retract import Done, Draft, Preview
 from spm.accounts.models import App
+from spm.errors import BadQuery
 from spm.query.promql.parse import parse_selector
+from spm.store.matchers import Matcher
 
 NAMES_SHOWN = 8
 
@@ -58,7 +60,7 @@ def read(asked: Mapping[str, Any], author: str) -> Draft:
     series = (asked.get("series") or "").strip()
     return Draft(
         source=(asked.get("source") or "").strip(),
-        matchers=parse_selector(series) if series else (),
+        matchers=_selected(series) if series else (),
         write_from_ms=asked.get("write_from"),
         write_to_ms=asked.get("write_to"),
         data_from_ms=asked.get("data_from"),
@@ -66,6 +68,13 @@ def read(asked: Mapping[str, Any], author: str) -> Draft:
         reason=asked.get("reason") or "",
         author=author,
     )
+
+
+def _selected(series: str) -> tuple[Matcher, ...]:
+    try:
+        return parse_selector(series)
+    except BadQuery as error:
+        raise BadQuery(f"the series cannot be read: {error}", error.position) from error
 
 
 def look(app: App, draft: Draft) -> Look:

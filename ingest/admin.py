@@ -114,4 +114,5 @@ class LetterBoxAdmin(_LookOnly):
         most = limits.LETTERS_COUNTED_MAX
         count = letters.waiting(open_backend(settings.SPM_STORE_URL), app.pk, at_most=most)
         shown = f"{count} or more" if count == most else str(count)
-        return format_html('<a href="{}">{}</a>', reverse("admin:ingest_letters", args=[app.pk]), shown)
+        place = reverse("admin:ingest_letters", args=[app.pk])
+        return format_html('<a href="{}" class="text-primary-600 underline dark:text-primary-500">{}</a>', place, shown)

@@ -46,7 +46,10 @@ def roll_back(
         later = ", ".join(map(str, sorted(buried, reverse=True)))
         raise Refused(f"later runs stand on run {run}", got=f"runs {later}", remedy="Roll those back first.")
     if not touched:
-        raise Refused(f"run {run} is in no history", remedy="It was rolled back already, or a purge has cut it away.")
+        raise Refused(
+            f"run {run} is in no history",
+            remedy="It was rolled back, only counted hours and days anew, or a purge has cut it away.",
+        )
     if dry_run:
         return [RolledBack(app, day, len(_tops(found[app][day], run))) for app, day in touched]
     for app, days in found.items():

@@ -58,6 +58,8 @@ def test_all_series_are_one_group_without_labels(desk: Client, now_ms: int) -> N
         {"match": "cpu_usage_total", "q": ",".join(["0.5"] * (QUERY_QUANTILES_MAX + 1))},
         {"match": "cpu_usage_total", "q": "0.5", "asof": "4000000000"},
         {"match": "cpu_usage_total", "q": "0.5", "asof": "yesterday"},
+        {"match": "cpu_usage_total", "q": "0.5", "step": 2**63 - 1},
+        {"match": "cpu_usage_total", "q": "0.5", "step": 10**20},
     ],
 )
 def test_what_cannot_be_meant_is_a_400(desk: Client, now_ms: int, asked: dict[str, str]) -> None:
