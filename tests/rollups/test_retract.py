@@ -13,7 +13,7 @@ from rollups.retract import Draft, Preview
 from spm import limits
 from spm.errors import BadQuery, Refused
 from spm.limits import HOUR_MS
-from spm.store import distribution, keys, manifest, retractions
+from spm.store import keys, manifest, retractions
 from spm.store.manifest import SEALED
 from spm.store.matchers import Matcher
 from tests.rollups.world import APP, DAY, START, Sample, World, metric_of
@@ -21,18 +21,10 @@ from tests.rollups.world import APP, DAY, START, Sample, World, metric_of
 SLOT = START // HOUR_MS
 
 
-def new_world() -> World:
-    """A store that knows where its data lies."""
-    world = World()
-    cell = distribution.encode(world.distribution)
-    assert world.store.check_and_put("config", distribution.name_of(APP), distribution.COLUMN, None, cell)
-    return world
-
-
 @pytest.fixture
 def world() -> World:
     """Two hosts: three samples of host a in two hours, one of host b; then a newer value of a's first one."""
-    world = new_world()
+    world = World()
     world.send((0, 1, 1.0), (1, 2, 2.0), (0, HOUR_MS + 1, 3.0), source="a")
     world.send((2, 5, 7.0), source="b")
     world.send((0, 1, 9.0), source="b")
@@ -228,7 +220,7 @@ def test_a_preview_equals_a_count_over_the_list_of_versions(
     sent: list[tuple[list[Sample], str]], rolls: set[int], source: str, metric: str | None,
     writes: tuple[int | None, int | None], data: tuple[int | None, int | None],
 ) -> None:  # fmt: skip
-    world, versions = new_world(), []
+    world, versions = World(), []
     for number, (message, name) in enumerate(sent):
         stamp = int(world.send(*message, source=name).stamp.ms)
         versions += [Version(series, START + ms, value, stamp, name) for series, ms, value in message]
