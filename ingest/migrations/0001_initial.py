@@ -5,28 +5,32 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('accounts', '0001_initial'),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='RejectedLine',
+            name="RejectedLine",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('time_ms', models.BigIntegerField(help_text='when it was refused')),
-                ('source', models.CharField(max_length=255)),
-                ('line', models.PositiveIntegerField(help_text='its number in its body, from 1')),
-                ('reason', models.CharField(max_length=300)),
-                ('example', models.CharField(blank=True, help_text='how it began', max_length=120)),
-                ('app', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rejected_lines', to='accounts.app')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("time_ms", models.BigIntegerField(help_text="when it was refused")),
+                ("source", models.CharField(max_length=255)),
+                ("line", models.PositiveIntegerField(help_text="its number in its body, from 1")),
+                ("reason", models.CharField(max_length=300)),
+                ("example", models.CharField(blank=True, help_text="how it began", max_length=120)),
+                (
+                    "app",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="rejected_lines", to="accounts.app"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
-                'indexes': [models.Index(fields=['app', '-id'], name='rejected_line_of_app')],
+                "ordering": ["-id"],
+                "indexes": [models.Index(fields=["app", "-id"], name="rejected_line_of_app")],
             },
         ),
     ]

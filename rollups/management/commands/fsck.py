@@ -30,10 +30,11 @@ class Command(BaseCommand):
         parser.add_argument(
             "--hour", type=_slot, action="append", metavar="TIME", help="recount only the hour that begins then, UTC"
         )
-        parser.add_argument(
+        how = parser.add_mutually_exclusive_group()
+        how.add_argument(
             "--spark", action="store_true", help="recount hours on Spark, for many of them; rows and days are left out"
         )
-        parser.add_argument("--repair", action="store_true", help="mend what is provably safe to mend")
+        how.add_argument("--repair", action="store_true", help="mend what is provably safe to mend")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One check."""
