@@ -26,9 +26,9 @@ from tests.rollups.world import APP, NEXT_DAY, World, days_in_force, whole_day
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One Spark for the whole test run."""
+    """One Spark for a module: a process has one session, and another module's may be that of a cluster."""
     with spark("local[2]", tmp_path_factory.mktemp("spark")) as started:
         yield started
 
