@@ -17,8 +17,8 @@ from spm.store.blocks import Messages
 from spm.store.lens import Lens
 from spm.store.manifest import HourOf, Hours, Manifest, Replay, fingerprint
 from spm.store.merge import Piece
-from tests.rollups.switched import Rule, keep, killed, meanwhile, right, world_of
-from tests.rollups.world import APP, DAY, World, crash_at
+from tests.rollups.switched import Rule, keep, killed, right, world_of
+from tests.rollups.world import APP, DAY, World, crash_at, meanwhile
 
 Patch = pytest.MonkeyPatch
 

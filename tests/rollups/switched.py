@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollups.points import Hook, nowhere
 from spm.errors import CorruptBlock, IntegrityError, Refused
 from spm.store.lens import BOOL
 from spm.store.merge import Piece
@@ -36,19 +35,6 @@ def world_of(*samples: tuple[int, int, float]) -> World:
     world = World()
     world.send(*(samples or ((0, 1, 1.0),)))
     return world
-
-
-def meanwhile(point: str, act: Callable[[], object]) -> Hook:
-    """A hook that does something else once, at the first visit of a point."""
-    left = [point]
-
-    def hook(reached: str) -> None:
-        nowhere(reached)
-        if left == [reached]:
-            left.clear()
-            act()
-
-    return hook
 
 
 def killed(act: Callable[[], object]) -> None:

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from rollups.doomed import COVERED, EXPIRED, ORPHAN, SUPERSEDED, Listed, Word, verdict
-from rollups.points import Hook, nowhere
+from rollups.points import nowhere
 from rollups.purge import TABLES, purge
 from rollups.rollback import roll_back
 from spm.limits import HOUR_MS
 from spm.store import keys
-from tests.rollups.world import APP, DAY, START, Crash, World, crash_at, days_in_force, whole_day
+from tests.rollups.world import APP, DAY, START, Crash, World, crash_at, days_in_force, meanwhile, whole_day
 
 
 def filled() -> World:
@@ -266,7 +266,7 @@ def test_a_run_whose_pages_a_purge_has_listed_never_comes_into_force() -> None:
 def test_a_run_that_flips_while_a_purge_lists_keeps_its_rows() -> None:
     """What is named by the time the fence stands is not deleted, though it was nobody's when it was listed."""
     world = died()
-    purge(world.store, APP, world.distribution.all(APP), keep=0, at=once("purge listed", lambda: world.roll()))
+    purge(world.store, APP, world.distribution.all(APP), keep=0, at=meanwhile("purge listed", lambda: world.roll()))
     right(world)
 
 
@@ -277,23 +277,10 @@ def test_a_generation_made_after_the_listing_is_left_alone() -> None:
         world.send((0, 9, 9.0))
         world.roll()
 
-    purge(world.store, APP, world.distribution.all(APP), keep=0, at=once("purge listed", later))
+    purge(world.store, APP, world.distribution.all(APP), keep=0, at=meanwhile("purge listed", later))
     right(world)
     world.roll()
     right(world)
-
-
-def once(point: str, act: Callable[[], object]) -> Hook:
-    """A hook that does something else at the first visit of a point."""
-    done: list[str] = []
-
-    def hook(reached: str) -> None:
-        nowhere(reached)
-        if reached == point and not done:
-            done.append(point)
-            act()
-
-    return hook
 
 
 def test_a_purge_of_one_day_leaves_others_alone() -> None:

@@ -4,26 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rollups.points import nowhere
 from rollups.purge import purge
 from rollups.rollback import roll_back
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.store.backends.memory import MemoryBackend
-from tests.rollups.world import APP, DAY, World, days_in_force, whole_day
-
-
-def meanwhile(point: str, act: Callable[[], object]) -> Callable[[str], None]:
-    """A hook that does something else once, at the first visit of a point."""
-    done: list[str] = []
-
-    def hook(reached: str) -> None:
-        nowhere(reached)
-        if reached == point and not done:
-            done.append(point)
-            act()
-
-    return hook
+from tests.rollups.world import APP, DAY, World, days_in_force, meanwhile, whole_day
 
 
 def settled(world: World) -> None:

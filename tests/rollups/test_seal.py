@@ -19,7 +19,7 @@ from spm.store.manifest import (
     OPEN,
     SEALED,
 )
-from tests.rollups.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, whole_day
+from tests.rollups.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, meanwhile, whole_day
 
 DAY_MS = DAY_SLOTS * HOUR_MS
 SLOT = DAY * DAY_SLOTS
@@ -247,23 +247,10 @@ def test_what_was_merged_by_the_seal_is_stored_though_its_settling_died() -> Non
 # --- others at work meanwhile -----------------------------------------------------------------------------------------
 
 
-def once(point: str, act: Callable[[], object]) -> Hook:
-    """A hook that does something else at the first visit of a point."""
-    done: list[str] = []
-
-    def hook(reached: str) -> None:
-        nowhere(reached)
-        if reached == point and not done:
-            done.append(point)
-            act()
-
-    return hook
-
-
 @pytest.mark.parametrize("point", POINTS)
 def test_a_sample_acked_while_its_slot_is_sealed_is_in_or_counted_as_late(point: str) -> None:
     world = with_late_data()
-    keeping(world, at=once(point, lambda: world.send((4, 4, 44.0))))
+    keeping(world, at=meanwhile(point, lambda: world.send((4, 4, 44.0))))
     keeping(world)
     world.roll(now_ms=LATER)
     inside = (4, SLOT) in world.hours()
@@ -278,7 +265,7 @@ def test_a_sample_acked_while_its_slot_is_sealed_is_in_or_counted_as_late(point:
 @pytest.mark.parametrize("minor", [True, False], ids=["minor", "full"])
 def test_a_run_at_the_same_time_neither_hinders_nor_spoils_a_seal(point: str, minor: bool) -> None:
     world = with_late_data()
-    keeping(world, at=once(point, lambda: world.roll(minor=minor, now_ms=LATER)))
+    keeping(world, at=meanwhile(point, lambda: world.roll(minor=minor, now_ms=LATER)))
     keeping(world)
     world.roll(now_ms=LATER)
     sealed(world)
@@ -287,7 +274,7 @@ def test_a_run_at_the_same_time_neither_hinders_nor_spoils_a_seal(point: str, mi
 @pytest.mark.parametrize("point", ["planned", "compacted", "hours written", "days written"])
 def test_a_run_under_way_drops_its_work_on_slots_that_were_sealed_meanwhile(point: str) -> None:
     world = with_late_data()
-    world.roll(now_ms=LATER, at=once(point, lambda: keeping(world)))
+    world.roll(now_ms=LATER, at=meanwhile(point, lambda: keeping(world)))
     world.roll(now_ms=LATER)
     sealed(world)
     assert outcomes(world, pending.LATE) == 0
@@ -302,7 +289,7 @@ def test_hours_counted_before_an_undo_do_not_come_in_over_a_seal() -> None:
         world.undo(number)
         keeping(world)
 
-    world.roll(now_ms=LATER, at=once("hours written", seal))
+    world.roll(now_ms=LATER, at=meanwhile("hours written", seal))
     sealed(world)
 
 

@@ -24,7 +24,7 @@ from spm.store.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import SEALED, Generation
 from spm.store.merge import Piece, merge
 from spm.store.units import Unit
-from tests.rollups.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at
+from tests.rollups.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, meanwhile
 
 BAD = 666.0  # what is taken out
 Forms = dict[str, Callable[[bytes], object]]
@@ -375,24 +375,11 @@ def test_a_purge_killed_anywhere_is_finished_by_the_next(point: str, times: int)
     assert good(world) == stored(world)
 
 
-def once(point: str, act: Callable[[], object]) -> Hook:
-    """A hook that does something else at the first visit of a point."""
-    done: list[str] = []
-
-    def hook(reached: str) -> None:
-        nowhere(reached)
-        if reached == point and not done:
-            done.append(point)
-            act()
-
-    return hook
-
-
 @pytest.mark.parametrize("point", POINTS)
 def test_samples_that_come_in_meanwhile_are_kept(point: str) -> None:
     world = busy()
     number = world.retract(source="bad")
-    at = once(point, lambda: world.send((0, 50, 50.0), (2, 26 * HOUR_MS + 3, 51.0), source="good"))
+    at = meanwhile(point, lambda: world.send((0, 50, 50.0), (2, 26 * HOUR_MS + 3, 51.0), source="good"))
     delete(world, number, at)
     right(world)
     world.roll(now_ms=NEXT_DAY + 40 * HOUR_MS)
@@ -405,7 +392,7 @@ def test_samples_that_come_in_meanwhile_are_kept(point: str) -> None:
 def test_a_run_at_the_same_time_brings_nothing_back(point: str, minor: bool) -> None:
     world = busy()
     number = world.retract(source="bad")
-    delete(world, number, once(point, lambda: world.roll(minor=minor, now_ms=NEXT_DAY + 40 * HOUR_MS)))
+    delete(world, number, meanwhile(point, lambda: world.roll(minor=minor, now_ms=NEXT_DAY + 40 * HOUR_MS)))
     shred(world.store, APP, number, now_ms=1)
     right(world)
     assert good(world) == stored(world)
@@ -415,7 +402,7 @@ def test_a_run_at_the_same_time_brings_nothing_back(point: str, minor: bool) -> 
 def test_a_run_under_way_does_not_bring_back_what_was_purged_meanwhile(point: str) -> None:
     world = busy()
     number = world.retract(source="bad")
-    world.roll(now_ms=NEXT_DAY + 40 * HOUR_MS, at=once(point, lambda: delete(world, number)))
+    world.roll(now_ms=NEXT_DAY + 40 * HOUR_MS, at=meanwhile(point, lambda: delete(world, number)))
     right(world)
     purge(world.store, APP, keep=0)
     right(world)
@@ -431,7 +418,7 @@ def test_a_minor_run_under_way_does_not_add_what_was_just_taken_out() -> None:
         with pytest.raises(Crash):
             shred(world.store, APP, number, now_ms=world.clock.now_ms(), at=crash_at("purge rewritten"))
 
-    report = world.roll(minor=True, at=once("compacted", half))
+    report = world.roll(minor=True, at=meanwhile("compacted", half))
     assert [day.flipped for day in report.days] == [False]
 
 

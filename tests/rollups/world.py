@@ -69,6 +69,19 @@ def crash_at(point: str, times: int = 1) -> Hook:
     return hook
 
 
+def meanwhile(point: str, act: Callable[[], object]) -> Hook:
+    """A hook that does something else once, at the first visit of a point."""
+    left = [point]
+
+    def hook(reached: str) -> None:
+        nowhere(reached)
+        if left == [reached]:
+            left.clear()
+            act()
+
+    return hook
+
+
 def form_of(series: int) -> bytes:
     """The canonical form of a series number."""
     return canonical(metric_of(series), {"n": str(series)})
