@@ -1,7 +1,7 @@
-"""The jars of HBase, resolved once into a cache outside the checkout.
+"""The jars of HBase and OpenTSDB, resolved once into a cache outside the checkout.
 
-``resolve`` lets Maven copy what ``hbase/pom.xml`` names into a folder called after the pom's own bytes, so that another
-pom means another folder, and a folder that exists is whole: it is filled under another name and renamed at the end.
+``resolve`` lets Maven copy what a pom names into a folder called after the pom's own bytes, so that another pom means
+another folder, and a folder that exists is whole: it is filled under another name and renamed at the end.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.stack.processes import NotReady
 
 POM = Path(__file__).parent / "hbase" / "pom.xml"
+OPENTSDB = Path(__file__).parent / "opentsdb" / "pom.xml"
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 RESOLVE_S = 900
 
@@ -22,38 +23,38 @@ def cache() -> Path:
     return Path(os.environ.get("SPM_CACHE") or Path.home() / ".cache" / "spm")
 
 
-def folder() -> Path:
+def folder(pom: Path = POM) -> Path:
     """Where the jars of the present pom are, or would be."""
-    return cache() / f"hbase-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+    return cache() / f"{pom.parent.name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
 
 
-def present() -> bool:
+def present(pom: Path = POM) -> bool:
     """Whether they have been resolved."""
-    return folder().is_dir()
+    return folder(pom).is_dir()
 
 
-def resolve() -> Path:
+def resolve(pom: Path = POM) -> Path:
     """The folder with all jars, fetched by Maven if need be; raises ``NotReady`` without Maven or on its failure."""
-    if present():
-        return folder()
+    if present(pom):
+        return folder(pom)
     if shutil.which("mvn") is None:
-        raise NotReady("Maven is missing: HBase's jars cannot be fetched (Debian: apt-get install maven)")
-    partial = folder().with_suffix(f".{os.getpid()}")
+        raise NotReady(f"Maven is missing: the jars of {pom.parent.name} cannot be fetched (Debian: apt install maven)")
+    partial = folder(pom).with_suffix(f".{os.getpid()}")
     log = partial.with_suffix(".log")
     partial.mkdir(parents=True, exist_ok=True)
-    command = ["mvn", "-B", "-q", "-f", str(POM), PLUGIN, "-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
+    command = ["mvn", "-B", "-q", "-f", str(pom), PLUGIN, "-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
     with log.open("wb") as out:
         done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=RESOLVE_S, check=False)
     if done.returncode:
         shutil.rmtree(partial)
-        raise NotReady(f"Maven could not fetch HBase's jars; see {log}")
-    _publish(partial)
+        raise NotReady(f"Maven could not fetch the jars of {pom.parent.name}; see {log}")
+    _publish(partial, folder(pom))
     log.unlink()
-    return folder()
+    return folder(pom)
 
 
-def _publish(partial: Path) -> None:
+def _publish(partial: Path, whole: Path) -> None:
     try:
-        partial.rename(folder())
+        partial.rename(whole)
     except OSError:  # another process was first
         shutil.rmtree(partial)
