@@ -1,0 +1,26 @@
+"""Message ids that count: how a sender that numbers its messages lets the server name those that never came.
+
+    "\\0SEQ" ‖ spool:6 ‖ number:6        16 bytes, numbers big-endian from 1, without gap within one spool
+
+A spool is whatever keeps one unbroken count: one that cannot be sure of its count draws a new name and begins anew.
+The server groups by spool and lists the numbers that are missing. Standard library only: agents use it, too.
+"""
+
+PREFIX = b"\x00SEQ"
+SPOOL_BYTES = 6
+NUMBER_MAX = (1 << 48) - 1
+_ID_BYTES = 16
+
+
+def make(spool: bytes, number: int) -> bytes:
+    """The message id of a spool's message ``number``."""
+    assert len(spool) == SPOOL_BYTES, "BUG: a spool's name has 6 bytes"
+    assert 0 < number <= NUMBER_MAX, "BUG: a number that no id can hold"
+    return PREFIX + spool + number.to_bytes(6, "big")
+
+
+def split(message_id: bytes) -> tuple[bytes, int] | None:
+    """(spool, number) of such an id; None for any other."""
+    if len(message_id) != _ID_BYTES or not message_id.startswith(PREFIX):
+        return None
+    return message_id[4:10], int.from_bytes(message_id[10:], "big")
