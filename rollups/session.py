@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from rollups import shipment
 from rollups.cluster import ClusterUnfit, is_local
 from spm.errors import Refused
+from spm.store import strategies
 
 JAVA_MIN = 17
 JVM_EXIT_S = 20
@@ -96,11 +97,13 @@ def options(master: str, folder: Path) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOG4J} -Duser.timezone=UTC {_SHORT_LIVED}",
         "spark.executorEnv.NUMBA_NUM_THREADS": "1",
         "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",  # a thread of its own would be missed after a fork
+        f"spark.executorEnv.{strategies.SETTING}": ",".join(strategies.modules()),
     }
     if is_local(master):
         loopback = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         mine = {"spark.local.dir": str(folder / "local"), "spark.driver.memory": "1g"}
-        return given | loopback | mine | {"spark.executorEnv.PYTHONPATH": str(ROOT)}
+        path = os.pathsep.join(map(str, dict.fromkeys([ROOT, *shipment.strangers()])))
+        return given | loopback | mine | {"spark.executorEnv.PYTHONPATH": path}
     return given | {"spark.executor.extraJavaOptions": f"-Duser.timezone=UTC {_SHORT_LIVED}"}
 
 

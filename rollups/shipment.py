@@ -2,12 +2,14 @@
 
 Workers need a Spark of this version, a Python of this minor version, and nothing of ours: Spark unpacks both archives
 in each executor's folder. Where an operator has installed the packages on the workers (``SPM_SPARK_PYTHON`` names that
-Python), only the sources travel. Packages are taken from this environment, which was installed by the lock files.
-Enter by ``sources`` and ``packages``; ``versions`` is what both sides compare.
+Python), only the sources travel; an operator's modules of strategies are among them. Packages are taken from this
+environment, which was installed by the lock files. Enter by ``sources`` and ``packages``; ``versions`` is what both
+sides compare.
 """
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import platform
 import re
 import sys
@@ -18,6 +20,7 @@ from pathlib import Path
 import pyspark
 
 from spm.errors import Refused
+from spm.store import strategies
 
 ROOT = Path(__file__).resolve().parents[1]
 _ROOMS = ("spm", "rollups")
@@ -28,12 +31,27 @@ _COMPARED = ("happybase", "lmdb", "msgspec", "numba", "numpy", "pandas", "pcodec
 
 
 def sources(folder: Path) -> Path:
-    """Our sources as an archive in ``folder``."""
+    """Our sources as an archive in ``folder``, with an operator's modules. Raises ``Refused``."""
     files = [(f.relative_to(ROOT), f) for room in _ROOMS for f in sorted((ROOT / room).rglob("*.py"))]
+    files += [(f.relative_to(home), f) for home, found in strangers().items() for f in found]
     digest = hashlib.sha256()
     for name, file in files:
         digest.update(f"{name} {file.stat().st_size} ".encode() + file.read_bytes())
     return _archive(folder, "sources", digest.hexdigest(), files)
+
+
+def strangers() -> dict[Path, list[Path]]:
+    """The operator's modules of strategies: the folders from which they are imported, and their files in each."""
+    found: dict[Path, list[Path]] = {}
+    for top in dict.fromkeys(name.partition(".")[0] for name in strategies.modules()):
+        spec = importlib.util.find_spec(top)
+        if spec is None or spec.origin is None:
+            raise Refused(f"the module {top} has no source here", remedy=f"{strategies.SETTING} names it.")
+        origin = Path(spec.origin).resolve()
+        whole = spec.submodule_search_locations is not None
+        home = origin.parents[1] if whole else origin.parent
+        found.setdefault(home, []).extend(sorted(origin.parent.rglob("*.py")) if whole else [origin])
+    return found
 
 
 def packages(folder: Path) -> Path:

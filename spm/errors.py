@@ -1,9 +1,9 @@
 """The catalogue of errors: whose turn it is when something goes wrong.
 
 Data wrong: ``BadMessage``, ``CorruptBlock``, ``BadQuery``. The world unwell and worth a retry: ``StoreUnavailable``,
-``QueueUnavailable``. A rule says no: ``Refused``, ``LimitExceeded``, ``QueryTooLarge``. A stored row that must be there
-is not: ``IntegrityError``. Our own mistakes are ``assert`` with "BUG:", never one of these. Foreign exceptions are
-translated into these in the one module that imports the foreign library.
+``StrategyUnfit``, ``QueueUnavailable``. A rule says no: ``Refused``, ``LimitExceeded``, ``QueryTooLarge``. A stored row
+that must be there is not: ``IntegrityError``. Our own mistakes are ``assert`` with "BUG:", never one of these. Foreign
+exceptions are translated into these in the one module that imports the foreign library.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,6 +57,13 @@ class StoreUnavailable(SpmError):
 
 class StoreFull(StoreUnavailable):
     """The store has no room left. Reads go on; writes wait for space."""
+
+
+class StrategyUnfit(Explained, StoreUnavailable):
+    """This process cannot tell where an app's data lies: an operator's strategy is missing, or is another one.
+
+    Nothing is read or written until it is there; like a store that does not answer, it is asked again.
+    """
 
 
 class QueueUnavailable(SpmError):

@@ -18,6 +18,7 @@ SPM_WORKER_METRICS_PORT: int = env.int("SPM_WORKER_METRICS_PORT", 0)
 SPM_CONSUMER_STEP: str = env.str("SPM_CONSUMER_STEP", "ingest.consume:ConsumerStep")
 SPM_SPARK_MASTER: str = env.str("SPM_SPARK_MASTER", "local[*]")
 SPM_SPARK_PYTHON: str = env.str("SPM_SPARK_PYTHON", "")  # rollups.session takes it from the environment, as Spark does
+SPM_STRATEGIES: str = env.str("SPM_STRATEGIES", "")  # spm.store.strategies takes it from the environment, as Spark does
 SPM_MAIL_DIR: str = env.str("SPM_MAIL_DIR", str(DATA / "mail"))
 SPM_PEPPER: str = secret("SPM_PEPPER", "pepper")
 SECRET_KEY: str = secret("SPM_SECRET_KEY", "secret-key")

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from spm.errors import CorruptBlock, Refused, StoreUnavailable
-from spm.store import blocks
+from spm.store import blocks, strategies
 from spm.store.backends.base import Backend, Reader
-from spm.store.keys import CLOSED, OPEN, STRATEGIES, Distribution, Epoch
+from spm.store.keys import BYTE, CLOSED, OPEN, Distribution, Epoch
 from spm.store.lens import BOOL
 from spm.wire import U64
 
@@ -35,11 +35,12 @@ def encode(distribution: Distribution) -> bytes:
 
 
 def decode(raw: bytes) -> Distribution:
-    """The distribution of a cell; raises ``CorruptBlock``."""
+    """The distribution of a cell. Raises ``CorruptBlock``; ``StrategyUnfit`` where this process cannot follow it."""
     found = Distribution(blocks.decode_record(blocks.DISTRIBUTION, raw, tuple[Epoch, ...]))
-    unknown = {epoch.strategy for epoch in found.epochs} - STRATEGIES.keys()
-    if unknown or not found.epochs:
-        raise CorruptBlock("a distribution of unknown strategies", got=sorted(unknown), wanted=sorted(STRATEGIES))
+    if not found.epochs:
+        raise CorruptBlock("a distribution without epochs", got=0, wanted="at least one")
+    for epoch in found.epochs:
+        epoch.all(0)  # closed ones too: what a late writer left by them is told by where they put things
     return found
 
 
@@ -79,24 +80,34 @@ def abandoned(distribution: Distribution, app: int, bucket: int, metrics: U64) -
 
 
 def open_epoch(store: Backend, app: int, *, strategy: str, buckets: int, spread: int) -> Distribution:
-    """Open another epoch, to which writers go from now on. Raises ``Refused`` for what cannot be."""
-    if strategy not in STRATEGIES:
-        raise Refused("unknown strategy of distribution", got=strategy, wanted=" or ".join(sorted(STRATEGIES)))
-    if not 1 <= spread <= buckets <= BUCKETS_MAX:
-        raise Refused(
-            "a distribution that cannot be", got=f"{spread} of {buckets} buckets",
-            wanted=f"1 <= spread <= buckets <= {BUCKETS_MAX}",
-        )  # fmt: skip
+    """Open another epoch, to which writers go from now on. Raises ``Refused`` for what cannot be, ``StrategyUnfit``."""
+    _check(strategy, buckets, spread)
+    named = strategies.signed(strategy, buckets, spread)
 
     def opened(now: Distribution) -> Distribution:
         if len(now.epochs) >= EPOCHS_MAX:
             raise Refused("too many epochs", got=len(now.epochs), wanted=f"fewer than {EPOCHS_MAX}")
         newest = now.newest
-        if (newest.strategy, newest.buckets, newest.spread) == (strategy, buckets, spread):
+        if (newest.strategy, newest.buckets, newest.spread) == (named, buckets, spread):
             raise Refused("the distribution is so already", got=f"{strategy}, {spread} of {buckets} buckets")
-        return Distribution((*now.epochs, Epoch(newest.number + 1, strategy, buckets, spread)))
+        return Distribution((*now.epochs, Epoch(newest.number + 1, named, buckets, spread)))
 
     return _change(store, app, opened)
+
+
+def _check(strategy: str, buckets: int, spread: int) -> None:
+    if strategy not in strategies.known():
+        raise Refused("unknown strategy of distribution", got=strategy, wanted=" or ".join(strategies.known()))
+    if not 1 <= spread <= buckets <= BUCKETS_MAX:
+        raise Refused(
+            "a distribution that cannot be", got=f"{spread} of {buckets} buckets",
+            wanted=f"1 <= spread <= buckets <= {BUCKETS_MAX}",
+        )  # fmt: skip
+    if strategy == BYTE and not strategies.byte_fits(buckets):
+        raise Refused(
+            f"the last byte of a metric fills {buckets} buckets unevenly", wanted="16, 32, 64, 128 or 256, or very few",
+            remedy="Spread by hash: it fills any number alike.",
+        )  # fmt: skip
 
 
 def set_state(store: Backend, app: int, number: int, state: int) -> Distribution:

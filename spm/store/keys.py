@@ -6,15 +6,17 @@ sorts first. Elsewhere a bucket is an opaque value that this module hands out an
 
 import hashlib
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-U64Array = npt.NDArray[np.uint64]
+from spm.store import strategies
+from spm.store.strategies import BYTE, HASH, U64Array
+
+__all__ = ["BYTE", "HASH"]  # of strategies, for who asks here where things lie
 
 U32, U48, U64 = 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF
 
@@ -290,15 +292,12 @@ def _salt(app: int, other: int) -> int:
 # --- distribution -----------------------------------------------------------------------------------------------------
 
 OPEN, CLOSING, CLOSED = range(3)  # states of an epoch (rule 22)
-HASH, BYTE = "hash", "byte"
-Placement = Callable[[int, "Epoch", U64Array], npt.NDArray[np.uint64]]  # (app, epoch, metric ids) -> buckets
 
 
 class Epoch(msgspec.Struct, frozen=True, array_like=True):
     """One way of spreading an app's metrics over buckets, in force from its opening until its close.
 
-    ``hash``: to ``spread`` neighbouring buckets from one that the app's number gives; small apps lie in one bucket.
-    ``byte``: over all buckets by the metric's own last byte; for one very large app. Others: ``STRATEGIES``.
+    ``strategy`` is a name of ``strategies``, which knows how each of them places.
     """
 
     number: int = 0
@@ -308,33 +307,12 @@ class Epoch(msgspec.Struct, frozen=True, array_like=True):
     state: int = OPEN
 
     def of(self, app: int, metrics: U64Array) -> npt.NDArray[np.uint8]:
-        """The bucket of each metric id, u8."""
-        made = STRATEGIES[self.strategy](app, self, metrics)
-        assert not len(made) or int(made.max()) < self.buckets, (
-            f"BUG: {self.strategy} leaves the {self.buckets} buckets"
-        )
-        return made.astype(np.uint8)
+        """The bucket of each metric id, u8. Raises ``StrategyUnfit``."""
+        return strategies.place(self.strategy, app, self.buckets, self.spread, metrics)
 
     def all(self, app: int) -> list[int]:
-        """Every bucket in which it may put data of ``app``."""
-        if self.strategy == HASH:
-            return [(_base(app, self.buckets) + i) % self.buckets for i in range(self.spread)]
-        return list(range(self.buckets))
-
-
-def _base(app: int, buckets: int) -> int:
-    return int.from_bytes(hashlib.blake2b(struct.pack(">I", app), digest_size=4).digest(), "big") % buckets
-
-
-def _by_hash(app: int, epoch: Epoch, metrics: U64Array) -> npt.NDArray[np.uint64]:
-    return (metrics % np.uint64(epoch.spread) + np.uint64(_base(app, epoch.buckets))) % np.uint64(epoch.buckets)
-
-
-def _by_byte(app: int, epoch: Epoch, metrics: U64Array) -> npt.NDArray[np.uint64]:
-    return (metrics & np.uint64(0xFF)) % np.uint64(epoch.buckets)
-
-
-STRATEGIES: Mapping[str, Placement] = MappingProxyType({HASH: _by_hash, BYTE: _by_byte})
+        """Every bucket in which it may put data of ``app``, ascending. Raises ``StrategyUnfit``."""
+        return strategies.buckets_of(self.strategy, app, self.buckets, self.spread)
 
 
 @dataclass(frozen=True, slots=True)

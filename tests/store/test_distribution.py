@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spm.errors import CorruptBlock, Refused, StoreUnavailable
+from spm.errors import CorruptBlock, Refused, StoreUnavailable, StrategyUnfit
 from spm.store import blocks, distribution
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import BYTE, CLOSED, CLOSING, HASH, OPEN, Distribution, Epoch
@@ -93,8 +93,13 @@ def test_an_epoch_is_not_opened_with(strategy: str, buckets: int, spread: int) -
 
 def test_a_distribution_by_an_unknown_strategy_is_not_guessed() -> None:
     raw = blocks.encode_record(blocks.DISTRIBUTION, (Epoch(0, "odd"),))
-    with pytest.raises(CorruptBlock, match="strateg"):
+    with pytest.raises(StrategyUnfit, match="no strategy 'odd'"):
         distribution.decode(raw)
+
+
+def test_a_distribution_of_nothing_is_damage() -> None:
+    with pytest.raises(CorruptBlock, match="without epochs"):
+        distribution.decode(blocks.encode_record(blocks.DISTRIBUTION, ()))
 
 
 class Deaf(MemoryBackend):
