@@ -1,7 +1,8 @@
 """The canonical message of one push, and the canonical form of a series.
 
 Enter by ``Envelope``: what every protocol becomes and what travels through RabbitMQ. Columns are numpy arrays; one
-entry of ``series_index``, ``ts`` and ``values`` is a sample. This module never talks to a store, a clock or a network.
+entry of ``series_index``, ``ts`` and ``values`` is a sample. Many envelopes as one set of columns: ``spm.envelopes``.
+This module never talks to a store, a clock or a network.
 
 Canonical form of a series (bytes, UTF-8 text inside):
     u16 length ‖ metric ‖ for each label, sorted by name: u16 length ‖ name ‖ u16 length ‖ value
@@ -26,12 +27,14 @@ I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 F64 = npt.NDArray[np.float64]
 U8 = npt.NDArray[np.uint8]
+BOOL = npt.NDArray[np.bool_]
 
 _T = TypeVar("_T", bound=np.generic)
 STALE_BITS = 0x7FF0000000000002  # Prometheus' marker "this series has ended", one of the NaNs
 ENVELOPE_VERSION = 1
-_HEAD = struct.Struct(">4sBI")  # magic, version, CRC-32 of all that follows
-_MAGIC = b"SPMe"
+STAMP_MS_BITS = 48  # of a stamp, as it stands in keys
+HEAD = struct.Struct(">4sBI")  # magic, version, CRC-32 of all that follows
+MAGIC = b"SPMe"
 
 
 def canonical(metric: str, labels: Mapping[str, str]) -> bytes:
@@ -100,6 +103,11 @@ class Stamp:
     sequence: int
 
 
+def joined(columns: Sequence[npt.NDArray[_T]], dtype: type[_T]) -> npt.NDArray[_T]:
+    """The columns one behind the other; there may be none."""
+    return np.concatenate(columns) if columns else np.empty(0, dtype)
+
+
 @dataclass(frozen=True, slots=True)
 class SeriesTable:
     """The distinct series of a message: ids and metric ids (u64[S]), and where each form stands in ``text``."""
@@ -124,6 +132,24 @@ class SeriesTable:
     def canonical(self, index: int) -> bytes:
         """The canonical form of series ``index``."""
         return self.text[self.starts[index] : self.ends[index]].tobytes()
+
+    def part(self, first: int, stop: int) -> "SeriesTable":
+        """The series ``first`` to ``stop``; the text stays whole."""
+        rows = slice(first, stop)
+        return SeriesTable(self.ids[rows], self.metrics[rows], self.text, self.starts[rows], self.ends[rows])
+
+    @classmethod
+    def joined(cls, tables: Sequence["SeriesTable"]) -> "SeriesTable":
+        """These tables one behind the other."""
+        lengths = np.array([len(t.text) for t in tables], np.int64)
+        shifts = np.cumsum(lengths) - lengths
+        return cls(
+            ids=joined([t.ids for t in tables], np.uint64),
+            metrics=joined([t.metrics for t in tables], np.uint64),
+            text=joined([t.text for t in tables], np.uint8),
+            starts=joined([t.starts + shift for t, shift in zip(tables, shifts, strict=True)], np.int64),
+            ends=joined([t.ends + shift for t, shift in zip(tables, shifts, strict=True)], np.int64),
+        )
 
     @classmethod
     def from_canonical(cls, forms: Sequence[bytes]) -> "SeriesTable":
@@ -185,17 +211,17 @@ class Envelope:
     def to_bytes(self) -> bytes:
         """The versioned, checksummed body for the queue (layout: ``_pack``)."""
         body = _pack(self)
-        return _HEAD.pack(_MAGIC, ENVELOPE_VERSION, zlib.crc32(body)) + body
+        return HEAD.pack(MAGIC, ENVELOPE_VERSION, zlib.crc32(body)) + body
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Envelope":
         """The envelope of such a body; raises ``CorruptBlock`` for anything else, and never a wrong number."""
-        if len(raw) < _HEAD.size or raw[:4] != _MAGIC:
-            raise CorruptBlock("not an envelope", got=raw[:16], wanted=_MAGIC)
-        _, version, crc = _HEAD.unpack_from(raw)
+        if len(raw) < HEAD.size or raw[:4] != MAGIC:
+            raise CorruptBlock("not an envelope", got=raw[:16], wanted=MAGIC)
+        _, version, crc = HEAD.unpack_from(raw)
         if version != ENVELOPE_VERSION:
             raise CorruptBlock("unknown envelope version", got=version, wanted=ENVELOPE_VERSION)
-        body = raw[_HEAD.size :]
+        body = raw[HEAD.size :]
         if zlib.crc32(body) != crc:
             raise CorruptBlock("envelope fails its checksum", got=zlib.crc32(body), wanted=crc)
         return _unpack(body)
@@ -205,14 +231,14 @@ class Envelope:
 #   app u32 | ms u64 | process u32 | sequence u16 | rejected u32 | message id 16 | S u32 | N u32 | text u32
 #   | source u8 + bytes | ids u64[S] | metrics u64[S] | text lengths u32[S] | text
 #   | series index i32[N] | ts i64[N] | values f64[N]
-_FIXED = struct.Struct(">IQIHI16sIIIB")
+FIXED = struct.Struct(">IQIHI16sIIIB")
 
 
 def _pack(e: Envelope) -> bytes:
     source = e.source.encode()
     lengths = (e.series.ends - e.series.starts).astype("<u4")
     text = e.series.forms()
-    head = _FIXED.pack(
+    head = FIXED.pack(
         e.app, e.stamp.ms, e.stamp.process, e.stamp.sequence, e.rejected, e.message_id,
         len(e.series), len(e), len(text), len(source),
     )  # fmt: skip
@@ -222,13 +248,15 @@ def _pack(e: Envelope) -> bytes:
 
 
 def _unpack(body: bytes) -> Envelope:
-    if len(body) < _FIXED.size:
-        raise CorruptBlock("envelope ends before its head does", got=len(body), wanted=_FIXED.size)
-    app, ms, process, sequence, rejected, message_id, series, count, text, source = _FIXED.unpack_from(body)
-    wanted = _FIXED.size + source + series * 20 + text + count * 20
+    if len(body) < FIXED.size:
+        raise CorruptBlock("envelope ends before its head does", got=len(body), wanted=FIXED.size)
+    app, ms, process, sequence, rejected, message_id, series, count, text, source = FIXED.unpack_from(body)
+    wanted = FIXED.size + source + series * 20 + text + count * 20
     if len(body) != wanted:
         raise CorruptBlock("envelope has a wrong length", got=len(body), wanted=wanted)
-    columns = _Columns(body, _FIXED.size + source)
+    if ms >> STAMP_MS_BITS:
+        raise CorruptBlock("envelope's stamp is no time", got=ms, wanted=f"{STAMP_MS_BITS} bits")
+    columns = _Columns(body, FIXED.size + source)
     ids, metrics = columns.take(np.uint64, series), columns.take(np.uint64, series)
     ends = np.cumsum(columns.take(np.uint32, series), dtype=np.int64)
     forms = columns.take(np.uint8, text)
@@ -238,7 +266,7 @@ def _unpack(body: bytes) -> Envelope:
     if count and not 0 <= int(index.min()) <= int(index.max()) < series:
         raise CorruptBlock("envelope names a series it does not hold", got=int(index.max()), wanted=f"< {series}")
     starts = np.concatenate([np.zeros(min(1, series), np.int64), ends[:-1]])
-    name = body[_FIXED.size : _FIXED.size + source].decode("utf-8", "replace")
+    name = body[FIXED.size : FIXED.size + source].decode("utf-8", "replace")
     table = SeriesTable(ids, metrics, forms, starts, ends)
     return Envelope(app, name, Stamp(ms, process, sequence), message_id, table, index, ts, values, rejected)
 

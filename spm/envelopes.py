@@ -1,0 +1,252 @@
+"""Many messages as one set of columns: what a writer wants of what a queue holds.
+
+Enter by ``Envelopes.read``, which takes the bodies of a whole batch apart by some operations on columns and few slices
+per message: ``Envelope.from_bytes``, one by one, costs ten times as much. Of a damaged batch it says only that it is
+one; which body it is, and why, is for ``Envelope.from_bytes`` to say. ``samples_in`` looks at a head alone.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from spm.errors import CorruptBlock
+from spm.wire import (
+    BOOL,
+    ENVELOPE_VERSION,
+    F64,
+    FIXED,
+    HEAD,
+    I32,
+    I64,
+    MAGIC,
+    STAMP_MS_BITS,
+    U8,
+    Envelope,
+    SeriesTable,
+    Stamp,
+    joined,
+)
+
+_T = TypeVar("_T", bound=np.generic)
+
+# The head of an envelope and the fixed part of its body, as one row of an array.
+_HEADS = np.dtype(
+    [
+        ("magic", "S4"), ("version", "u1"), ("crc", ">u4"), ("app", ">u4"), ("ms", ">u8"), ("process", ">u4"),
+        ("sequence", ">u2"), ("rejected", ">u4"), ("id", "V16"), ("series", ">u4"), ("samples", ">u4"), ("text", ">u4"),
+        ("source", "u1"),
+    ]
+)  # fmt: skip
+assert _HEADS.itemsize == HEAD.size + FIXED.size, "BUG: two drawings of an envelope's head"
+
+
+def samples_in(raw: bytes) -> int:
+    """How many samples a body of ``Envelope.to_bytes`` holds, by its head alone; raises ``CorruptBlock``."""
+    if len(raw) < _HEADS.itemsize or raw[:4] != MAGIC or raw[4] != ENVELOPE_VERSION:
+        Envelope.from_bytes(raw)  # raises, and says what is wrong
+    return int.from_bytes(raw[_SAMPLES_AT : _SAMPLES_AT + 4], "big")
+
+
+_SAMPLES_AT = HEAD.size + FIXED.size - 9  # before: text u32 and source u8
+
+
+@dataclass(frozen=True, slots=True)
+class Envelopes:
+    """M messages; what each holds of ``series_index``, ``ts`` and ``values`` stands together.
+
+    ``app`` to ``rejected`` i64[M]; ``source`` i32[M] into ``sources``; ``message_ids`` u8[16 × M]; ``samples`` i64[M]:
+    how many each has. ``series`` holds the tables of all, one behind the other: those of message m are
+    ``table_starts[m] : table_ends[m]``. Messages that came with the same bytes of series share one table.
+    """
+
+    app: I64
+    ms: I64
+    process: I64
+    sequence: I64
+    rejected: I64
+    source: I32
+    sources: tuple[str, ...]
+    message_ids: U8
+    series: SeriesTable
+    table_starts: I64
+    table_ends: I64
+    samples: I64
+    series_index: I32
+    ts: I64
+    values: F64
+
+    def __len__(self) -> int:
+        return len(self.app)
+
+    def __getitem__(self, number: int) -> Envelope:
+        """One of them alone."""
+        first, last = int(self.table_starts[number]), int(self.table_ends[number])
+        stop = int(self.samples[: number + 1].sum())
+        rows = slice(stop - int(self.samples[number]), stop)
+        stamp = Stamp(int(self.ms[number]), int(self.process[number]), int(self.sequence[number]))
+        return Envelope(
+            int(self.app[number]), self.sources[self.source[number]], stamp,
+            self.message_ids[16 * number : 16 * number + 16].tobytes(), self.series.part(first, last),
+            self.series_index[rows] - np.int32(first), self.ts[rows], self.values[rows], int(self.rejected[number]),
+        )  # fmt: skip
+
+    @property
+    def message(self) -> I32:
+        """The number of the message of each sample."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), self.samples)
+
+    def only(self, rows: BOOL) -> "Envelopes":
+        """All messages with these samples alone, and of the series only those that they name."""
+        named = np.zeros(len(self.series), np.bool_)
+        named[self.series_index[rows]] = True
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(named)])
+        s = self.series
+        return replace(
+            self,
+            series=SeriesTable(s.ids[named], s.metrics[named], s.text, s.starts[named], s.ends[named]),
+            table_starts=before[self.table_starts],
+            table_ends=before[self.table_ends],
+            samples=np.bincount(self.message[rows], minlength=len(self)),
+            series_index=before[self.series_index[rows]].astype(np.int32),
+            ts=self.ts[rows],
+            values=self.values[rows],
+        )
+
+    def take(self, messages: BOOL) -> "Envelopes":
+        """These messages alone, in the same order; the series stay."""
+        rows = np.repeat(messages, self.samples)
+        return replace(
+            self,
+            app=self.app[messages], ms=self.ms[messages], process=self.process[messages],
+            sequence=self.sequence[messages], rejected=self.rejected[messages], source=self.source[messages],
+            message_ids=self.message_ids.reshape(-1, 16)[messages].ravel(),
+            table_starts=self.table_starts[messages], table_ends=self.table_ends[messages],
+            samples=self.samples[messages], series_index=self.series_index[rows], ts=self.ts[rows],
+            values=self.values[rows],
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, envelopes: Sequence[Envelope]) -> "Envelopes":
+        """These envelopes, in this order."""
+        sizes = np.array([len(e.series) for e in envelopes], np.int64)
+        ends = np.cumsum(sizes)
+        starts = ends - sizes
+        samples = np.array([len(e) for e in envelopes], np.int64)
+        index = joined([e.series_index for e in envelopes], np.int32)
+        source, sources = _numbered([e.source for e in envelopes])
+        return cls(
+            app=np.array([e.app for e in envelopes], np.int64),
+            ms=np.array([e.stamp.ms for e in envelopes], np.int64),
+            process=np.array([e.stamp.process for e in envelopes], np.int64),
+            sequence=np.array([e.stamp.sequence for e in envelopes], np.int64),
+            rejected=np.array([e.rejected for e in envelopes], np.int64),
+            source=source,
+            sources=sources,
+            message_ids=np.frombuffer(b"".join(e.message_id for e in envelopes), np.uint8).copy(),
+            series=SeriesTable.joined([e.series for e in envelopes]),
+            table_starts=starts,
+            table_ends=ends,
+            samples=samples,
+            series_index=index + np.repeat(starts, samples).astype(np.int32),
+            ts=joined([e.ts for e in envelopes], np.int64),
+            values=joined([e.values for e in envelopes], np.float64),
+        )
+
+    @classmethod
+    def read(cls, bodies: Sequence[bytes]) -> "Envelopes":
+        """What ``Envelope.from_bytes`` makes of each body; raises ``CorruptBlock`` when it would for any of them.
+
+        1. all heads at once, and whether each body is as long as its head says and has its checksum;
+        2. the parts of the bodies, joined column by column, with one table for equal bytes of series;
+        3. whether every sample names a series of its own message, and the texts are as long as they should be.
+        """
+        if not bodies:
+            return cls.of([])
+        if min(map(len, bodies)) < _HEADS.itemsize:
+            raise CorruptBlock("not an envelope", got="a body shorter than a head")
+        heads = np.frombuffer(b"".join([raw[: _HEADS.itemsize] for raw in bodies]), _HEADS)
+        parts = _parts_of(bodies, heads)
+        tables, number = _distinct(bodies, parts)
+        starts, ends, series = _tables(tables, heads["series"].astype(np.int64), number)
+        samples = heads["samples"].astype(np.int64)
+        index = _column(bodies, parts[2], parts[3], np.int32)
+        if len(index) and not bool(((index >= 0) & (index < np.repeat(ends - starts, samples))).all()):
+            raise CorruptBlock("an envelope names a series it does not hold")
+        source, sources = _numbered(
+            [raw[_HEADS.itemsize : at].decode("utf-8", "replace") for raw, at in zip(bodies, parts[0], strict=True)]
+        )
+        return cls(
+            **{name: heads[name].astype(np.int64) for name in ("app", "ms", "process", "sequence", "rejected")},
+            source=source,
+            sources=sources,
+            message_ids=np.frombuffer(heads["id"].tobytes(), np.uint8).copy(),
+            series=series,
+            table_starts=starts,
+            table_ends=ends,
+            samples=samples,
+            series_index=index + np.repeat(starts, samples).astype(np.int32),
+            ts=_column(bodies, parts[3], parts[4], np.int64),
+            values=_column(bodies, parts[4], parts[5], np.float64),
+        )
+
+
+_Cuts = list[int]
+
+
+def _parts_of(bodies: Sequence[bytes], heads: npt.NDArray[np.void]) -> tuple[_Cuts, ...]:
+    """Where in each body begin: its series, their text, series index, ts, values; and its end."""
+    sizes = [heads[name].astype(np.int64) for name in ("source", "series", "text", "samples")]
+    source, series, text, samples = sizes
+    cuts = np.cumsum([_HEADS.itemsize + source, 20 * series, text, 4 * samples, 8 * samples, 8 * samples], axis=0)
+    fine = (heads["magic"] == MAGIC) & (heads["version"] == ENVELOPE_VERSION)
+    fine &= heads["ms"] < np.uint64(1 << STAMP_MS_BITS)
+    fine &= cuts[-1] == np.fromiter(map(len, bodies), np.int64, len(bodies))
+    sums = (zlib.crc32(memoryview(raw)[HEAD.size :]) for raw in bodies)
+    fine &= heads["crc"] == np.fromiter(sums, np.int64, len(bodies))
+    if not bool(fine.all()):
+        raise CorruptBlock("not an envelope, or a damaged one", got=f"{int((~fine).sum())} of {len(bodies)}")
+    return tuple(cut.tolist() for cut in cuts)
+
+
+def _column(bodies: Sequence[bytes], starts: _Cuts, ends: _Cuts, dtype: type[_T]) -> npt.NDArray[_T]:
+    """One column of all bodies; a copy, since kernels are compiled for writable arrays."""
+    joined = b"".join([raw[i:j] for raw, i, j in zip(bodies, starts, ends, strict=True)])
+    return np.frombuffer(joined, np.dtype(dtype).newbyteorder("<")).astype(dtype)
+
+
+def _distinct(bodies: Sequence[bytes], parts: tuple[_Cuts, ...]) -> tuple[dict[tuple[int, bytes], int], list[int]]:
+    """The tables of series that differ, as (bytes of text, bytes) → number, and which of them each body has."""
+    tables: dict[tuple[int, bytes], int] = {}
+    cut = zip(bodies, parts[0], parts[1], parts[2], strict=True)
+    number = [tables.setdefault((end - text, raw[start:end]), len(tables)) for raw, start, text, end in cut]
+    return tables, number
+
+
+def _tables(tables: dict[tuple[int, bytes], int], sizes: I64, number: list[int]) -> tuple[I64, I64, SeriesTable]:
+    """(first and last + 1 entry of each message's table, all tables joined)."""
+    raws = [raw for _, raw in tables]
+    texts = [len(raw) - text for text, raw in tables]
+    entries = [at // 20 for at in texts]
+    ends = np.cumsum(np.array(entries, np.int64))
+    cuts = [[size * n for n in entries] for size in (0, 8, 16, 20)]
+    ids, metrics = _column(raws, cuts[0], cuts[1], np.uint64), _column(raws, cuts[1], cuts[2], np.uint64)
+    lengths = _column(raws, cuts[2], cuts[3], np.uint32)
+    form_ends = np.cumsum(lengths, dtype=np.int64)
+    wanted = np.cumsum(np.array([text for text, _ in tables], np.int64))
+    held = np.concatenate([np.zeros(1, np.int64), form_ends])[ends]
+    if not np.array_equal(held, wanted):
+        raise CorruptBlock("the series of an envelope do not fill its text")
+    text = _column(raws, texts, [len(raw) for raw in raws], np.uint8)
+    table = SeriesTable(ids, metrics, text, form_ends - lengths, form_ends)
+    which = np.array(number, np.int64)
+    return ends[which] - sizes, ends[which], table
+
+
+def _numbered(names: Sequence[str]) -> tuple[I32, tuple[str, ...]]:
+    """The number of each name among the distinct ones, and these."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int32), tuple(numbers)
