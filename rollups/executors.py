@@ -7,12 +7,15 @@ never replaced by this process: ``ClusterUnfit`` says what is wrong with it.
 
 import importlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from rollups.cluster import ClusterUnfit, refuse_far_files
 from rollups.comparison import Asked, Difference
+from rollups.listing import Listing
 from rollups.local import Executor, LocalExecutor
 from rollups.points import Hook
 from spm.errors import Refused
@@ -21,16 +24,32 @@ from spm.store.backends.base import Backend
 _LOG = logging.getLogger(__name__)
 
 
-def compare(url: str, master: str, folder: Path, question: Asked) -> list[Difference]:
-    """Compare hours in force with a recount, on Spark. Raises ``Refused`` without a Spark, ``TasksFailed``."""
+@contextmanager
+def _on_spark(url: str, master: str, folder: Path, job: str) -> Iterator[tuple[ModuleType, Any]]:
+    """The module of a job and a session for it; ``Refused`` where there is no Spark."""
     refuse_far_files(url, master)
     try:
-        session, job = (importlib.import_module(f"rollups.{name}") for name in ("session", "job"))
+        session, found = (importlib.import_module(f"rollups.{name}") for name in ("session", job))
     except ImportError as trouble:
         raise Refused("there is no Spark here", remedy="Install the packages of the door `spark`.") from trouble
     with session.spark(master, folder) as opened:
-        found: list[Difference] = job.differing(opened, url, question)
+        yield found, opened
+
+
+def compare(url: str, master: str, folder: Path, question: Asked) -> list[Difference]:
+    """Compare hours in force with a recount, on Spark. Raises ``Refused`` without a Spark, ``TasksFailed``."""
+    with _on_spark(url, master, folder, "job") as (job, session):
+        found: list[Difference] = job.differing(session, url, question)
     return found
+
+
+def purge_lists(
+    store: Backend, url: str, master: str, folder: Path, apps: Sequence[int], *, keep: int
+) -> Iterator[tuple[int, dict[int, Listing]]]:
+    """App by app what a purge would delete, listed on Spark. Raises ``Refused`` without a Spark, ``TasksFailed``."""
+    with _on_spark(url, master, folder, "purging") as (purging, session):
+        for app in apps:
+            yield app, purging.going(session, store, url, app, keep)
 
 
 @contextmanager

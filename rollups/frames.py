@@ -1,13 +1,16 @@
 """Frames that Spark's jobs are made of: each function selects its columns at entry and exit, and its schema is tested.
 
 Enter by ``one_each``, a frame of tasks with a partition for each; ``recounted`` and ``in_force``, the hourly aggregates
-counted anew and as they stand, whose ``mismatches`` an fsck reports; ``purge_list``, what a listing holds that nobody
-names. Numbers are made by the same kernels as in a run; floats travel as their bits, so that equal means equal.
+counted anew and as they stand, whose ``mismatches`` an fsck reports; ``listed`` and ``words``, of which ``purge_list``
+makes what nobody needs any more. Numbers are made by the same kernels as in a run; floats travel as their bits, so that
+equal means equal.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, reduce
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -15,10 +18,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rollups import doomed, kernel, source
+from rollups import doomed, kernel, listing, purge, source
 from rollups.plan import Kind
 from rollups.source import Place
 from rollups.work import PackTask, UnitTask, decode_hours
+from spm import limits
 from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_SLOTS
 from spm.store.aggregates import COLUMNS, Aggregates
@@ -35,6 +39,12 @@ LISTED = "table string, bucket int, slot int, number long, rows long, size_bytes
 WORDS = "what string, bucket int, slot int, number long"  # a manifest's word on a place; `sealed`: on a slot
 DOOMED = f"{LISTED}, reason string"
 
+KEYS = "table string, bucket int, slot int, number long, key binary"
+
+_PLACE = [("bucket", pa.int32()), ("slot", pa.int32()), ("number", pa.int64())]
+_LISTED = pa.schema([("table", pa.string()), *_PLACE, ("rows", pa.int64()), ("size_bytes", pa.int64())])
+_WORDS = pa.schema([("what", pa.string()), *_PLACE])
+_KEYS_OF = pa.schema([("table", pa.string()), *_PLACE, ("key", pa.binary())])
 _HOURS = pa.schema([
     ("app", pa.int64()), ("bucket", pa.int32()), ("slot", pa.int32()), ("metric", pa.int64()), ("series", pa.int64()),
     *((name, pa.int64()) for name in _NUMBERS),
@@ -124,6 +134,83 @@ def _hours_batch(app: int, bucket: int, slots: np.ndarray, metric: int, rows: Ag
 
 
 # --- purge lists ------------------------------------------------------------------------------------------------------
+
+
+def listed(session: SparkSession, url: str, app: int, tables: Iterable[str], buckets: Sequence[int]) -> DataFrame:
+    """``LISTED`` of an app: how many rows lie at each place of each table; sizes are left to who deletes."""
+    tasks = [msgspec.msgpack.encode((app, table, bucket)) for table in tables for bucket in buckets]
+    return one_each(session, tasks).mapInArrow(_counts(url), LISTED)
+
+
+def _counts(url: str) -> Callable[[Batches], Batches]:
+    def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
+        store = store_of_worker(url, os.getpid())
+        for raw in tasks_of(batches):
+            app, table, bucket = msgspec.msgpack.decode(raw, type=tuple[int, str, int])
+            found = listing.counts(store, table, app, bucket)
+            rows = ((table, b, slot, signed(number), count, 0) for (b, slot, number), count in found.items())
+            yield from _batches_of(rows, _LISTED)
+
+    return stage
+
+
+def words(
+    session: SparkSession, url: str, app: int, days: Iterable[int], buckets: Sequence[int], keep: int
+) -> DataFrame:
+    """``WORDS`` that a purge would go by; a day whose manifest is damaged says nothing."""
+    tasks = [msgspec.msgpack.encode((app, day, tuple(buckets), keep)) for day in days]
+    return one_each(session, tasks).mapInArrow(_words(url), WORDS)
+
+
+def _words(url: str) -> Callable[[Batches], Batches]:
+    def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
+        store = store_of_worker(url, os.getpid())
+        for raw in tasks_of(batches):
+            app, day, buckets, keep = msgspec.msgpack.decode(raw, type=tuple[int, int, tuple[int, ...], int])
+            with suppress(CorruptBlock):
+                yield from _batches_of(told(purge.word(store, app, day, buckets, keep=keep)), _WORDS)
+
+    return stage
+
+
+def told(word: doomed.Word) -> Iterator[tuple[str, int, int, int]]:
+    """A word as rows of ``WORDS``."""
+    yield from (("named", bucket, slot, signed(number)) for bucket, slot, number in word.named)
+    yield from (("parent", bucket, slot, signed(number)) for bucket, slot, number in word.parents)
+    yield from (("sealed", 0, slot, 0) for slot in word.sealed)
+    yield from (("held", *unit, signed(batch)) for unit, batches in word.held.items() for batch in batches)
+
+
+def keys_of(
+    session: SparkSession, url: str, app: int, places: Mapping[tuple[str, int], Sequence[doomed.Place]]
+) -> DataFrame:
+    """``KEYS`` of the rows at these places, given by table and bucket."""
+    tasks = [msgspec.msgpack.encode((app, *where, tuple(each))) for where, each in places.items()]
+    return one_each(session, tasks).mapInArrow(_keys(url), KEYS)
+
+
+def _keys(url: str) -> Callable[[Batches], Batches]:
+    def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
+        store = store_of_worker(url, os.getpid())
+        for raw in tasks_of(batches):
+            app, table, bucket, places = msgspec.msgpack.decode(raw, type=tuple[int, str, int, frozenset[doomed.Place]])
+            found = listing.keys_at(store, table, app, bucket, places)
+            yield from _batches_of(((table, b, s, signed(n), key) for (b, s, n), key in found), _KEYS_OF)
+
+    return stage
+
+
+def signed(number: int) -> int:
+    """A generation or batch as Spark's signed long."""
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _batches_of(rows: Iterator[tuple[object, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    while part := list(islice(rows, limits.PURGE_ROWS_PER_CALL)):
+        columns = zip(*part, strict=True)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
+        )
 
 
 def purge_list(listed: DataFrame, words: DataFrame) -> DataFrame:

@@ -136,7 +136,7 @@ def _compacted_row(made: Compacted) -> pa.RecordBatch:
     number = made.made.number if made.made else 0
     result = msgspec.msgpack.encode(msgspec.structs.replace(made, hours=None))
     day = made.slot // DAY_SLOTS
-    row = [made.app, made.bucket, day, made.slot, _signed(number), made.samples, result, made.hours]
+    row = [made.app, made.bucket, day, made.slot, frames.signed(number), made.samples, result, made.hours]
     return _record(row, _COMPACTED)
 
 
@@ -146,7 +146,7 @@ def pack_group(url: str, run: int, hook: Callable[[], Hook]) -> Callable[[pa.Tab
     def stage(table: pa.Table) -> pa.Table:
         task = msgspec.msgpack.decode(table.column("task")[0].as_py(), type=PackTask)
         rows = zip(*(table.column(n).to_pylist() for n in ("slot", "generation", "hours")), strict=True)
-        slots = {slot: hours for slot, number, hours in rows if _signed(task.made.get(slot, -1)) == number}
+        slots = {slot: hours for slot, number, hours in rows if frames.signed(task.made.get(slot, -1)) == number}
         at = hook()
         packed = kernel.pack_hours(store_of_worker(url, os.getpid()), task, slots, number=_number(run), at=at)
         return pa.Table.from_batches([_packed_row(packed)])
@@ -180,11 +180,6 @@ def _number(run: int) -> int:
     context = TaskContext.get()
     assert context is not None, "BUG: not inside a Spark task"
     return generation_number(run, (context.taskAttemptId() + 1) % (1 << ATTEMPT_BITS))
-
-
-def _signed(number: int) -> int:
-    """A generation as Spark's signed long."""
-    return number - (1 << 64) if number >> 63 else number
 
 
 def differing(session: SparkSession, url: str, question: Asked) -> list[Difference]:

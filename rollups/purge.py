@@ -11,9 +11,8 @@ offered: put in the file's place under processes that have it open, it would los
 space back stops everything and runs ``mdb_copy -c``.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from rollups import cells
 from rollups.doomed import (
@@ -30,6 +29,7 @@ from rollups.doomed import (
     named_by_month,
 )
 from rollups.doomed import states as states_of
+from rollups.listing import TABLES, Listing, every_bucket, everything, of_day
 from rollups.outcome import account_key
 from rollups.points import Hook, nowhere
 from rollups.rollback import batches
@@ -37,16 +37,13 @@ from spm import limits
 from spm.clock import random_u64
 from spm.errors import CorruptBlock, Refused
 from spm.limits import DAY_SLOTS
-from spm.store import distribution, keys, manifest, units
+from spm.store import keys, manifest, units
 from spm.store.backends.base import Backend, Reader
-from spm.store.backends.ranges import scan_ranges
 from spm.store.manifest import SEALED, Manifest, Month, first_day_of, month_of
 from spm.store.units import Inputs, Unit
 
-__all__ = ["COVERED", "EXPIRED", "REASONS", "SUPERSEDED", "Purged", "Tally", "cut", "every_bucket", "purge"]
+__all__ = ["COVERED", "EXPIRED", "REASONS", "SUPERSEDED", "TABLES", "Purged", "Tally", "cut", "every_bucket", "purge"]
 
-_PAGES = ("chunks", "timelines", "hours", "days")
-TABLES = (*_PAGES, "inputs", "log")
 Watch = Callable[[int, int], None]  # days done, days in all
 
 
@@ -86,31 +83,18 @@ class Purged:
             self.tallies[table, reason] = self.tallies.get((table, reason), Tally()).plus(rows, size_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """Rows of a day (a month's days lie with its first): generations, pages without ``inputs``, blocks."""
-
-    made: set[Place] = field(default_factory=set)
-    pages: dict[Place, list[tuple[str, bytes]]] = field(default_factory=dict)  # (table, key)
-    blocks: dict[Listed, bytes] = field(default_factory=dict)
-
-
-def every_bucket(store: Reader, app: int) -> list[int]:
-    """Every bucket in which data of the app lies or has ever lain: of closed epochs, too."""
-    epochs = distribution.read(store, app).epochs
-    return sorted({bucket for epoch in epochs for bucket in epoch.all(app)})
-
-
 def purge(
     store: Backend, app: int, buckets: Sequence[int] | None = None, *,
     keep: int = limits.PURGE_HISTORY, dry_run: bool = False, days: Collection[int] | None = None,
-    at: Hook = nowhere, watch: Watch = lambda done, total: None,
+    found: Mapping[int, Listing] | None = None, at: Hook = nowhere, watch: Watch = lambda done, total: None,
 ) -> Purged:  # fmt: skip
     """Delete what is superseded; ``keep`` former states of each unit stay, so that its last runs can be rolled back.
 
-    ``days``: of these alone. A dry run reads the same and changes nothing.
+    ``days``: of these alone. ``found``: what somebody listed before (``purging``), who may have listed too much but not
+    what came later. A dry run reads the same and changes nothing.
     """
-    found = _list(store, app, every_bucket(store, app) if buckets is None else buckets, days)
+    if found is None:
+        found = everything(store, app, every_bucket(store, app) if buckets is None else buckets, days)
     at("purge listed")
     done = Purged()
     for number, (day, listing) in enumerate(sorted(found.items()), 1):
@@ -120,7 +104,7 @@ def purge(
 
 
 def _purge_day(
-    store: Backend, app: int, day: int, listing: _Listing, done: Purged, *, keep: int, dry_run: bool, at: Hook
+    store: Backend, app: int, day: int, listing: Listing, done: Purged, *, keep: int, dry_run: bool, at: Hook
 ) -> None:
     try:
         fences = _fences(store, app, day, {*listing.made, *listing.pages}, keep=keep, dry_run=dry_run)
@@ -141,57 +125,6 @@ def _purge_day(
         else:
             _take_generation(store, app, listed.place, listing, reason, done, dry_run=dry_run)
         at("purge deleting")
-
-
-# --- listing ----------------------------------------------------------------------------------------------------------
-
-
-def _list(store: Backend, app: int, buckets: Sequence[int], days: Collection[int] | None) -> dict[int, _Listing]:
-    """Everything by day. What ``inputs`` lists is kept as a number only, since pages by the million fit no memory."""
-    found: dict[int, _Listing] = {}
-    pages = 0
-    for place, _ in _scan(store, "inputs", app, buckets, days):
-        found.setdefault(place[1] // DAY_SLOTS, _Listing()).made.add(place)
-    for table in _PAGES:
-        for place, key in _scan(store, table, app, buckets, days):
-            listing = found.setdefault(place[1] // DAY_SLOTS, _Listing())
-            if place not in listing.made and pages < limits.PURGE_PAGES_MAX:
-                listing.pages.setdefault(place, []).append((table, key))
-                pages += 1
-    for place, key in islice(_scan(store, "log", app, buckets, days), limits.PURGE_PAGES_MAX):
-        found.setdefault(place[1] // DAY_SLOTS, _Listing()).blocks[Listed("log", *place)] = key
-    return found
-
-
-def _scan(
-    store: Backend, table: str, app: int, buckets: Sequence[int], days: Collection[int] | None
-) -> Iterator[tuple[Place, bytes]]:
-    for key, _ in scan_ranges(store, table, [keys.app_range(bucket, app) for bucket in buckets], keys_only=True):
-        place = place_of(table, key)
-        if days is None or place[1] // DAY_SLOTS in days or (table == "days" and month_has(place[1], days)):
-            yield place, key
-
-
-def month_has(slot: int, days: Collection[int]) -> bool:
-    """Whether any of the days lies in the month that begins with this slot."""
-    return any(month_of(day) == month_of(slot // DAY_SLOTS) for day in days)
-
-
-def place_of(table: str, key: bytes) -> Place:
-    """(bucket, slot, generation or batch) of a row; for hours and days the slot of their inputs."""
-    if table == "log":
-        block = keys.LogKey.parse(key)
-        return block.bucket, block.slot, block.batch
-    if table == "timelines":
-        bucket, _, slot, generation, _ = keys.parse_timeline(key)
-        return bucket, slot, generation
-    if table == "inputs":
-        bucket, _, slot, generation = keys.parse_inputs(key)
-        return bucket, slot, generation
-    bucket, _, _, period, generation, _ = keys.parse_chunk(key)
-    if table == "chunks":
-        return bucket, period, generation
-    return bucket, (period if table == "hours" else first_day_of(period)) * DAY_SLOTS, generation
 
 
 # --- fences -----------------------------------------------------------------------------------------------------------
@@ -260,7 +193,15 @@ def _holds(nonce: int) -> Callable[[bytes | None], bool]:
 # --- what manifests and inputs say ------------------------------------------------------------------------------------
 
 
-def _word(store: Backend, app: int, day: int, fences: _Fences, listing: _Listing) -> Word:
+def word(store: Backend, app: int, day: int, buckets: Sequence[int], *, keep: int) -> Word:
+    """What a purge would go by now; nothing is changed. Raises ``CorruptBlock``."""
+    listing = of_day(store, app, buckets, day)
+    fences = _fences(store, app, day, listing.made, keep=keep, dry_run=True)
+    assert fences is not None, "BUG: a dry run was kept from a fence"
+    return _word(store, app, day, fences, listing)
+
+
+def _word(store: Backend, app: int, day: int, fences: _Fences, listing: Listing) -> Word:
     word = Word.of({day: fences.day}, {month_of(day): fences.month})
     let_go = named_by_day(day, fences.before) - word.named
     blocks: dict[tuple[int, int], list[keys.LogKey]] = {}
@@ -274,10 +215,10 @@ def _word(store: Backend, app: int, day: int, fences: _Fences, listing: _Listing
     )
 
 
-def _parents(store: Backend, app: int, named: Collection[Place], listing: _Listing) -> frozenset[Place]:
+def _parents(store: Backend, app: int, named: Collection[Place], listing: Listing) -> frozenset[Place]:
     """What the named generations were made of, as far as it is still there: superseded, not orphaned."""
     slots = {place[:2] for place in listing.made - set(named)}
-    left = [place for place in listing.made if place in named and place[:2] in slots]
+    left = [place for place in named if place[:2] in slots]
     found: set[Place] = set()
     while left:
         bucket, slot, number = left.pop()
@@ -343,7 +284,7 @@ def _inputs(store: Backend, app: int, place: Place) -> Inputs | CorruptBlock | N
 
 
 def _take_generation(
-    store: Backend, app: int, place: Place, listing: _Listing, reason: str, done: Purged, *, dry_run: bool
+    store: Backend, app: int, place: Place, listing: Listing, reason: str, done: Purged, *, dry_run: bool
 ) -> None:
     """All rows of a generation: those its directory lists, or those found without one; ``inputs`` last."""
     made = _inputs(store, app, place)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from rollups import cells, purge, survey
+from rollups import cells, listing, survey
 from rollups.doomed import states
 from rollups.findings import DAMAGED, UNKNOWN, UNMARKED, Report
 from rollups.outcome import account_key
@@ -119,7 +119,7 @@ def _told(reader: Reader, app: int, ingest_ms: int, batch: int) -> list[Commit]:
     found = []
     rows = reader.scan("ledger", *keys.batch_accounts(app, ingest_ms // 60_000, batch))
     cells_of = [(row.get(pending.COLUMN), blocks.LEDGER) for _, row in rows]
-    names = [PendingKey(b, app, ingest_ms, batch).to_bytes() for b in purge.every_bucket(reader, app)]
+    names = [PendingKey(b, app, ingest_ms, batch).to_bytes() for b in listing.every_bucket(reader, app)]
     for row in reader.get("pending", names):
         cells_of += [(cell, blocks.PENDING) for cell in (row or {}).values()]
     for cell, kind in cells_of:

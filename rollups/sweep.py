@@ -8,7 +8,7 @@ rows and bytes and change nothing.
 
 from collections.abc import Iterator, Mapping
 
-from rollups import cells, due, landing, plan, purge, survey
+from rollups import cells, due, landing, listing, plan, purge, survey
 from rollups.doomed import EXPIRED as REASON
 from rollups.doomed import Place, states
 from rollups.plan import Order
@@ -31,7 +31,9 @@ def sweep(store: Backend, app: int, done: Purged, *, now_ms: int, at: Hook) -> i
     sealed = {slot for value in manifests.values() for slot, seal in value.seals.items() if seal >= SEALED}
     if not sealed:
         return 0
-    buckets = sorted({*purge.every_bucket(store, app), *(b for value in manifests.values() for b, _ in value.entries)})
+    buckets = sorted(
+        {*listing.every_bucket(store, app), *(b for value in manifests.values() for b, _ in value.entries)}
+    )
     late = _settle(store, app, buckets, sealed, manifests, now_ms=now_ms, at=at)
     ranges = [keys.slots_range(bucket, app, min(sealed) // DAY_SLOTS * DAY_SLOTS, max(sealed)) for bucket in buckets]
     for place in list(_places(store, "inputs", ranges)):
@@ -61,7 +63,7 @@ def _settle(
 
 
 def _places(reader: Reader, table: str, ranges: list[tuple[bytes, bytes]]) -> Iterator[Place]:
-    return (purge.place_of(table, key) for key, _ in scan_ranges(reader, table, ranges, keys_only=True))
+    return (listing.place_of(table, key) for key, _ in scan_ranges(reader, table, ranges, keys_only=True))
 
 
 def _delete(

@@ -6,7 +6,7 @@ one is at work. ``daily`` is beat's: it does what is a day old. Everything here 
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,8 +21,9 @@ from rollups import redistribute as redistributing
 from rollups.conduct import Site, date_of, launched, opened, roll, working, written_down
 from rollups.corrected import Actor
 from rollups.erase import Erased
-from rollups.executors import compare
+from rollups.executors import compare, purge_lists
 from rollups.findings import Report
+from rollups.listing import Listing
 from rollups.lock import alone
 from rollups.models import Kind, RetractionRecord, Run, RunDay, State
 from rollups.points import Hook
@@ -43,15 +44,22 @@ Watch = Callable[[App, int, int], None]  # an app, days done, days in all
 
 
 def clean(
-    site: Site, *, apps: Sequence[int], keep: int = limits.PURGE_HISTORY, dry_run: bool = False, wait_s: float = 0.0,
-    watch: Watch = lambda *_: None,
+    site: Site, *, apps: Sequence[int], keep: int = limits.PURGE_HISTORY, dry_run: bool = False, spark: bool = False,
+    wait_s: float = 0.0, watch: Watch = lambda *_: None,
 ) -> Purged:  # fmt: skip
-    """Purge what is superseded; what went (or would go), and why. ``Refused`` if a run works that long."""
+    """Purge what is superseded; what went (or would go), and why. ``spark``: a job of Spark lists what there is.
+
+    ``Refused`` if a run works that long, or without a Spark that was asked for.
+    """
     total = Purged()
     with _alone(site, wait_s):
-        for app in App.objects.filter(pk__in=apps):
-            told = partial(watch, app)
-            gone = purge.purge(site.store, app.pk, keep=keep, dry_run=dry_run, at=_at(), watch=told)
+        named = {app.pk: app for app in App.objects.filter(pk__in=apps)}
+        lists: Iterable[tuple[int, Mapping[int, Listing] | None]] = ((app, None) for app in named)
+        if spark:
+            lists = purge_lists(site.store, site.url, site.master, site.folder, list(named), keep=keep)
+        for app, found in lists:
+            told = partial(watch, named[app])
+            gone = purge.purge(site.store, app, keep=keep, dry_run=dry_run, found=found, at=_at(), watch=told)
             for (table, reason), tally in gone.tallies.items():
                 total.add(table, reason, tally.rows, tally.size_bytes)
             total.busy, total.damaged = total.busy + gone.busy, total.damaged + gone.damaged

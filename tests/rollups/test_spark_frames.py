@@ -8,17 +8,21 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rollups import comparison, frames
-from rollups.doomed import Listed, Word, doomed
+from rollups.doomed import COVERED, ORPHAN, SUPERSEDED, Listed, Word, doomed
 from rollups.findings import Report
 from rollups.job import differing
+from rollups.listing import Listing
 from rollups.plan import Kind
+from rollups.points import nowhere
+from rollups.purge import purge
+from rollups.purging import going
 from rollups.work import PackTask, UnitTask
 from spm.limits import HOUR_MS
 from spm.store import blocks, tiers
 from spm.store.backends import open_backend
 from tests.bench.rolled import hourly
 from tests.rollups.test_spark import schema_of, session
-from tests.rollups.world import APP, DAY, FIRST, World
+from tests.rollups.world import APP, DAY, FIRST, Crash, World, crash_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 __all__ = ["session"]  # the fixture of the module that starts Spark
@@ -97,6 +101,60 @@ def test_a_purge_list_says_what_the_plain_verdict_says(session: SparkSession) ->
     rows = [(Listed(r.table, r.bucket, r.slot, r.number, r.rows, r.size_bytes), r.reason) for r in found.collect()]
     assert len(rows) == len(dict(rows))
     assert dict(rows) == doomed(listing, word)
+
+
+def in_ruins(path: Path) -> tuple[World, str]:
+    """A store with something of every kind to purge: former runs, a run that died, one rolled back, a moved slot."""
+    world, url = rolled(path)
+    for i in range(3):
+        world.send((0, i * HOUR_MS + 2, 50.0 + i))
+        world.roll()
+    world.send((1, 3, 60.0))
+    with pytest.raises(Crash):
+        world.roll(at=crash_at("pages written"))
+    with pytest.raises(Crash):
+        world.roll(at=crash_at("inputs written"))
+    world.roll()
+    return world, url
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+def test_a_purge_listed_on_spark_deletes_what_a_plain_purge_would(
+    session: SparkSession, tmp_path: Path, keep: int
+) -> None:
+    world, url = in_ruins(tmp_path)
+    plain = purge(world.store, APP, keep=keep, dry_run=True)
+    found = going(session, world.store, url, APP, keep)
+    listed = purge(world.store, APP, keep=keep, dry_run=True, found=found)
+    assert listed.tallies == plain.tallies
+    assert {ORPHAN, SUPERSEDED, COVERED} <= {reason for _, reason in plain.tallies}
+    assert purge(world.store, APP, keep=keep, found=found).tallies == plain.tallies
+    assert going(session, world.store, url, APP, keep) == {}
+    assert purge(world.store, APP, keep=keep, dry_run=True).tallies == {}
+    assert (world.answer(), world.hours()) == (world.truth, world.recount())
+
+
+def test_what_a_run_names_after_the_list_was_made_on_spark_stays(session: SparkSession, tmp_path: Path) -> None:
+    world, url = rolled(tmp_path)
+    world.send((0, 2, 50.0))
+    found: dict[int, Listing] = {}
+
+    def listed_meanwhile(point: str) -> None:
+        if point == "compacted":
+            found.update(going(session, world.store, url, APP, 0))
+        nowhere(point)
+
+    world.roll(at=listed_meanwhile)
+    assert any(listing.made for listing in found.values())
+    purge(world.store, APP, keep=0, found=found)
+    assert (world.answer(), world.hours()) == (world.truth, world.recount())
+
+
+def test_the_frames_of_a_purge_have_their_columns(session: SparkSession, tmp_path: Path) -> None:
+    _, url = rolled(tmp_path)
+    assert schema_of(frames.listed(session, url, APP, ["log"], [0])) == frames.LISTED
+    assert schema_of(frames.words(session, url, APP, [DAY], [0], 0)) == frames.WORDS
+    assert schema_of(frames.keys_of(session, url, APP, {("log", 0): [(0, FIRST, 1)]})) == frames.KEYS
 
 
 def test_every_task_of_a_frame_has_its_columns(session: SparkSession) -> None:

@@ -155,3 +155,29 @@ def test_a_check_that_finds_something_says_so_and_fails(
 
 def _never() -> None:
     raise AssertionError("nothing was to be started")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_check_and_a_purge_on_spark_say_what_they_say_without(
+    app: App, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"lmdb://{tmp_path}/store"
+    world = World(open_backend(url))
+    for value in range(3):
+        world.send((0, 1, float(value)))
+        world.roll()
+
+    def said(*words: str) -> str:
+        call_command(*words)
+        return capsys.readouterr().out
+
+    with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
+        assert "1 hours and 0 days recounted" in (text := said("fsck", "--spark"))
+        assert "all is well" in text
+        plain = said("purge", "--keep", "0", "--dry-run")
+        assert "rows of chunks" in plain
+        assert said("purge", "--keep", "0", "--dry-run", "--spark") == plain
+        assert said("purge", "--keep", "0", "--spark") == plain.replace("would go", "went")
+        assert said("purge", "--keep", "0") == "nothing to purge\n"
+    assert world.hours() == world.recount()

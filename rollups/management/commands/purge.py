@@ -19,6 +19,7 @@ class Command(BaseCommand):
         """The command's options."""
         parser.add_argument("--app", type=int, action="append", help="only this app's id (may be repeated)")
         parser.add_argument("--dry-run", action="store_true", help="say what would go, why, and how many bytes")
+        parser.add_argument("--spark", action="store_true", help="list rows by a job of Spark, for very many of them")
         parser.add_argument(
             "--keep", type=_count, default=limits.PURGE_HISTORY, metavar="N",
             help="former states of each unit that stay, so that its last N runs can be rolled back (%(default)s)",
@@ -33,6 +34,7 @@ class Command(BaseCommand):
                 apps=conduct.apps_named(options["app"]),
                 keep=options["keep"],
                 dry_run=options["dry_run"],
+                spark=options["spark"],
                 wait_s=limits.ROLL_WAIT_S,
                 watch=lambda app, done, total: line.show(f"{app}: {done:,}/{total:,} days", last=done == total),
             )
