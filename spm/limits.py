@@ -46,6 +46,19 @@ REJECTION_NOTES_MAX = (
 REJECTION_NOTES_PER_MS = 10_000  # in the answers only, so that a broken sender does not keep the database busy
 REJECTION_APPS_MAX = 10_000  # apps whose rate of rejections one process remembers
 PUBLISH_TIMEOUT_S = 10  # how long a sender waits until its message is durable; then it is told to come again
+PUBLISH_STALL_S = 3.0  # without any progress of what was published: then senders are told at once, before a stamp
+PUBLISH_LOOK_S = 0.2  # between two looks of a waiting sender whether there is trouble, of which it is told within 1 s
+PUBLISH_ROOM_WAIT_S = 1.0  # for room for one more message, or for a connection that has just broken
+PUBLISH_CLOSE_S = 5.0  # what is not confirmed gets this long when a process ends; web servers are killed after 10 s
+PUBLISH_AGAIN_S = 1.0  # before a message is published again that the queue refused, or committed again
+PUBLISH_AGAIN_MAX_S = 5.0  # the same after many failures of the store
+ACCEPT_APPS_MAX = (
+    20_000  # of which one accepting process counts what it took, 400 bytes each; then it takes a new number
+)
+ANNOUNCE_S = 2.0  # between two announcements of what was accepted: as-of answers and accounts are that much behind
+ANNOUNCE_APPS_AT_ONCE = 100  # of one round, the others wait for the next: an announcement costs the store 1 to 6 ms
+ANNOUNCE_ALIVE_ROUNDS = 8  # until one is repeated that is not settled; a process silent for a minute counts as gone
+ANNOUNCE_STOP_S = 3.0  # for the last word of a process that ends
 RETRY_AFTER_S = 2  # what senders are told when a part of the system cannot take their data now
 
 # --- store ------------------------------------------------------------------------------------------------------------
@@ -105,6 +118,31 @@ AMQP_LOOK_S = 1.0  # between two looks at which workers are there: how long a de
 AMQP_DEPTHS_S = 5.0  # between two looks at how much waits in the queues, for the worker's own metrics
 AMQP_QUEUE_ANSWER_S = 20  # a queue that is elected anew answers in a second
 AMQP_HEARTBEAT_S = 20  # a dead peer is noticed after two of them
+
+# --- low-water marks --------------------------------------------------------------------------------------------------
+MARK_WORDS_MAX = 32  # announcements of one process and app that wait for their mark: 50 bytes each, thinned out above
+MARK_OUT_INLINE = 2_000  # dead stamps in the cell of a mark, which is written at every move; more go to pages
+STAMPS_PER_CELL = 50_000  # of one page of dead stamps or one adoption record: some 150 kB
+PROCESS_SILENT_S = 60  # an accepting process that says nothing for so long is taken for gone; wrong is harmless
+
+# --- account ----------------------------------------------------------------------------------------------------------
+ACCOUNT_SLACK_MS = 10 * 60_000  # rows are keyed by their batch's oldest message: a batch may be that much older
+ACCOUNT_LOOK_BACK_MS = 2 * 86_400_000  # rows read for the account now; what waits longer is told as unconfirmed
+ACCOUNT_HOURS_MAX = 168  # of one look at the hours: a week; the cumulative account has no such bound
+ACCOUNT_STRETCH_HOURS = 2  # read at once: bounds the memory of a look, whatever its span
+ACCOUNT_HOURS_KEPT = 4_000  # summed hours one process remembers, of all apps
+ACCOUNT_ROWS_KEPT = 500_000  # likewise rows of them, one per hour and source: some 150 bytes each
+ACCOUNT_READERS = 2  # looks at the hours at once in one process: each holds those of a stretch in memory
+ACCOUNT_RECENT_MS = 30_000  # how old the sums of an hour may be that is not final yet
+ACCOUNT_RUNS_MAX = 50_000  # unbroken runs of numbers in an hour, one per agent when all is well: 150 bytes each
+ACCOUNT_GAPS_SHOWN = 500  # gaps named at once; all are counted
+ACCOUNT_SOURCES_SHOWN = 200  # sources of a page, those in trouble first; the download has all
+OWN_METRICS_EVERY_S = 30  # how often a process sends its metrics to the product's own app, unless a setting says so
+OWN_METRICS_EVERY_S_MAX = 3_600  # the same, at most: an hour without is none
+OWN_PROCESSES_MAX = 64  # of one kind on one machine that have a name each
+STANDING_AGE_S = 15.0  # how old the figures of the whole site may be that a scraper gets
+STANDING_APPS_MAX = 200  # apps with figures of their own there: more series than that are nobody's chart
+STANDING_LETTERS_MAX = 100  # dead letters counted per app for them; then it says 100
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 TAIL_AGE_MS = 1_000  # how old the cached list of pending records may be (DESIGN rule 7)

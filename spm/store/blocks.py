@@ -24,10 +24,13 @@ from spm.store.codec import Column
 from spm.wire import F64, I32, I64, U64
 
 # kinds of frames: never renumbered
-LOG, CHUNK, TIMELINES, INPUTS, PENDING, MANIFEST, HOURS, LEDGER, MONTH, DEAD, RETRACTION, DISTRIBUTION = range(1, 13)
+(
+    LOG, CHUNK, TIMELINES, INPUTS, PENDING, MANIFEST, HOURS, LEDGER, MONTH, DEAD, RETRACTION, DISTRIBUTION,
+    ANNOUNCED, MARK, STAMPS, VECTOR,
+) = range(1, 17)  # fmt: skip
 _NAMES = (
     "log", "chunk", "timelines", "inputs", "pending", "manifest", "hours", "ledger", "month", "dead", "retraction",
-    "distribution",
+    "distribution", "announced", "mark", "stamps", "vector",
 )  # fmt: skip
 RECORD_BYTES_MAX = 64_000_000  # of one unpacked record: a damaged size must not take the machine's memory
 
@@ -40,7 +43,7 @@ _PACK = msgspec.msgpack.Encoder()
 # names of columns by number, for frames that hold these; only ever added to
 COLUMN_NAMES = (
     "ms", "process", "sequence", "source", "series_hash", "metric_hash", "metric", "counts", "message", "ts", "values",
-    "samples", "id_hash", "range", "batch_hash", "bucket", "slot",
+    "samples", "id_hash", "range", "batch_hash", "bucket", "slot", "total",
 )  # fmt: skip
 _NUMBER = {name: number for number, name in enumerate(COLUMN_NAMES)}
 _KIND = {dtype: number for number, dtype in enumerate(codec.DTYPES)}
@@ -202,8 +205,9 @@ def _record(payload: bytes) -> bytes:
 READERS: Mapping[tuple[int, int], Callable[[bytes], Any]] = MappingProxyType(
     {
         **{(kind, 1): _columns for kind in (LOG, CHUNK, TIMELINES, PENDING, HOURS, LEDGER)},
-        **{(kind, 1): _record for kind in (INPUTS, MANIFEST, MONTH, DEAD, RETRACTION, DISTRIBUTION)},
+        **{(kind, 1): _record for kind in (INPUTS, MANIFEST, MONTH, DEAD, RETRACTION, DISTRIBUTION, ANNOUNCED, MARK)},
         **{(kind, 2): _numbered_columns for kind in (LOG, PENDING, LEDGER)},
+        **{(kind, 1): _numbered_columns for kind in (STAMPS, VECTOR)},
         (TIMELINES, 2): _columns_with_lags,
         (INPUTS, 2): _columns,
     }

@@ -31,6 +31,7 @@ class Commit:
     ts_min: int
     ts_max: int
     rows: tuple[tuple[int, int], ...]  # (bucket, slot) of every row of the batch
+    totals: I64 | None = None  # of what is rejected or dead: samples of each message in all, however few are so
 
     @property
     def stamp_min_ms(self) -> int:
@@ -60,6 +61,8 @@ def encode(commit: Commit, kind: int = blocks.PENDING, outcome: int = STORED, ba
         "bucket": rows[:, 0].copy(),
         "slot": rows[:, 1].copy(),
     }
+    if commit.totals is not None:
+        columns["total"] = commit.totals
     return blocks.encode_columns(kind, columns, list(commit.messages.sources))
 
 
@@ -72,11 +75,14 @@ def decode_account(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, int, 
     """(commit, outcome, batch) of a ledger row."""
     c, texts = blocks.decode_columns(kind, raw)
     messages = Messages.of(c, texts)
-    if len(c["samples"]) != len(messages) or len(c["id_hash"]) != 16 * len(messages):
+    totals = c.get("total")
+    if any(len(x) != n for x, n in ((c["samples"], len(messages)), (c["id_hash"], 16 * len(messages)))) or (
+        totals is not None and len(totals) != len(messages)
+    ):
         raise CorruptBlock("a commit record's columns differ in length", got=len(c["samples"]), wanted=len(messages))
     low, high, outcome = map(int, c["range"])
     rows = tuple(zip(map(int, c["bucket"]), map(int, c["slot"]), strict=True))
-    return Commit(messages, c["samples"], c["id_hash"], low, high, rows), outcome, int(c["batch_hash"][0])
+    return Commit(messages, c["samples"], c["id_hash"], low, high, rows, totals), outcome, int(c["batch_hash"][0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from spm.store import blocks, dead, distribution, keys, manifest, pending, retractions, sketch, tiers, units
+from spm.store import blocks, dead, distribution, keys, manifest, marks, pending, retractions, sketch, tiers, units
 from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
 from spm.store.keys import Distribution, Epoch
 from spm.store.manifest import DayOf, Days, Entry, Former, Generation, HourOf, Hours, Manifest, Month, Replay, State
+from spm.store.marks import Announcement, Mark, ProcessMarks, Record, Totals, Vector
 from spm.store.matchers import Matcher
 from spm.store.pending import Commit
 from spm.store.retractions import Retraction
@@ -121,6 +122,11 @@ SEALED = msgspec.structs.replace(
 MONTH = Month(5, {3: Days(Generation(9), {19_666: DayOf(b"12345678", b"", T0)})})
 NEWER_MONTH = Month(5, {3: Days(Generation(9, 0, 31, 2), {19_666: DayOf(b"12345678", b"87654321", T0)})})
 INPUTS = units.Inputs((1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (0,)}, 2, 84, T0, T0 + 9, ("a", "ü"))
+DIED = replace(COMMIT, rows=(), totals=np.array([5, 600, 7]))
+WORDS = (Announcement(T0, 65_535, 3, 500, 2, 1, 90, T0 + 7), Announcement(T0 + 5, 0, 4, 501, 2, 0, 0, T0 + 9, True))
+OUTCOMES = Totals(10, 500, 400, 50, 7, 43, 6, 2, 1, 1)
+MARK = Mark(2**32 - 1, T0, 65_535, T0 + 7, OUTCOMES, (T0 << 16, (T0 << 16) + 5), (b"o12345678",))
+ADOPTED = Record(np.array([(T0 + n) << 16 | n % 7 for n in range(30)], np.uint64), OUTCOMES)
 LETTER = dead.Letter(dead.ROW, "a block fails its checksum", bytes(range(256)) * 2, "log", b"k" * 25)
 
 
@@ -143,6 +149,12 @@ def _cells(raw: bytes) -> dict[bytes, bytes]:
 
 def _row(value: Aggregates) -> bytes:
     return _hours(tiers.encode_rows({8: [(472_000, value), (472_003, value)]}, lambda metric, page: b"k")[0][1])
+
+
+def _seen() -> dict[int, ProcessMarks]:
+    """Marks of two processes, of which one has died with a straggler."""
+    held = {1: Mark(1, T0, 7, T0), 2**32 - 1: MARK}
+    return {p: ProcessMarks(p, (), held[p], (ADOPTED,) * (p > 1), np.array(held[p].out, np.uint64)) for p in held}
 
 
 def _every_form() -> dict[str, np.ndarray]:
@@ -184,6 +196,15 @@ GOLDEN: dict[str, Golden] = {
     "ledger-2": Golden(
         COMMIT, lambda v: pending.encode(v, blocks.LEDGER, pending.DEAD), lambda raw: pending.decode(raw, blocks.LEDGER)
     ),
+    "ledger-2-totals": Golden(
+        DIED, lambda v: pending.encode(v, blocks.LEDGER, pending.DEAD), lambda raw: pending.decode(raw, blocks.LEDGER)
+    ),
+    "announced-1": Golden(
+        (7, WORDS), lambda v: blocks.encode_record(blocks.ANNOUNCED, v), lambda raw: marks._words(raw)
+    ),
+    "mark-1": Golden(MARK, lambda v: blocks.encode_record(blocks.MARK, v), lambda raw: marks._mark(raw)),
+    "stamps-1": Golden(ADOPTED, lambda v: marks._stamps_cell(v.stamps, v.totals), lambda raw: marks._record(raw)),
+    "vector-1": Golden(Vector.of(_seen()), _BYTES, lambda raw: Vector.from_bytes(raw, _seen())),
     "manifest-1": Golden(MANIFEST, None, manifest.decode),
     "manifest-2": Golden(SEALED, manifest.encode, manifest.decode),
     "month-1": Golden(MONTH, None, manifest.decode_month),

@@ -12,6 +12,7 @@ EACH = pytest.mark.parametrize("name", GOLDEN)
 WRITTEN = pytest.mark.parametrize("name", [name for name, golden in GOLDEN.items() if golden.write])
 # name -> CRC-32 of the file: whoever changes a file must change this line too, and must not
 FROZEN: dict[str, int] = {
+    "announced-1": 0xA7655324,
     "chunk-1": 0xF6ADD7CA,
     "columns-1": 0x9D366ED6,
     "dead-1": 0x0F14395F,
@@ -23,17 +24,21 @@ FROZEN: dict[str, int] = {
     "inputs-2": 0xABE08B63,
     "ledger-1": 0x93BFC1F4,
     "ledger-2": 0xB67D077E,
+    "ledger-2-totals": 0x837E5A4E,
     "log-1": 0x57DB1EC7,
     "log-2": 0xA123014A,
     "manifest-1": 0x4F8D2C83,
     "manifest-2": 0x0C273983,
+    "mark-1": 0x97F3D059,
     "month-1": 0x2D79C62E,
     "month-2": 0xB7C7CA9A,
     "pending-1": 0x72280F06,
     "pending-2": 0xA0438147,
     "retraction-1": 0xA008A8A7,
+    "stamps-1": 0x67CB239D,
     "timelines-1": 0xB6D2476D,
     "timelines-2": 0xCE78C126,
+    "vector-1": 0xF72F6F99,
 }
 
 

@@ -1,0 +1,337 @@
+"""Low-water marks: up to where everything an accepting process took in is settled, and what is known since (rule 26).
+
+A process announces "up to this stamp I accepted n messages" (``announce``); the keeper moves its mark there once n
+stamps are settled, and names stragglers of processes that are gone (``move``, ``adopt``). ``Vector`` is E: what was
+known when a question was asked; it answers the same for ever. One row per app and process, each cell by check-and-put:
+``a`` announcements, ``m`` the mark, ``o…`` pages of dead stamps that the mark names, ``r…`` adoption records.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from spm import limits
+from spm.clock import random_bytes
+from spm.errors import CorruptBlock, StoreUnavailable
+from spm.store import blocks, keys
+from spm.store.backends.base import Backend, Reader
+from spm.store.blocks import Messages
+from spm.store.codec import Column
+from spm.wire import I64, U64
+
+BOOL = npt.NDArray[np.bool_]
+Place = tuple[int, int]  # (ms, sequence) of a stamp: the order of one process' stamps
+_ANNOUNCED, _MARK, _PAGE, _RECORD = b"a", b"m", b"o", b"r"
+_TRIES = 8  # of a check-and-put that others keep winning
+_NEWEST_KEPT = 8  # announcements that are never thinned out
+_NONE = np.empty(0, np.uint64)
+
+
+class Announcement(msgspec.Struct, frozen=True, array_like=True):
+    """A process' word on one app: what it has accepted since it began, up to and with the stamp (ms, sequence).
+
+    ``samples`` are those of its messages, without refused lines (``rejected``). ``open_…``: stamped, but neither queue
+    nor store has confirmed them yet. ``ended``: no stamp will follow.
+    """
+
+    ms: int
+    sequence: int
+    messages: int
+    samples: int
+    rejected: int
+    open_messages: int
+    open_samples: int
+    at_ms: int
+    ended: bool = False
+
+    @property
+    def place(self) -> Place:
+        """Up to where it speaks."""
+        return self.ms, self.sequence
+
+
+class Totals(msgspec.Struct, frozen=True, array_like=True):
+    """What became of some messages: samples by outcome, and messages by the best outcome of their samples."""
+
+    messages: int = 0
+    samples: int = 0  # as they were announced, or found
+    stored: int = 0
+    late: int = 0
+    rejected: int = 0
+    dead: int = 0
+    stored_messages: int = 0
+    late_messages: int = 0
+    rejected_messages: int = 0
+    dead_messages: int = 0
+
+    def plus(self, other: "Totals") -> "Totals":
+        """Both together."""
+        mine, others = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
+        return Totals(*(a + b for a, b in zip(mine, others, strict=True)))
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """A process' mark: every stamp up to it is settled; ``out`` and the stamps of ``pages`` are known at no E."""
+
+    process: int
+    ms: int = 0
+    sequence: int = 0
+    at_ms: int = 0  # when the process said so
+    totals: Totals = Totals()
+    out: tuple[int, ...] = ()  # packed stamps, ascending
+    pages: tuple[bytes, ...] = ()  # columns that hold more of them
+
+    @property
+    def place(self) -> Place:
+        """Up to where everything is settled."""
+        return self.ms, self.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One adoption record: stored stamps above the mark of a process that is gone, packed, and what they hold."""
+
+    stamps: U64
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMarks:
+    """One process' row of an app. ``words``: its announcements above the mark, and its newest in any case."""
+
+    process: int
+    words: tuple[Announcement, ...] = ()
+    held: Mark = field(default_factory=lambda: Mark(0))
+    adopted: tuple[Record, ...] = ()
+    out: U64 = field(default_factory=lambda: _NONE)  # all dead stamps up to the mark, packed, ascending
+    cell: bytes | None = None  # the mark's bytes, as the next check-and-put expects them
+
+    @property
+    def announced(self) -> Announcement | None:
+        """The newest announcement; ``None`` when there is none."""
+        return self.words[-1] if self.words else None
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was announced is held."""
+        return self.announced is None or self.announced.place <= self.held.place
+
+    def waiting(self) -> tuple[Announcement, ...]:
+        """Announcements above the mark, oldest first."""
+        return tuple(word for word in self.words if word.place > self.held.place)
+
+    def gone(self, now_ms: int) -> bool:
+        """Whether the process has ended, or seems to have: it has said nothing for long."""
+        word = self.announced
+        return word is None or word.ended or now_ms - word.at_ms > limits.PROCESS_SILENT_S * 1000
+
+
+def pack(ms: I64, sequence: I64) -> U64:
+    """Stamps of one process as numbers that sort as they do."""
+    packed: U64 = (ms.astype(np.uint64) << np.uint64(16)) | sequence.astype(np.uint64)
+    return packed
+
+
+def packed(place: Place) -> int:
+    """The same of one stamp."""
+    return place[0] << 16 | place[1]
+
+
+# --- announcing -------------------------------------------------------------------------------------------------------
+
+
+def announce(store: Backend, app: int, process: int, word: Announcement) -> bool:
+    """Write a process' word; whether all it says is held already. A word that is not newer changes nothing.
+
+    Raises ``StoreUnavailable`` when it is not sure: announce again, with the newest numbers.
+    """
+    key = keys.mark(app, process)
+    for _ in range(_TRIES):
+        [row] = store.get("marks", [key], [_ANNOUNCED, _MARK])
+        was = row.get(_ANNOUNCED) if row else None
+        held = _mark(row[_MARK]).place if row and _MARK in row else (-1, 0)
+        words = _words(was)[1] if was else ()
+        if words and (words[-1].place, words[-1].ended) > (word.place, word.ended):
+            return word.place <= held
+        cell = blocks.encode_record(blocks.ANNOUNCED, (process, _kept(words, word, held)))
+        if cell == was or store.check_and_put("marks", key, _ANNOUNCED, was, cell):
+            return word.place <= held
+    raise StoreUnavailable(f"the announcements of process {process} for app {app} kept changing")
+
+
+def _kept(words: Sequence[Announcement], word: Announcement, held: Place) -> list[Announcement]:
+    """The words worth keeping: those above the mark and the new one; every second of the older ones if too many.
+
+    The oldest always stays, so that under any load there is one that is settled some day.
+    """
+    above = [w for w in words if held < w.place < word.place] + [word]
+    while len(above) > limits.MARK_WORDS_MAX:
+        above = above[:-_NEWEST_KEPT:2] + above[-_NEWEST_KEPT:]
+    return above
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read(reader: Reader, app: int) -> dict[int, ProcessMarks]:
+    """Every process that ever accepted a message of the app. Raises ``CorruptBlock``."""
+    [span] = keys.app_ranges("marks", app)
+    found = (_process(cells) for _, cells in reader.scan("marks", *span))
+    return {marks.process: marks for marks in found}
+
+
+def _process(cells: Mapping[bytes, bytes]) -> ProcessMarks:
+    process, words = _words(cells[_ANNOUNCED]) if _ANNOUNCED in cells else (None, ())
+    held = _mark(cells[_MARK]) if _MARK in cells else Mark(process or 0)
+    missing = [name for name in held.pages if name not in cells]
+    if missing:
+        raise CorruptBlock("a mark names dead stamps that are not there", got=[name.hex() for name in missing])
+    out = [np.array(held.out, np.uint64), *(_record(cells[name]).stamps for name in held.pages)]
+    records = [cells[column] for column in sorted(cells) if column[:1] == _RECORD]
+    return ProcessMarks(
+        held.process if process is None else process, words, held, tuple(map(_record, records)),
+        np.sort(np.concatenate(out)), cells.get(_MARK),
+    )  # fmt: skip
+
+
+def _words(raw: bytes) -> tuple[int, tuple[Announcement, ...]]:
+    return blocks.decode_record(blocks.ANNOUNCED, raw, tuple[int, tuple[Announcement, ...]])
+
+
+def _mark(raw: bytes) -> Mark:
+    return blocks.decode_record(blocks.MARK, raw, Mark)
+
+
+def _record(raw: bytes) -> Record:
+    c, _ = blocks.decode_named(blocks.STAMPS, raw, ("ms", "sequence", "counts"))
+    if len(c["ms"]) != len(c["sequence"]):
+        raise CorruptBlock("a record of stamps has columns of different lengths")
+    return Record(pack(c["ms"], c["sequence"]), Totals(*map(int, c["counts"])))
+
+
+def _stamps_cell(stamps: U64, totals: Totals) -> bytes:
+    """Packed stamps as a cell."""
+    ms, sequence = (stamps >> np.uint64(16)).astype(np.int64), (stamps & np.uint64(0xFFFF)).astype(np.uint16)
+    counts = np.array(msgspec.structs.astuple(totals), np.int64)
+    return blocks.encode_columns(blocks.STAMPS, {"ms": ms, "sequence": sequence, "counts": counts})
+
+
+# --- keeping ----------------------------------------------------------------------------------------------------------
+
+
+def move(store: Backend, app: int, was: ProcessMarks, word: Announcement, *, totals: Totals, out: U64) -> bool:
+    """Move a mark to an announcement and name, in the same cell, the dead stamps it passes; whether it went in.
+
+    ``totals`` and ``out`` are of the stamps between the mark that was read and the announcement. Dead stamps too many
+    for the cell go into pages first, which nobody reads before a mark names them.
+    """
+    assert word.place > was.held.place, "BUG: a mark goes forward only"
+    key = keys.mark(app, was.process)
+    named, pages = np.concatenate([np.array(was.held.out, np.uint64), out]), list(was.held.pages)
+    while len(named) > limits.MARK_OUT_INLINE:
+        page, named = named[: limits.STAMPS_PER_CELL], named[limits.STAMPS_PER_CELL :]
+        pages.append(_PAGE + random_bytes(8))
+        if not store.check_and_put("marks", key, pages[-1], None, _stamps_cell(page, Totals())):
+            return False
+    inline = tuple(np.sort(named).tolist())
+    mark = Mark(was.process, *word.place, word.at_ms, was.held.totals.plus(totals), inline, tuple(pages))
+    return store.check_and_put("marks", key, _MARK, was.cell, blocks.encode_record(blocks.MARK, mark))
+
+
+def adopt(store: Backend, app: int, was: ProcessMarks, stamps: U64, totals: Totals) -> bool:
+    """Append a record that names stamps above the mark as known; whether it went in."""
+    assert len(stamps) <= limits.STAMPS_PER_CELL, "BUG: an adoption record is too large"
+    column = _RECORD + len(was.adopted).to_bytes(4, "big")
+    return store.check_and_put("marks", keys.mark(app, was.process), column, None, _stamps_cell(stamps, totals))
+
+
+def lag_ms(marks: Mapping[int, ProcessMarks], now_ms: int) -> int:
+    """How far the marks of living processes are behind: the age of the oldest announcement that is not held."""
+    alive = [m for m in marks.values() if not m.gone(now_ms)]
+    return max((now_ms - m.waiting()[0].at_ms for m in alive if not m.settled), default=0)
+
+
+# --- what is known ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a vector holds of one process; the stamps are those of its marks, as far as the vector has seen them."""
+
+    mark: int
+    records: int
+    out: U64
+    adopted: U64
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """E: of each process the mark held and how many adoption records there were. Later marks do not change it."""
+
+    seen: Mapping[int, _Seen]
+
+    @classmethod
+    def of(cls, marks: Mapping[int, ProcessMarks]) -> "Vector":
+        """What is known by these marks."""
+        return cls({p: _seen(m, packed(m.held.place), len(m.adopted)) for p, m in marks.items()})
+
+    def to_bytes(self) -> bytes:
+        """What is kept with a verdict: numbers only; the stamps stay with the marks, which only grow."""
+        numbers = np.array(sorted(self.seen), np.int64)
+        marks = np.array([self.seen[p].mark for p in numbers.tolist()], np.uint64)
+        columns: dict[str, Column] = {
+            "process": numbers.astype(np.uint32),
+            "ms": (marks >> np.uint64(16)).astype(np.int64),
+            "sequence": (marks & np.uint64(0xFFFF)).astype(np.uint16),
+            "counts": np.array([self.seen[p].records for p in numbers.tolist()], np.int64),
+        }
+        return blocks.encode_columns(blocks.VECTOR, columns)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes, marks: Mapping[int, ProcessMarks]) -> "Vector":
+        """The vector again, with the app's marks of today; ``CorruptBlock`` when they lack what it has seen."""
+        c, _ = blocks.decode_named(blocks.VECTOR, raw, ("process", "ms", "sequence", "counts"))
+        places = pack(c["ms"], c["sequence"]).tolist()
+        rows = list(zip(c["process"].tolist(), places, c["counts"].tolist(), strict=True))
+        lost = [
+            p
+            for p, mark, n in rows
+            if p not in marks or mark > packed(marks[p].held.place) or n > len(marks[p].adopted)
+        ]
+        if lost:
+            raise CorruptBlock("the marks that a vector has seen are not there", got=f"processes {lost[:9]}")
+        return cls({p: _seen(marks[p], mark, n) for p, mark, n in rows})
+
+    def known(self, messages: Messages) -> BOOL:
+        """bool[M]: which messages' stamps are known."""
+        found = np.zeros(len(messages), np.bool_)
+        stamps = pack(messages.ms, messages.sequence)
+        for process in np.unique(messages.process).tolist():
+            seen = self.seen.get(process)
+            if seen is None:
+                continue
+            mine = np.flatnonzero(messages.process == process)
+            here = stamps[mine]
+            below = (here <= np.uint64(seen.mark)) & ~_among(here, seen.out)
+            found[mine] = below | _among(here, seen.adopted)
+        return found
+
+
+def _seen(marks: ProcessMarks, mark: int, records: int) -> _Seen:
+    out = marks.out[marks.out <= np.uint64(mark)]
+    stamps = [record.stamps for record in marks.adopted[:records]]
+    return _Seen(mark, records, out, np.sort(np.concatenate(stamps)) if stamps else _NONE)
+
+
+def _among(stamps: U64, wanted: U64) -> BOOL:
+    found: BOOL = np.isin(stamps, wanted)
+    return found
+
+
+def stamps_of(marks: Iterable[Record]) -> U64:
+    """All stamps that some records name."""
+    held = [record.stamps for record in marks]
+    return np.concatenate(held) if held else _NONE
