@@ -8,6 +8,7 @@ import os
 from typing import NoReturn
 
 import pytest
+from _pytest.nodeid import NodeId
 
 pytest_plugins = ["tests.stack.fixtures", "tests.seeds.report"]
 
@@ -24,19 +25,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--database", action="store_true", help="only tests that touch the database")
 
 
-HEAVY = ("serial", "real", "browser", "spark", "chaos")  # marks of tests that share the machine with short ones only
+# Marks of heavy tests, in groups: pytest-xdist gives each group to one of its workers, so that every server and the
+# session of Spark are there once, and two heavy tests of one kind never contend.
+GROUPS = {"servers": ("serial", "real", "browser", "chaos"), "spark": ("spark",)}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long forms to ``bin/test --proof`` (they run only when ``-m`` names their mark); keep heavy tests together.
-
-    Under pytest-xdist all heavy tests go to one worker, one after another, with one Spark session and one of each
-    server; the other worker runs the rest meanwhile.
-    """
+    """Leave long forms to ``bin/test --proof``: they run only when ``-m`` names their mark. Keep heavy tests together."""
     for item in items:
-        if any(item.get_closest_marker(mark) for mark in HEAVY):
-            item.add_marker(pytest.mark.xdist_group("heavy"))
+        for group, marks in GROUPS.items():
+            if any(item.get_closest_marker(mark) for mark in marks):
+                _put_in(item, group, config)
+                break
     if "proof" in str(config.getoption("-m")):
         return
     kept = [item for item in items if item.get_closest_marker("proof") is None]
@@ -44,6 +45,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = [item for item in kept if _touches_database(item) and item.get_closest_marker("xdist_group") is None]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
+
+
+def _put_in(item: pytest.Item, group: str, config: pytest.Config) -> None:
+    """Mark an item's group. pytest-xdist 3.8 tells its scheduler by an attribute that pytest 9 reads no more."""
+    item.add_marker(pytest.mark.xdist_group(group))
+    if hasattr(config, "workerinput") and getattr(config.option, "loadgroup", False):
+        item._id = NodeId.parse(f"{item.nodeid}@{group}")
 
 
 def _touches_database(item: pytest.Item) -> bool:
