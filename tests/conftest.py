@@ -32,7 +32,7 @@ GROUPS = {"servers": ("serial", "real", "browser", "chaos"), "spark": ("spark",)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long forms to ``bin/test --proof``: they run only when ``-m`` names their mark. Keep heavy tests together."""
+    """Leave long forms to ``bin/test --proof``: they run when ``-m`` names their mark. Keep heavy tests together."""
     for item in items:
         for group, marks in GROUPS.items():
             if any(item.get_closest_marker(mark) for mark in marks):
