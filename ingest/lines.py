@@ -11,38 +11,68 @@ from io import BytesIO
 from django.db import close_old_connections
 
 from ingest import senders
-from ingest.accept import Acceptor
+from ingest.announce import Accepting
 from ingest.body import read_body
-from ingest.protocols import collectd, envelope, line_protocol
+from ingest.protocols import agents
 from ingest.push import Sender, message_id_of, note, source_of
-from ingest.routing import AGENTS, LINES_TYPE, SOURCE_HEADER, TOKEN_HEADER, split_agent_key
+from ingest.routing import AGENTS, SOURCE_HEADER, TOKEN_HEADER, split_agent_key
 from ingest.transport.amqp_receive import Delivery
 from spm.accounts import tokens
 from spm.accounts.tokens import Principal
 from spm.clock import Clock
 from spm.errors import BadMessage
-from spm.wire import Envelope, Parsed
+from spm.wire import Envelope
 
 
 class LineDoor:
     """Accepts deliveries of line protocol, collectd's JSON, or our columns (compressed or plain)."""
 
-    def __init__(self, acceptor: Acceptor, clock: Clock) -> None:
-        self._acceptor, self._clock = acceptor, clock
+    def __init__(self, accepting: Accepting, clock: Clock) -> None:
+        self._accepting, self._clock = accepting, clock
 
-    def accept(self, delivery: Delivery) -> Envelope:
-        """The stamped envelope, perhaps empty; ``BadMessage`` or ``LimitExceeded`` for what cannot be taken."""
+    def accept(self, delivery: Delivery) -> Envelope | None:
+        """The stamped envelope; ``None`` when nothing in the body can be taken, which is noted for people.
+
+        ``BadMessage`` or ``LimitExceeded``: the body as a whole is none.
+        """
         close_old_connections()  # no request ends here, after which Django would do it
-        principal, named = _by_key(delivery) if delivery.exchange == AGENTS else _by_header(delivery)
+        principal, named = _sender(delivery)
         source = source_of(str(delivery.headers.get(SOURCE_HEADER) or named), principal.token_id)
         body = read_body(BytesIO(delivery.body), encoding=delivery.encoding, length=len(delivery.body))
         now_ms = self._clock.now_ms()
-        parsed = _parse(body, delivery.content_type, now_ms)
-        token_id, given = principal.token_id, delivery.message_id
-        message_id = message_id_of(parsed, given=given, token_id=token_id, path="amqp", body=body)
-        accepted = self._acceptor.accept(app=principal.app_id, source=source, parsed=parsed, message_id=message_id)
+        parsed = agents.parse(body, delivery.content_type, now_ms)
+        accepted = None
+        if len(parsed.ts):
+            token_id, given = principal.token_id, delivery.message_id
+            message_id = message_id_of(parsed, given=given, token_id=token_id, path="amqp", body=body)
+            accepted = self._accepting.accept(app=principal.app_id, source=source, parsed=parsed, message_id=message_id)
         note(parsed, Sender(principal.app_id, source), now_ms)
         return accepted
+
+    def whose(self, delivery: Delivery) -> int | None:
+        """The app that a delivery is proven to be of, whatever is in it; ``None`` when that is not clear."""
+        close_old_connections()
+        try:
+            return _sender(delivery)[0].app_id
+        except BadMessage:
+            return None
+
+    def settled(self, envelope: Envelope) -> None:
+        """An accepted envelope is stored, or a dead letter."""
+        self._accepting.settled(envelope)
+
+    def retire(self) -> None:
+        """Accepted envelopes are given back: they come again, and are stamped by a process of another number."""
+        self._accepting.retire()
+
+    def close(self) -> None:
+        """Say what was accepted in all."""
+        self._accepting.close()
+
+
+def _sender(delivery: Delivery) -> tuple[Principal, str]:
+    """Who sent it, and the source that the way it came by names; ``BadMessage`` when nobody vouches for that."""
+    return _by_key(delivery) if delivery.exchange == AGENTS else _by_header(delivery)
 
 
 def _by_key(delivery: Delivery) -> tuple[Principal, str]:
@@ -60,13 +90,3 @@ def _by_header(delivery: Delivery) -> tuple[Principal, str]:
     if principal is None:
         raise BadMessage("no valid token", wanted=f"the header {TOKEN_HEADER}, with the scope ingest")
     return principal, ""
-
-
-def _parse(body: bytes, content_type: str, now_ms: int) -> Parsed:
-    """By what the body is: senders say little and not always the truth about it."""
-    if body.startswith(envelope.MAGIC):
-        return envelope.parse(body, now_ms=now_ms)
-    if body[:64].lstrip().startswith(b"["):
-        return collectd.parse(body, now_ms=now_ms)
-    precision = "ms" if content_type == LINES_TYPE else "ns"  # our agent says ms; Telegraf writes what Influx does
-    return line_protocol.parse(body, now_ms=now_ms, precision=precision)

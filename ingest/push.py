@@ -1,10 +1,12 @@
 """One push from parsed to durable: its identity, its stamp, the transport, and what is noted about it.
 
-Enter by ``front_door()``, the process' own, or build a ``FrontDoor`` over any transport. ``push`` returns only when the
-samples are durable. The same message id makes a re-sent body recognisable: the sender's own (``X-Message-Id``), else a
-hash of token, path and decoded body; random if a sample took its time from our clock: it is another each time.
+Enter by ``front_door()``, the process' own, or build a ``FrontDoor`` over any transport. ``push`` keeps room before it
+stamps, and returns only when the samples are durable; a stamped message goes on to become so without its sender. The
+same message id makes a re-sent body recognisable: the sender's own (``X-Message-Id``), else a hash of token, path and
+decoded body; random if a sample took its time from our clock: it is another each time.
 """
 
+import atexit
 import hashlib
 import logging
 import string
@@ -18,12 +20,12 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from ingest import rejections
-from ingest.accept import Acceptor, take_process
+from ingest.announce import Accepting
 from ingest.transport import open_transport
-from ingest.transport.base import Transport
+from ingest.transport.base import Transport, weight_of
 from spm.accounts import sources
 from spm.clock import Clock, SystemClock, random_bytes
-from spm.errors import BadMessage, QueueUnavailable
+from spm.errors import BadMessage, QueueUnavailable, StoreUnavailable
 from spm.limits import BODIES_AT_ONCE_MAX, MESSAGE_ID_CHARS_MAX, PUBLISH_TIMEOUT_S, SOURCE_BYTES_MAX
 from spm.store.backends import open_backend
 from spm.wire import Envelope, Parsed
@@ -43,8 +45,8 @@ class Sender:
 class FrontDoor:
     """Accepts parsed messages in the name of one process. Thread-safe."""
 
-    def __init__(self, acceptor: Acceptor, transport: Transport, clock: Clock) -> None:
-        self._acceptor, self._transport, self.clock = acceptor, transport, clock
+    def __init__(self, accepting: Accepting, transport: Transport, clock: Clock) -> None:
+        self._accepting, self._transport, self.clock = accepting, transport, clock
         self._room = threading.BoundedSemaphore(BODIES_AT_ONCE_MAX)
 
     @contextmanager
@@ -58,13 +60,40 @@ class FrontDoor:
             self._room.release()
 
     def push(self, parsed: Parsed, *, sender: Sender, message_id: bytes) -> None:
-        """Make the message durable; raises ``QueueUnavailable`` or ``StoreUnavailable`` when that is not sure."""
+        """Make the message durable; raises ``QueueUnavailable`` or ``StoreUnavailable`` when that is not sure yet."""
         if len(parsed.ts):
-            envelope = self._acceptor.accept(
+            self._send(parsed, sender, message_id)
+        note(parsed, sender, self.clock.now_ms())
+
+    def close(self) -> None:
+        """Give what is under way a bounded time, and say what was accepted in all."""
+        self._transport.close()
+        self._accepting.close()
+
+    def _send(self, parsed: Parsed, sender: Sender, message_id: bytes) -> None:
+        weight = weight_of(parsed)
+        self._transport.reserve(sender.app_id, sender.source, weight)
+        try:
+            envelope = self._accepting.accept(
                 app=sender.app_id, source=sender.source, parsed=parsed, message_id=message_id
             )
-            self._transport.publish(envelope, PUBLISH_TIMEOUT_S)
-        note(parsed, sender, self.clock.now_ms())
+        except BaseException:
+            self._transport.release(weight)
+            raise
+
+        def outcome(stored: bool) -> None:
+            if stored:
+                self._accepting.settled(envelope)
+            else:
+                self._accepting.retire()
+
+        try:
+            self._transport.send(envelope, weight, PUBLISH_TIMEOUT_S, outcome)
+        except (QueueUnavailable, StoreUnavailable):
+            raise
+        except BaseException:  # nobody knows what became of it
+            self._accepting.retire()
+            raise
 
 
 def note(parsed: Parsed, sender: Sender, now_ms: int) -> None:
@@ -100,9 +129,11 @@ def source_of(given: str | None, token_id: int) -> str:
 @lru_cache(maxsize=1)
 def _only_door() -> FrontDoor:
     clock = SystemClock()
-    acceptor = Acceptor(take_process(open_backend(settings.SPM_STORE_URL)), clock)
+    accepting = Accepting(open_backend(settings.SPM_STORE_URL), clock)
     transport = open_transport(settings.SPM_TRANSPORT, store_url=settings.SPM_STORE_URL, amqp_url=settings.SPM_AMQP_URL)
-    return FrontDoor(acceptor, transport, clock)
+    door = FrontDoor(accepting, transport, clock)
+    atexit.register(door.close)
+    return door
 
 
 _opening = threading.Lock()

@@ -1,17 +1,15 @@
 """RabbitMQ: a connection that lives, and publishing with confirms. Receiving is next door, in ``amqp_receive``.
 
-``AmqpTransport.publish`` returns when the broker has confirmed that a quorum queue holds the message; whatever else
-happens is ``QueueUnavailable``. A ``Link`` owns one connection, served by a thread of its own (pika's objects belong to
-one thread, and a connection that nobody serves sends no heartbeats), and connects again for as long as it lives. Names
-and arguments are in ``topology``.
+``AmqpTransport`` takes a message over and publishes it until the broker confirms that a quorum queue holds it, whatever
+happens to the connection meanwhile; a sender that waits too long gets ``QueueUnavailable``. A ``Link`` owns one
+connection, served by a thread of its own (pika's objects belong to one thread, and a connection that nobody serves
+sends no heartbeats), and connects again for as long as it lives. Names and arguments are in ``topology``.
 """
 
 import logging
 import ssl
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import pika
@@ -19,10 +17,12 @@ from pika.adapters.select_connection import IOLoop, SelectConnection
 from pika.exceptions import AMQPConnectionError, AMQPError
 
 from ingest.transport import topology
+from ingest.transport.base import Outcome, Transport
+from ingest.transport.outbox import Outbox, Parcel
 from ingest.transport.topology import Address
 from spm import clock, limits
 from spm.clock import Clock, SystemClock
-from spm.errors import LimitExceeded, QueueUnavailable
+from spm.errors import LimitExceeded
 from spm.wire import Envelope
 
 log = logging.getLogger(__name__)
@@ -38,22 +38,28 @@ def open_url(url: str) -> "AmqpTransport":
     return AmqpTransport(Address.parse(url))
 
 
-class AmqpTransport:
-    """Envelopes to the work queues. Thread-safe."""
+class AmqpTransport(Transport):
+    """Envelopes to the work queues; what was taken is published until it is confirmed. Thread-safe."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._publisher = Publisher(address)
 
-    def publish(self, envelope: Envelope, timeout_s: float) -> None:
-        """Return when the broker has confirmed the message."""
-        body = envelope.to_bytes()
-        key = self._address.route(envelope.app, envelope.source, len(body))
-        message_id = envelope.message_id.hex()
-        self._publisher.publish(topology.EXCHANGE, key, body, timeout_s=timeout_s, message_id=message_id)
+    def reserve(self, app: int, source: str, weight: int) -> None:
+        if weight > limits.AMQP_BODY_BYTES_MAX:
+            raise LimitExceeded("a message is too large", got=weight, wanted=limits.AMQP_BODY_BYTES_MAX)
+        self._publisher.outbox.reserve(self._address.route(app, source, weight), weight)
+
+    def release(self, weight: int) -> None:
+        self._publisher.outbox.release(weight)
+
+    def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: Outcome) -> None:
+        key = self._address.route(envelope.app, envelope.source, weight)
+        body, message_id = envelope.to_bytes(), envelope.message_id.hex()
+        parcel = Parcel(topology.EXCHANGE, key, body, message_id, weight, kept=True, outcome=outcome)
+        self._publisher.send(parcel, timeout_s)
 
     def close(self) -> None:
-        """End the connection; what is not confirmed fails."""
         self._publisher.close()
 
 
@@ -162,36 +168,14 @@ class Link:
         """The connection is gone."""
 
 
-@dataclass(slots=True)
-class _Message:
-    """One message on its way, and what became of it."""
-
-    exchange: str
-    key: str
-    body: bytes
-    properties: Any
-    settled: threading.Event = field(default_factory=threading.Event)
-    error: str | None = None
-
-    def settle(self, error: str | None) -> None:
-        """Say what became of it; the first word counts."""
-        if not self.settled.is_set():
-            self.error = error
-            self.settled.set()
-
-
 class Publisher(Link):
-    """Publishes with confirms, many messages under way at once. Thread-safe."""
+    """Publishes with confirms, many messages under way at once; ``Outbox`` knows what became of each. Thread-safe."""
 
     def __init__(self, address: Address, clock: Clock | None = None) -> None:
         super().__init__(address, "amqp-publisher", clock or SystemClock())
+        self.outbox = Outbox(self._clock)
         self._channel: Any = None
-        self._room = threading.Condition()
-        self._waiting: deque[_Message] = deque()
-        self._unconfirmed: dict[int, _Message] = {}  # by delivery tag; only the connection's thread touches it
-        self._count = self._bytes = self._tag = 0
-        self._asked = False
-        self._blocked: str | None = None
+        self._again_due = False
         self.open()
 
     def publish(
@@ -204,109 +188,71 @@ class Publisher(Link):
         message_id: str,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Return when the message is confirmed; else raise ``QueueUnavailable``: it may be there or not."""
+        """Return when the message is confirmed; ``QueueUnavailable``: it may be there or not, and is given up."""
         if len(body) > limits.AMQP_BODY_BYTES_MAX:
             raise LimitExceeded("a message is too large", got=len(body), wanted=limits.AMQP_BODY_BYTES_MAX)
-        properties = pika.BasicProperties(
-            delivery_mode=PERSISTENT,
-            content_type=topology.CONTENT_TYPE,
-            message_id=message_id,
-            headers=dict(headers) if headers else None,
-        )
-        message = _Message(exchange, key, body, properties)
-        end = self._clock.monotonic() + timeout_s
-        self._send(message, timeout_s)
-        if not message.settled.wait(end - self._clock.monotonic()):
-            message.settle(f"no confirm within {timeout_s} s")
-        if message.error is not None:
-            raise QueueUnavailable(f"RabbitMQ: {message.error}")
+        self.outbox.reserve(key, len(body))
+        self.send(Parcel(exchange, key, body, message_id, len(body), kept=False, headers=headers), timeout_s)
 
-    def _send(self, message: _Message, timeout_s: float) -> None:
-        if not self._up.wait(min(timeout_s, limits.AMQP_CONNECT_GRACE_S)):
-            raise QueueUnavailable(f"RabbitMQ: {self.why_down}")
-        with self._room:
-            if not self._room.wait_for(lambda: self._fits(message) or self._blocked is not None, timeout_s):
-                raise QueueUnavailable(f"RabbitMQ: no room for another message within {timeout_s} s")
-            if self._blocked is not None:
-                raise QueueUnavailable(f"RabbitMQ takes no messages: {self._blocked}")
-            self._count, self._bytes = self._count + 1, self._bytes + len(message.body)
-            self._waiting.append(message)
-            ask, self._asked = not self._asked, True
-        if ask:  # one wake-up of the thread takes all that waits by then
+    def send(self, parcel: Parcel, timeout_s: float) -> None:
+        """Publish a parcel for which there is room, and wait for its confirm."""
+        if self.outbox.add(parcel):  # one wake-up of the thread takes all that waits by then
             self._ask(self._write)
+        self.outbox.wait(parcel, timeout_s)
 
-    def _fits(self, message: _Message) -> bool:
-        if self._count == 0:
-            return True
-        size = self._bytes + len(message.body)
-        return self._count < limits.AMQP_UNCONFIRMED_MAX and size <= limits.AMQP_UNCONFIRMED_BYTES_MAX
+    def close(self, wait_s: float = limits.PUBLISH_CLOSE_S) -> None:
+        """End for good; what is kept and not confirmed gets ``wait_s``."""
+        if not self.outbox.close(wait_s):
+            log.error("RabbitMQ: %d messages were not confirmed before the end", self.outbox.open_parcels())
+        super().close()
 
     def _write(self) -> None:
-        with self._room:
-            self._asked = False
-            messages = list(self._waiting)
-            self._waiting.clear()
-        for message in messages:
-            if message.settled.is_set():  # its sender has given up
-                self._release(message)
-                continue
-            self._tag += 1
-            message.properties.correlation_id = str(self._tag)  # a returned message carries no delivery tag
-            self._unconfirmed[self._tag] = message
-            self._channel.basic_publish(message.exchange, message.key, message.body, message.properties, mandatory=True)
+        for tag, parcel in self.outbox.take():
+            properties = pika.BasicProperties(
+                delivery_mode=PERSISTENT,
+                content_type=topology.CONTENT_TYPE,
+                message_id=parcel.message_id,
+                headers=dict(parcel.headers) if parcel.headers else None,
+                correlation_id=str(tag),  # a returned message carries no delivery tag
+            )
+            self._channel.basic_publish(parcel.exchange, parcel.key, parcel.body, properties, mandatory=True)
 
     def _ready(self, channel: Any) -> None:
-        self._channel, self._tag = channel, 0
+        self._channel = channel
         channel.add_on_return_callback(self._returned)
         connection = channel.connection
-        connection.add_on_connection_blocked_callback(lambda _c, frame: self._block(str(frame.method.reason)))
-        connection.add_on_connection_unblocked_callback(lambda _c, _frame: self._block(None))
+        connection.add_on_connection_blocked_callback(lambda _c, frame: self.outbox.block(str(frame.method.reason)))
+        connection.add_on_connection_unblocked_callback(lambda _c, _frame: self._unblocked())
         channel.confirm_delivery(self._confirmed, callback=lambda _frame: self._begin())
 
     def _begin(self) -> None:
         self._up.set()
-        self._write()  # what came while the connection went and another one was made
+        self.outbox.connected()
+        self._write()  # what the connection before this one has not had confirmed, and what came since
+
+    def _unblocked(self) -> None:
+        self.outbox.block(None)
+        self._write()
 
     def _confirmed(self, frame: Any) -> None:
         method = frame.method
-        error = None if isinstance(method, pika.spec.Basic.Ack) else "the queue refused the message"
-        tags = [method.delivery_tag]
-        if method.multiple:  # tags grow, and a dict keeps their order
-            tags = [tag for tag in self._unconfirmed if tag <= method.delivery_tag]
-        for tag in tags:
-            message = self._unconfirmed.pop(tag)
-            message.settle(error)
-            self._release(message)
+        taken = isinstance(method, pika.spec.Basic.Ack)
+        refused = self.outbox.confirm(method.delivery_tag, multiple=method.multiple, taken=taken)
+        if refused and not self._again_due and self._loop is not None:
+            self._again_due = True
+            self._loop.call_later(limits.PUBLISH_AGAIN_S, self._again)
+
+    def _again(self) -> None:
+        self._again_due = False
+        self.outbox.again()
+        self._write()
 
     def _returned(self, _channel: Any, method: Any, properties: Any, _body: bytes) -> None:
-        """No queue takes the message. Its confirm follows, and must not be taken for a success."""
-        self._unconfirmed[int(properties.correlation_id)].settle(f"no queue for it: {method.reply_text}")
-
-    def _block(self, reason: str | None) -> None:
-        """The broker is out of memory or disk: it reads no more from us, so nothing will be confirmed soon."""
-        with self._room:
-            self._blocked = reason
-            waiting = list(self._waiting)
-            self._room.notify_all()
-        if reason is not None:
-            for message in [*self._unconfirmed.values(), *waiting]:
-                message.settle(f"it takes no messages: {reason}")
+        self.outbox.returned(int(properties.correlation_id), method.reply_text)
 
     def _lost(self) -> None:
-        with self._room:
-            messages = [*self._unconfirmed.values(), *self._waiting]
-            self._unconfirmed.clear()
-            self._waiting.clear()
-            self._count = self._bytes = 0
-            self._asked, self._blocked = False, None
-            self._room.notify_all()
-        for message in messages:
-            message.settle(self.why_down)
-
-    def _release(self, message: _Message) -> None:
-        with self._room:
-            self._count, self._bytes = self._count - 1, self._bytes - len(message.body)
-            self._room.notify()
+        self._again_due = False
+        self.outbox.lost(self.why_down)
 
 
 def _parameters(address: Address) -> pika.URLParameters:

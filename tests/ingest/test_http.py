@@ -13,7 +13,6 @@ from django.db.models import QuerySet
 from django.test import Client
 
 from ingest import http, push, rejections
-from ingest.accept import Acceptor
 from ingest.models import RejectedLine
 from ingest.push import FrontDoor
 from ingest.transport.direct import DirectTransport
@@ -25,26 +24,11 @@ from spm.clock import FakeClock
 from spm.errors import QueueUnavailable, SpmError, StoreUnavailable
 from spm.store.backends import open_backend
 from spm.store.keys import Distribution
-from spm.wire import Envelope, parse_canonical
+from spm.wire import parse_canonical
+from tests.ingest.doors import Recorder, accepting
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("ingest.urls")]
 NOW_MS = 1_700_000_000_000
-
-
-class Recorder:
-    """A transport that keeps what was published, or fails as told."""
-
-    def __init__(self) -> None:
-        self.published: list[Envelope] = []
-        self.error: SpmError | None = None
-
-    def publish(self, envelope: Envelope, timeout_s: float) -> None:
-        if self.error:
-            raise self.error
-        self.published.append(envelope)
-
-    def close(self) -> None:
-        return
 
 
 @pytest.fixture
@@ -65,7 +49,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture(autouse=True)
 def _door(transport: Recorder, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    door = FrontDoor(Acceptor(7, clock), transport, clock)
+    door = FrontDoor(accepting(clock), transport, clock)
     monkeypatch.setattr(http, "front_door", lambda: door)
     yield
     tokens.clear_cache()
@@ -98,7 +82,7 @@ def test_json_is_published_and_answered_with_its_count(post: Any, transport: Rec
     [envelope] = transport.published
     assert answer.status_code == 202
     assert answer.json() == {"accepted": 1, "rejected": 0, "errors": [], "message_id": envelope.message_id.hex()}
-    assert (envelope.app, envelope.stamp.process, envelope.stamp.ms) == (app.pk, 7, NOW_MS)
+    assert (envelope.app, envelope.stamp.process, envelope.stamp.ms) == (app.pk, 1, NOW_MS)
 
 
 @pytest.mark.parametrize("path", ["/write?db=metrics&precision=ns", "/api/v2/write?org=o&bucket=b", "/write"])
@@ -215,7 +199,7 @@ def test_unsure_message_is_never_acknowledged(error: SpmError, post: Any, transp
 
 def test_bodies_in_work_are_limited(post: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push, "BODIES_AT_ONCE_MAX", 1)
-    door = FrontDoor(Acceptor(7, FakeClock()), Recorder(), FakeClock(NOW_MS))
+    door = FrontDoor(accepting(FakeClock()), Recorder(), FakeClock(NOW_MS))
     monkeypatch.setattr(http, "front_door", lambda: door)
     with door.place():
         answer = post("/write", LINE)
@@ -349,8 +333,10 @@ def test_other_methods_are_not_allowed(path: str, client: Client) -> None:
 
 def test_accepted_samples_stand_in_the_store(post: Any, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = open_backend("memory://new")
-    door = FrontDoor(Acceptor(1, FakeClock()), DirectTransport(Writer(backend, Distribution())), FakeClock(NOW_MS))
+    transport = DirectTransport(Writer(backend, Distribution()))
+    door = FrontDoor(accepting(FakeClock(), backend), transport, FakeClock(NOW_MS))
     monkeypatch.setattr(http, "front_door", lambda: door)
     assert post("/write", LINE).status_code == 204
     rows = list(backend.scan("log", b"", b"\xff" * 40))
+    door.close()
     assert len(rows) == 1

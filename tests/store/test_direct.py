@@ -26,10 +26,10 @@ class Watched(Writer):
         self.batches: list[list[int]] = []
         self.before = before
 
-    def write(self, envelopes: Sequence[Envelope]) -> Batch:
+    def prepare(self, envelopes: Sequence[Envelope]) -> Batch:
         self.batches.append([e.stamp.sequence for e in envelopes])
         self.before(envelopes)
-        return super().write(envelopes)
+        return super().prepare(envelopes)
 
 
 def message(number: int, samples: int = 1) -> Envelope:

@@ -1,0 +1,18 @@
+"""What agents send through RabbitMQ: line protocol, collectd's JSON, or our own columns, told apart by how they begin.
+
+Pure: bytes in, ``Parsed`` out; raises ``BadMessage`` or ``LimitExceeded`` as the protocols do.
+"""
+
+from ingest.protocols import collectd, envelope, line_protocol
+from ingest.routing import LINES_TYPE
+from spm.wire import Parsed
+
+
+def parse(body: bytes, content_type: str, now_ms: int) -> Parsed:
+    """By what the body is: senders say little and not always the truth about it."""
+    if body.startswith(envelope.MAGIC):
+        return envelope.parse(body, now_ms=now_ms)
+    if body[:64].lstrip().startswith(b"["):
+        return collectd.parse(body, now_ms=now_ms)
+    precision = "ms" if content_type == LINES_TYPE else "ns"  # our agent says ms; Telegraf writes what Influx does
+    return line_protocol.parse(body, now_ms=now_ms, precision=precision)

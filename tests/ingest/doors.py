@@ -1,0 +1,45 @@
+"""Doors for tests: a transport that notes what it is given, and an acceptance that announces when told."""
+
+from ingest.announce import Accepting
+from ingest.transport.base import Outcome, Transport
+from spm.clock import Clock
+from spm.errors import SpmError
+from spm.store.backends.base import Backend
+from spm.store.backends.memory import MemoryBackend
+from spm.wire import Envelope
+
+
+def accepting(clock: Clock, backend: Backend | None = None) -> Accepting:
+    """Stamps as process 1 of a new store, and stays silent."""
+    return Accepting(backend or MemoryBackend(), clock, every_s=None)
+
+
+class Recorder(Transport):
+    """Keeps what was sent, or fails as told: before the stamp (``full``) or after it (``error``)."""
+
+    def __init__(self) -> None:
+        self.published: list[Envelope] = []
+        self.outcomes: list[Outcome] = []  # of what was not confirmed
+        self.reserved = 0
+        self.full: SpmError | None = None
+        self.error: Exception | None = None
+
+    def reserve(self, app: int, source: str, weight: int) -> None:
+        if self.full:
+            raise self.full
+        self.reserved += weight
+
+    def release(self, weight: int) -> None:
+        self.reserved -= weight
+
+    def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: Outcome) -> None:
+        assert weight <= self.reserved, "sent without room"
+        if self.error:
+            self.outcomes.append(outcome)
+            raise self.error
+        self.reserved -= weight
+        self.published.append(envelope)
+        outcome(True)
+
+    def close(self) -> None:
+        return
