@@ -1,19 +1,21 @@
 """The one way into the store: a batch of envelopes becomes blocks, commit records and account rows (rule 6).
 
-Enter by ``Writer.write``. Order: series, log, pending, then a look whether the distribution used is still open (rule
-22b), and only then may the caller acknowledge. A retry of the same ``Batch`` has the same id and the same bytes;
-whatever is written twice is merged by the reader. Samples that no row may hold go to `dead`, and the ledger says so.
+Enter by ``Writer.write``; by ``Writer.bury`` with a message that no row can hold. Order: series, log, pending, then a
+look whether the distribution used is still open (rule 22b), and only then may the caller acknowledge. A retry of the
+same ``Batch`` has the same id and the same bytes; whatever is written twice is merged by the reader. Samples that no
+row may hold go to `dead`, and the ledger says so.
 Used by the direct transport and by the queue's workers alike; no Django, no Celery here.
 """
 
+import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from spm import clock, limits
+from spm.envelopes import Envelopes
 from spm.store import blocks, dead, distribution, kernels, keys, pending
 from spm.store.backends.base import Backend, RowPut, Step
 from spm.store.blocks import LogBlock, Messages
@@ -21,9 +23,8 @@ from spm.store.dead import Letter
 from spm.store.dictionary import Registry
 from spm.store.keys import Distribution, Epoch
 from spm.store.pending import Commit
-from spm.wire import F64, I32, I64, U8, U64, Envelope, SeriesTable, slot_of
+from spm.wire import BOOL, F64, I32, I64, U8, U64, Envelope, slot_of
 
-BOOL = npt.NDArray[np.bool_]
 COLLIDED = "its series' id already stands for another series"
 TIMELESS = "its time is not between 1970 and 9999"
 
@@ -34,6 +35,7 @@ class Dead:
 
     envelope: Envelope
     cause: str
+    total: int  # samples of the whole message
 
     @property
     def samples(self) -> int:
@@ -67,40 +69,43 @@ class Writer:
     at again after every batch.
     """
 
-    def __init__(self, backend: Backend, default: Distribution, writer_id: int | None = None) -> None:
+    def __init__(self, backend: Backend, default: Distribution) -> None:
         self._backend, self._default = backend, default
         self._registry = Registry(backend)
-        self._writer_id = clock.random_u64() if writer_id is None else writer_id
-        self._sequence = itertools.count()
         self._batches = itertools.count(clock.random_u64())
         self._placing: dict[int, Distribution] = {}
 
-    def write(self, envelopes: Sequence[Envelope]) -> Batch:
+    def write(self, envelopes: Sequence[Envelope] | Envelopes) -> Batch:
         """Make the envelopes durable; raises ``StoreUnavailable`` when that is not sure (write them again)."""
         batch = self.prepare(envelopes)
         self.commit(batch)
         return batch
 
-    def prepare(self, envelopes: Sequence[Envelope]) -> Batch:
+    def prepare(self, envelopes: Sequence[Envelope] | Envelopes) -> Batch:
         """Register the series and make the bytes of the batch.
 
         1. what cannot be stored is taken out, as envelopes of its own;
         2. each app's envelopes become one batch (several where they touch very many hours);
         3. each batch becomes blocks by unit and their commit records.
         """
-        lost: list[Dead] = []
-        kept = [self._storable(envelope, lost) for envelope in envelopes]
-        apps = list(dict.fromkeys(e.app for e in kept if len(e)))
+        whole = envelopes if isinstance(envelopes, Envelopes) else Envelopes.of(envelopes)
+        kept, lost = self._storable(whole)
+        held = kept.samples > 0
+        apps: list[int] = np.unique(kept.app[held]).tolist()
         placing = self._distributions(apps)
         parts = tuple(
             Part(app, placing[app].newest, _Rows.of(group))
             for app in apps
-            for group in _groups([e for e in kept if e.app == app and len(e)])
+            for group in _groups(kept.take(held & (kept.app == app)))
         )
         log, commits = self._placed(parts)
-        letters = [_letter(d) for d in lost]
-        steps: list[Step] = [("log", log), *letters, ("ledger", self._accounts(envelopes, lost)), ("pending", commits)]
-        return Batch(tuple(s for s in steps if s[1]), sum(map(len, kept)), tuple(lost), parts)
+        letters = [_letter(d.envelope, d.cause) for d in lost]
+        steps: list[Step] = [("log", log), *letters, ("ledger", _accounts(whole, lost)), ("pending", commits)]
+        return Batch(tuple(s for s in steps if s[1]), len(kept.ts), tuple(lost), parts)
+
+    def bury(self, envelope: Envelope, cause: str) -> None:
+        """Make a whole message a dead letter, with its account; ``StoreUnavailable`` when that is not sure."""
+        self._backend.put(burial(envelope, cause))
 
     def commit(self, batch: Batch) -> None:
         """Put a prepared batch. May be repeated.
@@ -146,76 +151,113 @@ class Writer:
             commits += rows[1]
         return log, commits
 
-    def _storable(self, envelope: Envelope, lost: list[Dead]) -> Envelope:
-        """The envelope with its series made durable, without samples that no row may hold."""
-        if len(envelope) and not (envelope.ts.min() > 0 and envelope.ts.max() <= limits.TIME_MAX_MS):
-            fine = (envelope.ts > 0) & (envelope.ts <= limits.TIME_MAX_MS)
-            lost.append(Dead(_only(envelope, ~fine), TIMELESS))
-            envelope = _only(envelope, fine)
-        collided = self._registry.register(envelope.app, envelope.series)
-        if not len(collided):
-            return envelope
-        fine = ~np.isin(envelope.series_index, collided)
-        lost.append(Dead(_only(envelope, ~fine), COLLIDED))
-        return _only(envelope, fine)
+    def _storable(self, whole: Envelopes) -> tuple[Envelopes, list[Dead]]:
+        """The messages with their series made durable, without samples that no row may hold; and these."""
+        kept, lost = whole, list[Dead]()
+        if len(kept.ts) and not (kept.ts.min() > 0 and kept.ts.max() <= limits.TIME_MAX_MS):
+            fine = (kept.ts > 0) & (kept.ts <= limits.TIME_MAX_MS)
+            lost += _deaths(kept, ~fine, TIMELESS, whole.samples)
+            kept = kept.only(fine)
+        collided = self._collided(kept)
+        if collided is not None:
+            lost += _deaths(kept, collided, COLLIDED, whole.samples)
+            kept = kept.only(~collided)
+        return kept, lost
 
-    def _accounts(self, envelopes: Sequence[Envelope], lost: Sequence[Dead]) -> list[RowPut]:
-        """Ledger rows for what was rejected by the parser or is dead: one per app and outcome, write-once."""
-        counted = [(e, pending.REJECTED, e.rejected) for e in envelopes if e.rejected]
-        counted += [(d.envelope, pending.DEAD, d.samples) for d in lost if d.samples]
-        puts: list[RowPut] = []
-        for app, outcome in dict.fromkeys((e.app, outcome) for e, outcome, _ in counted):
-            items = [(e, n) for e, o, n in counted if (e.app, o) == (app, outcome)]
-            named = [e for e, _ in items]
-            commit = Commit(_messages(named), np.array([n for _, n in items], np.int64), _ids(named), 0, 0, ())
-            key = keys.ledger(app, named[0].stamp.ms // 60_000, self._writer_id, next(self._sequence) & keys.U32)
-            puts.append((key, {pending.COLUMN: pending.encode(commit, blocks.LEDGER, outcome)}))
-        return puts
-
-
-def _only(envelope: Envelope, rows: BOOL) -> Envelope:
-    """The same message with these samples alone, and only the series they name."""
-    used, index = np.unique(envelope.series_index[rows], return_inverse=True)
-    series = SeriesTable.from_canonical([envelope.series.canonical(int(i)) for i in used])
-    table = replace(series, ids=envelope.series.ids[used], metrics=envelope.series.metrics[used])
-    return replace(
-        envelope, series=table, series_index=index.astype(np.int32), ts=envelope.ts[rows], values=envelope.values[rows]
-    )
+    def _collided(self, kept: Envelopes) -> BOOL | None:
+        """Register all series; the samples whose series' id stands for another one, if there are any."""
+        apps: list[int] = np.unique(kept.app).tolist()
+        found: BOOL | None = None
+        for app in apps:
+            entries = _entries(kept, None if len(apps) == 1 else kept.app == app)
+            wrong = entries[self._registry.register(app, kept.series.rows(entries))]
+            if len(wrong):
+                of_app = np.repeat(kept.app == app, kept.samples)
+                here = np.isin(kept.series_index, wrong) & of_app
+                found = here if found is None else found | here
+        return found
 
 
-def _letter(part: Dead) -> Step:
+def burial(envelope: Envelope, cause: str) -> list[Step]:
+    """The steps that make a whole message a dead letter: the letter, then its account."""
+    death = Dead(envelope, cause, len(envelope))
+    return [_letter(envelope, cause), ("ledger", _accounts(Envelopes.of([envelope]), [death]))]
+
+
+def _entries(kept: Envelopes, messages: BOOL | None) -> I64:
+    """The entries of the joined series that these messages have (``None``: all messages)."""
+    if messages is None:
+        return np.arange(len(kept.series))
+    mine = np.zeros(len(kept.series) + 1, np.int64)
+    np.add.at(mine, kept.table_starts[messages], 1)
+    np.add.at(mine, kept.table_ends[messages], -1)
+    return np.flatnonzero(np.cumsum(mine[:-1]) > 0)
+
+
+def _deaths(kept: Envelopes, rows: BOOL, cause: str, totals: I64) -> list[Dead]:
+    """These samples as envelopes of their own, message by message: they are few."""
+    dying = np.flatnonzero(np.bincount(kept.message[rows], minlength=len(kept)))
+    return [Dead(_alone(kept, int(i), rows), cause, int(totals[i])) for i in dying]
+
+
+def _alone(kept: Envelopes, number: int, rows: BOOL) -> Envelope:
+    chosen = np.arange(len(kept)) == number
+    return kept.take(chosen).only(rows[np.repeat(chosen, kept.samples)])[0]
+
+
+def _letter(envelope: Envelope, cause: str) -> Step:
     """The dead letter of samples that died; a cell holds the first of very many."""
-    first = _only(part.envelope, np.arange(part.samples) < limits.DEAD_SAMPLES_MAX)
-    letter = Letter(dead.MESSAGE, part.cause, first.to_bytes())
-    return dead.step(first.app, first.stamp.ms, dead.part_name(first.message_id, first.stamp, part.cause), letter)
+    if len(envelope) > limits.DEAD_SAMPLES_MAX:
+        envelope = Envelopes.of([envelope]).only(np.arange(len(envelope)) < limits.DEAD_SAMPLES_MAX)[0]
+    letter = Letter(dead.MESSAGE, cause, envelope.to_bytes())
+    name = dead.part_name(envelope.message_id, envelope.stamp, cause)
+    return dead.step(envelope.app, envelope.stamp.ms, name, letter)
 
 
-def _groups(envelopes: list[Envelope]) -> Iterator[list[Envelope]]:
-    """Envelopes that become one batch: all of them, unless they touch more than ``BATCH_SLOTS_MAX`` hours together."""
-    if not envelopes:
-        return
-    first = min(int(e.ts.min()) for e in envelopes)
-    last = max(int(e.ts.max()) for e in envelopes)
-    if last - first < limits.BATCH_SLOTS_MAX * limits.HOUR_MS:
+def _accounts(whole: Envelopes, lost: Sequence[Dead]) -> list[RowPut]:
+    """Ledger rows of what the parser rejected and of what is dead; a message without samples is settled by its own.
+
+    One row per stamp, outcome and cause, under a key made of these: whoever writes it again writes the same.
+    """
+    of_note = np.flatnonzero((whole.rejected > 0) | (whole.samples == 0))
+    rejected = [_account(whole[int(i)], pending.REJECTED, int(whole.rejected[i]), "") for i in of_note]
+    return rejected + [_account(d.envelope, pending.DEAD, d.samples, d.cause, total=d.total) for d in lost]
+
+
+def _account(envelope: Envelope, outcome: int, samples: int, cause: str, total: int | None = None) -> RowPut:
+    stamp, one = envelope.stamp, Envelopes.of([envelope])
+    name = f"{stamp.ms}.{stamp.process}.{stamp.sequence} {outcome} {cause}".encode()
+    digest = hashlib.blake2b(name, digest_size=12).digest()
+    writer, sequence = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
+    totals = np.array([len(envelope) if total is None else total], np.int64)
+    table = _messages(one, np.zeros(1, np.int64))
+    commit = Commit(table, np.array([samples], np.int64), one.message_ids, 0, 0, (), totals)
+    key = keys.ledger(envelope.app, stamp.ms // 60_000, writer, sequence)
+    return key, {pending.COLUMN: pending.encode(commit, blocks.LEDGER, outcome)}
+
+
+def _groups(envelopes: Envelopes) -> Iterator[Envelopes]:
+    """Messages that become one batch: all, unless they touch more than ``BATCH_SLOTS_MAX`` hours together."""
+    if int(envelopes.ts.max()) - int(envelopes.ts.min()) < limits.BATCH_SLOTS_MAX * limits.HOUR_MS:
         yield envelopes
         return
-    group: list[Envelope] = []
-    slots: set[int] = set()
-    for envelope in envelopes:
-        touched = set(np.unique(slot_of(envelope.ts)).tolist())
-        if group and len(slots | touched) > limits.BATCH_SLOTS_MAX:
-            yield group
-            group, slots = [], set()
-        group.append(envelope)
+    first, slots = 0, set[int]()
+    pieces = np.split(slot_of(envelopes.ts), np.cumsum(envelopes.samples)[:-1])
+    numbers = np.arange(len(envelopes))
+    for number, piece in enumerate(pieces):
+        touched = set(np.unique(piece).tolist())
+        if number > first and len(slots | touched) > limits.BATCH_SLOTS_MAX:
+            yield envelopes.take((numbers >= first) & (numbers < number))
+            first, slots = number, set()
         slots |= touched
-    yield group
+    yield envelopes.take(numbers >= first)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """All samples of one app's envelopes as columns: ``owner`` i32 into the sorted ``series``, ``message`` i32."""
+    """All samples of one app's messages as columns: ``owner`` i32 into the sorted ``series``, ``message`` i32."""
 
-    envelopes: list[Envelope]
+    envelopes: Envelopes
     series: U64
     metrics: U64
     owner: I32
@@ -224,24 +266,21 @@ class _Rows:
     values: F64
 
     @classmethod
-    def of(cls, envelopes: list[Envelope]) -> "_Rows":
-        ids = np.concatenate([e.series.ids for e in envelopes])
-        metrics = np.concatenate([e.series.metrics for e in envelopes])
+    def of(cls, envelopes: Envelopes) -> "_Rows":
+        ids, metrics = envelopes.series.ids, envelopes.series.metrics
         _, first, index = np.unique(ids, return_index=True, return_inverse=True)
         if not np.array_equal(metrics[first][index], metrics):  # one id under two metrics: they are two series
             _, first, index = np.unique(np.stack([ids, metrics]), axis=1, return_index=True, return_inverse=True)
-        tables = np.split(index.ravel().astype(np.int32), np.cumsum([len(e.series) for e in envelopes])[:-1])
-        owner = np.concatenate([t[e.series_index] for t, e in zip(tables, envelopes, strict=True)])
-        message = np.repeat(np.arange(len(envelopes), dtype=np.int32), list(map(len, envelopes)))
-        ts = np.concatenate([e.ts for e in envelopes])
-        values = np.concatenate([e.values for e in envelopes])
-        return cls(envelopes, ids[first], metrics[first], owner, message, ts, values)
+        owner = index.ravel().astype(np.int32)[envelopes.series_index]
+        return cls(
+            envelopes, ids[first], metrics[first], owner, envelopes.message, envelopes.ts, envelopes.values
+        )  # fmt: skip
 
 
 def _rows_of(part: Part, batch: int) -> tuple[list[RowPut], list[RowPut]]:
     """The rows of `log` and of `pending` of one batch: one block per (bucket, slot)."""
     app, rows = part.app, part.rows
-    ingest_ms = min(e.stamp.ms for e in rows.envelopes)
+    ingest_ms = int(rows.envelopes.ms.min())
     units = _units(rows, part.epoch.of(app, rows.metrics))
     names = tuple((bucket, slot) for bucket, slot, _ in units)
     log: list[RowPut] = []
@@ -271,29 +310,22 @@ def _block(rows: _Rows, taken: I64 | None, names: tuple[tuple[int, int], ...]) -
         owner, message, ts, values = owner[taken], message[taken], ts[taken], values[taken]
     counts, order = kernels.group_by_series(owner, len(rows.series))
     held = counts > 0
-    used, samples = np.unique(message, return_counts=True)
+    samples = np.bincount(message, minlength=len(rows.envelopes))
+    used = np.flatnonzero(samples)
     number = np.empty(len(rows.envelopes), np.int32)
     number[used] = np.arange(len(used), dtype=np.int32)
-    envelopes = [rows.envelopes[i] for i in used]
-    table = _messages(envelopes)
+    table = _messages(rows.envelopes, used)
     block = LogBlock(
         table, rows.series[held], rows.metrics[held], counts[held], number[message[order]], ts[order], values[order]
     )
-    commit = Commit(table, samples.astype(np.int64), _ids(envelopes), int(ts.min()), int(ts.max()), names)
+    ids = rows.envelopes.message_ids.reshape(-1, 16)[used].ravel()
+    commit = Commit(table, samples[used], ids, int(ts.min()), int(ts.max()), names)
     return block, commit
 
 
-def _messages(envelopes: Sequence[Envelope]) -> Messages:
-    sources = list(dict.fromkeys(e.source for e in envelopes))
-    number = {name: i for i, name in enumerate(sources)}
-    return Messages(
-        np.array([e.stamp.ms for e in envelopes], np.int64),
-        np.array([e.stamp.process for e in envelopes], np.int64),
-        np.array([e.stamp.sequence for e in envelopes], np.int64),
-        np.array([number[e.source] for e in envelopes], np.int32),
-        tuple(sources),
-    )
-
-
-def _ids(envelopes: Sequence[Envelope]) -> U8:
-    return np.frombuffer(b"".join(e.message_id for e in envelopes), np.uint8).copy()
+def _messages(envelopes: Envelopes, used: I64) -> Messages:
+    """The table of these messages, with the sources that they have."""
+    named, source = np.unique(envelopes.source[used], return_inverse=True)
+    sources = tuple(envelopes.sources[i] for i in named)
+    columns = (envelopes.ms[used], envelopes.process[used], envelopes.sequence[used])
+    return Messages(*columns, source.astype(np.int32), sources)

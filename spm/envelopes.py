@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.errors import CorruptBlock
+from spm.limits import TIME_MAX_MS
 from spm.wire import (
     BOOL,
     ENVELOPE_VERSION,
@@ -23,7 +24,6 @@ from spm.wire import (
     I32,
     I64,
     MAGIC,
-    STAMP_MS_BITS,
     U8,
     Envelope,
     SeriesTable,
@@ -90,7 +90,7 @@ class Envelopes:
         stamp = Stamp(int(self.ms[number]), int(self.process[number]), int(self.sequence[number]))
         return Envelope(
             int(self.app[number]), self.sources[self.source[number]], stamp,
-            self.message_ids[16 * number : 16 * number + 16].tobytes(), self.series.part(first, last),
+            self.message_ids[16 * number : 16 * number + 16].tobytes(), self.series.rows(slice(first, last)),
             self.series_index[rows] - np.int32(first), self.ts[rows], self.values[rows], int(self.rejected[number]),
         )  # fmt: skip
 
@@ -104,10 +104,9 @@ class Envelopes:
         named = np.zeros(len(self.series), np.bool_)
         named[self.series_index[rows]] = True
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(named)])
-        s = self.series
         return replace(
             self,
-            series=SeriesTable(s.ids[named], s.metrics[named], s.text, s.starts[named], s.ends[named]),
+            series=self.series.rows(named),
             table_starts=before[self.table_starts],
             table_ends=before[self.table_ends],
             samples=np.bincount(self.message[rows], minlength=len(self)),
@@ -118,6 +117,8 @@ class Envelopes:
 
     def take(self, messages: BOOL) -> "Envelopes":
         """These messages alone, in the same order; the series stay."""
+        if bool(messages.all()):
+            return self
         rows = np.repeat(messages, self.samples)
         return replace(
             self,
@@ -203,7 +204,7 @@ def _parts_of(bodies: Sequence[bytes], heads: npt.NDArray[np.void]) -> tuple[_Cu
     source, series, text, samples = sizes
     cuts = np.cumsum([_HEADS.itemsize + source, 20 * series, text, 4 * samples, 8 * samples, 8 * samples], axis=0)
     fine = (heads["magic"] == MAGIC) & (heads["version"] == ENVELOPE_VERSION)
-    fine &= heads["ms"] < np.uint64(1 << STAMP_MS_BITS)
+    fine &= heads["ms"] <= np.uint64(TIME_MAX_MS)
     fine &= cuts[-1] == np.fromiter(map(len, bodies), np.int64, len(bodies))
     sums = (zlib.crc32(memoryview(raw)[HEAD.size :]) for raw in bodies)
     fine &= heads["crc"] == np.fromiter(sums, np.int64, len(bodies))

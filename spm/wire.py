@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.errors import BadMessage, CorruptBlock
-from spm.limits import HOUR_MS
+from spm.limits import HOUR_MS, TIME_MAX_MS
 
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
@@ -32,7 +32,6 @@ BOOL = npt.NDArray[np.bool_]
 _T = TypeVar("_T", bound=np.generic)
 STALE_BITS = 0x7FF0000000000002  # Prometheus' marker "this series has ended", one of the NaNs
 ENVELOPE_VERSION = 1
-STAMP_MS_BITS = 48  # of a stamp, as it stands in keys
 HEAD = struct.Struct(">4sBI")  # magic, version, CRC-32 of all that follows
 MAGIC = b"SPMe"
 
@@ -133,9 +132,8 @@ class SeriesTable:
         """The canonical form of series ``index``."""
         return self.text[self.starts[index] : self.ends[index]].tobytes()
 
-    def part(self, first: int, stop: int) -> "SeriesTable":
-        """The series ``first`` to ``stop``; the text stays whole."""
-        rows = slice(first, stop)
+    def rows(self, rows: I64 | BOOL | slice) -> "SeriesTable":
+        """These series; the text stays whole."""
         return SeriesTable(self.ids[rows], self.metrics[rows], self.text, self.starts[rows], self.ends[rows])
 
     @classmethod
@@ -254,8 +252,8 @@ def _unpack(body: bytes) -> Envelope:
     wanted = FIXED.size + source + series * 20 + text + count * 20
     if len(body) != wanted:
         raise CorruptBlock("envelope has a wrong length", got=len(body), wanted=wanted)
-    if ms >> STAMP_MS_BITS:
-        raise CorruptBlock("envelope's stamp is no time", got=ms, wanted=f"{STAMP_MS_BITS} bits")
+    if ms > TIME_MAX_MS:
+        raise CorruptBlock("envelope's stamp is no time", got=ms, wanted=f"at most {TIME_MAX_MS}")
     columns = _Columns(body, FIXED.size + source)
     ids, metrics = columns.take(np.uint64, series), columns.take(np.uint64, series)
     ends = np.cumsum(columns.take(np.uint32, series), dtype=np.int64)

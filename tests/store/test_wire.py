@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spm.errors import BadMessage, CorruptBlock
+from spm.limits import TIME_MAX_MS
 from spm.wire import Envelope, SeriesTable, Stamp, canonical, metric_of, parse_canonical, series_id, slot_of
 from tests.store.rows import envelope, form, number
 
@@ -93,7 +94,7 @@ def same(a: Envelope, b: Envelope) -> bool:
 
 @given(
     SAMPLES,
-    st.integers(0, 2**48 - 1),
+    st.integers(0, TIME_MAX_MS),
     st.integers(0, 2**32 - 1),
     st.integers(0, 2**16 - 1),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=60),

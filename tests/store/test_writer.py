@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ingest.write import COLLIDED, TIMELESS, Batch, Writer
 from spm import limits, wire
+from spm.envelopes import Envelopes
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.store import blocks, dead, keys, pending
@@ -232,15 +233,58 @@ def test_rejected_lines_are_accounted_once_per_message() -> None:
         envelope([(1, START + 2, 1.0)], sequence=3),
     ]
     Writer(backend, Distribution()).write(many)
-    assert accounts(backend) == [(pending.REJECTED, [4, 5], [1, 2])]
+    assert accounts(backend) == [(pending.REJECTED, [4], [1]), (pending.REJECTED, [5], [2])]
 
 
-def test_account_rows_of_one_writer_never_share_a_key() -> None:
+def test_a_message_without_samples_is_settled_by_a_row_of_its_own() -> None:
     backend = MemoryBackend()
-    writer = Writer(backend, Distribution(), writer_id=5)
-    for _ in range(3):
-        writer.write([envelope([], rejected=1)])
-    assert len(keys_of(backend, "ledger")) == 3
+    Writer(backend, Distribution()).write([envelope([], sequence=1), envelope([(1, START + 1, 1.0)], sequence=2)])
+    assert accounts(backend) == [(pending.REJECTED, [0], [1])]
+
+
+def test_whoever_accounts_for_a_stamp_again_writes_the_same_row(weak: None) -> None:
+    a, b = twins()
+    backend = stored(envelope([(a, START + 1, 1.0)]))
+    many = [envelope([(b, START + 1, 9.0), (b, -1, 1.0), (3, START + 1, 1.0)], sequence=n, rejected=n) for n in (1, 2)]
+    Writer(backend, Distribution()).write(many)
+    rows = {table: list(backend.scan(table, b"", b"\xff" * 64)) for table in ("ledger", "dead")}
+    Writer(backend, Distribution()).write(many[1:])
+    Writer(backend, Distribution()).write(many[::-1])
+    assert {table: list(backend.scan(table, b"", b"\xff" * 64)) for table in rows} == rows
+    assert [len(found) for found in rows.values()] == [6, 4]
+
+
+def test_account_rows_say_how_many_samples_the_message_had() -> None:
+    backend = MemoryBackend()
+    Writer(backend, Distribution()).write([envelope([(1, START + 1, 1.0), (2, -1, 2.0)], rejected=7)])
+    rows = [pending.decode_account(row[b"v"])[0] for _, row in backend.scan("ledger", b"", b"\xff" * 30)]
+    assert [None if row.totals is None else row.totals.tolist() for row in rows] == [[2], [2]]
+
+
+def test_a_message_that_is_buried_is_a_letter_and_accounted_as_a_whole() -> None:
+    backend, message = MemoryBackend(), envelope([(1, START + 1, 1.0), (2, START + 1, 2.0)], rejected=3, sequence=4)
+    for _ in range(2):
+        Writer(backend, Distribution()).bury(message, "nobody can write it")
+    [letter] = letters(backend)
+    assert (letter.cause, letter.body) == ("nobody can write it", message.to_bytes())
+    assert accounts(backend) == [(pending.REJECTED, [3], [4]), (pending.DEAD, [2], [4])]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 3), SAMPLES), min_size=1, max_size=5))
+def test_bodies_from_the_queue_are_written_as_their_envelopes_would_be(
+    messages: list[tuple[int, list[tuple[int, int, float]]]],
+) -> None:
+    many = [envelope(m, app=app, ms=1000 + i, source=f"h{i % 2}") for i, (app, m) in enumerate(messages)]
+    one_by_one, at_once = MemoryBackend(), MemoryBackend()
+    Writer(one_by_one, Distribution()).write(many)
+    Writer(at_once, Distribution()).write(Envelopes.read([e.to_bytes() for e in many]))
+    for app in {e.app for e in many}:
+        assert (
+            look(reader(at_once, app=app))
+            == look(reader(one_by_one, app=app))
+            == plain([e for e in many if e.app == app])
+        )
 
 
 def test_apps_of_one_batch_do_not_mix() -> None:
