@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rollups import cells, flip
 from rollups.flip import Change
-from rollups.outcome import Work, account, account_key
+from rollups.outcome import Work, account
 from rollups.plan import DayPlan, Waiting
 from rollups.points import Hook
 from spm import limits
@@ -17,6 +17,7 @@ from spm.clock import random_u64
 from spm.store import keys, manifest, pending, units
 from spm.store.backends.base import Backend
 from spm.store.manifest import Hours, Manifest
+from spm.store.pending import account_key
 from spm.store.units import Unit
 
 

@@ -14,8 +14,8 @@ from rollups.flip import Change
 from rollups.plan import DayPlan, Kind, StaleDay, UnitPlan, Waiting
 from rollups.work import Compacted, DayOfHours, DaysTask, Packed, PackTask, UnitTask
 from spm.clock import random_u64
-from spm.store import blocks, keys, pending, retractions, tiers
-from spm.store.keys import CLOSED, Epoch, LogKey
+from spm.store import blocks, pending, retractions, tiers
+from spm.store.keys import CLOSED, Epoch
 from spm.store.manifest import OPEN, DayOf, Days, Entry, HourOf, Hours, Manifest, Month, fingerprint
 
 LATE, RETRACTED, UNDONE, ROLLED_BACK = "late", "retraction", "undo", "rollback"  # causes of corrections
@@ -184,14 +184,8 @@ def _together(one: Correction, other: Correction) -> Correction:
 
 def account(app: int, item: Waiting, outcome: int = pending.STORED) -> tuple[bytes, dict[bytes, bytes]]:
     """The account row of one pending cell. Its key follows from the cell: a repeated run writes the same row."""
-    key = account_key(item.key.log(item.slot))
+    key = pending.account_key(item.key.log(item.slot))
     return key, {COLUMN: pending.encode(item.commit, blocks.LEDGER, outcome, item.key.batch)}
-
-
-def account_key(block: LogKey) -> bytes:
-    """Where the account of a block's pending cell stands, once a run has taken it in."""
-    sequence = (block.slot << 8 | block.bucket) & keys.U32
-    return keys.ledger(block.app, block.ingest_ms // 60_000, block.batch, sequence)
 
 
 # --- months -----------------------------------------------------------------------------------------------------------

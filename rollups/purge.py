@@ -30,7 +30,6 @@ from rollups.doomed import (
 )
 from rollups.doomed import states as states_of
 from rollups.listing import TABLES, Listing, every_bucket, everything, of_day
-from rollups.outcome import account_key
 from rollups.points import Hook, nowhere
 from rollups.rollback import batches
 from spm import limits
@@ -40,6 +39,7 @@ from spm.limits import DAY_SLOTS
 from spm.store import keys, manifest, units
 from spm.store.backends.base import Backend, Reader
 from spm.store.manifest import SEALED, Manifest, Month, first_day_of, month_of
+from spm.store.pending import account_key
 from spm.store.units import Inputs, Unit
 
 __all__ = ["COVERED", "EXPIRED", "REASONS", "SUPERSEDED", "TABLES", "Purged", "Tally", "cut", "every_bucket", "purge"]

@@ -16,7 +16,6 @@ import numpy as np
 from rollups import cells, listing, survey
 from rollups.doomed import states
 from rollups.findings import DAMAGED, UNKNOWN, UNMARKED, Report
-from rollups.outcome import account_key
 from spm.errors import CorruptBlock
 from spm.limits import DAY_SLOTS
 from spm.store import blocks, distribution, keys, pending, units
@@ -26,7 +25,7 @@ from spm.store.blocks import LogBlock, Messages
 from spm.store.keys import LogKey, PendingKey
 from spm.store.manifest import OPEN, Entry, Manifest, State
 from spm.store.merge import merge_messages
-from spm.store.pending import Commit
+from spm.store.pending import Commit, account_key
 from spm.store.units import Unit
 
 _Place = tuple[int, int]  # bucket, slot

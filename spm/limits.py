@@ -123,6 +123,9 @@ AMQP_HEARTBEAT_S = 20  # a dead peer is noticed after two of them
 MARK_WORDS_MAX = 32  # announcements of one process and app that wait for their mark: 50 bytes each, thinned out above
 MARK_OUT_INLINE = 2_000  # dead stamps in the cell of a mark, which is written at every move; more go to pages
 STAMPS_PER_CELL = 50_000  # of one page of dead stamps or one adoption record: some 150 kB
+SETTLED_CACHE_BYTES = (
+    32_000_000  # of decoded commit records and accounts that the keeper of marks reads again and again
+)
 PROCESS_SILENT_S = 60  # an accepting process that says nothing for so long is taken for gone; wrong is harmless
 
 # --- account ----------------------------------------------------------------------------------------------------------
@@ -200,6 +203,7 @@ ROLL_WAVE_SAMPLES = 50_000_000  # compacted before the next flip: bounds what a 
 ROLL_UNIT_SAMPLES = 500_000  # taken for a unit whose size a plan does not know: a wave then has a hundred
 ROLL_SWEEP_MS = DAY_SLOTS * HOUR_MS  # a full run looks at every day of an app this often: for what crashes left behind
 SPREAD_UNIT_SAMPLES = 10_000_000  # an hour of one bucket, from which an app is spread wider: 300 MB in its task
+SPREAD_ROUNDS = 3  # of moving and closing in one go: the second takes what was under way in the first, more is rare
 AGENDA_DAYS_MAX = 4_000  # days an app's agenda names; more are found by looking at all of them
 TIER_ROWS_MAX = 1 << 19  # (series, hour) entries of one page of hours or days: 4 MB an aggregate, decoded
 ROLL_GROUPS_PER_CORE = 4  # tasks per core: fewer leave cores idle at the end, more cost a start each

@@ -15,6 +15,7 @@ from spm.store import blocks, keys
 from spm.store.backends.base import Reader
 from spm.store.backends.ranges import scan_ranges
 from spm.store.blocks import Messages
+from spm.store.keys import LogKey
 from spm.wire import I64, U8
 
 COLUMN = b"v"
@@ -83,6 +84,12 @@ def decode_account(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, int, 
     low, high, outcome = map(int, c["range"])
     rows = tuple(zip(map(int, c["bucket"]), map(int, c["slot"]), strict=True))
     return Commit(messages, c["samples"], c["id_hash"], low, high, rows, totals), outcome, int(c["batch_hash"][0])
+
+
+def account_key(block: LogKey) -> bytes:
+    """Where the account of a block's pending cell stands, once a run has taken it in; the same for every run."""
+    sequence = (block.slot << 8 | block.bucket) & keys.U32
+    return keys.ledger(block.app, block.ingest_ms // 60_000, block.batch, sequence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,323 @@
+"""What has become of every stamp: stored, late, rejected, dead, or not known yet (rule 24).
+
+Enter by ``settled``: it joins commit records and account rows by stamp. Whatever a redelivery, a run that was repeated
+or a second batch has left, each sample has one outcome: stored, else late, else rejected, else dead. A stamp is stored
+when all rows of one of its batches are there. Columns all the way: one Python step per row (batch and slot), none per
+message. Nothing here writes.
+"""
+
+import logging
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+import numpy as np
+import numpy.typing as npt
+
+from spm import limits
+from spm.errors import CorruptBlock, StoreUnavailable
+from spm.store import blocks, distribution, keys, pending
+from spm.store.backends.base import Reader
+from spm.store.blocks import Messages
+from spm.store.marks import Totals, pack
+from spm.store.pending import DEAD, LATE, REJECTED, STORED
+from spm.wire import I32, I64, U8, U64, slot_of
+
+_LOG = logging.getLogger(__name__)
+BOOL = npt.NDArray[np.bool_]
+Beyond = Mapping[int, int]  # process -> a packed stamp: only later ones of these processes are asked for
+_NO = np.empty(0, np.int64)
+_TRIES = 8  # when the distribution keeps changing while it is read
+_CELL_BYTES = 400  # what a decoded cell takes besides its columns
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Outcomes of M distinct stamps, by process, then in the order of their stamps. Samples of each by outcome.
+
+    ``whole``: every sample of the message has its outcome. ``rejected`` are refused lines, which are no samples.
+    ``damaged``: rows that could not be read, and are not in it.
+    """
+
+    ms: I64
+    process: I64
+    sequence: I64
+    source: I32
+    sources: tuple[str, ...]
+    message_ids: U8  # u8[M, 16]
+    stored: I64
+    late: I64
+    rejected: I64
+    dead: I64
+    whole: BOOL
+    damaged: int = 0
+
+    def __len__(self) -> int:
+        return len(self.ms)
+
+    @property
+    def stamps(self) -> U64:
+        """The stamps, packed: in order within each process."""
+        return pack(self.ms, self.sequence)
+
+    @property
+    def kept(self) -> BOOL:
+        """bool[M]: whole messages of which the store has, or had, at least one sample."""
+        kept: BOOL = self.whole & (self.stored + self.late > 0)
+        return kept
+
+    @property
+    def lost(self) -> BOOL:
+        """bool[M]: whole messages that are dead, and not stored."""
+        lost: BOOL = self.whole & (self.stored + self.late == 0) & (self.dead > 0)
+        return lost
+
+    def only(self, chosen: BOOL) -> "Settled":
+        """Some of them."""
+        return Settled(
+            self.ms[chosen], self.process[chosen], self.sequence[chosen], self.source[chosen], self.sources,
+            self.message_ids[chosen], self.stored[chosen], self.late[chosen], self.rejected[chosen], self.dead[chosen],
+            self.whole[chosen], self.damaged,
+        )  # fmt: skip
+
+    def totals(self) -> Totals:
+        """Their sums."""
+        samples = [self.stored, self.late, self.rejected, self.dead]
+        best = np.select([column > 0 for column in samples], range(len(samples)), len(samples))
+        messages = np.bincount(best, minlength=len(samples)).tolist()
+        stored, late, rejected, dead = (int(column.sum()) for column in samples)
+        return Totals(len(self), stored + late + dead, stored, late, rejected, dead, *messages[: len(samples)])
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a commit record or an account row says."""
+
+    messages: Messages
+    samples: I64
+    message_ids: U8  # u8[M, 16]
+    totals: I64 | None
+    outcome: int
+    slot: int  # of the rows that it accounts for
+    rows: int  # how many rows the batch has
+    batch: int
+    size: int
+
+
+class Cells:
+    """Cells as they were decoded, for who reads the same ones again and again. Thread-safe, bounded."""
+
+    def __init__(self, bytes_max: int = limits.SETTLED_CACHE_BYTES) -> None:
+        self._held: OrderedDict[bytes, Cell] = OrderedDict()
+        self._bytes, self._bytes_max = 0, bytes_max
+        self._lock = threading.Lock()
+
+    def decode(self, raw: bytes, kind: int) -> Cell:
+        """The cell; raises ``CorruptBlock``."""
+        with self._lock:
+            found = self._held.get(raw)
+            if found is not None:
+                self._held.move_to_end(raw)
+                return found
+        made = _cell(raw, kind)
+        with self._lock:
+            if raw not in self._held:
+                self._held[raw] = made
+                self._bytes += made.size
+            while self._bytes > self._bytes_max:
+                self._bytes -= self._held.popitem(last=False)[1].size
+        return made
+
+
+def settled(
+    reader: Reader, app: int, since_minute: int, until_minute: int = keys.U32, *,
+    beyond: Beyond | None = None, cells: Cells | None = None,
+) -> Settled:  # fmt: skip
+    """All stamps of commit records, and of account rows between two minutes (of their batches' oldest stamps).
+
+    Commit records are read first: a run puts the account in before it takes the record away, so that each is seen at
+    least once. What lies in a bucket that readers do not look into any more does not count, so the distribution is
+    read before and after.
+    """
+    for _ in range(_TRIES):
+        spread = distribution.read(reader, app)
+        found: dict[bytes, Cell] = {}
+        damaged = _gather(found, _commits(reader, app, spread.all(app)), blocks.PENDING, cells)
+        spans = keys.ledger_range(app, since_minute, until_minute)
+        accounts = ((key, row[pending.COLUMN]) for key, row in reader.scan("ledger", *spans, columns=[pending.COLUMN]))
+        damaged += _gather(found, accounts, blocks.LEDGER, cells)
+        if distribution.read(reader, app) == spread:
+            return _joined(list(found.values()), beyond, damaged)
+    raise StoreUnavailable(f"the distribution of app {app} kept changing")
+
+
+def _commits(reader: Reader, app: int, buckets: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
+    """(the key that its account will have, the cell) of every commit record."""
+    for item in pending.scan(reader, app, list(buckets)):
+        yield pending.account_key(item.key.log(item.slot)), item.cell
+
+
+def _gather(found: dict[bytes, Cell], rows: Iterable[tuple[bytes, bytes]], kind: int, cells: Cells | None) -> int:
+    damaged = 0
+    for key, raw in rows:
+        try:
+            found[key] = cells.decode(raw, kind) if cells else _cell(raw, kind)
+        except CorruptBlock as error:
+            _LOG.error("a row of %s is damaged: %s", "pending" if kind == blocks.PENDING else "ledger", error)
+            damaged += 1
+    return damaged
+
+
+def _cell(raw: bytes, kind: int) -> Cell:
+    """Without the list of the batch's rows, of which only their number counts."""
+    c, texts = blocks.decode_columns(kind, raw)
+    messages, totals = Messages.of(c, texts), c.get("total")
+    count = len(messages)
+    if len(c["samples"]) != count or len(c["id_hash"]) != 16 * count or (totals is not None and len(totals) != count):
+        raise CorruptBlock("a commit record's columns differ in length", got=len(c["samples"]), wanted=count)
+    _, last, outcome = map(int, c["range"])
+    slot = int(slot_of(np.array([last]))[0])
+    size = len(raw) + 60 * count + _CELL_BYTES
+    ids = c["id_hash"].reshape(-1, 16)
+    return Cell(messages, c["samples"], ids, totals, outcome, slot, len(c["bucket"]), int(c["batch_hash"][0]), size)
+
+
+# --- the join ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """One entry per message and cell: the number of its stamp and of its cell, and its samples."""
+
+    stamp: I64
+    cell: I64
+    samples: I64
+    totals: I64  # -1: not told
+
+
+def _joined(cells: list[Cell], beyond: Beyond | None, damaged: int) -> Settled:
+    """1. stamps get numbers; 2. stored and late by batch, slot and stamp; 3. rejected and dead by cause and stamp."""
+    there = Counter(cell.batch for cell in cells if cell.outcome in (STORED, LATE))
+    complete = np.array([there[cell.batch] >= cell.rows for cell in cells], np.bool_)
+    parts = [(number, cell, _picked(cell, beyond)) for number, cell in enumerate(cells)]
+    parts = [part for part in parts if len(part[2])]
+    names, sources = _sources([cell for _, cell, _ in parts])
+
+    def column(of: Callable[[Cell], np.ndarray], empty: np.ndarray = _NO) -> np.ndarray:
+        return np.concatenate([empty, *(of(cell)[picked] for _, cell, picked in parts)])
+
+    ms, process, sequence = (column(attrgetter(f"messages.{name}")) for name in ("ms", "process", "sequence"))
+    order, starts = _groups(process, pack(ms, sequence))
+    stamp = np.empty(len(order), np.int64)
+    stamp[order] = _spread(np.arange(len(starts)), starts, len(order))
+    first = order[starts]
+    owner = np.repeat(np.array([number for number, _, _ in parts], np.int64), [len(picked) for _, _, picked in parts])
+    entries = _Entries(stamp, owner, column(attrgetter("samples")), column(_told))
+    stored, late, whole = _stored(entries, cells, complete, len(starts))
+    rejected, dead, total = _died(entries, cells, len(starts))
+    told = total >= 0
+    source = np.array([names[name] for _, cell, picked in parts for name in cell.messages.sources], np.int32)
+    at = np.cumsum([0, *(len(cell.messages.sources) for _, cell, _ in parts)])[:-1]
+    source = source[np.repeat(at, [len(picked) for _, _, picked in parts]) + column(attrgetter("messages.source"))]
+    return Settled(
+        ms[first], process[first], sequence[first], source[first], sources,
+        column(attrgetter("message_ids"), np.empty((0, 16), np.uint8))[first], stored, late, rejected,
+        np.where(told, np.minimum(dead, np.maximum(total - stored - late, 0)), dead),
+        whole | (told & (dead >= total)), damaged,
+    )  # fmt: skip
+
+
+def _told(cell: Cell) -> I64:
+    return np.full(len(cell.messages), -1) if cell.totals is None else cell.totals
+
+
+def _picked(cell: Cell, beyond: Beyond | None) -> I64:
+    """Which of a cell's messages are asked for."""
+    m = cell.messages
+    if beyond is None:
+        return np.arange(len(m))
+    found = np.zeros(len(m), np.bool_)
+    for process in np.unique(m.process).tolist():
+        if process in beyond:
+            found |= (m.process == process) & (pack(m.ms, m.sequence) > np.uint64(beyond[process]))
+    return np.flatnonzero(found)
+
+
+def _sources(cells: list[Cell]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """One table of the names of all cells."""
+    names = dict.fromkeys(name for cell in cells for name in cell.messages.sources)
+    return {name: number for number, name in enumerate(names)}, tuple(names)
+
+
+def _groups(*columns: np.ndarray) -> tuple[I64, I64]:
+    """(an order that sorts by these columns, where in it each group of equal ones begins)."""
+    order = np.lexsort(columns[::-1])
+    if not len(order):
+        return order, _NO
+    changed = np.logical_or.reduce([column[order][1:] != column[order][:-1] for column in columns])
+    return order, np.flatnonzero(np.concatenate([[True], changed]))
+
+
+def _spread(values: I64, starts: I64, count: int) -> I64:
+    """Each group's value for all of its members."""
+    return np.repeat(values, np.diff(np.append(starts, count)))
+
+
+def _stored(e: _Entries, cells: list[Cell], complete: BOOL, count: int) -> tuple[I64, I64, BOOL]:
+    """Per stamp: samples stored, samples too late, and whether one of its batches is there as a whole.
+
+    1. a batch may hold a message twice: it is one acceptance;
+    2. per stamp, slot and batch the rows are added up, which may lie in several buckets;
+    3. per stamp and slot a whole batch says how many there are; they are in time if they are so in any batch.
+    """
+    slot = np.array([cell.slot for cell in cells], np.int64)
+    batch = np.array([cell.batch for cell in cells], np.uint64)
+    timely = np.array([cell.outcome == STORED for cell in cells], np.bool_)
+    mine = np.flatnonzero(np.isin(np.array([cell.outcome for cell in cells], np.int64)[e.cell], (STORED, LATE)))
+    if not len(mine):
+        return np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    order, starts = _groups(e.stamp[mine], e.cell[mine])
+    samples = np.maximum.reduceat(e.samples[mine][order], starts)
+    stamp, cell = (column[mine][order][starts] for column in (e.stamp, e.cell))
+    order, starts = _groups(stamp, slot[cell], batch[cell])
+    added = np.add.reduceat(samples[order], starts)
+    in_time = np.logical_and.reduceat(timely[cell][order], starts)
+    stamp, cell = stamp[order][starts], cell[order][starts]
+    whole = complete[cell]
+    order, starts = _groups(stamp, slot[cell])
+    full = np.maximum.reduceat(np.where(whole, added, 0)[order], starts)
+    enough = added[order] >= _spread(full, starts, len(order))
+    some_in_time = np.logical_or.reduceat(in_time[order] & enough, starts)
+    owner = stamp[order][starts]
+    return (
+        _summed(owner, np.where(some_in_time, full, 0), count),
+        _summed(owner, np.where(some_in_time, 0, full), count),
+        np.bincount(stamp[whole], minlength=count) > 0,
+    )
+
+
+def _died(e: _Entries, cells: list[Cell], count: int) -> tuple[I64, I64, I64]:
+    """Per stamp: lines rejected, samples dead, and samples in all (-1: not told).
+
+    A row that tells the total is the only one of its stamp and cause, so causes add up. Older rows were written once
+    more with every redelivery: the largest counts.
+    """
+    outcome = np.array([cell.outcome for cell in cells], np.int64)[e.cell]
+    total = np.full(count, -1)
+    np.maximum.at(total, e.stamp, e.totals)
+    found = []
+    for wanted in (REJECTED, DEAD):
+        new, old = ((outcome == wanted) & told for told in (e.totals >= 0, e.totals < 0))
+        order, starts = _groups(e.stamp[new], e.cell[new])
+        once = np.maximum.reduceat(e.samples[new][order], starts) if len(order) else _NO
+        summed = _summed(e.stamp[new][order][starts], once, count)
+        np.maximum.at(summed, e.stamp[old], e.samples[old])
+        found.append(summed)
+    return found[0], found[1], total
+
+
+def _summed(owner: I64, values: I64, count: int) -> I64:
+    """Sums by owner; exact, since no sum of samples comes near 2^53."""
+    return np.bincount(owner, weights=values, minlength=count).astype(np.int64)
