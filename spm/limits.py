@@ -130,7 +130,8 @@ PROCESS_SILENT_S = 60  # an accepting process that says nothing for so long is t
 
 # --- account ----------------------------------------------------------------------------------------------------------
 ACCOUNT_SLACK_MS = 10 * 60_000  # rows are keyed by their batch's oldest message: a batch may be that much older
-ACCOUNT_LOOK_BACK_MS = 2 * 86_400_000  # rows read for the account now; what waits longer is told as unconfirmed
+ACCOUNT_LOOK_BACK_MS = 2 * 86_400_000  # of rows for the account now; what was settled before above a mark seems to wait
+ACCOUNT_GONE_MS = 6 * HOUR_MS  # after which a process that is gone is known by its marks alone
 ACCOUNT_HOURS_MAX = 168  # of one look at the hours: a week; the cumulative account has no such bound
 ACCOUNT_STRETCH_HOURS = 2  # read at once: bounds the memory of a look, whatever its span
 ACCOUNT_HOURS_KEPT = 4_000  # summed hours one process remembers, of all apps

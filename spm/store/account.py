@@ -1,0 +1,214 @@
+"""The account of an app: everything that was accepted, and where it is now. It adds up at any time (invariant 3).
+
+    accepted = stored + late + rejected + dead + queued + in flight + unconfirmed
+
+Enter by ``account``. Each accepting process announces how much it accepted up to a stamp, and how much of that nobody
+has confirmed yet; its low-water mark holds the sums up to which everything is settled; what was settled beyond the mark
+is counted from commit records and account rows. What was accepted and is not settled waits: in the queue where its
+process saw it confirmed, else in flight, or unconfirmed when that process is gone. A difference is never spread over
+other numbers: it stands as ``missing``, with a finding that says which process it is about. Cost: the rows since the
+oldest mark that lags, ``ACCOUNT_LOOK_BACK_MS`` at most; of a process that is gone for long, adoption records say what
+came. What was stored before processes announced themselves is not in the account.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+from typing import Self
+
+import numpy as np
+
+from spm import limits
+from spm.store import marks
+from spm.store.backends.base import Reader
+from spm.store.marks import Announcement, ProcessMarks, Totals
+from spm.store.settled import Cells, Settled, settled
+
+MINUTE_MS = 60_000
+_NO_WORD = Announcement(0, 0, 0, 0, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where messages or samples are; among samples, rejected ones are lines that could not be read."""
+
+    accepted: int = 0
+    stored: int = 0
+    late: int = 0
+    rejected: int = 0
+    dead: int = 0
+    queued: int = 0
+    in_flight: int = 0
+    unconfirmed: int = 0
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    @property
+    def settled(self) -> int:
+        """What has come to its end."""
+        return self.stored + self.late + self.rejected + self.dead
+
+    @property
+    def waiting(self) -> int:
+        """Not settled yet."""
+        return self.queued + self.in_flight + self.unconfirmed
+
+    @property
+    def missing(self) -> int:
+        """What does not add up; below zero: more was settled than accepted."""
+        return self.accepted - self.settled - self.waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One accepting process' part of the account. Times are of stamps; 0: none yet."""
+
+    number: int
+    gone: bool
+    last_ms: int
+    mark_ms: int
+    messages: Places
+    samples: Places
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A part of the account that does not add up: what process, and by how much."""
+
+    process: int
+    messages: int
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The account of one app at one moment."""
+
+    app: int
+    at_ms: int
+    messages: Places
+    samples: Places
+    lag_ms: int  # of the marks of living processes
+    processes: tuple[Process, ...]
+    damaged: int = 0  # rows that could not be read: what they account for seems to wait
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Where it does not add up."""
+        parts = (Finding(p.number, p.messages.missing, p.samples.missing) for p in self.processes)
+        return tuple(part for part in parts if part.messages or part.samples)
+
+
+def account(reader: Reader, app: int, now_ms: int, *, cells: Cells | None = None) -> Account:
+    """The account now. Marks are read first: what is settled after that was announced before, or is newer than that."""
+    known = marks.read(reader, app)
+    counted = {n: m for n, m in known.items() if not _forgotten(m, now_ms)}
+    above = {n: marks.packed(m.held.place) for n, m in counted.items()}
+    found = settled(reader, app, _since_ms(counted.values(), now_ms) // MINUTE_MS, beyond=above, cells=cells)
+    processes = [_process(m, found, now_ms) if n in counted else _past(m) for n, m in sorted(known.items())]
+    return Account(
+        app,
+        now_ms,
+        sum((p.messages for p in processes), Places()),
+        sum((p.samples for p in processes), Places()),
+        marks.lag_ms(known, now_ms),
+        tuple(processes),
+        found.damaged,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """The account as marks alone tell it, for many apps at once: whatever is not held by a mark counts as queued."""
+
+    messages: Places
+    samples: Places
+    lag_ms: int
+
+
+def glance(reader: Reader, app: int, now_ms: int) -> Glance:
+    """One scan of a few rows. It adds up, too; what was settled a moment ago still waits here."""
+    known = marks.read(reader, app)
+    held = reduce(Totals.plus, map(_held, known.values()), Totals())
+    words = [m.announced for m in known.values() if m.announced is not None]
+    told = sum(word.messages for word in words), sum(word.samples + word.rejected for word in words)
+    messages, samples = (
+        replace(settled, accepted=accepted, queued=accepted - settled.settled)
+        for settled, accepted in zip((_messages(held), _samples(held)), told, strict=True)
+    )
+    return Glance(messages, samples, marks.lag_ms(known, now_ms))
+
+
+def _held(known: ProcessMarks) -> Totals:
+    return reduce(Totals.plus, (record.totals for record in known.adopted), known.held.totals)
+
+
+def _since_ms(known: Iterable[ProcessMarks], now_ms: int) -> int:
+    """From where rows may lie that no mark counts: the oldest mark with announcements above it, within a bound."""
+    oldest = min((_behind_ms(m) for m in known if not m.settled), default=now_ms)
+    return max(0, oldest - limits.ACCOUNT_SLACK_MS, now_ms - limits.ACCOUNT_LOOK_BACK_MS)
+
+
+def _behind_ms(known: ProcessMarks) -> int:
+    """Up to where everything is settled; before the first mark: some moments before the oldest announcement."""
+    return known.held.ms or known.words[0].ms
+
+
+def _forgotten(known: ProcessMarks, now_ms: int) -> bool:
+    """Whether a process is gone for so long that its rows are not looked for: adoption records say what came."""
+    return not known.settled and known.gone(now_ms) and _behind_ms(known) < now_ms - limits.ACCOUNT_GONE_MS
+
+
+def _process(known: ProcessMarks, found: Settled, now_ms: int) -> Process:
+    """One process: what its mark holds, what rows say above it, and what is left of what it announced."""
+    word = known.announced or _NO_WORD
+    mine = found.whole & (found.process == known.process)
+    told = found.stamps <= np.uint64(marks.packed(word.place))
+    before = known.held.totals.plus(found.only(mine & told).totals())
+    newer = found.only(mine & ~told).totals()
+    messages = max(0, word.messages - before.messages)
+    samples = max(0, word.samples + word.rejected - _samples(before).settled) if messages else 0
+    open_messages = min(word.open_messages, messages)
+    open_samples = samples if open_messages == messages else min(word.open_samples, samples)
+    gone = known.gone(now_ms)
+    return Process(
+        known.process,
+        gone,
+        word.ms,
+        known.held.ms,
+        _places(_messages(before), word.messages, messages, open_messages, gone=gone) + _messages(newer),
+        _places(_samples(before), word.samples + word.rejected, samples, open_samples, gone=gone) + _samples(newer),
+    )
+
+
+def _past(known: ProcessMarks) -> Process:
+    """One that is gone for long: what its mark and its adoption records hold. What they lack came never, or is dead."""
+    word, held = known.announced or _NO_WORD, _held(known)
+    later = int((marks.stamps_of(known.adopted) > np.uint64(marks.packed(word.place))).sum())
+    messages = max(0, word.messages + later - held.messages)
+    samples = max(0, word.samples + word.rejected - _samples(held).settled) if messages else 0
+    return Process(
+        known.process,
+        True,
+        word.ms,
+        known.held.ms,
+        _places(_messages(held), held.messages + messages, messages, messages, gone=True),
+        _places(_samples(held), _samples(held).settled + samples, samples, samples, gone=True),
+    )
+
+
+def _places(settled: Places, accepted: int, waiting: int, open_: int, *, gone: bool) -> Places:
+    """With what waits beside what is settled: confirmed by the queue, or not; by a process that lives, or not."""
+    in_flight, unconfirmed = (0, open_) if gone else (open_, 0)
+    return replace(settled, accepted=accepted, queued=waiting - open_, in_flight=in_flight, unconfirmed=unconfirmed)
+
+
+def _messages(of: Totals) -> Places:
+    """Settled messages, each by the best outcome of its samples."""
+    return Places(of.messages, of.stored_messages, of.late_messages, of.rejected_messages, of.dead_messages)
+
+
+def _samples(of: Totals) -> Places:
+    """Settled samples."""
+    return Places(of.stored + of.late + of.rejected + of.dead, of.stored, of.late, of.rejected, of.dead)
