@@ -1,0 +1,307 @@
+"""Claims about ingest/transport/outbox.py: what is kept is published until it is confirmed, within bounded room."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ingest.transport.outbox import Outbox, Parcel
+from spm import limits
+from spm.clock import FakeClock
+from spm.errors import QueueUnavailable
+
+KEYS = ("000", "001")
+WEIGHT = 10
+
+
+def parcel(number: int = 0, *, key: str = "000", kept: bool = True, told: list[bool] | None = None) -> Parcel:
+    outcome: Callable[[bool], None] = (lambda stored: None) if told is None else told.append
+    return Parcel("x", key, b"%d" % number, str(number), WEIGHT, kept=kept, outcome=outcome)
+
+
+def opened(clock: FakeClock | None = None) -> Outbox:
+    """An outbox with a connection."""
+    made = Outbox(clock or FakeClock())
+    made.connected()
+    return made
+
+
+def put(outbox: Outbox, *parcels: Parcel) -> None:
+    for one in parcels:
+        outbox.reserve(one.key, one.weight, 0)
+        outbox.add(one)
+
+
+def bodies(outbox: Outbox) -> list[bytes]:
+    return [one.body for _, one in outbox.take()]
+
+
+def test_what_waits_is_taken_in_order_under_tags_from_one() -> None:
+    outbox = opened()
+    put(outbox, *map(parcel, range(3)))
+    assert [(tag, one.body) for tag, one in outbox.take()] == [(1, b"0"), (2, b"1"), (3, b"2")]
+    assert outbox.take() == []
+
+
+def test_what_a_lost_connection_left_unconfirmed_goes_first_in_its_order_with_the_same_bytes() -> None:
+    outbox = opened()
+    put(outbox, *map(parcel, range(4)))
+    outbox.take()
+    outbox.confirm(2, multiple=False, taken=True)
+    put(outbox, parcel(4))
+    outbox.lost("gone")
+    assert outbox.take() == []
+    outbox.connected()
+    assert bodies(outbox) == [b"0", b"2", b"3", b"4"]
+
+
+def test_a_confirm_of_several_settles_all_up_to_it_each_once() -> None:
+    outbox, told = opened(), list[bool]()
+    put(outbox, *(parcel(n, told=told) for n in range(5)))
+    outbox.take()
+    outbox.confirm(3, multiple=True, taken=True)
+    assert told == [True] * 3
+    outbox.lost("gone")
+    outbox.connected()
+    assert bodies(outbox) == [b"3", b"4"]
+
+
+@pytest.mark.parametrize("how", ["refused", "returned"])
+def test_what_the_queue_refused_is_published_again_and_nothing_more_is_taken_for_it(how: str) -> None:
+    outbox, told = opened(), list[bool]()
+    put(outbox, parcel(told=told))
+    outbox.take()
+    if how == "returned":
+        outbox.returned(1, "NO_ROUTE")
+    assert outbox.confirm(1, multiple=False, taken=how == "returned")
+    with pytest.raises(QueueUnavailable, match="refused the message"):
+        outbox.reserve("000", WEIGHT, 0)
+    outbox.reserve("001", WEIGHT, 0)  # another queue's matter
+    assert bodies(outbox) == []
+    outbox.again()
+    assert bodies(outbox) == [b"0"]
+    outbox.confirm(2, multiple=False, taken=True)
+    assert told == [True]
+    outbox.reserve("000", WEIGHT, 0)
+
+
+def test_the_sender_of_a_refused_message_is_told_why_and_the_message_goes_on() -> None:
+    outbox = opened()
+    one = parcel()
+    put(outbox, one)
+    outbox.take()
+    outbox.returned(1, "NO_ROUTE")
+    outbox.confirm(1, multiple=False, taken=True)
+    with pytest.raises(QueueUnavailable, match="no queue for it: NO_ROUTE"):
+        outbox.wait(one, 0)
+    outbox.again()
+    assert bodies(outbox) == [b"0"]
+
+
+def test_a_message_that_is_not_kept_is_forgotten_with_its_sender_or_its_connection() -> None:
+    outbox = opened()
+    begun, waiting, left = (parcel(n, kept=False) for n in range(3))
+    put(outbox, begun)
+    outbox.take()
+    put(outbox, waiting, left)
+    with pytest.raises(QueueUnavailable, match="no confirm"):
+        outbox.wait(left, 0)
+    outbox.lost("gone")
+    for one in (begun, waiting):
+        with pytest.raises(QueueUnavailable, match="gone"):
+            outbox.wait(one, 0)
+    outbox.connected()
+    assert outbox.take() == []
+    assert (outbox._count, outbox._weight) == (0, 0)
+
+
+def test_while_the_broker_is_blocked_nothing_is_taken_written_or_waited_for() -> None:
+    outbox = opened()
+    one = parcel()
+    put(outbox, one)
+    outbox.block("low on memory")
+    assert outbox.take() == []
+    for act in (lambda: outbox.reserve("001", WEIGHT, 60), lambda: outbox.wait(one, 60)):
+        with pytest.raises(QueueUnavailable, match="low on memory"):
+            act()
+    outbox.block(None)
+    assert bodies(outbox) == [b"0"]
+    outbox.reserve("001", WEIGHT, 0)
+
+
+def test_a_block_frees_those_who_wait_already_within_a_second() -> None:
+    outbox = Outbox(real := _Real())
+    outbox.connected()
+    one = parcel()
+    put(outbox, one)
+    outbox.take()
+    threading.Timer(0.05, outbox.block, ["low on disk"]).start()
+    begun = real.monotonic()
+    with pytest.raises(QueueUnavailable, match="low on disk"):
+        outbox.wait(one, 20)
+    assert real.monotonic() - begun < 1
+
+
+class _Real(FakeClock):
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+def test_a_broker_that_confirms_nothing_is_told_after_a_moment_and_heals() -> None:
+    clock = FakeClock()
+    outbox = opened(clock)
+    one = parcel()
+    put(outbox, one)
+    clock.advance(60_000)  # that nothing was sent for long is no silence
+    outbox.take()
+    outbox.reserve("000", WEIGHT, 0)
+    clock.advance(round(1000 * limits.PUBLISH_STALL_S) + 1)
+    for act in (lambda: outbox.reserve("001", WEIGHT, 60), lambda: outbox.wait(one, 60)):
+        with pytest.raises(QueueUnavailable, match="no confirm of anything"):
+            act()
+    outbox.confirm(1, multiple=False, taken=True)
+    outbox.reserve("001", WEIGHT, 0)
+
+
+def test_a_broken_connection_is_waited_for_once_and_then_told_at_once() -> None:
+    clock = FakeClock()
+    outbox = opened(clock)
+    outbox.lost("the peer closed")
+    clock.advance(2000)
+    with pytest.raises(QueueUnavailable, match="the peer closed"):
+        outbox.reserve("000", WEIGHT, 1)
+    outbox.connected()
+    outbox.reserve("000", WEIGHT, 1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "taken"),
+    [
+        ("AMQP_UNCONFIRMED_MAX", 3, 3),
+        ("AMQP_UNCONFIRMED_BYTES_MAX", 3 * WEIGHT, 3),
+        ("AMQP_UNCONFIRMED_BYTES_MAX", 1, 1),
+    ],
+    ids=["so many messages", "so many bytes", "one larger than all room"],
+)
+def test_room_is_bounded_also_for_what_is_reserved_only(
+    limit: str, value: int, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, limit, value)
+    outbox = opened()
+    for _ in range(taken):
+        outbox.reserve("000", WEIGHT, 0)
+    with pytest.raises(QueueUnavailable, match="no room"):
+        outbox.reserve("000", WEIGHT, 0)
+    outbox.release(WEIGHT)
+    outbox.reserve("000", WEIGHT, 0)
+
+
+def test_closing_waits_for_confirms_for_a_bounded_time_and_takes_no_more() -> None:
+    outbox = opened()
+    put(outbox, parcel(0), parcel(1, kept=False))
+    outbox.take()
+    assert not outbox.close(0.01)
+    with pytest.raises(QueueUnavailable, match="being left"):
+        outbox.reserve("000", WEIGHT, 60)
+    threading.Timer(0.02, outbox.confirm, [1], {"multiple": False, "taken": True}).start()
+    assert outbox.close(5)  # nobody waits for what is not kept
+
+
+class Story(RuleBasedStateMachine):
+    """A publisher's life: whatever the broker and the connection do, each kept parcel is confirmed once and no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outbox = Outbox(FakeClock())
+        self.up = self.blocked = False
+        self.number = 0
+        self.open: dict[bytes, Parcel] = {}  # kept and not confirmed
+        self.given_up: set[bytes] = set()
+        self.wire: dict[int, bytes] = {}  # tag → body, on this connection
+        self.told: dict[bytes, int] = {}
+
+    @rule(key=st.sampled_from(KEYS), kept=st.booleans())
+    def push(self, key: str, kept: bool) -> None:
+        try:
+            self.outbox.reserve(key, WEIGHT, 0)
+        except QueueUnavailable:
+            return
+        assert (self.up, self.blocked) == (True, False), "room was kept although nothing can be published"
+        self.number += 1
+        body = b"%d" % self.number
+
+        def outcome(stored: bool) -> None:
+            assert stored
+            self.told[body] = self.told.get(body, 0) + 1
+
+        one = Parcel("x", key, body, body.decode(), WEIGHT, kept=kept, outcome=outcome)
+        self.outbox.add(one)
+        if kept:
+            self.open[body] = one
+
+    @rule()
+    def write(self) -> None:
+        taken = self.outbox.take()
+        assert not taken or (self.up and not self.blocked)
+        self.wire |= {tag: one.body for tag, one in taken}
+
+    @precondition(lambda self: self.wire and not self.blocked)
+    @rule(data=st.data(), multiple=st.booleans(), taken=st.booleans(), back=st.booleans())
+    def answer(self, data: st.DataObject, multiple: bool, taken: bool, back: bool) -> None:
+        tag = data.draw(st.sampled_from(sorted(self.wire)))
+        if back:
+            self.outbox.returned(tag, "NO_ROUTE")
+        self.outbox.confirm(tag, multiple=multiple, taken=taken)
+        for number in [t for t in self.wire if t == tag or (multiple and t < tag)]:
+            body = self.wire.pop(number)
+            if taken and not (back and number == tag):
+                self.open.pop(body, None)
+
+    @rule()
+    def again(self) -> None:
+        self.outbox.again()
+
+    @rule()
+    def connect(self) -> None:
+        if not self.up:
+            self.outbox.connected()
+            self.up = True
+
+    @rule()
+    def lose(self) -> None:
+        self.outbox.lost("gone")
+        self.up = self.blocked = False
+        self.wire.clear()
+
+    @rule(on=st.booleans())
+    def block(self, on: bool) -> None:
+        if self.up:
+            self.outbox.block("low" if on else None)
+            self.blocked = on
+
+    @invariant()
+    def nothing_is_confirmed_twice_and_nothing_kept_is_forgotten(self) -> None:
+        assert set(self.told.values()) <= {1}
+        assert not self.told.keys() & self.open.keys()
+        assert self.outbox.open_parcels() == len(self.open)
+
+    def teardown(self) -> None:
+        """In the end the broker is well: everything kept is confirmed, and all room is free."""
+        self.lose()
+        self.connect()
+        self.outbox.again()
+        self.write()
+        if self.wire:
+            self.outbox.confirm(max(self.wire), multiple=True, taken=True)
+        assert set(self.open) <= self.told.keys()
+        assert (self.outbox._count, self.outbox._weight) == (0, 0)
+        for key in KEYS:
+            self.outbox.reserve(key, WEIGHT, 0)
+
+
+Story.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+test_whatever_the_broker_does_each_kept_message_is_confirmed_once = Story.TestCase
