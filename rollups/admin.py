@@ -1,4 +1,4 @@
-"""The admin of runs and corrections: lists for looking, and the actions that roll back and undo."""
+"""The admin of runs, corrections and distributions: lists for looking, and the actions that roll back, undo, go on."""
 
 from typing import ClassVar
 
@@ -6,11 +6,13 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html_join
+from django.utils.safestring import mark_safe
 from unfold.admin import ModelAdmin, TabularInline
 
-from rollups import conduct, corrected
+from rollups import conduct, corrected, spreading
 from rollups.corrected import Actor
-from rollups.models import Correction, RetractionRecord, Run, RunDay
+from rollups.models import Correction, RetractionRecord, Run, RunDay, Spreading
 from spm.errors import SpmError
 
 
@@ -121,6 +123,41 @@ class RetractionRecordAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
                 messages.error(request, f"Retraction {record.number}: {error}")
             else:
                 messages.success(request, f"Retraction {record.number} is undone.")
+
+
+@admin.register(Spreading)
+class SpreadingAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
+    """Apps by the buckets they lie in: the newest epoch, those before it, and what is in the way of closing them."""
+
+    list_display: ClassVar = ["name", "organisation", "lies"]
+    list_display_links: ClassVar = None
+    list_select_related: ClassVar = ["organisation"]
+    list_per_page = 50  # each is read from the store
+    search_fields: ClassVar = ["name", "organisation__name"]
+    actions: ClassVar = ["go_on"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Spreading]:
+        """Apps that are there."""
+        found: QuerySet[Spreading] = super().get_queryset(request).filter(going=None)
+        return found
+
+    @admin.display(description="lies by")
+    def lies(self, app: Spreading) -> str:
+        """The newest epoch, how many samples an hour go there, the epochs before, and why one is not closed yet."""
+        shown = spreading.shown(conduct.site(), app.pk)
+        lines = [shown.newest, f"{shown.rate:,} samples an hour", *shown.former, *shown.waits]
+        return format_html_join(mark_safe("<br>"), "{}", ((line,) for line in lines))
+
+    def has_go_on_permission(self, request: HttpRequest) -> bool:
+        """Who may change distributions may let a move go on."""
+        return bool(request.user.has_perm("rollups.change_spreading"))
+
+    @admin.action(description="Move what lies by former epochs, and close them", permissions=["go_on"])
+    def go_on(self, request: HttpRequest, apps: QuerySet[Spreading]) -> None:
+        """Start it for the chosen ones, each in a process of its own; they wait for each other."""
+        for app in apps:
+            spreading.begin(app.pk)
+            messages.success(request, f"{app}: begun. The list of runs shows how far it is.")
 
 
 def _origin(request: HttpRequest) -> str:

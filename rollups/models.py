@@ -142,3 +142,12 @@ class RetractionRecord(models.Model):
 
     def __str__(self) -> str:
         return f"retraction {self.number}"
+
+
+class Spreading(App):
+    """An app, seen by the buckets it lies in; its distribution stands in the store, not in the database."""
+
+    class Meta:
+        proxy = True
+        verbose_name = "distribution of an app"
+        verbose_name_plural = "distributions"

@@ -5,9 +5,10 @@ is merged with what lies in the buckets it belongs to, one task per target bucke
 old entries and puts the new ones in force, never rebased. ``Former.together`` names the units, so that a roll back
 takes all of them or none. Pending cells are left to ordinary runs; what a late writer puts into an old bucket is moved
 next time. ``close_epoch`` says what still stands in the way, or closes. Sealed slots stay where they are: readers find
-their hours by the manifest. ``wanted_spread`` decides from an app's rate over how many buckets it should lie.
+their hours by the manifest. ``widen`` opens a wider epoch for an app whose ``rate`` asks for one.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,7 @@ from rollups.work import Packed
 from spm import limits
 from spm.clock import random_u64
 from spm.errors import IntegrityError, Refused
+from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.store import distribution, keys, manifest, pending, retractions, units
 from spm.store.backends.base import Backend, Reader
 from spm.store.keys import CLOSED, CLOSING, HASH, OPEN, Distribution, Epoch, LogKey
@@ -51,6 +53,25 @@ def wanted_spread(epoch: Epoch, samples_per_hour: int) -> int | None:
     while spread < epoch.buckets and samples_per_hour > spread * limits.SPREAD_UNIT_SAMPLES:
         spread = min(2 * spread, epoch.buckets)
     return spread if spread > epoch.spread else None
+
+
+def rate(reader: Reader, app: int, now_ms: int) -> int:
+    """Samples an hour: the mean of the last day's hours that have any, as their generations hold them."""
+    last = now_ms // HOUR_MS
+    days = cells.read_cells(reader, app, sorted({(last - DAY_SLOTS) // DAY_SLOTS, last // DAY_SLOTS}))
+    names = [
+        (slot, units.inputs_key(Unit(bucket, app, slot), generation))
+        for cell in days.values()
+        for (bucket, slot), entry in manifest.decode(cell).entries.items()
+        for generation in entry.state.generations
+        if last - DAY_SLOTS <= slot < last
+    ]
+    rows = reader.get("inputs", [key for _, key in names]) if names else []
+    counted: Counter[int] = Counter()
+    for (slot, _), row in zip(names, rows, strict=True):
+        if row is not None:  # else a run has just replaced it
+            counted[slot] += units.decode_inputs(row[units.COLUMN]).samples
+    return round(counted.total() / len(counted)) if counted else 0
 
 
 def widen(store: Backend, app: int, samples_per_hour: int) -> Distribution | None:

@@ -14,11 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from django.db import transaction
-from django.db.models import Sum
 
-from rollups import comparison, erase, fsck, points, purge, seal, shred
-from rollups import redistribute as redistributing
-from rollups.conduct import Site, date_of, launched, opened, roll, working, written_down
+from rollups import comparison, erase, fsck, points, purge, seal, shred, spreading
+from rollups.conduct import Site, date_of, launched, opened, working
 from rollups.corrected import Actor
 from rollups.erase import Erased
 from rollups.executors import compare, purge_lists
@@ -28,7 +26,7 @@ from rollups.lock import alone
 from rollups.models import Kind, RetractionRecord, Run, RunDay, State
 from rollups.points import Hook
 from rollups.purge import Purged
-from rollups.run import Driver, Progress
+from rollups.run import Driver
 from rollups.seal import Keep, Retained
 from rollups.shred import Shredded
 from spm import limits
@@ -37,8 +35,6 @@ from spm.accounts.deeds import Retention
 from spm.accounts.models import App, Organisation
 from spm.errors import Refused
 from spm.limits import DAY_SLOTS
-from spm.store import distribution
-from spm.store.keys import CLOSED, HASH
 
 Watch = Callable[[App, int, int], None]  # an app, days done, days in all
 
@@ -214,64 +210,6 @@ def purge_retraction(
     return found
 
 
-# --- where an app's data lies -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """What became of an app's epochs."""
-
-    units: int
-    waits: tuple[str, ...]  # why an epoch is not closed yet
-
-
-def redistribute(
-    site: Site, app: int, *, spread: int | None = None, executor: str = "local", wait_s: float = 0.0,
-    watch: Callable[[Progress], None] = lambda _: None,
-) -> Moved:  # fmt: skip
-    """Spread an app over so many buckets from now on, move what it has, and close the epochs before, if that can be.
-
-    Without ``spread`` it goes on with what was begun. What cannot be closed yet is closed by a later call.
-    """
-    if spread is not None:
-        newest = distribution.read(site.store, app).newest
-        distribution.open_epoch(site.store, app, strategy=HASH, buckets=newest.buckets, spread=spread)
-    # What is pending is compacted first, and then moved with the rest.
-    roll(site, apps=[app], kind=Kind.FULL, executor=executor, watch=watch, wait_s=wait_s)
-    with working(site, kind=Kind.REDISTRIBUTE, executor=executor, apps=[app], watch=watch, wait_s=wait_s) as work:
-        driver = Driver(site.store, site.clock, at=work.at, watch=work.watch)
-        with opened(site, executor, work.at) as runner:
-            report = redistributing.migrate(driver, runner, app, run=work.row.number)
-        written_down(work.row, report, site.now())
-        found = [redistributing.close_epoch(site.store, app, number, work.at) for number in _older(site, app)]
-    return Moved(sum(day.units for day in report.days), tuple(line for closing in found for line in closing.found))
-
-
-def _older(site: Site, app: int) -> list[int]:
-    spread = distribution.read(site.store, app)
-    return [epoch.number for epoch in spread.epochs if epoch.state != CLOSED and epoch.number != spread.newest.number]
-
-
-def widen(site: Site, *, apps: Sequence[int], executor: str = "local") -> list[int]:
-    """Spread apps that have grown, and go on with those that are being moved; their numbers."""
-    touched = []
-    for app in apps:
-        redistributing.widen(site.store, app, _rate(site, app))
-        if not distribution.read(site.store, app).settled:
-            redistribute(site, app, executor=executor, wait_s=limits.ROLL_WAIT_S)
-            touched.append(app)
-    return touched
-
-
-def _rate(site: Site, app: int) -> int:
-    """Samples an hour, from what full runs found in the units of yesterday and today."""
-    since = (site.now() - timedelta(days=1)).date()
-    found = RunDay.objects.filter(app_id=app, day__gte=since, run__kind=Kind.FULL, units__gt=0)
-    sums = found.aggregate(samples=Sum("samples"), units=Sum("units"))
-    spread = distribution.read(site.store, app).newest.spread
-    return round(sums["samples"] / sums["units"] * spread) if sums["units"] else 0
-
-
 # --- apps that were deleted -------------------------------------------------------------------------------------------
 
 
@@ -322,7 +260,7 @@ def tidy(site: Site, *, apps: Sequence[int]) -> bool:
     erase_gone(site, wait_s=limits.ROLL_WAIT_S)
     if not _day_old(site):
         return False
-    widen(site, apps=apps)
+    spreading.widen(site, apps=apps)
     retain(site, apps=apps, wait_s=limits.ROLL_WAIT_S)
     clean(site, apps=apps, wait_s=limits.ROLL_WAIT_S)
     _mark(site).write_text(str(site.clock.now_ms()))

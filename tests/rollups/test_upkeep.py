@@ -1,4 +1,4 @@
-"""Claims about what goes for good, with its record: retention per app, redistribution, and when beat does which."""
+"""Claims about what goes for good, with its record: retention per app, and when beat does which."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from spm import limits
 from spm.accounts.deeds import Retention, delete_app
 from spm.accounts.models import App, Organisation
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.store import distribution, keys
+from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.manifest import SEALED
 from tests.rollups.world import APP, NEXT_DAY, START, World
@@ -70,23 +70,6 @@ def test_retention_leaves_a_run_with_the_days_it_sealed(site: Site, app: App, wo
     assert (run.kind, run.state, run.units) == (Kind.SEAL, State.DONE, len(found.sealed))
     assert (day.app_id, str(day.day), day.flipped) == (APP, "2023-08-31", False)
     assert upkeep.would_expire(site, APP, Retention(2, None, None)) == []
-
-
-def test_an_app_is_spread_wider_and_answers_the_same(site: Site, app: App, world: World) -> None:
-    before = world.answer()
-    moved = upkeep.redistribute(site, APP, spread=6)
-    assert world.answer() == before
-    assert distribution.read(world.store, APP).newest.spread == 6
-    assert moved.units == RunDay.objects.filter(run__kind=Kind.REDISTRIBUTE).count() or moved.units > 0
-
-
-def test_an_app_that_has_grown_is_spread_by_itself(site: Site, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert upkeep.widen(site, apps=[APP]) == []
-    run = Run.objects.create(number=70, kind=Kind.FULL, executor="spark", started=site.now())
-    RunDay.objects.create(run=run, app=app, day=site.now().date(), flipped=True, units=3, size_bytes=1,
-                          samples=3 * limits.SPREAD_UNIT_SAMPLES * 2)  # fmt: skip
-    assert upkeep.widen(site, apps=[APP]) == [APP]
-    assert distribution.read(site.store, APP).newest.spread > 3
 
 
 def test_beat_tidies_when_the_last_time_is_a_day_old(site: Site, app: App, world: World) -> None:

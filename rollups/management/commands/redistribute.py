@@ -1,11 +1,16 @@
-"""``manage.py redistribute APP --spread N``: let an app's data lie over N buckets, while everything goes on."""
+"""``manage.py redistribute APP --spread N``: let an app's data lie over N buckets, while everything goes on.
+
+Without ``--spread``, ``--buckets`` and ``--strategy`` it goes on with what was begun: it moves what lies where a former
+distribution put it, and closes that one when nothing is left there.
+"""
 
 from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct, terminal, upkeep
+from rollups import conduct, spreading, terminal
+from rollups.spreading import Wish
 from spm import limits
 from spm.accounts.access import app_numbered
 from spm.errors import SpmError
@@ -19,16 +24,21 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The command's options."""
         parser.add_argument("app", type=int, help="the app's number")
-        parser.add_argument("--spread", type=int, help="over how many buckets; without it, go on with what was begun")
+        parser.add_argument("--spread", type=int, help="over how many of the buckets it lies")
+        parser.add_argument("--buckets", type=int, help="how many buckets there are for it (1 to 256)")
+        parser.add_argument("--strategy", help="hash, byte, or one of a module that SPM_STRATEGIES names")
+        parser.add_argument("--with-parent", action="store_true", help="end when the process that started this ends")
         parser.add_argument("--local", action="store_true", help="in this process, without Spark")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One app."""
+        if options["with_parent"]:
+            terminal.end_with_parent()
         try:
-            moved = upkeep.redistribute(
+            moved = spreading.redistribute(
                 conduct.site(),
                 app_numbered(options["app"]).pk,
-                spread=options["spread"],
+                Wish(options["spread"], options["buckets"], options["strategy"]),
                 executor="local" if options["local"] else "spark",
                 wait_s=limits.ROLL_WAIT_S,
                 watch=terminal.Line(self.stderr),
