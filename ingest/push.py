@@ -23,6 +23,7 @@ from ingest import rejections
 from ingest.announce import Accepting
 from ingest.transport import open_transport
 from ingest.transport.base import Transport, weight_of
+from spm import telemetry
 from spm.accounts import sources
 from spm.clock import Clock, SystemClock, random_bytes
 from spm.errors import BadMessage, QueueUnavailable, StoreUnavailable
@@ -87,8 +88,11 @@ class FrontDoor:
             else:
                 self._accepting.retire()
 
+        telemetry.ACCEPTED_MESSAGES.inc()
+        telemetry.ACCEPTED_SAMPLES.inc(len(envelope))
         try:
-            self._transport.send(envelope, weight, PUBLISH_TIMEOUT_S, outcome)
+            with telemetry.timed(telemetry.PUBLISH_S, clock=self.clock):
+                self._transport.send(envelope, weight, PUBLISH_TIMEOUT_S, outcome)
         except (QueueUnavailable, StoreUnavailable):
             raise
         except BaseException:  # nobody knows what became of it
@@ -98,6 +102,7 @@ class FrontDoor:
 
 def note(parsed: Parsed, sender: Sender, now_ms: int) -> None:
     """Tell people; a database in trouble must not make a durable message look lost."""
+    telemetry.REJECTED_LINES.inc(parsed.rejected)
     try:
         if len(parsed.ts):
             sources.seen(sender.app_id, sender.source, now_ms)
