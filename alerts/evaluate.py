@@ -20,7 +20,7 @@ from django.db.models import Q, QuerySet
 from alerts import journal, rules
 from alerts.models import Rule
 from alerts.readings import Ask, Reading, fingerprint
-from spm import limits
+from spm import limits, telemetry
 from spm.clock import Clock, random_u64
 from spm.errors import SpmError
 
@@ -46,13 +46,16 @@ def tick(*, ask: Ask, clock: Clock) -> Tally:
     judged = failed = messages = 0
     for rule_id in list(_due(clock.now_ms()).order_by("evaluated_ms", "pk").values_list("pk", flat=True)):
         try:
-            told = judge(rule_id, ask=ask, clock=clock)
+            with telemetry.timed(telemetry.RULE_S, clock=clock):
+                told = judge(rule_id, ask=ask, clock=clock)
         except Exception:  # a loop's top: the other rules must be looked at, and this one is due again
             log.exception("rule %d could not be judged", rule_id)
             failed += 1
             continue
         judged += told is not None
         messages += told or 0
+    telemetry.RULES_JUDGED.labels("done").inc(judged)
+    telemetry.RULES_JUDGED.labels("failed").inc(failed)
     return Tally(judged, failed, messages)
 
 

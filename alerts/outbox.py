@@ -14,7 +14,7 @@ from django.db.models import F, Q, QuerySet
 
 from alerts.models import Delivery, Outbox
 from alerts.notify.base import DeliveryFailed, Notifier
-from spm import limits
+from spm import limits, telemetry
 from spm.clock import Clock, jitter, random_u64
 
 log = logging.getLogger("spm.alerts")
@@ -36,6 +36,8 @@ def deliver(*, notifiers: Mapping[str, Notifier], clock: Clock) -> Tally:
         done = deliver_one(message_id, notifiers=notifiers, clock=clock)
         sent += done is True
         failed += done is False
+    telemetry.DELIVERIES.labels("sent").inc(sent)
+    telemetry.DELIVERIES.labels("failed").inc(failed)
     return Tally(sent, failed)
 
 

@@ -2,11 +2,13 @@
 
 from django.urls import URLPattern, URLResolver, path
 
+from frontend import measured
 from frontend.pages import accounts, charts, corrections, overview, retention, runs, send
 
 app_name = "frontend"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.Home.as_view(), name="home"),
+    path("metrics", measured.metrics, name="own_metrics"),
     path("login", accounts.Login.as_view(), name="login"),
     path("logout", accounts.Logout.as_view(), name="logout"),
     path("account/password", accounts.Password.as_view(), name="password"),

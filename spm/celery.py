@@ -9,12 +9,13 @@ setting ``SPM_CONSUMER_STEP`` names.
 from importlib import import_module
 from typing import Any
 
-from celery import Celery, bootsteps
+from celery import Celery, Task, bootsteps
 from celery.beat import EmbeddedService
 from click import Option
 from django.conf import settings
 
-from spm import folder_broker
+from spm import folder_broker, telemetry
+from spm.clock import SystemClock
 
 
 class BeatThread(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has no types
@@ -35,12 +36,36 @@ class BeatThread(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has n
         return EmbeddedService(worker.app, thread=True, scheduler_cls="celery.beat:Scheduler")
 
 
+class OwnMetrics(bootsteps.StartStopStep):  # type: ignore[misc]
+    """The thread that sends the worker's own metrics; none when the settings say so."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def create(self, worker: Any) -> Any:
+        """By name: its models need Django's applications."""
+        return import_module("ingest.own").thread("worker")
+
+
+class Metered(Task):  # type: ignore[misc]
+    """A task that is counted and timed by its name and outcome."""
+
+    abstract = True
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Run it."""
+        with telemetry.timed(telemetry.TASK_S, self.name):
+            done = super().__call__(*arguments, **named)
+        telemetry.TASK_LAST.labels(self.name).set(_clock.now_ms() / 1000)
+        return done
+
+
 folder_broker.install()
-app = Celery("spm")
+_clock = SystemClock()
+app = Celery("spm", task_cls=Metered)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.user_options["worker"].add(Option(["--beat-thread"], is_flag=True, help="Send the schedule's tasks too."))
-app.steps["worker"].add(BeatThread)
+app.steps["worker"].update((BeatThread, OwnMetrics))
 
 if settings.SPM_TRANSPORT == "amqp":
     _module, _, _name = settings.SPM_CONSUMER_STEP.partition(":")

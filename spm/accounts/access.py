@@ -1,13 +1,13 @@
 """Which apps a person or a program may see: the one place where that is decided.
 
 A foreign app is answered as one that does not exist (404), so that nobody learns which ids are taken. Superusers have
-no passage here: they work in the admin. Enter by ``require_app`` for pages and by ``reader`` for interfaces that take
-a session or a token.
+no passage here: they work in the admin. Only the product's own app is open to all staff, for looking. Enter by
+``require_app`` for pages and by ``reader`` for interfaces that take a session or a token.
 """
 
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest
 
 from spm.accounts import tokens
@@ -20,10 +20,14 @@ Person = User | AnonymousUser
 
 
 def apps_of(user: Person) -> QuerySet[App]:
-    """The apps of all organisations the person belongs to."""
+    """The apps of all organisations the person belongs to; for staff the product's own one, behind them."""
     if not user.is_authenticated:
         return App.objects.none()
-    return App.objects.filter(organisation__memberships__user=user, going=None).select_related("organisation")
+    theirs = Q(organisation__in=Membership.objects.filter(user=user).values("organisation"))
+    if user.is_staff:
+        theirs |= Q(organisation__internal=True)
+    found = App.objects.filter(theirs, going=None).select_related("organisation")
+    return found.order_by("organisation__internal", "name", "id")
 
 
 def require_app(user: Person, app_id: int, role: str = Role.VIEWER) -> App:
@@ -39,6 +43,8 @@ def require_app(user: Person, app_id: int, role: str = Role.VIEWER) -> App:
 def has_role(user: Person, app: App, role: str) -> bool:
     """Whether the person's role in the app's organisation is this one or a higher one."""
     own = _membership(user, app.organisation_id)
+    if own is None and user.is_staff and app.organisation.internal:
+        return str(role) == Role.VIEWER
     return own is not None and _RANK[own.role] >= _RANK[str(role)]
 
 
@@ -87,7 +93,7 @@ def app_of_person(user: Person, app_id: int | None) -> App:
     """The app asked for, or the person's first one; 404 when there is none."""
     if app_id is not None:
         return require_app(user, app_id)
-    first = apps_of(user).order_by("pk").first()
+    first = apps_of(user).order_by("organisation__internal", "pk").first()
     if first is None:
         raise Http404("You belong to no organisation with an app.")
     return first

@@ -37,7 +37,11 @@ def create_demo(data_dir: Path, url: str) -> dict[str, Any]:
     Returns ``url, login, password, app, token`` and ``agent_token`` (null when no app is meant for this host).
     """
     with transaction.atomic():
-        known = _known_login(data_dir, url) if Organisation.objects.exists() else _create(data_dir, url)
+        known = (
+            _known_login(data_dir, url)
+            if Organisation.objects.filter(internal=False).exists()
+            else _create(data_dir, url)
+        )
         return {**known, "agent_token": _agent_token(data_dir)}
 
 
@@ -70,7 +74,7 @@ def _known_login(data_dir: Path, url: str) -> dict[str, Any]:
         return {**kept, "url": url}
     _login_file(data_dir).unlink(missing_ok=True)
     owner = Membership.objects.filter(role=Role.OWNER).select_related("user").order_by("pk").first()
-    app = App.objects.order_by("pk").first()
+    app = App.objects.filter(organisation__internal=False).order_by("pk").first()
     login = owner.user.get_username() if owner else None
     return {"url": url, "login": login, "password": None, "app": app.pk if app else None, "token": None}
 

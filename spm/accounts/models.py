@@ -26,9 +26,10 @@ class Role(models.TextChoices):
 
 
 class Organisation(models.Model):
-    """Owns apps; people belong to it."""
+    """Owns apps; people belong to it. One that is ``internal`` holds the product's own metrics, for its staff."""
 
     name = models.CharField(max_length=120)
+    internal = models.BooleanField(default=False, editable=False)
     created = models.DateTimeField(auto_now_add=True)
     going = models.DateTimeField(null=True, blank=True, editable=False, help_text="when somebody deleted it")
 

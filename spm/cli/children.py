@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from spm.cli.ground import WEB_METRICS
 from spm.cli.options import THREADS, Options
 from spm.limits import HEALTHY_AFTER_S, LOG_BYTES_MAX, RESTART_DELAY_S_MAX
 
@@ -49,7 +50,8 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
         *("--beat-thread", "--loglevel", "INFO"),
         *("--without-gossip", "--without-mingle", "--without-heartbeat"),
     )
-    found = [Program("web", web, common), Program("worker", worker, common)]
+    several = {"PROMETHEUS_MULTIPROC_DIR": str(options.data / WEB_METRICS)} if options.web_processes > 1 else {}
+    found = [Program("web", web, {**common, **several}), Program("worker", worker, common)]
     if agent_token:
         spool = str(options.data / "agent")
         own = {"SPM_AGENT_URL": options.url, "SPM_AGENT_TOKEN": agent_token, "SPM_AGENT_SPOOL": spool}

@@ -15,6 +15,7 @@ from spm.clock import random_bytes
 from spm.errors import SpmError
 from spm.limits import START_FREE_BYTES_MIN
 
+WEB_METRICS = "metrics/web"  # in the data folder: where web processes put what /metrics adds up
 SECRETS = ("secret-key", "pepper")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
@@ -81,6 +82,12 @@ def take_data(data: Path) -> int:
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
     return handle
+
+
+def clear_metrics(data: Path) -> None:
+    """An empty place for what web processes count; only for who holds the data folder."""
+    shutil.rmtree(data / WEB_METRICS, ignore_errors=True)
+    (data / WEB_METRICS).mkdir(parents=True)
 
 
 def check_port(host: str, port: int) -> None:

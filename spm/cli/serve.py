@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 from spm.cli.children import Child, Log, Program, environ_of, programs, restart_delay
-from spm.cli.ground import CannotStart, cannot_write, check_port, open_data, take_data
+from spm.cli.ground import CannotStart, cannot_write, check_port, clear_metrics, open_data, take_data
 from spm.cli.options import Options, parse
 from spm.cli.screen import json_line, say, welcome
 from spm.clock import Clock, SystemClock
@@ -40,6 +40,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         open_data(options.data)
         lock = take_data(options.data)
         check_port(options.host, options.port)
+        clear_metrics(options.data)
         login = prepare(options)
         Supervisor(options, login, SystemClock()).run()
         os.close(lock)

@@ -5,6 +5,7 @@ Everything the product keeps stands under one data folder (``SPM_DATA``), so tha
 
 from django.core.exceptions import ImproperlyConfigured
 
+from spm.limits import OWN_METRICS_EVERY_S
 from spm.settings.environment import BASE_DIR, DATA, database, env, own_hosts, secret
 
 SPM_ROOT = BASE_DIR
@@ -15,6 +16,7 @@ SPM_TRANSPORT: str = env.str("SPM_TRANSPORT", "direct")
 SPM_AMQP_URL: str = env.str("SPM_AMQP_URL", "amqp://guest:guest@localhost:5672/%2F")
 SPM_BROKER_SECRET: str = env.str("SPM_BROKER_SECRET", "")
 SPM_WORKER_METRICS_PORT: int = env.int("SPM_WORKER_METRICS_PORT", 0)
+SPM_OWN_METRICS_S: int = env.int("SPM_OWN_METRICS_S", OWN_METRICS_EVERY_S)
 SPM_CONSUMER_STEP: str = env.str("SPM_CONSUMER_STEP", "ingest.consume:ConsumerStep")
 SPM_SPARK_MASTER: str = env.str("SPM_SPARK_MASTER", "local[*]")
 SPM_SPARK_PYTHON: str = env.str("SPM_SPARK_PYTHON", "")  # rollups.session takes it from the environment, as Spark does
@@ -50,6 +52,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "spm.meter.Meter",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",

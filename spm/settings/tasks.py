@@ -6,6 +6,7 @@ carries no truth and expires before its next tick: after a pause there is one ti
 
 from typing import Any
 
+from spm import limits
 from spm.settings.environment import DATA, env
 
 _FOLDER = DATA / "celery"
@@ -43,6 +44,8 @@ def _every(seconds: int, task: str) -> dict[str, Any]:
 CELERY_BEAT_SCHEDULE = {
     "evaluate rules": _every(10, "alerts.tasks.evaluate_rules"),
     "deliver the outbox": _every(5, "alerts.tasks.deliver_outbox"),
+    "keep marks": _every(limits.KEEP_EVERY_S, "ingest.tasks.keep_marks"),
     "consider a run": _every(30, "rollups.tasks.consider_run"),
+    "note the standing": _every(30, "frontend.tasks.note_standing"),
     "consider tidying": _every(600, "rollups.tasks.consider_tidying"),
 }

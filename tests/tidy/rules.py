@@ -19,6 +19,7 @@ ONE_DOOR = {
     "thriftpy2": ("spm/store/backends/hbase*.py",),
     "lmdb": ("spm/store/backends/lmdb.py",),
     "pika": ("ingest/transport/amqp*.py",),
+    "prometheus_client": ("spm/telemetry.py",),
     "pyspark": ("rollups/*",),
     "django.core.mail": ("alerts/notify/email.py",),
     "random": ("spm/clock.py",),

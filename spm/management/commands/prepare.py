@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from spm.accounts import own
 from spm.accounts.bootstrap import create_demo
 from spm.cli.prepare import steps
 from spm.cli.screen import say
@@ -20,7 +21,7 @@ from spm.cli.screen import say
 class Command(BaseCommand):
     """See the module."""
 
-    help = "Migrate, collect static files, compile kernels, make the first organisation."
+    help = "Migrate, collect static files, compile kernels, make the first organisation and the product's own."
     requires_system_checks = ()  # they load every page and rule: a second of each start
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -32,4 +33,6 @@ class Command(BaseCommand):
         for words, step in steps():
             say(words)
             step()
-        self.stdout.write(json.dumps(create_demo(Path(settings.SPM_DATA), url)))
+        login = create_demo(Path(settings.SPM_DATA), url)
+        own.make()
+        self.stdout.write(json.dumps(login))

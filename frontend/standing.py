@@ -1,0 +1,129 @@
+"""Figures of the whole site, which no single process counts: accounts by app, marks, dead letters, alerts, runs, mail.
+
+``figures`` reads them from the store and the database; ``recent`` gives a scraper the same, at most ``STANDING_AGE_S``
+old; beat has them sent to the product's own app (``tasks``). Accounts here rest on marks alone, which costs one scan of
+a few rows per app: what waits for a mark is ``unsettled``, wherever it is; the page of the account tells more.
+"""
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.db.models import Count, Q
+
+from alerts.models import Alert, Delivery, Outbox, Rule
+from ingest import letters
+from rollups.models import Run, State
+from spm import limits
+from spm.accounts.models import App, Source
+from spm.clock import SystemClock
+from spm.errors import SpmError
+from spm.store.account import Places, glance
+from spm.store.backends import open_backend
+from spm.store.backends.base import Backend
+from spm.telemetry import Reading
+
+HELPS = {
+    "spm_apps": "Apps there are; those above a bound have no figures of their own",
+    "spm_app_messages": "Messages accepted since the app began, by what became of them",
+    "spm_app_samples": "Samples in them, likewise",
+    "spm_app_mark_lag_seconds": "Age of the oldest announcement of a living process that is not settled",
+    "spm_app_dead_letters": f"Dead letters nobody has settled, up to {limits.STANDING_LETTERS_MAX}",
+    "spm_app_sources": "Sources, by whether they report in time",
+    "spm_alerts": "Alerts, by state",
+    "spm_alerts_rules_failing": "Rules whose last look could not judge",
+    "spm_alerts_outbox_messages": "Messages to people that are not sent, by state",
+    "spm_runs_running": "Runs at work",
+    "spm_run_last_success_timestamp_seconds": "When a run of the kind last came to its end",
+    "spm_run_last_duration_seconds": "How long that one took",
+    "spm_run_last_samples": "Samples it compacted",
+    "spm_standing_failures": "Apps whose figures could not be read now",
+}
+
+
+def figures(store: Backend, now_ms: int) -> list[Reading]:
+    """All of them; an app that cannot be read is left out, and counted."""
+    found = [*_alerts(), *_runs(), *_sources(now_ms)]
+    apps = list(App.objects.filter(going=None).order_by("pk").values_list("pk", flat=True))
+    failures = 0
+    for app in apps[: limits.STANDING_APPS_MAX]:
+        try:
+            found += _account(store, app, now_ms)
+        except SpmError:
+            failures += 1
+    return [*found, Reading("spm_apps", {}, len(apps)), Reading("spm_standing_failures", {}, failures)]
+
+
+def _account(store: Backend, app: int, now_ms: int) -> list[Reading]:
+    found, label = glance(store, app, now_ms), {"app": str(app)}
+    waiting = letters.waiting(store, app, at_most=limits.STANDING_LETTERS_MAX)
+    return [
+        *_by_outcome("spm_app_messages", label, found.messages),
+        *_by_outcome("spm_app_samples", label, found.samples),
+        Reading("spm_app_mark_lag_seconds", label, found.lag_ms / 1000),
+        Reading("spm_app_dead_letters", label, waiting),
+    ]
+
+
+def _by_outcome(name: str, label: dict[str, str], of: Places) -> Iterator[Reading]:
+    counts = {"stored": of.stored, "late": of.late, "rejected": of.rejected, "dead": of.dead, "unsettled": of.queued}
+    for outcome, count in counts.items():
+        yield Reading(name, {**label, "outcome": outcome}, count)
+
+
+def _sources(now_ms: int) -> Iterator[Reading]:
+    late, gone = (
+        datetime.fromtimestamp((now_ms - ms) / 1000, UTC)
+        for ms in (limits.SOURCE_LATE_AFTER_MS, limits.SOURCE_GONE_AFTER_MS)
+    )
+    states = {
+        "up": Count("pk", filter=Q(last_seen__gt=late)),
+        "late": Count("pk", filter=Q(last_seen__lte=late, last_seen__gt=gone)),
+        "gone": Count("pk", filter=Q(last_seen__lte=gone)),
+    }
+    counted = Source.objects.filter(app__going=None).values("app").annotate(**states).order_by("app")
+    for row in counted[: limits.STANDING_APPS_MAX]:
+        for state in states:
+            yield Reading("spm_app_sources", {"app": str(row["app"]), "state": state}, row[state])
+
+
+def _alerts() -> Iterator[Reading]:
+    for state, count in Alert.objects.order_by("state").values_list("state").annotate(Count("pk")):
+        yield Reading("spm_alerts", {"state": state}, count)
+    live = Rule.objects.filter(enabled=True, deleted_ms=None, app__going=None)
+    yield Reading("spm_alerts_rules_failing", {}, live.exclude(error="").count())
+    for state in (Delivery.WAITING, Delivery.DEAD):
+        yield Reading("spm_alerts_outbox_messages", {"state": state.value}, Outbox.objects.filter(state=state).count())
+
+
+def _runs() -> Iterator[Reading]:
+    yield Reading("spm_runs_running", {}, Run.objects.filter(state=State.RUNNING).count())
+    for kind in Run.objects.order_by("kind").values_list("kind", flat=True).distinct():
+        last = Run.objects.filter(kind=kind, state=State.DONE).order_by("-started").first()
+        if last is not None and last.finished is not None:
+            label = {"kind": kind}
+            yield Reading("spm_run_last_success_timestamp_seconds", label, last.finished.timestamp())
+            yield Reading("spm_run_last_duration_seconds", label, last.seconds or 0.0)
+            yield Reading("spm_run_last_samples", label, last.samples)
+
+
+class _Recent:
+    """The figures as they were a moment ago, so that a scraper in a hurry does not keep the store busy."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: list[Reading] = []
+        self._until = 0.0
+
+    def get(self) -> list[Reading]:
+        with self._lock:
+            if _clock.monotonic() >= self._until:
+                self._found = figures(open_backend(settings.SPM_STORE_URL), _clock.now_ms())
+                self._until = _clock.monotonic() + limits.STANDING_AGE_S
+            return self._found
+
+
+_clock = SystemClock()
+_RECENT = _Recent()
+recent = _RECENT.get

@@ -1,0 +1,17 @@
+"""The desk's one task: the figures of the whole site, sent to the product's own app. The next tick sends newer ones."""
+
+from celery import shared_task
+from django.conf import settings
+
+from frontend import standing
+from ingest import own
+from spm.clock import SystemClock
+from spm.store.backends import open_backend
+
+
+@shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
+def note_standing() -> bool:
+    """Read and send them, unless the settings say that no own metrics are sent."""
+    if settings.SPM_OWN_METRICS_S <= 0:
+        return False
+    return own.send("site", standing.figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms()))

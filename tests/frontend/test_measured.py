@@ -1,0 +1,204 @@
+"""``/metrics`` and the product's own app: who sees them, what stands there, and that sending them harms nobody."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from prometheus_client.parser import text_string_to_metric_families
+
+from frontend import standing
+from frontend.tasks import note_standing
+from ingest import own as sending
+from ingest.own import OwnMetrics, name_of, parsed_of
+from ingest.push import _only_door, front_door
+from spm import telemetry
+from spm.accounts import own, tokens
+from spm.accounts.models import App, Organisation
+from spm.clock import FakeClock, SystemClock
+from spm.errors import QueueUnavailable, StoreUnavailable
+from spm.query import storage_for
+from spm.query.select import Matcher
+from spm.store.backends import open_backend
+from spm.telemetry import Reading
+from tests.frontend.conftest import House
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def staff(client: Client) -> Client:
+    """A browser of somebody of the staff who belongs to no organisation."""
+    client.force_login(User.objects.create_user("staff@example.org", is_staff=True))
+    return client
+
+
+def test_set_up_makes_the_own_app_once() -> None:
+    assert own.app_number() is None
+    assert own.make() == own.make()
+    assert (App.objects.count(), Organisation.objects.get().internal, own.app_number()) == (
+        1,
+        True,
+        App.objects.get().pk,
+    )
+
+
+def test_staff_look_at_the_own_app_and_change_nothing_in_it(staff: Client) -> None:
+    place = f"/apps/{own.make().pk}"
+    assert staff.get("/")["Location"] == f"{place}/"
+    assert staff.get(f"{place}/").status_code == 200
+    assert staff.post(f"{place}/send", {"name": "x", "use": "ingest"}).status_code == 403
+
+
+def test_people_who_are_no_staff_never_learn_of_the_own_app(desk: Client, alpha: House) -> None:
+    number = own.make().pk
+    assert desk.get(f"/apps/{number}/").status_code == 404
+    assert [each["id"] for each in desk.get("/api/v1/apps").json()] == [alpha.app.pk]
+
+
+def test_staff_with_an_organisation_come_to_their_own_app_first(desk: Client, alpha: House) -> None:
+    own.make()
+    alpha.owner.is_staff = True
+    alpha.owner.save()
+    assert desk.get("/")["Location"] == f"/apps/{alpha.app.pk}/"
+    assert [each["name"] for each in desk.get("/api/v1/apps").json()] == [alpha.app.name, own.APP]
+
+
+@pytest.mark.parametrize(
+    ("who", "status"),
+    [("nobody", 401), ("a person", 403), ("staff", 200), ("a token of the own app", 200),
+     ("a token of the own app that only sends", 401), ("a token of another app", 403), ("a made-up token", 401)],
+)  # fmt: skip
+def test_own_metrics_are_for_staff_and_their_scrapers(client: Client, alpha: House, who: str, status: int) -> None:
+    app, header = own.make(), {}
+    if who == "a person":
+        client.force_login(alpha.owner)
+    elif who == "staff":
+        client.force_login(User.objects.create_user("staff@example.org", is_staff=True))
+    elif "token" in who:
+        scopes = ["ingest"] if "sends" in who else ["read"]
+        secret = tokens.issue(alpha.app if "another" in who else app, name="x", scopes=scopes)[1]
+        header = {"HTTP_AUTHORIZATION": f"Bearer {'spm_x' if 'made' in who else secret}"}
+    answer = client.get("/metrics", **header)  # type: ignore[arg-type]
+    assert (answer.status_code, b"spm_http_requests_total" in answer.content) == (status, status == 200)
+
+
+def test_what_a_scraper_gets_is_prometheus_text_with_names_by_its_conventions(staff: Client, alpha: House) -> None:
+    staff.get("/ping")
+    text = staff.get("/metrics").content.decode()
+    families = list(text_string_to_metric_families(text))
+    names = {family.name for family in families}
+    assert {"spm_http_requests", "spm_http_request_duration_seconds", "spm_apps", "process_cpu_seconds"} <= names
+    assert all(re.fullmatch(r"(spm|process)_[a-z_]+", name) for name in names)
+    assert all(family.documentation for family in families)
+    assert 'spm_http_requests_total{code="204",method="GET",view="ingest:ping"}' in text
+
+
+def test_strangers_cannot_make_up_label_values(staff: Client) -> None:
+    for place in ("/no-such-page", "/apps/1/x?token=y"):
+        staff.generic("BREW", place)
+    text = staff.get("/metrics").content.decode()
+    assert 'method="other",view="none"' in text
+    assert "BREW" not in text
+    assert "no-such-page" not in text
+
+
+def test_figures_of_the_whole_site_come_without_an_app_that_cannot_be_read(
+    alpha: House, beta: House, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = standing.glance
+
+    def damaged(store: Any, app: int, now_ms: int) -> Any:
+        if app == alpha.app.pk:
+            raise StoreUnavailable("no answer")
+        return read(store, app, now_ms)
+
+    monkeypatch.setattr(standing, "glance", damaged)
+    found = standing.figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms())
+    assert {one.labels["app"] for one in found if one.name == "spm_app_mark_lag_seconds"} == {str(beta.app.pk)}
+    assert [one.value for one in found if one.name == "spm_standing_failures"] == [1]
+    assert {one.name for one in found} <= set(standing.HELPS)
+
+
+def test_a_process_keeps_its_name_over_restarts_and_shares_it_with_nobody(tmp_path: Path) -> None:
+    assert [name_of("web", tmp_path), name_of("web", tmp_path), name_of("worker", tmp_path)] == [
+        "web-0",
+        "web-1",
+        "worker-0",
+    ]
+
+
+@pytest.fixture
+def own_door() -> Iterator[None]:
+    """A front door on this test's store, closed behind it."""
+    _only_door.cache_clear()
+    yield
+    front_door().close()
+    _only_door.cache_clear()
+
+
+@pytest.mark.usefixtures("own_door")
+def test_metrics_sent_are_read_back_from_the_own_app(settings: Any) -> None:
+    app, settings.SPM_OWN_METRICS_S = own.make(), 30
+    telemetry.ACCEPTED_MESSAGES.inc()
+    OwnMetrics("web-7", 30).tick()
+    assert note_standing()
+    now = SystemClock().now_ms()
+    found = storage_for(app.pk).series([[Matcher("process", "=~", "web-7|site")]], now - 60_000, now + 60_000)
+    names = {each["__name__"] for each in found}
+    assert {"spm_accepted_messages_total", "process_resident_memory_bytes", "spm_store_probe_duration_seconds_count",
+            "spm_apps"} <= names  # fmt: skip
+
+
+def test_nothing_is_sent_where_there_is_no_own_app_or_the_settings_say_so(settings: Any) -> None:
+    assert not sending.send("web-0", [Reading("spm_x", {}, 1.0)])
+    settings.SPM_OWN_METRICS_S = 0
+    sending.thread.cache_clear()
+    assert sending.thread("web") is None
+    assert not note_standing()
+    sending.thread.cache_clear()
+
+
+@pytest.mark.parametrize("error", [QueueUnavailable("full"), StoreUnavailable("away"), RuntimeError("unforeseen")])
+def test_a_push_that_fails_is_counted_and_tried_once_only(error: Exception) -> None:
+    calls = []
+
+    def failing(source: str, readings: Any) -> bool:
+        calls.append(source)
+        raise error
+
+    before = telemetry.OWN_PUSHES.labels("failed")._value.get()
+    OwnMetrics("web-0", 30, send=failing, probe=lambda: None).tick()
+    assert (calls, telemetry.OWN_PUSHES.labels("failed")._value.get()) == (["web-0"], before + 1)
+
+
+def test_the_thread_ends_at_once_when_asked() -> None:
+    thread = OwnMetrics("web-0", 3600, send=lambda *_: True, probe=lambda: None)
+    thread.start()
+    thread.stop()
+    assert not thread._thread.is_alive()
+
+
+def test_what_is_sent_of_one_process_does_not_grow_with_what_it_sent_before() -> None:
+    first = len(parsed_of("web-0", telemetry.readings(), 1).ts)
+    for _ in range(5):
+        OwnMetrics("web-0", 30, send=lambda *_: True, probe=lambda: None).tick()
+    assert len(parsed_of("web-0", telemetry.readings(), 1).ts) <= first + 1  # the outcome "done", once
+
+
+def test_time_is_counted_by_what_became_of_it() -> None:
+    clock = FakeClock()
+
+    def fail() -> None:
+        with telemetry.timed(telemetry.TASK_S, "a task of tests", clock=clock):
+            clock.advance(2_000)
+            raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x"):
+        fail()
+    found = [r for r in telemetry.readings() if r.name == "spm_task_duration_seconds_sum"]
+    labels = {"task": "a task of tests", "outcome": "failed"}
+    assert [r.value for r in found if dict(r.labels) == labels] == [2.0]
