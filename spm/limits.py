@@ -17,6 +17,7 @@ LABEL_NAME_BYTES_MAX = 256  # as long as a metric's name
 LABEL_VALUE_BYTES_MAX = 2_048  # long enough for a URL; log lines do not belong in labels
 SOURCE_BYTES_MAX = 255  # a host name's own limit
 MESSAGE_SAMPLES_MAX = 1_000_000  # one body; more would hold the memory of several requests at once
+APP_MAX = 0xFFFF_FFFF  # 32 bits in every key
 SEQUENCE_MAX = 0xFFFF  # stamps of one process within one millisecond (16 bits in the key)
 
 # --- front door -------------------------------------------------------------------------------------------------------
@@ -89,6 +90,7 @@ MESSAGE_SLOTS_MAX = 2_500  # hours one message may touch: each becomes a row tha
 BATCH_SLOTS_MAX = 1_000  # hours from which messages are no longer written as one batch, for the same reason
 WRITER_APPS_MAX = 10_000  # apps whose distribution a writing process remembers: some 500 bytes each
 DEAD_SAMPLES_MAX = 50_000  # of one message kept in its dead letter, which is one cell; all are counted
+DEAD_BODY_BYTES_MAX = 7_000_000  # of a body kept in its dead letter, likewise; its size is told
 COMMIT_QUEUE_BYTES_MAX = 64_000_000  # accepted bodies waiting for their commit; above it senders get 503
 BATCH_MESSAGES = 512  # a worker's batch: enough that 17 queues at their shares do not wait for its age
 BATCH_SAMPLES = 200_000  # ~1 MB of block, as is good for HBase
@@ -100,6 +102,9 @@ CONSUME_PREFETCH_BULK = 4  # likewise of the queue of large bodies: four of 24 M
 CONSUME_RETRY_S = 900  # a batch is given back before RabbitMQ takes it away (after 30 minutes)
 CONSUME_STOP_S = 10  # to write what is at hand when a worker ends; the rest is given back
 CONSUME_BACK_OFF_S = 30  # longest wait between two tries to write a batch
+CONSUME_SUSPECT_TRIES = 3  # deliveries of a message that nobody settled: perhaps it ends whoever handles it
+TRIAL_S = 30  # of such a message in a process of its own: the largest takes two
+TRIAL_BYTES_MAX = 4_000_000_000  # of memory, for the same; the largest takes one
 CONSUME_RENEW_S = 5  # before messages come again after a failure nobody foresaw: each time counts as a delivery
 AMQP_PARTITIONS = 16  # work queues, unless the address says otherwise
 AMQP_PARTITIONS_MAX = 256  # each is a quorum queue with a log of its own
@@ -126,7 +131,20 @@ STAMPS_PER_CELL = 50_000  # of one page of dead stamps or one adoption record: s
 SETTLED_CACHE_BYTES = (
     32_000_000  # of decoded commit records and accounts that the keeper of marks reads again and again
 )
-PROCESS_SILENT_S = 60  # an accepting process that says nothing for so long is taken for gone; wrong is harmless
+PROCESS_SILENT_S = (
+    330  # an accepting process that says nothing for so long is taken for gone: clocks may differ by 5 min
+)
+ADOPTIONS_MAX = 1_000  # records of one process: so many mean a clock that is far behind, not a process that is gone
+KEEP_EVERY_S = 10  # between two looks at the marks of an app that has news
+KEEP_NEWS_MS = 5 * 60_000  # from a source's last message on its app is looked at every time
+KEEP_ROUND = 180  # an app without news is looked at once in so many times: every half hour
+KEEP_BUDGET_S = 8.0  # of one round over the apps; the next one begins elsewhere
+KEEP_SLACK_MS = 2 * 60_000  # a batch is filed under its oldest message, which may be this much older than the others
+KEEP_STUCK_MS = 30_000  # what is not settled after this long is looked for further back
+KEEP_NEAR_MS = (
+    15 * 60_000
+)  # of account rows looked at every time; what is older is looked at the more seldom, the older
+KEEP_FAR_AT_ONCE = 2  # processes whose old account rows one look at an app reads
 
 # --- account ----------------------------------------------------------------------------------------------------------
 ACCOUNT_SLACK_MS = 10 * 60_000  # rows are keyed by their batch's oldest message: a batch may be that much older
@@ -161,6 +179,7 @@ QUERY_OPERATORS_MAX = 200  # operators outside braces: a chain of them is as dee
 QUERY_DEPTH_MAX = 64  # nested brackets; 5,000 take the parser seconds
 QUERY_PLAN_DEPTH_MAX = 300  # levels of a plan, walked by recursion: above what operators and brackets can make
 QUERY_POINTS_MAX = 11_000  # steps of one range query, as in Prometheus: more than any screen has pixels
+QUERY_SUBQUERY_STEPS_MAX = 1_000_000  # of one subquery: a year at 30 s; 9 bytes for each and series
 QUERY_SERIES_MAX = 100_000  # of one selector: their labels are dicts of some hundred bytes
 QUERY_SAMPLES_MAX = 50_000_000  # read by one query: 16 bytes each
 QUERY_CELLS_MAX = 20_000_000  # series x steps of one intermediate result: 9 bytes each

@@ -1,4 +1,4 @@
-"""Which versions of a unit a read may see: those accepted by a time, without those that retractions hide.
+"""Which versions of a unit a read may see: those accepted by a time, or known at an E, without what retractions hide.
 
 The same for the reader and for the run that makes hours. A ``Lens`` is made once per question and asked piece by piece;
 a lens that hides nothing costs nothing. Series that a retraction's matchers select come from the caller: the reader has
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.store import kernels
+from spm.store.marks import Vector
 from spm.store.merge import Piece
 from spm.store.retractions import Retraction
 from spm.wire import U64
@@ -27,15 +28,19 @@ def _no_series(retraction: Retraction) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Lens:
-    """What hides: retractions in force, and a time of acceptance above which nothing is known yet."""
+    """What hides: retractions in force, a time of acceptance above which nothing is known yet, and what E has not seen.
+
+    ``asof_ms`` is for people ("accepted by then"); ``known`` for verdicts, which must come out the same when replayed.
+    """
 
     retractions: tuple[Retraction, ...] = ()
     series_of: SeriesOf = _no_series
     asof_ms: int | None = None
+    known: Vector | None = None
 
     def kept(self, piece: Piece) -> BOOL | None:
         """bool[N]: the rows of a piece that may be seen; ``None``: all of them."""
-        hidden = [self._later(piece), *(self._retracted(r, piece) for r in self.retractions)]
+        hidden = [self._later(piece), self._unknown(piece), *(self._retracted(r, piece) for r in self.retractions)]
         found = [rows for rows in hidden if rows is not None]
         return ~np.logical_or.reduce(found) if found else None
 
@@ -44,6 +49,12 @@ class Lens:
             return None
         later = piece.messages.ms > self.asof_ms
         return later[piece.message] if later.any() else None
+
+    def _unknown(self, piece: Piece) -> BOOL | None:
+        if self.known is None:
+            return None
+        unknown = ~self.known.known(piece.messages)
+        return unknown[piece.message] if unknown.any() else None
 
     def _retracted(self, retraction: Retraction, piece: Piece) -> BOOL | None:
         """bool[N]: the rows that one retraction hides; ``None``: none of them."""

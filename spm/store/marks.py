@@ -3,10 +3,11 @@
 A process announces "up to this stamp I accepted n messages" (``announce``); the keeper moves its mark there once n
 stamps are settled, and names stragglers of processes that are gone (``move``, ``adopt``). ``Vector`` is E: what was
 known when a question was asked; it answers the same for ever. One row per app and process, each cell by check-and-put:
-``a`` announcements, ``m`` the mark, ``o…`` pages of dead stamps that the mark names, ``r…`` adoption records.
+``a`` announcements, ``m`` the mark, ``o…`` and ``r…`` dead stamps and adoption records, which count once the mark names
+them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -74,7 +75,11 @@ class Totals(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
-    """A process' mark: every stamp up to it is settled; ``out`` and the stamps of ``pages`` are known at no E."""
+    """A process' mark: every stamp up to it is settled; ``out`` and the stamps of ``pages`` are known at no E.
+
+    It names the adoption records, too: one cell decides, so that no stamp is counted by the mark and by a record.
+    ``totals``: of the stamps up to it that no record had named before.
+    """
 
     process: int
     ms: int = 0
@@ -82,7 +87,8 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
     at_ms: int = 0  # when the process said so
     totals: Totals = Totals()
     out: tuple[int, ...] = ()  # packed stamps, ascending
-    pages: tuple[bytes, ...] = ()  # columns that hold more of them
+    pages: tuple[bytes, ...] = ()  # cells that hold more of them
+    records: tuple[bytes, ...] = ()  # cells of the adoption records, in order
 
     @property
     def place(self) -> Place:
@@ -92,9 +98,13 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One adoption record: stored stamps above the mark of a process that is gone, packed, and what they hold."""
+    """One adoption record: stamps above the mark of a process that is gone, packed, ascending, and their outcomes.
+
+    ``stamps`` are stored, and known since; ``others`` are dead or were empty: counted, but known at no E.
+    """
 
     stamps: U64
+    others: U64
     totals: Totals
 
 
@@ -110,6 +120,16 @@ class ProcessMarks:
     cell: bytes | None = None  # the mark's bytes, as the next check-and-put expects them
 
     @property
+    def named(self) -> U64:
+        """All stamps that adoption records name, packed."""
+        return np.concatenate([_NONE, *(part for record in self.adopted for part in (record.stamps, record.others))])
+
+    @property
+    def messages(self) -> int:
+        """How many stamps there are up to the mark."""
+        return self.held.totals.messages + int((self.named <= np.uint64(packed(self.held.place))).sum())
+
+    @property
     def announced(self) -> Announcement | None:
         """The newest announcement; ``None`` when there is none."""
         return self.words[-1] if self.words else None
@@ -122,6 +142,11 @@ class ProcessMarks:
     def waiting(self) -> tuple[Announcement, ...]:
         """Announcements above the mark, oldest first."""
         return tuple(word for word in self.words if word.place > self.held.place)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing of it can come any more: it has ended, and everything is held."""
+        return self.announced is not None and self.announced.ended and self.settled
 
     def gone(self, now_ms: int) -> bool:
         """Whether the process has ended, or seems to have: it has said nothing for long."""
@@ -186,13 +211,12 @@ def read(reader: Reader, app: int) -> dict[int, ProcessMarks]:
 def _process(cells: Mapping[bytes, bytes]) -> ProcessMarks:
     process, words = _words(cells[_ANNOUNCED]) if _ANNOUNCED in cells else (None, ())
     held = _mark(cells[_MARK]) if _MARK in cells else Mark(process or 0)
-    missing = [name for name in held.pages if name not in cells]
+    missing = [name.hex() for name in (*held.pages, *held.records) if name not in cells]
     if missing:
-        raise CorruptBlock("a mark names dead stamps that are not there", got=[name.hex() for name in missing])
+        raise CorruptBlock("a mark names cells that are not there", got=missing[:9])
     out = [np.array(held.out, np.uint64), *(_record(cells[name]).stamps for name in held.pages)]
-    records = [cells[column] for column in sorted(cells) if column[:1] == _RECORD]
     return ProcessMarks(
-        held.process if process is None else process, words, held, tuple(map(_record, records)),
+        held.process if process is None else process, words, held, tuple(_record(cells[name]) for name in held.records),
         np.sort(np.concatenate(out)), cells.get(_MARK),
     )  # fmt: skip
 
@@ -206,17 +230,22 @@ def _mark(raw: bytes) -> Mark:
 
 
 def _record(raw: bytes) -> Record:
-    c, _ = blocks.decode_named(blocks.STAMPS, raw, ("ms", "sequence", "counts"))
+    c, _ = blocks.decode_named(blocks.STAMPS, raw, ("ms", "sequence", "counts", "range"))
     if len(c["ms"]) != len(c["sequence"]):
         raise CorruptBlock("a record of stamps has columns of different lengths")
-    return Record(pack(c["ms"], c["sequence"]), Totals(*map(int, c["counts"])))
+    stamps, known = pack(c["ms"], c["sequence"]), int(c["range"][0])
+    return Record(stamps[:known], stamps[known:], Totals(*map(int, c["counts"])))
 
 
-def _stamps_cell(stamps: U64, totals: Totals) -> bytes:
-    """Packed stamps as a cell."""
-    ms, sequence = (stamps >> np.uint64(16)).astype(np.int64), (stamps & np.uint64(0xFFFF)).astype(np.uint16)
-    counts = np.array(msgspec.structs.astuple(totals), np.int64)
-    return blocks.encode_columns(blocks.STAMPS, {"ms": ms, "sequence": sequence, "counts": counts})
+def _record_cell(record: Record) -> bytes:
+    stamps = np.concatenate([record.stamps, record.others])
+    columns: dict[str, Column] = {
+        "ms": (stamps >> np.uint64(16)).astype(np.int64),
+        "sequence": (stamps & np.uint64(0xFFFF)).astype(np.uint16),
+        "counts": np.array(msgspec.structs.astuple(record.totals), np.int64),
+        "range": np.array([len(record.stamps)], np.int64),
+    }
+    return blocks.encode_columns(blocks.STAMPS, columns)
 
 
 # --- keeping ----------------------------------------------------------------------------------------------------------
@@ -229,23 +258,35 @@ def move(store: Backend, app: int, was: ProcessMarks, word: Announcement, *, tot
     for the cell go into pages first, which nobody reads before a mark names them.
     """
     assert word.place > was.held.place, "BUG: a mark goes forward only"
-    key = keys.mark(app, was.process)
     named, pages = np.concatenate([np.array(was.held.out, np.uint64), out]), list(was.held.pages)
     while len(named) > limits.MARK_OUT_INLINE:
-        page, named = named[: limits.STAMPS_PER_CELL], named[limits.STAMPS_PER_CELL :]
-        pages.append(_PAGE + random_bytes(8))
-        if not store.check_and_put("marks", key, pages[-1], None, _stamps_cell(page, Totals())):
-            return False
+        pages.append(_page(store, app, was, _PAGE, Record(named[: limits.STAMPS_PER_CELL], _NONE, Totals())))
+        named = named[limits.STAMPS_PER_CELL :]
     inline = tuple(np.sort(named).tolist())
-    mark = Mark(was.process, *word.place, word.at_ms, was.held.totals.plus(totals), inline, tuple(pages))
-    return store.check_and_put("marks", key, _MARK, was.cell, blocks.encode_record(blocks.MARK, mark))
+    together = was.held.totals.plus(totals)
+    return _put(
+        store, app, was, Mark(was.process, *word.place, word.at_ms, together, inline, tuple(pages), was.held.records)
+    )
 
 
-def adopt(store: Backend, app: int, was: ProcessMarks, stamps: U64, totals: Totals) -> bool:
-    """Append a record that names stamps above the mark as known; whether it went in."""
-    assert len(stamps) <= limits.STAMPS_PER_CELL, "BUG: an adoption record is too large"
-    column = _RECORD + len(was.adopted).to_bytes(4, "big")
-    return store.check_and_put("marks", keys.mark(app, was.process), column, None, _stamps_cell(stamps, totals))
+def adopt(store: Backend, app: int, was: ProcessMarks, record: Record) -> bool:
+    """Append a record of stamps above the mark; whether it went in."""
+    size = len(record.stamps) + len(record.others)
+    assert size <= limits.STAMPS_PER_CELL, "BUG: an adoption record is too large"
+    name = _page(store, app, was, _RECORD, record)
+    return _put(store, app, was, msgspec.structs.replace(was.held, records=(*was.held.records, name)))
+
+
+def _page(store: Backend, app: int, was: ProcessMarks, kind: bytes, record: Record) -> bytes:
+    """Write stamps into a cell that no mark names yet; its name, which nobody had before."""
+    name = kind + random_bytes(8)
+    store.check_and_put("marks", keys.mark(app, was.process), name, None, _record_cell(record))
+    return name
+
+
+def _put(store: Backend, app: int, was: ProcessMarks, mark: Mark) -> bool:
+    cell = blocks.encode_record(blocks.MARK, mark)
+    return store.check_and_put("marks", keys.mark(app, was.process), _MARK, was.cell, cell)
 
 
 def lag_ms(marks: Mapping[int, ProcessMarks], now_ms: int) -> int:
@@ -329,9 +370,3 @@ def _seen(marks: ProcessMarks, mark: int, records: int) -> _Seen:
 def _among(stamps: U64, wanted: U64) -> BOOL:
     found: BOOL = np.isin(stamps, wanted)
     return found
-
-
-def stamps_of(marks: Iterable[Record]) -> U64:
-    """All stamps that some records name."""
-    held = [record.stamps for record in marks]
-    return np.concatenate(held) if held else _NONE

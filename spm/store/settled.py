@@ -83,12 +83,15 @@ class Settled:
         )  # fmt: skip
 
     def totals(self) -> Totals:
-        """Their sums."""
-        samples = [self.stored, self.late, self.rejected, self.dead]
-        best = np.select([column > 0 for column in samples], range(len(samples)), len(samples))
-        messages = np.bincount(best, minlength=len(samples)).tolist()
-        stored, late, rejected, dead = (int(column.sum()) for column in samples)
-        return Totals(len(self), stored + late + dead, stored, late, rejected, dead, *messages[: len(samples)])
+        """Their sums; messages by the best that became of their samples, or as rejected when they had none."""
+        columns = (self.stored, self.late, self.dead, self.rejected)
+        best = np.select([column > 0 for column in columns], range(len(columns)), len(columns))
+        messages = np.bincount(best, minlength=len(columns)).tolist()
+        stored, late, dead, rejected = (int(column.sum()) for column in columns)
+        return Totals(
+            len(self), stored + late + dead, stored, late, rejected, dead,
+            messages[0], messages[1], messages[3], messages[2],
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

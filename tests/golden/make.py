@@ -125,8 +125,10 @@ INPUTS = units.Inputs((1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (
 DIED = replace(COMMIT, rows=(), totals=np.array([5, 600, 7]))
 WORDS = (Announcement(T0, 65_535, 3, 500, 2, 1, 90, T0 + 7), Announcement(T0 + 5, 0, 4, 501, 2, 0, 0, T0 + 9, True))
 OUTCOMES = Totals(10, 500, 400, 50, 7, 43, 6, 2, 1, 1)
-MARK = Mark(2**32 - 1, T0, 65_535, T0 + 7, OUTCOMES, (T0 << 16, (T0 << 16) + 5), (b"o12345678",))
-ADOPTED = Record(np.array([(T0 + n) << 16 | n % 7 for n in range(30)], np.uint64), OUTCOMES)
+MARK = Mark(2**32 - 1, T0, 65_535, T0 + 7, OUTCOMES, (T0 << 16, (T0 << 16) + 5), (b"o12345678",), (b"r12345678",))
+ADOPTED = Record(
+    np.array([(T0 + n) << 16 | n % 7 for n in range(30)], np.uint64), np.array([T0 << 16], np.uint64), OUTCOMES
+)
 LETTER = dead.Letter(dead.ROW, "a block fails its checksum", bytes(range(256)) * 2, "log", b"k" * 25)
 
 
@@ -203,7 +205,7 @@ GOLDEN: dict[str, Golden] = {
         (7, WORDS), lambda v: blocks.encode_record(blocks.ANNOUNCED, v), lambda raw: marks._words(raw)
     ),
     "mark-1": Golden(MARK, lambda v: blocks.encode_record(blocks.MARK, v), lambda raw: marks._mark(raw)),
-    "stamps-1": Golden(ADOPTED, lambda v: marks._stamps_cell(v.stamps, v.totals), lambda raw: marks._record(raw)),
+    "stamps-1": Golden(ADOPTED, marks._record_cell, marks._record),
     "vector-1": Golden(Vector.of(_seen()), _BYTES, lambda raw: Vector.from_bytes(raw, _seen())),
     "manifest-1": Golden(MANIFEST, None, manifest.decode),
     "manifest-2": Golden(SEALED, manifest.encode, manifest.decode),

@@ -1,0 +1,163 @@
+"""Moves the low-water marks of an app forward, and names stragglers of processes that are gone (rule 26).
+
+Enter by ``keep``; whoever calls says what time it is. A mark moves to the newest announcement of which all stamps are
+settled, in one check-and-put with the dead ones among them. Any number of keepers may work at once, be killed, or have
+their answers lost: a cell that another has changed meanwhile stays as it is, and the next look goes on from there.
+
+Work is bounded, whatever is there. Announcements and processes of the last quarter of an hour are looked at every time;
+a process that is stuck or gone is looked for further back the more seldom, the older it is (``_chance``: by hashing the
+time, so that nothing need be remembered).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from spm import limits
+from spm.store import keys, marks
+from spm.store.backends.base import Backend
+from spm.store.marks import Announcement, ProcessMarks, Record, packed
+from spm.store.settled import Cells, Settled, settled
+
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64
+_DOUBLINGS = 20  # of a span of minutes: four years
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What one look at an app has done. ``damaged``: account rows nobody can read, which may hold marks back."""
+
+    moved: int = 0
+    adopted: int = 0
+    waiting: int = 0
+    damaged: int = 0
+
+    def plus(self, other: "Kept") -> "Kept":
+        """Both together."""
+        return Kept(
+            self.moved + other.moved, self.adopted + other.adopted, self.waiting + other.waiting,
+            self.damaged + other.damaged,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A span of account rows to be read, by the minute of their batches, and the processes it is for."""
+
+    since_ms: int
+    until_ms: int | None  # None: no end
+    processes: tuple[int, ...]
+
+
+def keep(store: Backend, app: int, now_ms: int, *, cells: Cells | None = None) -> Kept:
+    """One look at an app. Raises ``StoreUnavailable`` when the store does not answer: look again."""
+    found = {p: m for p, m in marks.read(store, app).items() if not m.finished}
+    kept = Kept(waiting=sum(not m.settled for m in found.values()))
+    touched: set[int] = set()  # a mark that changed here is expected to be what it was
+    for look in looks(found, now_ms):
+        beyond = {p: packed(found[p].held.place) for p in look.processes if p not in touched}
+        until = keys.U32 if look.until_ms is None else look.until_ms // 60_000
+        outcome = settled(store, app, max(0, look.since_ms // 60_000), until, beyond=beyond, cells=cells)
+        for process in list(beyond):
+            done = _keep_one(store, app, found[process], _of(outcome, process), now_ms)
+            touched |= {process} if done.moved or done.adopted else set()
+            kept = kept.plus(done)
+        kept = kept.plus(Kept(damaged=outcome.damaged))
+    return kept
+
+
+# --- where to look ----------------------------------------------------------------------------------------------------
+
+
+def looks(found: Mapping[int, ProcessMarks], now_ms: int) -> list[Look]:
+    """The spans to be read now: one for all that is recent, and a few for what is old and due."""
+    tick = now_ms // (limits.KEEP_EVERY_S * 1000)
+    near = [p for p, m in found.items() if now_ms - _floor(m) <= limits.KEEP_NEAR_MS]
+    far = [p for p, m in found.items() if p not in set(near) and _chance(tick, p) >= _rarity(m, now_ms)]
+    made = []
+    if near:
+        floor = min(now_ms, *(_floor(found[p]) for p in near))
+        stuck = any(now_ms - w.at_ms > limits.KEEP_STUCK_MS for p in near for w in found[p].waiting()[:1])
+        further = min(_DOUBLINGS, _chance(tick, 0)) if stuck else 0
+        made.append(Look(floor - (limits.KEEP_SLACK_MS << further), None, tuple(found)))
+    for process in sorted(far, key=lambda p: -_chance(tick, p))[: limits.KEEP_FAR_AT_ONCE]:
+        floor, further = _floor(found[process]), min(_DOUBLINGS, _chance(tick, process + 1))
+        since, until = floor - (limits.KEEP_SLACK_MS << further), floor + (2 * limits.KEEP_NEAR_MS << further)
+        made.append(Look(since, until, tuple(found)))
+    return made
+
+
+def _floor(m: ProcessMarks) -> int:
+    """From where on a process' unsettled stamps lie: a little before the first announcement that waits."""
+    waiting = m.waiting()
+    return waiting[0].ms if waiting else m.held.ms
+
+
+def _rarity(m: ProcessMarks, now_ms: int) -> int:
+    """The chance below which an old process is not looked at: once in 2^n looks."""
+    age = (now_ms - _floor(m)) // limits.KEEP_NEAR_MS
+    alive = not m.settled and not m.gone(now_ms)  # it catches up after an outage
+    return max(0, age.bit_length() - 5) if alive else age.bit_length() + 3
+
+
+def _chance(tick: int, process: int) -> int:
+    """How often 2 divides a hash of both: n or more once in 2^n ticks, and in no step with anything else."""
+    x = (tick * 0x9E3779B97F4A7C15 + process * 0xD1B54A32D192ED03 + 1) & keys.U64
+    x = ((x ^ x >> 30) * _MIX[0]) & keys.U64
+    x = ((x ^ x >> 27) * _MIX[1]) & keys.U64
+    x ^= x >> 31
+    return (x & -x).bit_length() - 1 if x else 64
+
+
+# --- one process ------------------------------------------------------------------------------------------------------
+
+
+def _of(outcome: Settled, process: int) -> Settled:
+    """The stamps of one process, in their order."""
+    start, stop = np.searchsorted(outcome.process, [process, process + 1])
+    chosen = np.zeros(len(outcome), np.bool_)
+    chosen[start:stop] = True
+    return outcome.only(chosen)
+
+
+def _keep_one(store: Backend, app: int, m: ProcessMarks, found: Settled, now_ms: int) -> Kept:
+    """Move the mark as far as it goes; if it does not, and the process is gone, name its stragglers."""
+    word = reached(m, found)
+    if word is not None:
+        return Kept(moved=_move(store, app, m, word, found))
+    if m.gone(now_ms) and len(m.adopted) < limits.ADOPTIONS_MAX:
+        return Kept(adopted=_adopt(store, app, m, found))
+    return Kept()
+
+
+def reached(m: ProcessMarks, found: Settled) -> Announcement | None:
+    """The newest announcement above the mark of which every stamp is settled; ``None``: there is none."""
+    stamps, done = found.stamps, np.cumsum(found.whole)
+    for word in reversed(m.waiting()):
+        below = int(np.searchsorted(stamps, np.uint64(packed(word.place)), side="right"))
+        whole = int(done[below - 1]) if below else 0
+        if whole == below and whole >= word.messages - m.messages:
+            return word
+    return None
+
+
+def _move(store: Backend, app: int, m: ProcessMarks, word: Announcement, found: Settled) -> bool:
+    """The mark to an announcement. What records have counted is not counted again."""
+    passed = found.only(found.stamps <= np.uint64(packed(word.place)))
+    fresh = passed.only(~np.isin(passed.stamps, m.named))
+    before = m.held.totals.messages + int((m.named <= np.uint64(packed(word.place))).sum())
+    totals = msgspec.structs.replace(fresh.totals(), messages=word.messages - before)
+    return marks.move(store, app, m, word, totals=totals, out=passed.stamps[passed.lost])
+
+
+def _adopt(store: Backend, app: int, m: ProcessMarks, found: Settled) -> int:
+    """A record of what a process that is gone has left behind; how many of its stamps are known now."""
+    fresh = found.only(found.whole & ~np.isin(found.stamps, m.named))
+    if not len(fresh):
+        return 0
+    part = fresh.only(np.arange(len(fresh)) < limits.STAMPS_PER_CELL)
+    stamps = part.stamps
+    landed = marks.adopt(store, app, m, Record(stamps[part.kept], stamps[~part.kept], part.totals()))
+    return int(part.kept.sum()) if landed else 0
