@@ -1,6 +1,6 @@
 """Message ids that count: how a sender that numbers its messages lets the server name those that never came.
 
-    "\\0SEQ" ‖ spool:6 ‖ number:6        16 bytes, numbers big-endian from 1, without gap within one spool
+    "\\0SEQ" ‖ spool:6 ‖ number:6        16 bytes, big-endian; each message of a spool has the next number
 
 A spool is whatever keeps one unbroken count: one that cannot be sure of its count draws a new name and begins anew.
 The server groups by spool and lists the numbers that are missing. Standard library only: agents use it, too.

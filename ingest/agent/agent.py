@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from ingest.agent import schedule
 from ingest.agent.collect import Collector
 from ingest.agent.collect.itself import Counters
-from ingest.agent.lines import Point, render
+from ingest.agent.lines import Point, render, samples_in
 from ingest.agent.push.base import Outcome, Push, Verdict
-from ingest.agent.records import ID_BYTES
 from ingest.agent.spool import Spool
 from spm import limits
-from spm.clock import Clock, jitter, random_bytes
+from spm.clock import Clock, jitter
 
 log = logging.getLogger("spm.agent")
 
@@ -43,9 +42,10 @@ class Agent:
     def look(self) -> None:
         """Collect once and spool it as one message."""
         began, at_ms = self._clock.monotonic(), self._clock.now_ms()
-        body = render(self._collect(), tags=self._tags, at_ms=at_ms)
+        points = self._collect()
+        body = render(points, tags=self._tags, at_ms=at_ms)
         if body:
-            self._counters.sequence = self._spool.append(random_bytes(ID_BYTES), gzip.compress(body, 6, mtime=0))
+            self._counters.sequence = self._spool.append(gzip.compress(body, 6, mtime=0), samples_in(points))
         self._counters.collect_ms = round((self._clock.monotonic() - began) * 1_000, 3)
         self._recount()
 
@@ -60,12 +60,13 @@ class Agent:
         if outcome.verdict is Verdict.REFUSED:
             self._refused += 1
             log.error("message %d dropped, the server refuses it: %s", message.sequence, outcome.reason)
+            self._spool.drop(message)
         else:
             self._counters.sent += 1
+            self._spool.settle(message.sequence)
         if self._failures:
             log.info("the server answers again after %d failed pushes", self._failures)
         self._failures = 0
-        self._spool.settle(message.sequence)
         self._recount()
         return 0.0
 
@@ -95,5 +96,5 @@ class Agent:
 
     def _recount(self) -> None:
         self._counters.refused = self._refused
-        self._counters.dropped = self._spool.dropped + self._refused
+        self._counters.dropped_messages_total, self._counters.dropped_samples_total = self._spool.dropped
         self._counters.spooled = self._spool.depth()

@@ -28,6 +28,11 @@ def render(points: Iterable[Point], *, tags: Mapping[str, str], at_ms: int) -> b
     return "\n".join(line for line in lines if line).encode()
 
 
+def samples_in(points: Iterable[Point]) -> int:
+    """How many values ``render`` writes for these points."""
+    return sum(math.isfinite(value) for point in points for value in point.fields.values())
+
+
 def _line(point: Point, common: Mapping[str, str], at_ms: int) -> str:
     fields = ",".join(f"{_tag(name)}={_value(value)}" for name, value in point.fields.items() if math.isfinite(value))
     if not fields:

@@ -1,9 +1,10 @@
 """A message, and its form in a segment file of the spool.
 
-    length:4 ‖ crc32:4 ‖ sequence:8 ‖ message id:16 ‖ body:length        all big-endian
+    length:4 ‖ crc32:4 ‖ samples:2 ‖ sequence:6 ‖ message id:16 ‖ body:length        all big-endian
 
-The checksum covers everything but itself. ``read`` returns the messages up to the first record that is cut short,
-damaged or impossible: a crash while appending leaves such a tail, and everything before it is whole.
+``samples`` stops at 65,535, and is 0 in records of earlier versions, which did not count. The checksum covers all but
+itself. ``read`` returns the messages up to the first record that is cut short, damaged or impossible: a crash while
+appending leaves such a tail, and everything before it is whole.
 """
 
 import zlib
@@ -14,22 +15,24 @@ from typing import BinaryIO
 from spm import limits
 
 _HEAD = 32
-ID_BYTES = 16
+_SAMPLES_MAX = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One push: its place in the order, its id for ever, and its body as it goes over the wire (gzip)."""
+    """One push: its place in the order, its id for ever, its body as it goes over the wire (gzip), what that holds."""
 
     sequence: int
     message_id: bytes
     body: bytes
+    samples: int = 0
 
 
 def encode(message: Message) -> bytes:
     """The record of a message."""
     length = len(message.body).to_bytes(4, "big")
-    rest = message.sequence.to_bytes(8, "big") + message.message_id + message.body
+    numbers = min(message.samples, _SAMPLES_MAX).to_bytes(2, "big") + message.sequence.to_bytes(6, "big")
+    rest = numbers + message.message_id + message.body
     return length + zlib.crc32(rest, zlib.crc32(length)).to_bytes(4, "big") + rest
 
 
@@ -47,7 +50,8 @@ def read_one(file: BinaryIO) -> Message | None:
     body = file.read(length)
     if len(body) < length or zlib.crc32(head[8:] + body, zlib.crc32(head[:4])) != int.from_bytes(head[4:8], "big"):
         return None
-    return Message(int.from_bytes(head[8:16], "big"), head[16:], body)
+    samples, sequence = int.from_bytes(head[8:10], "big"), int.from_bytes(head[10:16], "big")
+    return Message(sequence, head[16:], body, samples)
 
 
 def read(file: BinaryIO) -> Iterator[Message]:

@@ -72,14 +72,25 @@ def _examine(path: Path) -> Segment:
     return Segment(path, first=first, last=last, size=size)
 
 
-def read_mark(folder: Path) -> int:
-    """The last acknowledged sequence number, 0 if unknown."""
+def samples_after(segment: Segment, acknowledged: int) -> int:
+    """How many samples its messages hold that are not acknowledged, as far as they can be read."""
+    try:
+        with segment.path.open("rb") as file:
+            return sum(message.samples for message in read(file) if message.sequence > acknowledged)
+    except OSError:
+        return 0
+
+
+def read_mark(folder: Path) -> int | None:
+    """The last acknowledged sequence number, 0 before the first; None if it cannot be read."""
     try:
         text = (folder / "acknowledged").read_bytes()
     except FileNotFoundError:
+        return None
+    if not text:
         return 0
     whole = len(text) == 12 and zlib.crc32(text[:8]).to_bytes(4, "big") == text[8:]
-    return int.from_bytes(text[:8], "big") if whole else 0
+    return int.from_bytes(text[:8], "big") if whole else None
 
 
 def open_mark(folder: Path) -> int:

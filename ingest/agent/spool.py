@@ -3,8 +3,9 @@
 Every message is appended before it is sent, so a killed agent loses none that it collected. ``append`` hands the bytes
 to the operating system (they survive the process); ``sync`` makes them survive a power cut, and is called after each
 failed push, so that only messages of the last back-off are at risk while the server is away, and none is fsynced for
-nothing while it is there. Above ``bytes_max`` the oldest segment goes, and its waiting messages are counted as dropped.
-If the disk itself refuses (it may be the full disk somebody wants to hear about), the newest messages wait in memory.
+nothing while it is there. Above ``bytes_max`` the oldest segment goes: its waiting messages and their samples are
+counted as dropped, across restarts too, and the numbers in the ids that follow leave a gap by which the server names
+them. If the disk itself refuses (it may be the full disk somebody wants to hear about), the newest wait in memory.
 """
 
 import os
@@ -16,11 +17,12 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from ingest.agent import segments
+from ingest.agent import identity, segments
 from ingest.agent.records import Message, encode, read_one, record_bytes
 from ingest.agent.segments import Segment
 from spm import limits
 from spm.errors import LimitExceeded
+from spm.sequence import make
 
 SEGMENTS = 16  # of a full spool: dropping the oldest costs a sixteenth of it
 
@@ -32,25 +34,29 @@ class Spool:
         self._folder, self._bytes_max = folder, bytes_max
         self._held = segments.lock(folder)
         self._segments, self.damaged = segments.load(folder)
-        self._acknowledged = segments.read_mark(folder)
+        mark = segments.read_mark(folder)
+        certain = mark is not None and not self.damaged
+        self._acknowledged = mark or 0
         self._mark = segments.open_mark(folder)
         newest = self._segments[-1].last if self._segments else 0
         self._next = max(newest, self._acknowledged) + 1
+        found, boot = identity.read(folder), identity.this_boot()
+        self._identity = identity.take_up(found, boot=boot, number=self._next, certain=certain)
+        identity.write(folder, self._identity)
         self._memory: deque[Message] = deque()
         self._writer: FileIO | None = None
         self._reader: BinaryIO | None = None
         self._reading: Path | None = None
         self._head: Message | None = None
         self._mutex = threading.Lock()
-        self.dropped = 0
         self._forget_settled()
 
-    def append(self, message_id: bytes, body: bytes) -> int:
-        """Put a message at the end; returns its sequence number."""
+    def append(self, body: bytes, samples: int = 0) -> int:
+        """Put a message at the end; returns its sequence number, which is in its id."""
         if len(body) > limits.AGENT_MESSAGE_BYTES_MAX:
             raise LimitExceeded("message too large for the spool", got=len(body), wanted=limits.AGENT_MESSAGE_BYTES_MAX)
         with self._mutex:
-            message = Message(self._next, message_id, body)
+            message = Message(self._next, make(self._identity.name, self._next), body, samples)
             self._next += 1
             try:
                 self._write(message)
@@ -80,6 +86,17 @@ class Spool:
                 segments.write_mark(self._mark, self._acknowledged)
             self._forget_settled()
 
+    def drop(self, message: Message) -> None:
+        """The head is done with, and lost: the server refused it for good."""
+        with self._mutex:
+            self._count_drops(1, message.samples)
+        self.settle(message.sequence)
+
+    @property
+    def dropped(self) -> tuple[int, int]:
+        """How many messages, and how many samples, never got to the server since there is this spool."""
+        return self._identity.messages, self._identity.samples
+
     def depth(self) -> int:
         """How many messages wait."""
         with self._mutex:
@@ -100,6 +117,9 @@ class Spool:
                 if file is not None:
                     file.close()
             os.close(self._mark)
+            self._count_drops(len(self._memory), sum(message.samples for message in self._memory))
+            with suppress(OSError):  # then the next start takes a new name
+                identity.write(self._folder, replace(self._identity, next=0 if self._memory else self._next))
 
     def _write(self, message: Message) -> None:
         size = record_bytes(message)
@@ -126,8 +146,10 @@ class Spool:
             self._discard(self._segments[0])
 
     def _discard(self, segment: Segment) -> None:
-        self.dropped += segment.waiting(self._acknowledged)
+        self._count_drops(segment.waiting(self._acknowledged), segments.samples_after(segment, self._acknowledged))
         self._acknowledged = max(self._acknowledged, segment.last)
+        with suppress(OSError):
+            segments.write_mark(self._mark, self._acknowledged)  # its numbers are used, though no file holds them
         if self._head is not None and self._head.sequence <= segment.last:
             self._head = None
         if segment.path == self._segments[-1].path:
@@ -160,10 +182,23 @@ class Spool:
         os.truncate(broken.path, broken.size)
 
     def _remember(self, message: Message) -> None:
+        """Keep a message the disk does not take. Its number goes with this process, so the name must not outlive it."""
+        if any(self._identity.boot):
+            self._identity = replace(self._identity, boot=bytes(16))
+            try:
+                identity.write(self._folder, self._identity)
+            except OSError:
+                with suppress(OSError):
+                    identity.remove(self._folder)
         if len(self._memory) >= limits.AGENT_MEMORY_MESSAGES_MAX:
-            self._memory.popleft()
-            self.dropped += 1
+            self._count_drops(1, self._memory.popleft().samples)
         self._memory.append(message)
+
+    def _count_drops(self, messages: int, samples: int) -> None:
+        if messages:
+            self._identity = self._identity.with_drops(messages, samples)
+            with suppress(OSError):  # a full disk: the next drop, or the end, writes it
+                identity.write(self._folder, self._identity)
 
     def _read_next(self) -> Message | None:
         while (segment := self._unread_segment()) is not None:

@@ -1,17 +1,19 @@
 """The agent between machine, spool and server: nothing lost, nothing sent for ever, everything counted."""
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from ingest.agent.agent import Agent
-from ingest.agent.collect.itself import Counters
+from ingest.agent.collect.itself import Counters, Itself
 from ingest.agent.lines import Point
 from ingest.agent.push import open_push
 from ingest.agent.spool import Spool
 from spm import limits
 from spm.clock import FakeClock
+from spm.sequence import split
 from tests.agent.conftest import FakeServer
 
 START_MS = 1_700_000_000_000
@@ -32,6 +34,9 @@ class Bench:
             counters=self.counters,
         )
         self.is_broken = False
+
+    def looks_at_itself(self) -> None:
+        self.agent._collectors = {**self.agent._collectors, "itself": Itself(self.counters)}
 
     def _broken(self) -> Sequence[Point]:
         if self.is_broken:
@@ -76,7 +81,7 @@ def test_an_absent_server_costs_nothing_but_time(bench: Bench, server: FakeServe
     assert [request.text.split()[1] for request in server.requests[-3:]] == ["count=1i", "count=2i", "count=3i"]
     assert len(set(server.ids)) == 3
     assert len([wait for wait in waits if wait]) == 5
-    assert (bench.counters.sent, bench.counters.dropped, bench.counters.push_failures) == (3, 0, 5)
+    assert (bench.counters.sent, bench.counters.dropped_messages_total, bench.counters.push_failures) == (3, 0, 5)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
@@ -98,7 +103,8 @@ def test_what_the_server_refuses_for_good_is_dropped_counted_and_explained(
     with caplog.at_level(logging.ERROR, "spm.agent"):
         bench.push_all()
     assert "line 1: no value" in caplog.text
-    assert (bench.counters.sent, bench.counters.refused, bench.counters.dropped) == (1, 1, 1)
+    assert (bench.counters.sent, bench.counters.refused) == (1, 1)
+    assert (bench.counters.dropped_messages_total, bench.counters.dropped_samples_total) == (1, 1)
     assert len(server.requests) == 2
 
 
@@ -129,3 +135,22 @@ def test_the_token_never_gets_into_the_log(bench: Bench, server: FakeServer, cap
         bench.look()
         bench.push_all()
     assert "Bearer" not in caplog.text
+
+
+@pytest.mark.seed("A31", compares="what an agent says of its drops after an outage, with the numbers its server missed")
+def test_the_server_is_told_how_much_an_outage_cost(open_spool: Callable[..., Spool], server: FakeServer) -> None:
+    bench = Bench(open_spool(bytes_max=8_000), server.url)
+    bench.looks_at_itself()
+    bench.look()
+    bench.push_all()
+    server.script = [503]
+    bench.look(100)
+    bench.push_all()
+    bench.look()
+    bench.push_all()
+    got = [split(bytes.fromhex(name)) for name in dict.fromkeys(server.ids)]
+    seen = [number for _, number in filter(None, got)]
+    missing = max(seen) - min(seen) + 1 - len(seen)
+    told = dict(re.findall(r"(dropped_\w+_total)=(\d+)i", server.requests[-1].text))
+    assert missing == int(told["dropped_messages_total"]) > 0
+    assert int(told["dropped_samples_total"]) > missing, "each look holds more than one value"

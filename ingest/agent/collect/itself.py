@@ -1,8 +1,9 @@
 """What the agent knows of itself (``agent``): what became of its messages, and what it costs.
 
 ``Counters`` is the agent's only shared state: the two threads each add to numbers of their own (the looker to
-``errors``, the pusher to ``sent``, ``refused`` and ``push_failures``). All start at 0 with the process; ``spooled``
-is a level, ``sequence`` numbers the messages of the spool and grows across restarts.
+``errors``, the pusher to ``sent``, ``refused`` and ``push_failures``). They start at 0 with the process; ``spooled`` is
+a level. Across restarts grow ``sequence``, the number of the newest message, and the two counts of what never got to
+the server, because the spool was full or the server refused it for good.
 """
 
 from collections.abc import Sequence
@@ -13,12 +14,13 @@ from ingest.agent.lines import Point
 
 
 class Counters:
-    """What happened since the start."""
+    """What happened so far."""
 
     def __init__(self) -> None:
         self.sent = 0
         self.refused = 0
-        self.dropped = 0
+        self.dropped_messages_total = 0
+        self.dropped_samples_total = 0
         self.errors = 0
         self.push_failures = 0
         self.spooled = 0
