@@ -6,7 +6,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ from spm.errors import QueueUnavailable
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.wire import Envelope
+from tests.chaos.nursery import Nursery
 from tests.stack.processes import Process, answers, free_ports, wait_ready, wait_until
 from tests.stack.rabbitmq import RabbitMQ
 from tests.stack.stored import stamps
@@ -31,6 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 APP = 1
 SENDERS = 4
 GIVE_UP_S = 240
+WORKER = ("celery", "-A", "spm.celery", "worker", "--pool", "threads", "--concurrency", "1", "--loglevel", "INFO")
+WEB = ("--worker-class", "gthread", "--workers", "1", "--threads", "16", "--no-control-socket")
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class Line:
     backend: Backend = field(init=False)
     transport: AmqpTransport = field(init=False)
     acceptor: Acceptor = field(init=False)
+    nurseries: list[Nursery] = field(default_factory=list)  # one for each environment; the last is in use
 
     def __post_init__(self) -> None:
         self.backend = open_backend(self.store_url)
@@ -62,6 +65,8 @@ class Line:
         self.web.stop(30)
         for number in range(1, self.workers + 1):
             self.worker(number).stop(30)
+        for nursery in self.nurseries:
+            nursery.close()
         self.backend.close()
 
     def accept(self, bodies: Sequence[bytes]) -> list[Envelope]:
@@ -69,10 +74,13 @@ class Line:
         return [self._accept(number, body) for number, body in enumerate(bodies, start=len(self.sent))]
 
     def _accept(self, number: int, body: bytes) -> Envelope:
+        return self.accepted(body, source=f"host{number % 20}", message_id=number.to_bytes(16, "big"))
+
+    def accepted(self, body: bytes, *, source: str, message_id: bytes) -> Envelope:
+        """One body of line protocol (ms) as a stamped message."""
         parsed = line_protocol.parse(body, now_ms=SystemClock().now_ms(), precision="ms")
         assert not parsed.rejected, parsed.rejections[:3]
-        name = number.to_bytes(16, "big")
-        return self.acceptor.accept(app=APP, source=f"host{number % 20}", parsed=parsed, message_id=name)
+        return self.acceptor.accept(app=APP, source=source, parsed=parsed, message_id=message_id)
 
     def restamped(self, envelope: Envelope) -> Envelope:
         """The same message, accepted here and now."""
@@ -109,8 +117,14 @@ class Line:
         """One more Celery worker."""
         self.workers += 1
         process = self.worker(self.workers)
-        command = [sys.executable, "-m", "celery", "-A", "spm.celery", "worker", "--pool", "threads"]
-        process.start([*command, "--concurrency", "1", "--loglevel", "INFO"], self._environment())
+        self._nursery().fork(process, WORKER, self.folder)
+        return process
+
+    def start_worker_from_nothing(self) -> Process:
+        """One more, as a supervisor starts it."""
+        self.workers += 1
+        process = self.worker(self.workers)
+        process.start([sys.executable, "-m", *WORKER], self._environment())
         return process
 
     @property
@@ -120,39 +134,48 @@ class Line:
 
     def start_web(self) -> str:
         """The web server, answering; its address."""
-        scheme = "http" if self.certificate is None else "https"
-        tls: list[str | Path] = (
-            [] if self.certificate is None else ["--certfile", self.certificate[0], "--keyfile", self.certificate[1]]
-        )
-        command = [sys.executable, "-m", "gunicorn", "spm.wsgi:application", "--bind", f"127.0.0.1:{self.port}"]
-        threads = ["--worker-class", "gthread", "--workers", "1", "--threads", "16", "--no-control-socket"]
-        self.web.start([*command, *threads, *tls], self._environment())
+        self._nursery().fork(self.web, self._web_words(), self.folder)
+        return self._answering()
+
+    def start_web_from_nothing(self) -> str:
+        """The same, as a supervisor starts it."""
+        self.web.start([sys.executable, "-m", *self._web_words()], self._environment())
+        return self._answering()
+
+    def _answering(self) -> str:
         wait_ready(lambda: answers(self.port), [self.web], GIVE_UP_S)
-        return f"{scheme}://127.0.0.1:{self.port}"
+        return f"{'http' if self.certificate is None else 'https'}://127.0.0.1:{self.port}"
+
+    def _web_words(self) -> list[str | Path]:
+        tls: list[str | Path] = []
+        if self.certificate is not None:
+            tls = ["--certfile", self.certificate[0], "--keyfile", self.certificate[1]]
+        return ["gunicorn", "spm.wsgi:application", "--bind", f"127.0.0.1:{self.port}", *WEB, *tls]
 
     def token(self) -> str:
         """A database with the first app, whose number is ours, and a token of it."""
         self.manage("migrate", "-v0")
         return str(json.loads(self.manage("bootstrap", "--json"))["token"])
 
-    def manage(self, *words: str) -> str:
+    def manage(self, *words: str, timeout_s: float = GIVE_UP_S) -> str:
         """What ``manage.py`` prints; raises when it fails."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *words],
-            cwd=ROOT,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=GIVE_UP_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        return done.stdout
+        return self._nursery().run(["manage.py", *words], ROOT, timeout_s)
+
+    def fork(self, process: Process, words: Sequence[str], folder: Path) -> None:
+        """Start a process in the line's environment."""
+        self._nursery().fork(process, words, folder)
+
+    def _nursery(self) -> Nursery:
+        """The parent of processes with the present environment."""
+        environment = self._environment()
+        if not self.nurseries or self.nurseries[-1].environment != environment:
+            self.nurseries.append(Nursery(self.folder, environment))
+        return self.nurseries[-1]
 
     def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         return {
-            **os.environ,
+            **kept,
             "DJANGO_SETTINGS_MODULE": "spm.settings",
             "PYTHONPATH": str(ROOT),
             "SPM_DATA": str(self.folder),

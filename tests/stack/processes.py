@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +52,14 @@ class Process:
                 start_new_session=True,
             )
         self._file.write_text(f"{child.pid} {_born(child.pid)}")
+
+    def adopt(self, pid: int) -> None:
+        """Take a process that somebody else has started for this one."""
+        self._file.write_text(f"{pid} {_born(pid)}")
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it ended by itself within ``seconds``."""
+        return wait_until(lambda: not self.alive(), seconds)
 
     def pid(self) -> int | None:
         """Its process id, while it lives."""
@@ -147,22 +155,26 @@ def answers(port: int) -> bool:
 
 
 def kept_ports(folder: Path, names: Sequence[str]) -> dict[str, int]:
-    """A port for each name: free ones at first, the same ones ever after in this folder."""
+    """A port for each name: free ones at first, which no folder beside this one keeps; the same ones ever after."""
     file = folder / "ports.json"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(dict(zip(names, free_ports(len(names)), strict=True))))
+        beside = [json.loads(other.read_text()) for other in folder.parent.glob("*/ports.json")]
+        taken = {port for ports in beside for port in ports.values()}
+        draft = file.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps(dict(zip(names, free_ports(len(names), taken), strict=True))))
+        draft.rename(file)
     found: dict[str, int] = json.loads(file.read_text())
     return found
 
 
-def free_ports(count: int) -> list[int]:
-    """``count`` ports nobody listens on, each time other ones."""
+def free_ports(count: int, taken: Collection[int] = ()) -> list[int]:
+    """``count`` ports nobody listens on and ``taken`` lacks, each time other ones."""
     found: list[int] = []
     start = (os.getpid() * 37 + time.monotonic_ns() // 1_000_000) % len(PORTS)
     for offset in range(len(PORTS)):
         port = PORTS[(start + offset) % len(PORTS)]
-        if _free(port):
+        if port not in taken and _free(port):
             found.append(port)
             if len(found) == count:
                 return found
