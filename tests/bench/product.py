@@ -105,9 +105,11 @@ def _role(process: psutil.Process, line: str) -> str:
     return process.name()
 
 
-def start_product(data: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Served:
+def start_product(
+    data: Path, *arguments: str, environment: Mapping[str, str] | None = None, port: int | None = None
+) -> Served:
     """bin/start on an own data folder, ready to be used; without this host's agent."""
-    port = free_port()
+    port = port or free_port()
     command = [str(ROOT / "bin/start"), "--port", str(port), "--data", str(data), "--json", "--no-agent", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment and dict(environment))
     assert process.stdout is not None

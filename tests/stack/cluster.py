@@ -11,9 +11,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from spm.store.backends import hbase_tables
 from tests.stack import jars
-from tests.stack.hbase import GATEWAY, JVM, MASTER, READY_LINE, SHORT_LIVED, HBase, properties, write_site
-from tests.stack.processes import NotReady, Process, answers, kept_ports, wait_ready
+from tests.stack.hbase import GATEWAY, GATEWAY2, JVM, MASTER, READY_LINE, SHORT_LIVED, HBase, properties, write_site
+from tests.stack.processes import NotReady, Process, answers, free_ports, kept_ports, wait_ready
 
 READY_S = 240
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -22,14 +23,16 @@ ZOOKEEPER = "org.apache.zookeeper.server.ZooKeeperServerMain"
 REGION_SERVER = "org.apache.hadoop.hbase.regionserver.HRegionServer"
 REGIONS = ("region1", "region2")
 HEAP = {"namenode": 192, "datanode": 192, "zookeeper": 96, "master": 384, "region1": 512, "region2": 512, "thrift": 384}
-TABLE_PORTS = ("namenode", "namenode-http", "datanode", "datanode-http", "datanode-ipc")
+GATEWAY2_HEAP = 256
+HDFS_PORTS = ("namenode", "namenode-http", "datanode", "datanode-http", "datanode-ipc")
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One cluster in ``folder``."""
+    """One cluster in ``folder``; a ``lasting`` one is compiled better, as ``HBase`` is."""
 
     folder: Path
+    lasting: bool = False
 
     @property
     def url(self) -> str:
@@ -80,6 +83,21 @@ class Cluster:
         for name in ("thrift", *REGIONS, "master", "zookeeper", "datanode", "namenode"):
             self.process(name).stop(25)
 
+    def make_tables(self, prefix: str) -> list[str]:
+        """Make the product's tables as an administrator would, by a second gateway that lives for this moment only."""
+        port = free_ports(1)[0]
+        self.process("thrift2").kill()  # one that was left behind listens elsewhere
+        self._start("thrift2", [GATEWAY2, "-p", str(port), "start"], GATEWAY2_HEAP)
+        try:
+            wait_ready(lambda: answers(port), [self.process("thrift2")], READY_S)
+            return hbase_tables.make("127.0.0.1", port, prefix)
+        finally:
+            self.process("thrift2").stop(20)
+
+    def alive(self) -> bool:
+        """Whether all of its processes run."""
+        return all(self.process(name).alive() for name in HEAP)
+
     def process(self, name: str) -> Process:
         """One of the processes that ``HEAP`` names."""
         return Process(name, self.folder)
@@ -89,7 +107,7 @@ class Cluster:
         return log.exists() and READY_LINE in log.read_text(errors="replace") and answers(self._ports()["thrift"])
 
     def _ports(self) -> dict[str, int]:
-        return kept_ports(self.folder, ("thrift", "zookeeper", "master", "region", *REGIONS, *TABLE_PORTS))
+        return kept_ports(self.folder, ("thrift", "zookeeper", "master", "region", *REGIONS, *HDFS_PORTS))
 
     def _format(self) -> None:
         command = self._command("format", 128, [NAMENODE, "-format", "-nonInteractive"])
@@ -97,15 +115,16 @@ class Cluster:
         if done.returncode:
             raise NotReady(f"HDFS cannot be made: {done.stderr.decode(errors='replace')[-2000:]}")
 
-    def _start(self, name: str, words: list[str]) -> None:
+    def _start(self, name: str, words: list[str], heap: int = 0) -> None:
         if not self.process(name).alive():
             (self.folder / f"{name}.log").unlink(missing_ok=True)
-            self.process(name).start(self._command(name, HEAP[name], words), os.environ)
+            self.process(name).start(self._command(name, heap or HEAP[name], words), os.environ)
 
     def _command(self, name: str, heap: int, words: list[str]) -> list[str]:
         where = [f"-Dspm.log={self.folder / name}.log", f"-Djava.io.tmpdir={self.folder / 'tmp'}"]
         classes = f"{self.folder / 'conf'}:{jars.folder()}/*"
-        return ["java", f"-Xmx{heap}m", "-XX:+UseSerialGC", *JVM, SHORT_LIVED, *where, "-cp", classes, *words]
+        flags = [f"-Xmx{heap}m", "-XX:+UseSerialGC", *JVM, *([] if self.lasting else [SHORT_LIVED])]
+        return ["java", *flags, *where, "-cp", classes, *words]
 
     def _configure(self) -> None:
         for name in ("conf/webapps/hdfs", "conf/webapps/datanode", "tmp"):  # the jar lacks the first two

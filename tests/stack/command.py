@@ -1,92 +1,78 @@
 """What ``bin/stack`` does: the real servers of one data folder, up, down, or shown.
 
 ``up`` starts what does not run and prints the settings that make the product use it; servers keep their data and their
-ports from one time to the next. ``install`` fetches what they need and says what is missing.
+ports from one time to the next, and ``up`` without options keeps to what was chosen before. ``install`` fetches what
+they need and says what is missing.
 """
 
 import argparse
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from spm.clock import random_bytes
 from tests.stack import jars, prepare
-from tests.stack.hbase import HBase
 from tests.stack.processes import NotReady
-from tests.stack.rabbitmq import RabbitMQ
-from tests.stack.spark import SparkCluster
+from tests.stack.whole import OPTIONAL, RUNS, Chosen, Stack
 
 ROOT = Path(__file__).resolve().parents[2]
-SITE = "http://127.0.0.1:8000"  # where bin/start listens unless it is told otherwise
+NOT_RUNNING = 3  # the exit code of `status` unless all of them run
 
 
 def main(words: list[str] | None = None) -> int:
     """See the module; the exit code."""
-    parser = argparse.ArgumentParser(prog="bin/stack", description="HBase, RabbitMQ, Spark; on 127.0.0.1")
+    parser = argparse.ArgumentParser(prog="bin/stack", description="The servers of the full stack, on 127.0.0.1")
     parser.add_argument("verb", choices=["up", "down", "status", "install"])
     parser.add_argument("--data", type=Path, default=ROOT / "var" / "stack", help="where they keep everything")
-    parser.add_argument("--spark", action="store_true", help="up: a Spark master with two workers as well")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--cluster", dest="cluster", action="store_true", default=None, help="HBase in seven processes")
+    form.add_argument("--light", dest="cluster", action="store_false", default=None, help="HBase in two (the default)")
+    parser.add_argument("--without", choices=OPTIONAL, action="append", help="leave one out; may be repeated")
+    parser.add_argument("--site", help="where the web server will answer the broker")
     given = parser.parse_args(words)
     if given.verb == "install":
         return prepare.main()
-    data = given.data.absolute()
-    hbase = HBase(data / "hbase", lasting=True)
-    rabbitmq = RabbitMQ(data / "rabbitmq", site=f"{SITE}/broker/{_secret(data / 'broker-secret')}")
-    spark = SparkCluster(given.data.absolute() / "spark")
     try:
-        if given.verb == "up" and given.spark:
-            spark.start()
-        if given.verb == "down":
-            spark.stop()
-        code = {"up": _up, "down": _down, "status": _status}[given.verb](hbase, rabbitmq)
-        if given.verb != "down" and spark.alive():
-            print(f"SPM_SPARK_MASTER={spark.url}")
-        return code
+        stack = Stack.at(given.data.absolute(), lambda held: _chosen(held, given))
+        return {"up": _up, "down": _down, "status": _status}[given.verb](stack)
     except NotReady as error:
         print(error, file=sys.stderr)
         return 1
 
 
-def _secret(file: Path) -> str:
-    """What the broker shows the site: made once."""
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(random_bytes(16).hex())
-    return file.read_text()
+def _chosen(held: Chosen, given: argparse.Namespace) -> Chosen:
+    return replace(
+        held,
+        cluster=held.cluster if given.cluster is None else given.cluster,
+        without=held.without if given.without is None else tuple(given.without),
+        site=given.site or held.site,
+    )
 
 
-def _up(hbase: HBase, rabbitmq: RabbitMQ) -> int:
+def _up(stack: Stack) -> int:
     jars.resolve()
-    rabbitmq.start()
-    hbase.start()
-    tables = hbase.folder / "tables-made"
-    if not tables.exists():
-        hbase.make_tables("spm")
-        tables.touch()
-    _print_settings(hbase, rabbitmq)
+    stack.up(lambda text: print(text, file=sys.stderr, flush=True))
+    return _status(stack)
+
+
+def _down(stack: Stack) -> int:
+    stack.down()
     return 0
 
 
-def _down(hbase: HBase, rabbitmq: RabbitMQ) -> int:
-    rabbitmq.stop()
-    hbase.stop()
-    return 0
+def _status(stack: Stack) -> int:
+    states = stack.states()
+    print("\n".join(_lines(stack, states)))
+    return 0 if set(states.values()) == {RUNS} else NOT_RUNNING
 
 
-def _status(hbase: HBase, rabbitmq: RabbitMQ) -> int:
-    for server in (hbase, rabbitmq):
-        print(f"# {type(server).__name__}: {'runs' if server.alive() else 'does not run'}, in {server.folder}")
-    if hbase.alive() and rabbitmq.alive():
-        _print_settings(hbase, rabbitmq)
-        return 0
-    return 3
-
-
-def _print_settings(hbase: HBase, rabbitmq: RabbitMQ) -> None:
-    print(f"SPM_STORE_URL={hbase.url}/spm")
-    print("SPM_TRANSPORT=amqp")
-    print(f"SPM_AMQP_URL={rabbitmq.url}?agents=1")
-    print(f"SPM_BROKER_SECRET={rabbitmq.site.rpartition('/')[2]}")
-    print(f"SPM_CELERY_BROKER_URL={rabbitmq.url}")
+def _lines(stack: Stack, states: dict[str, str]) -> Iterator[str]:
+    """A comment for each server; the settings, once all of them run."""
+    for name, server in stack.servers.items():
+        where = f"at {server.url}" if states[name] == RUNS else "bin/stack up starts it"
+        yield f"# {name:10} {states[name]}, {where}; data in {server.folder}"
+    if set(states.values()) == {RUNS}:
+        yield from (f"{name}={value}" for name, value in stack.settings().items())
 
 
 if __name__ == "__main__":

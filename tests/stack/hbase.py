@@ -66,16 +66,26 @@ class HBase:
         reason = self.missing()
         if reason:
             raise NotReady(reason)
-        self._configure()
-        self._start("master", [MASTER, "start"])
-        self._start("thrift", ["-XX:+UseSerialGC", GATEWAY, "start"])
+        self.start_master()
+        self.start_gateway()
         wait_ready(self._ready, [self.process("master"), self.process("thrift")], READY_S)
         return self.url
+
+    def start_master(self) -> None:
+        """Start what keeps the data, without waiting for it."""
+        self._configure()
+        self._start("master", [MASTER, "start"])
+
+    def start_gateway(self) -> None:
+        """Start the gateway, without waiting for it."""
+        self._configure()
+        self._start("thrift", ["-XX:+UseSerialGC", GATEWAY, "start"])
 
     def make_tables(self, prefix: str) -> list[str]:
         """Make the product's tables as an administrator would, by a second gateway that lives for this moment only."""
         port = free_ports(1)[0]
         gateway = self.process("thrift2")
+        gateway.kill()  # one that was left behind listens elsewhere
         self._start("thrift2", ["-XX:+UseSerialGC", GATEWAY2, "-p", str(port), "start"])
         try:
             wait_ready(lambda: answers(port), [gateway], READY_S)

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.stack.processes import NotReady, Process, free_ports, wait_ready
+from tests.stack.processes import NotReady, Process, free_ports, kept_ports, wait_ready, wait_until
 
 READY_S = 60
 USER = "postgres"
+ELSEWHERE = "elsewhere"  # a file that names the folder of the data
 SETTINGS = ("listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=60", "shared_buffers=64MB")
 
 
@@ -36,6 +37,12 @@ class Postgres:
         if os.geteuid() == 0 and cls.missing() is None:
             shutil.chown(folder, USER, USER)
         return cls(folder, free_ports(1)[0])
+
+    @classmethod
+    def lasting(cls, folder: Path) -> "Postgres":
+        """The server that keeps its data and its port in ``folder``, or wherever ``placed`` has put them."""
+        told = folder / ELSEWHERE
+        return cls(Path(told.read_text()) if told.exists() else folder, kept_ports(folder, ["postgres"])["postgres"])
 
     @property
     def url(self) -> str:
@@ -57,7 +64,7 @@ class Postgres:
         if reason:
             raise NotReady(reason)
         programs, data = _programs()[-1], self.folder / "data"
-        if not data.exists():
+        if not (data / "PG_VERSION").exists():
             make: list[str | Path] = [
                 programs / "initdb",
                 "--pgdata",
@@ -74,8 +81,14 @@ class Postgres:
             if made.returncode:
                 raise NotReady(f"initdb failed: {made.stderr.strip()[-500:]}")
         options = [word for setting in SETTINGS for word in ("-c", setting)]
-        self._server.start(_as_user([programs / "postgres", "-D", data, "-p", str(self.port), *options]), os.environ)
-        wait_ready(lambda: self._answers(programs), [self._server], READY_S)
+        command = _as_user([programs / "postgres", "-D", data, "-p", str(self.port), *options])
+
+        def ready() -> bool:
+            self._server.start(command, os.environ)  # after a kill -9 it ends until the last of its old processes has
+            return self._answers(programs)
+
+        wait_until(ready, READY_S)
+        wait_ready(ready, [self._server], 1)
         return self.url
 
     def stop(self) -> None:
@@ -100,6 +113,21 @@ class Postgres:
     def _answers(self, programs: Path) -> bool:
         asked = [str(programs / "pg_isready"), "--host", "127.0.0.1", "--port", str(self.port), "--quiet"]
         return subprocess.run(asked, check=False).returncode == 0
+
+
+def placed(folder: Path) -> Path:
+    """``folder`` itself if the server's user may enter it, else one of /var/tmp, which ``folder`` names from now on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() != 0:
+        return folder
+    shutil.chown(folder, USER, USER)
+    if subprocess.run(_as_user(["test", "-w", folder]), check=False).returncode == 0:
+        return folder
+    told = folder / ELSEWHERE
+    if not told.exists():
+        told.write_text(tempfile.mkdtemp(prefix="spm-postgres-", dir="/var/tmp"))
+        shutil.chown(told.read_text(), USER, USER)
+    return Path(told.read_text())
 
 
 def _programs() -> list[Path]:

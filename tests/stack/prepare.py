@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.stack import jars
 from tests.stack.hbase import HBase
+from tests.stack.postgres import Postgres
 from tests.stack.processes import NotReady
 from tests.stack.rabbitmq import RabbitMQ
 
@@ -21,7 +22,7 @@ def main() -> int:
     except NotReady as error:
         print(error)
     nowhere = Path("/nonexistent")  # asking what is missing writes nothing
-    reasons = [r for r in (HBase(nowhere).missing(), RabbitMQ(nowhere).missing()) if r]
+    reasons = [r for r in (HBase(nowhere).missing(), RabbitMQ(nowhere).missing(), Postgres.missing()) if r]
     for reason in reasons:
         print(reason)
     return 1 if reasons else 0

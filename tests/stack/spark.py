@@ -46,6 +46,8 @@ class SparkCluster:
         if reason:
             raise NotReady(reason)
         ports = self._ports()
+        if not self.process("master").alive():  # workers of a master that was killed do not always find the next one
+            self.stop()
         self._start("master", [MASTER, "--host", _ADDRESS, "--port", str(ports["master"]), "--webui-port", "0"])
         wait_ready(lambda: answers(ports["master"]), [self.process("master")], READY_S)
         for name, host in WORKERS.items():
