@@ -1,19 +1,23 @@
 """Agents that push over HTTP and keep a log: each message acked, refused, or unknown, with the number of its attempts.
 
 A message that got no clear answer is sent again with the same id, as our agent does it; every third is given up after
-its first try instead, and stays unknown if that was unclear. Values are whole numbers that occur once.
+its first try instead, and stays unknown if that was unclear. Values are whole numbers that occur once. A log of many
+millions of samples takes little memory: an entry makes its samples when it is asked for them.
 """
 
 import http.client
 import struct
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count
+from typing import overload
 from urllib.parse import urlsplit
 
 from tests.chaos.ledger import ACKED, REFUSED, UNKNOWN, Sent
-from tests.stack.stored import series_name
+from tests.stack.stored import Sample, series_name
 
 HOSTS, FIELDS = 20, 100
 TIMEOUT_S = 15
@@ -22,10 +26,11 @@ GIVE_UP_S = 240
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Message ``number``: one line with ``FIELDS`` values of one host."""
+    """Message ``number``: one line with some values of one host."""
 
     number: int
     start_ms: int
+    fields: int = FIELDS
 
     @property
     def host(self) -> str:
@@ -37,15 +42,40 @@ class Message:
 
     def body(self) -> bytes:
         """As line protocol, in ms."""
-        fields = ",".join(f"f{i}={self.number * FIELDS + i}i" for i in range(FIELDS))
+        fields = ",".join(f"f{i}={self.number * self.fields + i}i" for i in range(self.fields))
         return f"load,host={self.host} {fields} {self.ts}\n".encode()
 
     def sent(self) -> Sent:
         """Its entry in the log, before the first try."""
-        named = [series_name({"__name__": f"load_f{i}", "host": self.host}) for i in range(FIELDS)]
-        bits = [struct.pack("<d", self.number * FIELDS + i) for i in range(FIELDS)]
-        samples = tuple((name, self.ts, value) for name, value in zip(named, bits, strict=True))
-        return Sent(self.number.to_bytes(16, "big"), samples, stamps_max=0)
+        return Sent(self.number.to_bytes(16, "big"), Samples(self), stamps_max=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Samples(Sequence[Sample]):
+    """What a message holds, made when it is looked at."""
+
+    message: Message
+
+    def __len__(self) -> int:
+        return self.message.fields
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
+        return list(self)[index]
+
+    def __iter__(self) -> Iterator[Sample]:
+        m = self.message
+        values = range(m.number * m.fields, (m.number + 1) * m.fields)
+        names = (_name(m.host, i) for i in range(m.fields))
+        return ((name, m.ts, struct.pack("<d", value)) for name, value in zip(names, values, strict=True))
+
+
+@lru_cache(maxsize=100_000)
+def _name(host: str, number: int) -> str:
+    return series_name({"__name__": f"load_f{number}", "host": host})
 
 
 @dataclass(slots=True)
@@ -63,14 +93,25 @@ class Agents:
         """Send all; the log, in the order of the messages."""
         log = [message.sent() for message in messages]
         pairs = list(zip(messages, log, strict=True))
-        work = [threading.Thread(target=self._work, args=(pairs[n::threads],)) for n in range(threads)]
-        for thread in work:
-            thread.start()
-        for thread in work:
-            thread.join()
+        _in_parallel([lambda n=n: self._work(pairs[n::threads]) for n in range(threads)])  # type: ignore[misc]
         return log
 
-    def _work(self, pairs: Sequence[tuple[Message, Sent]]) -> None:
+    def send_until(self, enough: Callable[[int], bool], make: Callable[[int], Message], threads: int = 4) -> list[Sent]:
+        """Send message after message until the number sent is ``enough``; the log, in the order of the messages."""
+        logs: list[list[tuple[Message, Sent]]] = [[] for _ in range(threads)]
+
+        def endless(n: int) -> Iterator[tuple[Message, Sent]]:
+            for number in count(n, threads):
+                if enough(sum(map(len, logs))):
+                    return
+                message = make(number)
+                logs[n].append((message, message.sent()))
+                yield logs[n][-1]
+
+        _in_parallel([lambda n=n: self._work(endless(n)) for n in range(threads)])  # type: ignore[misc]
+        return [entry for _, entry in sorted((pair for log in logs for pair in log), key=lambda pair: pair[0].number)]
+
+    def _work(self, pairs: Iterable[tuple[Message, Sent]]) -> None:
         for message, entry in pairs:
             end = time.monotonic() + (GIVE_UP_S if self.patient or message.number % 3 else 0)
             while entry.outcome == UNKNOWN:
@@ -101,3 +142,11 @@ class Agents:
             return connection.getresponse().status
         finally:
             connection.close()
+
+
+def _in_parallel(acts: Sequence[Callable[[], None]]) -> None:
+    threads = [threading.Thread(target=act) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

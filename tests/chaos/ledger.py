@@ -8,9 +8,9 @@ all is well. Samples are (series in words, time, bits of the value), values bein
 """
 
 import struct
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from spm.limits import HOUR_MS
 from spm.query.select import Matcher
@@ -26,7 +26,7 @@ class Sent:
     """One message, and what its sender knows of it. ``stamps_max``: how often it may have been accepted."""
 
     message_id: bytes
-    samples: tuple[Sample, ...]
+    samples: Sequence[Sample]
     outcome: str = UNKNOWN
     stamps_max: int = 1
 
@@ -53,20 +53,63 @@ def violations(sent: Sequence[Sent], stored: Counter[Sample], copies: Copies) ->
     return [f"{kind}: {len(which)}, as {sorted(map(str, which))[:SHOWN]}" for kind, which in found.items() if which]
 
 
-def wrong_hours(storage: AppStorage, stored: Iterable[Sample]) -> list[str]:
-    """Where count, sum, min and max of an hour differ from a recount of what is stored. All sums are exact."""
-    wanted: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for name, ts, bits in stored:
-        wanted[name, (ts - 1) // HOUR_MS].append(struct.unpack("<d", bits)[0])
+def violations_in_parts(
+    sent: Sequence[Sent], stored: Callable[[int, int], Counter[Sample]], copies: Copies, part: int, recount: "Recount"
+) -> list[str]:
+    """The same of a log in the order of its times, ``part`` messages at a time, so that memory stays small.
+
+    All samples of a message have one time. ``stored`` reads what lies between two times (from, exclusive; up to), and
+    what it finds is counted in ``recount``.
+    """
+    found, ts = [], [next(iter(one.samples))[1] for one in sent]
+    for some in _parts(sent, ts, part):
+        times = [ts for one in (some[0], some[-1]) for _, ts, _ in one.samples]
+        read = stored(min(times) - 1, max(times))
+        ids = {one.message_id for one in some}
+        found += violations(some, read, {name: stamps for name, stamps in copies.items() if name in ids})
+        recount.add(read)
+    strangers = copies.keys() - {one.message_id for one in sent}
+    return [*found, *([f"stranger: {len(strangers)} messages nobody sent"] if strangers else [])]
+
+
+def _parts(sent: Sequence[Sent], ts: Sequence[int], part: int) -> Iterator[Sequence[Sent]]:
+    """About ``part`` messages each; those of one time stay together."""
+    at = 0
+    while at < len(sent):
+        end = min(at + part, len(sent))
+        while end < len(sent) and ts[end] == ts[end - 1]:
+            end += 1
+        yield sent[at:end]
+        at = end
+
+
+@dataclass(slots=True)
+class Recount:
+    """Count, sum, min and max of each series and hour, from bare samples. All sums are exact: whole numbers."""
+
+    hours: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+
+    def add(self, stored: Iterable[Sample]) -> "Recount":
+        """Count these, too."""
+        for name, ts, bits in stored:
+            value = struct.unpack("<d", bits)[0]
+            held = self.hours.setdefault((name, (ts - 1) // HOUR_MS), [0, 0.0, value, value])
+            held[:] = [held[0] + 1, held[1] + value, min(held[2], value), max(held[3], value)]
+        return self
+
+
+def wrong_hours(storage: AppStorage, stored: Iterable[Sample] | Recount) -> list[str]:
+    """Where count, sum, min and max of an hour differ from a recount of what is stored."""
+    wanted = dict(stored.hours if isinstance(stored, Recount) else Recount().add(stored).hours)
     slots = [slot for _, slot in wanted]
     batch = storage.select_hours([Matcher("__name__", "=~", ".+")], min(slots), max(slots))
     wrong = []
     for row, labels in enumerate(batch.labels):
         for column, slot in enumerate(range(min(slots), max(slots) + 1)):
-            values = wanted.pop((series_name(labels), slot), [])
+            right = wanted.pop((series_name(labels), slot), None)
             got = [float(getattr(batch, name)[row, column]) for name in ("count", "sum", "min", "max")]
-            if values and got != [len(values), sum(values), min(values), max(values)]:
+            if right is not None and got != right:
                 wrong.append(f"{labels} hour {slot}: {got}")
-            if not values and got[0]:
+            if right is None and got[0]:
                 wrong.append(f"{labels} hour {slot}: {got} of nothing")
     return [*wrong, *(f"{name} hour {slot}: missing" for name, slot in wanted)]

@@ -1,6 +1,7 @@
 """What stands in a store: read the way queries read it, or as bare commit records."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -8,9 +9,10 @@ from spm.clock import SystemClock
 from spm.query.cache import PageCache
 from spm.query.select import Matcher
 from spm.query.storage import AppStorage
-from spm.store import pending
+from spm.store import keys, pending
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
+from spm.store.pending import Commit
 from spm.wire import Envelope, parse_canonical
 
 Sample = tuple[str, int, bytes]  # series in words, time, bits of the value
@@ -29,24 +31,41 @@ Copies = dict[bytes, dict[tuple[int, int, int], int]]  # message id â†’ stamp â†
 
 
 def copies(backend: Backend, app: int = 1) -> Copies:
-    """Under which stamps each message stands in commit records, and with how many samples."""
-    by_batch: Counter[tuple[int, bytes, tuple[int, int, int]]] = Counter()
-    for listed in pending.scan(backend, app, list(Distribution().all(app))):
-        commit = pending.decode(listed.cell)
+    """Under which stamps each message stands in commit records or, once a run took it, in the account."""
+    by_batch: dict[tuple[int, bytes, tuple[int, int, int]], dict[bytes, int]] = {}
+    for where, batch, commit in _commits(backend, app):
         m, ids = commit.messages, commit.message_ids.tobytes()
         columns = (m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), commit.samples.tolist())
         for i, (ms, process, sequence, count) in enumerate(zip(*columns, strict=True)):
-            by_batch[listed.key.batch, ids[16 * i : 16 * i + 16], (ms, process, sequence)] += count
+            by_batch.setdefault((batch, ids[16 * i : 16 * i + 16], (ms, process, sequence)), {})[where] = count
     found: Copies = {}
-    for (_, name, stamp), count in by_batch.items():
+    for (_, name, stamp), counts in by_batch.items():
         known = found.setdefault(name, {})
-        known[stamp] = max(known.get(stamp, 0), count)
+        known[stamp] = max(known.get(stamp, 0), sum(counts.values()))
     return found
 
 
-def samples(backend: Backend, start_ms: int, end_ms: int, *, app: int = 1) -> Counter[Sample]:
+def _commits(backend: Backend, app: int) -> Iterator[tuple[bytes, int, Commit]]:
+    """(block, batch, what it commits): a block that a run has just accounted for stands in both places, and is one."""
+    for listed in pending.scan(backend, app, list(Distribution().all(app))):
+        where = pending.account_key(listed.key.log(listed.slot))
+        yield where, listed.key.batch, pending.decode(listed.cell)
+    for key, cells in backend.scan("ledger", *keys.ledger_range(app)):
+        commit, outcome, batch = pending.decode_account(cells[pending.COLUMN])
+        if outcome == pending.STORED:
+            yield key, batch, commit
+
+
+def reader(backend: Backend, app: int = 1) -> AppStorage:
+    """A query's view of an app."""
+    return AppStorage(backend, app, distribution=Distribution(), clock=SystemClock(), cache=PageCache())
+
+
+def samples(
+    backend: Backend, start_ms: int, end_ms: int, *, app: int = 1, storage: AppStorage | None = None
+) -> Counter[Sample]:
     """Every sample that a query of all series between two times answers, as a multiset."""
-    storage = AppStorage(backend, app, distribution=Distribution(), clock=SystemClock(), cache=PageCache())
+    storage = storage or reader(backend, app)
     batch = storage.select([Matcher("__name__", "=~", ".+")], start_ms, end_ms)
     found: Counter[Sample] = Counter()
     for i, labels in enumerate(batch.labels):

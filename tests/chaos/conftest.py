@@ -1,0 +1,49 @@
+"""What tests of chaos share: a cluster that may be killed, the line on it, and sizes that the environment names."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.line import Line
+from tests.chaos.storm import Storm
+from tests.conftest import missing_service
+from tests.stack.cluster import Cluster
+from tests.stack.rabbitmq import RabbitMQ
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """HBase on HDFS with two region servers, one module's alone."""
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    if reason := made.missing():
+        missing_service(reason)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@contextmanager
+def storm_on(folder: Path, cluster: Cluster, rabbitmq: RabbitMQ) -> Iterator[Storm]:
+    """The whole line on a cluster, with tables and queues of its own."""
+    line = Line(folder, f"{cluster.url}/{folder.name}", rabbitmq.new_vhost(folder.name) + "?partitions=4")
+    try:
+        yield Storm(line, cluster, rabbitmq)
+    finally:
+        line.close()
+
+
+@pytest.fixture
+def size() -> Callable[[str, int], int]:
+    """A size that SPM_<name> changes; said, so that a log tells what was shown."""
+
+    def asked(name: str, default: int) -> int:
+        value = int(os.environ.get(f"SPM_{name}", default))
+        print(f"\n  SPM_{name}={value:,}", flush=True)
+        return value
+
+    return asked
