@@ -1,4 +1,4 @@
-"""`python -m tests.bench ingest|compact|disk|query|tail|month|footprint [--steps N] [--agent-steps N] [--no-peer]`
+"""`python -m tests.bench ingest|compact|disk|query|tail|month|footprint|full [--steps N] [--agent-steps N] [--no-peer]`
 
 ingest   the fleet in bodies of 10,000 lines, then of one agent each: values/s, CPU µs per value by process, p50/p95
 compact  runs on Spark in local[2] over --steps reports and ten times as many: samples/s after start-up, CPU by process,
@@ -10,6 +10,8 @@ tail     an hour of 100 agents, one request per agent and 10 s, without a run: o
          accepted sample takes to be seen
 month    30 days of 100 hosts and 10 metrics, rolled up: charts of them by a process that has just started, and again
 footprint  bytes per value by table and column, of whole hours written and rolled up in memory
+full     the full stack, servers and all: HTTP and AMQP through RabbitMQ and a worker into HBase, values/s, messages/s
+         and CPU µs per value by process, beside OpenTSDB on the same HBase (--values, --small, --peer-values)
 
 Where Debian's victoria-metrics is installed it gets the same bodies in the same run, and the ratio stands beside it.
 """
@@ -20,13 +22,13 @@ import resource
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
-from tests.bench import month, report
+from tests.bench import full, month, report
 from tests.bench.footprint import footprint
 from tests.bench.product import ROOT, Served, disk_bytes, start_peer, start_product
 from tests.bench.rolled import compact
@@ -38,16 +40,17 @@ START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z, on the hour: the same bodies 
 def main() -> None:
     """Parse the command line and run one benchmark."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("what", choices=("ingest", "compact", "disk", "query", "tail", "month", "footprint"))
+    parser.add_argument("what", choices=tuple(ROOMS))
     parser.add_argument("--hosts", type=int, default=100)
     parser.add_argument("--steps", type=int, default=4_320, help="reports of each host in large bodies (12 h)")
     parser.add_argument("--agent-steps", type=int, default=30, help="reports of each host in one-agent bodies")
     parser.add_argument("--jitter", type=int, default=0, help="ms off the grid, of compact")
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--values", type=int, default=3_000_000, help="of full, in messages of 1,000")
+    parser.add_argument("--small", type=int, default=60_000, help="of full: messages of 1 KB")
+    parser.add_argument("--peer-values", type=int, default=500_000, help="of full: what OpenTSDB is given")
     options = parser.parse_args()
-    rooms = {"ingest": ingest, "compact": compact, "disk": disk, "query": query, "tail": tail, "month": whole_month}
-    rooms["footprint"] = lambda options: footprint(options.hosts)
-    rooms[options.what](options)
+    ROOMS[options.what](options)
 
 
 @contextmanager
@@ -231,6 +234,18 @@ def seconds_to_visible(served: Served, name: str) -> float:
             raise RuntimeError("the sample is not seen after 30 s")
         time.sleep(0.02)
     return time.perf_counter() - accepted
+
+
+ROOMS: dict[str, Callable[[argparse.Namespace], object]] = {
+    "ingest": ingest,
+    "compact": compact,
+    "disk": disk,
+    "query": query,
+    "tail": tail,
+    "month": whole_month,
+    "footprint": lambda options: footprint(options.hosts),
+    "full": lambda options: full.run(options.values, options.small, options.peer_values),
+}
 
 
 if __name__ == "__main__":
