@@ -179,10 +179,11 @@ class AppStorage:
         return self._held.index.labels(rows.tolist())
 
     def _chosen(self, matchers: Sequence[Matcher]) -> Chosen:
-        """The series that match."""
+        """The series that match, in the order of their keys: however they came to be known, and wherever they lie."""
         with self._held.lock:
             rows = self._held.index.select(matchers)
             ids, metrics = self._held.index.columns()
+        rows = rows[np.lexsort((ids[rows], metrics[rows]))]
         if len(rows) > limits.QUERY_SERIES_MAX:
             raise QueryTooLarge(f"{len(rows)} series match; at most {limits.QUERY_SERIES_MAX}: narrow the selector")
         return Chosen(rows, ids[rows], metrics[rows])

@@ -1,8 +1,8 @@
 """What the systems before this one promised, row by row: the titles that ``bin/test --seeds`` prints its tests under.
 
-A1 to A35 are promises; HUT 1 to 13 are the cases by which an in-place merging table was once tested. A test says
-which row it shows by ``@pytest.mark.seed("A12", compares="…")``; where the mechanism of old does not exist here, it
-shows the promise behind it, and its docstring says how that is kept.
+A1 to A35 are promises; HUT1 to HUT13 are the cases by which an in-place merging table was once tested, WD1 to WD7 those
+of a library that distributed keys. A test says which row it shows by ``@pytest.mark.seed("A12", compares="…")``; where
+the mechanism of old does not exist here, it shows the promise behind it, and its docstring says how that is kept.
 """
 
 ROWS: dict[str, str] = {
@@ -54,4 +54,11 @@ ROWS: dict[str, str] = {
     "HUT11": "keys and intervals: start, end, next, same",
     "HUT12": "sums by scan and by job; damaged cells are left out and named",
     "HUT13": "late writes, equal times, repeated attempts, kills and splits lose nothing",
+    "WD1": "a row is got by its distributed key, which gives back the original",
+    "WD2": "keys written zig-zag are scanned in their order, within any bounds",
+    "WD3": "a job reads as many rows as a scan, bounded and unbounded",
+    "WD4": "random keys lie in known buckets, and always in the same",
+    "WD5": "buckets fill evenly, for any number of buckets and keys",
+    "WD6": "prefixes of any width: none, one byte, several",
+    "WD7": "the witness key; concurrent writers; 8, 32 and 12 buckets on a live table",
 }
