@@ -1,8 +1,8 @@
-"""Bounds a query's text before the parser sees it.
+"""Bounds a query's text before the grammar sees it.
 
-The parser is native code whose time grows faster than the text, and whose stack a chain of some thousand operators
-overflows, which would end the process. One linear scan over words, brackets and operators, passing over strings and
-comments, keeps such texts out. It judges size only: whether the text is PromQL is the parser's business.
+Grammar and evaluator go as deep as brackets and operators are nested. One linear scan over words, brackets and
+operators, passing over strings and comments, keeps out what would go deeper than their stack, and what is no text at
+all. It judges size only: whether the text is PromQL is the grammar's business.
 """
 
 import re
@@ -25,6 +25,8 @@ def check(text: str) -> None:
     """Raise `BadQuery` if the text is too long, too deeply nested, or chains too many operators."""
     if len(text) > QUERY_TEXT_CHARS_MAX:
         raise BadQuery(f"query of {len(text)} characters; at most {QUERY_TEXT_CHARS_MAX} are taken")
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise BadQuery("a query must be valid Unicode: it has half of a surrogate pair")
     depth = braces = operators = 0
     for kind, token, position in _tokens(text):
         if kind == "open":

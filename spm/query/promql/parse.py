@@ -1,42 +1,42 @@
-"""Text to plan: the only module that knows the parser.
+"""Text to plan: the tree of the grammar, checked for types, with everything known that a query tells.
 
-The text passes the guard, the parser checks grammar and types, and its tree is copied into the nodes of `plan`. What
-the evaluator cannot do yet is refused here by name and position, never half done. Plans are remembered by their text.
+`Context` is what a plan may depend on beside its text: the query's own start, end and step. It matters only to texts
+that ask for it (`step()`, `range()`, and `start()` and `end()` as numbers). What cannot mean anything is refused with
+its position and what was wanted; what is not supported, by its name. Trees and plans are remembered. Enter by `parse`.
 """
 
 from __future__ import annotations
 
-import datetime
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import promql_parser as pp
-
 from spm.errors import BadQuery
 from spm.limits import QUERY_PLAN_DEPTH_MAX, QUERY_PLANS_KEPT
-from spm.query.promql import guard, plan
-from spm.query.promql.functions import ELEMENTWISE
-from spm.query.promql.windows import FUNCTIONS as RANGE_FUNCTIONS
+from spm.query.promql import durations, grammar, lexer, plan, syntax
+from spm.query.promql.calls import Calls, kind
+from spm.query.promql.patterns import cuts_characters
 from spm.query.select import METRIC_NAME, Matcher
+from spm.store.matchers import matches_empty
 
-_MILLISECOND = datetime.timedelta(milliseconds=1)
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MATCH_OPS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
-_AGGREGATIONS = frozenset({"sum", "avg", "min", "max", "count", "group", "stddev", "stdvar"})
-_PARAMETER_AGGREGATIONS = frozenset({"topk", "bottomk", "quantile"})
-_MANY = {"ManyToOne": "left", "OneToMany": "right"}
+_CONTEXT = re.compile(r"\b(?:start|end|step|range)\s*\(", re.IGNORECASE)
+_PARAMETERS = {"topk": "scalar", "bottomk": "scalar", "limitk": "scalar", "limit_ratio": "scalar", "quantile": "scalar"}
 
 
-@lru_cache(maxsize=QUERY_PLANS_KEPT)
-def parse(text: str) -> plan.Plan:
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The steps of a query as a whole, in ms."""
+
+    start_ms: int = 0
+    end_ms: int = 0
+    step_ms: int = 0
+
+
+def parse(text: str, context: Context | None = None) -> plan.Plan:
     """The plan of a text; `BadQuery` if it is too large, malformed, or asks for what is not supported."""
-    guard.check(text)
-    try:
-        tree = pp.parse(text)
-    except ValueError as error:
-        raise BadQuery(str(error)) from error
-    return _Copier(text).any(tree, 0)
+    return _planned(text, (context or Context()) if _CONTEXT.search(text) else Context())
 
 
 @lru_cache(maxsize=QUERY_PLANS_KEPT)
@@ -48,140 +48,189 @@ def parse_selector(text: str) -> tuple[Matcher, ...]:
     return node.matchers
 
 
-class _Copier:
-    """Copies one tree; keeps the text, to say where something stands."""
+@lru_cache(maxsize=QUERY_PLANS_KEPT)
+def _planned(text: str, context: Context) -> plan.Plan:
+    return Planner(text, context).any(grammar.tree(text), 0)
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+
+class Planner:
+    """Makes the plan of one tree; keeps the text, to say where something stands."""
+
+    def __init__(self, text: str, context: Context) -> None:
+        self.context, self._text = context, text
+        self._calls = Calls(self)
         self._by_type: dict[type[Any], Callable[[Any, int], plan.Plan]] = {
-            pp.NumberLiteral: lambda node, depth: plan.Number(node.val),
-            pp.StringLiteral: lambda node, depth: plan.Text(node.val),
-            pp.VectorSelector: lambda node, depth: self._selector(node),
-            pp.MatrixSelector: lambda node, depth: self._window(node),
-            pp.ParenExpr: lambda node, depth: self.any(node.expr, depth),
-            pp.UnaryExpr: self._negation,
-            pp.BinaryExpr: self._binary,
-            pp.AggregateExpr: self._aggregation,
-            pp.Call: self._call,
-            pp.SubqueryExpr: lambda node, depth: self._refuse("[", "subqueries are"),
+            syntax.Literal: lambda node, depth: plan.Number(node.value),
+            syntax.Quoted: lambda node, depth: plan.Text(node.value),
+            syntax.Series: lambda node, depth: self._series(node),
+            syntax.Subquery: self._subquery,
+            syntax.Parenthesis: lambda node, depth: self.any(node.inner, depth),
+            syntax.Signed: self._signed,
+            syntax.Operation: self._operation,
+            syntax.Grouped: self._grouped,
+            syntax.Call: self._calls.planned,
         }
 
-    def any(self, node: Any, depth: int) -> plan.Plan:
-        """Copy whatever stands here."""
+    def any(self, node: syntax.Node, depth: int) -> plan.Plan:
+        """The plan of whatever stands here."""
         if depth > QUERY_PLAN_DEPTH_MAX:
-            raise BadQuery(f"expression nested deeper than {QUERY_PLAN_DEPTH_MAX}")
+            raise self.refuse(node.position, f"expression nested deeper than {QUERY_PLAN_DEPTH_MAX}")
         return self._by_type[type(node)](node, depth + 1)
 
-    def _vector(self, node: Any, depth: int) -> plan.VectorNode:
-        copied = self.any(node, depth)
-        if not isinstance(copied, plan.VECTORS):
-            raise BadQuery(f"expected an instant vector, got {_kind(copied)}")
-        return copied
+    def vector(self, node: syntax.Node, depth: int, context: str) -> plan.VectorNode:
+        """The plan of what must be an instant vector."""
+        found = self.any(node, depth)
+        if not isinstance(found, plan.VECTORS):
+            raise self.mistyped(node.position, "instant vector", context, found)
+        return found
 
-    def _scalar(self, node: Any, depth: int) -> plan.ScalarNode:
-        copied = self.any(node, depth)
-        if not isinstance(copied, plan.SCALARS):
-            raise BadQuery(f"expected a scalar, got {_kind(copied)}")
-        return copied
+    def scalar(self, node: syntax.Node, depth: int, context: str) -> plan.ScalarNode:
+        """The plan of what must be a scalar."""
+        found = self.any(node, depth)
+        if not isinstance(found, plan.SCALARS):
+            raise self.mistyped(node.position, "scalar", context, found)
+        return found
 
-    def _refuse(self, word: str, what: str) -> plan.Plan:
-        position = guard.position_of(self._text, word)
-        where = "" if position is None else f" at position {position}"
-        raise BadQuery(f"{what} not supported{where}", position)
+    def text(self, node: syntax.Node, depth: int, context: str) -> str:
+        """What must be a string."""
+        found = self.any(node, depth)
+        if not isinstance(found, plan.Text):
+            raise self.mistyped(node.position, "string", context, found)
+        return found.value
 
-    def _selector(self, node: pp.VectorSelector) -> plan.Selector:
-        if node.matchers.or_matchers:
-            self._refuse("or", "'or' between matchers is")
+    def mistyped(self, position: int, wanted: str, context: str, found: plan.Plan) -> BadQuery:
+        """The error of something of another kind than is wanted."""
+        return self.refuse(position, f"expected type {wanted} in {context}, got {kind(found)}")
+
+    def refuse(self, position: int, message: str) -> BadQuery:
+        """The error of a position."""
+        return lexer.refuse(self._text, position, message)
+
+    def matchers(self, node: syntax.Series) -> tuple[Matcher, ...]:
+        """A selector's matchers, the metric's name first; what they hold is theirs to judge."""
         named = [] if node.name is None else [Matcher(METRIC_NAME, "=", node.name)]
-        matchers = [Matcher(found.name, _MATCH_OPS[str(found.op)], found.value) for found in node.matchers.matchers]
-        offset = 0 if node.offset is None else node.offset // _MILLISECOND
-        return plan.Selector(tuple(named + matchers), offset, None if node.at is None else _instant(node.at))
+        for matcher in node.matchers:
+            if node.name is not None and matcher.name == METRIC_NAME:
+                message = f"metric name must not be set twice: {node.name!r} or {matcher.value!r}"
+                raise self.refuse(node.position, message)
+            if matcher.op in ("=~", "!~") and cuts_characters(matcher.value):
+                message = f"regular expression of {matcher.name}{matcher.op} is not valid: {matcher.value}"
+                raise self.refuse(node.position, message)
+            try:
+                matches_empty(matcher)
+            except BadQuery as error:
+                raise self.refuse(node.position, str(error)) from error
+        return (*named, *node.matchers)
 
-    def _window(self, node: pp.MatrixSelector) -> plan.Window:
-        return plan.Window(self._selector(node.vector_selector), node.range // _MILLISECOND)
+    # --- selectors ---
 
-    def _negation(self, node: pp.UnaryExpr, depth: int) -> plan.Plan:
-        inner = self.any(node.expr, depth)
+    def _series(self, node: syntax.Series) -> plan.Plan:
+        matchers = self.matchers(node)
+        if all(map(matches_empty, matchers)):
+            raise self.refuse(node.position, "vector selector must contain at least one non-empty matcher")
+        offset, at = self._when(node.when)
+        if node.mode == "anchored" and node.range is None:
+            raise self.refuse(node.position, "anchored modifier is only for range vectors")
+        selector = plan.Selector(matchers, offset, at, node.mode, node.position)
+        return selector if node.range is None else plan.Window(selector, self._ms(node.range))
+
+    def _subquery(self, node: syntax.Subquery, depth: int) -> plan.Plan:
+        inner = self.any(node.inner, depth)
+        if not isinstance(inner, plan.VECTORS):
+            raise self.refuse(node.position, f"subquery is only allowed on instant vector, got {kind(inner)} instead")
+        step = None if node.step is None else self._ms(node.step)
+        return plan.Subquery(inner, self._ms(node.range), step, *self._when(node.when), node.position)
+
+    def _when(self, when: syntax.When) -> tuple[int, int | str | None]:
+        offset = 0 if when.offset is None else self._ms(when.offset, signed=True)
+        return offset, round(when.at * 1000) if isinstance(when.at, float) else when.at
+
+    def _ms(self, span: syntax.Span, *, signed: bool = False) -> int:
+        query = self.context
+        return durations.evaluated(
+            self._text, span, step_ms=query.step_ms, range_ms=query.end_ms - query.start_ms, signed=signed
+        )
+
+    # --- operators ---
+
+    def _signed(self, node: syntax.Signed, depth: int) -> plan.Plan:
+        inner = self.any(node.inner, depth)
         if isinstance(inner, plan.SCALARS):
-            return plan.ScalarBinary("*", inner, plan.Number(-1.0))
+            return plan.ScalarBinary("*", inner, plan.Number(-1.0)) if node.op == "-" else inner
         if isinstance(inner, plan.VECTORS):
-            return plan.VectorScalar("*", inner, plan.Number(-1.0))
-        raise BadQuery(f"a sign needs a scalar or an instant vector, got {_kind(inner)}")
+            return plan.VectorScalar("*", inner, plan.Number(-1.0)) if node.op == "-" else inner
+        message = "unary expression only allowed on expressions of type scalar or instant vector"
+        raise self.refuse(node.position, f"{message}, got {kind(inner)}")
 
-    def _binary(self, node: pp.BinaryExpr, depth: int) -> plan.Plan:
-        op = str(node.op)
-        left, right = self.any(node.lhs, depth), self.any(node.rhs, depth)
-        as_bool = node.modifier is not None and bool(node.modifier.return_bool)
+    def _operation(self, node: syntax.Operation, depth: int) -> plan.Plan:
+        if node.op in ("</", ">/"):
+            raise self.refuse(node.at, f"native histograms are not supported, and {node.op} is for these only")
+        left, right = self.any(node.left, depth), self.any(node.right, depth)
+        for side, found in ((node.left, left), (node.right, right)):
+            if not isinstance(found, plan.SCALARS + plan.VECTORS):
+                message = "binary expression must contain only scalar and instant vector types"
+                raise self.refuse(side.position, f"{message}, got {kind(found)}")
+        self._check_operator(node, left, right)
+        as_bool = node.modifiers.as_bool
         if isinstance(left, plan.SCALARS):
             if isinstance(right, plan.SCALARS):
-                return plan.ScalarBinary(op, left, right)
-            if isinstance(right, plan.VECTORS):
-                return plan.VectorScalar(op, right, left, swapped=True, as_bool=as_bool)
-        elif isinstance(left, plan.VECTORS):
-            if isinstance(right, plan.SCALARS):
-                return plan.VectorScalar(op, left, right, as_bool=as_bool)
-            if isinstance(right, plan.VECTORS):
-                matching = self._matching(node)
-                if op in plan.SET_OPERATORS:
-                    return plan.SetOperation(op, left, right, matching)
-                return plan.VectorVector(op, left, right, matching, as_bool)
-        raise BadQuery(f"operator {op} between {_kind(left)} and {_kind(right)}")
+                return plan.ScalarBinary(node.op, left, right)
+            assert isinstance(right, plan.VECTORS), "BUG: a side that is neither scalar nor vector"
+            return plan.VectorScalar(node.op, right, left, swapped=True, as_bool=as_bool)
+        assert isinstance(left, plan.VECTORS), "BUG: a side that is neither scalar nor vector"
+        if isinstance(right, plan.SCALARS):
+            return plan.VectorScalar(node.op, left, right, as_bool=as_bool)
+        assert isinstance(right, plan.VECTORS), "BUG: a side that is neither scalar nor vector"
+        matching = self._matching(node)
+        if node.op in plan.SET_OPERATORS:
+            return plan.SetOperation(node.op, left, right, matching)
+        return plan.VectorVector(node.op, left, right, matching, as_bool)
 
-    def _matching(self, node: pp.BinaryExpr) -> plan.Matching:
-        modifier = node.modifier
-        if modifier is None:
-            return plan.Matching()
-        if modifier.fill_values is not None and (modifier.fill_values.lhs, modifier.fill_values.rhs) != (None, None):
-            self._refuse("fill", "'fill' is")
-        many = _MANY.get(str(modifier.card).rpartition(".")[2], "")
-        if modifier.matching is None:
-            return plan.Matching(many=many, include=tuple(modifier.group_labels or ()))
-        on = modifier.matching.type == pp.LabelModifierType.Include
-        return plan.Matching(tuple(modifier.matching.labels), on, many, tuple(modifier.group_labels or ()))
+    def _check_operator(self, node: syntax.Operation, left: plan.Plan, right: plan.Plan) -> None:
+        modifiers, compares = node.modifiers, node.op in plan.COMPARISONS
+        if modifiers.as_bool and not compares:
+            raise self.refuse(node.at, "bool modifier can only be used on comparison operators")
+        scalars = [isinstance(side, plan.SCALARS) for side in (left, right)]
+        if all(scalars) and compares and not modifiers.as_bool:
+            raise self.refuse(node.at, "comparisons between scalars must use BOOL modifier")
+        filled = modifiers.fill_left is not None or modifiers.fill_right is not None
+        if any(scalars):
+            if node.op in plan.SET_OPERATORS:
+                raise self.refuse(node.at, f"set operator {node.op!r} not allowed in binary scalar expression")
+            if modifiers.matching or filled:
+                what = "filling in missing series" if filled else "vector matching"
+                raise self.refuse(node.at, f"{what} only allowed between instant vectors")
+        elif node.op in plan.SET_OPERATORS:
+            if modifiers.many:
+                raise self.refuse(node.at, f"no grouping allowed for {node.op!r} operation")
+            if filled:
+                raise self.refuse(node.at, "filling in missing series not allowed for set operators")
 
-    def _aggregation(self, node: pp.AggregateExpr, depth: int) -> plan.Plan:
-        op = str(node.op)
-        if op not in _AGGREGATIONS | _PARAMETER_AGGREGATIONS:
-            return self._refuse(op, f"the aggregation {op} is")
-        labels = () if node.modifier is None else tuple(node.modifier.labels)
-        without = node.modifier is not None and node.modifier.type == pp.AggModifierType.Without
-        parameter = None if node.param is None else self._scalar(node.param, depth)
-        return plan.Aggregation(op, self._vector(node.expr, depth), labels, without, parameter)
+    def _matching(self, node: syntax.Operation) -> plan.Matching:
+        modifiers = node.modifiers
+        on = modifiers.matching == "on"
+        twice = set(modifiers.labels) & set(modifiers.include) if on else set()
+        if twice:
+            message = f"label {sorted(twice)[0]!r} must not occur in ON and GROUP clause at once"
+            raise self.refuse(node.at, message)
+        return plan.Matching(
+            modifiers.labels, on, modifiers.many, modifiers.include, modifiers.fill_left, modifiers.fill_right
+        )
 
-    def _call(self, node: pp.Call, depth: int) -> plan.Plan:
-        name = node.func.name
-        if name in RANGE_FUNCTIONS:
-            return self._range_call(name, node.args, depth)
-        if name in ELEMENTWISE:
-            parameters = tuple(self._scalar(argument, depth) for argument in node.args[1:])
-            return plan.Elementwise(name, self._vector(node.args[0], depth), parameters)
-        if name == "time":
-            return plan.Time()
-        if name == "pi":
-            return plan.Number(3.141592653589793)
-        if name == "scalar":
-            return plan.ScalarOf(self._vector(node.args[0], depth))
-        if name == "vector":
-            return plan.VectorOf(self._scalar(node.args[0], depth))
-        return self._refuse(name, f"the function {name}() is")
+    # --- aggregations ---
 
-    def _range_call(self, name: str, arguments: list[Any], depth: int) -> plan.Plan:
-        window = self.any(arguments[-1], depth)
-        if not isinstance(window, plan.Window):
-            raise BadQuery(f"{name}() needs a range of samples, got {_kind(window)}")
-        parameter = self._scalar(arguments[0], depth) if len(arguments) > 1 else None
-        return plan.RangeCall(name, window, parameter)
-
-
-def _instant(at: pp.AtModifier) -> int | str:
-    if at.at is None:
-        return str(at.type).rpartition(".")[2].lower()
-    return (at.at - _EPOCH) // _MILLISECOND
-
-
-def _kind(node: plan.Plan) -> str:
-    if isinstance(node, plan.SCALARS):
-        return "a scalar"
-    if isinstance(node, plan.VECTORS):
-        return "an instant vector"
-    return "a range of samples" if isinstance(node, plan.Window) else "a string"
+    def _grouped(self, node: syntax.Grouped, depth: int) -> plan.Plan:
+        wanted = 2 if node.op in _PARAMETERS or node.op == "count_values" else 1
+        context = "aggregation expression"
+        if len(node.arguments) != wanted:
+            message = f"wrong number of arguments for {context} {node.op!r}, expected {wanted}, got"
+            raise self.refuse(node.position, f"{message} {len(node.arguments)}")
+        vector = self.vector(node.arguments[-1], depth, context)
+        first = node.arguments[0]
+        text = self.text(first, depth, "aggregation parameter") if node.op == "count_values" else ""
+        if node.op == "count_values" and not text:
+            raise self.refuse(first.position, "invalid label name ''")
+        numbered = node.op in _PARAMETERS
+        parameter = self.scalar(first, depth, "aggregation parameter") if numbered else None
+        without = node.grouping == "without"
+        return plan.Aggregation(node.op, vector, node.labels, without, parameter, text, first.position)

@@ -1,0 +1,143 @@
+"""Text to tokens of PromQL: words, numbers, strings, operators, each with its position.
+
+Numbers include durations (`1h30m` is 5400), hexadecimal ones and `Inf` and `NaN` in any case; strings are Go's, with
+its escapes. Between square brackets a colon parts range and step and is no part of a name. One regular expression
+passes over the text once and never goes back. Enter by `tokens`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from spm.errors import BadQuery
+
+NUMBER, STRING, WORD, SIGN, END = "number", "string", "name", "sign", "end of input"
+
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
+_DURATION = r"(?:\d+y)?(?:\d+w)?(?:\d+d)?(?:\d+h)?(?:\d+m(?!s))?(?:\d+s)?(?:\d+ms)?"
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\n]++|\#[^\n]*+)"""
+    r"""|(?P<string>"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*'|`[^`]*+`)"""
+    rf"""|(?P<duration>(?=\d++(?:ms|[smhdwy])){_DURATION})(?![0-9A-Za-z_])"""
+    r"""|(?P<number>0[xX][0-9a-fA-F_]++|(?:\d[\d_]*+\.?[\d_]*+|\.\d[\d_]*+)(?:[eE][+-]?\d++)?)(?![0-9A-Za-z_])"""
+    r"""|(?P<word>[A-Za-z_:][A-Za-z0-9_:]*+)"""
+    r"""|(?P<sign>[=!<>]=|[=!]~|</|>/|[-+*/%^<>=(){}\[\],@:])"""
+)
+_PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+")
+_ESCAPE = re.compile(
+    r"\\(?:([abfnrtv\\'\"])|([0-7]{3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.S
+)
+_SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of the text. `value` is a float for numbers, the unquoted text of strings, else the text itself."""
+
+    kind: str
+    text: str
+    position: int
+    value: float | str = ""
+
+    @property
+    def shown(self) -> str:
+        """How an error names it."""
+        return self.kind if self.kind == END else f"{self.kind} {self.text!r}"
+
+
+def refuse(text: str, position: int, message: str) -> BadQuery:
+    """The error of a text, with line and column as Prometheus counts them."""
+    before = text[:position]
+    column = position - (before.rfind("\n") + 1) + 1
+    return BadQuery(f"{before.count(chr(10)) + 1}:{column}: parse error: {message}", position)
+
+
+def tokens(text: str) -> list[Token]:
+    """All tokens, the last of them the end; `BadQuery` where nothing can begin."""
+    found: list[Token] = []
+    position = brackets = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None or match.end() == position:
+            raise _unreadable(text, position)
+        kind, word = str(match.lastgroup), match.group()
+        if kind == "word" and brackets:
+            plain = _PLAIN_WORD.match(text, position)
+            word = plain.group() if plain else ":"
+            kind = kind if plain else "sign"
+        if kind == "sign":
+            brackets += (word == "[") - (word == "]")
+        if kind != "space":
+            found.append(_token(text, kind, word, position))
+        position += len(word)
+    return [*found, Token(END, "", len(text))]
+
+
+def _token(text: str, kind: str, word: str, position: int) -> Token:
+    if kind == "string":
+        return Token(STRING, word, position, _unquoted(text, word, position))
+    if kind == "duration":
+        return Token(NUMBER, word, position, _seconds(word))
+    if kind == "number":
+        digits = word.replace("_", "")
+        return Token(NUMBER, word, position, float(int(digits, 16)) if digits[:2].lower() == "0x" else _float(digits))
+    if kind == "word" and word.lower() in ("inf", "nan"):
+        return Token(NUMBER, word, position, math.inf if word.lower() == "inf" else math.nan)
+    return Token(WORD if kind == "word" else SIGN, word, position, word)
+
+
+def _float(digits: str) -> float:
+    # An integer with a leading zero is octal, as in Go.
+    if len(digits) > 1 and digits[0] == "0" and digits.isdigit() and not set(digits) & {"8", "9"}:
+        return float(int(digits, 8))
+    return float(digits)
+
+
+def _seconds(word: str) -> float:
+    parts = re.findall(r"(\d+)(ms|[smhdwy])", word)
+    return math.fsum(int(count[:18]) * _UNIT_S[unit] for count, unit in parts)
+
+
+def _unreadable(text: str, position: int) -> BadQuery:
+    here = text[position]
+    if here in "\"'`":
+        return refuse(text, position, "unterminated quoted string")
+    if here.isdigit() or here == ".":
+        word = re.match(r"[0-9A-Za-z_.]*", text[position:])
+        return refuse(text, position, f"bad number or duration syntax: {word.group() if word else here!r}")
+    return refuse(text, position, f"unexpected character: {here!r}")
+
+
+def _unquoted(text: str, quoted: str, position: int) -> str:
+    inner = quoted[1:-1]
+    if quoted[0] == "`" or "\\" not in inner:
+        return inner
+    found, at = bytearray(), 0
+    for match in _ESCAPE.finditer(inner):
+        found += inner[at : match.start()].encode()
+        found += _escaped(text, match, quoted[0], position + 1 + match.start())
+        at = match.end()
+    found += inner[at:].encode()
+    try:
+        return found.decode()
+    except UnicodeDecodeError:
+        raise refuse(text, position, "a string must be valid UTF-8") from None
+
+
+def _escaped(text: str, match: re.Match[str], quote: str, position: int) -> bytes:
+    simple, octal, byte, short, long, other = match.groups()
+    if other is not None or (simple in ("'", '"') and simple != quote):
+        raise refuse(text, position, f"unknown escape sequence {match.group()!r}")
+    if simple is not None:
+        return _SIMPLE.get(simple, simple).encode()
+    if octal is not None or byte is not None:
+        number = int(octal, 8) if octal is not None else int(byte, 16)
+        if number > 255:
+            raise refuse(text, position, f"octal escape value {match.group()} > 255")
+        return bytes([number])
+    point = int(short or long, 16)
+    if point > 0x10FFFF or 0xD800 <= point < 0xE000:
+        raise refuse(text, position, "escape sequence is an invalid Unicode code point")
+    return chr(point).encode()
