@@ -2,7 +2,7 @@
 
 The pass goes row by row, so that memory is read in order, and keeps one accumulator per group and step. Elements are
 taken in the order of the series. Sums are compensated, deviations by Welford's method, NaN never wins a min or max
-unless it is alone: all as in Prometheus. topk and bottomk choose elements of the input and keep their labels.
+unless it is alone: all as in Prometheus. What chooses among the elements instead stands in `choose`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spm.errors import QueryFailed
-from spm.query.promql.labels import Groups, group_by, group_without
+from spm.query.promql.labels import Groups
+from spm.query.promql.overtime import compensated, quantile_of
 from spm.query.promql.vector import Vector, named
-from spm.query.promql.windows import compensated, quantile_of
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -35,26 +34,13 @@ _CODES = {
 }
 
 
-def aggregate(op: str, vector: Vector, *, labels: tuple[str, ...], without: bool, parameter: F64) -> Vector:
-    """One element per group (topk and bottomk: some of each); `parameter` has one number per step."""
-    groups = group_without(vector.labels, labels) if without else group_by(vector.labels, labels)
-    if op in _CODES:
-        values, seen = _reduced(_CODES[op], vector.values, vector.present, groups.codes, len(groups.labels))
-        return named(groups.labels, values, seen, nameless=False)
-    order, starts = groups.members()
+def aggregate(op: str, vector: Vector, groups: Groups, parameter: F64) -> Vector:
+    """One element per group; `parameter` (of `quantile`) has one number per step."""
     if op == "quantile":
-        values, seen = _quantiles(vector.values, vector.present, order, starts, parameter)
-        return named(groups.labels, values, seen, nameless=False)
-    return _extremes(op, vector, groups, parameter)
-
-
-def _extremes(op: str, vector: Vector, groups: Groups, parameter: F64) -> Vector:
-    if np.isnan(parameter).any():
-        raise QueryFailed(f"the number of {op} is NaN")
-    order, starts = groups.members()
-    counts = np.clip(parameter, 0, len(vector.labels)).astype(np.int64)
-    chosen = _chosen(vector.values, vector.present, order, starts, counts, op == "topk")
-    return Vector(vector.labels, vector.values, chosen, vector.nameless)
+        values, seen = _quantiles(vector.values, vector.present, *groups.members(), parameter)
+    else:
+        values, seen = _reduced(_CODES[op], vector.values, vector.present, groups.codes, len(groups.labels))
+    return named(groups.labels, values, seen, nameless=False)
 
 
 @njit(cache=True, nogil=True)
@@ -142,25 +128,3 @@ def _quantiles(values: F64, present: Bool, order: I64, starts: I64, q: F64) -> A
                 out[group, step] = quantile_of(held[:count], q[step])
                 seen[group, step] = True
     return out, seen
-
-
-@njit(cache=True, nogil=True)
-def _chosen(values: F64, present: Bool, order: I64, starts: I64, counts: I64, greatest: bool) -> Any:
-    """The first `counts[step]` elements of each group by value; of equal ones the earlier series, NaN last."""
-    chosen = np.zeros(present.shape, np.bool_)
-    for group in range(len(starts) - 1):
-        rows = order[starts[group] : starts[group + 1]]
-        for step in range(values.shape[1]):
-            here = rows[np.array([present[row, step] for row in rows])]
-            keys = np.array([values[row, step] for row in here])
-            numbers = here[~np.isnan(keys)]
-            keys = keys[~np.isnan(keys)]
-            ranked = numbers[np.argsort(-keys if greatest else keys, kind="mergesort")]
-            for row in ranked[: counts[step]]:
-                chosen[row, step] = True
-            left = counts[step] - len(ranked)
-            for row in here:
-                if left > 0 and np.isnan(values[row, step]):
-                    chosen[row, step] = True
-                    left -= 1
-    return chosen

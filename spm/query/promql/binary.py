@@ -7,15 +7,18 @@ comparison keeps the left value where it holds; with `bool` it gives 0 or 1. Ari
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from spm.errors import QueryFailed, QueryTooLarge
 from spm.limits import QUERY_CELLS_MAX
 from spm.query.promql.functions import ARITHMETIC, COMPARISON
-from spm.query.promql.labels import Groups, Labels, group_by, group_without, without_name
+from spm.query.promql.labels import Groups, Labels, group_by, group_without, shown, without_name
 from spm.query.promql.plan import Matching
-from spm.query.promql.vector import Vector, united
+from spm.query.promql.vector import Vector, stacked, united
+from spm.query.select import METRIC_NAME
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -46,14 +49,7 @@ def set_operation(op: str, left: Vector, right: Vector, matching: Matching) -> V
     codes_left, codes_right = groups.codes[: len(left.labels)], groups.codes[len(left.labels) :]
     if op == "or":
         spare = right.present & ~_seen(left.present, codes_left, len(groups.labels))[codes_right]
-        return united(
-            Vector(
-                left.labels + right.labels,
-                np.concatenate((left.values, right.values)),
-                np.concatenate((left.present, spare)),
-                np.concatenate((left.nameless, right.nameless)),
-            )
-        )
+        return united(stacked([left, Vector(right.labels, right.values, spare, right.nameless)]))
     matched = _seen(right.present, codes_right, len(groups.labels))[codes_left]
     return Vector(left.labels, left.values, left.present & (matched if op == "and" else ~matched), left.nameless)
 
@@ -61,21 +57,80 @@ def set_operation(op: str, left: Vector, right: Vector, matching: Matching) -> V
 def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool: bool, swapped: bool) -> Vector:
     groups = _signatures(many, one, matching)
     codes_many, codes_one = groups.codes[: len(many.labels)], groups.codes[len(many.labels) :]
-    met = many.present.any(axis=0)
-    if (_counts(one.present & met, codes_one, len(groups.labels)) > 1).any():
-        raise QueryFailed("many-to-many matching not allowed: matching labels must be unique on one side")
+    filled = matching.fill_left is not None or matching.fill_right is not None
+    met = np.ones(many.values.shape[1], np.bool_) if filled else many.present.any(axis=0)
+    _check_one(one.labels, one.present & met, codes_one, groups, "left" if swapped else "right")
     rows_many, rows_one = _pairs(codes_many, codes_one, len(groups.labels))
     if len(rows_many) * many.values.shape[1] > QUERY_CELLS_MAX:
         raise QueryTooLarge(f"an operator matches {len(rows_many)} pairs of series over {many.values.shape[1]} steps")
     values, holds = _applied(op, many.values[rows_many], one.values[rows_one], as_bool=as_bool, swapped=swapped)
-    present = many.present[rows_many] & one.present[rows_one] & holds
-    if not matching.many and (_counts(present, codes_many[rows_many], len(groups.labels)) > 1).any():
-        raise QueryFailed("multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)")
+    both = many.present[rows_many] & one.present[rows_one]
+    seen_one = _seen(one.present, codes_one, len(groups.labels))
+    alone = _Alone(op, matching, as_bool, swapped)
+    lone_many = many.present & ~seen_one[codes_many] if matching.fill_right is not None else many.present & False
+    if not matching.many:
+        matched = _counts(both, codes_many[rows_many], len(groups.labels))
+        if (matched + _counts(lone_many, codes_many, len(groups.labels)) > 1).any():
+            raise QueryFailed(
+                "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
+            )
     labels = [
         _result_labels(op, many.labels[m], one.labels[o], matching)
         for m, o in zip(rows_many.tolist(), rows_one.tolist(), strict=True)
     ]
-    return united(Vector(labels, values, present, many.nameless[rows_many] | as_bool))
+    parts = [Vector(labels, values, both & holds, many.nameless[rows_many] | as_bool)]
+    if matching.fill_right is not None:
+        parts.append(alone.many(many, lone_many, matching.fill_right))
+    if matching.fill_left is not None:
+        seen_many = _seen(many.present, codes_many, len(groups.labels))
+        parts.append(alone.one(one, one.present & ~seen_many[codes_one], matching.fill_left))
+    return united(stacked(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """What becomes of elements that match none, when a number stands for the missing side."""
+
+    op: str
+    matching: Matching
+    as_bool: bool
+    swapped: bool
+
+    def many(self, many: Vector, lone: Bool, fill: float) -> Vector:
+        """Elements of the many side; the filling one has the labels they match by."""
+        labels = [_result_labels(self.op, own, _key(own, self.matching), self.matching) for own in many.labels]
+        return self._vector(labels, many, lone, many.values, np.full(many.values.shape, fill))
+
+    def one(self, one: Vector, lone: Bool, fill: float) -> Vector:
+        """Likewise of the one side."""
+        labels = [_result_labels(self.op, _key(own, self.matching), own, self.matching) for own in one.labels]
+        return self._vector(labels, one, lone, np.full(one.values.shape, fill), one.values)
+
+    def _vector(self, labels: list[Labels], own: Vector, lone: Bool, many: F64, one: F64) -> Vector:
+        values, holds = _applied(self.op, many, one, as_bool=self.as_bool, swapped=self.swapped)
+        return Vector(labels, values, lone & holds, own.nameless | self.as_bool)
+
+
+def _key(labels: Labels, matching: Matching) -> Labels:
+    """The labels that an element matches by."""
+    if matching.on:
+        return {name: value for name, value in labels.items() if name in matching.labels}
+    left_out = (*matching.labels, METRIC_NAME)
+    return {name: value for name, value in labels.items() if name not in left_out}
+
+
+def _check_one(labels: list[Labels], present: Bool, codes: I64, groups: Groups, side: str) -> None:
+    """Two elements of the one side in one group at one step are refused, with an example."""
+    clash = _counts(present, codes, len(groups.labels)) > 1
+    if not clash.any():
+        return
+    group, step = (int(each[0]) for each in np.nonzero(clash))
+    rows = np.flatnonzero((codes == group) & present[:, step])[:2].tolist()
+    twins = ", ".join(sorted(shown(labels[row]) for row in rows))
+    raise QueryFailed(
+        f"found duplicate series for the match group {shown(groups.labels[group])} on the {side} hand-side of the "
+        f"operation: [{twins}];many-to-many matching not allowed: matching labels must be unique on one side"
+    )
 
 
 def _signatures(left: Vector, right: Vector, matching: Matching) -> Groups:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from spm.query.promql.dates import CALENDAR
+
 F64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 
@@ -21,8 +23,17 @@ def _round(values: F64, to: F64 | float = 1.0) -> F64:
     return rounded
 
 
-def _clamp(values: F64, low: F64, high: F64) -> F64:
-    return np.maximum(low, np.minimum(high, values))
+def _greater(a: F64 | float, b: F64 | float) -> F64:
+    # As Go's math.Max: +Inf wins over NaN.
+    return np.where(np.isposinf(a) | np.isposinf(b), np.inf, np.maximum(a, b))
+
+
+def _lesser(a: F64 | float, b: F64 | float) -> F64:
+    return np.where(np.isneginf(a) | np.isneginf(b), -np.inf, np.minimum(a, b))
+
+
+def _clamp(values: F64, low: F64 | float, high: F64 | float) -> F64:
+    return _greater(low, _lesser(high, values))
 
 
 def _sign(values: F64) -> F64:
@@ -36,8 +47,8 @@ ELEMENTWISE: dict[str, Callable[..., F64]] = {
     "floor": np.floor,
     "round": _round,
     "clamp": _clamp,
-    "clamp_min": np.maximum,
-    "clamp_max": np.minimum,
+    "clamp_min": lambda values, low: _clamp(values, low, np.inf),
+    "clamp_max": lambda values, high: _clamp(values, -np.inf, high),
     "sqrt": np.sqrt,
     "exp": np.exp,
     "ln": np.log,
@@ -58,6 +69,7 @@ ELEMENTWISE: dict[str, Callable[..., F64]] = {
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
     "atanh": np.arctanh,
+    **CALENDAR,
 }
 
 ARITHMETIC: dict[str, Callable[[F64, F64], F64]] = {
@@ -68,6 +80,8 @@ ARITHMETIC: dict[str, Callable[[F64, F64], F64]] = {
     "%": np.fmod,
     "^": np.power,
     "atan2": np.arctan2,
+    "max_of": _greater,
+    "min_of": _lesser,
 }
 
 COMPARISON: dict[str, Callable[[F64, F64], Bool]] = {

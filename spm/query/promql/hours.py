@@ -16,17 +16,28 @@ import numpy.typing as npt
 from numba import njit
 
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.query.promql import windows
-from spm.query.promql.windows import Steps, compensated, extrapolated
+from spm.query.promql import overtime
+from spm.query.promql.overtime import (
+    AVG,
+    COUNT,
+    DELTA,
+    FIRST,
+    INCREASE,
+    LAST,
+    MAX,
+    MIN,
+    PRESENT,
+    RATE,
+    SUM,
+    compensated,
+    extrapolated,
+)
+from spm.query.promql.windows import Steps
 from spm.query.select import HourBatch
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
-
-AVG, COUNT, DELTA, FIRST = windows.AVG, windows.COUNT, windows.DELTA, windows.FIRST
-INCREASE, LAST, MAX, MIN = windows.INCREASE, windows.LAST, windows.MAX, windows.MIN
-PRESENT, RATE, SUM = windows.PRESENT, windows.RATE, windows.SUM
 
 _EXACT = frozenset({COUNT, PRESENT, SUM, AVG, MIN, MAX, FIRST, LAST, RATE, INCREASE, DELTA})
 _CHANGES = frozenset({RATE, INCREASE, DELTA})
@@ -44,7 +55,7 @@ class Span:
 
 def span(function: str, steps: Steps, range_ms: int) -> Span | None:
     """The cells that answer the function at all steps exactly, if there are such."""
-    if windows.FUNCTIONS[function] not in _EXACT:
+    if overtime.FUNCTIONS.get(function) not in _EXACT:
         return None
     return cells(steps, range_ms)
 
@@ -68,7 +79,7 @@ def cells(steps: Steps, range_ms: int) -> Span | None:
 
 def columns(function: str) -> tuple[str, ...]:
     """The aggregates that a function is made of, beside the count."""
-    code = windows.FUNCTIONS[function]
+    code = overtime.FUNCTIONS[function]
     if code in _CHANGES:
         return ("first", "first_ts", "last", "last_ts", "increase")
     if code in (COUNT, PRESENT):
@@ -78,7 +89,7 @@ def columns(function: str) -> tuple[str, ...]:
 
 def combine(function: str, hours: HourBatch, span: Span, steps: Steps) -> tuple[F64, Bool] | None:
     """Values per series and step; None where only samples can tell."""
-    code = windows.FUNCTIONS[function]
+    code = overtime.FUNCTIONS[function]
     if code in _CHANGES and not _is_plain(hours):
         return None
     shape = (len(hours.labels), steps.count)

@@ -17,6 +17,8 @@ from spm.query.select import METRIC_NAME
 I64 = npt.NDArray[np.int64]
 Labels = dict[str, str]
 
+METADATA = frozenset({METRIC_NAME, "__type__", "__unit__"})  # labels that say what the number of a series means
+
 
 @dataclass(frozen=True, slots=True)
 class Groups:
@@ -49,8 +51,17 @@ def group_equal(series: Sequence[Labels]) -> Groups:
 
 
 def without_name(labels: Labels) -> Labels:
-    """The labels without the metric's name."""
-    return {name: value for name, value in labels.items() if name != METRIC_NAME}
+    """The labels without the metric's name, and without the type and unit that go with a name."""
+    return {name: value for name, value in labels.items() if name not in METADATA}
+
+
+def shown(labels: Labels) -> str:
+    """Labels as Prometheus writes them in its messages."""
+    return "{" + ", ".join(f"{name}={_quoted(value)}" for name, value in sorted(labels.items())) + "}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def _grouped(series: Sequence[Labels], names: list[str]) -> Groups:

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.errors import QueryFailed
-from spm.query.promql.labels import Labels, group_equal, without_name
-from spm.query.select import METRIC_NAME
+from spm.query.promql.labels import METADATA, Labels, group_equal, without_name
 
 F64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
@@ -34,22 +33,41 @@ class Vector:
         """The same series with other elements, the names marked for removal."""
         return Vector(self.labels, values, present, np.ones(len(self.labels), np.bool_))
 
+    def take(self, rows: npt.NDArray[np.int64]) -> Vector:
+        """These rows, in this order."""
+        labels = [self.labels[row] for row in rows.tolist()]
+        return Vector(labels, self.values[rows], self.present[rows], self.nameless[rows])
+
+    def shown(self) -> Vector:
+        """Only the rows that have any element."""
+        held = self.present.any(axis=1)
+        return self if held.all() else self.take(np.flatnonzero(held))
+
 
 def named(labels: list[Labels], values: F64, present: Bool, *, nameless: bool) -> Vector:
     """A vector whose rows all keep, or all lose, their metric's name."""
     return Vector(labels, values, present, np.full(len(labels), nameless, np.bool_))
 
 
+def stacked(parts: list[Vector]) -> Vector:
+    """The rows of some vectors over the same steps, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Vector(
+        [labels for part in parts for labels in part.labels],
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.present for part in parts]),
+        np.concatenate([part.nameless for part in parts]),
+    )
+
+
 def finished(vector: Vector) -> Vector:
     """Names removed, rows of one series joined, empty rows left out: ready to be shown."""
-    shown = vector.present.any(axis=1)
-    if not shown.all():
-        rows = np.flatnonzero(shown)
-        labels = [vector.labels[row] for row in rows]
-        vector = Vector(labels, vector.values[rows], vector.present[rows], vector.nameless[rows])
+    vector = vector.shown()
     if not vector.nameless.any():
         return vector
-    one_metric = len({labels.get(METRIC_NAME) for labels in vector.labels}) == 1 and vector.nameless.all()
+    kinds = {tuple(map(labels.get, METADATA)) for labels in vector.labels}
+    one_metric = len(kinds) == 1 and vector.nameless.all()
     bare = [
         without_name(labels) if drop else labels for labels, drop in zip(vector.labels, vector.nameless, strict=True)
     ]

@@ -1,0 +1,62 @@
+"""The calendar of numbers that are seconds since 1970, in UTC: hours, days, months, years of whole columns.
+
+Parts of a second are cut off towards zero, as Go does it. What is no time (NaN, infinities, beyond ten thousand years)
+has no calendar and gives NaN.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+F64 = npt.NDArray[np.float64]
+Moments = npt.NDArray[np.datetime64]
+
+_SECONDS_MAX = 4e11
+
+
+def _number(days: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
+    return days.astype(np.int64)
+
+
+def _days(moments: Moments) -> npt.NDArray[np.int64]:
+    return _number(moments.astype("datetime64[D]"))
+
+
+def _day_of_month(moments: Moments) -> npt.NDArray[np.int64]:
+    return _number(moments.astype("datetime64[D]") - moments.astype("datetime64[M]").astype("datetime64[D]")) + 1
+
+
+def _day_of_year(moments: Moments) -> npt.NDArray[np.int64]:
+    return _number(moments.astype("datetime64[D]") - moments.astype("datetime64[Y]").astype("datetime64[D]")) + 1
+
+
+def _days_in_month(moments: Moments) -> npt.NDArray[np.int64]:
+    month = moments.astype("datetime64[M]")
+    return _number((month + 1).astype("datetime64[D]") - month.astype("datetime64[D]"))
+
+
+_PARTS: dict[str, Callable[[Moments], npt.NDArray[np.int64]]] = {
+    "minute": lambda moments: _number(moments) // 60 % 60,
+    "hour": lambda moments: _number(moments) // 3600 % 24,
+    "day_of_week": lambda moments: (_days(moments) + 4) % 7,
+    "day_of_month": _day_of_month,
+    "day_of_year": _day_of_year,
+    "days_in_month": _days_in_month,
+    "month": lambda moments: _number(moments.astype("datetime64[M]")) % 12 + 1,
+    "year": lambda moments: _number(moments.astype("datetime64[Y]")) + 1970,
+}
+
+
+def calendar(part: str) -> Callable[[F64], F64]:
+    """The function that takes this part out of times."""
+
+    def taken(values: F64) -> F64:
+        known = np.abs(values) < _SECONDS_MAX
+        moments = np.where(known, values, 0.0).astype(np.int64).astype("datetime64[s]")
+        return np.where(known, _PARTS[part](moments).astype(np.float64), np.nan)
+
+    return taken
+
+
+CALENDAR = {part: calendar(part) for part in _PARTS}

@@ -1,0 +1,35 @@
+"""Numbers as Go writes them, where they become part of an answer's labels or words.
+
+`plain` never uses an exponent, as the labels of `count_values`; `short` is Go's %g, as in annotations.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+
+def plain(number: float) -> str:
+    """The shortest digits that read back to the same number, without an exponent."""
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "+Inf" if number > 0 else "-Inf"
+    text = format(Decimal(repr(number)), "f")
+    return text.removesuffix(".0")
+
+
+def short(number: float) -> str:
+    """The same with an exponent where it is far from 1."""
+    if not math.isfinite(number) or number == 0 or 1e-4 <= abs(number) < 1e21:
+        return plain(number)
+    digits, _, exponent = repr(number).partition("e")
+    if not exponent:
+        digits, _, exponent = f"{Decimal(repr(number)):e}".partition("e")
+    return f"{digits.removesuffix('.0')}e{'-' if int(exponent) < 0 else '+'}{abs(int(exponent)):02d}"
+
+
+def open_metrics(number: float) -> str:
+    """As OpenMetrics writes bounds and quantiles: a whole number keeps its fraction."""
+    text = short(number)
+    return text if "." in text or "e" in text or not math.isfinite(number) else f"{text}.0"
