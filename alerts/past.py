@@ -13,7 +13,7 @@ from alerts.rules import State
 from spm.errors import BadQuery
 from spm.query.promql.engine import LOOKBACK_MS
 from spm.query.promql.parse import parse
-from spm.query.promql.plan import Selector, Window
+from spm.query.promql.plan import Selector, Subquery, Window
 from spm.query.select import METRIC_NAME, Matcher
 from spm.store.matchers import mask
 
@@ -57,7 +57,9 @@ def _reads(node: object, range_ms: int) -> Iterator[Reads]:
     if isinstance(node, Selector):
         yield Reads(node.matchers, range_ms + max(node.offset_ms, 0))
     elif isinstance(node, Window):
-        yield from _reads(node.selector, node.range_ms)
+        yield from _reads(node.selector, range_ms - LOOKBACK_MS + node.range_ms)
+    elif isinstance(node, Subquery):
+        yield from _reads(node.vector, range_ms + node.range_ms + max(node.offset_ms, 0))
     elif is_dataclass(node):
         for each in fields(node):
             yield from _reads(getattr(node, each.name), range_ms)

@@ -35,7 +35,7 @@ class FakeStorage:
 
     def add(self, metric: str, labels: Mapping[str, str], ts: Iterable[int], values: Iterable[float]) -> FakeStorage:
         """Add samples to a series; of two at the same time the later added wins. Returns itself, to be chained."""
-        named = {METRIC_NAME: metric, **labels}
+        named = {METRIC_NAME: metric, **labels} if metric else dict(labels)
         key = tuple(sorted(named.items()))
         _, held_ts, held = self._series.get(key, (named, np.empty(0, np.int64), np.empty(0)))
         all_ts = np.concatenate((held_ts, np.fromiter(ts, np.int64)))

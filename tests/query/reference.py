@@ -85,7 +85,8 @@ class Reference:
 
     def _rangecall(self, node: plan.RangeCall) -> list[Element]:
         found = []
-        parameter = math.nan if node.parameter is None else self.scalar(node.parameter)
+        parameter = self.scalar(node.parameters[0]) if node.parameters else math.nan
+        assert isinstance(node.window, plan.Window)
         for labels, points, t in self._matching(node.window.selector):
             start = t - node.window.range_ms
             window = [(ts, value) for ts, value in points if start < ts <= t and not is_stale(value)]

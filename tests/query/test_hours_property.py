@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from spm.limits import HOUR_MS
 from spm.query.fake import STALE, FakeStorage
-from spm.query.promql import hours, windows
+from spm.query.promql import hours, overtime, windows
 from spm.query.promql.engine import Engine
 from spm.query.promql.windows import Steps
 from spm.query.select import Matcher
 
 FIRST_SLOT = 472_222
 ALL = (Matcher("__name__", "=", "m"),)
-EXACT = sorted(name for name in windows.FUNCTIONS if hours.span(name, Steps(0, HOUR_MS, 1), HOUR_MS))
+EXACT = sorted(name for name in overtime.FUNCTIONS if hours.span(name, Steps(0, HOUR_MS, 1), HOUR_MS))
 
 
 def long_series(seed: int, *, strange: bool) -> FakeStorage:

@@ -1,0 +1,278 @@
+"""The walk through a plan: every node computes all steps of all series at once.
+
+An `Evaluation` is a plan's steps with the query they belong to. A subquery is evaluated by another one with steps of
+its own, and its elements become the samples of a window. Selectors read through hourly and daily aggregates where
+these are exact (`ranges`). Enter by `vector`, `scalar` and `samples`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spm.errors import QueryTooLarge
+from spm.limits import QUERY_SUBQUERY_STEPS_MAX
+from spm.query.promql import binary, buckets, choose, enrich, extended, functions, ordering, plan, ranges, windows
+from spm.query.promql.aggregate import aggregate
+from spm.query.promql.annotations import Remarks
+from spm.query.promql.labels import group_by, group_without
+from spm.query.promql.lookback import LOOKBACK_MS, SUBQUERY_STEP_MS
+from spm.query.promql.numerals import open_metrics
+from spm.query.promql.reading import Reader, packed
+from spm.query.promql.relabel import relabelled
+from spm.query.promql.vector import Vector, finished, named, stacked, united
+from spm.query.promql.windows import Steps
+from spm.query.select import SeriesBatch
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+_CHOOSING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
+
+
+class Evaluation:
+    """One query, or a subquery of it, at its steps."""
+
+    def __init__(self, reader: Reader, steps: Steps, borders: tuple[int, int], remarks: Remarks) -> None:
+        self.reader, self.steps, self.remarks = reader, steps, remarks
+        self.times: I64 = steps.times
+        self._borders = {"start": borders[0], "end": borders[1]}  # of the whole query
+        self._by_type: dict[type[Any], Callable[[Any], Vector]] = {
+            plan.Selector: self._newest,
+            plan.RangeCall: lambda node: ranges.called(self, node),
+            plan.AbsentOver: self._absent_over,
+            plan.Absent: self._absent,
+            plan.Elementwise: self._elementwise,
+            plan.TimestampOf: self._timestamp,
+            plan.VectorOf: lambda node: self.constant(self.scalar(node.scalar)),
+            plan.VectorScalar: self._vector_scalar,
+            plan.VectorVector: self._vector_vector,
+            plan.SetOperation: self._set_operation,
+            plan.Aggregation: self._aggregation,
+            plan.Relabelled: lambda node: relabelled(node.function, self.vector(node.vector), node.texts),
+            plan.Sorted: self._sorted,
+            plan.Quantiles: self._quantiles,
+            plan.Fraction: self._fraction,
+            plan.Enriched: self._enriched,
+        }
+
+    # --- entries ---
+
+    def vector(self, node: plan.VectorNode) -> Vector:
+        """Elements per series and step."""
+        self.reader.tick()
+        return self._by_type[type(node)](node)
+
+    def scalar(self, node: plan.ScalarNode) -> F64:
+        """One number per step."""
+        match node:
+            case plan.Number(value):
+                return np.full(self.steps.count, value)
+            case plan.Time():
+                return self.times / 1000
+            case plan.ScalarBinary(op, left, right):
+                with np.errstate(all="ignore"):
+                    return functions.scalar_binary(op, self.scalar(left), self.scalar(right))
+            case plan.ScalarOf(vector):
+                found = self.vector(vector)
+                only = found.present.sum(axis=0) == 1
+                return np.where(only, np.where(found.present, found.values, 0.0).sum(axis=0), np.nan)
+
+    def samples(self, window: plan.WindowNode) -> SeriesBatch:
+        """The samples themselves, as an instant query for a range asks."""
+        steps = self.placed(window.selector if isinstance(window, plan.Window) else window)
+        if isinstance(window, plan.Subquery):
+            inner = self.inside(window, steps)
+            shown = finished(inner.vector(window.vector))
+            return packed(shown.labels, inner.times, shown.values, shown.present)
+        selector, start = window.selector, steps.first_ms - window.range_ms
+        before, after = extended.reach(selector.mode, LOOKBACK_MS)
+        batch = self.reader.select(selector.matchers, start - before, steps.first_ms + after, steps=1)
+        if selector.mode:
+            return extended.samples(batch, start, steps.first_ms, smoothed=selector.mode == "smoothed")
+        return windows.without_stale(batch)
+
+    def constant(self, values: F64) -> Vector:
+        """A scalar as an element without labels."""
+        return named([{}], values[np.newaxis, :], np.ones((1, len(values)), np.bool_), nameless=False)
+
+    # --- time ---
+
+    def placed(self, node: plan.Selector | plan.Subquery) -> Steps:
+        """The steps a selector looks at: shifted by its offset, or standing still at one time."""
+        if node.at is None:
+            return Steps(self.steps.first_ms - node.offset_ms, self.steps.step_ms, self.steps.count)
+        at = self._borders[node.at] if isinstance(node.at, str) else node.at
+        return Steps(at - node.offset_ms, 0, 1)
+
+    def spread(self, values: F64, present: Bool) -> tuple[F64, Bool]:
+        """The one column of a standing selector, repeated at every step."""
+        if values.shape[1] == self.steps.count:
+            return values, present
+        self.reader.check_cells(values.shape[0], self.steps.count, "a selector with @")
+        return np.repeat(values, self.steps.count, axis=1), np.repeat(present, self.steps.count, axis=1)
+
+    def inside(self, node: plan.Subquery, steps: Steps) -> Evaluation:
+        """The evaluation of a subquery: at multiples of its step, from the first one inside the first window."""
+        step = node.step_ms or SUBQUERY_STEP_MS
+        first = (steps.first_ms - node.range_ms) // step * step + step
+        count = max((steps.last_ms - first) // step + 1, 0)
+        if count > QUERY_SUBQUERY_STEPS_MAX:
+            raise QueryTooLarge(f"a subquery has {count} steps; at most {QUERY_SUBQUERY_STEPS_MAX} are evaluated")
+        borders = self._borders["start"], self._borders["end"]
+        return Evaluation(self.reader, Steps(first, step, count), borders, self.remarks)
+
+    # --- selectors ---
+
+    def _newest(self, node: plan.Selector) -> Vector:
+        steps = self.placed(node)
+        after = LOOKBACK_MS if node.mode == "smoothed" else 0
+        batch = self._around(node, steps, after)
+        found = (extended if after else windows).instants(batch, steps, LOOKBACK_MS)
+        return named(batch.labels, *self.spread(*found), nameless=False)
+
+    def _timestamp(self, node: plan.TimestampOf) -> Vector:
+        if not isinstance(node.vector, plan.Selector):
+            elements = self.vector(node.vector)
+            return elements.having(np.broadcast_to(self.times / 1000, elements.values.shape).copy(), elements.present)
+        stamped = self._stamped(node.vector)
+        return stamped.having(stamped.values, stamped.present)
+
+    def _stamped(self, selector: plan.Selector) -> Vector:
+        steps = self.placed(selector)
+        batch = self._around(selector, steps, 0)
+        return named(
+            batch.labels, *self.spread(*windows.stamps(batch, steps, LOOKBACK_MS)), nameless=False
+        )  # fmt: skip
+
+    def _around(self, node: plan.Selector, steps: Steps, after_ms: int) -> SeriesBatch:
+        start, end = steps.first_ms - LOOKBACK_MS, steps.last_ms + after_ms
+        return self.reader.select(node.matchers, start, end, steps=self.steps.count)
+
+    def _absent(self, node: plan.Absent) -> Vector:
+        return self._where_none(self.vector(node.vector).present, dict(node.labels))
+
+    def _absent_over(self, node: plan.AbsentOver) -> Vector:
+        counted = ranges.called(self, plan.RangeCall("present_over_time", node.window))
+        return self._where_none(counted.present, dict(node.labels))
+
+    def _where_none(self, present: Bool, labels: dict[str, str]) -> Vector:
+        none = np.logical_not(present.any(axis=0)).reshape(1, -1)
+        return named([labels], np.ones(none.shape), none, nameless=False)
+
+    # --- elements ---
+
+    def _elementwise(self, node: plan.Elementwise) -> Vector:
+        elements = self.vector(node.vector)
+        parameters = [self.scalar(parameter) for parameter in node.parameters]
+        present = elements.present
+        if node.function == "clamp":
+            present = present & ~functions.clamp_is_empty(*parameters)
+        with np.errstate(all="ignore"):
+            values = functions.ELEMENTWISE[node.function](elements.values, *parameters)
+        return elements.having(np.ascontiguousarray(values, np.float64), present)
+
+    def _vector_scalar(self, node: plan.VectorScalar) -> Vector:
+        number, elements = self.scalar(node.scalar), self.vector(node.vector)
+        with np.errstate(all="ignore"):
+            return binary.vector_scalar(node.op, elements, number, swapped=node.swapped, as_bool=node.as_bool)
+
+    def _vector_vector(self, node: plan.VectorVector) -> Vector:
+        left, right = self.vector(node.left), self.vector(node.right)
+        with np.errstate(all="ignore"):
+            return binary.vector_vector(node.op, left, right, node.matching, as_bool=node.as_bool)
+
+    def _set_operation(self, node: plan.SetOperation) -> Vector:
+        return binary.set_operation(node.op, self.vector(node.left), self.vector(node.right), node.matching)
+
+    # --- groups ---
+
+    def _aggregation(self, node: plan.Aggregation) -> Vector:
+        parameter = np.zeros(self.steps.count) if node.parameter is None else self.scalar(node.parameter)
+        elements = self.vector(node.vector)
+        if node.op == "count_values":
+            return choose.counted_values(elements, node.text, labels=node.labels, without=node.without)
+        if node.op == "quantile":
+            self.remarks.quantiles(parameter, node.position)
+        elif node.op == "limit_ratio":
+            self.remarks.ratios(parameter, node.position)
+        groups = (group_without if node.without else group_by)(elements.labels, node.labels)
+        if node.op in _CHOOSING:
+            return choose.chosen(node.op, elements, groups, parameter)
+        return aggregate(node.op, elements, groups, parameter)
+
+    def _sorted(self, node: plan.Sorted) -> Vector:
+        elements = self.vector(node.vector)
+        if self.steps.count > 1:
+            self.remarks.sort_in_range(node.position)
+            return elements
+        if node.labels is None:
+            return ordering.by_value(elements, descending=node.descending)
+        return ordering.by_labels(elements, node.labels, descending=node.descending)
+
+    # --- histograms ---
+
+    def _quantiles(self, node: plan.Quantiles) -> Vector:
+        elements = self.vector(node.vector)
+        asked = [self.scalar(quantile) for quantile in node.quantiles]
+        for q, position in zip(asked, node.positions, strict=True):
+            self.remarks.quantiles(q, position)
+        found = buckets.grouped(elements, self.remarks, node.position)
+        if node.label is None:
+            return self._quantile(node, elements, found, asked[0])
+        parts = [self._labelled(node, elements, found, q) for q in asked]
+        return united(stacked(parts))
+
+    def _quantile(self, node: plan.Quantiles, elements: Vector, found: buckets.Histograms, q: F64) -> Vector:
+        return buckets.quantile(
+            elements, found, q, times=self.times, remarks=self.remarks, position=node.position
+        )  # fmt: skip
+
+    def _labelled(self, node: plan.Quantiles, elements: Vector, found: buckets.Histograms, q: F64) -> Vector:
+        """Quantiles with their number as a label; one that moves is another label at every step."""
+        made = self._quantile(node, elements, found, q)
+        distinct, place = np.unique(q, return_inverse=True)
+        self.reader.check_cells(len(made.labels) * len(distinct), self.steps.count, "histogram_quantiles()")
+        return stacked(
+            [
+                Vector(
+                    [labels | {str(node.label): open_metrics(number)} for labels in made.labels],
+                    made.values,
+                    made.present & (place.reshape(-1) == code),
+                    made.nameless,
+                )
+                for code, number in enumerate(distinct.tolist())
+            ]
+        )
+
+    def _fraction(self, node: plan.Fraction) -> Vector:
+        lower, upper, elements = self.scalar(node.lower), self.scalar(node.upper), self.vector(node.vector)
+        return buckets.fraction(elements, buckets.grouped(elements, self.remarks, node.position), lower, upper)
+
+    # --- info ---
+
+    def _enriched(self, node: plan.Enriched) -> Vector:
+        base, asked = self.vector(node.vector), enrich.Asked.of(node.matchers)
+        selector = next(_selectors(node.vector, plan.Selector(())), plan.Selector(()))
+        wanted = plan.Selector((*asked.names, *asked.data), selector.offset_ms, selector.at)
+        return enrich.enriched(base, enrich.concerned(base.labels, self._stamped(wanted)), asked)
+
+
+def _selectors(node: object, outer: plan.Selector) -> Iterator[plan.Selector]:
+    """The selectors of a plan, each as it is placed in time: `@` holds, offsets of subqueries around it add up."""
+    if isinstance(node, plan.Selector):
+        anchored = node.at is not None
+        offset = node.offset_ms + (0 if anchored else outer.offset_ms)
+        yield plan.Selector(node.matchers, offset, node.at if anchored else outer.at)
+    elif isinstance(node, plan.Subquery):
+        anchored = node.at is not None
+        offset = node.offset_ms + (0 if anchored else outer.offset_ms)
+        yield from _selectors(node.vector, plan.Selector((), offset, node.at if anchored else outer.at))
+    elif is_dataclass(node):
+        for each in fields(node):
+            yield from _selectors(getattr(node, each.name), outer)

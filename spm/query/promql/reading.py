@@ -1,0 +1,118 @@
+"""What one query reads from the storage: each stretch once, within the query's limits, and what it all rests on.
+
+A `Reader` lives as long as one query and is shared by its subqueries. Limits are looked at where things grow: series
+and samples when they are read, cells before they are computed, time whenever `tick` is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spm import limits
+from spm.clock import Clock
+from spm.errors import QueryTimeout, QueryTooLarge
+from spm.query.basis import Basis, joined
+from spm.query.promql import hours, windows
+from spm.query.select import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Storage
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """What one query may use."""
+
+    series: int = limits.QUERY_SERIES_MAX
+    samples: int = limits.QUERY_SAMPLES_MAX
+    cells: int = limits.QUERY_CELLS_MAX
+    points: int = limits.QUERY_POINTS_MAX
+    timeout_s: float = limits.QUERY_TIMEOUT_S
+
+
+class Reader:
+    """One query's way to the storage."""
+
+    def __init__(self, storage: Storage, limits: QueryLimits, clock: Clock) -> None:
+        self._storage, self._limits, self._clock = storage, limits, clock
+        self._deadline = clock.monotonic() + limits.timeout_s
+        self._samples_read = 0
+        self._read: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = {}
+        self._bases: list[Basis] = []  # of what is read once only
+        self._cells_read: dict[tuple[tuple[Matcher, ...], bytes, tuple[str, ...]], HourBatch] = {}
+
+    def tick(self) -> None:
+        """Raise `QueryTimeout` when the query's time is over."""
+        if self._clock.monotonic() > self._deadline:
+            raise QueryTimeout(f"query timed out after {self._limits.timeout_s:g} s")
+
+    def basis(self) -> Basis:
+        """What everything that was read rests on."""
+        samples = [batch.basis for batch in self._read.values()]
+        return joined([*samples, *(batch.basis for batch in self._cells_read.values()), *self._bases])
+
+    def notes(self) -> list[str]:
+        """What all answers of the storage rest on."""
+        return self._storage.notes()
+
+    def select(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int, *, steps: int) -> SeriesBatch:
+        """Samples with start_ms < ts <= end_ms, to be looked at in so many steps."""
+        key = (matchers, start_ms, end_ms)
+        if key not in self._read:
+            batch = self._storage.select(matchers, start_ms, end_ms, tick=self.tick)
+            self._check(len(batch.labels), len(batch.ts), matchers, steps)
+            columns = windows.times(batch.offsets), windows.times(batch.ts), windows.numbers(batch.values)
+            self._read[key] = SeriesBatch(batch.labels, *columns, batch.basis)
+        return self._read[key]
+
+    def forget(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int) -> None:
+        """Let go of samples that turned out to be of no use."""
+        self._read.pop((matchers, start_ms, end_ms), None)
+
+    def select_cells(
+        self, matchers: tuple[Matcher, ...], span: hours.Span, columns: tuple[str, ...], *, steps: int
+    ) -> HourBatch:
+        """Aggregates of hours and days."""
+        key = (matchers, span.borders.tobytes(), columns)
+        if key not in self._cells_read:
+            batch = self._storage.select_cells(matchers, span.borders, columns, tick=self.tick)
+            self._check(len(batch.labels), batch.count.size, matchers, steps)
+            self._cells_read[key] = batch
+        return self._cells_read[key]
+
+    def select_sketches(self, matchers: tuple[Matcher, ...], cuts: Segments, *, steps: int) -> SketchBatch:
+        """Sketches of segments."""
+        found = self._storage.select_sketches(matchers, cuts, tick=self.tick)
+        self._check(len(found.labels), len(found.row), matchers, steps)
+        self._bases.append(found.basis)
+        return found
+
+    def check_cells(self, series: int, steps: int, what: str) -> None:
+        """Raise `QueryTooLarge` before more values are computed than may be."""
+        if series * steps > self._limits.cells:
+            raise QueryTooLarge(
+                f"{what} has {series} series at {steps} steps; "
+                f"at most {self._limits.cells} values are computed: use a longer step or fewer series"
+            )
+
+    def _check(self, series: int, samples: int, matchers: Sequence[Matcher], steps: int) -> None:
+        self._samples_read += samples
+        asked = "{" + ",".join(f"{matcher.name}{matcher.op}{matcher.value!r}" for matcher in matchers) + "}"
+        if series > self._limits.series:
+            raise QueryTooLarge(f"{asked} selects {series} series; at most {self._limits.series} are read")
+        if self._samples_read > self._limits.samples:
+            raise QueryTooLarge(f"more than {self._limits.samples} samples to read; ask for less time or fewer series")
+        self.check_cells(series, steps, asked)
+
+
+def packed(
+    labels: list[dict[str, str]],
+    times: npt.NDArray[np.int64],
+    values: npt.NDArray[np.float64],
+    present: npt.NDArray[np.bool_],
+) -> SeriesBatch:
+    """A vector over steps as samples at these steps."""
+    counts = np.concatenate(([0], np.cumsum(present.sum(axis=1), dtype=np.int64))).astype(np.int64)
+    ts = np.broadcast_to(times, present.shape)[present]
+    return SeriesBatch(labels, counts, windows.times(ts), windows.numbers(values[present]))
