@@ -1,0 +1,281 @@
+"""Scripts to commands: what to load, what to evaluate, and what is to be expected of it.
+
+The format is documented beside Prometheus' own scripts. Values are written as `1+2x3` (four values), `_` (none),
+`stale` and numbers; what only other kinds of samples have (native histograms, in double braces, and start timestamps)
+is recognised and kept apart, since samples here are floats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from spm.query.fake import STALE
+from spm.query.promql import lexer
+from spm.query.promql.grammar import tree
+from spm.query.promql.syntax import Series
+from spm.query.select import METRIC_NAME
+
+Labels = dict[str, str]
+
+NATIVE, STARTS = "native histograms", "start timestamps"  # what samples here do not have
+
+_EVAL = re.compile(r"eval(?:_(?P<old>fail|warn|info|ordered))?\s+(?P<kind>instant|range)\s+(?P<rest>.*)", re.S)
+_INSTANT = re.compile(r"at\s+(?P<at>\S+)\s+(?P<expr>.*)", re.S)
+_RANGE = re.compile(r"from\s+(?P<start>\S+)\s+to\s+(?P<end>\S+)\s+step\s+(?P<step>\S+)\s+(?P<expr>.*)", re.S)
+_EXPECT = re.compile(r"expect\s+(?P<kind>\w+)(?:\s+(?P<how>msg|regex)\s*:\s*(?P<text>.*))?(?P<rest>.*)")
+_VALUES = re.compile(
+    r"(?P<start>_|stale|[+-]?(?:NaN|Inf|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?))"
+    r"(?P<step>[+-](?:NaN|Inf|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?))?(?:x(?P<times>\d+))?",
+    re.IGNORECASE,
+)
+
+
+class BadScript(Exception):
+    """A line that is no command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One series of a `load`, values from time 0 on, None where there is none; `beyond` floats: what it has instead."""
+
+    labels: Labels
+    values: list[float | None]
+    beyond: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Series to add, their values so far apart."""
+
+    interval_ms: int
+    series: list[Loaded]
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Everything loaded is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """An expected failure, warning or info: any, one of these words, or one that matches."""
+
+    text: str | None = None
+    regex: bool = False
+
+    def accepts(self, message: str) -> bool:
+        """Whether a message is what is expected."""
+        if self.text is None:
+            return True
+        return re.search(self.text, message) is not None if self.regex else message == self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Eval:
+    """One evaluation and what is expected of it."""
+
+    line: int
+    expr: str
+    start_ms: int
+    end_ms: int
+    step_ms: int  # 0 for an instant query
+    fail: Remark | None = None
+    warnings: list[Remark] = field(default_factory=list)
+    infos: list[Remark] = field(default_factory=list)
+    silent: tuple[str, ...] = ()  # "warn", "info": there must be none
+    ordered: bool = False
+    text: str | None = None
+    window: tuple[int, int, int] | None = None  # start, end and step of an expected range vector
+    scalar: float | None = None
+    series: list[Loaded] = field(default_factory=list)
+
+
+Command = Load | Clear | Eval
+
+
+def commands(text: str) -> Iterator[tuple[int, Command]]:
+    """(line number, command) of a script."""
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        first = at
+        at += 1
+        head = _bare(lines[first])
+        if not head:
+            continue
+        body: list[tuple[int, str]] = []
+        while at < len(lines) and (lines[at][:1] in (" ", "\t") or not lines[at].strip() or lines[at][:1] == "#"):
+            if not lines[at].strip():
+                break
+            if _bare(lines[at]):
+                body.append((at + 1, _bare(lines[at])))
+            at += 1
+        yield first + 1, _command(first + 1, head, body)
+
+
+def _bare(line: str) -> str:
+    stripped = line.strip()
+    return "" if stripped.startswith("#") else stripped
+
+
+def _command(number: int, head: str, body: list[tuple[int, str]]) -> Command:
+    word = head.split()[0]
+    if head == "clear":
+        return Clear()
+    if word in ("load", "load_with_nhcb"):
+        series = [_series(line) for _, line in body]
+        if word == "load_with_nhcb":
+            series += [_converted(each) for each in series]
+        return Load(duration_ms(head.split()[1]), series)
+    if word.startswith("eval"):
+        return _eval(number, head, body)
+    raise BadScript(f"line {number}: {head}")
+
+
+def _converted(series: Loaded) -> Loaded:
+    """The native histogram that a classic bucket also stands for."""
+    name = re.sub(r"_(bucket|sum|count)$", "", series.labels.get(METRIC_NAME, ""))
+    labels = {key: value for key, value in series.labels.items() if key != "le"} | {METRIC_NAME: name}
+    return Loaded(labels, [], beyond=NATIVE)
+
+
+def _eval(number: int, head: str, body: list[tuple[int, str]]) -> Eval:
+    found = _EVAL.fullmatch(head)
+    times = found and (_INSTANT if found["kind"] == "instant" else _RANGE).fullmatch(found["rest"])
+    if not found or not times:
+        raise BadScript(f"line {number}: {head}")
+    if found["kind"] == "instant":
+        made = Eval(number, times["expr"], duration_ms(times["at"]), duration_ms(times["at"]), 0)
+    else:
+        start, end, step = (duration_ms(times[name]) for name in ("start", "end", "step"))
+        made = Eval(number, times["expr"], start, end, step)
+    fields = {name: getattr(made, name) for name in Eval.__slots__}
+    old = found["old"]
+    if old == "fail":
+        fields["fail"] = Remark()
+    elif old == "ordered":
+        fields["ordered"] = True
+    elif old:
+        fields["warnings" if old == "warn" else "infos"] = [Remark()]
+    for _, line in body:
+        _expect(line, fields)
+    return Eval(**fields)
+
+
+def _expect(line: str, fields: dict[str, object]) -> None:
+    for former, regex in (("expected_fail_message", False), ("expected_fail_regexp", True)):
+        if line.startswith(former):
+            fields["fail"] = Remark(line.removeprefix(former).strip(), regex)
+            return
+    if line.startswith("expect string"):
+        fields["text"] = str(lexer.tokens(line.removeprefix("expect string").strip())[0].value)
+    elif line.startswith("expect range vector"):
+        words = line.split()
+        fields["window"] = tuple(duration_ms(words[place]) for place in (4, 6, 8))
+    elif line.startswith("expect "):
+        _expect_remark(line, fields)
+    elif (number := _number(line)) is not None:
+        fields["scalar"] = number
+    else:
+        fields["series"] = [*fields["series"], _series(line)]  # type: ignore[misc]
+
+
+def _expect_remark(line: str, fields: dict[str, object]) -> None:
+    found = _EXPECT.fullmatch(line)
+    if not found:
+        raise BadScript(line)
+    remark = Remark(found["text"], found["how"] == "regex")
+    match found["kind"]:
+        case "fail":
+            fields["fail"] = remark
+        case "warn" | "info" as kind:
+            name = "warnings" if kind == "warn" else "infos"
+            fields[name] = [*fields[name], remark]  # type: ignore[misc]
+        case "no_warn" | "no_info" as kind:
+            fields["silent"] = (*fields["silent"], kind.removeprefix("no_"))  # type: ignore[misc]
+        case "ordered":
+            fields["ordered"] = True
+        case other:
+            raise BadScript(f"expect {other}")
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds of a time or step."""
+    token = lexer.tokens(text.removeprefix("-"))[0]
+    return round(float(token.value) * 1000) * (-1 if text.startswith("-") else 1)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.replace("Inf", "inf"))
+    except ValueError:
+        return None
+
+
+def _series(line: str) -> Loaded:
+    starts = re.match(r"(.*?)@st\s", line)
+    if starts:
+        return Loaded(_labels(starts[1]), [], beyond=STARTS)
+    end = _end_of_labels(line)
+    labels, values = _labels(line[:end]), line[end:].strip()
+    if "{{" in values:
+        return Loaded(labels, [], beyond=NATIVE)
+    return Loaded(labels, [value for item in values.split() for value in _expanded(item)])
+
+
+def _end_of_labels(line: str) -> int:
+    quote, at = "", 0
+    opened = False
+    while at < len(line):
+        here = line[at]
+        if quote:
+            at += here == "\\" and quote != "`"
+            quote = "" if here == quote else quote
+        elif here in "\"'`":
+            quote = here
+        elif here == "{":
+            opened = True
+        elif here == "}":
+            return at + 1
+        elif here.isspace() and not opened:
+            # A space may stand between the name and its braces.
+            rest = line[at:].lstrip()
+            if not (rest.startswith("{") and not rest.startswith("{{")):
+                return at
+        at += 1
+    return at
+
+
+def _labels(text: str) -> Labels:
+    """Labels as they are written for a selector; an empty selector is no labels."""
+    if text.replace(" ", "") == "{}":
+        return {}
+    found = tree(text)
+    if not isinstance(found, Series):
+        raise BadScript(text)
+    name = {METRIC_NAME: found.name} if found.name else {}
+    labels = name | {matcher.name: matcher.value for matcher in found.matchers}
+    return {key: value for key, value in labels.items() if value}
+
+
+def _expanded(item: str) -> list[float | None]:
+    found = _VALUES.fullmatch(item)
+    if not found:
+        raise BadScript(f"no value: {item}")
+    times = int(found["times"] or 0)
+    if found["start"] == "_":
+        return [None] * max(times, 1)
+    if found["start"] == "stale":
+        return [STALE] * (times + 1)
+    start = float(found["start"])
+    step = float(found["step"] or 0)
+    if not found["step"]:
+        return [start] * (times + 1)
+    values: list[float | None] = []
+    here = start
+    for _ in range(times + 1):
+        values.append(here)
+        here += step
+    return values
