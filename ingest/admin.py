@@ -14,13 +14,17 @@ from django.views.generic import TemplateView
 from unfold.admin import ModelAdmin
 from unfold.views import UnfoldModelAdminViewMixin
 
-from ingest import letters
+from ingest import admin_accounts, letters
 from ingest.letters import Outcome
 from ingest.models import LetterBox, RejectedLine
 from ingest.push import accept_anew
 from spm import limits
 from spm.accounts import audit
 from spm.store.backends import open_backend
+from spm.store.dead import NOBODY
+
+
+__all__ = ["LetterBoxAdmin", "RejectedLineAdmin", "admin_accounts"]  # Django looks into this module alone
 
 
 class _LookOnly(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
@@ -54,27 +58,38 @@ class LettersView(UnfoldModelAdminViewMixin, TemplateView):  # type: ignore[misc
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """One page of letters."""
-        app = get_object_or_404(LetterBox, pk=self.kwargs["app_id"])
+        app = _box(self.kwargs["app_id"])
         store, before = open_backend(settings.SPM_STORE_URL), self.request.GET.get("before", "")
         found = letters.listed(store, app.pk, count=limits.LETTERS_PAGE, before=before)
         older = found[-1].key if len(found) == limits.LETTERS_PAGE else ""
         may = self.request.user.has_perm("ingest.change_letterbox")
-        return super().get_context_data(app=app, letters=found, older=older, may_settle=may, **kwargs)
+        nobodys = "" if app.pk == NOBODY else reverse("admin:ingest_letters", args=[NOBODY])
+        return super().get_context_data(
+            app=app, letters=found, older=older, may_settle=may, nobodys=nobodys, **kwargs
+        )  # fmt: skip
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
         """Replay or dismiss the chosen letters."""
         if not request.user.has_perm("ingest.change_letterbox"):
             return cast(HttpResponse, self.handle_no_permission())
-        app = get_object_or_404(LetterBox, pk=app_id)
+        app = _box(app_id)
         store, keys = open_backend(settings.SPM_STORE_URL), request.POST.getlist("key")
         act = "replay" if request.POST.get("act") == "replay" else "dismiss"
         done = letters.settle(store, app.pk, keys, act, accept_anew)
         _tell(request, done, {"replay": "accepted anew", "dismiss": "dismissed"}[act])
         audit.record(
             f"{act} dead letters", str(app), actor=cast(User, request.user),
-            organisation=app.organisation, detail={"keys": keys, "done": done.done},
+            organisation=None if app.pk == NOBODY else app.organisation, detail={"keys": keys, "done": done.done},
         )  # fmt: skip
         return HttpResponseRedirect(reverse("admin:ingest_letters", args=[app.pk]))
+
+
+def _box(app_id: int) -> LetterBox:
+    """The letters of an app, or of nobody."""
+    if app_id == NOBODY:
+        return LetterBox(pk=NOBODY, name="nobody's app")
+    found: LetterBox = get_object_or_404(LetterBox, pk=app_id)
+    return found
 
 
 def _tell(request: HttpRequest, outcome: Outcome, done: str) -> None:

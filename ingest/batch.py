@@ -7,37 +7,35 @@ gives the batch that is to be written now, ``wait_ms`` says how long nothing nee
 dropped, and a batch is never empty. No I/O and no clock here.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 
+import msgspec
+
+from ingest.transport.delivery import Delivery
 from spm import limits
 from spm.wire import Envelope
 
 SPARSE = 0.5  # a batch less full than this came due too early
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One message at hand: its envelope, where it came from, its size, and when it came (its clock only grows)."""
+class Item(msgspec.Struct, frozen=True, gc=False):
+    """One message at hand: as it came, its envelope's bytes and samples; ``accepted`` if it was stamped here."""
 
-    envelope: Envelope
-    queue: str
-    tag: int
-    size: int
-    came_ms: int
-    generation: int = 0
+    delivery: Delivery
+    body: bytes
+    samples: int
+    accepted: Envelope | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What makes a batch complete: whichever is reached first."""
+    """What makes a batch complete: whichever is reached first; besides, the share of one queue (``Delivery``)."""
 
     messages: int = limits.BATCH_MESSAGES
     samples: int = limits.BATCH_SAMPLES
     size: int = limits.BATCH_BYTES
     age_ms: int = limits.BATCH_AGE_MS
     age_max_ms: int = limits.BATCH_AGE_MAX_MS
-    share: int = limits.CONSUME_PREFETCH // 2  # of one queue: it sends no more before some of these are acknowledged
 
 
 class Batcher:
@@ -46,7 +44,8 @@ class Batcher:
     def __init__(self, bounds: Bounds | None = None) -> None:
         self._bounds = bounds or Bounds()
         self._items: list[Item] = []
-        self._shares: Counter[str] = Counter()
+        self._held: dict[str, int] = {}  # messages of each queue
+        self._share = 0.0  # of the queue that has most of what it may send
         self._samples = self._size = 0
         self._age_ms = self._bounds.age_ms
 
@@ -56,9 +55,11 @@ class Batcher:
     def add(self, item: Item) -> None:
         """Take one message; call ``take_due`` after each."""
         self._items.append(item)
-        self._shares[item.queue] += 1
-        self._samples += len(item.envelope)
-        self._size += item.size
+        delivery = item.delivery
+        held = self._held[delivery.queue] = self._held.get(delivery.queue, 0) + 1
+        self._share = max(self._share, held / delivery.share)
+        self._samples += item.samples
+        self._size += len(item.body)
 
     def take_due(self, now_ms: int) -> list[Item]:
         """The batch that is to be written now; empty when there is time yet."""
@@ -74,7 +75,8 @@ class Batcher:
     def take(self) -> list[Item]:
         """All that has gathered, due or not."""
         taken, self._items = self._items, []
-        self._shares.clear()
+        self._held.clear()
+        self._share = 0.0
         self._samples = self._size = 0
         return taken
 
@@ -84,7 +86,7 @@ class Batcher:
             return None
         if self.full():
             return 0
-        return max(0, self._items[0].came_ms + self._age_ms - now_ms)
+        return max(0, self._items[0].delivery.came_ms + self._age_ms - now_ms)
 
     def full(self) -> bool:
         """Whether the batch is complete, whatever its age. One that is not may take more although it is due."""
@@ -96,12 +98,7 @@ class Batcher:
 
     def fill(self) -> float:
         """How full the batch is by its fullest measure; 1: complete."""
-        if not self._items:
-            return 0.0
         bounds = self._bounds
         return max(
-            len(self._items) / bounds.messages,
-            self._samples / bounds.samples,
-            self._size / bounds.size,
-            max(self._shares.values()) / bounds.share,
+            len(self._items) / bounds.messages, self._samples / bounds.samples, self._size / bounds.size, self._share
         )

@@ -23,6 +23,7 @@ class Tally:
     fill_sum: float = 0.0
     redelivered: int = 0
     dead: int = 0
+    letters: int = 0  # from the queue of dead letters, kept in the store
     given_back: int = 0
     retries: int = 0
     write_s: float = 0.0
@@ -45,6 +46,7 @@ def text(tally: Tally, now_ms: int, depths: Mapping[str, int]) -> str:
         "batch_fill_sum": tally.fill_sum,
         "redelivered_total": tally.redelivered,
         "dead_letters_total": tally.dead,
+        "dead_letters_kept_total": tally.letters,
         "given_back_total": tally.given_back,
         "store_retries_total": tally.retries,
     }

@@ -8,14 +8,19 @@ values with two stamps, which readers count once. No letter is ever deleted here
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import BytesIO
 from typing import Any
 
+from ingest.body import read_body
+from ingest.protocols import agents
+from ingest.push import message_id_of
+from ingest.write import burial
 from spm.errors import CorruptBlock, Refused, SpmError
-from spm.limits import LETTER_SAMPLES_SHOWN
+from spm.limits import LETTER_CHARS_SHOWN, LETTER_SAMPLES_SHOWN
 from spm.store import dead
 from spm.store.backends.base import Backend, Reader
-from spm.store.dead import DISMISSED, MESSAGE, REPLAYED, WAITING, Found
-from spm.wire import Envelope, parse_canonical
+from spm.store.dead import BODY, DISMISSED, MESSAGE, NOBODY, REPLAYED, ROW, TORN, WAITING, Found, Letter
+from spm.wire import Envelope, Stamp, parse_canonical
 
 STATES = ("waiting", "replayed", "dismissed")
 Push = Callable[[Envelope], None]  # accepts a message anew and returns when it is durable
@@ -32,7 +37,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A dead letter to be looked at; ``samples`` are the first of ``count``. A damaged row has a ``place`` instead."""
+    """A dead letter to be looked at; ``samples`` are the first of ``count``.
+
+    A damaged row has a ``place`` instead, and what is no envelope its beginning, ``excerpt``.
+    """
 
     key: str
     ingest_ms: int
@@ -43,6 +51,7 @@ class Shown:
     series: int = 0
     samples: tuple[Sample, ...] = ()
     place: str = ""
+    excerpt: str = ""
 
     @property
     def accepted(self) -> datetime:
@@ -71,7 +80,15 @@ def settle(store: Backend, app: int, keys: Sequence[str], act: str, push: Push) 
 
 def replay(store: Backend, app: int, keys: Sequence[str], push: Push) -> Outcome:
     """Accept these letters' messages anew. What fails again becomes a new letter, with its new cause."""
-    return _each(store, app, keys, REPLAYED, lambda found: push(_envelope(found)))
+
+    def again(found: Found) -> None:
+        letter = dead.decode(found.raw)
+        envelope = _envelope(found, letter)
+        if letter.kind == TORN:  # now that it can be read: its first stamp is accounted for, too
+            store.put(burial(envelope, letter.cause)[1:])
+        push(envelope)
+
+    return _each(store, app, keys, REPLAYED, again)
 
 
 def dismiss(store: Backend, app: int, keys: Sequence[str]) -> Outcome:
@@ -111,23 +128,41 @@ def _key(app: int, text: str) -> bytes:
     return raw if len(raw) == 28 and raw.startswith(head) else head + bytes(24)
 
 
-def _envelope(found: Found) -> Envelope:
-    letter = dead.decode(found.raw)
-    if letter.kind != MESSAGE:
+def _envelope(found: Found, letter: Letter) -> Envelope:
+    """The message in a letter, whose app is the letter's; that of nobody's letters of our own is in them."""
+    if letter.kind == ROW:
         raise Refused(f"is a damaged row of {letter.table}, no message", remedy="Repair it with fsck or from a backup.")
+    if letter.kind == BODY:
+        return _accepted(found, letter)
     envelope = Envelope.from_bytes(letter.body)
-    if envelope.app != found.app:
+    if envelope.app != found.app and (letter.kind, found.app) != (TORN, NOBODY):
         raise CorruptBlock("holds a message of another app", got=envelope.app, wanted=found.app)
     return envelope
+
+
+def _accepted(found: Found, letter: Letter) -> Envelope:
+    """What an agent's body holds, read as it was when it came."""
+    if found.app == NOBODY:
+        raise Refused("nobody vouches for its sender")
+    if letter.size > len(letter.body):
+        raise Refused(f"only {len(letter.body):,} of its {letter.size:,} bytes are kept")
+    body = read_body(BytesIO(letter.body), encoding=letter.encoding, length=len(letter.body))
+    parsed = agents.parse(body, letter.media, found.ingest_ms)
+    message_id = message_id_of(parsed, given=letter.message_id, token_id=0, path=letter.source, body=body)
+    columns = (parsed.series, parsed.series_index, parsed.ts, parsed.values)
+    return Envelope(found.app, letter.source, Stamp(found.ingest_ms, 0, 0), message_id, *columns)
 
 
 def _shown(found: Found) -> Shown:
     key, state = found.key.hex(), STATES[found.state] if found.state < len(STATES) else f"state {found.state}"
     try:
         letter = dead.decode(found.raw)
-        if letter.kind != MESSAGE:
+        if letter.kind == ROW:
             return Shown(key, found.ingest_ms, state, letter.cause, place=f"{letter.table} {letter.key.hex()}")
-        envelope = _envelope(found)
+        if letter.kind != MESSAGE:
+            excerpt = _excerpt(letter)
+            return Shown(key, found.ingest_ms, state, letter.cause, source=letter.source, excerpt=excerpt)
+        envelope = _envelope(found, letter)
     except SpmError as error:
         return Shown(key, found.ingest_ms, state, f"the letter itself cannot be read: {error}")
     first = tuple(_sample(envelope, i) for i in range(min(len(envelope), LETTER_SAMPLES_SHOWN)))
@@ -135,6 +170,13 @@ def _shown(found: Found) -> Shown:
         key, found.ingest_ms, state, letter.cause,
         source=envelope.source, count=len(envelope), series=len(envelope.series.ids), samples=first,
     )  # fmt: skip
+
+
+def _excerpt(letter: Letter) -> str:
+    """The size of a body and how it begins; what is not printable is a dot."""
+    text = letter.body[:LETTER_CHARS_SHOWN].decode("utf-8", "replace")
+    shown = "".join(char if char.isprintable() and char != "\ufffd" else "." for char in text)
+    return f"{letter.size:,} bytes: {shown}"
 
 
 def _sample(envelope: Envelope, row: int) -> Sample:

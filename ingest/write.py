@@ -207,11 +207,20 @@ def _alone(kept: Envelopes, number: int, rows: BOOL) -> Envelope:
 
 def _letter(envelope: Envelope, cause: str) -> Step:
     """The dead letter of samples that died; a cell holds the first of very many."""
-    if len(envelope) > limits.DEAD_SAMPLES_MAX:
-        envelope = Envelopes.of([envelope]).only(np.arange(len(envelope)) < limits.DEAD_SAMPLES_MAX)[0]
-    letter = Letter(dead.MESSAGE, cause, envelope.to_bytes())
+    kept = limits.DEAD_SAMPLES_MAX
+    body = _first(envelope, kept).to_bytes()
+    while len(body) > limits.DEAD_BODY_BYTES_MAX and kept > 1:
+        kept //= 2
+        body = _first(envelope, kept).to_bytes()
+    letter = Letter(dead.MESSAGE, cause, body)
     name = dead.part_name(envelope.message_id, envelope.stamp, cause)
     return dead.step(envelope.app, envelope.stamp.ms, name, letter)
+
+
+def _first(envelope: Envelope, samples: int) -> Envelope:
+    if len(envelope) <= samples:
+        return envelope
+    return Envelopes.of([envelope]).only(np.arange(len(envelope)) < samples)[0]
 
 
 def _accounts(whole: Envelopes, lost: Sequence[Dead]) -> list[RowPut]:

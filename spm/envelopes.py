@@ -6,7 +6,7 @@ one; which body it is, and why, is for ``Envelope.from_bytes`` to say. ``samples
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -93,6 +93,14 @@ class Envelopes:
             self.message_ids[16 * number : 16 * number + 16].tobytes(), self.series.rows(slice(first, last)),
             self.series_index[rows] - np.int32(first), self.ts[rows], self.values[rows], int(self.rejected[number]),
         )  # fmt: skip
+
+    def __iter__(self) -> Iterator[Envelope]:
+        return map(self.__getitem__, range(len(self)))
+
+    def halves(self) -> "tuple[Envelopes, Envelopes]":
+        """The first half of the messages, and the others."""
+        first = np.arange(len(self)) < len(self) // 2
+        return self.take(first), self.take(~first)
 
     @property
     def message(self) -> I32:

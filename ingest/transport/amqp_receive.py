@@ -5,69 +5,49 @@ source must stay in order, so each queue gives its messages to a single active c
 settle by the *lobby*: each sits on a seat of its own (an exclusive consumer of an empty queue), sees once a second
 which seats are taken, and consumes from its share of the queues alone. Seats are free again the moment a connection
 ends. A worker that comes or goes moves consumers, never bindings: a queue that is moved is given up with all that was
-not settled, which its next consumer gets first and in order. Nothing is published here: a broker that is short of
-memory stops reading from publishers, and acknowledgements must still reach it.
+not settled, which its next consumer gets first and in order. Messages are given back in the same way, with all that
+came after them. Nothing is published here: a broker that is short of memory stops reading from publishers, and
+acknowledgements must still reach it.
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
 
 from ingest.transport import topology
 from ingest.transport.amqp import Link
+from ingest.transport.delivery import Delivery, Mark
 from ingest.transport.topology import Address, Queue
 from spm import limits
 from spm.clock import Clock, SystemClock
 
+__all__ = ["Delivery", "Mark", "Receiver"]
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What names a delivery when it is settled: the channel that brought it (only there it can be), queue, tag."""
-
-    generation: int
-    queue: str
-    tag: int
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One message as it came."""
-
-    generation: int
-    tag: int
-    queue: str
-    body: bytes
-    message_id: str
-    came_ms: int
-    content_type: str = ""
-    encoding: str = ""
-    headers: Mapping[str, object] = field(default_factory=dict)
-    exchange: str = ""
-    key: str = ""
-    user_id: str = ""
-    redelivered: bool = False
-
-    @property
-    def mark(self) -> Mark:
-        """How it is settled."""
-        return Mark(self.generation, self.queue, self.tag)
+TRIES = "x-delivery-count"  # a quorum queue says in this header how often it delivered a message before
 
 
 class Receiver(Link):
     """Receives from this worker's share of the queues. ``deliver`` is called in the connection's thread: do not block.
 
     Each queue has a channel of its own: one without a leader (its broker was killed seconds after it was made) never
-    answers, and the broker keeps everything else of that channel from being answered.
+    answers, and the broker keeps everything else of that channel from being answered. ``letters``: the queue of dead
+    letters is one of those that are shared out.
     """
 
-    def __init__(self, address: Address, deliver: Callable[[Delivery], None], clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        deliver: Callable[[Delivery], None],
+        clock: Clock | None = None,
+        *,
+        letters: bool = False,
+    ) -> None:
         super().__init__(address, "amqp-receiver", clock or SystemClock())
         self._deliver = deliver
+        self._queues = [*address.queues(), *([topology.LETTERS] if letters else [])]
+        self._given_back: set[int] = set()  # generations
         self._channels: dict[str, tuple[int, Any]] = {}  # queue → (generation, channel); changed by our thread only
         self._generations = count(1)
         self._lobby: _Lobby | None = None
@@ -79,15 +59,20 @@ class Receiver(Link):
 
     def holds(self, mark: Mark) -> bool:
         """Whether this delivery can still be settled; else it comes again, here or elsewhere."""
-        return self._channels.get(mark.queue, (0,))[0] == mark.generation
+        held = self._channels.get(mark.queue, (0,))[0] == mark.generation
+        return held and mark.generation not in self._given_back
 
     def acknowledge(self, mark: Mark, *, multiple: bool = True) -> None:
         """This message (and all before it from its queue) is stored."""
         self._settle(mark, lambda channel: channel.basic_ack(mark.tag, multiple=multiple))
 
     def give_back(self, mark: Mark) -> None:
-        """This message and all before it from its queue shall be delivered again."""
-        self._settle(mark, lambda channel: channel.basic_nack(mark.tag, multiple=True, requeue=True))
+        """This message and all else of its queue that is not settled shall be delivered again, in order.
+
+        The queue is given up for a moment: were these alone refused, what came after them would be stored before them.
+        """
+        self._given_back.add(mark.generation)
+        self._ask(lambda: self._give_up(mark.queue, mark.generation))
 
     def reject(self, mark: Mark) -> None:
         """This message is a dead letter; the broker moves it there by itself, without a cause."""
@@ -99,7 +84,7 @@ class Receiver(Link):
 
     def _settle(self, mark: Mark, action: Callable[[Any], None]) -> None:
         def act() -> None:
-            if self.holds(mark) and self._channels[mark.queue][1].is_open:
+            if self._generation(mark.queue) == mark.generation and self._channels[mark.queue][1].is_open:
                 action(self._channels[mark.queue][1])
 
         self._ask(act)  # of a channel that is gone: the broker delivers again, as if we had never answered
@@ -107,20 +92,31 @@ class Receiver(Link):
     def _ready(self, channel: Any) -> None:
         self._up.set()
         channel.connection.channel(on_open_callback=self._measure)
-        self._lobby = _Lobby(channel, self._address, self._shared, self._fail)
+        self._lobby = _Lobby(channel, self._queues, self._shared, self._fail)
 
     def _shared(self, mine: frozenset[str]) -> None:
         """Consume from these queues and from no others."""
-        for queue in self._address.queues():
+        for queue in self._queues:
             if queue.name in mine and queue.name not in self._channels:
                 generation = next(self._generations)
                 self._channels[queue.name] = generation, _NoChannel
                 opened = partial(self._consume, queue, generation)
                 self._lobby_channel.connection.channel(on_open_callback=opened)
             elif queue.name not in mine and queue.name in self._channels:
-                _, channel = self._channels.pop(queue.name)
-                if channel.is_open:
-                    channel.close()
+                self._give_up(queue.name, self._generation(queue.name))
+
+    def _give_up(self, queue: str, generation: int) -> None:
+        """Close the queue's channel; if it is still ours, the next look at the seats opens another one."""
+        if self._generation(queue) == generation:
+            _leave(self._channels.pop(queue)[1])
+
+    def _generation(self, queue: str) -> int:
+        return self._channels.get(queue, (0,))[0]
+
+    def _end(self) -> None:
+        while self._channels:
+            _leave(self._channels.popitem()[1][1])
+        super()._end()
 
     def _measure(self, channel: Any) -> None:
         """Ask how much waits in our queues, on a channel of its own: one queue that does not answer silences it."""
@@ -141,7 +137,7 @@ class Receiver(Link):
 
     def _consume(self, queue: Queue, generation: int, channel: Any) -> None:
         assert self._loop is not None, "BUG: a channel without its loop"
-        if self._channels.get(queue.name, (0,))[0] != generation:  # it was moved while the channel was opened
+        if self._generation(queue.name) != generation:  # it was moved while the channel was opened
             channel.close()
             return
         loop, self._channels[queue.name] = self._loop, (generation, channel)
@@ -150,24 +146,38 @@ class Receiver(Link):
         channel.add_on_close_callback(lambda _channel, reason: self._closed(queue.name, generation, str(reason)))
         channel.add_on_cancel_callback(lambda _frame: self._fail(f"{queue.name} was taken away"))
         channel.basic_qos(prefetch_count=queue.prefetch)
-        received = partial(self._received, queue.name, generation)
+        received = partial(self._received, queue, generation)
         channel.basic_consume(queue.name, received, callback=lambda _frame: loop.remove_timeout(timer))
 
     def _closed(self, queue: str, generation: int, reason: str) -> None:
-        if self._channels.get(queue, (0,))[0] == generation:  # not by us
+        if self._generation(queue) == generation:  # not by us
             self._fail(f"{queue}: channel closed: {reason}")
 
-    def _received(self, queue: str, generation: int, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        delivery = _delivery(method, properties, body, generation, queue, round(self._clock.monotonic() * 1000))
-        if delivery.exchange == topology.AGENTS and len(body) > limits.AMQP_PARTITION_BODY_BYTES_MAX:
-            channel.basic_nack(delivery.tag, requeue=False)  # a worker's memory is counted in bodies of that size
+    def _received(self, queue: Queue, generation: int, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        if method.exchange == topology.AGENTS and len(body) > limits.AMQP_PARTITION_BODY_BYTES_MAX:
+            channel.basic_nack(
+                method.delivery_tag, requeue=False
+            )  # a worker's memory is counted in bodies of that size
         else:
-            self._deliver(delivery)
+            came_ms = round(self._clock.monotonic() * 1000)
+            self._deliver(_delivery(method, properties, body, generation, queue, came_ms))
 
     def _lost(self) -> None:
         self._channels.clear()
+        self._given_back.clear()
         self.depths = {}
         self._lobby = None
+
+
+def _leave(channel: Any) -> None:
+    """Close a channel at once: its queue's next consumer gets first what was not settled here.
+
+    pika would cancel the channel's consumers before, one round trip earlier: the queue's next consumer would then get
+    what comes after the messages that this channel still holds.
+    """
+    if channel.is_open:
+        channel._consumers.clear()  # there is no public way
+        channel.close()
 
 
 class _NoChannel:
@@ -180,9 +190,13 @@ class _Lobby:
     """Which seats are taken, and so which share of the queues is ours; asked once a second."""
 
     def __init__(
-        self, channel: Any, address: Address, shared: Callable[[frozenset[str]], None], fail: Callable[[str], None]
+        self,
+        channel: Any,
+        queues: Sequence[Queue],
+        shared: Callable[[frozenset[str]], None],
+        fail: Callable[[str], None],
     ) -> None:
-        self.channel, self._address, self._shared, self._fail = channel, address, shared, fail
+        self.channel, self._queues, self._shared, self._fail = channel, queues, shared, fail
         self._seat: int | None = None
         self._taken: dict[int, bool] = {}
         self._sit(0)
@@ -228,26 +242,30 @@ class _Lobby:
         if len(self._taken) == topology.SEATS:
             assert self._seat is not None, "BUG: a look from nowhere"
             seats = [number for number, taken in sorted(self._taken.items()) if taken]
-            self._shared(topology.share(self._address.queues(), seats, self._seat))
+            self._shared(topology.share(self._queues, seats, self._seat))
             self._later(limits.AMQP_LOOK_S, self._look)
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
         self.channel.connection.ioloop.call_later(seconds, act)
 
 
-def _delivery(method: Any, properties: Any, body: bytes, generation: int, queue: str, now_ms: int) -> Delivery:
+def _delivery(method: Any, properties: Any, body: bytes, generation: int, queue: Queue, now_ms: int) -> Delivery:
+    headers = properties.headers or {}
+    tries = headers.get(TRIES) if method.redelivered else 0  # on a first delivery it would be the sender's own word
     return Delivery(
         generation,
         method.delivery_tag,
-        queue,
+        queue.name,
         body,
-        message_id=properties.message_id or "",
-        came_ms=now_ms,
-        content_type=properties.content_type or "",
-        encoding=properties.content_encoding or "",
-        headers=properties.headers or {},
-        exchange=method.exchange,
-        key=method.routing_key,
-        user_id=properties.user_id or "",
-        redelivered=bool(method.redelivered),
+        properties.message_id or "",
+        now_ms,
+        properties.content_type or "",
+        properties.content_encoding or "",
+        headers,
+        method.exchange,
+        method.routing_key,
+        properties.user_id or "",
+        bool(method.redelivered),
+        tries if isinstance(tries, int) else 0,
+        max(1, queue.prefetch // 2),
     )

@@ -22,11 +22,16 @@ from ingest.routing import (
 )
 from spm import limits
 
-__all__ = ["AGENTS", "AGENTS_RING", "BULK", "CAUSE", "CONTENT_TYPE", "DEAD", "EXCHANGE", "ORIGIN", "Address", "Queue"]
+__all__ = [
+    "AGENTS", "AGENTS_RING", "APP", "AT_MS", "BULK", "CAUSE", "CONTENT_TYPE", "DEAD", "ENCODING", "EXCHANGE", "LETTERS",
+    "ORIGIN", "TYPE", "Address", "Queue",
+]  # fmt: skip
 DEAD = "spm.dead"  # the dead letters' exchange and their queue
 BULK = "bulk"
 AGENTS_RING = "spm.agents.ring"  # behind AGENTS: the same key always goes to the same partition
-CAUSE, ORIGIN = "x-spm-cause", "x-spm-queue"  # headers of a dead letter
+CAUSE, ORIGIN, AT_MS = "x-spm-cause", "x-spm-queue", "x-spm-ms"  # headers of a dead letter
+APP = "x-spm-app"  # likewise of a body that nobody has stamped: whose it is, or 0
+TYPE, ENCODING = "x-spm-type", "x-spm-encoding"  # and what its sender said of it
 CONTENT_TYPE = "application/vnd.spm.envelope"
 
 
@@ -37,6 +42,9 @@ class Queue:
     name: str
     key: str
     prefetch: int
+
+
+LETTERS = Queue(DEAD, "", limits.CONSUME_PREFETCH_BULK)  # consumed by one worker, as work queues are
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,11 @@ def work_arguments() -> Mapping[str, object]:
     }
 
 
+def is_work_key(key: str) -> bool:
+    """Whether a message came by the exchange of our own messages: agents may only use keys that begin with a token."""
+    return key == BULK or (len(key) == 3 and key.isdecimal())
+
+
 SEATS = 32  # workers that may consume at a time; each has an exclusive queue for as long as it lives
 
 
@@ -102,5 +115,5 @@ RING_WEIGHT = "1"  # each partition takes an equal part of the ring; it never ch
 
 
 def dead_arguments() -> Mapping[str, object]:
-    """Of the dead letters' queue: they stay until somebody looks after them."""
+    """Of the dead letters' queue: they stay until a worker has put them into the store's table of them."""
     return {"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-max-length-bytes": limits.AMQP_QUEUE_BYTES_MAX}

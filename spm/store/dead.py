@@ -1,9 +1,10 @@
 """Dead letters: what can never be stored or shown, kept with its cause for whoever repairs it.
 
-Two kinds lie in the table `dead`: the part of a message that no row may hold (``MESSAGE``, the body is an envelope),
-and a copy of a stored row that failed its checksum (``ROW``, the body is that row's bytes). Writing one twice is
-harmless. The key's 16 bytes are a hash: of the message, its stamp and the cause, or of the damaged row's place. What
-became of a letter stands in a cell of its own, set once. Enter by ``step``, ``newest`` and ``settle``.
+Four kinds lie in the table `dead`: what no row may hold of a message (``MESSAGE``, the body is an envelope); a copy of
+a stored row that failed its checksum (``ROW``, the body is that row's bytes); what an agent sent that nobody could take
+(``BODY``, as it came); and what came from our own queue and is no envelope (``TORN``). Writing one twice is harmless.
+The key's 16 bytes are a hash: of the message, its stamp and the cause, of the damaged row's place, or of a body and its
+cause. What became of a letter stands in a cell of its own, set once. Enter by ``step``, ``newest`` and ``settle``.
 """
 
 import hashlib
@@ -17,12 +18,13 @@ from spm.store.backends.base import Backend, Reader, Step
 from spm.wire import Stamp
 
 COLUMN, STATE = b"v", b"s"
-MESSAGE, ROW = range(2)
+MESSAGE, ROW, BODY, TORN = range(4)
+NOBODY = 0  # the app of letters of which nobody vouches whose they are; no app has this number
 WAITING, REPLAYED, DISMISSED = range(3)  # what became of a letter
 
 
 class Letter(msgspec.Struct, frozen=True, array_like=True):
-    """One dead letter; ``table`` and ``key`` only for a damaged row."""
+    """One dead letter; ``table`` and ``key`` only of a damaged row, what follows ``state`` of a body as it came."""
 
     kind: int
     cause: str
@@ -30,6 +32,11 @@ class Letter(msgspec.Struct, frozen=True, array_like=True):
     table: str = ""
     key: bytes = b""
     state: int = WAITING
+    source: str = ""
+    media: str = ""  # its content type, as its sender said
+    encoding: str = ""
+    message_id: str = ""
+    size: int = 0  # of the whole body: a cell holds the first of a very large one
 
 
 def step(app: int, ingest_ms: int, name: bytes, letter: Letter) -> Step:
@@ -81,6 +88,13 @@ def part_name(message_id: bytes, stamp: Stamp, cause: str) -> bytes:
     """The name of the letter of samples that died of one cause: a message may die of several, or be sent again."""
     parts = b"%b%d.%d.%d %b" % (message_id, stamp.ms, stamp.process, stamp.sequence, cause.encode())
     return hashlib.blake2b(parts, digest_size=16).digest()
+
+
+def body_name(letter: Letter) -> bytes:
+    """The name of the letter of a body that is no envelope."""
+    digest = hashlib.blake2b(letter.body, digest_size=16)
+    digest.update(f"\0{letter.cause}\0{letter.message_id}\0{letter.size}".encode())
+    return digest.digest()
 
 
 def row_name(table: str, key: bytes) -> bytes:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ingest.batch import Item
-from ingest.consume import Consumer, ConsumerStep, Service, _mark
-from ingest.transport.amqp_receive import Delivery
+from ingest.consume import ConsumerStep, Service
+from ingest.consumer import Consumer
+from ingest.transport.delivery import Delivery
 from spm.clock import random_u64
 from spm.wire import Envelope, Stamp
 
@@ -22,7 +23,7 @@ class AcksFirst(Consumer):
 
     def _store(self, items: list[Item], fill: float = 0.0) -> None:
         for item in items:
-            self._source.acknowledge(_mark(item), multiple=False)
+            self._source.acknowledge(item.delivery.mark, multiple=False)
         if items:
             _wait_to_be_killed()
         super()._store(items, fill)
@@ -31,9 +32,12 @@ class AcksFirst(Consumer):
 class Restamps(Consumer):
     """Gives every delivery a stamp of its own, and takes its time to acknowledge."""
 
-    def _open(self, delivery: Delivery) -> Envelope:
-        envelope = super()._open(delivery)
-        return replace(envelope, stamp=Stamp(envelope.stamp.ms, random_u64() >> 33, 0))
+    def _open(self, delivery: Delivery) -> Item | None:
+        item = super()._open(delivery)
+        assert item is not None
+        envelope = Envelope.from_bytes(item.body)
+        again = replace(envelope, stamp=Stamp(envelope.stamp.ms, random_u64() >> 33, 0))
+        return Item(delivery, again.to_bytes(), item.samples)
 
     def _write(self, envelopes, marks, end_ms):  # type: ignore[no-untyped-def]
         super()._write(envelopes, marks, end_ms)
@@ -54,8 +58,9 @@ class Notes(Consumer):
     def _write(self, envelopes, marks, end_ms):  # type: ignore[no-untyped-def]
         super()._write(envelopes, marks, end_ms)
         now = time.monotonic_ns()
-        with Path(os.environ["SPM_DATA"], f"stored-{os.getpid()}").open("a") as out:
-            out.writelines(f"{now} {e.source} {e.message_id.hex()}\n" for e in envelopes)
+        lines = "".join(f"{now} {e.source} {e.message_id.hex()}\n" for e in envelopes)
+        with Path(os.environ["SPM_DATA"], f"stored-{os.getpid()}").open("ab", buffering=0) as out:
+            out.write(lines.encode())  # in one call: a kill leaves no half of a line
 
 
 class _AckingFirst(Service):

@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.batch import Batcher, Bounds, Item
-from tests.stack.rows import message
+from ingest.transport.delivery import Delivery
 
-BOUNDS = Bounds(messages=10, samples=30, size=1000, age_ms=500, age_max_ms=900, share=6)
-LOOSE = Bounds(messages=10**9, samples=10**9, size=10**9, age_ms=10**9, age_max_ms=10**9, share=10**9)
+BOUNDS = Bounds(messages=10, samples=30, size=1000, age_ms=500, age_max_ms=900)
+SHARE = 6  # of one queue
+LOOSE = Bounds(messages=10**9, samples=10**9, size=10**9, age_ms=10**9, age_max_ms=10**9)
 
 
-def item(tag: int, *, came_ms: int = 0, queue: str = "a", samples: int = 1, size: int = 10) -> Item:
-    return Item(message(samples=samples), queue, tag, size, came_ms)
+def item(tag: int, *, came_ms: int = 0, queue: str = "a", samples: int = 1, size: int = 10, share: int = 10**9) -> Item:
+    return Item(Delivery(0, tag, queue, b"", "", came_ms, share=share), bytes(size), samples)
 
 
 streams = st.lists(
@@ -31,7 +32,7 @@ def play(stream: list[tuple[int, str, int, int]]) -> tuple[list[list[Item]], lis
             batches.append(batcher.take_due(now + wait))
             times.append(now + wait)
         now += pause
-        batcher.add(item(tag, came_ms=now, queue=queue, samples=samples, size=size))
+        batcher.add(item(tag, came_ms=now, queue=queue, samples=samples, size=size, share=SHARE))
         if taken := batcher.take_due(now):
             batches.append(taken)
             times.append(now)
@@ -42,16 +43,16 @@ def play(stream: list[tuple[int, str, int, int]]) -> tuple[list[list[Item]], lis
 @given(streams)
 def test_batches_hold_every_message_once_and_in_order(stream: list[tuple[int, str, int, int]]) -> None:
     batches, _ = play(stream)
-    assert [i.tag for batch in batches for i in batch] == list(range(len(stream)))
+    assert [i.delivery.tag for batch in batches for i in batch] == list(range(len(stream)))
 
 
 @given(streams)
 def test_a_batch_without_its_last_message_is_below_every_bound(stream: list[tuple[int, str, int, int]]) -> None:
     for *batch, _ in filter(None, play(stream)[0]):
         assert len(batch) < BOUNDS.messages
-        assert sum(len(i.envelope) for i in batch) < BOUNDS.samples
-        assert sum(i.size for i in batch) < BOUNDS.size
-        assert all(sum(i.queue == q for i in batch) < BOUNDS.share for q in "abc")
+        assert sum(i.samples for i in batch) < BOUNDS.samples
+        assert sum(len(i.body) for i in batch) < BOUNDS.size
+        assert all(sum(i.delivery.queue == q for i in batch) < SHARE for q in "abc")
 
 
 @given(streams)
@@ -61,14 +62,14 @@ def test_no_batch_is_written_before_it_is_full_or_old(stream: list[tuple[int, st
         alone = Batcher(BOUNDS)
         for each in batch:
             alone.add(each)
-        assert alone.full() or now - batch[0].came_ms >= BOUNDS.age_ms
+        assert alone.full() or now - batch[0].delivery.came_ms >= BOUNDS.age_ms
 
 
 @pytest.mark.seed("A2", compares="the age of each batch's oldest message, with the bound")
 @given(streams)
 def test_no_message_waits_longer_than_the_age_of_a_batch(stream: list[tuple[int, str, int, int]]) -> None:
     for batch, now in zip(*play(stream), strict=True):
-        assert all(now - i.came_ms <= BOUNDS.age_max_ms for i in batch)
+        assert all(now - i.delivery.came_ms <= BOUNDS.age_max_ms for i in batch)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_no_message_waits_longer_than_the_age_of_a_batch(stream: list[tuple[int,
         (replace(LOOSE, messages=2), item(2)),
         (replace(LOOSE, samples=3), item(2, samples=2)),
         (replace(LOOSE, size=30), item(2, size=20)),
-        (replace(LOOSE, share=2), item(2)),
+        (LOOSE, item(2, share=2)),
     ],
     ids=["its messages", "its samples", "its bytes", "one queue's share"],
 )
@@ -86,7 +87,7 @@ def test_a_batch_is_due_at_once_when_the_bound_is_reached_of(bounds: Bounds, sec
     batcher.add(item(1))
     assert batcher.take_due(0) == []
     batcher.add(second)
-    assert [i.tag for i in batcher.take_due(0)] == [1, 2]
+    assert [i.delivery.tag for i in batcher.take_due(0)] == [1, 2]
 
 
 def test_a_batch_ages_by_its_oldest_message() -> None:
@@ -95,7 +96,7 @@ def test_a_batch_ages_by_its_oldest_message() -> None:
     batcher.add(item(2, came_ms=1090))
     assert batcher.wait_ms(1099) == 1
     assert batcher.take_due(1099) == []
-    assert [i.tag for i in batcher.take_due(1100)] == [1, 2]
+    assert [i.delivery.tag for i in batcher.take_due(1100)] == [1, 2]
 
 
 def test_batches_that_come_due_nearly_empty_wait_longer_until_one_is_full() -> None:

@@ -1,20 +1,23 @@
 """What becomes of deliveries: stored and acknowledged, given back, or dead. Real writer, memory store, no broker."""
 
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from dataclasses import replace as altered
 
 import pytest
 from django.db import OperationalError
+from msgspec.structs import replace
 
 from ingest.batch import Batcher, Bounds
-from ingest.consume import Consumer
+from ingest.body import UnknownEncoding
+from ingest.consumer import Consumer
 from ingest.routing import LINES_TYPE
 from ingest.transport import topology
-from ingest.transport.amqp_receive import Delivery, Mark
+from ingest.transport.delivery import Delivery, Mark
 from ingest.write import Writer
 from spm.clock import FakeClock
-from spm.errors import QueueUnavailable, StoreUnavailable
+from spm.errors import BadMessage, QueueUnavailable, StoreUnavailable
 from spm.store.backends.base import Step
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
@@ -22,7 +25,7 @@ from spm.wire import Envelope
 from tests.stack.rows import message
 
 EACH_ALONE = Bounds(messages=1)
-FIVE = Bounds(messages=5, age_ms=10**9, share=10**9)
+FIVE = Bounds(messages=5, age_ms=10**9)
 
 
 @dataclass
@@ -247,29 +250,176 @@ def test_stopping_gives_back_what_the_store_does_not_take() -> None:
     assert len(store.puts) == 1, "nobody waits for the store when the worker is to end"
 
 
-def test_lines_wait_while_the_database_does_not_say_whose_they_are() -> None:
-    store, notes, clock = Store(), Notes(), FakeClock()
-    locked = OperationalError("locked")
-    answers: Iterator[Envelope | OperationalError] = iter((locked, locked, message(1)))
+@dataclass
+class Doorman:
+    """A door for agents' lines that answers what it is told, one after the other, and writes down what it hears."""
 
-    def accept(_: Delivery) -> Envelope:
-        answer = next(answers)
+    answers: list[Envelope | Exception | None]
+    settled_: list[Envelope] = field(default_factory=list)
+    retired: int = 0
+
+    def accept(self, delivery: Delivery) -> Envelope | None:
+        answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    writer, batcher = Writer(store, Distribution()), Batcher(EACH_ALONE)
-    worker = Consumer(writer, notes, clock=clock, batcher=batcher, wait=clock.sleep, lines=accept)
-    worker.source = notes
-    worker.take(replace(delivery(1, body=b"cpu v=1"), content_type=LINES_TYPE))
-    worker.step()
+    def whose(self, delivery: Delivery) -> int | None:
+        return 7 if delivery.key.startswith("spm_good.") else None
+
+    def settled(self, envelope: Envelope) -> None:
+        self.settled_.append(envelope)
+
+    def retire(self) -> None:
+        self.retired += 1
+
+
+def at_the_door(store: Store, notes: Notes, door: Doorman, *keys: str) -> Consumer:
+    """A worker to which agents have sent lines under these keys."""
+    clock = FakeClock()
+    bounds = Bounds(messages=len(keys))
+    made = Consumer(
+        Writer(store, Distribution()), notes, clock=clock, batcher=Batcher(bounds), wait=clock.sleep, door=door
+    )
+    made.source = notes
+    for tag, key in enumerate(keys, 1):
+        made.take(replace(delivery(tag, body=b"cpu v=1"), content_type=LINES_TYPE, key=key))
+    return made
+
+
+def test_lines_wait_while_the_database_does_not_say_whose_they_are() -> None:
+    store, notes, locked = Store(), Notes(), OperationalError("locked")
+    door = Doorman([locked, locked, message(1)])
+    at_the_door(store, notes, door, "k").step()
     assert (store.pending_rows(), notes.stored, notes.dead) == (1, [(1, True)], [])
+    assert [envelope.stamp for envelope in door.settled_] == [message(1).stamp]
+
+
+def test_lines_of_which_nothing_can_be_taken_are_acknowledged_alone() -> None:
+    store, notes = Store(), Notes()
+    at_the_door(store, notes, Doorman([None, message(2)]), "k", "k").step()
+    assert (store.pending_rows(), notes.stored, notes.dead) == (0, [(1, False)], [])
+
+
+@pytest.mark.parametrize(("key", "app"), [("spm_good.h", "7"), ("spm_gone.h", "0")], ids=["known", "unknown"])
+def test_a_body_an_agent_sent_dies_with_the_name_of_the_app_that_is_proven(key: str, app: str) -> None:
+    store, notes = Store(), Notes()
+    at_the_door(store, notes, Doorman([BadMessage("no lines at all")]), key).step()
+    [(body, headers)] = notes.dead
+    assert (body, headers[topology.APP], headers[topology.CAUSE]) == (b"cpu v=1", app, "no lines at all")
+    assert notes.stored == [(1, False)]
+
+
+@pytest.mark.parametrize("error", [UnknownEncoding("unknown"), ZeroDivisionError()], ids=["foreseen", "not foreseen"])
+def test_a_body_whose_reading_fails_in_any_way_is_dead_and_the_next_one_is_taken(error: Exception) -> None:
+    store, notes = Store(), Notes()
+    at_the_door(store, notes, Doorman([error, message(2)]), "k").step()
+    assert (len(notes.dead), notes.stored, notes.renewed) == (1, [(1, False)], [])
+
+
+def test_what_was_stamped_here_and_is_given_back_ends_the_accepting_process() -> None:
+    store, notes, door = Store(failures=10**6), Notes(), Doorman([message(1)])
+    at_the_door(store, notes, door, "k").step()
+    assert (notes.given_back, door.retired, door.settled_) == ([1], 1, [])
+
+
+def test_what_was_stamped_here_and_is_lost_to_another_worker_ends_the_accepting_process() -> None:
+    store, notes, door = Store(), Notes(lost={1}), Doorman([message(1)])
+    at_the_door(store, notes, door, "k").step()
+    assert (store.puts, notes.stored, door.retired) == ([], [], 1)
+
+
+@pytest.mark.seed("A4", compares="a batch with a body damaged behind its head: its dead letter, and its neighbours")
+def test_a_damaged_body_is_found_with_its_batch_and_dies_alone() -> None:
+    store, notes = Store(), Notes()
+    worker = consumer(store, notes, Bounds(messages=3))
+    damaged = bytearray(message(2).to_bytes())
+    damaged[-1] ^= 1
+    for tag, body in ((1, None), (2, bytes(damaged)), (3, None)):
+        worker.take(delivery(tag, body))
+    worker.step()
+    [(body, headers)] = notes.dead
+    assert (body, "checksum" in headers[topology.CAUSE]) == (bytes(damaged), True)
+    assert notes.stored == [(2, False), (3, True)]
+
+
+def test_a_damaged_last_message_is_not_acknowledged_twice() -> None:
+    """The broker closes the channel when a tag is acknowledged that it does not know any more."""
+    store, notes = Store(), Notes()
+    worker = consumer(store, notes, Bounds(messages=2))
+    worker.take(delivery(1))
+    worker.take(delivery(2, message(2).to_bytes()[:-1] + b"x"))
+    worker.step()
+    assert notes.stored == [(2, False), (1, True)]
+
+
+def test_of_many_messages_only_the_one_that_cannot_be_written_dies() -> None:
+    store, notes = Store(), Notes()
+    worker = Consumer(FailingOn(store, Distribution()), notes, clock=FakeClock(), batcher=Batcher(Bounds(messages=40)))
+    worker.source = notes
+    for tag in range(1, 41):
+        worker.take(delivery(tag, message(tag, source="cursed" if tag == 17 else "a").to_bytes()))
+    worker.step()
+    assert len(notes.dead) == 1
+    assert sum(store.commits()) <= 8, "by halves, not one by one"
+    assert notes.stored == [(40, True)]
+
+
+def test_a_message_that_nobody_settled_three_times_is_tried_elsewhere_first() -> None:
+    store, notes, tried = Store(), Notes(), list[int]()
+
+    def trial(suspect: Delivery) -> str | None:
+        tried.append(suspect.tag)
+        return "ended the process that tried it" if suspect.tag == 2 else None
+
+    worker = Consumer(Writer(store, Distribution()), notes, clock=FakeClock(), batcher=Batcher(FIVE), trial=trial)
+    worker.source = notes
+    for tag, tries in ((1, 3), (2, 3), (3, 2), (4, 0), (5, 5), (6, 0)):
+        worker.take(replace(delivery(tag), tries=tries))
+    worker.step()
+    assert tried == [1, 2, 5]
+    assert [headers[topology.CAUSE] for _, headers in notes.dead] == ["ended the process that tried it"]
+    assert notes.stored == [(2, False), (6, True)]
+
+
+def test_dead_letters_are_kept_before_they_are_acknowledged() -> None:
+    store, notes, kept = Store(), Notes(), list[int]()
+    clock = FakeClock()
+    failures = iter([True, True, False])
+
+    def keep(letters: Collection[Delivery]) -> None:
+        if next(failures):
+            raise StoreUnavailable("not now")
+        assert notes.stored == []
+        kept.extend(letter.tag for letter in letters)
+
+    writer = Writer(store, Distribution())
+    worker = Consumer(writer, notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, letters=keep)
+    worker.source = notes
+    for tag in (1, 2):
+        worker.take(replace(delivery(tag, body=b"whatever"), queue=topology.DEAD))
+    worker.step()
+    assert (kept, notes.stored, notes.dead) == ([1, 2], [(2, True)], [])
+
+
+def test_dead_letters_are_given_back_when_the_store_does_not_come_back_in_time() -> None:
+    notes, clock = Notes(), FakeClock()
+
+    def keep(letters: Collection[Delivery]) -> None:
+        raise StoreUnavailable("not now")
+
+    writer = Writer(Store(), Distribution())
+    worker = Consumer(writer, notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, letters=keep)
+    worker.source = notes
+    worker.take(replace(delivery(1, body=b"whatever"), queue=topology.DEAD))
+    worker.step()
+    assert (notes.given_back, notes.stored) == ([1], [])
 
 
 def test_a_message_of_rejected_lines_alone_is_accounted_for() -> None:
     store, notes = Store(), Notes()
     worker = consumer(store, notes, EACH_ALONE)
-    worker.take(delivery(1, replace(message(1, samples=0), rejected=7).to_bytes()))
+    worker.take(delivery(1, altered(message(1, samples=0), rejected=7).to_bytes()))
     worker.step()
     assert len(list(store.scan("ledger", b"", b"\xff" * 30))) == 1
     assert notes.stored == [(1, True)]

@@ -12,6 +12,7 @@ from ingest.push import accept_anew
 from spm import limits
 from spm.accounts.models import App
 from spm.store.backends import open_backend
+from spm.store.dead import NOBODY
 
 
 class Command(BaseCommand):
@@ -20,7 +21,7 @@ class Command(BaseCommand):
     help = "List the dead letters of an app, newest first; --replay or --dismiss those with the given keys."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("app", type=int, help="the app's number")
+        parser.add_argument("app", type=int, help="the app's number; 0: letters of which nobody knows whose they are")
         parser.add_argument("keys", nargs="*", metavar="KEY", help="letters, as the list names them")
         parser.add_argument("--before", default="", metavar="KEY", help="go on with letters older than this one")
         act = parser.add_mutually_exclusive_group()
@@ -33,7 +34,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """List or settle."""
         app, keys = options["app"], options["keys"]
-        if not App.objects.filter(pk=app).exists():
+        if app != NOBODY and not App.objects.filter(pk=app).exists():
             raise CommandError(f"There is no app {app}.")
         store = open_backend(settings.SPM_STORE_URL)
         if options["act"] != "list":
@@ -52,6 +53,6 @@ class Command(BaseCommand):
 
 def _line(shown: Shown) -> str:
     at = shown.accepted.isoformat(timespec="seconds")
-    what = shown.place or f"{shown.count} samples in {shown.series} series of {shown.source}"
+    what = shown.place or shown.excerpt or f"{shown.count} samples in {shown.series} series of {shown.source}"
     first = "".join(f"\n      {s.series} {s.value!r} @ {s.ts_ms}" for s in shown.samples)
     return f"{shown.key}  {at}  {shown.state}\n      {shown.cause}: {what}{first}"

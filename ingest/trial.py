@@ -1,0 +1,120 @@
+"""Trying in a process of its own what may end the process that handles it.
+
+A message that was under way each time its workers ended is either one among many that waited beside the culprit, or the
+culprit. ``Trial.of`` has a child process do with it what a worker would: read it, and prepare its rows for a store in
+memory. A child that ends, or does not come back in time, gives the message its cause of death; the worker and all other
+messages go on. The child stays for the next ones, since there are often some hundred at a time.
+
+``python -m ingest.trial`` is the child: lengths and messages of MessagePack on its input, one byte for each on its
+output. An error that it survives is no verdict: the worker meets it itself, and knows how to say it.
+"""
+
+import resource
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from io import BytesIO
+from typing import BinaryIO
+
+import msgspec
+
+from ingest.body import read_body
+from ingest.protocols import agents
+from ingest.routing import AGENTS, LINES_TYPE
+from ingest.transport.delivery import Delivery
+from ingest.write import Writer
+from spm import limits
+from spm.store.backends.memory import MemoryBackend
+from spm.store.keys import Distribution
+from spm.wire import Envelope, Stamp
+
+SURVIVED = b"+"
+_SIZE = struct.Struct(">I")
+
+
+class Tried(msgspec.Struct, frozen=True, array_like=True):
+    """What is tried: a body as it came."""
+
+    body: bytes
+    by_agent: bool
+    content_type: str
+    encoding: str
+
+
+class Trial:
+    """A child process, started when it is first needed and again after each that ended."""
+
+    def __init__(self, command: Sequence[str], wait_s: float = limits.TRIAL_S) -> None:
+        self._command, self._wait_s = command, wait_s
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def of(self, delivery: Delivery) -> str | None:
+        """Why this message must not be handled here; ``None``: nothing speaks against it."""
+        by_agent = delivery.exchange == AGENTS or delivery.content_type == LINES_TYPE
+        packed = msgspec.msgpack.encode(Tried(delivery.body, by_agent, delivery.content_type, delivery.encoding))
+        child = self._child = self._child or _started(self._command)
+        assert child.stdin is not None, "BUG: a child without its pipes"
+        assert child.stdout is not None, "BUG: a child without its pipes"
+        late = threading.Timer(self._wait_s, child.kill)
+        late.start()
+        try:
+            child.stdin.write(_SIZE.pack(len(packed)) + packed)
+            child.stdin.flush()
+            if child.stdout.read(1) == SURVIVED:
+                return None
+        except BrokenPipeError:
+            pass
+        finally:
+            late.cancel()
+        self._child = None
+        return f"ended {delivery.tries} workers, and the process that tried it ({_end(child)})"
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
+
+
+def _started(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def _end(child: subprocess.Popen[bytes]) -> str:
+    child.kill()
+    code = child.wait()
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def handle(tried: Tried) -> None:
+    """Read it and make its rows, as a worker does."""
+    if tried.by_agent:
+        body = read_body(BytesIO(tried.body), encoding=tried.encoding, length=len(tried.body))
+        parsed = agents.parse(body, tried.content_type, 1)
+        columns = (parsed.series, parsed.series_index, parsed.ts, parsed.values)
+        envelope = Envelope(0, "", Stamp(1, 1, 0), bytes(16), *columns)
+    else:
+        envelope = Envelope.from_bytes(tried.body)
+    Writer(MemoryBackend(), Distribution()).write([envelope])
+
+
+def main(source: BinaryIO, sink: BinaryIO) -> None:
+    """The child's life."""
+    resource.setrlimit(resource.RLIMIT_DATA, (limits.TRIAL_BYTES_MAX, limits.TRIAL_BYTES_MAX))
+    while len(size := source.read(_SIZE.size)) == _SIZE.size:
+        packed = source.read(_SIZE.unpack(size)[0])
+        try:
+            handle(msgspec.msgpack.decode(packed, type=Tried))
+        except MemoryError:
+            raise
+        except Exception:  # the worker will say it better
+            pass
+        sink.write(SURVIVED)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main(sys.stdin.buffer, sys.stdout.buffer)
