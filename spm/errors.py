@@ -88,3 +88,11 @@ class QueryFailed(SpmError):
 
 class QueryTimeout(SpmError):
     """A query ran longer than it may."""
+
+
+class QueryRefused(SpmError):
+    """A query that might be answered later: too many of the same organisation are being answered now."""
+
+
+class QueryCancelled(SpmError):
+    """Whoever asked has gone away: nobody waits for the answer."""
