@@ -16,13 +16,15 @@ import numpy.typing as npt
 
 from spm.clock import Clock, SystemClock
 from spm.errors import BadQuery
+from spm.query.basis import Basis
+from spm.query.budget import Budget, QueryLimits
 from spm.query.promql import plan
 from spm.query.promql.annotations import Remarks
 from spm.query.promql.evaluation import Evaluation
 from spm.query.promql.labels import Labels
 from spm.query.promql.lookback import LOOKBACK_MS
 from spm.query.promql.parse import Context, parse
-from spm.query.promql.reading import QueryLimits, Reader
+from spm.query.promql.reading import Reader
 from spm.query.promql.vector import Vector, finished
 from spm.query.promql.windows import Steps
 from spm.query.select import SeriesBatch, Storage
@@ -47,15 +49,24 @@ class Result:
     warnings: list[str] = field(default_factory=list)
     samples: SeriesBatch | None = None  # instead of values, when an instant query asks for a range of samples
     text: str = ""  # instead of values, of a string
+    basis: Basis = field(default_factory=Basis)
 
 
 class Engine:
     """Answers PromQL from one storage."""
 
-    def __init__(self, storage: Storage, limits: QueryLimits | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        limits: QueryLimits | None = None,
+        clock: Clock | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        """With a budget one query is asked, and it is the caller's to look at; without, each has a budget of its own."""
         self._storage = storage
-        self._limits = limits or QueryLimits()
+        self._limits = budget.allowed if budget else limits or QueryLimits()
         self._clock = clock or SystemClock()
+        self._budget = budget
 
     def instant(self, expr: str, at_ms: int) -> Result:
         """The value of the expression at one time."""
@@ -103,7 +114,7 @@ class Engine:
         return Steps(start_ms, step_ms, count)
 
     def _evaluation(self, expr: str, steps: Steps, end_ms: int | None = None) -> Evaluation:
-        reader = Reader(self._storage, self._limits, self._clock)
+        reader = Reader(self._storage, self._budget or Budget(self._limits, self._clock))
         borders = (steps.first_ms, steps.last_ms if end_ms is None else end_ms)
         return Evaluation(reader, steps, borders, Remarks(expr))
 
@@ -129,7 +140,8 @@ def _explained(evaluation: Evaluation, result: Result) -> Result:
     """The answer, with what everything that was read for it rests on, and what there is to remark."""
     basis, remarks = evaluation.reader.basis(), evaluation.remarks
     notes = [*basis.infos(), *evaluation.reader.notes(), *remarks.infos]
-    return dataclasses.replace(result, notes=notes, warnings=[*basis.warnings(), *remarks.warnings])
+    warnings = [*basis.warnings(), *remarks.warnings]
+    return dataclasses.replace(result, notes=notes, warnings=warnings, basis=basis)
 
 
 def _nothing(kind: str, times: I64, text: str = "") -> Result:

@@ -20,7 +20,7 @@ from spm.query.promql import binary, buckets, choose, enrich, extended, function
 from spm.query.promql.aggregate import aggregate
 from spm.query.promql.annotations import Remarks
 from spm.query.promql.labels import group_by, group_without
-from spm.query.promql.lookback import LOOKBACK_MS, SUBQUERY_STEP_MS
+from spm.query.promql.lookback import SUBQUERY_STEP_MS
 from spm.query.promql.numerals import open_metrics
 from spm.query.promql.reading import Reader, packed
 from spm.query.promql.relabel import relabelled
@@ -91,7 +91,7 @@ class Evaluation:
             shown = finished(inner.vector(window.vector))
             return packed(shown.labels, inner.times, shown.values, shown.present)
         selector, start = window.selector, steps.first_ms - window.range_ms
-        before, after = extended.reach(selector.mode, LOOKBACK_MS)
+        before, after = extended.reach(selector.mode, self.reader.lookback_ms)
         batch = self.reader.select(selector.matchers, start - before, steps.first_ms + after, steps=1)
         if selector.mode:
             return extended.samples(batch, start, steps.first_ms, smoothed=selector.mode == "smoothed")
@@ -131,9 +131,9 @@ class Evaluation:
 
     def _newest(self, node: plan.Selector) -> Vector:
         steps = self.placed(node)
-        after = LOOKBACK_MS if node.mode == "smoothed" else 0
+        after = self.reader.lookback_ms if node.mode == "smoothed" else 0
         batch = self._around(node, steps, after)
-        found = (extended if after else windows).instants(batch, steps, LOOKBACK_MS)
+        found = (extended if after else windows).instants(batch, steps, self.reader.lookback_ms)
         return named(batch.labels, *self.spread(*found), nameless=False)
 
     def _timestamp(self, node: plan.TimestampOf) -> Vector:
@@ -147,11 +147,11 @@ class Evaluation:
         steps = self.placed(selector)
         batch = self._around(selector, steps, 0)
         return named(
-            batch.labels, *self.spread(*windows.stamps(batch, steps, LOOKBACK_MS)), nameless=False
+            batch.labels, *self.spread(*windows.stamps(batch, steps, self.reader.lookback_ms)), nameless=False
         )  # fmt: skip
 
     def _around(self, node: plan.Selector, steps: Steps, after_ms: int) -> SeriesBatch:
-        start, end = steps.first_ms - LOOKBACK_MS, steps.last_ms + after_ms
+        start, end = steps.first_ms - self.reader.lookback_ms, steps.last_ms + after_ms
         return self.reader.select(node.matchers, start, end, steps=self.steps.count)
 
     def _absent(self, node: plan.Absent) -> Vector:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from spm.errors import BadQuery, QueryFailed
 from spm.query import percentiles
 from spm.query.promql import extended, hours, plan, windows
-from spm.query.promql.lookback import LOOKBACK_MS
 from spm.query.promql.numerals import plain
 from spm.query.promql.reading import packed
 from spm.query.promql.vector import Vector, named
@@ -122,11 +121,11 @@ def _extended(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window,
     if node.function not in understood:
         names = ", ".join(understood)
         raise BadQuery(f"{selector.mode} modifier can only be used with: {names} - not with {node.function}")
-    before, after = extended.reach(selector.mode, LOOKBACK_MS)
+    before, after = extended.reach(selector.mode, evaluation.reader.lookback_ms)
     start, end = steps.first_ms - window.range_ms - before, steps.last_ms + after
     batch = evaluation.reader.select(selector.matchers, start, end, steps=evaluation.steps.count)
     found = extended.sweep(
-        node.function, batch, steps, range_ms=window.range_ms, lookback_ms=LOOKBACK_MS,
+        node.function, batch, steps, range_ms=window.range_ms, lookback_ms=evaluation.reader.lookback_ms,
         smoothed=selector.mode == "smoothed", tick=evaluation.reader.tick,
     )  # fmt: skip
     return named(batch.labels, *evaluation.spread(*found), nameless=True)

@@ -7,45 +7,28 @@ and samples when they are read, cells before they are computed, time whenever `t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
-from spm import limits
-from spm.clock import Clock
-from spm.errors import QueryTimeout, QueryTooLarge
 from spm.query.basis import Basis, joined
+from spm.query.budget import SAMPLE_BYTES, Budget
 from spm.query.promql import hours, windows
 from spm.query.select import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Storage
-
-
-@dataclass(frozen=True, slots=True)
-class QueryLimits:
-    """What one query may use."""
-
-    series: int = limits.QUERY_SERIES_MAX
-    samples: int = limits.QUERY_SAMPLES_MAX
-    cells: int = limits.QUERY_CELLS_MAX
-    points: int = limits.QUERY_POINTS_MAX
-    timeout_s: float = limits.QUERY_TIMEOUT_S
 
 
 class Reader:
     """One query's way to the storage."""
 
-    def __init__(self, storage: Storage, limits: QueryLimits, clock: Clock) -> None:
-        self._storage, self._limits, self._clock = storage, limits, clock
-        self._deadline = clock.monotonic() + limits.timeout_s
-        self._samples_read = 0
+    def __init__(self, storage: Storage, budget: Budget) -> None:
+        self._storage, self.budget = storage, budget
+        self.lookback_ms = budget.allowed.lookback_ms
         self._read: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = {}
         self._bases: list[Basis] = []  # of what is read once only
         self._cells_read: dict[tuple[tuple[Matcher, ...], bytes, tuple[str, ...]], HourBatch] = {}
 
     def tick(self) -> None:
         """Raise `QueryTimeout` when the query's time is over."""
-        if self._clock.monotonic() > self._deadline:
-            raise QueryTimeout(f"query timed out after {self._limits.timeout_s:g} s")
+        self.budget.tick()
 
     def basis(self) -> Basis:
         """What everything that was read rests on."""
@@ -68,7 +51,9 @@ class Reader:
 
     def forget(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int) -> None:
         """Let go of samples that turned out to be of no use."""
-        self._read.pop((matchers, start_ms, end_ms), None)
+        gone = self._read.pop((matchers, start_ms, end_ms), None)
+        if gone is not None:
+            self.budget.hold(-len(gone.ts) * SAMPLE_BYTES)
 
     def select_cells(
         self, matchers: tuple[Matcher, ...], span: hours.Span, columns: tuple[str, ...], *, steps: int
@@ -90,20 +75,13 @@ class Reader:
 
     def check_cells(self, series: int, steps: int, what: str) -> None:
         """Raise `QueryTooLarge` before more values are computed than may be."""
-        if series * steps > self._limits.cells:
-            raise QueryTooLarge(
-                f"{what} has {series} series at {steps} steps; "
-                f"at most {self._limits.cells} values are computed: use a longer step or fewer series"
-            )
+        self.budget.cells(series, steps, what)
 
     def _check(self, series: int, samples: int, matchers: Sequence[Matcher], steps: int) -> None:
-        self._samples_read += samples
         asked = "{" + ",".join(f"{matcher.name}{matcher.op}{matcher.value!r}" for matcher in matchers) + "}"
-        if series > self._limits.series:
-            raise QueryTooLarge(f"{asked} selects {series} series; at most {self._limits.series} are read")
-        if self._samples_read > self._limits.samples:
-            raise QueryTooLarge(f"more than {self._limits.samples} samples to read; ask for less time or fewer series")
-        self.check_cells(series, steps, asked)
+        self.budget.series(series, asked)
+        self.budget.samples(samples)
+        self.budget.cells(series, steps, asked)
 
 
 def packed(
