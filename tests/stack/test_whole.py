@@ -1,7 +1,9 @@
 """``bin/stack``: the whole stack up, the product on it, everything killed, up again, down; and what it says."""
 
+import gzip
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -124,6 +126,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
         product.stop()
     finally:
         _stack(data, "down")
+        shutil.rmtree(Stack.at(data).servers["postgres"].folder)  # it may lie elsewhere
 
 
 @pytest.mark.real
@@ -151,14 +154,15 @@ def agents_push(whole: Whole) -> bool:
     name = "_".join(whole.product.token.split("_")[:2])
     address = whole.settings["SPM_AMQP_URL"].partition("?")[0].replace("guest:guest", f"{name}:{whole.product.token}")
     push = open_push(address, token=whole.product.token, source="host")
-    body = f"third value=3 {SAMPLE_S * 1_000_000_000}\n".encode()
+    body = gzip.compress(f"third value=3 {SAMPLE_S * 1000}\n".encode())
     taken = wait_until(lambda: push.send(Message(1, bytes(15) + b"\1", body)).verdict is Verdict.TAKEN, 30)
     push.close()
     return taken and wait_until(lambda: whole.visible("third"), 60)
 
 
 def processes(data: Path) -> list[Process]:
-    return [Process(file.stem, file.parent) for file in data.glob("*/*.pid")]
+    folders = [server.folder for server in Stack.at(data).servers.values()]
+    return [Process(file.stem, folder) for folder in folders for file in folder.glob("*.pid")]
 
 
 def living(data: Path) -> list[str]:
