@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from spm import limits
 from spm.clock import Clock
 from spm.errors import QueryTimeout, QueryTooLarge
+from spm.query.promql.lookback import LOOKBACK_MS
 
 SAMPLE_BYTES = 16  # a time and a value
 CELL_BYTES = 9  # a value, and whether it is there
@@ -36,6 +37,7 @@ class QueryLimits:
     shown: int = limits.QUERY_SHOWN_MAX
     bytes: int = limits.QUERY_BYTES_MAX
     timeout_s: float = limits.QUERY_TIMEOUT_S
+    lookback_ms: int = LOOKBACK_MS  # how far back an instant selector looks
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ class Engine:
         clock: Clock | None = None,
         budget: Budget | None = None,
     ) -> None:
-        """With a budget one query is asked, and it is the caller's to look at; without, each has a budget of its own."""
+        """With a budget: for one query, whose caller looks at it. Without, each query has one of its own."""
         self._storage = storage
         self._limits = budget.allowed if budget else limits or QueryLimits()
         self._clock = clock or SystemClock()

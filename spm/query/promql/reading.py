@@ -7,6 +7,7 @@ and samples when they are read, cells before they are computed, time whenever `t
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
