@@ -5,6 +5,7 @@ from django.urls import URLPattern, URLResolver, path, re_path
 from ingest import broker, http
 
 app_name = "ingest"
+LEAN = ("metrics", "write", "write-v2", "ping", "query")  # those that agents call all the time: see ``ingest.lean``
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/metrics", http.metrics, name="metrics"),
     path("write", http.write, name="write"),

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest.accept import Acceptor
 from ingest.agent.push import open_push
 from ingest.agent.push.base import Verdict
 from ingest.agent.records import Message
 from ingest.lines import LineDoor
+from ingest.models import RejectedLine
 from ingest.routing import LINES_TYPE, SOURCE_HEADER, TOKEN_HEADER
 from ingest.transport.amqp_receive import Delivery, Receiver
 from ingest.transport.topology import Address
@@ -21,13 +21,17 @@ from spm.accounts import tokens
 from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock
 from spm.errors import BadMessage
-from spm.wire import parse_canonical
+from spm.store import marks
+from spm.store.backends.memory import MemoryBackend
+from spm.wire import Envelope, parse_canonical
+from tests.ingest.doors import accepting
 from tests.stack.rabbitmq import RabbitMQ
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW_MS = 1_700_000_000_000
 BODY = gzip.compress(f"cpu,host=a usage_user=1.5,usage_idle=98i {NOW_MS}\nbad line\n".encode())
 MESSAGE = Message(1, b"\xab" * 16, BODY)
+BACKEND = MemoryBackend()
 
 
 @pytest.fixture
@@ -43,14 +47,21 @@ def delivery(token: str, body: bytes = BODY, source: str = "web-1") -> Delivery:
 
 def door() -> LineDoor:
     clock = FakeClock(NOW_MS + 500)
-    return LineDoor(Acceptor(7, clock), clock)
+    return LineDoor(accepting(clock, BACKEND), clock)
+
+
+def accepted(of: Delivery) -> Envelope:
+    """The envelope of a delivery that holds something."""
+    envelope = door().accept(of)
+    assert envelope is not None
+    return envelope
 
 
 @pytest.mark.django_db(transaction=True)
 def test_lines_are_accepted_for_the_app_of_their_token(secret: str) -> None:
-    envelope = door().accept(delivery(secret))
+    envelope = accepted(delivery(secret))
     assert (envelope.app, envelope.source) == (App.objects.get().pk, "web-1")
-    assert (envelope.message_id, envelope.stamp.ms, envelope.stamp.process) == (b"\xab" * 16, NOW_MS + 500, 7)
+    assert (envelope.message_id, envelope.stamp.ms) == (b"\xab" * 16, NOW_MS + 500)
     forms = [parse_canonical(envelope.series.canonical(index)) for index in envelope.series_index]
     assert [(metric, labels["host"]) for metric, labels in forms] == [("cpu_usage_user", "a"), ("cpu_usage_idle", "a")]
     assert np.array_equal(envelope.values, [1.5, 98.0])
@@ -70,6 +81,39 @@ def test_lines_without_a_good_token_are_refused(secret: str, token: str) -> None
         token = tokens.issue(App.objects.get(), name="reader", scopes=("read",))[1]
     with pytest.raises(BadMessage, match="no valid token"):
         door().accept(delivery(token))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_body_of_which_nothing_can_be_taken_is_noted_for_people_and_never_stamped(secret: str) -> None:
+    store, clock = MemoryBackend(), FakeClock(NOW_MS)
+    silent = LineDoor(accepting(clock, store), clock)
+    assert silent.accept(delivery(secret, body=gzip.compress(b"bad line"))) is None
+    silent.close()
+    assert RejectedLine.objects.get().example == "bad line"
+    assert marks.read(store, App.objects.get().pk) == {}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_worker_accepted_is_announced_until_it_gives_something_back(secret: str) -> None:
+    store, clock = MemoryBackend(), FakeClock(NOW_MS)
+    made = LineDoor(accepting(clock, store), clock)
+    first = made.accept(delivery(secret))
+    assert first is not None
+    made.settled(first)
+    made.retire()
+    second = made.accept(delivery(secret))
+    made.close()
+    words = {process: row.announced for process, row in marks.read(store, App.objects.get().pk).items()}
+    told = {p: (w.messages, w.samples, w.rejected, w.open_messages, w.ended) for p, w in words.items() if w is not None}
+    assert told == {1: (1, 2, 1, 0, True), 2: (1, 2, 1, 1, True)}
+    assert second is not None
+    assert (first.message_id, first.stamp < second.stamp) == (second.message_id, True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whose_a_body_is_is_known_whatever_it_holds(secret: str) -> None:
+    assert door().whose(delivery(secret, body=b"garbage")) == App.objects.get().pk
+    assert door().whose(delivery("nonsense")) is None
 
 
 @pytest.mark.django_db(transaction=True)
@@ -108,7 +152,7 @@ def test_a_push_through_the_broker_is_taken_and_accepted(amqp_vhost: str, secret
         while not got:
             assert time.monotonic() < end
             time.sleep(0.05)
-        envelope = door().accept(got[0])
+        envelope = accepted(got[0])
         receiver.acknowledge(got[0].mark)
     finally:
         push.close()

@@ -15,7 +15,6 @@ from pika.exceptions import AMQPError
 from pytest_django.live_server_helper import LiveServer
 
 from ingest import senders
-from ingest.accept import Acceptor
 from ingest.agent.push import open_push
 from ingest.agent.push.base import Verdict
 from ingest.agent.records import Message
@@ -30,6 +29,7 @@ from spm.clock import SystemClock
 from spm.errors import BadMessage
 from spm.wire import Envelope, parse_canonical
 from tests.conftest import missing_service
+from tests.ingest.doors import accepting
 from tests.stack.amqp_look import letters
 from tests.stack.processes import wait_until
 from tests.stack.rabbitmq import RabbitMQ
@@ -65,7 +65,7 @@ class Arrivals:
     def __init__(self, url: str) -> None:
         self.got: list[Delivery] = []
         self.receiver = Receiver(Address.parse(url), self.got.append)
-        self.door = LineDoor(Acceptor(7, SystemClock()), SystemClock())
+        self.door = LineDoor(accepting(SystemClock()), SystemClock())
         self.receiver.open()
 
     def next(self) -> Delivery:
@@ -73,6 +73,12 @@ class Arrivals:
         delivery = self.got.pop(0)
         self.receiver.acknowledge(delivery.mark, multiple=False)
         return delivery
+
+    def accepted(self) -> Envelope:
+        """The envelope of what comes next."""
+        envelope = self.door.accept(self.next())
+        assert envelope is not None
+        return envelope
 
 
 @pytest.fixture
@@ -111,7 +117,7 @@ def test_what_telegraf_sends_is_accepted_for_the_app_of_its_token(
     lines = f"cpu,host=web1 usage_idle=97.5,usage_user=2i {NOW_S}000000000\nmem,host=web1 used=5i {NOW_S}000000000\n"
     publish(broker.url_of(row.prefix, secret), f"{row.prefix}.web1", lines.encode(), content_type="text/plain",
             delivery_mode=2, headers={"database": "telegraf", "retention_policy": "default"})  # fmt: skip
-    envelope = arrivals.door.accept(arrivals.next())
+    envelope = arrivals.accepted()
     assert (envelope.app, envelope.source, set(envelope.ts)) == (row.app_id, "web1", {NOW_S * 1000})
     assert series(envelope) == {
         ("cpu_usage_idle", "host=web1"): 97.5, ("cpu_usage_user", "host=web1"): 2.0, ("mem_used", "host=web1"): 5.0,
@@ -124,7 +130,7 @@ def test_what_telegraf_sends_compressed_is_the_same(
     row, secret = token
     body = gzip.compress(f"m v=1 {NOW_S}000000000\n".encode())
     publish(broker.url_of(row.prefix, secret), f"{row.prefix}.web1", body, content_encoding="gzip")
-    assert series(arrivals.door.accept(arrivals.next())) == {("m_v", ""): 1.0}
+    assert series(arrivals.accepted()) == {("m_v", ""): 1.0}
 
 
 def test_what_collectd_sends_is_accepted(broker: RabbitMQ, arrivals: Arrivals, token: tuple[Token, str]) -> None:
@@ -139,7 +145,7 @@ def test_what_collectd_sends_is_accepted(broker: RabbitMQ, arrivals: Arrivals, t
          "plugin": "temp", "plugin_instance": "", "type": "temp", "type_instance": ""},
     ]  # fmt: skip
     publish(broker.url_of(row.prefix, secret), row.prefix, json.dumps(lists).encode(), content_type="application/json")
-    envelope = arrivals.door.accept(arrivals.next())
+    envelope = arrivals.accepted()
     assert series(envelope) == {
         ("interface_if_octets_rx", "host=db1,instance=eth0"): 10.0,
         ("interface_if_octets_tx", "host=db1,instance=eth0"): 20.5,
@@ -154,8 +160,8 @@ def test_our_columns_are_taken_but_not_the_identity_they_claim(
     row, secret = token
     sent = message(3, app=row.app_id + 1, source="claimed", samples=5)
     publish(broker.url_of(row.prefix, secret), f"{row.prefix}.real", sent.to_bytes(), user_id=row.prefix)
-    envelope = arrivals.door.accept(arrivals.next())
-    assert (envelope.app, envelope.source, envelope.stamp.process) == (row.app_id, "real", 7)
+    envelope = arrivals.accepted()
+    assert (envelope.app, envelope.source, envelope.stamp.process) == (row.app_id, "real", 1)
     assert np.array_equal(envelope.values, sent.values)
     assert np.array_equal(envelope.series.ids, sent.series.ids)
 
@@ -165,7 +171,7 @@ def test_our_agent_is_known_by_its_token(broker: RabbitMQ, arrivals: Arrivals, t
     push = open_push(f"{broker.url_of(row.prefix, secret)}?partitions=4", token=secret, source="web-1")
     assert push.send(Message(1, b"\xab" * 16, gzip.compress(f"cpu v=1 {NOW_S}000\n".encode()))).verdict is Verdict.TAKEN
     push.close()
-    envelope = arrivals.door.accept(arrivals.next())
+    envelope = arrivals.accepted()
     assert (envelope.app, envelope.source, envelope.message_id) == (row.app_id, "web-1", b"\xab" * 16)
     assert set(envelope.ts) == {NOW_S * 1000}
 
@@ -235,12 +241,12 @@ def test_a_revoked_token_ends_on_a_connection_that_stays_open(
     connection = pika.BlockingConnection(pika.URLParameters(broker.url_of(row.prefix, secret)))
     channel = connection.channel()
     channel.basic_publish(AGENTS, f"{row.prefix}.h", b"m v=1")
-    arrivals.door.accept(arrivals.next())
+    arrivals.accepted()
     tokens.revoke(row)
     time.sleep(0.3)
     channel.basic_publish(AGENTS, f"{row.prefix}.h", b"m v=1")
     with pytest.raises(BadMessage, match="no valid token"):
-        arrivals.door.accept(arrivals.next())
+        arrivals.accepted()
     connection.close()
 
 
