@@ -3,7 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 
 from frontend import measured
-from frontend.pages import accounts, charts, corrections, overview, retention, runs, send
+from frontend.pages import accounts, charts, corrections, delivery, overview, retention, runs, send
 
 app_name = "frontend"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -19,6 +19,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/corrections", corrections.Corrections.as_view(), name="corrections"),
     path("apps/<int:app_id>/corrections/<int:number>/undo", corrections.Undo.as_view(), name="undo"),
     path("apps/<int:app_id>/corrections/<int:number>/purge", corrections.Purge.as_view(), name="purge"),
+    path("apps/<int:app_id>/delivery", delivery.Delivery.as_view(), name="delivery"),
+    path("apps/<int:app_id>/delivery/hours", delivery.DeliveryHours.as_view(), name="delivery_hours"),
+    path("apps/<int:app_id>/delivery/download", delivery.Download.as_view(), name="delivery_download"),
+    path("apps/<int:app_id>/delivery/refused", delivery.Refused.as_view(), name="refused"),
+    path("apps/<int:app_id>/delivery/letters", delivery.Letters.as_view(), name="letters"),
     path("apps/<int:app_id>/retention", retention.Retention.as_view(), name="retention"),
     path("apps/<int:app_id>/retention/delete", retention.Delete.as_view(), name="delete"),
     path("apps/<int:app_id>/runs", runs.Runs.as_view(), name="runs"),

@@ -23,7 +23,6 @@ from spm.accounts import audit
 from spm.store.backends import open_backend
 from spm.store.dead import NOBODY
 
-
 __all__ = ["LetterBoxAdmin", "RejectedLineAdmin", "admin_accounts"]  # Django looks into this module alone
 
 

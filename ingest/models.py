@@ -33,3 +33,12 @@ class LetterBox(App):
         proxy = True
         verbose_name = "dead letters of an app"
         verbose_name_plural = "dead letters"
+
+
+class AccountBook(App):
+    """An app, seen by where its samples are; that lies in the store, too."""
+
+    class Meta:
+        proxy = True
+        verbose_name = "account of an app"
+        verbose_name_plural = "accounts"

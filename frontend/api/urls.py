@@ -3,7 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 from drf_spectacular.views import SpectacularAPIView
 
-from frontend.api import catalogue, charts, percentiles, retractions, runs
+from frontend.api import account, catalogue, charts, percentiles, retractions, runs
 
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -14,6 +14,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/sources", catalogue.Sources.as_view(), name="sources"),
     path("apps/<int:app_id>/metrics", catalogue.Metrics.as_view(), name="metrics"),
     path("apps/<int:app_id>/labels", catalogue.Labels.as_view(), name="labels"),
+    path("apps/<int:app_id>/account", account.Account.as_view(), name="account"),
+    path("apps/<int:app_id>/account/hours", account.AccountHours.as_view(), name="account_hours"),
+    path("apps/<int:app_id>/account/rows", account.AccountRows.as_view(), name="account_rows"),
     path("apps/<int:app_id>/runs", runs.Runs.as_view(), name="runs"),
     path("apps/<int:app_id>/runs/<int:number>", runs.OneRun.as_view(), name="run"),
     path("apps/<int:app_id>/runs/<int:number>/rollback", runs.Rollback.as_view(), name="rollback"),

@@ -49,6 +49,7 @@ def links_of(app: App, path: str) -> list[Link]:
         ("Charts", reverse("frontend:chart", args=[app.pk])),
         ("Alerts", "/alerts/"),
         ("Mail", "/alerts/mail"),
+        ("Delivery", reverse("frontend:delivery", args=[app.pk])),
         ("Corrections", reverse("frontend:corrections", args=[app.pk])),
         ("Send data", reverse("frontend:send", args=[app.pk])),
     ]
@@ -108,6 +109,38 @@ def size(count: int | None) -> str:
 def thousands(number: float | None) -> str:
     """``1,234,567``; a dash for None."""
     return "–" if number is None else f"{number:,.0f}"
+
+
+@register.filter
+def count(number: int) -> str:
+    """The same in tables where most are zero: a dash for that, too."""
+    return thousands(number) if number else "–"
+
+
+@register.filter
+def signed(number: int) -> str:
+    """``+1,234`` or ``−5``."""
+    return f"{'−' if number < 0 else '+'}{abs(number):,}"
+
+
+@register.filter
+def share(part: int, whole: int) -> str:
+    """``99.98 %``: never 100 when something is missing, nor 0 when there is something."""
+    if not whole or part in (0, whole):
+        return "" if not whole else "100 %" if part else "0 %"
+    return f"{min(max(100 * part / whole, 0.01), 99.99):.2f} %"
+
+
+@register.filter
+def lasting(ms: int) -> str:
+    """``42 s``, ``7 min``, ``3.1 h``."""
+    return span(ms / 1000)
+
+
+@register.filter
+def hour(ms: int) -> str:
+    """``2026-11-21 13:00``, in UTC."""
+    return instant(ms)[:16]
 
 
 @register.filter

@@ -44,10 +44,18 @@ class Places:
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
+
     @property
     def settled(self) -> int:
         """What has come to its end."""
         return self.stored + self.late + self.rejected + self.dead
+
+    @property
+    def lost(self) -> int:
+        """What no answer will ever show."""
+        return self.late + self.rejected + self.dead
 
     @property
     def waiting(self) -> int:
@@ -161,32 +169,40 @@ def _forgotten(known: ProcessMarks, now_ms: int) -> bool:
 
 
 def _process(known: ProcessMarks, found: Settled, now_ms: int) -> Process:
-    """One process: what its mark holds, what rows say above it, and what is left of what it announced."""
+    """One process: what its mark and records hold, what rows say above it, and what is left of what it announced.
+
+    1. What it stamped after its last word counts as accepted when it is found, by rows or by a record.
+    2. Of what it announced, marks and records count one part, rows the other; what is then left waits.
+    """
     word = known.announced or _NO_WORD
-    mine = found.whole & (found.process == known.process)
     told = found.stamps <= np.uint64(marks.packed(word.place))
-    before = known.held.totals.plus(found.only(mine & told).totals())
-    newer = found.only(mine & ~told).totals()
-    messages = max(0, word.messages - before.messages)
-    samples = max(0, word.samples + word.rejected - _samples(before).settled) if messages else 0
-    open_messages = min(word.open_messages, messages)
-    open_samples = samples if open_messages == messages else min(word.open_samples, samples)
+    mine = found.whole & (found.process == known.process)
+    recorded = np.isin(found.stamps, known.named)
+    unannounced = found.only(mine & ~told & recorded).totals()
+    if unannounced.messages != _later(known):
+        return _past(known)  # a record is older than the rows that were read
+    held, more, newer = _held(known), found.only(mine & told & ~recorded).totals(), found.only(mine & ~told).totals()
+    messages = _messages(held) - _messages(unannounced) + _messages(more)
+    samples = _samples(held) - _samples(unannounced) + _samples(more)
+    wait_messages = max(0, word.messages - messages.settled)
+    wait_samples = max(0, word.samples + word.rejected - samples.settled) if wait_messages else 0
+    open_messages = min(word.open_messages, wait_messages)
+    open_samples = wait_samples if open_messages == wait_messages else min(word.open_samples, wait_samples)
     gone = known.gone(now_ms)
     return Process(
         known.process,
         gone,
         word.ms,
         known.held.ms,
-        _places(_messages(before), word.messages, messages, open_messages, gone=gone) + _messages(newer),
-        _places(_samples(before), word.samples + word.rejected, samples, open_samples, gone=gone) + _samples(newer),
+        _places(messages, word.messages, wait_messages, open_messages, gone=gone) + _messages(newer),
+        _places(samples, word.samples + word.rejected, wait_samples, open_samples, gone=gone) + _samples(newer),
     )
 
 
 def _past(known: ProcessMarks) -> Process:
-    """One that is gone for long: what its mark and its adoption records hold. What they lack came never, or is dead."""
+    """One that is gone for long: what its mark and its adoption records hold. What they lack never came."""
     word, held = known.announced or _NO_WORD, _held(known)
-    later = int((marks.stamps_of(known.adopted) > np.uint64(marks.packed(word.place))).sum())
-    messages = max(0, word.messages + later - held.messages)
+    messages = max(0, word.messages + _later(known) - held.messages)
     samples = max(0, word.samples + word.rejected - _samples(held).settled) if messages else 0
     return Process(
         known.process,
@@ -198,6 +214,12 @@ def _past(known: ProcessMarks) -> Process:
     )
 
 
+def _later(known: ProcessMarks) -> int:
+    """How many stamps its records name that it never announced."""
+    word = known.announced or _NO_WORD
+    return int((known.named > np.uint64(marks.packed(word.place))).sum())
+
+
 def _places(settled: Places, accepted: int, waiting: int, open_: int, *, gone: bool) -> Places:
     """With what waits beside what is settled: confirmed by the queue, or not; by a process that lives, or not."""
     in_flight, unconfirmed = (0, open_) if gone else (open_, 0)
@@ -205,7 +227,7 @@ def _places(settled: Places, accepted: int, waiting: int, open_: int, *, gone: b
 
 
 def _messages(of: Totals) -> Places:
-    """Settled messages, each by the best outcome of its samples."""
+    """Settled messages, each by one outcome."""
     return Places(of.messages, of.stored_messages, of.late_messages, of.rejected_messages, of.dead_messages)
 
 

@@ -93,13 +93,16 @@ def final_before(known: Mapping[int, ProcessMarks], now_ms: int) -> int:
 def _hour(found: Settled, number: int, rows: I64) -> Hour:
     whole = rows[found.whole[rows]]
     used, source = np.unique(found.source[whole], return_inverse=True)
-    columns = (found.stored, found.late, found.rejected, found.dead)
-    sums = [_summed(column[whole], source, len(used)) for column in columns]
+    ones = np.ones(len(found), np.int64)
+    counts, stored, late, rejected, dead = (
+        _summed(column[whole], source, len(used))
+        for column in (ones, found.stored, found.late, found.rejected, found.dead)
+    )
     runs = list(_runs(found, rows))
     kept = runs if len(runs) <= limits.ACCOUNT_RUNS_MAX else []
     names = tuple(found.sources[i] for i in used.tolist())
-    counts = _summed(np.ones(len(whole), np.int64), source, len(used))
-    return Hour(number, names, counts, *sums, tuple(kept), found.damaged, len(kept) < len(runs))
+    cut = len(kept) < len(runs)
+    return Hour(number, names, counts, stored, late, rejected, dead, tuple(kept), found.damaged, cut)
 
 
 def _summed(values: I64, group: npt.NDArray[np.intp], groups: int) -> I64:
