@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from spm.errors import QueryFailed, QueryTooLarge
 from spm.limits import QUERY_CELLS_MAX
@@ -22,6 +23,7 @@ from spm.query.select import METRIC_NAME
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
 
 
@@ -170,12 +172,19 @@ def _result_labels(op: str, many: Labels, one: Labels, matching: Matching) -> La
     return labels
 
 
-def _counts(present: Bool, codes: I64, groups: int) -> I64:
+def _counts(present: Bool, codes: I64, groups: int) -> I32:
     """How many elements each group has at each step."""
-    counts = np.zeros((groups, present.shape[1]), np.int64)
-    np.add.at(counts, codes, present)
+    counts = np.zeros((groups, present.shape[1]), np.int32)
+    _count(np.ascontiguousarray(present), codes, counts)
     return counts
 
 
 def _seen(present: Bool, codes: I64, groups: int) -> Bool:
     return _counts(present, codes, groups) > 0
+
+
+@njit(cache=True, nogil=True)
+def _count(present: Bool, codes: I64, counts: I32) -> None:
+    for row in range(present.shape[0]):
+        for step in range(present.shape[1]):
+            counts[codes[row], step] += present[row, step]

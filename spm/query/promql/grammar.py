@@ -32,24 +32,12 @@ from spm.query.promql.syntax import (
 )
 from spm.query.select import METRIC_NAME, Matcher
 
-AGGREGATIONS = frozenset(
-    [
-        "sum",
-        "avg",
-        "min",
-        "max",
-        "count",
-        "group",
-        "stddev",
-        "stdvar",
-        "topk",
-        "bottomk",
-        "quantile",
-        "count_values",
-        "limitk",
-        "limit_ratio",
-    ]
-)
+# fmt: off
+AGGREGATIONS = frozenset({
+    "sum", "avg", "min", "max", "count", "group", "stddev", "stdvar", "quantile", "topk", "bottomk", "limitk",
+    "limit_ratio", "count_values",
+})
+# fmt: on
 SET_OPERATORS = frozenset({"and", "or", "unless"})
 _PRECEDENCE = {
     "or": 1, "and": 2, "unless": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "</": 3, ">/": 3,
