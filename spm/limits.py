@@ -137,14 +137,16 @@ PROCESS_SILENT_S = (
 )
 ADOPTIONS_MAX = 1_000  # records of one process: so many mean a clock that is far behind, not a process that is gone
 KEEP_EVERY_S = 10  # between two looks at the marks of an app that has news
-KEEP_NEWS_MS = 5 * 60_000  # from a source's last message on its app is looked at every time
+KEEP_NEWS_MS = 10 * 60_000  # from a source's last message on its app is looked at every time
 KEEP_ROUND = 180  # an app without news is looked at once in so many times: every half hour
 KEEP_BUDGET_S = 8.0  # of one round over the apps; the next one begins elsewhere
 KEEP_SLACK_MS = 2 * 60_000  # a batch is filed under its oldest message, which may be this much older than the others
 KEEP_STUCK_MS = 30_000  # what is not settled after this long is looked for further back
+KEEP_STUCK_BACK_MS = 6 * 3_600_000  # so far at most, and from the mark on: announcements may have failed for hours
 KEEP_NEAR_MS = (
     15 * 60_000
 )  # of account rows looked at every time; what is older is looked at the more seldom, the older
+KEEP_ROWS_MAX = 100_000  # account rows of one look: some 100 MB while they are joined; older ones are another look's
 KEEP_FAR_AT_ONCE = 2  # processes whose old account rows one look at an app reads
 
 # --- account ----------------------------------------------------------------------------------------------------------
@@ -191,6 +193,10 @@ QUERY_WAITING_MAX = 8  # more of them that wait; with those running they leave t
 QUERY_WAIT_S = 10.0  # for a turn: longer, and whoever looks at the page has gone
 QUERY_LOOK_S = 0.1  # between two looks whether a client is still there
 NAMES_SHOWN_MAX = 200_000  # series or names of one answer: some 50 MB of JSON; Grafana asks for 40,000
+EXPLAINED_UNITS_MAX = 200  # hours of buckets, or retractions, that one explanation names: the newest
+EXPLAINED_HOURS = 3  # the last ones of an answer, of which it says who has sent for them
+READ_TOP_MAX = 10_000  # of each list of status/tsdb: somebody reads them
+REMOTE_READ_QUERIES_MAX = 100  # of one remote-read request; Prometheus sends one
 READ_FORM_BYTES_MAX = 1_000_000  # of a form or a remote-read request: selectors, no data
 QUERY_BUCKETS_MAX = 20_000_000  # of the sketches that one query's percentiles are made of: 12 bytes each
 QUERY_QUANTILES_MAX = 10  # percentiles that one call asks for

@@ -1,19 +1,30 @@
 """What a call of Prometheus' API asks, read from its address and form.
 
 Lists (`match[]`) are joined from both; of a single value the form's wins. Missing and malformed ones are `BadQuery`,
-in the words Prometheus uses.
+in the words Prometheus uses. Forms are read here, under a bound of their own, and not by the framework. Enter by
+`asked_of`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import parse_qsl
 
+from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest
+from django.http.request import RawPostDataException
 
 from spm.clock import Clock
 from spm.errors import BadQuery
-from spm.limits import FUTURE_MS, QUERY_TIMEOUT_S
+from spm.limits import FUTURE_MS, NAMES_SHOWN_MAX, QUERY_TIMEOUT_S, READ_FORM_BYTES_MAX
+from spm.query import asof
 from spm.query.prometheus import duration_ms, instant_ms
 from spm.query.promql.parse import parse_selector
 from spm.query.select import Matcher
+
+_FORM = "application/x-www-form-urlencoded"
+_PARTS = "multipart/form-data"
+_FIELDS_MAX = 1_000
+_TRUE = frozenset({"1", "t", "true", "all"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,48 +34,131 @@ class Span:
     matcher_sets: list[tuple[Matcher, ...]]
     start_ms: int
     end_ms: int
-    limit: int  # 0: all
+    limit: int  # 0: all that may be
 
 
-def text(request: HttpRequest, name: str) -> str | None:
-    """A value as it came."""
-    return request.POST.get(name) or request.GET.get(name) or None
+class Asked:
+    """The values of one call."""
+
+    def __init__(self, form: dict[str, list[str]], address: dict[str, list[str]]) -> None:
+        self._form, self._address = form, address
+
+    def every(self, name: str) -> list[str]:
+        """All values of a list."""
+        return self._address.get(name, []) + self._form.get(name, [])
+
+    def text(self, name: str) -> str | None:
+        """A value as it came."""
+        return next((value for value in self._form.get(name, []) + self._address.get(name, []) if value), None)
+
+    def required(self, name: str) -> str:
+        """A value that must be there."""
+        found = self.text(name)
+        if found is None:
+            raise BadQuery(f'invalid parameter "{name}": it is missing or empty')
+        return found
+
+    def flag(self, name: str) -> bool:
+        """Whether something is switched on."""
+        return (self.text(name) or "").lower() in _TRUE
+
+    def whole_number(self, name: str) -> int | None:
+        """A number ≥ 0."""
+        found = self.text(name)
+        if found is None:
+            return None
+        if not (found.isascii() and found.isdigit() and len(found) <= 18):
+            raise BadQuery(f'invalid parameter "{name}": "{found[:40]}" is not a whole number')
+        return int(found)
+
+    def instant(self, name: str, default_ms: int) -> int:
+        """A time in ms."""
+        found = self.text(name)
+        return default_ms if found is None else _named(name, instant_ms, found)
+
+    def required_instant(self, name: str) -> int:
+        """A time that must be there."""
+        return _named(name, instant_ms, self.required(name))
+
+    def step_ms(self) -> int:
+        """The width of a step."""
+        return _named("step", duration_ms, self.required("step"))
+
+    def timeout_s(self) -> float:
+        """How long the query may run: what is asked for, up to the limit."""
+        found = self.text("timeout")
+        return QUERY_TIMEOUT_S if found is None else min(QUERY_TIMEOUT_S, _named("timeout", duration_ms, found) / 1000)
+
+    def lookback_ms(self) -> int | None:
+        """How far back an instant selector looks, if it is not to be as usual."""
+        found = self.text("lookback_delta")
+        if found is None:
+            return None
+        wanted = _named("lookback_delta", duration_ms, found)
+        if wanted <= 0:
+            raise BadQuery('invalid parameter "lookback_delta": it must be positive')
+        return wanted
+
+    def asof_ms(self, now_ms: int) -> int | None:
+        """The time of an as-of question."""
+        return asof.parsed(self.text("asof"), now_ms)
+
+    def selectors(self) -> list[tuple[Matcher, ...]]:
+        """The selectors of `match[]`."""
+        return [parse_selector(text) for text in self.every("match[]")]
+
+    def span(self, clock: Clock) -> Span:
+        """Selectors, times and limit of a call for names; without times, all of them."""
+        start, end = self.instant("start", 0), self.instant("end", clock.now_ms() + FUTURE_MS)
+        if end < start:
+            raise BadQuery('invalid parameter "end": end timestamp must not be before start time')
+        return Span(self.selectors(), start, end, self.limit())
+
+    def limit(self) -> int:
+        """How many names or series may be in the answer at most."""
+        return min(self.whole_number("limit") or NAMES_SHOWN_MAX, NAMES_SHOWN_MAX)
 
 
-def required(request: HttpRequest, name: str) -> str:
-    """A value that must be there."""
-    found = text(request, name)
-    if found is None:
-        raise BadQuery(f'invalid parameter "{name}": it is missing or empty')
+def asked_of(request: HttpRequest, *, form: bool = True) -> Asked:
+    """The values of a call; without ``form`` from the address alone."""
+    address = _fields(request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
+    if form and request.content_type == _PARTS:
+        _check_length(request)
+        return Asked({name: [str(each) for each in values] for name, values in request.POST.lists()}, address)
+    return Asked(_fields(_form(request)) if form and request.method == "POST" else {}, address)
+
+
+def _form(request: HttpRequest) -> bytes:
+    if (request.content_type or _FORM) != _FORM:
+        raise BadQuery(f"a form is wanted as {_FORM}, not {str(request.content_type)[:80]}")
+    _check_length(request)
+    try:
+        return request.body
+    except (RequestDataTooBig, RawPostDataException, OSError) as error:
+        raise BadQuery("the form cannot be read") from error
+
+
+def _check_length(request: HttpRequest) -> None:
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if not length.isdecimal() or int(length) > READ_FORM_BYTES_MAX:
+        raise BadQuery(f"a form has at most {READ_FORM_BYTES_MAX} bytes")
+
+
+def _fields(raw: bytes) -> dict[str, list[str]]:
+    try:
+        pairs = parse_qsl(raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS_MAX)
+    except UnicodeDecodeError as error:
+        raise BadQuery("parameters are not UTF-8") from error
+    except ValueError as error:
+        raise BadQuery(f"more than {_FIELDS_MAX} parameters") from error
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
     return found
 
 
-def whole_number(request: HttpRequest, name: str) -> int | None:
-    """A number ≥ 0."""
-    found = text(request, name)
-    if found is None:
-        return None
-    if not (found.isascii() and found.isdigit() and len(found) <= 18):
-        raise BadQuery(f'invalid parameter "{name}": "{found}" is not a whole number')
-    return int(found)
-
-
-def instant(request: HttpRequest, name: str, default_ms: int) -> int:
-    """A time in ms."""
-    found = text(request, name)
-    return default_ms if found is None else instant_ms(found)
-
-
-def timeout_s(request: HttpRequest) -> float:
-    """How long the query may run: what is asked for, up to the limit."""
-    found = text(request, "timeout")
-    return QUERY_TIMEOUT_S if found is None else min(QUERY_TIMEOUT_S, duration_ms(found) / 1000)
-
-
-def span(request: HttpRequest, clock: Clock) -> Span:
-    """Selectors, times and limit of a call for names; without times, all of them."""
-    texts = request.GET.getlist("match[]") + request.POST.getlist("match[]")
-    start, end = instant(request, "start", 0), instant(request, "end", clock.now_ms() + FUTURE_MS)
-    if end < start:
-        raise BadQuery('invalid parameter "end": end timestamp must not be before start time')
-    return Span([parse_selector(text) for text in texts], start, end, whole_number(request, "limit") or 0)
+def _named(name: str, read: Callable[[str], int], text: str) -> int:
+    try:
+        return read(text)
+    except BadQuery as error:
+        raise BadQuery(f'invalid parameter "{name}": {error}') from error

@@ -1,135 +1,95 @@
-"""Prometheus' HTTP API for Grafana, scripts and our own pages: plain views past every framework, for speed.
+"""Queries and names, as Grafana and scripts ask for them: plain views past every framework, for speed.
 
-Each view reads its parameters, asks the query room once, and renders. What may go wrong is translated in one place
-(`_FAILURES`) into Prometheus' form: 400 bad_data, 401, 404, 422 execution, 503 timeout or unavailable.
+Each view reads its parameters, asks the query room once, and renders; the door around them (`door`) has done the rest.
+`explain=1` adds what an answer rests on, `asof=T` answers as accepted by then, `stats` tells what a query has used.
 """
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_http_methods
-
-from frontend.prometheus import parameters
-from frontend.prometheus.access import NotSignedIn, app_of
-from spm import query
+from frontend.prometheus.door import Call, heavy, light
+from frontend.prometheus.explaining import explained
 from spm.clock import SystemClock
-from spm.errors import (
-    BadQuery,
-    IntegrityError,
-    LimitExceeded,
-    QueryFailed,
-    QueryTimeout,
-    QueryTooLarge,
-    StoreUnavailable,
-)
-from spm.query import asof, prometheus
-from spm.query.promql.engine import Engine, QueryLimits
-from spm.query.select import Storage
+from spm.errors import BadQuery
+from spm.query import prometheus
+from spm.query.promql.engine import Engine, Result
 from spm.query.storage import AppStorage
 
-API_VERSION = "3.0.0"  # whose semantics are kept; Grafana chooses by it which calls to make
-_FAILURES: dict[type[Exception], tuple[int, str]] = {
-    BadQuery: (400, "bad_data"),
-    NotSignedIn: (401, "unauthorized"),
-    Http404: (404, "not_found"),
-    QueryFailed: (422, "execution"),
-    QueryTooLarge: (422, "execution"),
-    LimitExceeded: (422, "execution"),
-    QueryTimeout: (503, "timeout"),
-    StoreUnavailable: (503, "unavailable"),
-    IntegrityError: (500, "internal"),
-}
 _clock = SystemClock()
 
 
-def _call(view: Callable[..., bytes]) -> Callable[..., HttpResponse]:
-    """A view by GET or form: finds out whose storage it reads, and puts errors in Prometheus' form."""
-
-    @csrf_exempt
-    @require_http_methods(["GET", "POST"])
-    @wraps(view)
-    def answered(request: HttpRequest, **path: str) -> HttpResponse:
-        try:
-            return _json(view(query.storage_for(app_of(request)), request, **path))
-        except tuple(_FAILURES) as error:
-            status, kind = next(shape for found, shape in _FAILURES.items() if isinstance(error, found))
-            return _json(prometheus.failure(kind, str(error)), status)
-
-    return answered
+@heavy
+def instant_query(call: Call) -> bytes:
+    """`query`: an expression at one time."""
+    at_ms = call.asked.instant("time", call.now_ms)
+    expr, storage = call.asked.required("query"), call.storage()
+    try:
+        found = Engine(storage, budget=call.budget).instant(expr, at_ms)
+    except BadQuery as error:
+        raise _of_query(error) from error
+    return _answer(call, storage, found)
 
 
-@_call
-def instant_query(storage: AppStorage, request: HttpRequest) -> bytes:
-    """`query`: an expression at one time; with `asof` as accepted by then."""
-    at_ms = parameters.instant(request, "time", _clock.now_ms())
-    return prometheus.answer(_engine(storage, request).instant(parameters.required(request, "query"), at_ms))
+@heavy
+def range_query(call: Call) -> bytes:
+    """`query_range`: an expression at steps from start to end."""
+    start_ms, end_ms = call.asked.required_instant("start"), call.asked.required_instant("end")
+    step_ms, expr, storage = call.asked.step_ms(), call.asked.required("query"), call.storage()
+    try:
+        found = Engine(storage, budget=call.budget).range(expr, start_ms, end_ms, step_ms)
+    except BadQuery as error:
+        raise _of_query(error) from error
+    return _answer(call, storage, found)
 
 
-@_call
-def range_query(storage: AppStorage, request: HttpRequest) -> bytes:
-    """`query_range`: an expression at steps from start to end; with `asof` as accepted by then."""
-    start_ms = prometheus.instant_ms(parameters.required(request, "start"))
-    end_ms = prometheus.instant_ms(parameters.required(request, "end"))
-    step_ms = prometheus.duration_ms(parameters.required(request, "step"))
-    expr = parameters.required(request, "query")
-    return prometheus.answer(_engine(storage, request).range(expr, start_ms, end_ms, step_ms))
-
-
-@_call
-def series(storage: Storage, request: HttpRequest) -> bytes:
+@heavy
+def series(call: Call) -> bytes:
     """`series`: label sets of the series that match."""
-    asked = parameters.span(request, _clock)
-    return _limited(storage.series(asked.matcher_sets, asked.start_ms, asked.end_ms), asked.limit)
+    asked = call.asked.span(_clock)
+    if not asked.matcher_sets:
+        raise BadQuery("no match[] parameter provided")
+    return _limited(call.storage().series(asked.matcher_sets, asked.start_ms, asked.end_ms), asked.limit)
 
 
-@_call
-def labels(storage: Storage, request: HttpRequest) -> bytes:
+@light
+def labels(call: Call) -> bytes:
     """`labels`: names of labels."""
-    asked = parameters.span(request, _clock)
-    return _limited(storage.label_names(asked.matcher_sets, asked.start_ms, asked.end_ms), asked.limit)
+    asked = call.asked.span(_clock)
+    return _limited(call.storage().label_names(asked.matcher_sets, asked.start_ms, asked.end_ms), asked.limit)
 
 
-@_call
-def label_values(storage: Storage, request: HttpRequest, name: str) -> bytes:
+@light
+def label_values(call: Call, name: str) -> bytes:
     """`label/NAME/values`: values of one label."""
-    asked = parameters.span(request, _clock)
-    found = storage.label_values(prometheus.label_name(name), asked.matcher_sets, asked.start_ms, asked.end_ms)
+    asked = call.asked.span(_clock)
+    found = call.storage().label_values(
+        prometheus.label_name(name), asked.matcher_sets, asked.start_ms, asked.end_ms
+    )  # fmt: skip
     return _limited(found, asked.limit)
 
 
-@_call
-def metadata(storage: Storage, request: HttpRequest) -> bytes:
-    """`metadata`: types and units of metrics, of which none are known."""
-    return prometheus.success({})
-
-
-@_call
-def query_exemplars(storage: Storage, request: HttpRequest) -> bytes:
+@light
+def query_exemplars(call: Call) -> bytes:
     """`query_exemplars`: there are none."""
+    call.asked.required("query")
     return prometheus.success([])
 
 
-@_call
-def buildinfo(storage: Storage, request: HttpRequest) -> bytes:
-    """`status/buildinfo`: no `features` in it, or Grafana takes us for Mimir."""
-    return prometheus.success({"version": API_VERSION, "revision": "", "branch": "", "goVersion": ""})
+def _answer(call: Call, storage: AppStorage, found: Result) -> bytes:
+    call.budget.shown(prometheus.points_of(found))
+    call.budget.tick()
+    return prometheus.answer(
+        found,
+        limit=call.asked.whole_number("limit") or 0,
+        stats=call.budget if call.asked.text("stats") else None,
+        explain=explained(storage, call.caller.app_id, found, call.now_ms) if call.asked.flag("explain") else None,
+    )
 
 
-def _engine(storage: AppStorage, request: HttpRequest) -> Engine:
-    asof_ms = asof.parsed(parameters.text(request, "asof"), _clock.now_ms())
-    then = storage if asof_ms is None else storage.asof(asof_ms)
-    return Engine(then, QueryLimits(timeout_s=parameters.timeout_s(request)))
+def _of_query(error: BadQuery) -> BadQuery:
+    """An error that names a place in the text is one of the parameter."""
+    return BadQuery(f'invalid parameter "query": {error}', error.position) if error.position is not None else error
 
 
 def _limited(found: list[Any], limit: int) -> bytes:
-    cut = found[:limit] if limit else found
-    return prometheus.success(cut, warnings=["results truncated due to limit"] if len(cut) < len(found) else [])
-
-
-def _json(body: bytes, status: int = 200) -> HttpResponse:
-    response = HttpResponse(body, status=status, content_type="application/json")
-    response["Cache-Control"] = "no-store"
-    return response
+    cut = found[:limit]
+    return prometheus.success(cut, warnings=[prometheus.TRUNCATED] if len(cut) < len(found) else [])

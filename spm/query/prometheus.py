@@ -7,11 +7,13 @@ Values are strings, the shortest that read back to the same float, written as Go
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +23,7 @@ import pyarrow.compute as pc
 
 from spm.errors import BadQuery
 from spm.limits import TIME_MAX_MS
+from spm.query.budget import Budget
 from spm.query.promql.engine import Result
 from spm.store.columns import bools, floats, ints, string, strings
 
@@ -29,24 +32,54 @@ _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
 _UNIT_MS = {
     "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000,
 }  # fmt: skip
+_UNITS = tuple(reversed(_UNIT_MS.items()))
 _ESCAPED = re.compile(r"__|_([0-9A-Fa-f]{1,6})_")
+TRUNCATED = "results truncated due to limit"
 _WHOLE_MAX = 2.0**53  # below it, whole floats are exactly ints
 _SPECIAL = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 
 
-def answer(result: Result) -> bytes:
-    """The body for a query's result, its notes as `infos`."""
-    shaped = _matrix(result) if result.kind == "matrix" and result.samples is None else _shaped(result)
-    return success({"resultType": result.kind, "result": shaped}, warnings=result.warnings, infos=result.notes)
+def answer(
+    result: Result, *, limit: int = 0, stats: Budget | None = None, explain: Mapping[str, Any] | None = None
+) -> bytes:
+    """The body for a query's result, its notes as `infos`; with at most so many series (0: all)."""
+    cut = limited(result, limit)
+    data: dict[str, object] = {"resultType": result.kind, "result": _matrix(cut) if _is_matrix(cut) else _shaped(cut)}
+    if stats is not None:
+        data["stats"] = _stats(stats)
+    more = [TRUNCATED] if cut is not result else []
+    return success(data, warnings=[*more, *result.warnings], infos=result.notes, explain=explain)
 
 
-def success(data: object, *, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> bytes:
+def limited(result: Result, limit: int) -> Result:
+    """The first so many series of a result; 0: all."""
+    if not limit or len(result.labels) <= limit:
+        return result
+    return dataclasses.replace(
+        result, labels=result.labels[:limit], values=result.values[:limit], present=result.present[:limit]
+    )
+
+
+def points_of(result: Result) -> int:
+    """How many points an answer has."""
+    return len(result.samples.ts) if result.samples is not None else int(np.count_nonzero(result.present))
+
+
+def success(
+    data: object,
+    *,
+    warnings: Sequence[str] = (),
+    infos: Sequence[str] = (),
+    explain: Mapping[str, Any] | None = None,
+) -> bytes:
     """The body of any call that went well."""
     body: dict[str, object] = {"status": "success", "data": data}
     if warnings:
         body["warnings"] = list(warnings)
     if infos:
         body["infos"] = list(infos)
+    if explain is not None:
+        body["explain"] = explain
     return orjson.dumps(body)
 
 
@@ -113,6 +146,32 @@ def duration_ms(text: str) -> int:
     return total
 
 
+def duration(ms: int) -> str:
+    """A duration in units, as Prometheus writes it; of years and weeks only whole ones."""
+    if ms == 0:
+        return "0s"
+    left, found = abs(ms), "-" if ms < 0 else ""
+    for unit, size in _UNITS:
+        if left >= size and (unit not in "yw" or left % size == 0):
+            found, left = f"{found}{left // size}{unit}", left % size
+    return found
+
+
+def rfc3339(ms: int) -> str:
+    """A time; year 1 stands for never, as in Go."""
+    return "0001-01-01T00:00:00Z" if ms <= 0 else f"{np.datetime64(ms, 'ms')}Z"
+
+
+def exponent(value: float) -> str:
+    """A float as Go's %e writes it, with the digits it needs: the values of alerts."""
+    if not math.isfinite(value):
+        return number(value)
+    digits, _, power = f"{Decimal(repr(value)):e}".partition("e")
+    whole, _, rest = digits.partition(".")
+    rest = rest.rstrip("0")
+    return f"{whole}{'.' if rest else ''}{rest}e{power[0]}{power[1:]:0>2}"
+
+
 def label_name(text: str) -> str:
     """A label's name as it stands in an address, where `a.b` may come escaped as `U__a_2e_b`."""
     if not text.startswith("U__"):
@@ -125,6 +184,21 @@ def _character(code: str, text: str) -> str:
         return chr(int(code, 16))
     except ValueError as error:
         raise BadQuery(f"not an escaped label name: {text}") from error
+
+
+def _is_matrix(result: Result) -> bool:
+    return result.kind == "matrix" and result.samples is None
+
+
+def _stats(used: Budget) -> dict[str, object]:
+    """What a query has used, under Prometheus' names as far as they mean the same here; bytes are ours."""
+    usage, elapsed = used.usage, round(used.elapsed_s, 9)
+    return {
+        "timings": {"evalTotalTime": elapsed, "execTotalTime": elapsed},
+        "samples": {"totalQueryableSamples": usage.samples, "peakSamples": max(usage.samples, usage.cells)},
+        "seriesRead": usage.series,
+        "peakBytes": usage.bytes_peak,
+    }
 
 
 def _shaped(result: Result) -> object:

@@ -162,3 +162,7 @@ class SeriesIndex:
         """The sorted names of labels that any of the rows has."""
         count = len(self)
         return sorted(n for n, label in self._labels.items() if len(rows) and bool(label.columns(count)[0][rows].any()))
+
+    def label_columns(self) -> list[tuple[str, I32, list[str]]]:
+        """(name, number of the value for each series, values) of every label; value 0 is "absent"."""
+        return [(name, label.columns(len(self))[0], label.values) for name, label in sorted(self._labels.items())]

@@ -16,6 +16,7 @@ from spm.clock import Clock
 from spm.errors import IntegrityError, QueryTooLarge
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.cache import PageCache
+from spm.query.cardinality import Cardinality, counted
 from spm.query.held import Held, Question
 from spm.query.levels import Chosen, Levels, Part, within
 from spm.query.scan import Moved, Scan
@@ -139,6 +140,14 @@ class AppStorage:
         """Sorted values of one label of those series."""
         return self._named(lambda: self._held.index.values(name, self._any(matcher_sets)))
 
+    def damaged(self) -> int:
+        """How many damaged rows this process has set aside."""
+        return self._held.quarantine.count
+
+    def cardinality(self, most: int) -> Cardinality:
+        """How many series there are, and of what."""
+        return self._named(lambda: counted(self._held.index, most))
+
     def notes(self) -> list[str]:
         """What answers rest on: the age of the un-compacted tail, and quarantined rows."""
         seen = self._held.tail.as_of_ms
@@ -146,6 +155,10 @@ class AppStorage:
         return tail + self._held.quarantine.notes()
 
     # --- views
+
+    def viewed(self, start_ms: int, end_ms: int, answer: Callable[[Scan], T]) -> T:
+        """Whatever ``answer`` makes of one consistent view of this stretch of time."""
+        return self._view(self._question(start_ms, end_ms), answer)
 
     def _question(self, start_ms: int, end_ms: int, matchers: Sequence[Matcher] = (), tick: Tick = nothing) -> Question:
         return Question(start_ms, end_ms, matchers, self._asof_ms, tick)

@@ -25,6 +25,11 @@ class Quarantine:
         self._rows: dict[tuple[str, bytes], str] = {}
         self._lock = threading.Lock()
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._rows)
+
     def holds(self, table: str, key: bytes) -> bool:
         """Whether the row is known to be damaged."""
         return (table, key) in self._rows

@@ -92,9 +92,10 @@ def test_series_that_match_any_selector_are_listed_up_to_the_limit(client: Clien
     assert answer["warnings"] == ["results truncated due to limit"]
 
 
-def test_metadata_and_exemplars_are_empty(client: Client, bearer: dict[str, str]) -> None:
-    assert read(client.get(API + "metadata", headers=bearer))["data"] == {}
-    assert read(client.post(API + "query_exemplars", headers=bearer))["data"] == []
+def test_metadata_knows_what_names_tell_and_exemplars_are_none(client: Client, bearer: dict[str, str]) -> None:
+    unknown = [{"type": "unknown", "help": "", "unit": ""}]
+    assert read(client.get(API + "metadata", headers=bearer))["data"] == {"load": unknown, "up": unknown}
+    assert read(client.post(API + "query_exemplars", {"query": "up"}, headers=bearer))["data"] == []
 
 
 def test_token_may_be_the_password_of_any_user(client: Client, bearer: dict[str, str]) -> None:

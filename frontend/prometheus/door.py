@@ -1,0 +1,174 @@
+"""The door of Prometheus' API: who calls and what is asked, a turn among the organisation's queries, errors in words.
+
+A view gets a `Call` and returns the body (or a whole answer, where it is no JSON). What may go wrong is translated in
+one place (`_FAILURES`) into Prometheus' form: 400 bad_data, 401, 404, 422 execution, 429, 499, 503. Large bodies are
+compressed for whoever takes gzip. Enter by `light` and `heavy`.
+"""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_http_methods
+
+from frontend.prometheus.access import Caller, NotSignedIn, caller_of
+from frontend.prometheus.parameters import Asked, asked_of
+from frontend.prometheus.presence import watch_of
+from spm import query
+from spm.clock import SystemClock
+from spm.errors import (
+    BadQuery,
+    IntegrityError,
+    LimitExceeded,
+    QueryCancelled,
+    QueryFailed,
+    QueryRefused,
+    QueryTimeout,
+    QueryTooLarge,
+    StoreUnavailable,
+)
+from spm.limits import RETRY_AFTER_S
+from spm.query import prometheus
+from spm.query.budget import Budget, QueryLimits, Watch
+from spm.query.promql.lookback import LOOKBACK_MS
+from spm.query.storage import AppStorage
+from spm.query.turns import Turns
+
+View = Callable[..., "bytes | HttpResponseBase"]
+CLIENT_GONE = 499  # as nginx and Prometheus write it into their logs: nobody reads the answer
+_FAILURES: dict[type[Exception], tuple[int, str]] = {
+    BadQuery: (400, "bad_data"),
+    NotSignedIn: (401, "unauthorized"),
+    Http404: (404, "not_found"),
+    QueryFailed: (422, "execution"),
+    QueryTooLarge: (422, "execution"),
+    LimitExceeded: (422, "execution"),
+    QueryRefused: (429, "too_many_requests"),
+    QueryCancelled: (CLIENT_GONE, "canceled"),
+    QueryTimeout: (503, "timeout"),
+    StoreUnavailable: (503, "unavailable"),
+    IntegrityError: (500, "internal"),
+}
+_COME_AGAIN = (429, 503)
+_GZIP_FROM = 1_400  # bytes: what fits one packet is sent as it is
+_clock = SystemClock()
+_turns = Turns()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: whose, what is asked, and whether anybody still waits for it."""
+
+    caller: Caller
+    asked: Asked
+    watch: Watch
+    budget: Budget
+
+    @property
+    def now_ms(self) -> int:
+        """The time."""
+        return _clock.now_ms()
+
+    def storage(self) -> AppStorage:
+        """The caller's data: as it is, or as accepted by the time that `asof` names."""
+        asof_ms = self.asked.asof_ms(self.now_ms)
+        storage = query.storage_for(self.caller.app_id)
+        return storage if asof_ms is None else storage.asof(asof_ms)
+
+
+_Run = Callable[[Call, dict[str, str]], "bytes | HttpResponseBase"]
+
+
+def light(view: View) -> Callable[..., HttpResponseBase]:
+    """A view by GET or form that reads no samples."""
+    return _door(view, lambda call, path: view(call, **path))
+
+
+def heavy(view: View) -> Callable[..., HttpResponseBase]:
+    """A view that reads samples: only so many of them at a time for one organisation."""
+
+    def in_turn(call: Call, path: dict[str, str]) -> "bytes | HttpResponseBase":
+        with _turns.take(call.caller.organisation_id, call.watch):
+            return view(call, **path)
+
+    return _door(view, in_turn)
+
+
+def protobuf(view: Callable[[Call, HttpRequest], HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """The same for a view whose body is no form, and which reads it itself."""
+
+    @csrf_exempt
+    @require_http_methods(["POST"])
+    @wraps(view)
+    def answered(request: HttpRequest) -> HttpResponseBase:
+        try:
+            call = _call(request, asked_of(request, form=False))
+            with _turns.take(call.caller.organisation_id, call.watch):
+                return view(call, request)
+        except tuple(_FAILURES) as error:
+            return failed(error)
+
+    return answered
+
+
+def _door(view: View, run: _Run) -> Callable[..., HttpResponseBase]:
+    @csrf_exempt
+    @require_http_methods(["GET", "POST"])
+    @wraps(view)
+    def answered(request: HttpRequest, **path: str) -> HttpResponseBase:
+        try:
+            found = run(_call(request, asked_of(request)), path)
+        except tuple(_FAILURES) as error:
+            return failed(error)
+        return packed(request, found if isinstance(found, HttpResponseBase) else json_answer(found))
+
+    return answered
+
+
+def _call(request: HttpRequest, asked: Asked) -> Call:
+    caller, watch = caller_of(request, asked), watch_of(request)
+    allowed = QueryLimits(timeout_s=asked.timeout_s(), lookback_ms=asked.lookback_ms() or LOOKBACK_MS)
+    return Call(caller, asked, watch, Budget(allowed, _clock, watch))
+
+
+def failed(error: Exception) -> HttpResponse:
+    """The answer to a call that went wrong."""
+    status, kind = next(shape for found, shape in _FAILURES.items() if isinstance(error, found))
+    response = json_answer(prometheus.failure(kind, str(error)), status)
+    if status in _COME_AGAIN:
+        response["Retry-After"] = str(RETRY_AFTER_S)
+    if status == 401:
+        response["WWW-Authenticate"] = 'Bearer realm="spm"'
+    return response
+
+
+def json_answer(body: bytes, status: int = 200) -> HttpResponse:
+    """JSON that nobody keeps."""
+    response = HttpResponse(body, status=status, content_type="application/json")
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def packed(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """The answer, compressed where it is large and the caller takes gzip."""
+    if isinstance(response, StreamingHttpResponse) or response.has_header("Content-Encoding"):
+        return response
+    assert isinstance(response, HttpResponse), "BUG: an answer of a kind nobody makes"
+    response["Vary"] = "Accept-Encoding, Authorization, Cookie"
+    if len(response.content) >= _GZIP_FROM and _takes_gzip(request.headers.get("Accept-Encoding", "")):
+        packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+        response.content = packer.compress(response.content) + packer.flush()
+        response["Content-Encoding"] = "gzip"
+    return response
+
+
+def _takes_gzip(header: str) -> bool:
+    for part in header.lower().split(","):
+        name, _, weight = part.partition(";")
+        if name.strip() in ("gzip", "*"):
+            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False

@@ -1,0 +1,80 @@
+"""Reading by other servers: `/federate` for the newest samples as text, remote read for all of a range.
+
+Remote read answers with the type SAMPLES, snappy over protobuf; who accepts streamed chunks alone is told so.
+Federation gives the newest sample of each series within the look-back, without those that have ended.
+"""
+
+import cramjam
+import numpy as np
+from django.http import HttpRequest, HttpResponse
+
+from frontend.prometheus.door import Call, heavy, protobuf
+from spm.errors import BadQuery
+from spm.limits import READ_FORM_BYTES_MAX
+from spm.query import exposition, prometheus, remote
+from spm.query.select import METRIC_NAME, SeriesBatch
+from spm.wire import STALE_BITS
+
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@heavy
+def federate(call: Call) -> HttpResponse:
+    """`federate`: the newest samples of `match[]`."""
+    selectors = call.asked.selectors()
+    if not selectors:
+        raise BadQuery("no match[] parameter provided")
+    now_ms, storage = call.now_ms, call.storage()
+    found: dict[str, bytes] = {}
+    for matchers in selectors:
+        batch = storage.select(matchers, now_ms - call.budget.allowed.lookback_ms, now_ms, tick=call.budget.tick)
+        call.budget.series(len(batch.labels), "match[]")
+        found |= _newest(batch)
+    return HttpResponse(b"".join(found[name] for name in sorted(found)), content_type=_TEXT)
+
+
+def _newest(batch: SeriesBatch) -> dict[str, bytes]:
+    """A line for each series that has not ended, by its text."""
+    last = batch.offsets[1:] - 1
+    going = batch.values[last].view(np.uint64) != STALE_BITS
+    found = {}
+    for row in np.flatnonzero(going).tolist():
+        at = int(last[row])
+        name = exposition.series_text(batch.labels[row])
+        line = f"{name} {prometheus.number(float(batch.values[at]))} {int(batch.ts[at])}\n"
+        found[name] = f"# TYPE {_typed(batch.labels[row][METRIC_NAME])} untyped\n{line}".encode()
+    return found
+
+
+def _typed(name: str) -> str:
+    text = exposition.series_text({METRIC_NAME: name})
+    return text.strip("{}")
+
+
+@protobuf
+def remote_read(call: Call, request: HttpRequest) -> HttpResponse:
+    """`read`: the samples of some selectors."""
+    storage = call.storage()
+    batches = []
+    for query in remote.asked(_unpacked(request)):
+        batch = storage.select(query.matchers, query.start_ms - 1, query.end_ms, tick=call.budget.tick)
+        call.budget.series(len(batch.labels), "the read query")
+        call.budget.samples(len(batch.ts))
+        call.budget.shown(call.budget.usage.samples)
+        batches.append(batch)
+    packed = bytes(cramjam.snappy.compress_raw(remote.answered(batches)))
+    return HttpResponse(packed, content_type="application/x-protobuf", headers={"Content-Encoding": "snappy"})
+
+
+def _unpacked(request: HttpRequest) -> bytes:
+    """The body; what says that it would become too large is not unpacked."""
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if not length.isdecimal() or int(length) > READ_FORM_BYTES_MAX:
+        raise BadQuery(f"a read request has at most {READ_FORM_BYTES_MAX} bytes")
+    body = request.body
+    try:
+        if cramjam.snappy.decompress_raw_len(body) > READ_FORM_BYTES_MAX:
+            raise BadQuery(f"a read request has at most {READ_FORM_BYTES_MAX} bytes when it is unpacked")
+        return bytes(cramjam.snappy.decompress_raw(body))
+    except cramjam.DecompressionError as error:
+        raise BadQuery("the body is not compressed by snappy") from error
