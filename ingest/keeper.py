@@ -10,7 +10,7 @@ time, so that nothing need be remembered).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from spm import limits
 from spm.store import keys, marks
 from spm.store.backends.base import Backend
-from spm.store.marks import Announcement, ProcessMarks, Record, packed
+from spm.store.marks import Announcement, Mark, ProcessMarks, Record, packed
 from spm.store.settled import Cells, Settled, settled
 
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64
@@ -44,25 +44,30 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A span of account rows to be read, by the minute of their batches, and the processes it is for."""
+    """A span of account rows to be read, by the minute of their batches."""
 
     since_ms: int
     until_ms: int | None  # None: no end
-    processes: tuple[int, ...]
 
 
 def keep(store: Backend, app: int, now_ms: int, *, cells: Cells | None = None) -> Kept:
     """One look at an app. Raises ``StoreUnavailable`` when the store does not answer: look again."""
-    found = {p: m for p, m in marks.read(store, app).items() if not m.finished}
-    kept = Kept(waiting=sum(not m.settled for m in found.values()))
-    touched: set[int] = set()  # a mark that changed here is expected to be what it was
-    for look in looks(found, now_ms):
-        beyond = {p: packed(found[p].held.place) for p in look.processes if p not in touched}
-        until = keys.U32 if look.until_ms is None else look.until_ms // 60_000
-        outcome = settled(store, app, max(0, look.since_ms // 60_000), until, beyond=beyond, cells=cells)
-        for process in list(beyond):
-            done = _keep_one(store, app, found[process], _of(outcome, process), now_ms)
-            touched |= {process} if done.moved or done.adopted else set()
+    found = marks.read(store, app)
+    open_ = {p: m for p, m in found.items() if not m.finished}
+    kept = Kept(waiting=sum(not m.settled for m in open_.values()))
+    beyond = {p: packed(m.held.place) if p in open_ else keys.U64 for p, m in found.items()}
+    for look in looks(open_, now_ms):
+        until = keys.U32 if look.until_ms is None else max(0, look.until_ms // 60_000)
+        since = min(until, max(0, look.since_ms // 60_000))
+        outcome = settled(store, app, since, until, beyond=beyond, cells=cells, rows_max=limits.KEEP_ROWS_MAX)
+        decided = outcome.ms >= since * 60_000  # of older stamps, accounts of what died may not have been read
+        outcome = replace(outcome, whole=outcome.whole & decided)
+        for process in np.unique(outcome.process).tolist():
+            mine = _of(outcome, process)
+            m = open_.get(process) or ProcessMarks(process, held=Mark(process))
+            done = _keep_one(store, app, m, mine, now_ms)
+            if done.moved or done.adopted:  # what it is now is seen by the next look
+                beyond[process] = keys.U64
             kept = kept.plus(done)
         kept = kept.plus(Kept(damaged=outcome.damaged))
     return kept
@@ -72,27 +77,32 @@ def keep(store: Backend, app: int, now_ms: int, *, cells: Cells | None = None) -
 
 
 def looks(found: Mapping[int, ProcessMarks], now_ms: int) -> list[Look]:
-    """The spans to be read now: one for all that is recent, and a few for what is old and due."""
+    """The spans to be read now: one for all that is recent, and a few for what is old and due.
+
+    The first also finds processes that died before their first word; it goes back the further, the more seldom.
+    """
     tick = now_ms // (limits.KEEP_EVERY_S * 1000)
-    near = [p for p, m in found.items() if now_ms - _floor(m) <= limits.KEEP_NEAR_MS]
-    far = [p for p, m in found.items() if p not in set(near) and _chance(tick, p) >= _rarity(m, now_ms)]
-    made = []
-    if near:
-        floor = min(now_ms, *(_floor(found[p]) for p in near))
-        stuck = any(now_ms - w.at_ms > limits.KEEP_STUCK_MS for p in near for w in found[p].waiting()[:1])
-        further = min(_DOUBLINGS, _chance(tick, 0)) if stuck else 0
-        made.append(Look(floor - (limits.KEEP_SLACK_MS << further), None, tuple(found)))
-    for process in sorted(far, key=lambda p: -_chance(tick, p))[: limits.KEEP_FAR_AT_ONCE]:
-        floor, further = _floor(found[process]), min(_DOUBLINGS, _chance(tick, process + 1))
-        since, until = floor - (limits.KEEP_SLACK_MS << further), floor + (2 * limits.KEEP_NEAR_MS << further)
-        made.append(Look(since, until, tuple(found)))
+    near = [m for m in found.values() if now_ms - _floor(m) <= limits.KEEP_NEAR_MS]
+    stuck = [m for m in near if any(now_ms - word.at_ms > limits.KEEP_STUCK_MS for word in m.waiting()[:1])]
+    starts = [now_ms - (limits.KEEP_SLACK_MS << min(_DOUBLINGS, _chance(tick, 0))), *map(_floor, near)]
+    starts += [max(m.held.ms, now_ms - limits.KEEP_STUCK_BACK_MS) for m in stuck]
+    made = [Look(min(starts) - limits.KEEP_SLACK_MS, None)]
+    far = [p for p, m in found.items() if now_ms - _floor(m) > limits.KEEP_NEAR_MS]
+    due = sorted((-_chance(tick, p), p) for p in far if _chance(tick, p) >= _rarity(found[p], now_ms))
+    for _, process in due[: limits.KEEP_FAR_AT_ONCE]:
+        m, further = found[process], min(_DOUBLINGS, _chance(tick, process + 1))
+        floor, span = _floor(m), 2 * limits.KEEP_NEAR_MS << further
+        back = max(m.held.ms, floor - limits.KEEP_STUCK_BACK_MS) if further else floor
+        made.append(Look(min(back, floor - (limits.KEEP_SLACK_MS << further)), floor + span))
     return made
 
 
 def _floor(m: ProcessMarks) -> int:
     """From where on a process' unsettled stamps lie: a little before the first announcement that waits."""
     waiting = m.waiting()
-    return waiting[0].ms if waiting else m.held.ms
+    if waiting or m.words:
+        return waiting[0].ms if waiting else m.held.ms
+    return int(m.named.min()) >> 16 if len(m.named) else m.held.ms
 
 
 def _rarity(m: ProcessMarks, now_ms: int) -> int:
@@ -127,7 +137,8 @@ def _keep_one(store: Backend, app: int, m: ProcessMarks, found: Settled, now_ms:
     word = reached(m, found)
     if word is not None:
         return Kept(moved=_move(store, app, m, word, found))
-    if m.gone(now_ms) and len(m.adopted) < limits.ADOPTIONS_MAX:
+    silent = m.gone(now_ms) if m.words else now_ms - int(found.ms[-1]) > limits.PROCESS_SILENT_S * 1000
+    if silent and len(m.adopted) < limits.ADOPTIONS_MAX:
         return Kept(adopted=_adopt(store, app, m, found))
     return Kept()
 

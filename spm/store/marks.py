@@ -204,7 +204,8 @@ def _kept(words: Sequence[Announcement], word: Announcement, held: Place) -> lis
 def read(reader: Reader, app: int) -> dict[int, ProcessMarks]:
     """Every process that ever accepted a message of the app. Raises ``CorruptBlock``."""
     [span] = keys.app_ranges("marks", app)
-    found = (_process(cells) for _, cells in reader.scan("marks", *span))
+    rows = reader.scan("marks", *span)  # one may hold nothing but stamps that no mark names yet
+    found = (_process(cells) for _, cells in rows if _ANNOUNCED in cells or _MARK in cells)
     return {marks.process: marks for marks in found}
 
 

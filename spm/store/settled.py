@@ -27,7 +27,7 @@ from spm.wire import I32, I64, U8, U64, slot_of
 
 _LOG = logging.getLogger(__name__)
 BOOL = npt.NDArray[np.bool_]
-Beyond = Mapping[int, int]  # process -> a packed stamp: only later ones of these processes are asked for
+Beyond = Mapping[int, int]  # process -> a packed stamp: only later ones of it are asked for; others: all
 _NO = np.empty(0, np.int64)
 _TRIES = 8  # when the distribution keeps changing while it is read
 _CELL_BYTES = 400  # what a decoded cell takes besides its columns
@@ -136,20 +136,22 @@ class Cells:
 
 def settled(
     reader: Reader, app: int, since_minute: int, until_minute: int = keys.U32, *,
-    beyond: Beyond | None = None, cells: Cells | None = None,
+    beyond: Beyond | None = None, cells: Cells | None = None, rows_max: int | None = None,
 ) -> Settled:  # fmt: skip
     """All stamps of commit records, and of account rows between two minutes (of their batches' oldest stamps).
 
     Commit records are read first: a run puts the account in before it takes the record away, so that each is seen at
     least once. What lies in a bucket that readers do not look into any more does not count, so the distribution is
-    read before and after.
+    read before and after. Of more than ``rows_max`` account rows the newest are read: what is cut off counts as not
+    known yet.
     """
     for _ in range(_TRIES):
         spread = distribution.read(reader, app)
         found: dict[bytes, Cell] = {}
         damaged = _gather(found, _commits(reader, app, spread.all(app)), blocks.PENDING, cells)
         spans = keys.ledger_range(app, since_minute, until_minute)
-        accounts = ((key, row[pending.COLUMN]) for key, row in reader.scan("ledger", *spans, columns=[pending.COLUMN]))
+        rows = reader.scan("ledger", *spans, columns=[pending.COLUMN], limit=rows_max)
+        accounts = ((key, row[pending.COLUMN]) for key, row in rows)
         damaged += _gather(found, accounts, blocks.LEDGER, cells)
         if distribution.read(reader, app) == spread:
             return _joined(list(found.values()), beyond, damaged)
@@ -241,10 +243,9 @@ def _picked(cell: Cell, beyond: Beyond | None) -> I64:
     m = cell.messages
     if beyond is None:
         return np.arange(len(m))
-    found = np.zeros(len(m), np.bool_)
+    stamps, found = pack(m.ms, m.sequence), np.ones(len(m), np.bool_)
     for process in np.unique(m.process).tolist():
-        if process in beyond:
-            found |= (m.process == process) & (pack(m.ms, m.sequence) > np.uint64(beyond[process]))
+        found &= (m.process != process) | (stamps > np.uint64(beyond.get(process, 0)))
     return np.flatnonzero(found)
 
 
