@@ -36,6 +36,7 @@ class Gateway:
     callers: set[str] = field(default_factory=set)
     fault: Callable[[str, int], None] = lambda name, count: None
     rows: int = 0  # of every scan
+    standing: set[bytes] = field(default_factory=set)  # rows that are there
     scanners: dict[int, int] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -61,9 +62,9 @@ class Gateway:
         self.note("getRowsWithColumns")
         return []
 
-    def checkAndPut(self, *given: object) -> bool:
+    def checkAndPut(self, table: bytes, row: bytes, *given: object) -> bool:
         self.note("checkAndPut")
-        return True
+        return row not in self.standing
 
     def scannerOpenWithScan(self, table: bytes, scan: Any, attributes: object) -> int:
         self.note("scannerOpenWithScan", scan.startRow)
@@ -110,9 +111,9 @@ def backend(gateway: Gateway, clock: FakeClock) -> Iterator[HBaseBackend]:
     made.close()
 
 
-def hangs_up(*names: str, times: int = 99) -> Callable[[str, int], None]:
+def hangs_up(*names: str, times: int = 99, only: int | None = None) -> Callable[[str, int], None]:
     def fault(name: str, count: int) -> None:
-        if name in names and count <= times:
+        if name in names and (count <= times if only is None else count == only):
             raise ConnectionAbortedError("as a gateway that is killed")
 
     return fault
@@ -162,6 +163,24 @@ def test_a_gateway_that_keeps_silent_is_given_up_after_one_time_out(
     assert gateway.count("mutateRows") == 1
     asleep.set()
     backend.close()
+
+
+def test_registrations_are_answered_in_their_order_however_many_are_under_way(
+    gateway: Gateway, backend: HBaseBackend
+) -> None:
+    rows = [(bytes([n % 16]) + n.to_bytes(20, "big"), b"form") for n in range(2_000)]
+    gateway.standing = {key for key, _ in rows[::7]}
+    told = backend._set_absent(b"x_series", b"c", rows)
+    assert told == {key: key not in gateway.standing for key, _ in rows}
+    assert gateway.count("checkAndPut") == len(rows)
+    assert 1 < len(gateway.callers) <= limits.HBASE_LANES + 1
+
+
+def test_registrations_that_the_gateway_hangs_up_on_are_made_again(gateway: Gateway, backend: HBaseBackend) -> None:
+    rows = [(n.to_bytes(21, "big"), b"form") for n in range(100)]
+    gateway.fault = hangs_up("checkAndPut", only=50)
+    assert backend._set_absent(b"x_series", b"c", rows) == {key: True for key, _ in rows}
+    assert gateway.count("checkAndPut") > len(rows)
 
 
 def test_every_thread_has_a_connection_of_its_own(gateway: Gateway, backend: HBaseBackend) -> None:

@@ -27,12 +27,14 @@ from urllib.parse import urlsplit
 
 import happybase
 import Hbase_thrift as thrift  # type: ignore[import-not-found]  # made by the import above
-from thriftpy2.thrift import TException
+from thriftpy2.thrift import TClient, TException
+from thriftpy2.transport import TSocket
 
 from spm import limits
 from spm.clock import Clock, SystemClock
 from spm.errors import LimitExceeded, StoreUnavailable
 from spm.store.backends.base import Reader, Row, RowPut, Step
+from spm.store.backends.hbase_pipeline import pipelined
 from spm.store.backends.hbase_tables import FAMILY, LARGE, shape_of
 
 Result = TypeVar("Result")
@@ -158,7 +160,7 @@ class HBaseBackend:
         parts = [rows[i::lanes] for i in range(lanes)]
 
         def work(part: Sequence[tuple[bytes, bytes]]) -> list[bool]:
-            return self._gateway.repeat(lambda client: _pipelined(client, name, column, part))
+            return self._gateway.repeat(lambda client: _all_set(client, name, column, part))
 
         answers = [work(parts[0])] if lanes == 1 else list(self._pool().map(work, parts))
         pairs = zip(chain.from_iterable(parts), chain.from_iterable(answers), strict=True)
@@ -233,6 +235,14 @@ class _Connection(happybase.Connection):  # type: ignore[misc]
     def __init__(self, host: str, port: int) -> None:
         self.pid = os.getpid()
         super().__init__(host, port, timeout=limits.STORE_TIMEOUT_S * 1000)
+
+    def _refresh_thrift_client(self) -> None:
+        """As happybase's own, but that the client knows the socket."""
+        wire = TSocket(host=self.host, port=self.port, socket_timeout=self.timeout)  # type: ignore[no-untyped-call]
+        self.transport = self._transport_class(wire)
+        client: Any = TClient(thrift.Hbase, self._protocol_class(self.transport, decode_response=False))
+        client.wire = wire
+        self.client = client
 
     def close(self) -> None:
         if self.pid == os.getpid():
@@ -383,20 +393,16 @@ def _create_table(name: bytes, compression: bytes, client: Any) -> None:
     client.createTable(name, [family])
 
 
-def _pipelined(client: Any, name: bytes, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bool]:
-    """Check-and-put of each row with up to ``HBASE_PIPELINE`` calls written before the first answer is read.
-
-    The answers under way, some forty bytes each, always fit the socket's buffer: neither side ever waits for the other.
-    """
+def _all_set(client: Any, name: bytes, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+    """Check-and-put of each row, ``HBASE_PIPELINE`` calls under way at a time; whether it was set."""
     answers: list[bool] = []
     for at in range(0, len(rows), limits.HBASE_PIPELINE):
-        some = rows[at : at + limits.HBASE_PIPELINE]
-        for key, value in some:
-            mutation = _mutation(column, value)
-            client._send(
-                "checkAndPut", tableName=name, row=key, column=mutation.column, value=None, mput=mutation, attributes={}
-            )
-        answers += [bool(client._recv("checkAndPut")) for _ in some]
+        puts = [(key, _mutation(column, value)) for key, value in rows[at : at + limits.HBASE_PIPELINE]]
+        calls = [
+            thrift.Hbase.checkAndPut_args(tableName=name, row=key, column=put.column, mput=put, attributes={})
+            for key, put in puts
+        ]
+        answers += map(bool, pipelined(client, client.wire.sock, "checkAndPut", calls))
     return answers
 
 
