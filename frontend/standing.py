@@ -83,9 +83,9 @@ def _sources(now_ms: int) -> Iterator[Reading]:
         "gone": Count("pk", filter=Q(last_seen__lte=gone)),
     }
     counted = Source.objects.filter(app__going=None).values("app").annotate(**states).order_by("app")
-    for row in counted[: limits.STANDING_APPS_MAX]:
-        for state in states:
-            yield Reading("spm_app_sources", {"app": str(row["app"]), "state": state}, row[state])
+    for app, *counts in counted.values_list("app", *states)[: limits.STANDING_APPS_MAX]:
+        for state, count in zip(states, counts, strict=True):
+            yield Reading("spm_app_sources", {"app": str(app), "state": state}, count)
 
 
 def _alerts() -> Iterator[Reading]:

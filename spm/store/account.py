@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 
 from spm import limits
-from spm.store import marks
+from spm.store import keys, marks
 from spm.store.backends.base import Reader
 from spm.store.marks import Announcement, ProcessMarks, Totals
 from spm.store.settled import Cells, Settled, settled
@@ -112,7 +112,7 @@ def account(reader: Reader, app: int, now_ms: int, *, cells: Cells | None = None
     """The account now. Marks are read first: what is settled after that was announced before, or is newer than that."""
     known = marks.read(reader, app)
     counted = {n: m for n, m in known.items() if not _forgotten(m, now_ms)}
-    above = {n: marks.packed(m.held.place) for n, m in counted.items()}
+    above = {n: marks.packed(m.held.place) if n in counted else keys.U64 for n, m in known.items()}
     found = settled(reader, app, _since_ms(counted.values(), now_ms) // MINUTE_MS, beyond=above, cells=cells)
     processes = [_process(m, found, now_ms) if n in counted else _past(m) for n, m in sorted(known.items())]
     return Account(

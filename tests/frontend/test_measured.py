@@ -22,6 +22,7 @@ from spm.clock import FakeClock, SystemClock
 from spm.errors import QueueUnavailable, StoreUnavailable
 from spm.query import storage_for
 from spm.query.select import Matcher
+from spm.store.account import glance
 from spm.store.backends import open_backend
 from spm.telemetry import Reading
 from tests.frontend.conftest import House
@@ -109,7 +110,7 @@ def test_strangers_cannot_make_up_label_values(staff: Client) -> None:
 def test_figures_of_the_whole_site_come_without_an_app_that_cannot_be_read(
     alpha: House, beta: House, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = standing.glance
+    read = glance
 
     def damaged(store: Any, app: int, now_ms: int) -> Any:
         if app == alpha.app.pk:

@@ -180,16 +180,20 @@ class World:
     def truth(self) -> Counter[str]:
         """Messages by place, of those that were announced, and of those that came to an end."""
         found: Counter[str] = Counter()
+        known = self._known()
         for message in self.messages:
-            if self._is_told(message) or (message.place in (STORED, DEAD) and message.key[0] in self.told):
+            if self._is_told(message) or (message.place in (STORED, DEAD) and message.key[0] in known):
                 found[message.place] += 1
         return found
 
     def samples(self, place: str) -> int:
         """Samples of the messages in a place, likewise; refused lines are not among them."""
-        return sum(
-            len(m.envelope) for m in self.messages if m.place == place and m.key[0] in self.told
-        )  # fmt: skip
+        known = self._known()
+        return sum(len(m.envelope) for m in self.messages if m.place == place and m.key[0] in known)
+
+    def _known(self) -> set[int]:
+        """Processes that spoke, or died before and were found by the keeper."""
+        return {*self.told, *marks.read(self.store, APP)}
 
     def _is_told(self, message: Message) -> bool:
         process, *place = message.key
