@@ -84,13 +84,14 @@ class Batcher:
         """How long until a batch is due by age alone: 0 when it is due, ``None`` when there is nothing to wait for."""
         if not self._items:
             return None
-        if self.full():
+        if self.fill() >= 1:
             return 0
         return max(0, self._items[0].delivery.came_ms + self._age_ms - now_ms)
 
     def full(self) -> bool:
-        """Whether the batch is complete, whatever its age. One that is not may take more although it is due."""
-        return self.fill() >= 1
+        """Whether it should take no more. One that is not full may, although it is due."""
+        bounds = self._bounds
+        return len(self._items) >= bounds.messages or self._samples >= bounds.samples or self._size >= bounds.size
 
     def oldest(self) -> Item | None:
         """The message that has waited longest."""
