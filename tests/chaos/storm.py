@@ -23,7 +23,7 @@ START_MS = 1_767_222_000_000 - 50_000  # the messages cross an hour
 READY_S = 120
 JUDGE_S = 3_600  # for the last run of a proof
 PART = 2_000  # messages of one part of the check: some hundred MB
-WORKER_LIVES_S = (0.3, 1.5, 2.5, 0.8)  # once they are ready; queues are theirs after a second or two
+WORKER_LIVES_S = (0.5, 2.0, 4.0, 3.0)  # once they are ready; queues are theirs after a second or two
 Turn = tuple[str, Callable[[], object], Callable[[], object]]  # name, kill, start
 
 
