@@ -5,13 +5,14 @@ from django.conf import settings
 
 from frontend import standing
 from ingest import own
+from spm.accounts import own as accounts
 from spm.clock import SystemClock
 from spm.store.backends import open_backend
 
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def note_standing() -> bool:
-    """Read and send them, unless the settings say that no own metrics are sent."""
-    if settings.SPM_OWN_METRICS_S <= 0:
+    """Read and send them, where there is an own app and the settings do not say that nothing is sent."""
+    if settings.SPM_OWN_METRICS_S <= 0 or accounts.app_number() is None:
         return False
     return own.send("site", standing.figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms()))

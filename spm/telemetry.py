@@ -27,7 +27,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from spm.clock import Clock, SystemClock
 
-disable_created_metrics()  # a series for each series, which nobody asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for each series, which nobody asks for
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -88,7 +88,7 @@ def text(*more: str) -> str:
     registry = REGISTRY
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         registry = CollectorRegistry()
-        MultiProcessCollector(registry)
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     return generate_latest(registry).decode() + "".join(more)
 
 

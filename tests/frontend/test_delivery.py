@@ -15,7 +15,7 @@ from ingest import account as accounts
 from spm.clock import SystemClock
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
-from spm.store import keys
+from spm.store import account_hours, keys
 from spm.store.backends import open_backend
 from tests.frontend import books
 from tests.frontend.books import Book
@@ -208,13 +208,13 @@ def test_hours_that_are_final_are_read_once(
     store = open_backend(settings.SPM_STORE_URL)
     first = accounts.span(store, alpha.app.pk, now_ms, 24)
     asked: list[tuple[int, int]] = []
-    read = accounts.account_hours.hours
+    read = account_hours.hours
 
     def noted(reader: Any, app: int, begin: int, end: int, cells: Any) -> Any:
         asked.append((begin, end))
         return read(reader, app, begin, end, cells)
 
-    monkeypatch.setattr(accounts.account_hours, "hours", noted)
+    monkeypatch.setattr(account_hours, "hours", noted)
     again = accounts.span(store, alpha.app.pk, now_ms + 60_000, 24)
     assert again.whole() == first.whole()
     assert sum(end - begin + 1 for begin, end in asked) <= 3
