@@ -1,0 +1,71 @@
+"""Claims about ingest/lean.py: pushes go past what pages need, and lose nothing that protects."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from ingest import http, lean, urls
+from ingest.lean import POLICY
+
+pytestmark = pytest.mark.django_db
+PROTECTING = {
+    "Content-Security-Policy": POLICY,
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+DOORS = [reverse(f"ingest:{name}") for name in urls.LEAN]
+
+
+@pytest.mark.parametrize("path", DOORS)
+def test_every_answer_of_a_door_carries_what_protects_and_no_cookie(path: str) -> None:
+    answer = Client().post(path, b"m v=1", "text/plain")
+    assert answer.status_code in (401, 405)
+    assert {name: answer.headers.get(name) for name in PROTECTING} == PROTECTING
+    assert answer.headers["Content-Length"] == str(len(answer.content))
+    assert not answer.cookies
+    assert "Vary" not in answer.headers
+
+
+def test_a_door_s_headers_are_those_of_pages_or_stricter() -> None:
+    page, door = Client().get("/login").headers, Client().get("/ping").headers
+    for name in ("X-Frame-Options", "X-Content-Type-Options", "Referrer-Policy", "Cross-Origin-Opener-Policy"):
+        assert door[name] == page[name]
+
+
+def test_a_door_is_known_by_the_name_that_pages_know_it_by() -> None:
+    answer = Client().get("/ping")
+    assert answer.wsgi_request.resolver_match is not None
+    assert answer.wsgi_request.resolver_match.view_name == "ingest:ping"
+    assert set(lean._doors()) == set(DOORS)
+
+
+@pytest.mark.parametrize("path", ["/login", "/write/", "/api/v1/metric", "/broker/x/user"])
+def test_other_addresses_go_the_long_way(path: str) -> None:
+    assert Client().get(path).headers["Content-Security-Policy"] != POLICY
+
+
+def test_a_host_that_is_not_ours_is_refused() -> None:
+    answer = Client(headers={"host": "evil.example"}).get("/ping")
+    assert answer.status_code == 400
+    assert answer.headers["Content-Security-Policy"] == POLICY
+
+
+def test_https_is_remembered_where_the_site_has_it(settings: object) -> None:
+    settings.SECURE_HSTS_SECONDS = 60  # type: ignore[attr-defined]
+    assert Client().get("/ping", secure=True).headers["Strict-Transport-Security"] == "max-age=60"
+    assert "Strict-Transport-Security" not in Client().get("/ping").headers
+
+
+def test_a_failure_of_ours_is_an_answer_with_what_protects(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(http, "front_door", breaks)
+    monkeypatch.setattr(http, "_principal", lambda request: type("P", (), {"token_id": 1}))
+    answer = Client(raise_request_exception=False).post("/write", b"m v=1", "text/plain")
+    assert answer.status_code == 500
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert b"ZeroDivisionError" not in answer.content
