@@ -7,8 +7,8 @@ account of any stamp does not add up, when a mark stands above something unsettl
 known (rules 24 and 26).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,117 +17,48 @@ from ingest.announce import Accepting
 from ingest.keeper import keep
 from ingest.write import Batch, Writer
 from rollups.local import LocalExecutor
-from rollups.plan import Kind
 from rollups.run import Driver
-from rollups.source import read_unit
-from rollups.work import UnitTask
 from spm.clock import FakeClock
 from spm.errors import SpmError, StoreUnavailable
 from spm.limits import DAY_SLOTS, HOUR_MS, PROCESS_SILENT_S
-from spm.store import dead, distribution, keys, manifest, marks, pending
-from spm.store.backends.base import Reader
+from spm.store import dead, distribution, keys, manifest, marks
 from spm.store.backends.memory import MemoryBackend
 from spm.store.lens import Lens
-from spm.store.manifest import Manifest, Replay
+from spm.store.manifest import Manifest
 from spm.store.marks import ProcessMarks, Vector
 from spm.store.merge import Piece
-from spm.store.settled import Settled, settled
+from spm.store.settled import settled
 from spm.wire import Envelope, Parsed, Stamp
-from tests.ingest.accept_world_stage import Actor, Shaky, Stage
-from tests.rollups.world import APP, DAY, SPREAD, START, form_of, metric_of, parsed
+from tests.ingest.accept_world_cast import (
+    MIXES,
+    Message,
+    Process,
+    SkewedClock,
+    Version,
+    Ways,
+    counts_of,
+    forged,
+    versions,
+    versions_seen,
+)  # fmt: skip
+from tests.ingest.accept_world_stage import Actor, Killed, Shaky, Stage
+from tests.rollups.world import APP, DAY, SPREAD, START, parsed
 
-BUCKETS = sorted(SPREAD.all(APP))
 SLOTS = (DAY * DAY_SLOTS, DAY * DAY_SLOTS + 1, DAY * DAY_SLOTS + 2)
 SEALED_SLOT = SLOTS[2]  # what comes for it is late
 TRIES_MAX = 2  # deliveries of a message before it is a dead letter
 SILENCE_MS = (PROCESS_SILENT_S + 70) * 1000
-Version = tuple[int, int, int, int, Stamp]  # series, metric, ts, bits, stamp
 
 
 class Violation(AssertionError):
     """A history in which a rule was broken."""
 
 
-@dataclass(frozen=True)
-class Mix:
-    """What happens in a history, and how often."""
-
-    actors: Mapping[str, int]
-    direct: bool = False  # the accepting process writes to the store itself
-    skew: bool = False
-    tail: bool = False  # verdicts may be judged by what was read for one before
-    deaths: bool = False  # series whose ids are taken, times that no row can hold, refused lines
-    late: bool = False  # samples for a slot that is sealed
-
-
-USUAL = {"accept": 8, "announce": 6, "worker": 10, "keeper": 6, "judge": 5, "replay": 3, "compact": 2}
-MIXES = {
-    "queue": Mix(USUAL),
-    "small": Mix({"accept": 3, "announce": 3, "worker": 5, "keeper": 4, "judge": 3, "replay": 2}),
-    "skew": Mix({**USUAL, "end": 2}, skew=True),
-    "kill": Mix({**USUAL, "end": 3, "undead": 1}),
-    "dead": Mix({**USUAL, "worker": 14, "undead": 3}, deaths=True),
-    "direct": Mix({**USUAL, "worker": 0, "end": 2}, direct=True, skew=True),
-    "tail": Mix(USUAL, tail=True),
-    "late": Mix(USUAL, late=True),
-    "all": Mix(
-        {**USUAL, "accept": 10, "announce": 8, "worker": 14, "keeper": 8, "compact": 3, "end": 3, "undead": 2},
-        skew=True, tail=True, deaths=True, late=True,
-    ),
-}  # fmt: skip
-
-
-@dataclass
-class SkewedClock:
-    """A process' own clock."""
-
-    world: FakeClock
-    skew_ms: int = 0
-
-    def now_ms(self) -> int:
-        return self.world.now_ms() + self.skew_ms
-
-    def monotonic(self) -> float:
-        return self.world.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        raise AssertionError("nobody waits here")
-
-
-@dataclass
-class Process:
-    """An accepting process, what runs in it, and whether it announces right now."""
-
-    accepting: Accepting
-    clock: SkewedClock
-    alive: bool = True
-    announcing: bool = False
-    actors: list[Actor] = field(default_factory=list)
-
-
-@dataclass
-class Message:
-    """What lies in the queue."""
-
-    body: bytes
-    stamp: Stamp
-    tries: int = 0
-
-
-@dataclass(frozen=True)
-class Ways:
-    """What a verdict's maker must do right, and a test may do wrong."""
-
-    e_first: bool = True  # E is read before the data
-    tail_e: bool = True  # what was read before is judged by the E of then
-    dead_restamp: bool = True  # a dead letter that is replayed is a new acceptance
-
-
 class World:
     """One history."""
 
-    def __init__(self, seed: int, mix: str, *, loss: float = 0.06, ways: Ways = Ways()) -> None:
-        self.mix, self.ways = MIXES[mix], ways
+    def __init__(self, seed: int, mix: str, *, loss: float = 0.06, ways: Ways | None = None) -> None:
+        self.mix, self.ways = MIXES[mix], ways or Ways()
         self.stage = Stage(seed, loss)
         self.inner = MemoryBackend()
         self.store = Shaky(self.inner, self.stage)
@@ -197,7 +128,16 @@ class World:
             try:
                 return self.stage.act(f"publish {message.stamp}", lambda: self.queue.append(replace(message)))
             except StoreUnavailable:
-                continue
+                if not self.ways.never_give_up:
+                    return self.give_up(message)
+
+    def give_up(self, message: Message) -> None:
+        """What must not be: it is not counted any more, although the queue may have it."""
+        for process in self.processes:
+            for acceptor in process.accepting._acceptors.values():
+                if acceptor.process == message.stamp.process:
+                    acceptor._counts[APP].messages -= 1
+        raise Killed
 
     def body(self) -> Parsed:
         """Some samples; with some luck of kinds that cannot be stored."""
@@ -210,7 +150,7 @@ class World:
             series = int(stage.random.integers(0, 5 if self.mix.deaths else 3))
             found[series, ts] = series, ts, float(stage.random.integers(0, 9))
         body = parsed(list(found.values()))
-        return replace(_forged(body), rejected=int(self.mix.deaths and stage.chance(0.2)))
+        return replace(forged(body), rejected=int(self.mix.deaths and stage.chance(0.2)))
 
     def announce(self) -> None:
         """A process says what it has accepted."""
@@ -225,6 +165,11 @@ class World:
             process.accepting.announce()
         finally:
             process.announcing = False
+
+    def announce_all(self) -> None:
+        """Everybody does."""
+        for process in self.live():
+            process.accepting.announce()
 
     def end(self) -> None:
         """A process is killed, or ends in order; another may start."""
@@ -336,7 +281,7 @@ class World:
     def visible(self, vector: bytes, found: list[Piece]) -> frozenset[Version]:
         """What a lens shows of some data at a kept E."""
         lens = Lens(known=Vector.from_bytes(vector, marks.read(self.store, APP)))
-        return frozenset(version for piece in found for version in _versions(piece, lens))
+        return frozenset(version for piece in found for version in versions_seen(piece, lens))
 
     def replay(self) -> None:
         """A verdict is judged again."""
@@ -357,7 +302,7 @@ class World:
         """Each stamp has one outcome per sample; what was acknowledged is somewhere; marks stand above nothing open."""
         self.checked += 1
         outcome = settled(self.inner, APP, 0)
-        counts = dict(_counts(outcome))
+        counts = dict(counts_of(outcome))
         strange = counts.keys() - self.accepted.keys()
         if strange:
             raise Violation(f"nobody gave {strange}")
@@ -420,7 +365,7 @@ class World:
         """Every sample is of the series that its id stands for, and the account says how many there are."""
         table = {keys.parse_series(k): c[b"c"] for k, c in self.inner.scan("series", b"", b"\xff" * 30)}
         held: dict[Stamp, int] = {}
-        for version in {v for piece in found for v in _versions(piece, Lens())}:
+        for version in {v for piece in found for v in versions_seen(piece, Lens())}:
             series, metric, ts, bits, stamp = version
             envelope = self.accepted[stamp]
             forms = {
@@ -431,7 +376,7 @@ class World:
             if table.get((metric, series)) not in forms:
                 raise Violation(f"a sample of {forms} stands under the id of {table.get((metric, series))!r}")
             held[stamp] = held.get(stamp, 0) + 1
-        counts = dict(_counts(settled(self.inner, APP, 0)))
+        counts = dict(counts_of(settled(self.inner, APP, 0)))
         told = {stamp: count[0] for stamp, count in counts.items() if count[0]}
         if {stamp: n for stamp, n in held.items() if counts[stamp][4]} != told:  # half a batch is not counted
             raise Violation(f"stored are {held}, the account says {told}")
@@ -455,7 +400,7 @@ class World:
         found = versions(self.inner)
         seen = {v[4] for v in self.visible(Vector.of(marks.read(self.inner, APP)).to_bytes(), found)}
         buried = {Envelope.from_bytes(dead.decode(f.raw).body).stamp for f in dead.newest(self.inner, APP, count=99)}
-        return (self.acked & {v[4] for piece in found for v in _versions(piece, Lens())}) - seen - buried
+        return (self.acked & {v[4] for piece in found for v in versions_seen(piece, Lens())}) - seen - buried
 
     def play(self, steps: int = 4_000) -> None:
         """Let everybody act, in an order that the seed decides."""
@@ -493,47 +438,3 @@ class World:
         for _ in range(self.stage.choice([1, 1, 2, 6, 20])):
             if not actor.done:
                 self.stage.step(actor)
-
-
-def _forged(body: Parsed) -> Parsed:
-    """Series 3 and 4 bear the ids of 0 and 1, which are of the same metrics."""
-    ids = body.series.ids.copy()
-    forms = [body.series.canonical(i) for i in range(len(body.series))]
-    for other in (3, 4):
-        if form_of(other) in forms:
-            assert metric_of(other) == metric_of(other - 3)
-            ids[forms.index(form_of(other))] = parsed([(other - 3, 1, 0.0)]).series.ids[0]
-    return replace(body, series=replace(body.series, ids=ids))
-
-
-def versions(reader: Reader) -> list[Piece]:
-    """All data, as a reader finds it: pending, then the manifest, then rows; sealed slots are left out."""
-    waiting: dict[tuple[int, int], list[Replay]] = {}
-    for item in pending.scan(reader, APP, BUCKETS):
-        waiting.setdefault((item.key.bucket, item.slot), []).append(Replay(item.key.ingest_ms, item.key.batch))
-    [row] = reader.get("manifest", [keys.manifest(APP, DAY)], [b"v"])
-    now = manifest.decode(row[b"v"] if row else None)
-    found: list[Piece] = []
-    for bucket, slot in sorted({*waiting, *now.entries}):
-        if now.seal(slot) == manifest.OPEN:
-            state, fresh = now.entry(bucket, slot).state, tuple(waiting.get((bucket, slot), ()))
-            task = UnitTask(APP, bucket, slot, Kind.FULL, state.generations, state.replay, fresh, 0, False)
-            found += read_unit(reader, task).pieces
-    return found
-
-
-def _versions(piece: Piece, lens: Lens) -> list[Version]:
-    kept = lens.kept(piece)
-    rows = np.arange(len(piece)) if kept is None else np.flatnonzero(kept)
-    owner = np.repeat(np.arange(len(piece.series)), piece.counts)[rows]
-    m, message = piece.messages, piece.message[rows]
-    stamps = map(Stamp, m.ms[message].tolist(), m.process[message].tolist(), m.sequence[message].tolist())
-    values = piece.values[rows].view(np.int64).tolist()
-    columns = (piece.series[owner].tolist(), piece.metrics[owner].tolist(), piece.ts[rows].tolist(), values, stamps)
-    return list(zip(*columns, strict=True))
-
-
-def _counts(outcome: Settled) -> list[tuple[Stamp, tuple[int, int, int, int, bool]]]:
-    stamps = map(Stamp, outcome.ms.tolist(), outcome.process.tolist(), outcome.sequence.tolist())
-    columns = (outcome.stored, outcome.late, outcome.rejected, outcome.dead, outcome.whole)
-    return list(zip(stamps, zip(*(c.tolist() for c in columns), strict=True), strict=True))
