@@ -32,7 +32,9 @@ def storm_on(folder: Path, cluster: Cluster, rabbitmq: RabbitMQ) -> Iterator[Sto
     """The whole line on a cluster, with tables and queues of its own."""
     line = Line(folder, f"{cluster.url}/{folder.name}", rabbitmq.new_vhost(folder.name) + "?partitions=4")
     try:
-        yield Storm(line, cluster, rabbitmq)
+        storm = Storm(line, cluster, rabbitmq)
+        with storm.watch_kept():
+            yield storm
     finally:
         line.close()
 

@@ -7,8 +7,9 @@ agents send; ``kill_at_random`` kills whatever is up, at a beat. ``judge`` runs 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from spm.clock import random_u64
@@ -21,6 +22,7 @@ from tests.stack.stored import copies, reader, samples
 
 START_MS = 1_767_222_000_000 - 50_000  # the messages cross an hour
 READY_S = 120
+WATCH_S = 2
 JUDGE_S = 3_600  # for the last run of a proof
 PART = 2_000  # messages of one part of the check: some hundred MB
 WORKER_LIVES_S = (0.5, 2.0, 4.0, 3.0)  # once they are ready; queues are theirs after a second or two
@@ -36,6 +38,7 @@ class Storm:
     rabbitmq: RabbitMQ
     kills: Counter[str] = field(default_factory=Counter)
     failure: BaseException | None = None
+    starting: threading.Lock = field(default_factory=threading.Lock)
 
     def watched(self, act: Callable[[], None]) -> threading.Thread:
         """A thread whose failure is the test's."""
@@ -56,6 +59,30 @@ class Storm:
             thread.join()
         if self.failure is not None:
             raise self.failure
+
+    @contextmanager
+    def watch_kept(self) -> Iterator[None]:
+        """Meanwhile somebody starts what ends without being killed, as a cluster's own supervisor would.
+
+        On a machine that is short of CPU a server that loses its session for two seconds gives up by itself.
+        """
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(WATCH_S):
+                with self.starting:
+                    self.cluster.start_missing()
+
+        watchman = self.watched(watch)
+        try:
+            yield
+        finally:
+            over.set()
+            watchman.join()
+
+    def _start_region(self, name: str) -> None:
+        with self.starting:
+            self.cluster.start_region(name)
 
     def kill_workers(self, kills: int) -> None:
         """One worker after the other, each some time after it is ready; another one starts at once."""
@@ -109,7 +136,7 @@ class Storm:
         return {
             "rabbitmq": (name, self.rabbitmq.kill, self.rabbitmq.start),
             "thrift": (name, cluster.process("thrift").kill, cluster.start_gateway),
-            "region server": (name, cluster.process(region).kill, lambda: cluster.start_region(region)),
+            "region server": (name, cluster.process(region).kill, lambda: self._start_region(region)),
             "web": (name, line.web.kill_all, line.start_web),
             "run": (name, Process("roll", line.folder).kill_all, lambda: None),
         }[name]

@@ -24,6 +24,9 @@ REGION_SERVER = "org.apache.hadoop.hbase.regionserver.HRegionServer"
 REGIONS = ("region1", "region2")
 HEAP = {"namenode": 192, "datanode": 192, "zookeeper": 96, "master": 384, "region1": 512, "region2": 512, "thrift": 384}
 GATEWAY2_HEAP = 256
+MASTER_SESSION_MS = 5_000  # the most that the tick allows: nobody takes over from it, so haste wins nothing
+    5_000  # the most that ZooKeeper's tick allows: nobody takes over from it, so nothing is won by haste
+)
 HDFS_PORTS = ("namenode", "namenode-http", "datanode", "datanode-http", "datanode-ipc")
 
 
@@ -61,12 +64,17 @@ class Cluster:
         wait_ready(
             lambda: all(map(answers, (ports["namenode"], ports["datanode"], ports["zookeeper"]))), first, READY_S
         )
-        self._start("master", [MASTER, "start"])
-        for name in REGIONS:
-            self.start_region(name)
+        self.start_missing()
         self._start("thrift", [GATEWAY, "start"])
         wait_ready(self._ready, [self.process(name) for name in HEAP], READY_S)
         return self.url
+
+    def start_missing(self) -> None:
+        """Start the master and the region servers that do not run: who loses its session ends by itself."""
+        patience = f"-Dzookeeper.session.timeout={MASTER_SESSION_MS}"
+        self._start("master", [MASTER, patience, "start"])
+        for name in REGIONS:
+            self.start_region(name)
 
     def start_region(self, name: str) -> None:
         """Start one region server, which joins by itself."""
