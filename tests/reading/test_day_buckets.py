@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from rollups.due import Keep
+from rollups.due import Keep, forgotten
 from rollups.redistribute import close_epoch
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.basis import DAYS, HOURS, RAW
 from spm.query.select import Matcher
 from spm.query.storage import AppStorage
-from spm.store import distribution
+from spm.store import distribution, keys, manifest
 from spm.store.keys import BYTE, HASH, Distribution
 from spm.store.manifest import EXPIRED, SEALED
 from tests.rollups.world import APP, DAY, FIRST, NEXT_DAY, World
@@ -76,6 +76,16 @@ def a_metric_in_two() -> World:
     return world
 
 
+def hours_of_a_metric_in_two() -> World:
+    """Its first hours stand in bucket 11, a later one in 13, each with a row of days that is exact for its bucket."""
+    world = narrow()
+    open_to(world, WIDER)
+    world.send(*((series, 5 * HOUR_MS + 1, 7.0) for series in (0, 1, 3)))  # of m0 and m1
+    world.roll()
+    assert {bucket for bucket, pack in world.month(DAY).days.items() if DAY in pack.days} == {11, 13}
+    return world
+
+
 def sealed_before_the_move() -> World:
     world = kept(narrow(), Keep(raw_days=1))
     open_to(world, BYTES)
@@ -87,14 +97,22 @@ def sealed_before_the_move() -> World:
 
 def expired_with_days_of_before() -> World:
     """The month still names the day's row in the bucket that was emptied: made of what is there no more."""
-    world = kept(moved(BYTES), Keep(raw_days=1, hour_days=2))
+    world = moved(BYTES)
+    world.send(*((series, 77, 9.0) for series in range(4)))
+    world.roll()
+    kept(world, Keep(raw_days=1, hour_days=2))
     assert EXPIRED in world.manifest().seals.values()
     assert len([b for b, pack in world.month(DAY).days.items() if DAY in pack.days]) == 3
     return world
 
 
 def expired_and_forgotten() -> World:
-    return kept(kept(narrow(), Keep(raw_days=1, hour_days=2)), Keep(raw_days=1, hour_days=2))
+    """The manifest says no more what the day was made of; its row is all there is, and better than nothing."""
+    world = kept(moved(WIDER), Keep(raw_days=1, hour_days=2))
+    now = world.manifest()
+    after = manifest.encode(forgotten(now, now.nonce + 1))
+    assert world.store.check_and_put("manifest", keys.manifest(APP, DAY), b"v", manifest.encode(now), after)
+    return world
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +130,7 @@ CASES = {
     "two buckets while the former epoch is open": Case(lambda: moved(WIDER, close=False), {RAW}),
     "one of two buckets has late data": Case(late_in_one_bucket, {HOURS, RAW}),
     "a metric in two buckets": Case(a_metric_in_two, {RAW, HOURS}),
+    "hours of a metric in two buckets": Case(hours_of_a_metric_in_two, {HOURS}),
     "sealed in a bucket of a closed epoch": Case(sealed_before_the_move, {DAYS}),
     "sealed in two buckets": Case(lambda: kept(moved(WIDER), Keep(raw_days=1)), {HOURS}),
     "expired in two buckets": Case(lambda: kept(moved(WIDER), Keep(raw_days=1, hour_days=2)), {DAYS}),
