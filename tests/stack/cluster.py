@@ -25,8 +25,6 @@ REGIONS = ("region1", "region2")
 HEAP = {"namenode": 192, "datanode": 192, "zookeeper": 96, "master": 384, "region1": 512, "region2": 512, "thrift": 384}
 GATEWAY2_HEAP = 256
 MASTER_SESSION_MS = 5_000  # the most that the tick allows: nobody takes over from it, so haste wins nothing
-    5_000  # the most that ZooKeeper's tick allows: nobody takes over from it, so nothing is won by haste
-)
 HDFS_PORTS = ("namenode", "namenode-http", "datanode", "datanode-http", "datanode-ipc")
 
 
