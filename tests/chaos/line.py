@@ -186,6 +186,7 @@ class Line:
             "SPM_AMQP_URL": self.amqp_url,
             "SPM_CELERY_BROKER_URL": f"filesystem://{self.folder}",
             "SPM_CONSUMER_STEP": self.step,
+            "SPM_OWN_METRICS_S": "0",  # its thread would open the store in the parent of all processes
         }
 
     def worker(self, number: int) -> Process:
