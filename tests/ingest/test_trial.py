@@ -1,0 +1,73 @@
+"""A message that may end whoever handles it is tried in a process of its own; and the inbox of the writing thread."""
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ingest.inbox import Inbox
+from ingest.transport.delivery import Delivery
+from ingest.transport.topology import AGENTS
+from ingest.trial import Trial
+from tests.chaos.cursed import CURSES
+from tests.stack.rows import message
+
+
+def suspect(body: bytes, exchange: str = "") -> Delivery:
+    return Delivery(1, 1, "q", body, "id", 0, exchange=exchange, tries=3)
+
+
+@pytest.fixture(scope="module")
+def trial() -> Iterator[Trial]:
+    """With a child that dies of some bodies."""
+    made = Trial((sys.executable, "-m", "tests.chaos.cursed"), wait_s=8)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "exchange"),
+    [(message(1).to_bytes(), ""), (b"garbage", ""), (b"m v=1", AGENTS), (b"no line", AGENTS)],
+    ids=["an envelope", "no envelope", "lines", "no lines"],
+)
+def test_what_can_be_handled_or_refused_is_left_to_the_worker(trial: Trial, body: bytes, exchange: str) -> None:
+    assert trial.of(suspect(body, exchange)) is None
+
+
+@pytest.mark.parametrize("curse", CURSES)
+def test_what_ends_its_process_is_named_and_the_next_one_is_tried_all_the_same(trial: Trial, curse: str) -> None:
+    assert "ended 3 workers, and the process that tried it" in str(trial.of(suspect(curse.encode(), AGENTS)))
+    assert trial.of(suspect(message(1).to_bytes())) is None
+
+
+def test_what_does_not_come_back_in_time_is_ended() -> None:
+    slow = Trial((sys.executable, "-c", "import time; time.sleep(60)"), wait_s=0.3)
+    assert "signal 9" in str(slow.of(suspect(b"x")))
+
+
+def test_the_inbox_gives_what_came_in_its_order() -> None:
+    inbox = Inbox()
+    for tag in range(3):
+        inbox.put(Delivery(1, tag, "q", b"", "", 0))
+    inbox.wait(1, None)
+    taken = [inbox.take() for _ in range(4)]
+    assert [None if each is None else each.tag for each in taken] == [0, 1, 2, None]
+
+
+@pytest.mark.parametrize(("wanted", "put", "share"), [(3, 3, 64), (32, 1, 2)], ids=["enough came", "a scarce one came"])
+def test_whoever_waits_at_the_inbox_is_woken_when(wanted: int, put: int, share: int) -> None:
+    inbox = Inbox()
+    waiting = threading.Thread(target=inbox.wait, args=(wanted, 30))
+    waiting.start()
+    for tag in range(put):
+        assert waiting.is_alive()
+        inbox.put(Delivery(1, tag, "q", b"", "", 0, share=share))
+    waiting.join(5)
+    assert not waiting.is_alive()
+
+
+def test_nobody_waits_at_an_inbox_that_is_closed() -> None:
+    inbox = Inbox()
+    inbox.close()
+    inbox.wait(1, None)
