@@ -160,6 +160,10 @@ class Maker:
         """A range of samples."""
         return f"{self.selector(*metrics)}[{self.pick(_SPANS)}]{self.pick(_PLACES)}"
 
+    def _moving(self) -> str:
+        """A range that `@` does not hold: from there Prometheus 2 predicts otherwise."""
+        return self.window() if self.modern else f"{self.selector()}[{self.pick(_SPANS)}]{self.pick(_PLACES[:6])}"
+
     # --- families ---
 
     def _selected(self, depth: int) -> str:
@@ -189,23 +193,28 @@ class Maker:
                 f"round({inner}, {self.pick(('0.1', '5', '2.5', '-1'))})",
                 f"round({inner})",
                 f"quantile_over_time({self.pick(('-0.5', '0', '0.3', '0.9', '1', '2'))}, {self.window()})",
-                f"predict_linear({self.window()}, {self.pick(('60', '-300', '3600'))})",
+                f"predict_linear({self._moving()}, {self.pick(('60', '-300', '3600'))})",
                 f"{smoothing}({self.window()}, {self.pick(('0.1', '0.5', '0.9'))}, {self.pick(('0.1', '0.8'))})",
                 f"vector({self.scalar(2)})",
             )
         )
 
     def _aggregated(self, depth: int) -> str:
-        op = self.pick(("sum", "avg", "min", "max", "count", "group", "stddev", "stdvar", "quantile", "count_values"))
+        op = self.pick(("sum", "avg", "min", "max", "count", "group", "quantile", "count_values"))
+        if self.modern and self.rng.random() < 0.2:
+            op = self.pick(("stddev", "stdvar"))  # of one NaN alone these were 0 before Prometheus 3
         inner = self._selected(0) if op == "count_values" else self.vector(depth)
         first = {"quantile": self.pick(("0.5, ", "0.99, ", "0, ", "1.5, ")), "count_values": '"v", '}.get(op, "")
         return f"{op} {self.pick(_BY)} ({first}{inner})"
 
     def _chosen(self, depth: int) -> str:
-        return f"{self.pick(('topk', 'bottomk'))} {self.pick(_BY)} ({self.pick('0123')}, {self._over_time(0)})"
+        # Which of equal ones are kept is nobody's promise: only of what is hardly ever equal.
+        inner = f"{self.pick(('deriv', 'stddev_over_time'))}({self.selector()}[10m])"
+        return f"{self.pick(('topk', 'bottomk'))} {self.pick(_BY)} ({self.pick('0123')}, {inner})"
 
     def _with_number(self, depth: int) -> str:
-        op = self.pick(("+", "-", "*", "/", "%", "^", "atan2"))
+        # Prometheus 2 forgot to remove the name after atan2.
+        op = self.pick(("+", "-", "*", "/", "%", "^", "atan2" if self.modern else "+"))
         sides = [self.vector(depth), self.scalar(1)]
         if self.rng.random() < 0.5:
             sides.reverse()
@@ -279,7 +288,7 @@ class Maker:
                 f"{self.pick(_MODERN_OVER_TIME)}({self.window()})",
                 f"histogram_fraction(0.2, {self.pick(('1', '2', '+Inf'))}, rate(lat_bucket[5m]))",
                 f'histogram_quantiles(rate(lat_bucket[5m]), "q", 0.5, {self.pick(("0.9", "0.25"))})',
-                f"info({self.pick(('g', 'rate(c_total[5m])', 'h offset 1m'))})",
+                f"info({self.pick(('g', 'c_total', 'h offset 1m'))})",
                 'info(g, {version=~"v[01]"})',
                 f"{self.pick(('rate', 'increase', 'delta'))}({self.selector('c_total')}[{self.pick(_SPANS)}] anchored)",
                 f"{self.pick(('rate', 'increase', 'delta'))}({self.selector('c_total')}[{self.pick(_SPANS)}] smoothed)",

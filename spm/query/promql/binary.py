@@ -51,7 +51,10 @@ def set_operation(op: str, left: Vector, right: Vector, matching: Matching) -> V
     codes_left, codes_right = groups.codes[: len(left.labels)], groups.codes[len(left.labels) :]
     if op == "or":
         spare = right.present & ~_seen(left.present, codes_left, len(groups.labels))[codes_right]
-        return united(stacked([left, Vector(right.labels, right.values, spare, right.nameless)]))
+        others = Vector(right.labels, right.values, spare, right.nameless).shown()
+        if (len(left.labels) + len(others.labels)) * left.values.shape[1] > QUERY_CELLS_MAX:
+            raise QueryTooLarge(f"'or' gives {len(left.labels)} and {len(others.labels)} series")
+        return united(stacked([left.shown(), others]))
     matched = _seen(right.present, codes_right, len(groups.labels))[codes_left]
     return Vector(left.labels, left.values, left.present & (matched if op == "and" else ~matched), left.nameless)
 

@@ -66,7 +66,10 @@ class Evaluation:
     def vector(self, node: plan.VectorNode) -> Vector:
         """Elements per series and step."""
         self.reader.tick()
-        return self._by_type[type(node)](node)
+        before = self.reader.held
+        found = self._by_type[type(node)](node)
+        self.reader.hold(before, found.values.size)
+        return found
 
     def scalar(self, node: plan.ScalarNode) -> F64:
         """One number per step."""

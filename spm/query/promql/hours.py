@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_SLOTS, HOUR_MS, QUERY_DAYS_MAX
 from spm.query.promql import overtime
 from spm.query.promql.overtime import (
     AVG,
@@ -69,6 +69,8 @@ def cells(steps: Steps, range_ms: int) -> Span | None:
     ends = (steps.first_ms + np.arange(steps.count, dtype=np.int64) * steps.step_ms) // HOUR_MS
     starts = ends - range_ms // HOUR_MS
     first, last = int(starts[0]), int(ends[-1])
+    if last - first > QUERY_DAYS_MAX * DAY_SLOTS:
+        return None
     cut = np.unique(np.concatenate([starts, ends]))
     days = np.arange(-(-first // DAY_SLOTS), last // DAY_SLOTS)
     whole = np.setdiff1d(days, cut[cut % DAY_SLOTS != 0] // DAY_SLOTS)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.query.basis import Basis, joined
-from spm.query.budget import SAMPLE_BYTES, Budget
+from spm.query.budget import CELL_BYTES, SAMPLE_BYTES, Budget
 from spm.query.promql import hours, windows
 from spm.query.select import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Storage
 
@@ -23,6 +23,7 @@ class Reader:
     def __init__(self, storage: Storage, budget: Budget) -> None:
         self._storage, self.budget = storage, budget
         self.lookback_ms = budget.allowed.lookback_ms
+        self.held = 0  # bytes of the vectors that are computed and still needed
         self._read: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = {}
         self._bases: list[Basis] = []  # of what is read once only
         self._cells_read: dict[tuple[tuple[Matcher, ...], bytes, tuple[str, ...]], HourBatch] = {}
@@ -73,6 +74,13 @@ class Reader:
         self._check(len(found.labels), len(found.row), matchers, steps)
         self._bases.append(found.basis)
         return found
+
+    def hold(self, before: int, cells: int) -> None:
+        """A node is done: its own cells are held from now on, those of its operands (since `before`) let go."""
+        size = cells * CELL_BYTES
+        self.budget.hold(size)
+        self.budget.hold(before - self.held)
+        self.held = before + size
 
     def check_cells(self, series: int, steps: int, what: str) -> None:
         """Raise `QueryTooLarge` before more values are computed than may be."""

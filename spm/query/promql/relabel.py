@@ -12,7 +12,8 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spm.errors import QueryFailed
+from spm.errors import QueryFailed, QueryTooLarge
+from spm.limits import LABEL_VALUE_BYTES_MAX
 from spm.query.promql.patterns import all_named, cuts_characters
 from spm.query.promql.vector import Vector, united
 from spm.query.select import METRIC_NAME
@@ -43,7 +44,11 @@ def _with(labels: dict[str, str], name: str, text: str) -> dict[str, str]:
 def _joined(vector: Vector, separator: str, sources: tuple[str, ...]) -> list[str | None]:
     if not all(sources):
         raise QueryFailed("invalid source label name in label_join(): ")
-    return [separator.join(labels.get(name, "") for name in sources) for labels in vector.labels]
+    made: list[str | None] = []
+    for labels in vector.labels:
+        parts = [labels.get(name, "") for name in sources]
+        made.append(_bounded(separator, parts))
+    return made
 
 
 def _replaced(vector: Vector, replacement: str, source: str, regex: str) -> list[str | None]:
@@ -67,12 +72,19 @@ def _expanded(values: list[str], replacement: str, regex: str) -> list[str | Non
     return [None if captures is None else _filled(replacement, captures, names) for captures in found.to_pylist()[:-1]]
 
 
+def _bounded(separator: str, parts: list[str]) -> str:
+    """The parts joined, unless that is longer than a label may be: a label made of itself doubles again and again."""
+    if sum(map(len, parts)) + len(separator) * (len(parts) - 1) > LABEL_VALUE_BYTES_MAX:
+        raise QueryTooLarge(f"a label is made longer than {LABEL_VALUE_BYTES_MAX} characters")
+    return separator.join(parts)
+
+
 def _filled(replacement: str, captures: dict[str, str], names: dict[str, str]) -> str:
     """The template with `$1`, `${1}` and `${name}` put in; what is not a group is empty, as in Go."""
 
-    def put(match: re.Match[str]) -> str:
-        if match[1]:
-            return "$"
-        return captures.get(names.get(match[2] or match[3], ""), "") or ""
-
-    return _REFERENCE.sub(put, replacement)
+    parts, at = [], 0
+    for match in _REFERENCE.finditer(replacement):
+        group = captures.get(names.get(match[2] or match[3], ""), "") or ""
+        parts += [replacement[at : match.start()], "$" if match[1] else group]
+        at = match.end()
+    return _bounded("", [*parts, replacement[at:]])
