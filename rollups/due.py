@@ -18,10 +18,12 @@ from spm.store.manifest import (
     SEALING,
     Days,
     Entry,
+    Hours,
     Manifest,
     Month,
     State,
     day_fingerprint,
+    fingerprint,
     slots_of,
 )
 
@@ -108,14 +110,29 @@ def marked(now: Manifest, slots: tuple[int, ...], seal: int, nonce: int) -> Mani
 
 
 def sealed(now: Manifest, slots: tuple[int, ...]) -> Manifest:
-    """With these slots final. Their history goes: a roll back has nothing to return to. The nonce stays."""
+    """With these slots final. Their history goes: a roll back has nothing to return to. The nonce stays.
+
+    Hours of another state go as well: a move that was rolled back may have left them in its buckets.
+    """
     entries = {
         (bucket, slot): Entry(entry.state, (), entry.stamp_min_ms, entry.stamp_max_ms, entry.sources)
         if slot in slots
         else entry
         for (bucket, slot), entry in now.entries.items()
     }
-    return Manifest(now.nonce, now.fence, entries, now.hours, {**now.seals, **dict.fromkeys(slots, SEALED)})
+    hours = {
+        bucket: Hours(
+            pack.generation, {s: of for s, of in pack.slots.items() if s not in slots or _is_of(now, bucket, s)}
+        )
+        for bucket, pack in now.hours.items()
+    }
+    kept = {bucket: pack for bucket, pack in hours.items() if pack.slots}
+    return Manifest(now.nonce, now.fence, entries, kept, {**now.seals, **dict.fromkeys(slots, SEALED)})
+
+
+def _is_of(value: Manifest, bucket: int, slot: int) -> bool:
+    """Whether the hours of a slot that a bucket's pack names are those of its state in force."""
+    return value.hours[bucket].slots[slot].inputs == fingerprint(value.entry(bucket, slot).state)
 
 
 def without_hours(now: Manifest, day: int, nonce: int) -> Manifest:

@@ -231,12 +231,17 @@ class Levels:
         return raw
 
     def _take_sealed(self, slot: int, state: int, packs: _Packs) -> None:
-        """Hours answer for sealed slots, in every bucket; nothing does below days for expired ones."""
+        """Hours answer for sealed slots, in every bucket; nothing does below days for expired ones.
+
+        Those of another state than the one sealed were left behind by a move that was rolled back.
+        """
         if state == EXPIRED or self.scan.lens.asof_ms is not None:
             self.scan.ground.expired(slot, hours=state == EXPIRED)
             return
-        for bucket, hours in self.scan.manifests[slot // DAY_SLOTS].hours.items():
-            if slot in hours.slots:  # also where only a former distribution puts anything
+        of_day = self.scan.manifests[slot // DAY_SLOTS]
+        for bucket, hours in of_day.hours.items():  # also where only a former distribution puts anything
+            made = hours.slots.get(slot)
+            if made is not None and made.inputs == manifest.fingerprint(of_day.entry(bucket, slot).state):
                 self._pack(packs, bucket, slot, self.asked.every)
 
     def _pack(self, packs: _Packs, bucket: int, slot: int, wanted: Wanted) -> None:

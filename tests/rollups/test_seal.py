@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from rollups import cells
@@ -322,6 +323,40 @@ def test_a_slot_in_two_places_waits_for_its_move_and_stays_open() -> None:
     assert [s for s in SLOTS if f"slot {s} of app {APP} waits until its data has been moved" in done.troubles] == [SLOT]
     assert done.sealed == []
     assert {world.manifest().seal(slot) for slot in SLOTS} == {OPEN}, "the others go where this one goes"
+
+
+def left_behind() -> tuple[World, int]:
+    """A move that was rolled back, and then something was taken out; the bucket where the move's hours still stand."""
+    world = World()
+    world.send((0, 1, 1.0), (3, 2, 5.0))
+    world.roll()
+    distribution.open_epoch(world.store, APP, strategy="hash", buckets=8, spread=2)
+    roll_back(world.store, world.migrate().run, [APP])
+    world.retract(series=3)
+    value = world.manifest()
+    [bucket] = [b for b, pack in value.hours.items() if not value.entry(b, SLOT).state.generations]
+    return world, bucket
+
+
+def test_hours_that_a_rolled_back_move_left_behind_go_with_the_seal() -> None:
+    world, bucket = left_behind()
+    keeping(world)
+    sealed(world)
+    assert bucket not in world.manifest().hours
+    assert [round(world.quantiles(q)[0], 1) for q in (0.0, 1.0)] == [1.0, 1.0]
+
+
+def test_hours_that_a_rolled_back_move_left_behind_are_passed_over_where_a_seal_has_kept_them() -> None:
+    world, bucket = left_behind()
+    before = world.manifest()
+    keeping(world)
+    sealed(world)
+    now = world.manifest()
+    kept = msgspec.structs.replace(now, hours={**now.hours, bucket: before.hours[bucket]})
+    key = keys.manifest(APP, DAY)
+    world.store.check_and_put("manifest", key, b"v", manifest.encode(now), manifest.encode(kept))
+    assert world.hours() == world.recount()
+    assert [round(world.quantiles(q)[0], 1) for q in (0.0, 1.0)] == [1.0, 1.0]
 
 
 def test_a_damaged_slot_is_opened_again_and_the_others_are_sealed() -> None:
