@@ -23,6 +23,7 @@ from spm.store.settled import Cells, Settled, settled
 
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64
 _DOUBLINGS = 20  # of a span of minutes: four years
+_NEAR_DOUBLINGS = 10  # a day and a half: for processes that died before their first word while no keeper was at work
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def looks(found: Mapping[int, ProcessMarks], now_ms: int) -> list[Look]:
     tick = now_ms // (limits.KEEP_EVERY_S * 1000)
     near = [m for m in found.values() if now_ms - _floor(m) <= limits.KEEP_NEAR_MS]
     stuck = [m for m in near if any(now_ms - word.at_ms > limits.KEEP_STUCK_MS for word in m.waiting()[:1])]
-    starts = [now_ms - (limits.KEEP_SLACK_MS << min(_DOUBLINGS, _chance(tick, 0))), *map(_floor, near)]
+    starts = [now_ms - (limits.KEEP_SLACK_MS << min(_NEAR_DOUBLINGS, _chance(tick, 0))), *map(_floor, near)]
     starts += [max(m.held.ms, now_ms - limits.KEEP_STUCK_BACK_MS) for m in stuck]
     made = [Look(min(starts) - limits.KEEP_SLACK_MS, None)]
     far = [p for p, m in found.items() if now_ms - _floor(m) > limits.KEEP_NEAR_MS]
@@ -109,7 +110,7 @@ def _rarity(m: ProcessMarks, now_ms: int) -> int:
     """The chance below which an old process is not looked at: once in 2^n looks."""
     age = (now_ms - _floor(m)) // limits.KEEP_NEAR_MS
     alive = not m.settled and not m.gone(now_ms)  # it catches up after an outage
-    return max(0, age.bit_length() - 5) if alive else age.bit_length() + 3
+    return max(0, age.bit_length() - 5) if alive else age.bit_length() + 1
 
 
 def _chance(tick: int, process: int) -> int:
