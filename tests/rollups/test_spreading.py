@@ -22,6 +22,7 @@ from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.store import distribution
 from spm.store.backends import open_backend
 from spm.store.keys import BYTE, CLOSED, CLOSING, HASH, OPEN, Distribution, Epoch
+from spm.store.strategies import SETTING
 from tests.rollups.world import APP, NEXT_DAY, START, World, meanwhile
 
 pytestmark = pytest.mark.django_db
@@ -219,6 +220,25 @@ def test_people_are_shown_how_an_app_lies(site: Site, world: World) -> None:
     distribution.set_state(world.store, APP, 0, CLOSING)
     found = spreading.shown(site, APP)
     assert (found.newest, found.former) == ("byte, 1 of 32 buckets", ("0: hash, 1 of 16 buckets, closing",))
+
+
+def test_a_worker_that_lacks_the_strategy_gives_its_units_up_and_nothing_moves(
+    site: Site, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a machine of a cluster whose module is missing, or is another one."""
+    monkeypatch.setenv(SETTING, "tests.store.placing")
+    distribution.open_epoch(world.store, APP, strategy="two bytes", buckets=64, spread=64)
+    before = world.manifest()
+    lacking = meanwhile("planned", lambda: monkeypatch.delenv(SETTING))
+    report = world.migrate(lacking)
+    assert report.left > 0
+    assert "no strategy 'two bytes'" in "\n".join(report.troubles)
+    assert world.manifest() == before
+    monkeypatch.setenv(SETTING, "tests.store.placing")
+    right(world)
+    assert spreading.redistribute(site, APP).waits == ()
+    assert world.spread().settled
+    right(world)
 
 
 @pytest.fixture
