@@ -7,6 +7,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("prometheus/", include("frontend.prometheus.urls")),
     path("api/v1/", include("frontend.api.urls")),
+    path("api/v1/", include("frontend.transfer.urls")),
     path("alerts/", include("alerts.urls")),
     path("", include("ingest.urls")),
     path("", include("frontend.urls")),

@@ -7,6 +7,7 @@ compressed for whoever takes gzip. Enter by `light` and `heavy`.
 
 import zlib
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import wraps
 
@@ -31,7 +32,7 @@ from spm.errors import (
     QueryTooLarge,
     StoreUnavailable,
 )
-from spm.limits import RETRY_AFTER_S
+from spm.limits import EXPORT_TIMEOUT_S, RETRY_AFTER_S
 from spm.query import prometheus
 from spm.query.budget import Budget, QueryLimits, Watch
 from spm.query.promql.lookback import LOOKBACK_MS
@@ -115,6 +116,24 @@ def protobuf(view: Callable[[Call, HttpRequest], HttpResponseBase]) -> Callable[
     return answered
 
 
+def streamed(view: Callable[[Call, HttpRequest, ExitStack], HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """The same for an answer that is made while it is sent: what ``held`` holds, the turn first, ends with it."""
+
+    @csrf_exempt
+    @require_http_methods(["GET", "POST"])
+    @wraps(view)
+    def answered(request: HttpRequest) -> HttpResponseBase:
+        try:
+            call = _call(request, asked_of(request), timeout_s=EXPORT_TIMEOUT_S)
+            with ExitStack() as held:
+                held.enter_context(_turns.take(call.caller.organisation_id, call.watch))
+                return view(call, request, held)
+        except tuple(_FAILURES) as error:
+            return failed(error)
+
+    return answered
+
+
 def _door(view: View, run: _Run) -> Callable[..., HttpResponseBase]:
     @csrf_exempt
     @require_http_methods(["GET", "POST"])
@@ -129,9 +148,9 @@ def _door(view: View, run: _Run) -> Callable[..., HttpResponseBase]:
     return answered
 
 
-def _call(request: HttpRequest, asked: Asked) -> Call:
+def _call(request: HttpRequest, asked: Asked, *, timeout_s: float | None = None) -> Call:
     caller, watch = caller_of(request, asked), watch_of(request)
-    allowed = QueryLimits(timeout_s=asked.timeout_s(), lookback_ms=asked.lookback_ms() or LOOKBACK_MS)
+    allowed = QueryLimits(timeout_s=timeout_s or asked.timeout_s(), lookback_ms=asked.lookback_ms() or LOOKBACK_MS)
     return Call(caller, asked, watch, Budget(allowed, _clock, watch))
 
 
@@ -159,15 +178,16 @@ def packed(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase
         return response
     assert isinstance(response, HttpResponse), "BUG: an answer of a kind nobody makes"
     response["Vary"] = "Accept-Encoding, Authorization, Cookie"
-    if len(response.content) >= _GZIP_FROM and _takes_gzip(request.headers.get("Accept-Encoding", "")):
+    if len(response.content) >= _GZIP_FROM and takes_gzip(request):
         packer = zlib.compressobj(1, zlib.DEFLATED, 31)
         response.content = packer.compress(response.content) + packer.flush()
         response["Content-Encoding"] = "gzip"
     return response
 
 
-def _takes_gzip(header: str) -> bool:
-    for part in header.lower().split(","):
+def takes_gzip(request: HttpRequest) -> bool:
+    """Whether the caller reads gzip."""
+    for part in request.headers.get("Accept-Encoding", "").lower().split(","):
         name, _, weight = part.partition(";")
         if name.strip() in ("gzip", "*"):
             return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")

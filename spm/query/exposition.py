@@ -32,9 +32,12 @@ def series_text(labels: Mapping[str, str]) -> str:
     return f"{name}{{{','.join(parts)}}}" if parts else name
 
 
-def lines(labels: Mapping[str, str], ts: I64, values: F64) -> bytes:
-    """The samples of a series, each on a line of its own."""
+def lines(labels: Mapping[str, str], ts: I64, values: F64, *, seconds: bool = False) -> bytes:
+    """The samples of a series, each on a line of its own; times in ms, or in seconds with their fraction."""
     times = pc.cast(ints(np.ascontiguousarray(ts)), pa.string())
+    if seconds:
+        times = pc.utf8_lpad(times, width=4, padding="0")
+        times = pc.replace_substring_regex(times, pattern=r"(\d{3})$", replacement=r".\1")
     texts = pc.binary_join_element_wise(
         string(series_text(labels)), numbers(values), pc.binary_join_element_wise(times, string("\n"), string("")),
         string(" "),

@@ -58,10 +58,36 @@ class AppStorage:
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = nothing) -> SeriesBatch:
         """Samples with start_ms < ts ≤ end_ms of the series that match, winners only, ascending per series."""
         question = self._question(start_ms, end_ms, matchers, tick)
-        return self._view(question, lambda scan: self._select(scan, matchers, start_ms, end_ms))
+        return self._view(question, lambda scan: self._select(scan, self._chosen(matchers), start_ms, end_ms))
 
-    def _select(self, scan: Scan, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
-        chosen = self._chosen(matchers)
+    def portions(self, matchers: Sequence[Matcher], most: int) -> list[Chosen]:
+        """The series that match, in portions of so many that lie together: for reads larger than memory."""
+
+        def cut(_: Scan) -> list[Chosen]:
+            whole = self._chosen(matchers)
+            parts = [slice(at, at + most) for at in range(0, len(whole), most)]
+            return [Chosen(whole.index[part], whole.series[part], whole.metrics[part]) for part in parts]
+
+        now = self._held.clock.now_ms()
+        return self._view(self._question(now - HOUR_MS, now), cut)
+
+    def without(self, portion: Chosen, matcher_sets: Sequence[Sequence[Matcher]]) -> Chosen:
+        """Those of a portion that match none of the sets."""
+        with self._held.lock:
+            kept = ~np.isin(portion.index, self._any(matcher_sets)) if matcher_sets else slice(None)
+        return Chosen(portion.index[kept], portion.series[kept], portion.metrics[kept])
+
+    def slots_held(self, start_ms: int, end_ms: int) -> list[int]:
+        """The slots of this stretch of time that hold samples."""
+        first, last = max(start_ms, 0) // HOUR_MS, max(end_ms - 1, 0) // HOUR_MS
+        return self.viewed(start_ms, end_ms, lambda scan: [slot for slot, _ in scan.units(first, last)])
+
+    def select_portion(self, portion: Chosen, start_ms: int, end_ms: int, *, tick: Tick = nothing) -> SeriesBatch:
+        """The samples of such a portion."""
+        question = self._question(start_ms, end_ms, tick=tick)
+        return self._view(question, lambda scan: self._select(scan, portion, start_ms, end_ms))
+
+    def _select(self, scan: Scan, chosen: Chosen, start_ms: int, end_ms: int) -> SeriesBatch:
         parts: list[Picked] = []
         samples = 0
         if len(chosen) and end_ms > start_ms:

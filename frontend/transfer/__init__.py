@@ -1,0 +1,1 @@
+"""Export and import of samples, in forms that other programs read."""

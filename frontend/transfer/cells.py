@@ -1,0 +1,94 @@
+"""How values and texts stand in files, and how they are read back to the same bits.
+
+A value is the shortest number that reads back to it. A NaN with a payload (Prometheus' stale marker, for one) is
+`NaN:` with its sixteen digits; -0 keeps its sign. In tables for people's spreadsheets a *text* that a program might
+take for a formula gets an apostrophe, which reading takes away again; numbers stay numbers. Enter by `texts_of`,
+`values_of`, `guarded` and `unguarded`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spm.errors import BadMessage
+from spm.query.prometheus import numbers
+from spm.store.columns import as_mask, bools, ints, strings
+from spm.wire import F64
+
+_NAN_BITS = int(np.array([np.nan]).view(np.uint64)[0])
+_GUARDED = re.compile(r"'*[=+\-@\t\r]")
+_PAYLOAD = re.compile(r"nan:([0-9a-f]{16})", re.IGNORECASE)
+_WORDS = {"nan": np.nan, "null": np.nan, "inf": np.inf, "+inf": np.inf, "-inf": -np.inf, "infinity": np.inf,
+          "+infinity": np.inf, "-infinity": -np.inf}  # fmt: skip
+_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+_CHARS_SHOWN = 40
+T = TypeVar("T", bound=np.generic)
+
+
+def texts_of(values: F64, *, zero: str = "-0", quote: str = "") -> pa.Array:
+    """Values as texts; `zero` is how -0 is written, `quote` stands around what is no number."""
+    texts = numbers(values)
+    bits = values.view(np.uint64)
+    odd = ~np.isfinite(values) | (bits == np.uint64(1 << 63))
+    if odd.any():
+        distinct, codes = np.unique(bits[odd], return_inverse=True)
+        words = strings([_word(int(each), zero, quote) for each in distinct.tolist()])
+        texts = pc.replace_with_mask(texts, bools(odd), words.take(ints(codes.astype(np.int64))))
+    return texts
+
+
+def values_of(texts: pa.Array) -> F64:
+    """Texts as values; `BadMessage` for one that is none."""
+    folded = pc.dictionary_encode(texts)
+    distinct = folded.dictionary
+    plain = pc.match_substring_regex(distinct, pattern=_NUMBER)
+    found, keep = np.empty(len(distinct), np.float64), as_mask(plain)
+    if keep.any():
+        bare = pc.replace_substring_regex(distinct.filter(plain), pattern=r"^\+", replacement="")
+        found[keep] = column(pc.cast(bare, pa.float64()), np.float64)
+    bits = found.view(np.uint64)
+    for row in np.flatnonzero(~keep).tolist():
+        bits[row] = _bits(distinct[row].as_py())
+    return bits[column(folded.indices, np.int32)].view(np.float64)
+
+
+def column(values: pa.Array, kind: type[T]) -> npt.NDArray[T]:
+    """A column of numbers without nulls, in numpy."""
+    found: npt.NDArray[T] = np.frombuffer(values.buffers()[1], kind)[values.offset : values.offset + len(values)]
+    return found
+
+
+def guarded(text: str) -> str:
+    """A text as a cell of a spreadsheet."""
+    return "'" + text if _GUARDED.match(text) else text
+
+
+def unguarded(text: str) -> str:
+    """The text of such a cell."""
+    return text[1:] if text.startswith("'") and _GUARDED.match(text) else text
+
+
+def _word(bits: int, zero: str, quote: str) -> str:
+    value = float(np.array([bits], np.uint64).view(np.float64)[0])
+    if value == 0:
+        return zero
+    if value == value:
+        return f"{quote}{'-' if value < 0 else ''}Infinity{quote}" if quote else "+Inf" if value > 0 else "-Inf"
+    return f"{quote}NaN{quote}" if bits == _NAN_BITS else f"{quote}NaN:{bits:016x}{quote}"
+
+
+def _bits(text: str | None) -> int:
+    text = (text or "").strip().lower()
+    if found := _PAYLOAD.fullmatch(text):
+        bits = int(found[1], 16)
+        if np.isnan(np.array([bits], np.uint64).view(np.float64)[0]):
+            return bits
+    if text not in _WORDS:
+        raise BadMessage("not a number", got=text[:_CHARS_SHOWN], wanted="a number, NaN, +Inf or -Inf")
+    return int(np.array([_WORDS[text]]).view(np.uint64)[0])

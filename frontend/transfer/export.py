@@ -1,0 +1,121 @@
+"""`/api/v1/export`: samples of any selectors and range, streamed portion by portion.
+
+Series are taken in portions that lie together, and time in stretches that grow and shrink with what they hold, so that
+memory is bounded whatever is asked for. The first bytes are made before the answer begins: what is refused is refused
+with its status. An error later ends the connection, which clients notice by the missing end. Enter by `export`.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain
+
+from django.http import HttpRequest, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from frontend.prometheus.door import Call, streamed, takes_gzip
+from frontend.transfer.writing import FORMS, TABLES
+from spm.errors import BadQuery, QueryTooLarge
+from spm.limits import (
+    EXPORT_LABELS_MAX,
+    EXPORT_SERIES_AT_ONCE,
+    EXPORT_STRETCH_HOURS_MAX,
+    EXPORT_STRETCH_SAMPLES,
+    FUTURE_MS,
+    HOUR_MS,
+)
+from spm.query.levels import Chosen
+from spm.query.select import METRIC_NAME, Matcher, SeriesBatch
+from spm.query.storage import AppStorage
+
+
+@streamed
+def export(call: Call, request: HttpRequest, held: ExitStack) -> HttpResponseBase:
+    """The samples with start <= time <= end of all series that any `match[]` selects, each once."""
+    form = call.asked.text("format") or "jsonl"
+    if form not in FORMS:
+        raise BadQuery(f'invalid parameter "format": "{form[:40]}" is none of {", ".join(FORMS)}')
+    selectors = call.asked.selectors()
+    if not selectors:
+        raise BadQuery("no match[] parameter provided")
+    start, end = call.asked.instant("start", 0), call.asked.instant("end", call.now_ms + FUTURE_MS)
+    if end < start:
+        raise BadQuery('invalid parameter "end": end timestamp must not be before start time')
+    storage, (write, kind) = call.storage(), FORMS[form]
+    labels = _labels(storage, selectors, start, end) if form in TABLES else []
+    batches = _batches(call, storage, selectors, start - 1, end)
+    packed = takes_gzip(request) and form != "parquet"
+    pieces = _compressed(write(batches, labels)) if packed else write(batches, labels)
+    response = StreamingHttpResponse(_Held(_begun(pieces), held), content_type=kind)
+    response["Content-Disposition"] = f'attachment; filename="export.{form}"'
+    response["Cache-Control"] = "no-store"
+    if packed:
+        response["Content-Encoding"] = "gzip"
+    return response
+
+
+def _batches(
+    call: Call, storage: AppStorage, selectors: Sequence[tuple[Matcher, ...]], start_ms: int, end_ms: int
+) -> Iterator[SeriesBatch]:
+    for number, matchers in enumerate(selectors):
+        for portion in storage.portions(matchers, EXPORT_SERIES_AT_ONCE):
+            mine = storage.without(portion, selectors[:number])
+            if len(mine):
+                yield from _stretches(call, storage, mine, start_ms, end_ms)
+
+
+def _stretches(call: Call, storage: AppStorage, portion: Chosen, start_ms: int, end_ms: int) -> Iterator[SeriesBatch]:
+    """A portion in the order of time: so many hours at once that a stretch is neither tiny nor huge."""
+    slots, at, hours = storage.slots_held(start_ms, end_ms), 0, 1
+    while at < len(slots):
+        call.budget.tick()
+        last = min(at + hours, len(slots)) - 1
+        low, high = max(slots[at] * HOUR_MS, start_ms), min((slots[last] + 1) * HOUR_MS, end_ms)
+        batch = storage.select_portion(portion, low, high, tick=call.budget.tick)
+        if len(batch.ts):
+            yield batch
+        at = last + 1
+        if len(batch.ts) * 2 < EXPORT_STRETCH_SAMPLES:
+            hours = min(hours * 2, EXPORT_STRETCH_HOURS_MAX)
+        elif len(batch.ts) > EXPORT_STRETCH_SAMPLES:
+            hours = max(hours // 2, 1)
+
+
+def _labels(storage: AppStorage, selectors: Sequence[tuple[Matcher, ...]], start: int, end: int) -> list[str]:
+    found = [name for name in storage.label_names(selectors, start, end) if name != METRIC_NAME]
+    if len(found) > EXPORT_LABELS_MAX:
+        raise QueryTooLarge(
+            f"a table would have {len(found)} columns for labels; at most {EXPORT_LABELS_MAX} are made: "
+            "use format=jsonl, or a narrower selector"
+        )
+    return found
+
+
+def _begun(pieces: Iterator[bytes]) -> Iterable[bytes]:
+    """The pieces, the first of which is there already."""
+    return chain([next(pieces, b"")], pieces)
+
+
+class _Held:
+    """The pieces; the turn ends with the answer, also where nobody reads it or reads on."""
+
+    def __init__(self, pieces: Iterable[bytes], held: ExitStack) -> None:
+        self._pieces, self._held = iter(pieces), held.pop_all()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        return next(self._pieces)
+
+    def close(self) -> None:
+        """What the web server calls at the end, whatever the end is."""
+        self._held.close()
+
+
+def _compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    for piece in pieces:
+        if packed := packer.compress(piece):
+            yield packed
+    yield packer.flush()

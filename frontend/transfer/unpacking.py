@@ -1,0 +1,62 @@
+"""The body of an upload, piece by piece, unpacked on the way, under limits for what is sent and what comes out."""
+
+import zlib
+from collections.abc import Iterator
+
+from django.http import HttpRequest
+
+from spm.errors import BadMessage, LimitExceeded
+from spm.limits import GZIP_MEMBERS_MAX, IMPORT_BYTES_MAX, IMPORT_DECODED_BYTES_MAX
+
+_PIECE_BYTES = 1 << 18
+
+
+def pieces_of(request: HttpRequest) -> Iterator[bytes]:
+    """Pieces of some hundred kilobytes; `BadMessage` for a body that is cut off or cannot be unpacked."""
+    encoding = request.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity", "gzip"):
+        raise BadMessage("unknown Content-Encoding", got=encoding[:40], wanted="gzip or none")
+    return _unpacked(_raw(request)) if encoding == "gzip" else _raw(request)
+
+
+def _raw(request: HttpRequest) -> Iterator[bytes]:
+    length = request.META.get("CONTENT_LENGTH") or ""
+    wanted = int(length) if length.isdecimal() else None
+    # Without a length (chunked) the server's own stream is read, where it promises to end it.
+    stream = request.META["wsgi.input"] if wanted is None and request.META.get("wsgi.input_terminated") else request
+    size = 0
+    try:
+        while piece := stream.read(_PIECE_BYTES):
+            size += len(piece)
+            if size > IMPORT_BYTES_MAX:
+                raise LimitExceeded(
+                    "the body is too large", got=f"over {IMPORT_BYTES_MAX} bytes", remedy="Cut the file."
+                )
+            yield piece
+    except OSError as error:
+        raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=wanted) from error
+    if wanted is not None and size != wanted:
+        raise BadMessage("the body is cut off", got=f"{size} bytes", wanted=f"{wanted}, its Content-Length")
+
+
+def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    inflater, members, size = zlib.decompressobj(31), 1, 0
+    for piece in pieces:
+        rest = piece
+        while rest:
+            if inflater.eof:
+                inflater, members = zlib.decompressobj(31), members + 1
+                if members > GZIP_MEMBERS_MAX:
+                    raise LimitExceeded("too many gzip members", got=members, wanted=f"at most {GZIP_MEMBERS_MAX}")
+            try:
+                made = inflater.decompress(rest, _PIECE_BYTES)
+            except zlib.error as error:
+                raise BadMessage("the body cannot be decompressed", got=str(error), wanted="gzip") from error
+            size += len(made)
+            if size > IMPORT_DECODED_BYTES_MAX:
+                raise LimitExceeded("the body is too large", got=f"over {IMPORT_DECODED_BYTES_MAX} bytes decompressed")
+            if made:
+                yield made
+            rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+    if not inflater.eof:
+        raise BadMessage("the compressed body is cut off", wanted="all of it")

@@ -1,0 +1,128 @@
+"""Export and import over HTTP: what leaves one app enters another as the same numbers, and nobody else's."""
+
+import atexit
+import gzip
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from ingest import push
+from spm.accounts import tokens
+from spm.accounts.models import App
+from tests.frontend.conftest import House
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LINES = (
+    b'{"metric":{"__name__":"up","job":"a"},"values":[1,"NaN:7ff0000000000002",-0.0],'
+    b'"timestamps":[1700000000000,1700000001000,1700003600001]}\n'
+    b'{"metric":{"__name__":"load"},"values":[0.1],"timestamps":[1600000000000]}\n'
+)
+
+
+@pytest.fixture(autouse=True)
+def door(own_store: None) -> Iterator[None]:
+    """The process' front door opens on this test's store and closes before it."""
+    push._only_door.cache_clear()
+    opened = push.front_door()
+    yield
+    opened.close()
+    atexit.unregister(opened.close)
+    push._only_door.cache_clear()
+
+
+def token(app: App, *scopes: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {tokens.issue(app, name='t', scopes=scopes)[1]}"}
+
+
+def put(client: Client, app: App, body: bytes, form: str = "jsonl", **headers: str) -> Any:
+    sent = {**token(app, "ingest"), **headers}
+    return client.post(f"/api/v1/import?format={form}", body, content_type="application/octet-stream", headers=sent)
+
+
+def got(client: Client, app: App, form: str = "jsonl", match: str = '{__name__!=""}', **asked: str) -> bytes:
+    response = client.get("/api/v1/export", {"match[]": match, "format": form, **asked}, headers=token(app, "read"))
+    assert response.status_code == 200, response.content
+    return b"".join(response)
+
+
+def told(body: bytes) -> dict[tuple[str, int], str]:
+    """Samples by series and time, however lines are cut."""
+    found: dict[tuple[str, int], str] = {}
+    for one in map(json.loads, body.splitlines()):
+        pairs = zip(one["timestamps"], one["values"], strict=True)
+        found |= {(json.dumps(one["metric"]), time): str(value) for time, value in pairs}
+    return found
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_what_one_app_exports_another_imports_to_the_same_bits(
+    client: Client, alpha: House, beta: House, form: str
+) -> None:
+    assert put(client, alpha.app, LINES).json() == {"accepted": 4, "rejected": 0, "messages": 1, "errors": []}
+    assert put(client, beta.app, got(client, alpha.app, form), form).json()["accepted"] == 4
+    assert told(got(client, beta.app)) == told(got(client, alpha.app)) == told(LINES)
+
+
+def test_a_file_that_is_sent_twice_counts_once(client: Client, alpha: House) -> None:
+    for _ in range(2):
+        assert put(client, alpha.app, LINES).status_code == 200
+    assert told(got(client, alpha.app)) == told(LINES)
+
+
+def test_packed_bodies_are_read_and_packed_answers_given(client: Client, alpha: House) -> None:
+    assert put(client, alpha.app, gzip.compress(LINES), **{"Content-Encoding": "gzip"}).json()["accepted"] == 4
+    headers = {**token(alpha.app, "read"), "Accept-Encoding": "gzip"}
+    response = client.get("/api/v1/export", {"match[]": "load"}, headers=headers)
+    assert response["Content-Encoding"] == "gzip"
+    assert b'"load"' in gzip.decompress(b"".join(response))
+
+
+def test_each_series_is_exported_once_however_many_selectors_match(client: Client, alpha: House) -> None:
+    put(client, alpha.app, LINES)
+    asked = {"match[]": ["up", '{job="a"}', "load"], "start": "1600000000", "end": "1700000000"}
+    response = client.get("/api/v1/export", asked, headers=token(alpha.app, "read"))
+    body = b"".join(response)
+    up, load = '{"__name__": "up", "job": "a"}', '{"__name__": "load"}'
+    assert told(body) == {(up, 1700000000000): "1", (load, 1600000000000): "0.1"}
+
+
+def test_nothing_of_another_app_is_exported(client: Client, alpha: House, beta: House) -> None:
+    put(client, beta.app, LINES)
+    assert got(client, alpha.app) == b""
+    assert b"up" not in got(client, alpha.app, "csv")
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"), [({}, 400), ({"match[]": "up", "format": "xml"}, 400), ({"match[]": "1+1"}, 400),
+                          ({"match[]": "up", "start": "5", "end": "1"}, 400)],
+)  # fmt: skip
+def test_export_that_cannot_be_is_refused_with_its_status(
+    client: Client, alpha: House, asked: dict[str, str], status: int
+) -> None:
+    response = client.get("/api/v1/export", asked, headers=token(alpha.app, "read"))
+    assert (response.status_code, json.loads(response.content)["errorType"]) == (status, "bad_data")
+
+
+def test_import_needs_the_right_to_send_and_export_the_right_to_read(client: Client, alpha: House) -> None:
+    reads = client.post("/api/v1/import", LINES, content_type="text/plain", headers=token(alpha.app, "read"))
+    sends = client.get("/api/v1/export", {"match[]": "up"}, headers=token(alpha.app, "ingest"))
+    assert (reads.status_code, sends.status_code) == (401, 401)
+
+
+def test_turn_of_an_export_ends_also_when_nobody_reads_it(client: Client, alpha: House) -> None:
+    put(client, alpha.app, LINES)
+    for _ in range(20):  # more than the turns and waiting places of an organisation
+        response = client.get("/api/v1/export", {"match[]": "up"}, headers=token(alpha.app, "read"))
+        assert response.status_code == 200
+        response.close()
+
+
+def test_bad_file_says_what_was_wanted_and_what_was_taken(client: Client, alpha: House) -> None:
+    answer = put(client, alpha.app, b"a,b\n1,2\n", "csv")
+    assert answer.status_code == 400
+    assert "columns" in answer.json()["error"]
+    half = put(client, alpha.app, LINES + b"nonsense\n").json()
+    assert (half["accepted"], half["rejected"], half["errors"][0]["line"]) == (4, 1, 3)
