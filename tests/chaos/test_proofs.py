@@ -28,7 +28,7 @@ EVERYTHING = (*["worker"] * 6, *["web"] * 3, *["run"] * 2, "rabbitmq", "thrift",
 
 @pytest.fixture
 def storm(tmp_path: Path, cluster: Cluster, own_rabbitmq: RabbitMQ) -> Iterator[Storm]:
-    with storm_on(tmp_path, cluster, own_rabbitmq) as made:
+    with storm_on(tmp_path, cluster, own_rabbitmq, cut=True) as made:
         yield made
 
 

@@ -111,13 +111,13 @@ def _start_product(data: Path, settings: Mapping[str, str], port: int) -> Served
     return start_product(data, port=port, environment={**os.environ, **settings, "SPM_DATA": str(data)})
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+@pytest.fixture(scope="module", params=["--light", pytest.param("--cluster", marks=pytest.mark.proof)])
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
     data, port = tmp_path_factory.mktemp("whole") / "stack", free_port()
     if reasons := [reason for server in bare(data).servers.values() if (reason := server.missing())]:
         missing_service("; ".join(reasons))
     try:
-        up = _stack(data, "up", "--site", f"http://127.0.0.1:{port}")
+        up = _stack(data, "up", request.param, "--site", f"http://127.0.0.1:{port}")
         assert up.returncode == 0, up.stderr
         lines = [line for line in _stack(data, "status").stdout.splitlines() if "=" in line]
         settings = dict(line.split("=", 1) for line in lines)
@@ -145,6 +145,27 @@ def test_the_product_works_on_the_whole_stack_also_after_everything_was_killed(w
     assert wait_until(lambda: whole.product.push(whole.product.connection(), body) == 204, 60)
     assert wait_until(lambda: whole.visible("first") and whole.visible("second"), 60)
     assert agents_push(whole), "the broker does not ask the site"
+
+
+@pytest.mark.real
+@pytest.mark.spark
+@pytest.mark.proof
+def test_the_whole_stack_rolls_up_on_its_spark_cluster(whole: Whole) -> None:
+    connection = whole.product.connection()
+    assert whole.product.push(connection, f"rolled value=1 {SAMPLE_S * 1000}\n".encode()) == 204
+    assert wait_until(lambda: whole.visible("rolled"), 60)
+    environment = {**os.environ, **whole.settings, "SPM_DATA": str(whole.data.parent / "product")}
+    words = [str(ROOT / "bin" / "manage"), "roll", "--app", str(whole.product.app)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=UP_S, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "samples" in done.stdout
+    assert whole.visible("rolled")
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_the_whole_stack_goes_down_and_leaves_nothing_running(whole: Whole) -> None:
+    assert living(whole.data)
     assert whole.shell("down").returncode == 0
     assert not living(whole.data)
 

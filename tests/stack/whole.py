@@ -7,7 +7,7 @@ ends all. Servers keep data and ports in their folders, so that ``up`` after any
 import json
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
@@ -86,15 +86,20 @@ class Stack:
         """Start what does not run, and look whether the store answers; raises ``NotReady``."""
         if lacking := [reason for server in self.servers.values() if (reason := server.missing())]:
             raise NotReady("\n".join(lacking))
+        if taken := [text for name, server in self.servers.items() if (text := _stranger_on(name, server))]:
+            raise NotReady("\n".join(taken))
         self._keep()
-        for _ in range(ROUNDS):
-            for name, server in self.servers.items():
-                self._start(name, server, say)
-            self._look_at_store()
-            if all(server.alive() for server in self.servers.values()):
+        for left in reversed(range(ROUNDS)):
+            try:
+                for name, server in self.servers.items():
+                    self._start(name, server, say)
+                self._look_at_store()
+                self._look_who_ended()
                 return
-        ended = [name for name, server in self.servers.items() if not server.alive()]
-        raise NotReady(f"{', '.join(ended)} does not stay up; see the logs in {self.data}")
+            except NotReady as error:
+                if not left:
+                    raise
+                say(f"· once more: {error}")
 
     def down(self) -> None:
         """End everything, in either form, whatever was chosen."""
@@ -141,15 +146,14 @@ class Stack:
     def _start(self, name: str, server: Server, say: Callable[[str], None]) -> None:
         if not server.alive():
             say(f"· starting {name}")
-            if taken := _taken_ports(server):
-                raise NotReady(
-                    f"{name} cannot start: port {taken[0]} is another program's. End that, or remove "
-                    f"{server.folder / 'ports.json'} and {name} gets other ports"
-                )
         server.start()
         if isinstance(server, HBase | Cluster) and not (made := server.folder / "tables-made").exists():
             server.make_tables(PREFIX)
             made.touch()
+
+    def _look_who_ended(self) -> None:
+        if ended := [name for name, server in self.servers.items() if not server.alive()]:
+            raise NotReady(f"{', '.join(ended)} does not stay up; see the logs in {self.data}")
 
     def _look_at_store(self) -> None:
         """One read through gateway and region server: that ports are open says little of HBase."""
@@ -174,13 +178,15 @@ def _state(server: Server) -> str:
     return RUNS
 
 
-def _taken_ports(server: Server) -> Sequence[int]:
-    """Ports of a server of which nothing runs that somebody else listens on."""
+def _stranger_on(name: str, server: Server) -> str | None:
+    """What to say of a port that somebody else listens on, of a server of which nothing runs."""
     file = server.folder / "ports.json"
     if not file.exists() or any(server.folder.glob("*.pid")):  # a part of it may run
-        return []
-    ports: dict[str, int] = json.loads(file.read_text())
-    return [port for port in ports.values() if _listens(port)]
+        return None
+    taken = [port for port in json.loads(file.read_text()).values() if _listens(port)]
+    if not taken:
+        return None
+    return f"{name}: port {taken[0]} is another program's. End that, or remove {file}, and {name} gets other ports"
 
 
 def _listens(port: int) -> bool:
