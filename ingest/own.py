@@ -1,6 +1,6 @@
 """This process' own metrics, sent to the product's own app every so often, through the same door as anybody's.
 
-Enter by ``start`` (or ``thread``, for who starts it himself), once per process. The thread wakes by the clock alone, so
+Enter by ``start``, in the process that serves (or ``thread``, for who starts it). It wakes by the clock alone, so
 that what it sends can never make it send more; it sends the numbers of now, once, and forgets what could not be sent:
 the next ones come in half a minute. Nothing waits for it, and whatever fails in it is counted, never raised. How often:
 the setting ``SPM_OWN_METRICS_S``; 0 is never. ``send`` brings numbers that somebody else gathered into the same app.
@@ -12,7 +12,6 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -104,18 +103,36 @@ def probe_store(clock: Clock | None = None) -> None:
         telemetry.STORE_FAILURES.inc()
 
 
-@lru_cache(maxsize=1)
 def thread(kind: str) -> OwnMetrics | None:
-    """This process' only thread, not begun; None when metrics are not to be sent at all."""
+    """A thread for this process, not begun; None when metrics are not to be sent at all."""
     every_s = min(settings.SPM_OWN_METRICS_S, limits.OWN_METRICS_EVERY_S_MAX)
     return OwnMetrics(name_of(kind, Path(settings.SPM_DATA)), every_s) if every_s > 0 else None
 
 
-def start(kind: str) -> None:
-    """Begin to send, unless metrics are not to be sent."""
-    found = thread(kind)
-    if found is not None:
-        found.start()
+class _Begun:
+    """The process that has begun to send. A child that is forked later is another one, and has no thread yet."""
+
+    def __init__(self) -> None:
+        self._pid, self._lock = 0, threading.Lock()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def __call__(self, kind: str) -> None:
+        """Begin to send, once per process, unless metrics are not to be sent."""
+        if self._pid == os.getpid():
+            return
+        with self._lock:
+            if self._pid == os.getpid():
+                return
+            self._pid = os.getpid()
+            found = thread(kind)
+        if found is not None:
+            found.start()
+
+    def _forget(self) -> None:
+        self._pid, self._lock = 0, threading.Lock()
+
+
+start = _Begun()
 
 
 def name_of(kind: str, data: Path) -> str:

@@ -54,7 +54,7 @@ def test_a11_the_account_agrees_with_the_sender_while_processes_are_killed(
     for _ in range(rounds):
         for name in ("worker", "web"):
             before = len(line.stored())
-            assert wait_until(lambda before=before: len(line.stored()) > before + 40, 60)  # type: ignore[misc]
+            assert wait_until(lambda before=before: len(line.stored()) > before + 40, 240)  # type: ignore[misc]
             kills[name] += 1
             if name == "worker":
                 workers.pop().kill()

@@ -1,5 +1,6 @@
 """``/metrics`` and the product's own app: who sees them, what stands there, and that sending them harms nobody."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,10 +158,8 @@ def test_metrics_sent_are_read_back_from_the_own_app(settings: Any) -> None:
 def test_nothing_is_sent_where_there_is_no_own_app_or_the_settings_say_so(settings: Any) -> None:
     assert not sending.send("web-0", [Reading("spm_x", {}, 1.0)])
     settings.SPM_OWN_METRICS_S = 0
-    sending.thread.cache_clear()
     assert sending.thread("web") is None
     assert not note_standing()
-    sending.thread.cache_clear()
 
 
 @pytest.mark.parametrize("error", [QueueUnavailable("full"), StoreUnavailable("away"), RuntimeError("unforeseen")])
@@ -181,6 +180,29 @@ def test_the_thread_ends_at_once_when_asked() -> None:
     thread.start()
     thread.stop()
     assert not thread._thread.is_alive()
+
+
+def test_loading_the_site_begins_nothing_and_each_process_that_serves_begins_once(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A parent that only loads the site (gunicorn --preload) must open no store and leave each child to begin."""
+    begun: list[int] = []
+    monkeypatch.setattr(sending, "thread", lambda kind: begun.append(os.getpid()))
+    start = sending._Begun()
+    assert begun == []
+    start("web")
+    start("web")
+    assert begun == [os.getpid()]
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        start("web")
+        os.write(writing, b"%d" % len(begun))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reading, 9) == b"2"
+    os.close(reading)
+    os.close(writing)
 
 
 def test_what_is_sent_of_one_process_does_not_grow_with_what_it_sent_before() -> None:
