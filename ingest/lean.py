@@ -58,7 +58,8 @@ def _doors() -> dict[str, tuple[ResolverMatch, Answer]]:
         if isinstance(pattern, URLPattern) and pattern.name in urls.LEAN:
             names = {"url_name": pattern.name, "app_names": [urls.app_name], "namespaces": [urls.app_name]}
             match = ResolverMatch(pattern.callback, (), {}, **names, route=path)  # type: ignore[arg-type]
-            found[f"/{path}"] = match, convert_exception_to_response(_checked(pattern.callback))
+            view: Answer = convert_exception_to_response(_checked(pattern.callback))  # type: ignore[assignment]
+            found[f"/{path}"] = match, view
     return found
 
 

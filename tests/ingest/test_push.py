@@ -100,7 +100,7 @@ def test_a_process_number_that_cannot_be_taken_is_asked_for_again(bench: Bench) 
         raise StoreUnavailable("no answer")
 
     works: Callable[..., bool] = bench.store.check_and_put
-    bench.store.check_and_put = fails  # type: ignore[method-assign]
+    bench.store.check_and_put = fails  # type: ignore[method-assign, assignment]
     with pytest.raises(StoreUnavailable):
         bench.push()
     assert bench.transport.reserved == 0
