@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.chaos.agents import Agents, Message
+from tests.chaos.agents import HOSTS, Agents, Message
 from tests.chaos.line import APP, Line
 from tests.chaos.storm import START_MS, consumes
 from tests.stack.hbase import HBase
@@ -167,19 +167,22 @@ def back_after_web(line: Line, token: str, number: int) -> float:
 
 def backlog(line: Line, token: str, messages: int) -> tuple[float, float, Reader]:
     """(seconds to accept them with no worker there, seconds one worker takes to store them, who read meanwhile)."""
+    agents = Agents(f"http://127.0.0.1:{line.port}", token, 0.0, patient=True)
+    agents.send([Message(number, START_MS, FIELDS) for number in range(HOSTS)])  # their series are known from now on
+    first = {number.to_bytes(16, "big") for number in range(HOSTS)}
+    assert wait_until(lambda: first <= known(line), 240), "the first messages are not stored"
     for number in range(1, line.workers + 1):
         line.worker(number).kill()
-    agents = Agents(f"http://127.0.0.1:{line.port}", token, 0.0, patient=True)
     reader = Reader(line.port, token)
     reading = threading.Thread(target=reader.run)
     reading.start()
     begun = time.monotonic()
-    agents.send([Message(number, START_MS, FIELDS) for number in range(messages)])
+    agents.send([Message(number, START_MS, FIELDS) for number in range(HOSTS, HOSTS + messages)])
     ingest_s = time.monotonic() - begun
     worker = line.start_worker()
     assert wait_until(lambda: consumes(worker), 120)
     begun = time.monotonic()
-    wanted = {number.to_bytes(16, "big") for number in range(messages)}
+    wanted = {number.to_bytes(16, "big") for number in range(HOSTS, HOSTS + messages)}
     while not wanted <= copies(line.backend, APP).keys():
         assert time.monotonic() - begun < 600, "what has waited is not stored"
         time.sleep(0.5)  # looking costs CPU, too
