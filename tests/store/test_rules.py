@@ -1,8 +1,8 @@
 """Which test proves which rule of the storage protocol (DESIGN, section 4), and that each of them exists.
 
 Rules of the run's side are proven in tests/rollups, of the store's and the reader's side in tests/store, tests/reading
-and tests/contracts. tests/rollups/test_rules_off.py switches them off one by one and sees each missed. Rule 26 comes
-with verdicts.
+and tests/contracts, of acceptance and marks in tests/ingest. tests/rollups/test_rules_off.py and
+tests/ingest/test_accept_machine.py switch them off one by one and see each missed.
 """
 
 import re
@@ -35,7 +35,7 @@ RULES: dict[str, tuple[str, ...]] = {
     ),
     "5 store: write-once rows": (
         "store/test_writer.py::test_a_batch_put_again_changes_nothing",
-        "store/test_writer.py::test_account_rows_of_one_writer_never_share_a_key",
+        "store/test_writer.py::test_whoever_accounts_for_a_stamp_again_writes_the_same_row",
         "contracts/test_backends.py::test_put_twice_equals_put_once_and_adds_cells_to_a_row",
     ),
     "6 append: series, log, pending, ack": (
@@ -139,10 +139,27 @@ RULES: dict[str, tuple[str, ...]] = {
         "store/test_pending.py::test_every_cell_of_a_batch_names_all_rows_of_the_batch",
         "store/test_writer.py::test_rejected_lines_are_accounted_once_per_message",
         "rollups/test_run.py::test_a_message_written_twice_is_counted_once_and_accounted_once",
+        "store/test_settled.py::test_every_sample_has_the_outcome_that_plain_counting_gives_it",
+        "store/test_settled.py::test_what_a_run_moves_while_it_is_read_is_seen_once",
+        "store/test_writer.py::test_account_rows_say_how_many_samples_the_message_had",
+        "ingest/test_keeper.py::test_each_sample_has_one_outcome_when_some_died",
+        "ingest/test_accept_machine.py::test_a_few_histories_break_no_rule",
     ),
     "25 one transaction, one order of steps": (
         "contracts/test_backends.py::test_check_and_put_sets_only_from_the_expected_value",
         "rollups/test_machine.py::test_no_answer_on_disk_is_wrong_at_any_of_two_thousand_steps",
+    ),
+    "26 marks, E, and what is known at it": (
+        "store/test_marks.py::test_the_newest_announcement_is_the_furthest_ever_made",
+        "store/test_marks.py::test_of_two_keepers_with_the_same_view_one_moves_the_mark",
+        "store/test_marks.py::test_e_says_the_same_of_every_stamp_however_far_marks_have_come",
+        "store/test_marks.py::test_a_lens_shows_only_what_is_known",
+        "ingest/test_keeper.py::test_a_mark_waits_for_the_one_that_is_missing_and_goes_as_far_as_words_allow",
+        "ingest/test_keeper.py::test_stragglers_of_a_process_that_was_killed_are_named_once_it_is_gone",
+        "ingest/test_keeper.py::test_a_process_that_was_taken_for_gone_goes_on_and_nothing_is_counted_twice",
+        "ingest/test_keeper.py::test_a_look_that_fails_anywhere_is_made_good_by_the_next",
+        "ingest/test_accept_machine.py::test_some_hundred_histories_break_no_rule",
+        "ingest/test_accept_machine.py::test_a_history_goes_wrong_without_its_rule",
     ),
     "all of them together": (
         "rollups/test_machine.py::test_no_answer_in_memory_is_wrong_at_any_of_ten_thousand_steps",
@@ -172,4 +189,4 @@ def test_a_rules_proof_exists(name: str) -> None:
 
 def test_every_rule_of_this_stage_has_a_proof() -> None:
     named = {int(n) for title in RULES for n in re.findall(r"\d+", title.split(":")[0]) if not title.startswith("inv")}
-    assert set(range(1, 26)) <= named
+    assert set(range(1, 27)) <= named

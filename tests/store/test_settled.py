@@ -4,20 +4,25 @@
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spm.limits import HOUR_MS
 from spm.store import blocks, distribution, keys, pending
+from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution, LogKey, PendingKey
+from spm.store.marks import Totals
 from spm.store.pending import COLUMN, DEAD, LATE, REJECTED, STORED, Commit, account_key
 from spm.store.settled import Settled, settled
 from spm.wire import Stamp
-from tests.store.rows import APP, START, messages
+from tests.store.faults import Faulty, flip, keys_of
+from tests.store.rows import APP, START, envelope, messages, stored
 
 SPREAD = Distribution.single(spread=2)
 BUCKETS = SPREAD.all(APP)
@@ -74,8 +79,8 @@ def put(backend: MemoryBackend, row: Row | Died) -> None:
     return backend.put([("ledger", [(account_key(place), {COLUMN: raw})])])
 
 
-def ids(numbers: object) -> np.ndarray:
-    return np.repeat(np.array(list(numbers), np.uint8), 16)  # type: ignore[call-overload]
+def ids(numbers: Sequence[int]) -> np.ndarray:
+    return np.repeat(np.array(numbers, np.uint8), 16)
 
 
 def counted(rows: list[Row | Died]) -> dict[Stamp, tuple[int, int, int, int, bool]]:
@@ -129,7 +134,7 @@ def told(found: Settled) -> dict[Stamp, tuple[int, int, int, int, bool]]:
         found.dead,
         found.whole,
     )
-    return {Stamp(*row[:3]): row[3:] for row in zip(*(c.tolist() for c in columns), strict=True)}  # type: ignore[misc]
+    return {Stamp(*row[:3]): row[3:] for row in zip(*(c.tolist() for c in columns), strict=True)}
 
 
 numbers = st.integers(0, MESSAGES - 1)
@@ -175,3 +180,108 @@ def test_every_sample_has_the_outcome_that_plain_counting_gives_it(
     for row in rows:
         put(backend, row)
     assert told(settled(backend, APP, 0)) == counted(rows)
+
+
+def there(*samples: tuple[int, int, float], backend: Backend | None = None) -> Backend:
+    """A store in which one message waits for a run."""
+    made = backend or MemoryBackend()
+    made.check_and_put("config", distribution.name_of(APP), COLUMN, None, distribution.encode(SPREAD))
+    return stored(envelope(samples or [(1, START + 5, 1.0)]), backend=made, spread=2)
+
+
+def accounted(backend: Backend, *, outcome: int = STORED) -> None:
+    """What a run does with all commit records: the account, then the record goes."""
+    for item in list(pending.scan(backend, APP, list(range(256)))):
+        raw = pending.encode(pending.decode(item.cell), blocks.LEDGER, outcome, item.key.batch)
+        backend.put([("ledger", [(account_key(item.key.log(item.slot)), {COLUMN: raw})])])
+        backend.delete("pending", [(item.key.to_bytes(), [keys.slot_column(item.slot)])])
+
+
+@pytest.mark.parametrize("moment", range(7))
+def test_what_a_run_moves_while_it_is_read_is_seen_once(moment: int) -> None:
+    backend = Faulty(there())
+
+    def run(call: str) -> None:
+        if len(backend.calls) == moment + 1:
+            accounted(backend.inner)
+
+    backend.hook = run
+    assert settled(backend, APP, 0).stored.tolist() == [1]
+
+
+def test_what_is_accounted_as_late_and_put_once_more_by_a_slow_writer_stays_late() -> None:
+    backend = there()
+    [row] = [(key, dict(cells)) for key, cells in backend.scan("pending", b"", b"\xff" * 30)]
+    accounted(backend, outcome=LATE)
+    backend.put([("pending", [row])])
+    found = settled(backend, APP, 0)
+    assert (found.stored.tolist(), found.late.tolist(), found.whole.tolist()) == ([0], [1], [True])
+
+
+def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
+    """An epoch that is closed while this reads: its buckets were looked into, and must not be believed."""
+    backend = Faulty(there())
+    distribution.open_epoch(backend.inner, APP, strategy="hash", buckets=8, spread=1)
+    closed = False
+
+    def close(call: str) -> None:
+        nonlocal closed
+        if call.startswith("scan ledger") and not closed:
+            closed = True
+            for state in (keys.CLOSING, keys.CLOSED):
+                distribution.set_state(backend.inner, APP, 0, state)
+
+    backend.hook = close
+    assert set(distribution.read(backend.inner, APP).newest.all(APP)).isdisjoint(BUCKETS)
+    assert len(settled(backend, APP, 0)) == 0
+
+
+def test_only_the_minutes_that_are_asked_for_are_read_of_accounts() -> None:
+    backend = there()
+    accounted(backend)
+    minute = envelope([(1, START + 5, 1.0)]).stamp.ms // 60_000
+    assert [len(settled(backend, APP, *span)) for span in ((minute, minute), (minute + 1,), (0, minute - 1))] == [
+        1,
+        0,
+        0,
+    ]
+
+
+def test_stamps_beyond_what_is_known_are_those_that_were_asked_for() -> None:
+    backend = there()
+    stored(envelope([(1, START + 5, 1.0)], process=2, sequence=7), backend=backend, spread=2)
+    packed = int(settled(backend, APP, 0).stamps[0])
+    for beyond, wanted in (
+        ({1: packed}, [2]),
+        ({1: packed - 1}, [1, 2]),
+        ({1: keys.U64, 2: keys.U64}, []),
+        ({}, [1, 2]),
+    ):
+        assert settled(backend, APP, 0, beyond=beyond).process.tolist() == wanted
+
+
+def test_every_stamp_has_its_source_and_its_message_id() -> None:
+    backend = MemoryBackend()
+    sent = [
+        envelope([(1, START + n, 1.0)], sequence=n, source=f"h{n % 2}", message_id=bytes([n]) * 16) for n in range(5)
+    ]
+    stored(*sent, backend=backend)
+    found = settled(backend, APP, 0)
+    assert [found.sources[i] for i in found.source] == [e.source for e in sent]
+    assert [row.tobytes() for row in found.message_ids] == [e.message_id for e in sent]
+
+
+def test_a_damaged_row_is_left_out_and_told() -> None:
+    backend = there()
+    accounted(backend)
+    [key] = keys_of(backend, "ledger")
+    flip(backend, "ledger", key, COLUMN)
+    found = settled(backend, APP, 0)
+    assert (len(found), found.damaged) == (0, 1)
+
+
+def test_another_apps_stamps_are_not_counted() -> None:
+    backend = there()
+    stored(envelope([(1, START + 5, 1.0)], app=APP + 1, process=9), backend=backend)
+    assert settled(backend, APP, 0).process.tolist() == [1]
+    assert settled(backend, APP + 2, 0).totals() == Totals()
