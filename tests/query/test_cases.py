@@ -34,7 +34,7 @@ WRONG = {
     "a missing warning": "eval instant at 1m m\n    expect warn\n    m{a=\"x\"} 2",
     "an unexpected info": "eval instant at 3m rate(m[2m])\n    expect no_info\n    {a=\"x\"} 0.01666666666",
     "a step too few": "eval range from 0 to 2m step 1m m\n    m{a=\"x\"} 1 2",
-    "another order": "load 1m\n    n 9\n\neval instant at 0 sort({__name__!=\"h\"})\n    expect ordered\n    n 9\n    m{a=\"x\"} 1",
+    "another order": "load 1m\n    n 9\n\neval_ordered instant at 0 sort({__name__!=\"h\"})\n    n 9\n    m{a=\"x\"} 1",
     "another string": "eval instant at 0 \"a\"\n    expect string \"b\"",
     "another scalar": "eval instant at 0 1 + 1\n    3",
     "a sample too many": "eval instant at 1m m[2m]\n    expect range vector from 0 to 1m step 1m\n    m{a=\"x\"} 1",

@@ -15,7 +15,7 @@ def plain(number: float) -> str:
         return "NaN"
     if math.isinf(number):
         return "+Inf" if number > 0 else "-Inf"
-    text = format(Decimal(repr(number)), "f")
+    text = format(Decimal(repr(float(number))), "f")
     return text.removesuffix(".0")
 
 
@@ -23,9 +23,9 @@ def short(number: float) -> str:
     """The same with an exponent where it is far from 1."""
     if not math.isfinite(number) or number == 0 or 1e-4 <= abs(number) < 1e21:
         return plain(number)
-    digits, _, exponent = repr(number).partition("e")
+    digits, _, exponent = repr(float(number)).partition("e")
     if not exponent:
-        digits, _, exponent = f"{Decimal(repr(number)):e}".partition("e")
+        digits, _, exponent = f"{Decimal(repr(float(number))):e}".partition("e")
     return f"{digits.removesuffix('.0')}e{'-' if int(exponent) < 0 else '+'}{abs(int(exponent)):02d}"
 
 
