@@ -1,10 +1,14 @@
 """Consumers with one fault each: that the ledger checker finds them is what makes its silence worth something.
 
 Chosen by ``SPM_CONSUMER_STEP``, like the real one. ``Noting`` has no fault: it writes down what it stores, when.
+``Stopping`` freezes at a named point of a write, as a machine does that is suspended; ``Cursed`` dies of some bodies.
 """
 
 import os
+import signal
+import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +16,14 @@ from ingest.batch import Item
 from ingest.consume import ConsumerStep, Service
 from ingest.consumer import Consumer
 from ingest.transport.delivery import Delivery
+from ingest.write import Batch, Writer
+from spm import limits
 from spm.clock import random_u64
+from spm.envelopes import Envelopes
+from spm.store.backends import open_backend
+from spm.store.keys import Distribution
 from spm.wire import Envelope, Stamp
+from tests.chaos.cursed import suffer
 
 WRITE_S = 60  # how long a faulty consumer waits between its two acts, to be killed there
 
@@ -91,3 +101,76 @@ class Noting(ConsumerStep):
     """See ``Notes``."""
 
     service = _Noting
+
+
+POINTS = ("before-the-first-row", "between-rows", "after-the-last-row")
+
+
+def stop_at(point: str) -> None:
+    """Freeze here, if that is asked for by a file of this name and nobody else has done it."""
+    asked, done = (Path(os.environ["SPM_DATA"], f"{how}-{point}") for how in ("stop", "stopped"))
+    try:
+        asked.rename(done)
+    except FileNotFoundError:
+        return
+    done.write_text(str(os.getpid()))
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class StoppingWriter(Writer):
+    """Writes as the real one does, and freezes where it is told to."""
+
+    def commit(self, batch: Batch) -> None:
+        stop_at("before-the-first-row")
+        self._backend.put(batch.steps[:1])
+        stop_at("between-rows")
+        super().commit(batch)
+        stop_at("after-the-last-row")
+
+
+class _Stopping(Service):
+    def __init__(self, amqp_url: str, store_url: str, metrics_port: int | None = None) -> None:
+        limits.AMQP_HEARTBEAT_S = 2
+        super().__init__(amqp_url, store_url, metrics_port)
+        self._consumer._writer = StoppingWriter(open_backend(store_url), Distribution())
+
+
+class Stopping(ConsumerStep):
+    """See ``StoppingWriter``; the broker notices a frozen worker after some seconds."""
+
+    service = _Stopping
+
+
+UNWRITABLE = "unwritable"  # the source of messages that this writer cannot write
+
+
+class FailingWriter(Writer):
+    """Cannot write messages of one source."""
+
+    def prepare(self, envelopes: Sequence[Envelope] | Envelopes) -> Batch:
+        if UNWRITABLE in {e.source for e in envelopes}:
+            raise ZeroDivisionError("a fault on purpose")
+        return super().prepare(envelopes)
+
+
+class Dies(Consumer):
+    """Ends with its process when it reads a cursed body."""
+
+    def _open(self, delivery: Delivery) -> Item | None:
+        suffer(delivery.body)
+        return super()._open(delivery)
+
+
+class _Dying(Service):
+    consumer = Dies
+    trial = (sys.executable, "-m", "tests.chaos.cursed")
+
+    def __init__(self, amqp_url: str, store_url: str, metrics_port: int | None = None) -> None:
+        super().__init__(amqp_url, store_url, metrics_port)
+        self._consumer._writer = FailingWriter(open_backend(store_url), Distribution())
+
+
+class Cursed(ConsumerStep):
+    """See ``Dies``."""
+
+    service = _Dying

@@ -199,6 +199,44 @@ def test_a_failure_in_the_connection_s_own_thread_makes_another_connection(amqp_
     receiver.close()
 
 
+@pytest.fixture
+def backlog(amqp_vhost: str) -> list[bytes]:
+    """Messages that wait in the queue which a second worker takes over: more than a worker may hold."""
+    address = Address.parse(amqp_vhost)
+    source = next(f"h{n}" for n in range(999) if address.route(1, f"h{n}", 1) == "001")
+    messages = [message(number, source=source) for number in range(2 * limits.CONSUME_PREFETCH)]
+    with opened(amqp_vhost) as transport:
+        for each in messages:
+            transport.publish(each, 10)
+    return [each.to_bytes() for each in messages]
+
+
+@pytest.mark.seed("A9", compares="what a queue's next worker gets, with what its last one had not settled")
+def test_a_queue_that_moves_gives_first_and_in_order_what_was_not_settled(
+    amqp_vhost: str, backlog: list[bytes]
+) -> None:
+    """A consumer that is merely cancelled, as pika does before it closes a channel, leaves what it holds for later."""
+    held = limits.CONSUME_PREFETCH
+    with received(amqp_vhost) as (_, first):
+        assert wait_until(lambda: len(first) == held, 20)
+        with received(amqp_vhost) as (_, second):
+            assert wait_until(lambda: len(second) == held, 20), "a second worker took nothing over"
+        assert [delivery.body for delivery in second] == backlog[:held]
+        assert wait_until(lambda: len(first) == 2 * held, 20), "the first worker did not get it again"
+        assert [delivery.body for delivery in first[held:]] == backlog[:held]
+
+
+def test_what_is_given_back_comes_again_before_what_came_after_it(amqp_vhost: str, backlog: list[bytes]) -> None:
+    held = limits.CONSUME_PREFETCH
+    with received(amqp_vhost) as (receiver, got):
+        assert wait_until(lambda: len(got) == held, 20)
+        receiver.acknowledge(got[4].mark)
+        receiver.give_back(got[9].mark)
+        assert not receiver.holds(got[20].mark), "what came after it is not to be written first"
+        assert wait_until(lambda: len(got) == 2 * held, 20)
+        assert [delivery.body for delivery in got[held:]] == backlog[5 : 5 + held]
+
+
 def test_what_is_given_back_too_often_is_a_dead_letter(amqp_vhost: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "AMQP_DELIVERY_LIMIT", 2)
     with opened(amqp_vhost) as transport, received(amqp_vhost) as (receiver, got):
