@@ -23,7 +23,7 @@ from ingest.transport.delivery import Delivery
 from ingest.transport.topology import Address
 from ingest.trial import Trial
 from ingest.write import Writer
-from spm import limits
+from spm import limits, telemetry
 from spm.clock import SystemClock
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
@@ -92,7 +92,8 @@ class Service:
         self._receiver = Receiver(address, self._consumer.take, letters=True)
         self._consumer.source = self._receiver
         self._thread = threading.Thread(target=self._consumer.run, name="consumer", daemon=True)
-        self.gauges = None if metrics_port is None else Gauges(metrics_port, self.text)
+        self._counted = telemetry.include(self.text)
+        self.gauges = None if metrics_port is None else Gauges(metrics_port, lambda: telemetry.text(self.text()))
 
     def text(self) -> str:
         """Its metrics, as Prometheus reads them."""
@@ -105,6 +106,7 @@ class Service:
 
     def stop(self) -> None:
         """Write what is at hand within ``CONSUME_STOP_S``; everything else is given back."""
+        self._counted()
         self._consumer.stop()
         self._thread.join(limits.CONSUME_STOP_S)
         self._receiver.close()

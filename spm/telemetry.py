@@ -9,9 +9,10 @@ several processes answer one address (gunicorn's workers), the library adds them
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 
 from prometheus_client import (
     CollectorRegistry,
@@ -24,11 +25,13 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.parser import text_string_to_metric_families
 
 from spm.clock import Clock, SystemClock
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for each series, which nobody asks for
 REGISTRY = CollectorRegistry()
+_INCLUDED: list[Callable[[], str]] = []  # one per consumer of this process
 ProcessCollector(registry=REGISTRY)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 QUICK_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper ends of the steps in which times are counted
@@ -94,10 +97,17 @@ def text(*more: str) -> str:
 
 def readings() -> Iterator[Reading]:
     """The numbers of this process alone. What is no number (a gauge nobody has set) is left out."""
-    for family in REGISTRY.collect():
+    others = (family for written in list(_INCLUDED) for family in text_string_to_metric_families(written()))
+    for family in chain(REGISTRY.collect(), others):
         for sample in family.samples:
             if math.isfinite(sample.value):
                 yield Reading(sample.name, sample.labels, float(sample.value))
+
+
+def include(written: Callable[[], str]) -> Callable[[], None]:
+    """Have ``readings`` tell what somebody else counts and writes in Prometheus' form; returns how to end that."""
+    _INCLUDED.append(written)
+    return lambda: _INCLUDED.remove(written)
 
 
 def told(found: Iterable[Reading], helps: Mapping[str, str]) -> str:

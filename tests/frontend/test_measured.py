@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from frontend import standing
 from frontend.tasks import note_standing
 from ingest import own as sending
+from ingest.gauges import Tally, text
 from ingest.own import OwnMetrics, name_of, parsed_of
 from ingest.push import _only_door, front_door
 from spm import telemetry
@@ -225,3 +226,13 @@ def test_time_is_counted_by_what_became_of_it() -> None:
     found = [r for r in telemetry.readings() if r.name == "spm_task_duration_seconds_sum"]
     labels = {"task": "a task of tests", "outcome": "failed"}
     assert [r.value for r in found if dict(r.labels) == labels] == [2.0]
+
+
+def test_what_a_consumer_counts_is_sent_with_the_rest_and_ends_with_it() -> None:
+    written = text(Tally(messages=3, dead=1), 0, {"spm.p0": 7})
+    end = telemetry.include(lambda: written)
+    found = {(r.name, r.labels.get("queue", "")): r.value for r in telemetry.readings() if "worker" in r.name}
+    end()
+    assert found["spm_worker_messages_total", ""] == 3
+    assert found["spm_worker_queue_depth", "spm.p0"] == 7
+    assert not [r for r in telemetry.readings() if "spm_worker" in r.name]
