@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from django.conf import settings
 
-from ingest import rounds
+from ingest import rounds, tasks
 from ingest.announce import Accepting
 from ingest.keeper import Kept, keep, looks
 from ingest.write import Writer
@@ -16,12 +17,13 @@ from rollups.local import LocalExecutor
 from rollups.run import Driver
 from spm import limits
 from spm.accounts.models import App, Organisation, Source
-from spm.clock import FakeClock
+from spm.clock import FakeClock, SystemClock
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.store import distribution, keys, marks, pending, settled
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.keys import Distribution
 from spm.store.marks import Announcement, Mark, ProcessMarks, Record, Totals, packed
 from spm.store.settled import Cell, Cells
 from spm.wire import Envelope
@@ -430,3 +432,18 @@ def test_adoption_records_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         door.stored((0, n + 1, 1.0))
         door.keep_long()
     assert len(door.marks.adopted) == 2
+
+
+@pytest.mark.django_db
+def test_beat_has_the_marks_of_apps_with_news_moved(apps: list[App], monkeypatch: pytest.MonkeyPatch) -> None:
+    [entry] = [e for e in settings.CELERY_BEAT_SCHEDULE.values() if e["task"] == tasks.keep_marks.name]
+    assert entry["schedule"] == limits.KEEP_EVERY_S
+    store, app = MemoryBackend(), apps[0]
+    monkeypatch.setattr(tasks, "open_backend", lambda url: store)
+    now = SystemClock().now_ms()
+    heard(app, now)
+    process = Accepting(store, SystemClock(), every_s=None)
+    sent = process.accept(app=app.pk, source="h", parsed=parsed([(0, 1, 1.0)]), message_id=bytes(16))
+    Writer(store, Distribution()).write([sent])
+    process.announce()
+    assert (tasks.keep_marks(), tasks.keep_marks()) == (1, 0)
