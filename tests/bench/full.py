@@ -18,7 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spm.wire import Envelope
+from spm.store.backends import open_backend
+from spm.store.dictionary import Registry
+from spm.wire import Envelope, SeriesTable, canonical
 from tests.chaos.line import APP, Line
 from tests.chaos.storm import consumes
 from tests.stack.hbase import HBase
@@ -32,6 +34,7 @@ HOSTS, SENDERS = 20, 8
 LINE_VALUES = 50  # of a line of line protocol
 SMALL_VALUES = 14  # with their series' names make a message of 1 KB
 DONE_S = 600
+NEW_SERIES, REGISTRATIONS = 20_000, 4
 TSDB_CONNECTIONS = 4
 Cpu = dict[str, float]
 
@@ -66,6 +69,7 @@ HEAD = f"{'':<44} {'k val/s':>8} {'messages/s':>10} {'µs/value':>8}   of which"
 def run(values: int, small: int, peer_values: int) -> list[Row]:
     """Measure, print the table, and answer its lines."""
     with tempfile.TemporaryDirectory(prefix="spm-full-") as folder, _servers(Path(folder)) as (hbase, rabbitmq):
+        _registered(hbase)
         ours = [_best(lambda n=n: _product(Path(folder), hbase, rabbitmq, n)) for n in (  # type: ignore[misc]
             Load("HTTP, 1,000 values a message", values // 1_000, 1_000, http=True),
             Load("AMQP, 1,000 values a message", values // 1_000, 1_000),
@@ -158,6 +162,20 @@ def _message(number: int, values: int) -> Envelope:
     """Each host reports in turn, every ten seconds."""
     made = message(number // HOSTS, source=f"host{number % HOSTS}", samples=values)
     return replace(made, message_id=number.to_bytes(16, "big"))
+
+
+def _registered(hbase: HBase) -> None:
+    """New series by one worker's registry, round after round: the servers' JVMs get faster for a while."""
+    hbase.make_tables("registered")
+    backend = open_backend(f"{hbase.url}/registered")
+    pids = {**_hbase_pids(hbase), "worker": os.getpid()}
+    for round_ in range(REGISTRATIONS):
+        forms = [canonical(f"metric_{i % 100}", {"host": f"host{i // 100}-{round_}"}) for i in range(NEW_SERIES)]
+        table = SeriesTable.from_canonical(forms)
+        row = _measured("", NEW_SERIES, NEW_SERIES, pids, lambda t=table: Registry(backend).register(APP, t))  # type: ignore[misc]
+        each = " ".join(f"{name} {1e6 * used / NEW_SERIES:.0f}" for name, used in row.cpu.items() if name != "sender")
+        print(f"  new series, round {round_ + 1}: {NEW_SERIES / row.wall_s:,.0f}/s, CPU µs each: {each}", flush=True)
+    backend.close()
 
 
 def _prepared(line: Line, token: str, messages: Sequence[Envelope], load: Load) -> Callable[[], None]:
@@ -315,8 +333,8 @@ def _hbase_pids(hbase: HBase) -> dict[str, int | None]:
 
 
 def _cpu_s(pid: int) -> float:
-    """Of a process and those it has begun: the web server's work is done by a child."""
-    return sum(map(_own_cpu_s, [pid, *_children(pid)]))
+    """Of a process and those it has begun, since the web server's work is done by a child; of this one, itself."""
+    return sum(map(_own_cpu_s, [pid, *([] if pid == os.getpid() else _children(pid))]))
 
 
 def _children(pid: int) -> list[int]:
