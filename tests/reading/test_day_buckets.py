@@ -42,15 +42,16 @@ def open_to(world: World, shape: Shape) -> None:
     world.send((2, 30 * HOUR_MS, 1.0))  # of tomorrow: by now the writer knows
 
 
-def moved(shape: Shape, *, close: bool = True) -> World:
+def moved(shape: Shape, *, close: bool = True, world: World | None = None) -> World:
     """The same, moved to another epoch, the former one closed."""
-    world = narrow()
+    world = world or narrow()
+    former = world.spread().newest.number
     open_to(world, shape)
     world.roll()
     world.migrate()
     world.roll()
     if close:
-        assert close_epoch(world.store, APP, 0).closed
+        assert close_epoch(world.store, APP, former).closed
         world.roll()
     return world
 
@@ -96,8 +97,8 @@ def sealed_before_the_move() -> World:
 
 
 def expired_with_days_of_before() -> World:
-    """The month still names the day's row in the bucket that was emptied: made of what is there no more."""
-    world = moved(BYTES)
+    """The month still names the day's rows in two buckets that were emptied: made of what is there no more."""
+    world = moved((HASH, 16, 1), world=moved(BYTES))  # there and back
     world.send(*((series, 77, 9.0) for series in range(4)))
     world.roll()
     kept(world, Keep(raw_days=1, hour_days=2))
