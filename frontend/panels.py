@@ -49,6 +49,31 @@ def host_panels(host: str) -> list[Panel]:
     ]
 
 
+def system_panels() -> list[Panel]:
+    """The charts of the product's own app: what it takes, where that is, how long things take, what failed."""
+
+    def slow(name: str, by: str = "") -> str:
+        grouped = f"{by}, le" if by else "le"
+        return f"histogram_quantile(0.99, sum by ({grouped}) (rate({name}_bucket[$window])))"
+
+    return [
+        Panel("Samples accepted a second", "sum by (process) (rate(spm_accepted_samples_total[$window]))", ""),
+        Panel("Samples not settled, by app", 'sum by (app) (spm_app_samples{outcome="unsettled"})', ""),
+        Panel("Lag of marks, by app (s)", "max by (app) (max_over_time(spm_app_mark_lag_seconds[$window]))", ""),
+        Panel("Dead letters, by app", "max by (app) (max_over_time(spm_app_dead_letters[$window]))", ""),
+        Panel("Waiting in the queue", "max by (queue) (max_over_time(spm_worker_queue_depth[$window]))", ""),
+        Panel("Oldest unacknowledged (s)", "max(max_over_time(spm_worker_oldest_unacked_seconds[$window]))", ""),
+        Panel("Requests a second, by status", "sum by (code) (rate(spm_http_requests_total[$window]))", ""),
+        Panel("Time of 99 % of requests (s)", slow("spm_http_request_duration_seconds", "view"), ""),
+        Panel("Time until durable, 99 % (s)", slow("spm_publish_duration_seconds"), ""),
+        Panel("One read of the store, 99 % (s)", slow("spm_store_probe_duration_seconds", "process"), ""),
+        Panel("Tasks, 99 % (s)", slow("spm_task_duration_seconds", "task"), ""),
+        Panel("Duration of the last run (s)", "max by (kind) (spm_run_last_duration_seconds)", ""),
+        Panel("Memory", "max by (process) (process_resident_memory_bytes)", "bytes"),
+        Panel("CPU (s per s)", "sum by (process) (rate(process_cpu_seconds_total[$window]))", ""),
+    ]
+
+
 def quoted(text: str) -> str:
     """A PromQL string: JSON's quoting is a part of Go's."""
     return json.dumps(text, ensure_ascii=False)

@@ -15,6 +15,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/", overview.Overview.as_view(), name="overview"),
     path("apps/<int:app_id>/hosts", overview.HostsTable.as_view(), name="hosts"),
     path("apps/<int:app_id>/hosts/<path:host>", overview.Host.as_view(), name="host"),
+    path("apps/<int:app_id>/system", overview.System.as_view(), name="system"),
     path("apps/<int:app_id>/chart", charts.Explore.as_view(), name="chart"),
     path("apps/<int:app_id>/corrections", corrections.Corrections.as_view(), name="corrections"),
     path("apps/<int:app_id>/corrections/<int:number>/undo", corrections.Undo.as_view(), name="undo"),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib.auth.mixins import LoginRequiredMixin
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views import View
 
@@ -32,6 +32,19 @@ class Overview(AppPage):
         context = super().get_context_data(cpu=panels.cpu_by_host(), **kwargs)
         app = context["app"]
         return {**context, "hosts": hosts_of(app, engine_for(app.pk), context["now_ms"])}
+
+
+class System(AppPage):
+    """The product's own app: what its processes count about themselves. 404 for any other app."""
+
+    template_name = "frontend/host.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """With the charts of the system."""
+        context = super().get_context_data(host="All processes", panels=panels.system_panels(), **kwargs)
+        if not context["app"].organisation.internal:
+            raise Http404("Only the product's own app has this page.")
+        return context
 
 
 class HostsTable(Overview):

@@ -44,8 +44,10 @@ def navigation(context: Context) -> dict[str, Any]:
 
 def links_of(app: App, path: str) -> list[Link]:
     """The pages of an app; the one whose address the path begins with is the current one, the longest first."""
+    own = [("System", reverse("frontend:system", args=[app.pk]))] if app.organisation.internal else []
     places = [
         ("Overview", reverse("frontend:overview", args=[app.pk])),
+        *own,
         ("Charts", reverse("frontend:chart", args=[app.pk])),
         ("Alerts", "/alerts/"),
         ("Mail", "/alerts/mail"),

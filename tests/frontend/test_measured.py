@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from frontend import standing
+from frontend import panels, standing
 from frontend.tasks import note_standing
 from ingest import own as sending
 from ingest.gauges import Tally, text
@@ -54,6 +54,19 @@ def test_staff_look_at_the_own_app_and_change_nothing_in_it(staff: Client) -> No
     assert staff.get("/")["Location"] == f"{place}/"
     assert staff.get(f"{place}/").status_code == 200
     assert staff.post(f"{place}/send", {"name": "x", "use": "ingest"}).status_code == 403
+
+
+def test_staff_find_the_charts_of_the_system_and_each_of_them_can_be_drawn(staff: Client, alpha: House) -> None:
+    number = own.make().pk
+    assert "All processes" in staff.get(f"/apps/{number}/system").content.decode()
+    assert f'href="/apps/{number}/system"' in staff.get(f"/apps/{number}/").content.decode()
+    for panel in panels.system_panels():
+        drawn = staff.get("/api/v1/charts", {"expr": panel.expr, "app": number})
+        assert drawn.status_code == 200, (panel, drawn.content)
+
+
+def test_an_app_of_others_has_no_page_of_the_system(desk: Client, alpha: House) -> None:
+    assert desk.get(f"/apps/{alpha.app.pk}/system").status_code == 404
 
 
 def test_people_who_are_no_staff_never_learn_of_the_own_app(desk: Client, alpha: House) -> None:
