@@ -1,0 +1,195 @@
+"""Other servers read: remote read by Prometheus' own messages, and the newest samples as text."""
+
+import contextlib
+import struct
+from typing import Any
+
+import cramjam
+import numpy as np
+import pytest
+from django.test import Client
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spm import query
+from spm.clock import SystemClock
+from spm.errors import BadQuery
+from spm.query import remote
+from spm.query.fake import FakeStorage
+from spm.query.remote import Asked
+from spm.query.select import Matcher, SeriesBatch
+from spm.wire import STALE_BITS
+from tests.frontend.conftest import House
+
+READ = "/prometheus/api/v1/read"
+OPS = ("=", "!=", "=~", "!~")
+
+
+def varint(number: int) -> bytes:
+    number &= (1 << 64) - 1
+    found = b""
+    while number > 127:
+        found, number = found + bytes([number & 127 | 128]), number >> 7
+    return found + bytes([number])
+
+
+def text(field: int, raw: bytes) -> bytes:
+    return varint(field << 3 | 2) + varint(len(raw)) + raw
+
+
+def number(field: int, value: int) -> bytes:
+    return varint(field << 3) + varint(value)
+
+
+def request_of(*queries: Asked, accept: bytes = b"") -> bytes:
+    """A request as Prometheus writes it, with hints that nobody reads."""
+    found = b""
+    for one in queries:
+        matchers = b"".join(
+            text(3, number(1, OPS.index(m.op)) + text(2, m.name.encode()) + text(3, m.value.encode()))
+            for m in one.matchers
+        )
+        hints = text(4, number(1, 60_000) + text(2, b"rate") + number(3, one.start_ms))
+        found += text(1, number(1, one.start_ms) + number(2, one.end_ms) + matchers + hints)
+    return found + accept
+
+
+def fields(raw: bytes) -> list[tuple[int, Any]]:
+    """A plain reader of messages, to hold the writer against."""
+    at, found = 0, []
+
+    def take() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte, at = raw[at], at + 1
+            value, shift = value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+
+    while at < len(raw):
+        tag = take()
+        size = {0: 0, 1: 8}.get(tag & 7)
+        if size == 0:
+            found.append((tag >> 3, take()))
+            continue
+        size = take() if size is None else size
+        found.append((tag >> 3, raw[at : at + size]))
+        at += size
+    return found
+
+
+def series_of(raw: bytes) -> list[list[tuple[dict[str, str], list[tuple[int, int]]]]]:
+    """By query: labels, and (time, bits) of samples."""
+    results = []
+    for _, result in fields(raw):
+        series = []
+        for _, one in fields(result):
+            parts = fields(one)
+            labels = [[each.decode() for _, each in fields(value)] for field, value in parts if field == 1]
+            samples = [dict(fields(value)) for field, value in parts if field == 2]
+            points = [(s[2] - (1 << 64) if s[2] >> 63 else s[2], struct.unpack("<Q", s[1])[0]) for s in samples]
+            series.append((dict(labels), points))
+        results.append(series)
+    return results
+
+
+MATCHERS = st.builds(Matcher, st.text(max_size=5), st.sampled_from(OPS), st.text(max_size=5))
+QUERIES = st.builds(
+    lambda more, start, end: Asked((Matcher("__name__", "=", "up"), *more), start, end),
+    st.lists(MATCHERS, max_size=3).filter(lambda found: all("~" not in m.op for m in found)),
+    st.integers(-(10**12), 10**13), st.integers(-(10**12), 10**13),
+)  # fmt: skip
+
+
+@given(st.lists(QUERIES, min_size=1, max_size=3))
+def test_request_reads_as_it_was_written(queries: list[Asked]) -> None:
+    assert remote.asked(request_of(*queries)) == queries
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60))
+def test_damaged_request_is_refused_and_nothing_else(raw: bytes) -> None:
+    with contextlib.suppress(BadQuery):
+        remote.asked(raw)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(0, 2**64 - 1)), min_size=1, max_size=20))
+def test_samples_are_written_with_their_times_and_all_bits(points: list[tuple[int, int]]) -> None:
+    ts, bits = (
+        np.array(column, kind) for column, kind in zip(zip(*points, strict=True), (np.int64, np.uint64), strict=True)
+    )
+    batch = SeriesBatch([{"__name__": "m", "a": "ä"}], np.array([0, len(ts)]), ts, bits.view(np.float64))
+    assert series_of(remote.answered([batch])) == [[({"__name__": "m", "a": "ä"}, points)]]
+
+
+@pytest.fixture
+def storage(alpha: House, monkeypatch: pytest.MonkeyPatch) -> FakeStorage:
+    made = FakeStorage()
+    monkeypatch.setattr(query, "storage_for", lambda app: made if app == alpha.app.pk else FakeStorage())
+    return made
+
+
+def posted(client: Client, house: House, body: bytes) -> Any:
+    headers = {"Authorization": f"Bearer {house.token}", "Content-Encoding": "snappy"}
+    return client.post(READ, body, content_type="application/x-protobuf", headers=headers)
+
+
+def test_remote_read_gives_samples_of_both_ends_to_their_own_app(
+    client: Client, alpha: House, beta: House, storage: FakeStorage
+) -> None:
+    storage.add("up", {"job": "b"}, [1_000, 2_000, 3_000], [1, 2, 3]).add("up", {"job": "a"}, [2_000], [np.nan])
+    body = bytes(cramjam.snappy.compress_raw(request_of(Asked((Matcher("__name__", "=", "up"),), 1_000, 2_000))))
+    answer, foreign = posted(client, alpha, body), posted(client, beta, body)
+    assert (answer["Content-Type"], answer["Content-Encoding"]) == ("application/x-protobuf", "snappy")
+    [series] = series_of(bytes(cramjam.snappy.decompress_raw(answer.content)))
+    assert [(labels["job"], [at for at, _ in points]) for labels, points in series] == [
+        ("a", [2_000]),
+        ("b", [1_000, 2_000]),
+    ]
+    assert series_of(bytes(cramjam.snappy.decompress_raw(foreign.content))) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (request_of(Asked((Matcher("a", "=", "b"),), 1, 2), accept=number(2, 1)), "streamed chunks"),
+        (request_of(Asked((), 1, 2)), "at least one matcher"),
+        (b"", "1 to 100 queries"),
+        (b"\xff" * 30, "damaged"),
+    ],
+)
+def test_request_that_cannot_be_answered_is_a_400_in_words(
+    client: Client, alpha: House, storage: FakeStorage, body: bytes, words: str
+) -> None:
+    answer = posted(client, alpha, bytes(cramjam.snappy.compress_raw(body)))
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]
+
+
+def test_bomb_is_refused_before_it_is_unpacked(client: Client, alpha: House, storage: FakeStorage) -> None:
+    bombs = (
+        bytes(cramjam.snappy.compress_raw(bytes(50_000_000))),
+        b"\xff\xff\xff\xff\x0f" + b"x" * 9,
+        b"not snappy at all",
+    )
+    assert [posted(client, alpha, bomb).status_code for bomb in bombs] == [400, 400, 400]
+
+
+@pytest.mark.parametrize("accept", [b"", number(2, 0), number(2, 1) + number(2, 0), text(2, b"\x01\x00")])
+def test_samples_are_given_to_whoever_accepts_them_too(accept: bytes) -> None:
+    assert remote.asked(request_of(Asked((Matcher("a", "=", "b"),), 1, 2), accept=accept))
+
+
+def test_federation_gives_the_newest_of_what_has_not_ended(client: Client, alpha: House, storage: FakeStorage) -> None:
+    now = SystemClock().now_ms() - 1_000
+    stale = np.array([STALE_BITS], np.uint64).view(np.float64)[0]
+    storage.add("up", {"job": "a"}, [now - 5, now], [1, 0.5]).add("up", {"job": "old"}, [now - 600_000], [1])
+    storage.add("up", {"job": "gone"}, [now - 5, now], np.array([1, stale])).add("a.b", {"x": 'q"'}, [now], [np.inf])
+    headers = {"Authorization": f"Bearer {alpha.token}"}
+    found = client.get("/prometheus/federate", {"match[]": ["up", '{__name__!=""}']}, headers=headers)
+    assert found.content.decode().splitlines() == [
+        '# TYPE up untyped', f'up{{job="a"}} 0.5 {now}', '# TYPE "a.b" untyped', f'{{"a.b",x="q\\""}} +Inf {now}',
+    ]  # fmt: skip
+    assert client.get("/prometheus/federate", headers=headers).status_code == 400

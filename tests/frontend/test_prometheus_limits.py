@@ -1,0 +1,183 @@
+"""A query takes no more than it may: series, samples, bytes, points, time, turns; and it ends when nobody waits."""
+
+import json
+import socket
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from django.test import Client, RequestFactory
+
+from frontend.prometheus import door
+from frontend.prometheus.presence import watch_of
+from spm import query
+from spm.clock import FakeClock
+from spm.errors import QueryCancelled, QueryRefused, QueryTimeout, QueryTooLarge
+from spm.query.budget import CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, Budget, QueryLimits
+from spm.query.fake import FakeStorage
+from spm.query.promql.engine import Engine
+from spm.query.turns import Turns
+from tests.frontend.conftest import House
+
+
+def budget(**allowed: Any) -> Budget:
+    return Budget(QueryLimits(**allowed), FakeClock())
+
+
+@pytest.mark.parametrize(
+    ("allowed", "used", "words"),
+    [
+        ({"series": 3}, lambda b, n: b.series(3 + n, "m"), "narrow"),
+        ({"samples": 3}, lambda b, n: b.samples(3 + n), "less time"),
+        ({"cells": 6}, lambda b, n: b.cells(3, 2 + n, "m"), "longer step"),
+        ({"shown": 3}, lambda b, n: b.shown(3 + n), "export"),
+        ({"bytes": 3 * SAMPLE_BYTES}, lambda b, n: b.samples(3 + n), "MB"),
+        ({"bytes": 6 * CELL_BYTES}, lambda b, n: b.cells(3, 2 + n, "m"), "MB"),
+        ({"bytes": 3 * SERIES_BYTES}, lambda b, n: b.series(3 + n, "m"), "MB"),
+    ],
+)
+def test_budget_is_refused_one_over_its_limit_with_what_to_do(allowed: Any, used: Any, words: str) -> None:
+    used(budget(**allowed), 0)
+    with pytest.raises(QueryTooLarge, match=words):
+        used(budget(**allowed), 1)
+
+
+def test_bytes_that_are_let_go_count_no_more() -> None:
+    told = budget(bytes=2 * SAMPLE_BYTES)
+    told.samples(2)
+    told.hold(-2 * SAMPLE_BYTES)
+    told.samples(2)
+    assert (told.usage.bytes, told.usage.bytes_peak, told.usage.samples) == (32, 32, 4)
+
+
+def test_query_over_its_bytes_is_refused_by_the_engine() -> None:
+    storage = FakeStorage().add("m", {}, list(range(1_000, 101_000, 1_000)), np.ones(100))
+    small = Budget(QueryLimits(bytes=SERIES_BYTES + 99 * SAMPLE_BYTES), FakeClock())
+    with pytest.raises(QueryTooLarge, match="MB"):
+        Engine(storage, budget=small).instant("count_over_time(m[2m])", 101_000)
+
+
+def test_time_that_is_over_ends_a_query_with_the_reason() -> None:
+    clock = FakeClock()
+    told = Budget(QueryLimits(timeout_s=2), clock)
+    clock.advance(2_000)
+    told.tick()
+    clock.advance(1)
+    with pytest.raises(QueryTimeout, match="2 s"):
+        told.tick()
+
+
+# --- who has gone
+
+
+def watched(ours: socket.socket, clock: FakeClock) -> Any:
+    return watch_of(RequestFactory().get("/", **{"gunicorn.socket": ours}), clock)
+
+
+@pytest.mark.parametrize("leave", [lambda s: s.close(), lambda s: s.shutdown(socket.SHUT_WR)], ids=["closed", "shut"])
+def test_client_that_has_gone_ends_its_query_between_two_steps(leave: Any) -> None:
+    ours, theirs = socket.socketpair()
+    clock = FakeClock()
+    told = Budget(QueryLimits(), clock, watched(ours, clock))
+    for _ in range(3):
+        clock.advance(200)
+        told.tick()
+    leave(theirs)
+    clock.advance(200)
+    with pytest.raises(QueryCancelled):
+        told.tick()
+    ours.close()
+
+
+def test_client_that_has_sent_more_already_counts_as_there() -> None:
+    ours, theirs = socket.socketpair()
+    clock = FakeClock()
+    watch = watched(ours, clock)
+    theirs.send(b"GET /next HTTP/1.1")
+    clock.advance(200)
+    watch()
+    assert ours.recv(100) == b"GET /next HTTP/1.1"  # looking took nothing away
+
+
+def test_evaluation_stops_at_the_first_step_after_the_client_went() -> None:
+    asked = []
+
+    class Watched(FakeStorage):
+        def select(self, matchers: Any, start_ms: int, end_ms: int, *, tick: Any = None) -> Any:
+            asked.append(matchers)
+            return super().select(matchers, start_ms, end_ms)
+
+    def gone() -> None:
+        if asked:
+            raise QueryCancelled("gone")
+
+    with pytest.raises(QueryCancelled):
+        Engine(Watched(), budget=Budget(QueryLimits(), FakeClock(), gone)).instant("a + b + c + d", 1_000)
+    assert len(asked) == 1
+
+
+# --- turns
+
+
+def test_turns_are_bounded_and_free_again_after_errors() -> None:
+    turns = Turns(running_max=2, waiting_max=0, wait_s=0.01)
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError), turns.take(1):
+            raise ZeroDivisionError
+    refused = pytest.raises(QueryRefused, match="2 queries of your organisation")
+    with turns.take(1), turns.take(1), turns.take(2), refused, turns.take(1):
+        pass
+    with turns.take(1), turns.take(1):
+        pass
+
+
+def test_who_waits_gets_the_turn_that_ends() -> None:
+    turns = Turns(running_max=1, waiting_max=1, wait_s=30)
+    first, had = turns.take(1), threading.Event()
+    first.__enter__()
+
+    def wait() -> None:
+        with turns.take(1):
+            had.set()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert not had.wait(0.05)
+    first.__exit__(None, None, None)
+    assert had.wait(10)
+    waiting.join()
+
+
+def test_who_waits_too_long_or_leaves_gives_the_place_back() -> None:
+    turns = Turns(running_max=1, waiting_max=1, wait_s=0.02)
+
+    def gone() -> None:
+        raise QueryCancelled("gone")
+
+    with turns.take(1):
+        for _ in range(3):
+            with pytest.raises(QueryRefused, match="already"), turns.take(1):
+                pass
+        with pytest.raises(QueryCancelled), turns.take(1, gone):
+            pass
+    with turns.take(1):
+        pass
+
+
+@pytest.mark.django_db
+def test_query_without_a_turn_is_a_429_that_says_when_to_come_back(
+    client: Client, alpha: House, beta: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = Turns(running_max=1, waiting_max=0)
+    monkeypatch.setattr(door, "_turns", turns)
+    monkeypatch.setattr(query, "storage_for", lambda app: FakeStorage())
+
+    def ask(house: House) -> Any:
+        return client.get("/prometheus/api/v1/query?query=1", headers={"Authorization": f"Bearer {house.token}"})
+
+    with turns.take(alpha.organisation.pk):
+        refused, other = ask(alpha), ask(beta)
+    assert (refused.status_code, json.loads(refused.content)["errorType"]) == (429, "too_many_requests")
+    assert refused["Retry-After"]
+    assert (other.status_code, ask(alpha).status_code) == (200, 200)
