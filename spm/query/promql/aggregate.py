@@ -43,7 +43,7 @@ def aggregate(op: str, vector: Vector, groups: Groups, parameter: F64) -> Vector
     return named(groups.labels, values, seen, nameless=False)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _reduced(code: int, values: F64, present: Bool, codes: I64, groups: int) -> Any:
     steps = values.shape[1]
     total, second, seen = np.zeros((groups, steps)), np.zeros((groups, steps)), np.zeros((groups, steps), np.int64)
@@ -71,7 +71,7 @@ def _reduced(code: int, values: F64, present: Bool, codes: I64, groups: int) -> 
     return total, seen > 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _retry_overflowed(values: F64, present: Bool, codes: I64, total: F64, second: F64, seen: I64) -> None:
     """Sums that left the range of floats are formed again from parts of their mean, scaled to be divided later."""
     overflowed = np.isinf(total)
@@ -87,7 +87,7 @@ def _retry_overflowed(values: F64, present: Bool, codes: I64, total: F64, second
                 total[group, step], second[group, step] = np.nan, mean + lost
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _finish(code: int, total: F64, second: F64, seen: I64) -> None:
     for group in range(total.shape[0]):
         for step in range(total.shape[1]):
@@ -111,7 +111,7 @@ def _finish(code: int, total: F64, second: F64, seen: I64) -> None:
                 total[group, step] = np.sqrt(second[group, step] / count)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _quantiles(values: F64, present: Bool, order: I64, starts: I64, q: F64) -> Any:
     groups, steps = len(starts) - 1, values.shape[1]
     out, seen = np.zeros((groups, steps)), np.zeros((groups, steps), np.bool_)

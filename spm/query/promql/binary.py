@@ -186,7 +186,7 @@ def _seen(present: Bool, codes: I64, groups: int) -> Bool:
     return _counts(present, codes, groups) > 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _count(present: Bool, codes: I64, counts: I32) -> None:
     for row in range(present.shape[0]):
         for step in range(present.shape[1]):

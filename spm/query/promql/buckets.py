@@ -87,7 +87,7 @@ def fraction(vector: Vector, found: Histograms, lower: F64, upper: F64) -> Vecto
     return found.shown(values, present)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _gathered(values: F64, present: Bool, rows: I64, bounds: F64, step: int, own_bounds: F64, own_counts: F64) -> int:
     """The buckets of one histogram at one step, equal bounds added; how many there are."""
     count = 0
@@ -102,7 +102,7 @@ def _gathered(values: F64, present: Bool, rows: I64, bounds: F64, step: int, own
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _almost_equal(a: float, b: float) -> bool:
     if a == b or (np.isnan(a) and np.isnan(b)):
         return True
@@ -112,7 +112,7 @@ def _almost_equal(a: float, b: float) -> bool:
     return difference / min(total, 1.7976931348623157e308) < _TOLERANCE
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _lift(bounds: F64, counts: F64, size: int) -> Any:
     """Make counts rise; (whether any was lifted noticeably, least and greatest such bound, greatest difference)."""
     forced, least, greatest, difference = False, np.inf, -np.inf, 0.0
@@ -133,7 +133,7 @@ def _lift(bounds: F64, counts: F64, size: int) -> Any:
     return forced, least, greatest, difference
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _quantile(bounds: F64, counts: F64, size: int, q: float) -> Any:
     observations = counts[size - 1]
     if size < 2 or observations == 0:
@@ -154,7 +154,7 @@ def _quantile(bounds: F64, counts: F64, size: int, q: float) -> Any:
     return start + (bounds[place] - start) * (rank / count)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _quantiles(
     values: F64,
     present: Bool,
@@ -197,7 +197,7 @@ def _quantiles(
                     span[histogram, 2] = step
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _rank(bounds: F64, counts: F64, size: int, at: float) -> Any:
     """How many observations lie below a value."""
     rank = 0.0
@@ -215,7 +215,7 @@ def _rank(bounds: F64, counts: F64, size: int, at: float) -> Any:
     return counts[size - 1]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _fractions(
     values: F64, present: Bool, rows: I64, starts: I64, bounds: F64, lower: F64, upper: F64, out: F64, seen: Bool
 ) -> None:

@@ -94,7 +94,7 @@ def _place(labels: Labels) -> float:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest()) / 2**48
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _first(present: Bool, order: I64, starts: I64, counts: I64) -> Any:
     """The first elements of each group at each step."""
     kept = np.zeros(present.shape, np.bool_)
@@ -108,7 +108,7 @@ def _first(present: Bool, order: I64, starts: I64, counts: I64) -> Any:
     return kept
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _extremes(values: F64, present: Bool, order: I64, starts: I64, counts: I64, greatest: bool) -> Any:
     """The first `counts[step]` elements of each group by value; of equal ones the earlier series, NaN last."""
     kept = np.zeros(present.shape, np.bool_)

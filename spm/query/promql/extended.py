@@ -87,14 +87,14 @@ def _bordered(ts: I64, values: F64, start_ms: int, end_ms: int, *, smoothed: boo
     return np.concatenate([head, ts[inside], tail]), np.concatenate([[left], values[inside], [right]])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _between(t: int, t1: int, v1: float, t2: int, v2: float, counter: bool) -> float:
     if counter and v2 < v1:
         v1 = 0.0  # a counter that fell began again at zero
     return v1 + (v2 - v1) * float(t - t1) / float(t2 - t1)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _instants(
     offsets: I64, ts: I64, values: F64, first_ms: int, step_ms: int, lookback_ms: int, out: F64, present: Bool
 ) -> None:
@@ -118,7 +118,7 @@ def _instants(
             present[series, step] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _sweep(
     code: int, offsets: I64, ts: I64, values: F64, first_ms: int, step_ms: int, range_ms: int, lookback_ms: int,
     smoothed: bool, out: F64, present: Bool, cursor: I64, visits: int,
@@ -160,7 +160,7 @@ def _sweep(
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _counted(values: F64, changes: bool) -> float:
     found = 0.0
     for i in range(1, len(values)):
@@ -171,7 +171,7 @@ def _counted(values: F64, changes: bool) -> float:
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _change(ts: I64, values: F64, first: int, last: int, start: int, end: int, smoothed: bool, counter: bool) -> Any:
     left, right = values[first], values[last]
     if smoothed and ts[first] < start:

@@ -115,7 +115,7 @@ def _is_plain(hours: HourBatch) -> bool:
     return all(np.isfinite(column[held]).all() for column in (hours.first, hours.last, hours.increase))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _levels(code: int, count: I64, column: F64, low: I64, high: I64, out: F64, present: Bool) -> None:
     for series in range(count.shape[0]):
         for step in range(out.shape[1]):
@@ -147,7 +147,7 @@ def _levels(code: int, count: I64, column: F64, low: I64, high: I64, out: F64, p
             out[series, step] = value
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _changes(
     code: int, count: I64, first: F64, first_ts: I64, last: F64, last_ts: I64, increase: F64,
     low: I64, high: I64, first_ms: int, step_ms: int, range_ms: int, out: F64, present: Bool,

@@ -2,8 +2,9 @@
 
 Every kernel takes the times and values of a window, in order and without stale markers, and gives one number. Sums are
 compensated (Neumaier), means and variances formed as Prometheus forms them, so that results agree to the last bits, NaN
-and infinities included. Counters are extrapolated exactly as Prometheus does it (`extrapolated`, shared with the hourly
-tier). `value` chooses the kernel by a function's code: numba compares small ints, names are for people.
+and infinities included; division by zero gives these too, as in Go, instead of numba's exception. Counters are
+extrapolated exactly as Prometheus does it (`extrapolated`, shared with the hourly tier). `value` chooses the kernel by
+a function's code: numba compares small ints, names are for people.
 """
 
 from typing import Any
@@ -48,7 +49,7 @@ FUNCTIONS = {
 }
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def value(code: int, ts: I64, values: F64, t: int, range_ms: int, first: float, second: float) -> Any:
     """The function's value of one window; `first` and `second` are its parameters."""
     if code in (MAX, MIN):
@@ -80,7 +81,7 @@ def value(code: int, ts: I64, values: F64, t: int, range_ms: int, first: float, 
     return _rarer(code, ts, values, first, second)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _rarer(code: int, ts: I64, values: F64, first: float, second: float) -> Any:
     if code == RESETS:
         return float(np.sum(values[1:] < values[:-1]))
@@ -102,7 +103,7 @@ def _rarer(code: int, ts: I64, values: F64, first: float, second: float) -> Any:
     return ts[_place_of_extreme(values, code == TS_MAX)] / 1000
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _extreme(values: F64, greatest: bool) -> Any:
     found = values[0]
     for here in values:
@@ -111,7 +112,7 @@ def _extreme(values: F64, greatest: bool) -> Any:
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _place_of_extreme(values: F64, greatest: bool) -> Any:
     """Of equal ones the last."""
     place = 0
@@ -122,7 +123,7 @@ def _place_of_extreme(values: F64, greatest: bool) -> Any:
     return place
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def compensated(total: float, lost: float, added: float) -> Any:
     """One step of Neumaier's sum: the new total, and what rounding has lost so far."""
     found = total + added
@@ -133,7 +134,7 @@ def compensated(total: float, lost: float, added: float) -> Any:
     return found, lost + ((added - found) + total)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _sum(values: F64) -> Any:
     total, lost = 0.0, 0.0
     for here in values:
@@ -141,7 +142,7 @@ def _sum(values: F64) -> Any:
     return total if np.isinf(total) else total + lost
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _mean(values: F64) -> Any:
     """The sum by the count; from where the sum leaves the range of floats, the mean is carried on instead."""
     total, lost, count = values[0], 0.0, 1
@@ -160,7 +161,7 @@ def _mean(values: F64) -> Any:
     return total + lost if carried else total / count + lost / count
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _variance(values: F64) -> Any:
     mean, lost_mean, squares, lost_squares, seen = 0.0, 0.0, 0.0, 0.0, 0
     for here in values:
@@ -171,7 +172,7 @@ def _variance(values: F64) -> Any:
     return (squares + lost_squares) / seen
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def quantile_of(values: F64, q: float) -> Any:
     """Linear interpolation between the two nearest ranks; NaNs rank lowest."""
     if len(values) == 0 or np.isnan(q):
@@ -191,7 +192,7 @@ def quantile_of(values: F64, q: float) -> Any:
     return below * (1 - weight) + above * weight
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _deviation(values: F64) -> Any:
     """The median of the distances from the median; one NaN makes it NaN."""
     if np.isnan(values).any():
@@ -199,7 +200,7 @@ def _deviation(values: F64) -> Any:
     return quantile_of(np.abs(values - quantile_of(values, 0.5)), 0.5)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _changes(values: F64) -> Any:
     found = 0.0
     for i in range(1, len(values)):
@@ -207,7 +208,7 @@ def _changes(values: F64) -> Any:
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _regression(ts: I64, values: F64, at_ms: float) -> Any:
     """Slope per second and level at a time, by least squares."""
     flat = True
@@ -227,7 +228,7 @@ def _regression(ts: I64, values: F64, at_ms: float) -> Any:
     return slope, y_sum / count - slope * x_sum / count
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _smoothed(values: F64, smoothing: float, trending: float) -> Any:
     """Double exponential smoothing: a level and a trend, each following what is new by its factor."""
     before, level, trend = 0.0, values[0], values[1] - values[0]
@@ -238,7 +239,7 @@ def _smoothed(values: F64, smoothing: float, trending: float) -> Any:
     return level
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _counter(ts: I64, values: F64, t: int, range_ms: int, per_second: bool) -> Any:
     gained = values[-1] - values[0]
     before = values[0]
@@ -250,7 +251,7 @@ def _counter(ts: I64, values: F64, t: int, range_ms: int, per_second: bool) -> A
     return gained * (factor / (range_ms / 1000) if per_second else factor)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def extrapolated(
     count: int, first_ts: int, last_ts: int, first: float, gained: float, t: int, range_ms: int, counter: bool
 ) -> Any:
@@ -271,7 +272,7 @@ def extrapolated(
     return (sampled + to_start + to_end) / sampled
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _instant_change(ts: I64, values: F64, rate: bool) -> Any:
     change = values[-1] - values[-2]
     if not rate:

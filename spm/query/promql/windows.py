@@ -109,7 +109,7 @@ def without_stale(batch: SeriesBatch) -> SeriesBatch:
     return SeriesBatch(batch.labels, before[batch.offsets], batch.ts[real], batch.values[real])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _instants(
     offsets: I64, ts: I64, bits: Any, shown: Any, first_ms: int, step_ms: int, lookback_ms: int, out: Any, present: Bool
 ) -> None:
@@ -125,7 +125,7 @@ def _instants(
                 present[series, step] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _sweep(
     code: int, offsets: I64, ts: I64, values: F64, first_ms: int, step_ms: int, range_ms: int,
     first: F64, second: F64, out: F64, present: Bool, cursor: I64, visits: int,
