@@ -18,7 +18,7 @@ from rollups.rollback import roll_back
 from rollups.session import spark, wrapped
 from rollups.work import UnitTask
 from spm.limits import HOUR_MS
-from spm.store import distribution
+from spm.store import distribution, strategies
 from spm.store.backends import open_backend
 from spm.store.keys import BYTE
 from tests.rollups.world import APP, NEXT_DAY, World, days_in_force, whole_day
@@ -29,8 +29,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark for a module: a process has one session, and another module's may be that of a cluster."""
-    with spark("local[2]", tmp_path_factory.mktemp("spark")) as started:
-        yield started
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(strategies.SETTING, "tests.store.placing")  # an operator's own module
+        with spark("local[2]", tmp_path_factory.mktemp("spark")) as started:
+            yield started
 
 
 def world_at(path: Path) -> tuple[World, str]:
@@ -107,6 +109,19 @@ def test_a_worker_killed_in_a_task_is_replaced_and_the_run_goes_on(
     assert world.answer() == world.truth
     assert world.hours() == world.recount()
     assert days_in_force(world) == whole_day(world)
+
+
+@pytest.mark.seed("A29", compares="answers before and after a move by an operator's own strategy, on Spark's workers")
+def test_an_operators_strategy_is_known_to_sparks_workers(session: SparkSession, tmp_path: Path) -> None:
+    world, url = world_at(tmp_path / "store")
+    world.roll()
+    distribution.open_epoch(world.store, APP, strategy="two bytes", buckets=64, spread=64)
+    report = migrate(world.driver(), SparkExecutor(session, url), APP, now_ms=NEXT_DAY)
+    assert (report.troubles, report.left) == ([], 0)
+    assert close_epoch(world.store, APP, 0).closed
+    assert world.spread().settled
+    assert world.answer() == world.truth
+    assert world.hours() == world.recount()
 
 
 def test_a_task_that_kills_every_worker_fails_the_run_and_changes_nothing(

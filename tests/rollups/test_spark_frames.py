@@ -1,6 +1,6 @@
 """Claims about the frames of Spark's jobs: their columns, and that they say what the plain functions say."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from rollups.work import PackTask, UnitTask
 from spm.limits import HOUR_MS
 from spm.store import blocks, tiers
 from spm.store.backends import open_backend
+from spm.store.keys import Distribution
 from tests.bench.rolled import hourly
 from tests.rollups.test_spark import schema_of, session
 from tests.rollups.world import APP, DAY, FIRST, Crash, World, crash_at
@@ -203,3 +204,30 @@ def test_only_the_hours_that_are_named_and_that_readers_use_are_compared(tmp_pat
     question = comparison.asked(world.store, APP, None, report)
     assert report.stale == 1
     assert len(question.units) == len(world.manifest().entries) - 1
+
+
+BOUNDS = {"bounded": (1, 3), "unbounded": (0, 24), "from a start": (2, 24), "up to an end": (0, 2), "nothing": (9, 24)}
+
+
+@pytest.mark.seed(
+    "A27", compares="rows and order of Spark's reader over 16 buckets with those over one, any bounds"
+)
+def test_rows_over_many_buckets_are_those_over_one_in_order(
+    session: SparkSession, tmp_path: Path, figure: Callable[[str], None]
+) -> None:
+    found: list[dict[str, list[tuple[object, ...]]]] = []
+    for spread in (1, 16):
+        url = f"lmdb://{tmp_path}/{spread}"
+        world = World(open_backend(url), distribution=Distribution.single(spread=spread))
+        for i in range(8):
+            world.send(*((s, i * HOUR_MS // 2 + 1 + s, float(i + s)) for s in range(9)))
+        world.roll()
+        assert (len({unit.bucket for unit in units_of(world)}) > 1) == (spread > 1)
+        rows = frames.recounted(session, url, units_of(world)).drop("bucket").orderBy("slot", "metric", "series")
+        collected = list(map(tuple, rows.collect()))
+        found.append({n: [row for row in collected if a <= row[1] - FIRST < b] for n, (a, b) in BOUNDS.items()})
+    assert found[0] == found[1]
+    assert {name: len(rows) for name, rows in found[0].items()} == {
+        "bounded": 18, "unbounded": 36, "from a start": 18, "up to an end": 18, "nothing": 0,
+    }  # fmt: skip
+    figure(f"{len(BOUNDS)} kinds of bounds, {len(found[0]['unbounded'])} rows")
