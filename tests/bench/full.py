@@ -9,6 +9,7 @@ import http.client
 import itertools
 import json
 import os
+import signal
 import socket
 import tempfile
 import threading
@@ -31,6 +32,7 @@ from tests.stack.rows import message
 from tests.stack.stored import copies
 
 HOSTS, SENDERS = 20, 8
+PUBLISHERS = 64  # each waits for the broker's confirmation of every message
 LINE_VALUES = 50  # of a line of line protocol
 SMALL_VALUES = 14  # with their series' names make a message of 1 KB
 DONE_S = 600
@@ -73,7 +75,7 @@ def run(values: int, small: int, peer_values: int) -> list[Row]:
         ours = [_best(lambda n=n: _product(Path(folder), hbase, rabbitmq, n)) for n in (  # type: ignore[misc]
             Load("HTTP, 1,000 values a message", values // 1_000, 1_000, http=True),
             Load("AMQP, 1,000 values a message", values // 1_000, 1_000),
-            Load(f"AMQP, messages of 1 KB ({SMALL_VALUES} values)", small, SMALL_VALUES),
+            Load(f"queue → HBase, messages of 1 KB ({SMALL_VALUES} values)", small, SMALL_VALUES, held=True),
         )]  # fmt: skip
         peer = OpenTSDB(Path(folder) / "opentsdb", hbase.url, _zookeeper(hbase))
         peer.start()
@@ -117,12 +119,16 @@ def _zookeeper(hbase: HBase) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Messages of equal size; by HTTP to the web server, or straight to the broker as our columnar envelope."""
+    """Messages of equal size; by HTTP to the web server, or straight to the broker as our columnar envelope.
+
+    ``held``: they wait in the queues before the clock starts, so that one worker's own pace shows.
+    """
 
     name: str
     messages: int
     values: int
     http: bool = False
+    held: bool = False
 
 
 _RUNS = itertools.count(1)
@@ -149,8 +155,13 @@ def _product(folder: Path, hbase: HBase, rabbitmq: RabbitMQ, load: Load) -> Row:
         messages = [_message(HOSTS + number, load.values) for number in range(load.messages)]
         prepared = _prepared(line, token, messages, load)
 
+        if load.held:
+            with _stopped(pids["worker"]):
+                prepared()
+
         def act() -> None:
-            prepared()
+            if not load.held:
+                prepared()
             _all_stored(line, HOSTS + load.messages)
 
         return _measured(load.name, load.messages, load.messages * load.values, pids, act)
@@ -184,7 +195,18 @@ def _prepared(line: Line, token: str, messages: Sequence[Envelope], load: Load) 
         bodies = [(_body(m), m.source) for m in messages]
         return lambda: _post_all(line, token, bodies)
     stamped = [line.restamped(m) for m in messages]
-    return lambda: _spread([lambda n=n: _publish(line, stamped[n::SENDERS]) for n in range(SENDERS)])  # type: ignore[misc]
+    return lambda: _spread([lambda n=n: _publish(line, stamped[n::PUBLISHERS]) for n in range(PUBLISHERS)])  # type: ignore[misc]
+
+
+@contextmanager
+def _stopped(pid: int | None) -> Iterator[None]:
+    """Meanwhile a process does nothing."""
+    assert pid is not None, "the worker ended"
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def _over_http(line: Line, token: str) -> Callable[[Sequence[Envelope]], None]:
