@@ -61,7 +61,8 @@ def keep(store: Backend, app: int, now_ms: int, *, cells: Cells | None = None) -
         until = keys.U32 if look.until_ms is None else max(0, look.until_ms // 60_000)
         since = min(until, max(0, look.since_ms // 60_000))
         outcome = settled(store, app, since, until, beyond=beyond, cells=cells, rows_max=limits.KEEP_ROWS_MAX)
-        decided = outcome.ms >= since * 60_000  # of older stamps, accounts of what died may not have been read
+        minutes = outcome.ms // 60_000  # accounts of what died lie in the minute of their stamp: others are unread
+        decided = (minutes >= since) & (minutes <= until)
         outcome = replace(outcome, whole=outcome.whole & decided)
         for process in np.unique(outcome.process).tolist():
             mine = _of(outcome, process)
@@ -128,9 +129,7 @@ def _chance(tick: int, process: int) -> int:
 def _of(outcome: Settled, process: int) -> Settled:
     """The stamps of one process, in their order."""
     start, stop = np.searchsorted(outcome.process, [process, process + 1])
-    chosen = np.zeros(len(outcome), np.bool_)
-    chosen[start:stop] = True
-    return outcome.only(chosen)
+    return outcome.only(slice(start, stop))
 
 
 def _keep_one(store: Backend, app: int, m: ProcessMarks, found: Settled, now_ms: int) -> Kept:

@@ -10,7 +10,8 @@ import logging
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from operator import attrgetter
 
 import numpy as np
@@ -74,7 +75,7 @@ class Settled:
         lost: BOOL = self.whole & (self.stored + self.late == 0) & (self.dead > 0)
         return lost
 
-    def only(self, chosen: BOOL) -> "Settled":
+    def only(self, chosen: BOOL | slice) -> "Settled":
         """Some of them."""
         return Settled(
             self.ms[chosen], self.process[chosen], self.sequence[chosen], self.source[chosen], self.sources,
@@ -142,19 +143,20 @@ def settled(
 
     Commit records are read first: a run puts the account in before it takes the record away, so that each is seen at
     least once. What lies in a bucket that readers do not look into any more does not count, so the distribution is
-    read before and after. Of more than ``rows_max`` account rows the newest are read: what is cut off counts as not
+    read before and after. Of more than ``rows_max`` rows of a table the newest are read: what is cut off counts as not
     known yet.
     """
     for _ in range(_TRIES):
         spread = distribution.read(reader, app)
         found: dict[bytes, Cell] = {}
-        damaged = _gather(found, _commits(reader, app, spread.all(app)), blocks.PENDING, cells)
+        commits = islice(_commits(reader, app, spread.all(app)), rows_max)
+        damaged = _gather(found, commits, blocks.PENDING, beyond, cells)
         spans = keys.ledger_range(app, since_minute, until_minute)
         rows = reader.scan("ledger", *spans, columns=[pending.COLUMN], limit=rows_max)
         accounts = ((key, row[pending.COLUMN]) for key, row in rows)
-        damaged += _gather(found, accounts, blocks.LEDGER, cells)
+        damaged += _gather(found, accounts, blocks.LEDGER, beyond, cells)
         if distribution.read(reader, app) == spread:
-            return _joined(list(found.values()), beyond, damaged)
+            return _joined(list(found.values()), damaged)
     raise StoreUnavailable(f"the distribution of app {app} kept changing")
 
 
@@ -164,15 +166,33 @@ def _commits(reader: Reader, app: int, buckets: Sequence[int]) -> Iterator[tuple
         yield pending.account_key(item.key.log(item.slot)), item.cell
 
 
-def _gather(found: dict[bytes, Cell], rows: Iterable[tuple[bytes, bytes]], kind: int, cells: Cells | None) -> int:
+def _gather(
+    found: dict[bytes, Cell], rows: Iterable[tuple[bytes, bytes]], kind: int, beyond: Beyond | None, cells: Cells | None
+) -> int:
+    """Decode rows and hold what is asked for of each; how many are damaged."""
     damaged = 0
     for key, raw in rows:
         try:
-            found[key] = cells.decode(raw, kind) if cells else _cell(raw, kind)
+            found[key] = _picked(cells.decode(raw, kind) if cells else _cell(raw, kind), beyond)
         except CorruptBlock as error:
             _LOG.error("a row of %s is damaged: %s", "pending" if kind == blocks.PENDING else "ledger", error)
             damaged += 1
     return damaged
+
+
+def _picked(cell: Cell, beyond: Beyond | None) -> Cell:
+    """The cell with only the messages that are asked for; it stands for its batch in any case."""
+    if beyond is None:
+        return cell
+    m = cell.messages
+    stamps, found = pack(m.ms, m.sequence), np.ones(len(m), np.bool_)
+    for process in np.unique(m.process).tolist():
+        found &= (m.process != process) | (stamps > np.uint64(beyond.get(process, 0)))
+    if found.all():
+        return cell
+    kept = Messages(m.ms[found], m.process[found], m.sequence[found], m.source[found], m.sources if found.any() else ())
+    totals = None if cell.totals is None else cell.totals[found]
+    return replace(cell, messages=kept, samples=cell.samples[found], message_ids=cell.message_ids[found], totals=totals)
 
 
 def _cell(raw: bytes, kind: int) -> Cell:
@@ -202,32 +222,27 @@ class _Entries:
     totals: I64  # -1: not told
 
 
-def _joined(cells: list[Cell], beyond: Beyond | None, damaged: int) -> Settled:
+def _joined(cells: list[Cell], damaged: int) -> Settled:
     """1. stamps get numbers; 2. stored and late by batch, slot and stamp; 3. rejected and dead by cause and stamp."""
     there = Counter(cell.batch for cell in cells if cell.outcome in (STORED, LATE))
     complete = np.array([there[cell.batch] >= cell.rows for cell in cells], np.bool_)
-    parts = [(number, cell, _picked(cell, beyond)) for number, cell in enumerate(cells)]
-    parts = [part for part in parts if len(part[2])]
-    names, sources = _sources([cell for _, cell, _ in parts])
+    sizes = [len(cell.messages) for cell in cells]
+    names, source = _sources(cells, sizes)
 
     def column(of: Callable[[Cell], np.ndarray], empty: np.ndarray = _NO) -> np.ndarray:
-        return np.concatenate([empty, *(of(cell)[picked] for _, cell, picked in parts)])
+        return np.concatenate([empty, *(of(cell) for cell, size in zip(cells, sizes, strict=True) if size)])
 
     ms, process, sequence = (column(attrgetter(f"messages.{name}")) for name in ("ms", "process", "sequence"))
     order, starts = _groups(process, pack(ms, sequence))
     stamp = np.empty(len(order), np.int64)
     stamp[order] = _spread(np.arange(len(starts)), starts, len(order))
     first = order[starts]
-    owner = np.repeat(np.array([number for number, _, _ in parts], np.int64), [len(picked) for _, _, picked in parts])
-    entries = _Entries(stamp, owner, column(attrgetter("samples")), column(_told))
+    entries = _Entries(stamp, np.repeat(np.arange(len(cells)), sizes), column(attrgetter("samples")), column(_told))
     stored, late, whole = _stored(entries, cells, complete, len(starts))
     rejected, dead, total = _died(entries, cells, len(starts))
     told = total >= 0
-    source = np.array([names[name] for _, cell, picked in parts for name in cell.messages.sources], np.int32)
-    at = np.cumsum([0, *(len(cell.messages.sources) for _, cell, _ in parts)])[:-1]
-    source = source[np.repeat(at, [len(picked) for _, _, picked in parts]) + column(attrgetter("messages.source"))]
     return Settled(
-        ms[first], process[first], sequence[first], source[first], sources,
+        ms[first], process[first], sequence[first], source[first], names,
         column(attrgetter("message_ids"), np.empty((0, 16), np.uint8))[first], stored, late, rejected,
         np.where(told, np.minimum(dead, np.maximum(total - stored - late, 0)), dead),
         whole | (told & (dead >= total)), damaged,
@@ -238,21 +253,14 @@ def _told(cell: Cell) -> I64:
     return np.full(len(cell.messages), -1) if cell.totals is None else cell.totals
 
 
-def _picked(cell: Cell, beyond: Beyond | None) -> I64:
-    """Which of a cell's messages are asked for."""
-    m = cell.messages
-    if beyond is None:
-        return np.arange(len(m))
-    stamps, found = pack(m.ms, m.sequence), np.ones(len(m), np.bool_)
-    for process in np.unique(m.process).tolist():
-        found &= (m.process != process) | (stamps > np.uint64(beyond.get(process, 0)))
-    return np.flatnonzero(found)
-
-
-def _sources(cells: list[Cell]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """One table of the names of all cells."""
+def _sources(cells: list[Cell], sizes: list[int]) -> tuple[tuple[str, ...], I32]:
+    """(the names of all cells in one table, the number in it of each message's source)."""
     names = dict.fromkeys(name for cell in cells for name in cell.messages.sources)
-    return {name: number for number, name in enumerate(names)}, tuple(names)
+    number = {name: place for place, name in enumerate(names)}
+    places = np.array([number[name] for cell in cells for name in cell.messages.sources], np.int32)
+    starts = np.cumsum([0, *(len(cell.messages.sources) for cell in cells)])[:-1]
+    own = np.concatenate([_NO, *(cell.messages.source for cell in cells)])
+    return tuple(names), places[np.repeat(starts, sizes) + own]
 
 
 def _groups(*columns: np.ndarray) -> tuple[I64, I64]:

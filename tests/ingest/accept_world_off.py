@@ -143,8 +143,8 @@ def outcomes_add_up(patch: Patch) -> None:
         told[:] = [found[1]]
         return found
 
-    def uncapped(cells: list[Cell], beyond: Any, damaged: int) -> Settled:
-        return replace(joined(cells, beyond, damaged), dead=told[0])
+    def uncapped(cells: list[Cell], damaged: int) -> Settled:
+        return replace(joined(cells, damaged), dead=told[0])
 
     patch.setattr(settled, "_died", remember)
     patch.setattr(settled, "_joined", uncapped)
@@ -153,8 +153,8 @@ def outcomes_add_up(patch: Patch) -> None:
 def twins_hide_each_other(patch: Patch) -> None:
     joined = settled._joined
 
-    def by_id(cells: list[Cell], beyond: object, damaged: int) -> Settled:
-        found = joined(cells, beyond, damaged)  # type: ignore[arg-type]
+    def by_id(cells: list[Cell], damaged: int) -> Settled:
+        found = joined(cells, damaged)
         first = np.zeros(len(found), np.bool_)
         first[np.unique(found.message_ids, axis=0, return_index=True)[1]] = True
         return found.only(first)
