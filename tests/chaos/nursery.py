@@ -114,7 +114,10 @@ def _load() -> None:
     for name in LOADED:
         importlib.import_module(name)
     importlib.import_module("spm.cli.rehearsal").rehearse()
+    gc.collect()
     gc.freeze()
+    others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    assert not others, f"a child would wait for ever for what {others} hold at the moment of its fork"
 
 
 def _bury() -> None:
