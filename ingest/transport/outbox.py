@@ -119,7 +119,6 @@ class Outbox:
                     continue
                 if parcel.refused:
                     self._refusing[parcel.key] -= 1
-                    parcel.refused = False
                 parcel.trouble = None
                 self._free(parcel.weight)
                 settled.append(parcel)
