@@ -144,13 +144,14 @@ def _accepted(found: Found, letter: Letter) -> Envelope:
     """What an agent's body holds, read as it was when it came."""
     if found.app == NOBODY:
         raise Refused("nobody vouches for its sender")
-    if letter.size > len(letter.body):
-        raise Refused(f"only {len(letter.body):,} of its {letter.size:,} bytes are kept")
-    body = read_body(BytesIO(letter.body), encoding=letter.encoding, length=len(letter.body))
-    parsed = agents.parse(body, letter.media, found.ingest_ms)
-    message_id = message_id_of(parsed, given=letter.message_id, token_id=0, path=letter.source, body=body)
+    about = letter.about()
+    if about.size > len(letter.body):
+        raise Refused(f"only {len(letter.body):,} of its {about.size:,} bytes are kept")
+    body = read_body(BytesIO(letter.body), encoding=about.encoding, length=len(letter.body))
+    parsed = agents.parse(body, about.media, found.ingest_ms)
+    message_id = message_id_of(parsed, given=about.message_id, token_id=0, path=about.source, body=body)
     columns = (parsed.series, parsed.series_index, parsed.ts, parsed.values)
-    return Envelope(found.app, letter.source, Stamp(found.ingest_ms, 0, 0), message_id, *columns)
+    return Envelope(found.app, about.source, Stamp(found.ingest_ms, 0, 0), message_id, *columns)
 
 
 def _shown(found: Found) -> Shown:
@@ -160,8 +161,8 @@ def _shown(found: Found) -> Shown:
         if letter.kind == ROW:
             return Shown(key, found.ingest_ms, state, letter.cause, place=f"{letter.table} {letter.key.hex()}")
         if letter.kind != MESSAGE:
-            excerpt = _excerpt(letter)
-            return Shown(key, found.ingest_ms, state, letter.cause, source=letter.source, excerpt=excerpt)
+            source = letter.about().source
+            return Shown(key, found.ingest_ms, state, letter.cause, source=source, excerpt=_excerpt(letter))
         envelope = _envelope(found, letter)
     except SpmError as error:
         return Shown(key, found.ingest_ms, state, f"the letter itself cannot be read: {error}")
@@ -176,7 +177,7 @@ def _excerpt(letter: Letter) -> str:
     """The size of a body and how it begins; what is not printable is a dot."""
     text = letter.body[:LETTER_CHARS_SHOWN].decode("utf-8", "replace")
     shown = "".join(char if char.isprintable() and char != "\ufffd" else "." for char in text)
-    return f"{letter.size:,} bytes: {shown}"
+    return f"{letter.about().size:,} bytes: {shown}"
 
 
 def _sample(envelope: Envelope, row: int) -> Sample:

@@ -24,7 +24,7 @@ WAITING, REPLAYED, DISMISSED = range(3)  # what became of a letter
 
 
 class Letter(msgspec.Struct, frozen=True, array_like=True):
-    """One dead letter; ``table`` and ``key`` only of a damaged row, what follows ``state`` of a body as it came."""
+    """One dead letter; ``table`` and ``key`` of a damaged row. Of a body as it came, ``key`` says what is known of it."""
 
     kind: int
     cause: str
@@ -32,11 +32,24 @@ class Letter(msgspec.Struct, frozen=True, array_like=True):
     table: str = ""
     key: bytes = b""
     state: int = WAITING
-    source: str = ""
-    media: str = ""  # its content type, as its sender said
-    encoding: str = ""
-    message_id: str = ""
-    size: int = 0  # of the whole body: a cell holds the first of a very large one
+
+    def about(self) -> "About":
+        """What is known of a body as it came; raises ``CorruptBlock``."""
+        return blocks.as_record(self.key, About)
+
+
+class About(msgspec.Struct, frozen=True, array_like=True):
+    """What a body's sender said of it, and its whole size: a cell holds the first bytes of a very large one."""
+
+    source: str
+    media: str
+    encoding: str
+    message_id: str
+    size: int
+
+    def to_bytes(self) -> bytes:
+        """As a letter's ``key``."""
+        return msgspec.msgpack.encode(self)
 
 
 def step(app: int, ingest_ms: int, name: bytes, letter: Letter) -> Step:
@@ -93,7 +106,7 @@ def part_name(message_id: bytes, stamp: Stamp, cause: str) -> bytes:
 def body_name(letter: Letter) -> bytes:
     """The name of the letter of a body that is no envelope."""
     digest = hashlib.blake2b(letter.body, digest_size=16)
-    digest.update(f"\0{letter.cause}\0{letter.message_id}\0{letter.size}".encode())
+    digest.update(b"\0%b\0%b" % (letter.cause.encode(), letter.key))
     return digest.digest()
 
 

@@ -131,7 +131,7 @@ def test_of_a_very_large_body_the_beginning_is_kept_and_its_size(monkeypatch: py
     monkeypatch.setattr(limits, "DEAD_BODY_BYTES_MAX", 10)
     store = kept(by_broker(b"m v=1 5\n" * 9, "spm_good.h"))
     [letter] = found(store, APP)
-    assert (letter.body, letter.size) == (b"m v=1 5\nm ", 72)
+    assert (letter.body, letter.about().size) == (b"m v=1 5\nm ", 72)
     [key] = [each.key.hex() for each in dead.newest(store, APP, count=9)]
     assert "only 10 of its 72 bytes" in letters.replay(store, APP, [key], lambda e: None).refused[0]
 
@@ -161,8 +161,8 @@ def test_an_envelope_of_a_later_version_is_accepted_and_accounted_once_it_can_be
     readable = kept(by_worker(WELL.to_bytes()[:-1]))  # as if this program had learnt to read it since
     [each] = dead.newest(readable, dead.NOBODY, count=9)
     torn = dead.decode(each.raw)
-    store.put([dead.step(dead.NOBODY, 7, b"n" * 16, dead.Letter(dead.TORN, torn.cause, WELL.to_bytes(), size=9))])
-    [key] = [shown.key for shown in letters.listed(store, dead.NOBODY, count=9) if shown.ingest_ms == 7]
+    store.put([dead.step(dead.NOBODY, 7, b"n" * 16, dead.Letter(dead.TORN, torn.cause, WELL.to_bytes()))])
+    [key] = [each.key.hex() for each in dead.newest(store, dead.NOBODY, count=9) if each.ingest_ms == 7]
     assert letters.replay(store, dead.NOBODY, [key], pushed.append).done == 1
     assert [e.app for e in pushed] == [APP]
     assert accounts(store) == [(pending.REJECTED, [3]), (pending.DEAD, [2])]
