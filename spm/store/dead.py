@@ -24,7 +24,7 @@ WAITING, REPLAYED, DISMISSED = range(3)  # what became of a letter
 
 
 class Letter(msgspec.Struct, frozen=True, array_like=True):
-    """One dead letter; ``table`` and ``key`` of a damaged row. Of a body as it came, ``key`` says what is known of it."""
+    """One dead letter; ``table`` and ``key`` of a damaged row. The ``key`` of a body as it came is its ``About``."""
 
     kind: int
     cause: str
