@@ -7,6 +7,7 @@ sends no heartbeats), and connects again for as long as it lives. Names and argu
 """
 
 import logging
+import re
 import ssl
 import threading
 from collections.abc import Callable, Mapping
@@ -22,7 +23,6 @@ from ingest.transport.outbox import Outbox, Parcel
 from ingest.transport.topology import Address
 from spm import clock, limits
 from spm.clock import Clock, SystemClock
-from spm.errors import LimitExceeded
 from spm.wire import Envelope
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ logging.getLogger("pika").setLevel(
 )  # twenty lines per connection; what matters reaches us as callbacks
 
 PERSISTENT = 2
+_TOO_LARGE = re.compile(r"larger than configured max size (\d+)")
 
 
 def open_url(url: str) -> "AmqpTransport":
@@ -46,8 +47,6 @@ class AmqpTransport(Transport):
         self._publisher = Publisher(address)
 
     def reserve(self, app: int, source: str, weight: int) -> None:
-        if weight > limits.AMQP_BODY_BYTES_MAX:
-            raise LimitExceeded("a message is too large", got=weight, wanted=limits.AMQP_BODY_BYTES_MAX)
         self._publisher.outbox.reserve(self._address.route(app, source, weight), weight)
 
     def release(self, weight: int) -> None:
@@ -189,8 +188,6 @@ class Publisher(Link):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """Return when the message is confirmed; ``QueueUnavailable``: it may be there or not, and is given up."""
-        if len(body) > limits.AMQP_BODY_BYTES_MAX:
-            raise LimitExceeded("a message is too large", got=len(body), wanted=limits.AMQP_BODY_BYTES_MAX)
         self.outbox.reserve(key, len(body))
         self.send(Parcel(exchange, key, body, message_id, len(body), kept=False, headers=headers), timeout_s)
 
@@ -220,6 +217,7 @@ class Publisher(Link):
     def _ready(self, channel: Any) -> None:
         self._channel = channel
         channel.add_on_return_callback(self._returned)
+        channel.add_on_close_callback(lambda _channel, reason: self._judged(str(reason)))
         connection = channel.connection
         connection.add_on_connection_blocked_callback(lambda _c, frame: self.outbox.block(str(frame.method.reason)))
         connection.add_on_connection_unblocked_callback(lambda _c, _frame: self._unblocked())
@@ -241,6 +239,12 @@ class Publisher(Link):
         if refused and not self._again_due and self._loop is not None:
             self._again_due = True
             self._loop.call_later(limits.PUBLISH_AGAIN_S, self._again)
+
+    def _judged(self, reason: str) -> None:
+        """Why the broker closed the channel: a body that is too large for it would close every other channel too."""
+        found = _TOO_LARGE.search(reason)
+        if found is not None:
+            self.outbox.bound(int(found[1]))
 
     def _again(self) -> None:
         self._again_due = False

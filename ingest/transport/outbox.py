@@ -8,14 +8,14 @@ closing, disconnected for longer than a moment, or a queue that has just refused
 """
 
 import threading
-from collections import defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ingest.transport.base import Outcome, waited
 from spm import limits
 from spm.clock import Clock
-from spm.errors import QueueUnavailable
+from spm.errors import LimitExceeded, QueueUnavailable
 
 REFUSED = "the queue refused the message"
 
@@ -47,9 +47,8 @@ class Outbox:
         self._waiting: deque[Parcel] = deque()
         self._under_way: dict[int, Parcel] = {}  # by delivery tag, growing
         self._refused: list[Parcel] = []
-        self._refusing: defaultdict[str, int] = defaultdict(
-            int
-        )  # key → parcels that were refused and are not confirmed yet
+        self._refusing: Counter[str] = Counter()  # by key: parcels that were refused and are not confirmed yet
+        self._body_max = limits.AMQP_BODY_BYTES_MAX
         self._count = self._weight = self._tag = 0
         self._asked = self._closing = False
         self._blocked: str | None = None
@@ -58,7 +57,9 @@ class Outbox:
         self._moved = clock.monotonic()  # when something was last confirmed, or began to be under way
 
     def reserve(self, key: str, weight: int, wait_s: float = limits.PUBLISH_ROOM_WAIT_S) -> None:
-        """Keep room for a parcel; raises ``QueueUnavailable`` when none can be published now."""
+        """Keep room for a parcel. ``QueueUnavailable``: there is none now; ``LimitExceeded``: for this one never."""
+        if weight > self._body_max:
+            raise LimitExceeded("a message is too large", got=weight, wanted=self._body_max)
         end = self._clock.monotonic() + wait_s
         with self._room:
             while True:
@@ -166,6 +167,18 @@ class Outbox:
                 self._down_since = self._clock.monotonic()
             self._room.notify_all()
 
+    def bound(self, body_max: int) -> None:
+        """The broker takes no larger bodies, and closes the channel for one: what is larger can never be confirmed."""
+        with self._room:
+            self._body_max = min(self._body_max, body_max)
+            lost = [p for p in [*self._under_way.values(), *self._waiting] if len(p.body) > body_max]
+            self._under_way = {tag: p for tag, p in self._under_way.items() if p not in lost}
+            self._waiting = deque(p for p in self._waiting if p not in lost)
+            for parcel in lost:
+                self._fail(parcel, f"it takes no bodies of {len(parcel.body)} bytes")
+        for parcel in lost:
+            parcel.outcome(False)
+
     def close(self, wait_s: float) -> bool:
         """Take no more; whether everything was confirmed within the time."""
         with self._room:
@@ -230,7 +243,7 @@ class Outbox:
         self._refused.append(parcel)
 
     def _fail(self, parcel: Parcel, why: str) -> None:
-        """Forget a parcel that is not kept."""
+        """Forget a parcel."""
         parcel.trouble = why
         self._free(parcel.weight)
         parcel.done.set()

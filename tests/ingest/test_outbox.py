@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ingest.transport.outbox import Outbox, Parcel
 from spm import limits
 from spm.clock import FakeClock
-from spm.errors import QueueUnavailable
+from spm.errors import LimitExceeded, QueueUnavailable
 
 KEYS = ("000", "001")
 WEIGHT = 10
@@ -201,6 +201,21 @@ def test_room_is_bounded_also_for_what_is_reserved_only(
         outbox.reserve("000", WEIGHT, 0)
     outbox.release(WEIGHT)
     outbox.reserve("000", WEIGHT, 0)
+
+
+def test_a_body_that_the_broker_never_takes_is_told_as_lost_and_no_other_is_taken() -> None:
+    outbox, told = opened(), list[bool]()
+    large = Parcel("x", "000", b"x" * 9, "", WEIGHT, kept=True, outcome=told.append)
+    put(outbox, parcel(1), large)
+    outbox.take()
+    outbox.bound(8)
+    outbox.lost("channel closed")
+    with pytest.raises(QueueUnavailable, match="no bodies of 9 bytes"):
+        outbox.wait(large, 0)
+    outbox.connected()
+    assert (bodies(outbox), told) == ([b"1"], [False])
+    with pytest.raises(LimitExceeded, match="too large"):
+        outbox.reserve("000", 9, 0)
 
 
 def test_closing_waits_for_confirms_for_a_bounded_time_and_takes_no_more() -> None:

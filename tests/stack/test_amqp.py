@@ -80,6 +80,37 @@ def test_a_body_over_the_limit_is_refused(amqp_vhost: str, monkeypatch: pytest.M
         transport.publish(message(1), 10)
 
 
+def test_a_body_over_the_broker_s_own_limit_does_not_keep_the_others_from_being_published(
+    own_rabbitmq: RabbitMQ,
+) -> None:
+    own_rabbitmq.control("eval", "application:set_env(rabbit, max_message_size, 20000).")
+    try:
+        with opened(own_rabbitmq.url) as transport:
+            told: list[bool] = []
+            with pytest.raises(QueueUnavailable):
+                transport.publish(message(1, samples=1000), 10, told.append)
+            assert wait_until(lambda: _published(transport), 20)
+            assert told == [False]
+            with pytest.raises(LimitExceeded, match="too large"):
+                transport.publish(message(1, samples=1000), 10)
+    finally:
+        own_rabbitmq.control("eval", "application:set_env(rabbit, max_message_size, 67108864).")
+    drained(own_rabbitmq.url, 1)
+
+
+def test_what_a_killed_broker_had_not_confirmed_is_published_without_its_sender(own_rabbitmq: RabbitMQ) -> None:
+    told: list[bool] = []
+    with opened(own_rabbitmq.url) as transport:
+        transport.publish(message(1), 10)
+        os.kill(own_rabbitmq.process_id(), signal.SIGSTOP)
+        with pytest.raises(QueueUnavailable):
+            transport.publish(message(2), 0.5, told.append)
+        own_rabbitmq.kill()
+        own_rabbitmq.start()
+        assert wait_until(lambda: told == [True], 30)
+    assert message(2).to_bytes() in {d.body for d in drained(own_rabbitmq.url, 2)}
+
+
 def test_a_message_without_a_queue_is_no_success(amqp_vhost: str) -> None:
     publisher = Publisher(Address.parse(amqp_vhost))
     with pytest.raises(QueueUnavailable, match="no queue for it"):
