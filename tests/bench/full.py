@@ -36,6 +36,7 @@ PUBLISHERS = 64  # each waits for the broker's confirmation of every message
 LINE_VALUES = 50  # of a line of line protocol
 SMALL_VALUES = 14  # with their series' names make a message of 1 KB
 DONE_S = 600
+WRITTEN = ("series", "log", "pending", "ledger")  # cut at every bucket; the others are made at their first use
 NEW_SERIES, REGISTRATIONS = 20_000, 4
 TSDB_CONNECTIONS = 4
 Cpu = dict[str, float]
@@ -137,7 +138,7 @@ _RUNS = itertools.count(1)
 def _product(folder: Path, hbase: HBase, rabbitmq: RabbitMQ, load: Load) -> Row:
     """A line of its own for each time: tables made beforehand, a worker, a web server, all series known already."""
     name = f"full{next(_RUNS)}"
-    hbase.make_tables(name)
+    hbase.make_tables(name, WRITTEN)
     (folder / name).mkdir()
     line = Line(folder / name, f"{hbase.url}/{name}", rabbitmq.new_vhost(name))
     try:
@@ -177,7 +178,7 @@ def _message(number: int, values: int) -> Envelope:
 
 def _registered(hbase: HBase) -> None:
     """New series by one worker's registry, round after round: the servers' JVMs get faster for a while."""
-    hbase.make_tables("registered")
+    hbase.make_tables("registered", ["series"])
     backend = open_backend(f"{hbase.url}/registered")
     pids = {**_hbase_pids(hbase), "worker": os.getpid()}
     for round_ in range(REGISTRATIONS):

@@ -8,9 +8,11 @@ anything but such tests ``tests.stack.hbase.HBase`` does. Processes keep their p
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spm.store import keys
 from spm.store.backends import hbase_tables
 from tests.stack import jars
 from tests.stack.hbase import GATEWAY, GATEWAY2, JVM, MASTER, READY_LINE, SHORT_LIVED, HBase, properties, write_site
@@ -89,14 +91,14 @@ class Cluster:
         for name in ("thrift", *REGIONS, "master", "zookeeper", "datanode", "namenode"):
             self.process(name).stop(25)
 
-    def make_tables(self, prefix: str) -> list[str]:
+    def make_tables(self, prefix: str, tables: Sequence[str] = tuple(keys.TABLES)) -> list[str]:
         """Make the product's tables as an administrator would, by a second gateway that lives for this moment only."""
         port = free_ports(1)[0]
         self.process("thrift2").kill()  # one that was left behind listens elsewhere
         self._start("thrift2", [GATEWAY2, "-p", str(port), "start"], GATEWAY2_HEAP)
         try:
             wait_ready(lambda: answers(port), [self.process("thrift2")], READY_S)
-            return hbase_tables.make("127.0.0.1", port, prefix)
+            return hbase_tables.make("127.0.0.1", port, prefix, tables)
         finally:
             self.process("thrift2").stop(20)
 

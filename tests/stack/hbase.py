@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from spm.store import keys
 from spm.store.backends import hbase_tables
 from tests.stack import jars
 from tests.stack.processes import NotReady, Process, answers, free_ports, kept_ports, wait_ready
@@ -81,7 +82,7 @@ class HBase:
         self._configure()
         self._start("thrift", ["-XX:+UseSerialGC", GATEWAY, "start"])
 
-    def make_tables(self, prefix: str) -> list[str]:
+    def make_tables(self, prefix: str, tables: Sequence[str] = tuple(keys.TABLES)) -> list[str]:
         """Make the product's tables as an administrator would, by a second gateway that lives for this moment only."""
         port = free_ports(1)[0]
         gateway = self.process("thrift2")
@@ -89,7 +90,7 @@ class HBase:
         self._start("thrift2", ["-XX:+UseSerialGC", GATEWAY2, "-p", str(port), "start"])
         try:
             wait_ready(lambda: answers(port), [gateway], READY_S)
-            return hbase_tables.make("127.0.0.1", port, prefix)
+            return hbase_tables.make("127.0.0.1", port, prefix, tables)
         finally:
             gateway.stop(20)
 
