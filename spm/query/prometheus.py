@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spm.errors import BadQuery
 from spm.limits import TIME_MAX_MS
+from spm.query import digits
 from spm.query.budget import Budget
 from spm.query.promql.engine import Result
-from spm.store.columns import bools, floats, ints, string, strings
+from spm.store.columns import strings
 
 _DURATION_PART = re.compile(r"(\d+)(ms|s|m|h|d|w|y)")
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
@@ -35,7 +35,7 @@ _UNIT_MS = {
 _UNITS = tuple(reversed(_UNIT_MS.items()))
 _ESCAPED = re.compile(r"__|_([0-9A-Fa-f]{1,6})_")
 TRUNCATED = "results truncated due to limit"
-_WHOLE_MAX = 2.0**53  # below it, whole floats are exactly ints
+_POINTS_AT_ONCE = 200_000  # written into one buffer: some 10 MB
 _SPECIAL = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 
 
@@ -101,18 +101,8 @@ def number(value: float) -> str:
 
 
 def numbers(values: npt.NDArray[np.float64]) -> pa.Array:
-    """The same for a column: Arrow writes what it writes like Go, the rest is written one by one."""
-    with np.errstate(invalid="ignore"):
-        size = np.abs(values)
-        whole = (size < _WHOLE_MAX) & (values == np.trunc(values)) & (values != 0)
-        alike = whole | (values == 0) | ((size >= 1e-6) & (size < 1e10))
-    texts = pc.cast(floats(values), pa.string())
-    if whole.any():
-        texts = pc.if_else(bools(whole), pc.cast(ints(np.where(whole, values, 0).astype(np.int64)), pa.string()), texts)
-    if not alike.all():
-        others = strings([number(value) for value in values[~alike].tolist()])
-        texts = pc.replace_with_mask(texts, bools(~alike), others)
-    return texts
+    """The same for a column."""
+    return digits.texts(values)
 
 
 def instant_ms(text: str) -> int:
@@ -220,27 +210,41 @@ def _matrix(result: Result) -> list[dict[str, object]]:
     """Series by series. Points are written as columns, because a matrix may have millions of them."""
     heads = strings([f'[{_seconds(ms)},"' for ms in result.times.tolist()])
     steps = np.nonzero(result.present)[1]
-    texts = numbers(result.values[result.present])
-    points = pc.binary_join_element_wise(heads.take(ints(steps)), texts, string('"]'), string(""))
-    counts = np.concatenate((np.zeros(1, np.int64), np.cumsum(result.present.sum(axis=1))))
-    rows = pa.LargeListArray.from_arrays(ints(counts), points)
-    joined = pc.binary_join(rows, string(","))
-    return [
-        {"metric": labels, "values": orjson.Fragment(f"[{row}]")}
-        for labels, row in zip(result.labels, joined.to_pylist(), strict=True)
-    ]
+    counts = np.count_nonzero(result.present, axis=1)
+    return _listed(result.labels, heads, steps, result.values[result.present], counts)
+
+
+def _listed(
+    labels: Sequence[dict[str, str]],
+    heads: pa.Array,
+    steps: npt.NDArray[np.int64],
+    values: npt.NDArray[np.float64],
+    counts: npt.NDArray[np.int64],
+) -> list[dict[str, object]]:
+    """Series with their points; rows are taken so many at a time that buffers stay small."""
+    found: list[dict[str, object]] = []
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    row = 0
+    while row < len(labels):
+        last = max(int(np.searchsorted(ends, ends[row] + _POINTS_AT_ONCE, side="right")) - 1, row + 1)
+        part = slice(int(ends[row]), int(ends[last]))
+        raw, borders = digits.rows(heads, steps[part], numbers(values[part]), counts[row:last])
+        start = 0
+        for series, end in zip(labels[row:last], borders.tolist(), strict=True):
+            found.append({"metric": series, "values": orjson.Fragment(raw[start:end].tobytes())})
+            start = end
+        row = last
+    return found
 
 
 def _raw_series(result: Result) -> list[dict[str, object]]:
     assert result.samples is not None, "BUG: asked for the samples of a result without any"
-    batch, borders = result.samples, result.samples.offsets.tolist()
-    shown: list[dict[str, object]] = []
-    for labels, start, end in zip(batch.labels, borders, borders[1:], strict=False):
-        times = [_seconds(ms) for ms in batch.ts[start:end].tolist()]
-        values = [number(value) for value in batch.values[start:end].tolist()]
-        if times:
-            shown.append({"metric": labels, "values": list(zip(times, values, strict=True))})
-    return shown
+    batch = result.samples
+    counts = np.diff(batch.offsets)
+    held = [labels for labels, count in zip(batch.labels, counts.tolist(), strict=True) if count]
+    times, steps = np.unique(batch.ts, return_inverse=True)
+    heads = strings([f'[{_seconds(ms)},"' for ms in times.tolist()])
+    return _listed(held, heads, steps.astype(np.int64), batch.values, counts[counts > 0])
 
 
 def _seconds(ms: int) -> float:

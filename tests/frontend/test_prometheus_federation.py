@@ -117,9 +117,8 @@ def test_damaged_request_is_refused_and_nothing_else(raw: bytes) -> None:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(0, 2**64 - 1)), min_size=1, max_size=20))
 def test_samples_are_written_with_their_times_and_all_bits(points: list[tuple[int, int]]) -> None:
-    ts, bits = (
-        np.array(column, kind) for column, kind in zip(zip(*points, strict=True), (np.int64, np.uint64), strict=True)
-    )
+    ts = np.array([at for at, _ in points], np.int64)
+    bits = np.array([value for _, value in points], np.uint64)
     batch = SeriesBatch([{"__name__": "m", "a": "ä"}], np.array([0, len(ts)]), ts, bits.view(np.float64))
     assert series_of(remote.answered([batch])) == [[({"__name__": "m", "a": "ä"}, points)]]
 

@@ -72,7 +72,9 @@ def test_time_that_is_over_ends_a_query_with_the_reason() -> None:
 
 
 def watched(ours: socket.socket, clock: FakeClock) -> Any:
-    return watch_of(RequestFactory().get("/", **{"gunicorn.socket": ours}), clock)
+    request = RequestFactory().get("/")
+    request.META["gunicorn.socket"] = ours
+    return watch_of(request, clock)
 
 
 @pytest.mark.parametrize("leave", [lambda s: s.close(), lambda s: s.shutdown(socket.SHUT_WR)], ids=["closed", "shut"])

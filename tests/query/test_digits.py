@@ -1,0 +1,54 @@
+"""A column of numbers is written as each of them alone, by the plain way."""
+
+import json
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spm.query import digits, prometheus
+from spm.query.promql.engine import Result
+
+BITS = st.integers(0, 2**64 - 1)
+DECIMALS = st.builds(lambda n, k: n / 10**k, st.integers(-(10**17), 10**17), st.integers(0, 20))
+EDGES = st.sampled_from([0.0, -0.0, 1e-6, 9.999999999999999e-7, 1e15, 999999999999999.9, 1e20, 1e21, 5e-324, 1e10])
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.one_of(st.floats(), DECIMALS, EDGES, BITS.map(lambda n: float(np.uint64(n).view(np.float64))))))
+def test_column_is_written_as_each_number_alone(values: list[float]) -> None:
+    column = np.array(values, np.float64)
+    assert digits.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
+
+
+def test_many_random_bits_are_written_as_each_number_alone() -> None:
+    draw = np.random.default_rng(7)
+    column = np.concatenate([
+        draw.integers(0, 2**64, 20_000, dtype=np.uint64).view(np.float64), draw.uniform(-100, 100, 5_000).round(2),
+        10.0 ** draw.integers(-12, 24, 5_000) * draw.integers(1, 1_000, 5_000),
+    ])  # fmt: skip
+    assert digits.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 5), st.integers(1, 6), st.integers(0, 2**30))
+def test_matrix_reads_back_to_its_points(series: int, steps: int, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    values, present = draw.normal(size=(series, steps)), draw.random((series, steps)) < 0.6
+    times = 1_700_000_000_000 + np.arange(steps, dtype=np.int64) * 1_500
+    labels = [{"n": str(n)} for n in range(series)]
+    body = json.loads(prometheus.answer(Result("matrix", times, labels, values, present)))["data"]["result"]
+    assert body == [
+        {"metric": labels[n], "values": [[t / 1000, repr(float(v))] for t, v, there in zip(
+            times.tolist(), values[n], present[n], strict=True) if there]}
+        for n in range(series)
+    ]  # fmt: skip
+
+
+def test_answer_larger_than_one_buffer_is_whole() -> None:
+    count = prometheus._POINTS_AT_ONCE // 100 + 1
+    values = np.arange(count * 250, dtype=np.float64).reshape(count, 250)
+    times = np.arange(250, dtype=np.int64) * 1_000
+    found = Result("matrix", times, [{"n": str(n)} for n in range(count)], values, np.ones(values.shape, np.bool_))
+    body = json.loads(prometheus.answer(found))["data"]["result"]
+    assert [float(value) for one in body for _, value in one["values"]] == values.ravel().tolist()
