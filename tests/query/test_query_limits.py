@@ -85,3 +85,34 @@ def test_query_ends_when_its_time_is_over() -> None:
     engine = Engine(SlowStorage(clock), QueryLimits(timeout_s=30), clock)
     with pytest.raises(QueryTimeout):
         engine.instant("a + b", 1_000)
+
+
+def test_subquery_may_have_so_many_steps_and_not_one_more() -> None:
+    most = limits.QUERY_SUBQUERY_STEPS_MAX
+    assert ask(QueryLimits(), f"count_over_time(vector(1)[{most - 3}s:1s])").present.all()
+    with pytest.raises(QueryTooLarge, match="a subquery has"):
+        ask(QueryLimits(), f"count_over_time(vector(1)[{most - 2}s:1s])")
+
+
+def test_label_is_not_made_longer_than_labels_may_be() -> None:
+    half = "x" * (limits.LABEL_VALUE_BYTES_MAX // 2)
+    assert ask(QueryLimits(), f'label_replace(m, "l", "{half}$1$1", "x", "()")').labels
+    for call in (f'label_replace(m, "l", "{half}{half}$0", "n", ".+")', f'label_join(m, "l", "{half}", "n", "n", "n")'):
+        with pytest.raises(QueryTooLarge, match="longer than"):
+            ask(QueryLimits(), call)
+
+
+def test_vectors_still_needed_count_together_and_those_done_with_do_not() -> None:
+    enough = QueryLimits(bytes=30_000)
+    deep, wide = "(m + (m + (m + (m + m))))", "((((m + m) + m) + m) + m)"
+    engine = Engine(three_series(), enough)
+    assert engine.range(wide, 1_000, 250_000, 1_000).labels
+    with pytest.raises(QueryTooLarge, match="MB"):
+        engine.range(deep, 1_000, 250_000, 1_000)
+
+
+def test_count_of_ors_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spm.query.promql.binary.QUERY_CELLS_MAX", 23)
+    assert ask(QueryLimits(), "m or m").labels
+    with pytest.raises(QueryTooLarge, match="'or'"):
+        ask(QueryLimits(), 'm or label_replace(m, "other", "x", "", "")')
