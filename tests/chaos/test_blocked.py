@@ -3,7 +3,7 @@
 While the alarm is on every sender is answered 503 with Retry-After within a second, and the web server has no more
 threads than before; it heals by itself. In the end everything that was stamped is stored, also what its sender was sent
 away with: the process announced as many messages as are settled. Once in continuous integration, twenty alarms as
-``bin/test --proof alarms`` (``SPM_PROOF_ALARMS`` for another number).
+``bin/test --proof r13_`` (``SPM_PROOF_ALARMS`` for another number).
 """
 
 import os
@@ -50,7 +50,7 @@ def line(tmp_path: Path, own_rabbitmq: RabbitMQ) -> Iterator[Line]:
         pytest.param([list(TURNS)[n % 2] for n in range(ALARMS)], marks=pytest.mark.proof, id="many alarms"),
     ],
 )
-def test_senders_are_sent_away_at_once_and_everything_stamped_is_stored(
+def test_r13_senders_are_sent_away_at_once_and_everything_stamped_is_stored(
     line: Line, own_rabbitmq: RabbitMQ, alarms: list[str]
 ) -> None:
     token = line.token()

@@ -2,7 +2,7 @@
 
 Pass: what is acknowledged in the end is everything, each value is read once, no message stands under more stamps than
 it was sent, and of the process that ended in order exactly as many stamps are stored as it announced. Long form:
-``bin/test --proof million``; ``SPM_PROOF_REQUESTS`` and ``SPM_PROOF_KILLS`` set another size.
+``bin/test --proof r5_``; ``SPM_PROOF_REQUESTS`` and ``SPM_PROOF_KILLS`` set another size.
 """
 
 import os
@@ -69,7 +69,7 @@ def line(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Line]:
     ],
     indirect=["line"],
 )
-def test_senders_that_send_again_lose_and_double_nothing(
+def test_r5_senders_that_send_again_lose_and_double_nothing(
     line: Line, requests: int, kills: int, request: pytest.FixtureRequest
 ) -> None:
     token = line.token()
