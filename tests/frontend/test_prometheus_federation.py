@@ -56,7 +56,8 @@ def request_of(*queries: Asked, accept: bytes = b"") -> bytes:
 
 def fields(raw: bytes) -> list[tuple[int, Any]]:
     """A plain reader of messages, to hold the writer against."""
-    at, found = 0, []
+    at = 0
+    found: list[tuple[int, Any]] = []
 
     def take() -> int:
         nonlocal at

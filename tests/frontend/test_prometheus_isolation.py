@@ -1,0 +1,118 @@
+"""Whoever asks sees the bytes of the token's app and of no other, whatever is asked for: random reads of many tenants.
+
+Each app's series carry a word that is its own in a label's value, and names and values that are prefixes of, or look
+like, those of the others. Any answer that holds a foreign word is a leak. `bin/test --proof reads` does 100,000.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from django.test import Client
+
+from ingest.accept import Acceptor
+from ingest.write import Writer
+from spm.accounts import tokens
+from spm.accounts.models import App, Organisation
+from spm.clock import FakeClock, SystemClock
+from spm.store.backends import open_backend
+from spm.store.keys import Distribution
+from spm.wire import Parsed, SeriesTable, canonical
+
+TENANTS = 6
+AT_MS = SystemClock().now_ms() // 1_000 * 1_000 - 10_000
+NAMES = ("up", "up1", "up10", "u", "up\x01", "ÿup", "up:", "org1", "org10")
+VALUES = ("1", "10", "100", "a", "a\xff", "é", "org1", "org10", "%00", "\U0010ffff")
+SELECTORS = (
+    '{{__name__!=""}}', '{{__name__=~".*"}}', "{name}", '{{__name__="{name}"}}', '{{__name__=~"{name}.*"}}',
+    '{{v="{value}"}}', '{{v=~"{value}.*"}}', '{{v!="{value}"}}', '{{secret=~".+"}}', '{{secret="{word}"}}',
+    '{{secret=~"{word}|x"}}', '{{app="{foreign}"}}', '{{__name__=~"(?s:.)*",secret!~"{word}"}}', "{name}[1h]",
+    "sum by (secret) ({name})", "absent({name})",
+)  # fmt: skip
+PROMETHEUS = (
+    "query?query={query}&time={at}&app={foreign}", "query?query={query}&explain=1&stats=all", "metadata", "rules",
+    "query_range?query={query}&start={at}&end={at}&step=10&org={foreign}", "series?match[]={query}",
+    "labels?match[]={query}&app={foreign}", "label/secret/values?match[]={query}", "label/secret/values",
+    "status/tsdb?limit=100",
+)  # fmt: skip
+CALLS = (
+    *(f"/prometheus/api/v1/{call}" for call in PROMETHEUS), "/prometheus/federate?match[]={query}",
+    "/api/v1/export?match[]={query}&format=csv", "/api/v1/export?match[]={query}&app={foreign}",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """An app of an organisation of its own, the word only its data holds, and its token."""
+
+    app: int
+    word: str
+    token: str
+
+
+@pytest.fixture
+def tenants(db: None, settings: Any, tmp_path: Path) -> list[Tenant]:
+    """Apps with the same names for everything but their own word."""
+    backend, clock = open_backend(settings.SPM_STORE_URL), FakeClock(AT_MS)
+    writer, acceptor = Writer(backend, Distribution()), Acceptor(1, clock)
+    found = []
+    for number in range(TENANTS):
+        app = App.objects.create(organisation=Organisation.objects.create(name=f"org{number}"), name="a")
+        word = f"word{number}of{TENANTS}"
+        forms = [canonical(name, {"v": value, "secret": word}) for name in NAMES for value in VALUES]
+        table = SeriesTable.from_canonical(forms)
+        columns = np.arange(len(forms), dtype=np.int32), np.full(len(forms), AT_MS), np.arange(float(len(forms)))
+        parsed = Parsed(table, *columns)
+        writer.write([acceptor.accept(app=app.pk, source=word, parsed=parsed, message_id=bytes(16))])
+        found.append(Tenant(app.pk, word, tokens.issue(app, name="t", scopes=["read"])[1]))
+    return found
+
+
+def reads(client: Client, tenants: list[Tenant], count: int, seed: int) -> tuple[int, int]:
+    """(reads that gave the caller's own data, reads that gave any foreign byte) of so many random ones."""
+    draw, own, leaks = np.random.default_rng(seed), 0, 0
+    for turn in range(count):
+        me, other = (tenants[n] for n in draw.choice(TENANTS, 2, replace=False))
+        picked = {"name": NAMES[draw.integers(len(NAMES))], "value": VALUES[draw.integers(len(VALUES))]}
+        words = {**picked, "word": other.word, "foreign": other.app}
+        selector = SELECTORS[draw.integers(len(SELECTORS))].format(**words)
+        url = CALLS[draw.integers(len(CALLS))].format(query=quote(selector), at=AT_MS // 1_000, foreign=other.app)
+        headers = {"Authorization": f"Bearer {me.token}", "X-Scope-OrgID": str(other.app)}
+        response: Any = client.get(url, headers=headers)
+        assert response.status_code < 500, (url, response.content)
+        body = b"".join(response) if response.streaming else response.content
+        asked = selector.encode().replace(b'"', b'\\"')  # what an error says again of the question is the caller's own
+        shown = body.replace(asked, b"").replace(selector.encode(), b"") if response.status_code >= 400 else body
+        own += me.word.encode() in body
+        leaks += any(
+            t.word.encode() in shown for t in tenants if t is not me and not (t is other and t.word in selector)
+        )
+        if (turn + 1) % 10_000 == 0:
+            print(f"{turn + 1} reads, {leaks} leaks", flush=True)
+    return own, leaks
+
+
+def test_random_reads_of_tenants_show_no_foreign_byte(client: Client, tenants: list[Tenant]) -> None:
+    own, leaks = reads(client, tenants, 200, seed=1)
+    assert leaks == 0
+    assert own > 40  # the reads do find what is the caller's
+
+
+def test_selector_that_names_a_foreign_word_finds_nothing(client: Client, tenants: list[Tenant]) -> None:
+    me, other = tenants[:2]
+    for call in ("series?match[]=", "query?query=", "label/secret/values?match[]="):
+        url = f"/prometheus/api/v1/{call}" + quote(f'{{secret="{other.word}"}}')
+        found: Any = client.get(url, headers={"Authorization": f"Bearer {me.token}"})
+        assert found.status_code == 200
+        assert other.word.encode() not in found.content
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(7_200)
+def test_proof_reads_of_tenants_show_no_foreign_byte(client: Client, tenants: list[Tenant]) -> None:
+    _, leaks = reads(client, tenants, int(os.environ.get("SPM_ISOLATION_READS", "100000")), seed=2)
+    assert leaks == 0
