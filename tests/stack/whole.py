@@ -136,7 +136,9 @@ class Stack:
 
     def _keep(self) -> None:
         self.data.mkdir(parents=True, exist_ok=True)
-        (self.data / "broker-secret").write_text(self.secret)
+        secret = self.data / "broker-secret"
+        secret.touch(mode=0o600)
+        secret.write_text(self.secret)
         (self.data / "stack.json").write_text(json.dumps(asdict(self.chosen)))
         if "postgres" in self.servers:
             postgres.placed(self.data / "postgres")
