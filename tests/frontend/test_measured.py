@@ -61,7 +61,7 @@ def test_staff_find_the_charts_of_the_system_and_each_of_them_can_be_drawn(staff
     assert "All processes" in staff.get(f"/apps/{number}/system").content.decode()
     assert f'href="/apps/{number}/system"' in staff.get(f"/apps/{number}/").content.decode()
     for panel in panels.system_panels():
-        drawn = staff.get("/api/v1/charts", {"expr": panel.expr, "app": number})
+        drawn = staff.get("/api/v1/charts", {"expr": panel.expr, "app": str(number)})
         assert drawn.status_code == 200, (panel, drawn.content)
 
 
