@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ingest.write import Writer
+from spm.store.keys import Distribution
 from tests.chaos.ledger import ACKED, REFUSED, UNKNOWN, Sent, violations
-from tests.chaos.line import Line
-from tests.stack.processes import wait_until
+from tests.chaos.line import APP, ROOT, Line
+from tests.stack.processes import Process, wait_until
 from tests.stack.rabbitmq import RabbitMQ
 from tests.stack.rows import message
 from tests.stack.stored import Sample, copies, samples, sent
@@ -69,3 +71,25 @@ def test_a_worker_that_is_killed_and_has_the_fault_is_found_out(
     first, last = min(int(e.ts.min()) for e in envelopes), max(int(e.ts.max()) for e in envelopes)
     said = violations(log, samples(line.backend, first - 1, last), copies(line.backend))
     assert [sentence.partition(":")[0] for sentence in said] == ([] if kind is None else [kind])
+
+
+@pytest.mark.real
+@pytest.mark.chaos
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "kind"), [("tests.chaos.hasty_run", "lost"), ("manage.py", None)], ids=["unpends first", "sound"]
+)
+def test_a_run_that_unpends_before_its_flip_and_is_killed_is_found_out(
+    line: Line, command: str, kind: str | None
+) -> None:
+    envelopes = [line.restamped(message(number, source=f"host{number % 5}")) for number in range(100)]
+    line.token()
+    Writer(line.backend, Distribution()).write(envelopes)
+    run = Process("roll", line.folder)
+    line.fork(run, [command, "roll", "--local", "--app", str(APP)], ROOT)
+    assert wait_until(lambda: not run.alive(), 120)
+    log = [Sent(e.message_id, tuple(sent([e])), ACKED) for e in envelopes]
+    first, last = min(int(e.ts.min()) for e in envelopes), max(int(e.ts.max()) for e in envelopes)
+    said = violations(log, samples(line.backend, first - 1, last), copies(line.backend))
+    assert [sentence.partition(":")[0] for sentence in said] == ([] if kind is None else [f"{kind}"])
+    assert line.stored() == set(), "the run took the commit records"

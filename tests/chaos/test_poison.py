@@ -169,8 +169,9 @@ def test_each_kind_of_poison_ends_with_its_cause_and_its_neighbours_are_stored(
     figure(f"{len(POISONS)} kinds; {deaths} workers ended by one message, at most {TRIES_MAX}")
     mended = [each.key for each in shown(line, APP) if "cannot be written" in each.cause or "ended 3" in each.cause]
     before = len(line.stored())
-    writer = Writer(line.backend, Distribution())
-    outcome = letters.replay(line.backend, APP, mended, lambda e: writer.write([line.restamped(e)]) and None)
+    again = list[Envelope]()
+    outcome = letters.replay(line.backend, APP, mended, again.append)
+    Writer(line.backend, Distribution()).write([line.restamped(each) for each in again])
     assert (outcome.done, outcome.refused) == (2, ())
     assert len(line.stored()) == before + 2
 

@@ -58,7 +58,7 @@ def test_everything_was_killed_and_nearly_everything_acknowledged(over: Outcome)
     print(f"\n{dict(storm.kills)}, {dict(outcomes)}, {agents.refused_for_now} answers of 503")
 
 
-@pytest.mark.seed("A3", compares="what was acknowledged with what is stored, after 20 killed workers and 12 other kills")
+@pytest.mark.seed("A3", compares="what was acknowledged with what is stored, after 32 kills")
 def test_the_ledger_is_exact(over: Outcome) -> None:
     storm, log, _ = over
     stored = samples(storm.line.backend, START_MS - 1, END_MS, app=APP)
