@@ -105,6 +105,7 @@ def _when_there(node: Any) -> str:
     return f" @ {at} offset {0 if node.offset is None else _milliseconds(node.offset)}"
 
 
+@pytest.mark.slow
 def test_trees_are_those_of_promql_parser() -> None:
     maker = Maker(np.random.default_rng(3), True)
     seen = 0
