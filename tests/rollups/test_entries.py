@@ -3,7 +3,7 @@
 import pytest
 
 from rollups.flip import Change, entry_after
-from spm.store.manifest import Entry, Former, Generation, Replay, State
+from spm.store.manifest import Entry, Former, Generation, Replay, State, day_fingerprint
 from tests.rollups.world import START, World
 
 OLD, MADE, OTHER = Generation(1), Generation(2), Generation(3)
@@ -51,3 +51,10 @@ def test_what_an_older_write_brought_is_deleted_for_good_from_a_unit_that_newer_
     world.shred(number)
     assert world.answer() == world.truth == {(0, START + 2): 2.0}
     assert {e.stamp_min_ms > then for e in world.manifest().entries.values()} == {True}
+
+
+def test_the_fingerprint_of_a_day_tells_the_same_data_of_another_hour_apart() -> None:
+    mark = b"8 bytes!"
+    assert day_fingerprint([(1, mark)]) != day_fingerprint([(2, mark)])
+    assert day_fingerprint([(2, mark), (1, mark)]) == day_fingerprint([(1, mark), (2, mark)])
+    assert day_fingerprint([(1, mark), (2, b"")]) == day_fingerprint([(1, mark)]), "an hour without data"
