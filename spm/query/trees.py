@@ -14,7 +14,7 @@ from typing import Any
 from spm.query import prometheus
 from spm.query.promql import grammar, plan
 from spm.query.promql.numerals import plain, short
-from spm.query.promql.parse import parse
+from spm.query.promql.parse import Context, parse
 from spm.query.promql.signatures import SIGNATURES
 from spm.query.promql.syntax import (
     Call,
@@ -34,6 +34,7 @@ from spm.query.promql.syntax import (
 from spm.query.select import METRIC_NAME, Matcher
 
 _EXTREMES = ("min_of", "max_of")
+_QUERY = Context(0, 3_600_000, 60_000)  # any at all: for texts that ask for `step()` or `range()`
 _LINE = 100  # characters of an expression that stays on one line
 _PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -43,13 +44,13 @@ _SCALAR_CALLS = frozenset({"time", "pi", "scalar", "start", "end", "step", "rang
 
 def as_json(text: str) -> dict[str, Any]:
     """The tree of an expression; `BadQuery` for what is none."""
-    parse(text)
+    parse(text, _QUERY)
     return _json(grammar.tree(text))
 
 
 def formatted(text: str) -> str:
     """The expression, written out; `BadQuery` for what is none."""
-    parse(text)
+    parse(text, _QUERY)
     return _pretty(grammar.tree(text), 0)
 
 

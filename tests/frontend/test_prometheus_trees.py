@@ -1,0 +1,45 @@
+"""Expressions written out again mean the same, and look as Prometheus writes them."""
+
+import pytest
+
+from spm.query import trees
+
+FORMATTED = {
+    "sum(x)by(a,b)": "sum by (a, b) (x)",
+    "sum without () (x)": "sum without () (x)",
+    "topk(3,rate(x{a='b'}[90s]))": 'topk(3, rate(x{a="b"}[1m30s]))',
+    "a+on(x)group_left(y)b": "a + on (x) group_left (y) b",
+    "a>bool 1e3": "a > bool 1000",
+    "x offset -1d @ end()": "x @ end() offset -1d",
+    "max_over_time(x[1h:5m] @ 4)": "max_over_time(x[1h:5m] @ 4.000)",
+    "-(x^2)": "-(x ^ 2)",
+    '{"a.b","c d"="e"}': '{"a.b","c d"="e"}',
+    'label_replace(x,"a","$1","b","(.*)\\n")': 'label_replace(x, "a", "$1", "b", "(.*)\\n")',
+    "x[7d]": "x[1w]",
+    "x[2*step()]": "x[2s * step()]",
+}
+
+
+@pytest.mark.parametrize(("text", "written"), FORMATTED.items())
+def test_expression_is_written_in_one_form_that_stays(text: str, written: str) -> None:
+    assert trees.formatted(text) == written
+
+
+@pytest.mark.parametrize("text", [text for text in FORMATTED if "step()" not in text])
+def test_expression_written_out_has_the_same_tree(text: str) -> None:
+    assert trees.as_json(trees.formatted(text)) == trees.as_json(text)
+
+
+def test_long_expression_is_broken_at_its_parts() -> None:
+    text = "sum by (host) (rate(" + "a" * 60 + "[5m])) / on (host) sum by (host) (rate(" + "b" * 60 + "[5m]))"
+    lines = trees.formatted(text).splitlines()
+    assert (len(lines), lines[1]) == (3, "/ on (host)")
+    assert trees.as_json(trees.formatted(text)) == trees.as_json(text)
+
+
+def test_tree_says_how_sides_are_matched() -> None:
+    tree = trees.as_json("a * on (x) group_left (y) b")
+    assert tree["matching"]["card"] == "many-to-one"
+    assert (tree["matching"]["labels"], tree["matching"]["on"], tree["matching"]["include"]) == (["x"], True, ["y"])
+    assert trees.as_json("a * 2")["matching"] is None
+    assert trees.as_json("a and b")["matching"]["card"] == "many-to-many"
