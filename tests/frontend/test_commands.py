@@ -89,7 +89,7 @@ def test_a_shred_waits_for_its_words(
     [
         (["retract", "{app}", "--yes", "--reason", "x"], "everything"),
         (["retract", "{app}", "--yes", "--source", "db-1"], "needs a reason"),
-        (["retract", "{app}", "--series", "sum(", "--reason", "x", "--yes"], "unclosed"),
+        (["retract", "{app}", "--series", "sum(", "--reason", "x", "--yes"], "unexpected end of input"),
         (["retract", "{app}", "--source", "a", "--after", "soon"], "'soon' is no time"),
         (["retract", "{app}", "--source", "a", "--accepted-to", "9" * 30], "out of range"),
         (["retract", "99", "--source", "a"], "no app 99"),

@@ -71,7 +71,7 @@ def test_a_preview_comes_before_the_act(desk: Client, place: str, fleet: House) 
     ("form", "status", "words"),
     [
         ({"reason": "x"}, 409, "everything"),
-        ({"series": "sum(", "reason": "x"}, 409, "unclosed"),
+        ({"series": "sum(", "reason": "x"}, 409, "unexpected end of input"),
         ({"source": "db-1", "data_from": "yesterday", "reason": "x"}, 400, "Enter a valid date"),
         ({"source": "db-1", "data_from": "9999-12-31T23:59:59", "data_to": "2020-01-01T00:00", "reason": "x"}, 409,
          "before it begins"),

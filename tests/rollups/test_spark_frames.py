@@ -209,9 +209,7 @@ def test_only_the_hours_that_are_named_and_that_readers_use_are_compared(tmp_pat
 BOUNDS = {"bounded": (1, 3), "unbounded": (0, 24), "from a start": (2, 24), "up to an end": (0, 2), "nothing": (9, 24)}
 
 
-@pytest.mark.seed(
-    "A27", compares="rows and order of Spark's reader over 16 buckets with those over one, any bounds"
-)
+@pytest.mark.seed("A27", compares="rows and order of Spark's reader over 16 buckets with those over one, any bounds")
 def test_rows_over_many_buckets_are_those_over_one_in_order(
     session: SparkSession, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:

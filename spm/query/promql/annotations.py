@@ -39,7 +39,7 @@ class Forced:
         self.first_ms, self.last_ms = min(self.first_ms, other.first_ms), max(self.last_ms, other.last_ms)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Remarks:
     """Collects what the parts of one query remark."""
 
