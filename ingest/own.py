@@ -74,13 +74,13 @@ class OwnMetrics:
 
     def _run(self) -> None:
         while not self._stopping.wait(self._every_s):
+            close_old_connections()  # no request ends here, after which Django would do it
             self.tick()
 
     def tick(self) -> None:
         """Probe the store, send the numbers of now; what fails is counted."""
         try:
             self._probe()
-            close_old_connections()  # no request ends here, after which Django would do it
             outcome = "done" if self._send(self._name, telemetry.readings()) else "nowhere"
             self._failing = False
         except (SpmError, DatabaseError) as error:
