@@ -1,7 +1,7 @@
 """The product's whole way in miniature, in memory: it makes numba compile every kernel, with the types really used.
 
 1. A few lines of line protocol, plain and odd, are parsed, stamped and written.
-2. PromQL of every family is asked while the samples are still in the log,
+2. PromQL of every family is asked, and answered in Prometheus' form, while the samples are still in the log,
 3. a run compacts them and builds hours and days,
 4. and the same questions are asked again.
 
@@ -16,9 +16,11 @@ from rollups.local import LocalExecutor
 from rollups.run import Driver
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
+from spm.query import prometheus
 from spm.query.cache import PageCache
 from spm.query.promql.engine import Engine
 from spm.query.storage import AppStorage
+from spm.store import sketch
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
@@ -39,6 +41,14 @@ QUESTIONS = (
     *(f"{name}(rate(net_bytes[5m]))" for name in _AGGREGATES),
     "quantile(0.5, cpu_usage)",
     "topk(1, cpu_usage)",
+    "limitk(1, cpu_usage)",
+    "stddev(cpu_usage)",
+    "cpu_usage * on (host) group_left () net_bytes",
+    "cpu_usage or net_bytes",
+    *(f"rate(net_bytes[5m] {bounds})" for bounds in ("anchored", "smoothed")),
+    "cpu_usage smoothed",
+    *(f"histogram_{asked}, rpc_bucket)" for asked in ("quantile(0.9", "fraction(0, 1")),
+    *(f"sketch_quantile_over_time(0.9, cpu_usage[{span}])" for span in ("10m", "2h")),
 )
 
 
@@ -52,6 +62,7 @@ def rehearse() -> None:
     for minor in (True, False):
         driver.roll(LocalExecutor(backend), [APP], minor=minor)
     _ask(backend, clock)
+    sketch.warm()  # a check of stored sketches has a kernel of its own
 
 
 def _push(backend: Backend, clock: FakeClock) -> None:
@@ -76,9 +87,13 @@ def _bodies() -> list[bytes]:
 
 
 def _line(host: int, ts: int) -> str:
-    return (
-        f"cpu,host=h{host} usage={ts // _STEP_MS % 97}.{host}5,busy={host}i {ts}\nnet,host=h{host} bytes={ts // 9} {ts}"
-    )
+    """Gauges, a counter, and a histogram of two buckets."""
+    lines = [
+        f"cpu,host=h{host} usage={ts // _STEP_MS % 97}.{host}5,busy={host}i {ts}",
+        f"net,host=h{host} bytes={ts // 9} {ts}",
+        *(f"rpc,host=h{host},le={le} bucket={ts // 9 + more} {ts}" for le, more in (("1", 0), ("+Inf", 5))),
+    ]
+    return "\n".join(lines)
 
 
 def _ask(backend: Backend, clock: FakeClock) -> None:
@@ -86,8 +101,8 @@ def _ask(backend: Backend, clock: FakeClock) -> None:
     engine = Engine(storage, clock=clock)
     end = _DAY + _HOURS * HOUR_MS
     for question in QUESTIONS:
-        engine.instant(question, end)
-        engine.range(question, _DAY + HOUR_MS, end, 300_000)
+        prometheus.answer(engine.instant(question, end))
+        prometheus.answer(engine.range(question, _DAY + HOUR_MS, end, 300_000))
 
 
 if __name__ == "__main__":
