@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 # Marks of heavy tests, in groups: pytest-xdist gives each group to one of its workers, so that every server and the
 # session of Spark are there once, and two heavy tests of one kind never contend.
-GROUPS = {"servers": ("serial", "real", "browser", "chaos"), "spark": ("spark",)}
+GROUPS = {"chaos": ("chaos",), "servers": ("serial", "real", "browser"), "spark": ("spark",)}
 
 
 @pytest.hookimpl(tryfirst=True)
