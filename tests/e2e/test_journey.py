@@ -130,14 +130,17 @@ def test_a_silent_host_leaves_a_gap_in_its_line(page: Page, fleet: House) -> Non
 
 @pytest.mark.parametrize(
     ("expr", "state", "words"),
-    [("nothing_of_this_name", "empty", "No data in this range"), ("sum(", "error", "unclosed left parenthesis")],
+    [
+        ("nothing_of_this_name", "empty", "No data in this range"),
+        ("sum(", "error", "1:5: parse error: unexpected end of input"),
+    ],
     ids=["an unknown metric", "a broken expression"],
 )
 def test_a_chart_without_data_says_why(page: Page, fleet: House, expr: str, state: str, words: str) -> None:
     log_in(page, fleet)
     page.goto(f"/apps/{fleet.app.pk}/chart?expr={expr}")
     expect(page.locator("[data-chart]")).to_have_attribute("data-state", state)
-    expect(page.locator(".chart-veil")).to_have_text(words)
+    expect(page.locator(".chart-veil")).to_contain_text(words)
     picture(page, f"chart-{state}")
 
 

@@ -241,6 +241,8 @@ class Maker:
     def _subquery(self, depth: int) -> str:
         name = self.pick([name for name in _OVER_TIME if name != "absent_over_time"])
         inner = self.vector(min(depth, 1))
+        if not self.modern and ":" in inner:  # an inner one's border meets the steps of the outer one
+            inner = self._over_time(0)
         return (
             f"{name}(({inner})[{self.pick(('3m', '10m'))}:{self.pick(('1m', '30s', '20s', ''))}]{self.pick(_PLACES)})"
         )
