@@ -165,7 +165,7 @@ def causes(line: Line) -> list[tuple[int, str]]:
 def test_each_kind_of_poison_ends_with_its_cause_and_its_neighbours_are_stored(
     line: Line, rabbitmq: RabbitMQ, figure: Callable[[str], None]
 ) -> None:
-    deaths = poisoned(line, rabbitmq, good=60, of_each=1, wait_s=90)
+    deaths = poisoned(line, rabbitmq, good=60, of_each=1, wait_s=200)
     assert 1 <= deaths <= TRIES_MAX
     found = causes(line)
     for poison in POISONS:
