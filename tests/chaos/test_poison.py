@@ -21,6 +21,7 @@ from ingest.transport.topology import Address
 from ingest.write import COLLIDED, TIMELESS, Writer
 from spm import limits
 from spm.store import dead
+from spm.store.dictionary import Registry
 from spm.store.keys import Distribution
 from spm.wire import HEAD, Envelope
 from tests.chaos.faults import UNWRITABLE
@@ -56,7 +57,7 @@ def _summed(body: bytes) -> bytes:
 
 
 def _collided(good: Envelope) -> bytes:
-    """Its series has the id of the good messages' first one, and another text."""
+    """Its series has the id of one that is known already, and another text."""
     other = message(int.from_bytes(good.message_id, "big"), source="collider", samples=1)
     return replace(other, stamp=good.stamp, series=replace(other.series, ids=good.series.ids[:1])).to_bytes()
 
@@ -115,6 +116,9 @@ def publish_all(line: Line, own: str, good: list[Envelope], of_each: int) -> Non
     publisher = Publisher(address)
     every = [poison for poison in POISONS for _ in range(of_each)]
     step = max(1, len(good) // len(every))
+    known = Registry(line.backend)
+    for number in range(5):  # else the collider could come first, and nobody would be there to collide with
+        known.register(APP, message(source=f"poison{number}").series)
     try:
         for number, envelope in enumerate(good):
             line.publish([envelope])
