@@ -15,7 +15,7 @@ from spm.limits import DAY_SLOTS
 from spm.store import distribution, keys, manifest, retractions
 from spm.store.backends.base import Reader
 from spm.store.keys import Epoch
-from spm.store.manifest import SEALED, HourOf, Manifest, fingerprint
+from spm.store.manifest import SEALED, HourOf, Manifest
 from spm.store.retractions import Retraction
 
 
@@ -48,17 +48,13 @@ def asked(reader: Reader, app: int, slots: Collection[int] | None, report: Repor
         value = manifest.decode(cell)
         for bucket, pack in sorted(value.hours.items()):
             chosen = [s for s in sorted(pack.slots) if slots is None or s in slots]
-            exact = [s for s in chosen if value.seal(s) < SEALED and _exact(value, bucket, s)]
+            exact = [s for s in chosen if value.seal(s) < SEALED and value.counted(bucket, s)]
             report.count(stale=sum(value.seal(s) < SEALED for s in chosen) - len(exact))
             kept = [s for s in exact if _known(app, bucket, s, pack.slots[s], known, report)]
             units += [_unit(app, bucket, s, value, known, epochs) for s in kept]
             if kept:
                 packs.append(PackTask(app, bucket, day, pack.generation, tuple(kept), {}))
     return Asked(tuple(units), tuple(packs))
-
-
-def _exact(value: Manifest, bucket: int, slot: int) -> bool:
-    return value.hours[bucket].slots[slot].inputs == fingerprint(value.entry(bucket, slot).state)
 
 
 def _known(app: int, bucket: int, slot: int, of: HourOf, known: dict[int, Retraction], report: Report) -> bool:

@@ -23,7 +23,6 @@ from spm.store.manifest import (
     Month,
     State,
     day_fingerprint,
-    fingerprint,
     slots_of,
 )
 
@@ -122,17 +121,12 @@ def sealed(now: Manifest, slots: tuple[int, ...]) -> Manifest:
     }
     hours = {
         bucket: Hours(
-            pack.generation, {s: of for s, of in pack.slots.items() if s not in slots or _is_of(now, bucket, s)}
+            pack.generation, {s: of for s, of in pack.slots.items() if s not in slots or now.counted(bucket, s)}
         )
         for bucket, pack in now.hours.items()
     }
     kept = {bucket: pack for bucket, pack in hours.items() if pack.slots}
     return Manifest(now.nonce, now.fence, entries, kept, {**now.seals, **dict.fromkeys(slots, SEALED)})
-
-
-def _is_of(value: Manifest, bucket: int, slot: int) -> bool:
-    """Whether the hours of a slot that a bucket's pack names are those of its state in force."""
-    return value.hours[bucket].slots[slot].inputs == fingerprint(value.entry(bucket, slot).state)
 
 
 def without_hours(now: Manifest, day: int, nonce: int) -> Manifest:

@@ -12,18 +12,16 @@ from threading import Thread
 
 import msgspec
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark import TaskContext
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rollups import frames, kernel, points
 from rollups.comparison import Asked, Difference
 from rollups.frames import Batches, store_of_worker, tasks_of
-from rollups.local import Done, TasksFailed
+from rollups.local import Done
 from rollups.points import Hook
-from rollups.session import first_line
+from rollups.session import failing
 from rollups.work import ATTEMPT_BITS, Compacted, DaysTask, Packed, PackTask, UnitTask, generation_number
 from spm import limits
 from spm.limits import DAY_SLOTS
@@ -189,19 +187,15 @@ def differing(session: SparkSession, url: str, question: Asked) -> list[Differen
     counted = frames.recounted(session, url, question.units)
     found = frames.mismatches(counted, frames.in_force(session, url, question.packs))
     first = found.orderBy("bucket", "slot", "metric", "series").limit(limits.FSCK_DIFFERENCES_MAX)
-    try:
+    with failing():
         rows = first.select("bucket", "slot", "metric", "series", "differs").collect()
-    except (PySparkException, Py4JError) as error:
-        raise TasksFailed(f"Spark gave up: {first_line(error)}") from error
     return [Difference(r.bucket, r.slot, r.metric % (1 << 64), r.series % (1 << 64), r.differs) for r in rows]
 
 
 def results_of(frame: DataFrame) -> list[bytes]:
     """The reports of a stage; this runs it."""
-    try:
+    with failing():
         return [bytes(row.result) for row in frame.select("result").collect()]
-    except (PySparkException, Py4JError) as error:
-        raise TasksFailed(f"Spark gave up: {first_line(error)}") from error
 
 
 def _polled(act: Callable[[], list[bytes]], seen: Callable[[], tuple[int, int]], done: Done) -> list[bytes]:

@@ -134,7 +134,7 @@ def _pack_task(plan: DayPlan, bucket: int, made: Mapping[int, int]) -> PackTask:
     old = plan.manifest.hours.get(bucket)
     if old is None:
         return PackTask(plan.app, bucket, plan.day, None, (), dict(made))
-    exact = [s for s, of in old.slots.items() if of.inputs == fingerprint(plan.manifest.entry(bucket, s).state)]
+    exact = [slot for slot in old.slots if plan.manifest.counted(bucket, slot)]
     kept = tuple(sorted(set(exact) - set(made)))
     sealed = all(plan.manifest.seal(slot) != OPEN for slot in kept)  # nobody can make these in a newer form
     form = tiers.FORM if sealed else old.generation.form

@@ -30,7 +30,6 @@ from spm.store.manifest import (
     Month,
     Replay,
     day_fingerprint,
-    fingerprint,
     slots_of,
 )
 from spm.store.pending import Commit, Listed
@@ -257,13 +256,8 @@ def _kind(manifest: Manifest, bucket: int, slot: int, waits: bool, due: bool, or
 
 def fresh_hours(manifest: Manifest, bucket: int, slot: int, found: Sequence[Retraction]) -> bool:
     """Whether the hours in force of a unit are made of what it holds now, without what is retracted now (rule 11)."""
-    pack = manifest.hours.get(bucket)
-    made = pack.slots.get(slot) if pack else None
-    return made is not None and _exact(manifest, bucket, slot, made) and _left_out(manifest, slot, made, found, bucket)
-
-
-def _exact(manifest: Manifest, bucket: int, slot: int, made: HourOf) -> bool:
-    return made.inputs == fingerprint(manifest.entry(bucket, slot).state)
+    made = manifest.counted(bucket, slot)
+    return made is not None and _left_out(manifest, slot, made, found, bucket)
 
 
 def _left_out(manifest: Manifest, slot: int, made: HourOf, found: Sequence[Retraction], bucket: int) -> bool:
@@ -396,8 +390,7 @@ def _overdue(manifest: Manifest, now_ms: int) -> float:
 
 def _made(manifest: Manifest, bucket: int, slot: int) -> bool:
     """Whether hours of what the unit holds are there, whatever they leave out: of retractions the agenda tells."""
-    pack = manifest.hours.get(bucket)
-    return pack is not None and slot in pack.slots and _exact(manifest, bucket, slot, pack.slots[slot])
+    return manifest.counted(bucket, slot) is not None
 
 
 def _known(ms: float) -> int | None:

@@ -5,20 +5,18 @@ Enter by ``going``. Tasks list the tables by bucket and read the manifests by da
 and looks at every place again, so a listing that is old, or too long, deletes nothing that is needed.
 """
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from rollups import frames, listing
 from rollups.doomed import Listed, Place
 from rollups.listing import PAGES, TABLES, Listing
-from rollups.local import TasksFailed
-from rollups.session import first_line
+from rollups.session import failing
 from spm import limits
 from spm.limits import DAY_SLOTS
 from spm.store.backends.base import Reader
 
+_PLACE = ["bucket", "slot", "number"]
 _NUMBERS = 1 << 64
 
 
@@ -26,18 +24,17 @@ def going(session: SparkSession, reader: Reader, url: str, app: int, keep: int) 
     """By day, what an app's purge would delete, at most ``PURGE_PAGES_MAX`` rows; raises ``TasksFailed``."""
     buckets = listing.every_bucket(reader, app)
     there = frames.listed(session, url, app, TABLES, buckets).persist()
-    try:
-        days = [row.day for row in there.select(F.expr(f"slot div {DAY_SLOTS}").alias("day")).distinct().collect()]
-        said = frames.words(session, url, app, days, buckets, keep)
-        gone = frames.purge_list(there, said).select("table", "bucket", "slot", "number").distinct()
-        made = there.where("table = 'inputs'").select("bucket", "slot", "number").withColumn("directory", F.lit(True))
-        marked = gone.join(made, on=["bucket", "slot", "number"], how="left")
-        rows = marked.orderBy("slot", "bucket", "number").limit(limits.PURGE_PAGES_MAX).collect()
-        return _by_day(session, url, app, rows)
-    except (PySparkException, Py4JError) as error:
-        raise TasksFailed(f"Spark gave up: {first_line(error)}") from error
-    finally:
-        there.unpersist()
+    with failing():
+        try:
+            days = [row.day for row in there.select(F.expr(f"slot div {DAY_SLOTS}").alias("day")).distinct().collect()]
+            said = frames.words(session, url, app, days, buckets, keep)
+            gone = frames.purge_list(there, said).select("table", *_PLACE).distinct()
+            made = there.where("table = 'inputs'").select(*_PLACE, F.lit(True).alias("directory"))
+            marked = gone.join(made, on=_PLACE, how="left")
+            rows = marked.orderBy("slot", "bucket", "number").limit(limits.PURGE_PAGES_MAX).collect()
+            return _by_day(session, url, app, rows)
+        finally:
+            there.unpersist()
 
 
 def _by_day(session: SparkSession, url: str, app: int, rows: list[Row]) -> dict[int, Listing]:

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from rollups import shipment
 from rollups.cluster import ClusterUnfit, is_local
+from rollups.local import TasksFailed
 from spm.errors import Refused
 from spm.store import strategies
 
@@ -190,6 +191,15 @@ def look_at_workers(session: SparkSession) -> None:
 def _told(_: Iterable[int]) -> Iterator[tuple[tuple[str, str], ...]]:
     """In a worker: what it has."""
     yield tuple(sorted(shipment.versions().items()))
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Around an action: what Spark raises becomes ``TasksFailed``."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise TasksFailed(f"Spark gave up: {first_line(error)}") from error
 
 
 def first_line(error: Exception) -> str:

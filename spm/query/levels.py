@@ -239,9 +239,8 @@ class Levels:
             self.scan.ground.expired(slot, hours=state == EXPIRED)
             return
         of_day = self.scan.manifests[slot // DAY_SLOTS]
-        for bucket, hours in of_day.hours.items():  # also where only a former distribution puts anything
-            made = hours.slots.get(slot)
-            if made is not None and made.inputs == manifest.fingerprint(of_day.entry(bucket, slot).state):
+        for bucket in of_day.hours:  # also where only a former distribution puts anything
+            if of_day.counted(bucket, slot):
                 self._pack(packs, bucket, slot, self.asked.every)
 
     def _pack(self, packs: _Packs, bucket: int, slot: int, wanted: Wanted) -> None:
@@ -254,12 +253,10 @@ class Levels:
 
     def _hour_is_exact(self, bucket: int, slot: int) -> bool:
         of_day = self.scan.manifests.get(slot // DAY_SLOTS)
-        hours = of_day.hours.get(bucket) if of_day else None
-        made = hours.slots.get(slot) if hours else None
-        if of_day is None or made is None or (bucket, slot) in self.scan.tail.units():
+        if of_day is None or (bucket, slot) in self.scan.tail.units():
             return False
-        entry = of_day.entry(bucket, slot)
-        if made.inputs != manifest.fingerprint(entry.state) or not self._known_by_then(made.stamp_max_ms):
+        made, entry = of_day.counted(bucket, slot), of_day.entry(bucket, slot)
+        if made is None or not self._known_by_then(made.stamp_max_ms):
             return False
         now = retractions.touching(self.scan.active, entry, slot) if self.scan.active else ()
         return made.retractions == retractions.ids(now) or self._same(made.retractions, now)

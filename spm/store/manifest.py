@@ -93,6 +93,12 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
         """The unit's entry; an empty one where there is none."""
         return self.entries.get((bucket, slot), Entry())
 
+    def counted(self, bucket: int, slot: int) -> HourOf | None:
+        """The hours that stand for a unit, if they were made of its state in force; others count for nothing."""
+        pack = self.hours.get(bucket)
+        made = pack.slots.get(slot) if pack else None
+        return made if made is not None and made.inputs == fingerprint(self.entry(bucket, slot).state) else None
+
     def seal(self, slot: int) -> int:
         """``OPEN``, ``SEALING``, ``SEALED`` or ``EXPIRED``: of the slot in all buckets, also those without an entry."""
         return self.seals.get(slot, OPEN)
