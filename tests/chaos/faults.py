@@ -7,6 +7,7 @@ Chosen by ``SPM_CONSUMER_STEP``, like the real one. ``Noting`` has no fault: it 
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -107,14 +108,18 @@ POINTS = ("before-the-first-row", "between-rows", "after-the-last-row")
 
 
 def stop_at(point: str) -> None:
-    """Freeze here, if that is asked for by a file of this name and nobody else has done it."""
+    """Freeze here, if that is asked for by a file of this name and nobody else has done it.
+
+    The signal goes to this very thread: one to the process stops it a moment later, and by then this thread may be in
+    the midst of LMDB's commit, whose lock all other processes would wait for as long as the freeze lasts.
+    """
     asked, done = (Path(os.environ["SPM_DATA"], f"{how}-{point}") for how in ("stop", "stopped"))
     try:
         asked.rename(done)
     except FileNotFoundError:
         return
     done.write_text(str(os.getpid()))
-    os.kill(os.getpid(), signal.SIGSTOP)
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 class StoppingWriter(Writer):

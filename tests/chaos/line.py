@@ -193,6 +193,11 @@ class Line:
         """Worker ``number``, from 1."""
         return Process(f"worker{number}", self.folder)
 
+    def said(self) -> str:
+        """The last lines of every worker, for a failure's message."""
+        logs = (self.worker(number).log for number in range(1, self.workers + 1))
+        return "\n".join(f"{log.name}:\n{log.read_text(errors='replace')[-1500:]}" for log in logs if log.exists())
+
     def stored(self) -> set[tuple[int, int, int]]:
         """The stamps that stand in commit records."""
         return set(stamps(self.backend, APP))

@@ -56,7 +56,8 @@ def test_workers_that_wake_after_their_queues_were_given_away_change_no_answer(
         (line.folder / f"stop-{point}").touch()
     line.publish(envelopes[:300])
     stopped = [line.folder / f"stopped-{point}" for point in POINTS]
-    assert wait_until(lambda: all(path.exists() for path in stopped), 60), "not all of them froze"
+    froze = wait_until(lambda: all(path.exists() for path in stopped), 60)
+    assert froze, f"{[path.name for path in stopped if path.exists()]} alone froze\n{line.said()}"
     line.publish(envelopes[300:])
     wanted = {(e.stamp.ms, e.stamp.process, e.stamp.sequence) for e in envelopes}
     assert wait_until(lambda: wanted <= line.stored(), 90), "the queues of the frozen were not given away"
