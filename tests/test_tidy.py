@@ -15,7 +15,7 @@ from tests.tidy.rules import ALL, Rule, Source
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("spm", "ingest", "rollups", "alerts", "frontend", "tests")
-DOORS = ("server", "agent", "spark", "hbase", "amqp", "postgres", "dev", "java", "node")
+DOORS = ("server", "agent", "spark", "hbase", "amqp", "postgres", "dev", "clients", "java", "node")
 
 BAD = {
     "short_files": ("spm/x.py", "x = 1\n" * 501),
