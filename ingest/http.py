@@ -17,9 +17,10 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST
 
+from ingest.arrivals import way_of
 from ingest.body import Stream, UnknownEncoding, read_body
 from ingest.protocols import json_samples, line_protocol
-from ingest.push import Sender, front_door, message_id_of, source_of
+from ingest.push import Sender, front_door, message_id_of, period_of, source_of
 from spm.accounts import tokens
 from spm.accounts.tokens import Principal
 from spm.errors import BadMessage, Explained, LimitExceeded, QueueUnavailable, StoreUnavailable
@@ -62,7 +63,7 @@ def _answering(view: View) -> View:
 @require_POST
 def metrics(request: HttpRequest) -> HttpResponse:
     """``POST /api/v1/metrics``: samples as JSON."""
-    parsed, message_id = _push(request, lambda body, now_ms: json_samples.parse(body, now_ms=now_ms))
+    parsed, message_id = _push(request, lambda body, now_ms: json_samples.parse(body, now_ms=now_ms), "json")
     return JsonResponse(_report(parsed, message_id), status=202 if len(parsed.ts) else 400)
 
 
@@ -72,7 +73,7 @@ def write(request: HttpRequest) -> HttpResponse:
     """``POST /write`` and ``/api/v2/write``: Influx line protocol."""
     precision = request.GET.get("precision", "")
     parsed, message_id = _push(
-        request, lambda body, now_ms: line_protocol.parse(body, now_ms=now_ms, precision=precision)
+        request, lambda body, now_ms: line_protocol.parse(body, now_ms=now_ms, precision=precision), "influx"
     )
     if len(parsed.ts) and not parsed.rejected:
         return HttpResponse(status=204, headers={"X-Message-Id": message_id.hex()})
@@ -103,7 +104,7 @@ def query(request: HttpRequest) -> HttpResponse:
     )  # fmt: skip
 
 
-def _push(request: HttpRequest, parse: Parse) -> tuple[Parsed, bytes]:
+def _push(request: HttpRequest, parse: Parse, protocol: str) -> tuple[Parsed, bytes]:
     """Read, parse and push the request's body; what was made of it, and its message id."""
     principal = _principal(request)
     source = source_of(request.headers.get("X-SPM-Source") or request.GET.get("source"), principal.token_id)
@@ -115,7 +116,9 @@ def _push(request: HttpRequest, parse: Parse) -> tuple[Parsed, bytes]:
         parsed = parse(body, door.clock.now_ms())
         given = request.headers.get("X-Message-Id")
         message_id = message_id_of(parsed, given=given, token_id=principal.token_id, path=request.path, body=body)
-        door.push(parsed, sender=Sender(principal.app_id, source), message_id=message_id)
+        way = way_of(protocol, request.headers.get("User-Agent", ""))
+        period_ms = period_of(request.headers.get("X-SPM-Period"))
+        door.push(parsed, sender=Sender(principal.app_id, source, way, period_ms), message_id=message_id)
     return parsed, message_id
 
 

@@ -1,4 +1,4 @@
-"""What the front door remembers in the database: the last rejections of each app, for people to read."""
+"""What the front door remembers in the database, for people to read: rejections, ways by which data came, agents."""
 
 from typing import ClassVar
 
@@ -24,6 +24,71 @@ class RejectedLine(models.Model):
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.reason}"
+
+
+class Arrival(models.Model):
+    """A way (protocol and kind of sender) by which data came to an app: when first, and when last."""
+
+    app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="arrivals")
+    way = models.CharField(max_length=40)
+    source = models.CharField(max_length=SOURCE_BYTES_MAX, help_text="who came last")
+    first_seen = models.DateTimeField()
+    last_seen = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar = ["way"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["app", "way"], name="arrival_once")]
+
+    def __str__(self) -> str:
+        return f"{self.way} to {self.app_id}"
+
+
+class Agent(models.Model):
+    """One of our agents, as its last heartbeat told it. Its name is that of the source its data comes from."""
+
+    app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="agents")
+    name = models.CharField(max_length=SOURCE_BYTES_MAX)
+    version = models.CharField(max_length=40, blank=True)
+    platform = models.CharField(max_length=200, blank=True)
+    period_ms = models.PositiveIntegerField(help_text="between two looks at its host")
+    started = models.DateTimeField(help_text="when its process began")
+    first_seen = models.DateTimeField()
+    last_seen = models.DateTimeField(help_text="its last heartbeat")
+    spool = models.CharField(max_length=12, blank=True, help_text="whose numbers its messages bear")
+    sequence = models.BigIntegerField(default=0, help_text="the number of its newest message")
+    spooled = models.BigIntegerField(default=0, help_text="messages that wait on its disk")
+    oldest_ms = models.BigIntegerField(default=0, help_text="how long the oldest of them has waited")
+    dropped_messages = models.BigIntegerField(default=0)
+    dropped_samples = models.BigIntegerField(default=0)
+    offset_ms = models.BigIntegerField(null=True, help_text="how far its clock is ahead of ours")
+    tags = models.JSONField(default=dict)
+    collectors = models.JSONField(default=dict, help_text="what each says: ok, or what is wrong")
+    etag = models.CharField(max_length=32, blank=True, help_text="of the settings it applied")
+    refused = models.JSONField(default=dict, help_text="pushed settings it did not apply, and why")
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["app", "name"], name="agent_once")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AgentSettings(models.Model):
+    """Settings pushed to those agents of an app that ``match`` names: all, those with a tag, or one."""
+
+    app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="agent_settings")
+    match = models.CharField(max_length=300, help_text="*, tag=value, or an agent's name")
+    settings = models.JSONField(default=dict)
+    changed = models.DateTimeField()
+    changed_by = models.CharField(max_length=150)
+
+    class Meta:
+        ordering: ClassVar = ["match"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["app", "match"], name="agent_settings_once")]
+
+    def __str__(self) -> str:
+        return self.match
 
 
 class LetterBox(App):

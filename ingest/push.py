@@ -19,7 +19,7 @@ from functools import lru_cache
 from django.conf import settings
 from django.db import DatabaseError
 
-from ingest import rejections
+from ingest import arrivals, rejections
 from ingest.announce import Accepting
 from ingest.transport import open_transport
 from ingest.transport.base import Transport, weight_of
@@ -27,7 +27,13 @@ from spm import telemetry
 from spm.accounts import sources
 from spm.clock import Clock, SystemClock, random_bytes
 from spm.errors import BadMessage, QueueUnavailable, StoreUnavailable
-from spm.limits import BODIES_AT_ONCE_MAX, MESSAGE_ID_CHARS_MAX, PUBLISH_TIMEOUT_S, SOURCE_BYTES_MAX
+from spm.limits import (
+    BODIES_AT_ONCE_MAX,
+    MESSAGE_ID_CHARS_MAX,
+    PUBLISH_TIMEOUT_S,
+    SOURCE_BYTES_MAX,
+    SOURCE_PERIOD_MAX_MS,
+)
 from spm.store.backends import open_backend
 from spm.wire import Envelope, Parsed
 
@@ -37,10 +43,12 @@ _ID_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who pushes: the token's app, and the source it names."""
+    """Who pushes: the token's app, the source it names, by which way (``arrivals``), how often if it says so."""
 
     app_id: int
     source: str
+    way: str = ""
+    period_ms: int = 0
 
 
 class FrontDoor:
@@ -105,7 +113,8 @@ def note(parsed: Parsed, sender: Sender, now_ms: int) -> None:
     telemetry.REJECTED_LINES.inc(parsed.rejected)
     try:
         if len(parsed.ts):
-            sources.seen(sender.app_id, sender.source, now_ms)
+            sources.seen(sender.app_id, sender.source, now_ms, period_ms=sender.period_ms)
+            arrivals.noted(sender.app_id, sender.way, sender.source, now_ms)
         rejections.note(sender.app_id, sender.source, parsed.rejections, now_ms)
     except DatabaseError:
         _LOG.exception("could not note a message of app %s", sender.app_id)
@@ -129,6 +138,15 @@ def source_of(given: str | None, token_id: int) -> str:
             "the source's name cannot be used", got=given[:80], wanted=f"{SOURCE_BYTES_MAX} printable bytes"
         )
     return given
+
+
+def period_of(given: str | None) -> int:
+    """How often a sender says that it sends (seconds, ``X-SPM-Period``), in ms; 0 for none or nonsense."""
+    text = (given or "").strip()
+    if not text.isascii() or not text.replace(".", "", 1).isdigit() or len(text) > 12:
+        return 0
+    period_ms = round(float(text) * 1_000)
+    return period_ms if 0 < period_ms <= SOURCE_PERIOD_MAX_MS else 0
 
 
 @lru_cache(maxsize=1)

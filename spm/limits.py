@@ -24,6 +24,8 @@ SEQUENCE_MAX = 0xFFFF  # stamps of one process within one millisecond (16 bits i
 BODY_BYTES_MAX = 10_000_000  # of one request as sent, compressed or not
 BODY_DECODED_BYTES_MAX = 20_000_000  # after decompression: a bomb must not cost more memory than this
 GZIP_MEMBERS_MAX = 1_000  # of one body; each costs a new decompressor
+PACKED_PIECES_MAX = 20_000  # blocks of zstd or chunks of snappy in one body: a writer that flushes every kilobyte
+ZSTD_WINDOW_BYTES_MAX = 8_388_608  # which a reader must keep in memory: level 19 asks for as much, RFC 9659 allows it
 BODIES_AT_ONCE_MAX = 32  # bodies one process works on; with the two above it bounds the front door's memory
 LINE_BYTES_MAX = 200_000  # of one line: thousands of fields; a longer one has lost its line ends
 MESSAGE_LINES_MAX = 250_000  # of line protocol; a body of nothing but bad lines must not hold a thread for long
@@ -288,6 +290,9 @@ TOKEN_USED_EVERY_MS = (
 )
 SOURCE_LATE_AFTER_MS = 60_000  # six periods of an agent
 SOURCE_GONE_AFTER_MS = 900_000  # a reboot is over by then
+SOURCE_LATE_PERIODS = 3  # of one that announces its period: late after so many, if that is longer than the above
+SOURCE_GONE_PERIODS = 15  # likewise gone
+SOURCE_PERIOD_MAX_MS = 31 * 86_400_000  # of an announced period: a monthly job
 
 # --- alerts -----------------------------------------------------------------------------------------------------------
 RULE_PERIOD_MS = 10_000  # rules are judged on this grid: the period of agents

@@ -119,12 +119,13 @@ class Token(models.Model):
 
 
 class Source(models.Model):
-    """One pushing agent of an app: by rule a host."""
+    """One pushing agent of an app: by rule a host. ``period_ms``: how often it said that it sends, if it did."""
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="sources")
     name = models.CharField(max_length=255)
     first_seen = models.DateTimeField()
     last_seen = models.DateTimeField()
+    period_ms = models.PositiveIntegerField(null=True, blank=True)
 
     class Meta:
         ordering: ClassVar = ["name"]

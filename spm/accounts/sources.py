@@ -1,7 +1,8 @@
 """The sources of an app, and when each was last heard of.
 
 ``seen`` is called for every accepted message by every accepting process; a write happens at most once in
-``SOURCE_SEEN_EVERY_MS`` per source and process, and never moves the time back. How late one is stands in ``state``.
+``SOURCE_SEEN_EVERY_MS`` per source and process, and never moves the time back. ``announced`` notes how often a source
+said that it sends. How late one is stands in ``state``.
 """
 
 from datetime import UTC, datetime
@@ -10,13 +11,20 @@ from django.db import IntegrityError, transaction
 from django.db.models import Min
 
 from spm.accounts.models import App, Source
-from spm.limits import SOURCE_GONE_AFTER_MS, SOURCE_LATE_AFTER_MS, SOURCE_SEEN_EVERY_MS, SOURCES_SEEN_MAX
+from spm.limits import (
+    SOURCE_GONE_AFTER_MS,
+    SOURCE_GONE_PERIODS,
+    SOURCE_LATE_AFTER_MS,
+    SOURCE_LATE_PERIODS,
+    SOURCE_SEEN_EVERY_MS,
+    SOURCES_SEEN_MAX,
+)
 
 _written: dict[tuple[int, str], int] = {}  # (app, source) -> ms of the last write by this process; bounded below
 
 
-def seen(app_id: int, source: str, now_ms: int) -> None:
-    """Note that the source was heard of now."""
+def seen(app_id: int, source: str, now_ms: int, *, period_ms: int = 0) -> None:
+    """Note that the source was heard of now; ``period_ms``: what it announces, 0 if nothing."""
     key = (app_id, source)
     if now_ms - _written.get(key, 0) < SOURCE_SEEN_EVERY_MS:
         return
@@ -24,9 +32,16 @@ def seen(app_id: int, source: str, now_ms: int) -> None:
     known = Source.objects.filter(app_id=app_id, name=source)
     if known.filter(last_seen__lt=moment).update(last_seen=moment) == 0 and not known.exists():
         _add(app_id, source, moment)
+    if period_ms:
+        announced(app_id, source, period_ms)
     if len(_written) >= SOURCES_SEEN_MAX:
         _written.clear()
     _written[key] = now_ms
+
+
+def announced(app_id: int, source: str, period_ms: int) -> None:
+    """Note that the source says it sends this often."""
+    Source.objects.filter(app_id=app_id, name=source).exclude(period_ms=period_ms).update(period_ms=period_ms)
 
 
 def forget_written() -> None:
@@ -40,12 +55,20 @@ def history_ms(app: App, now_ms: int) -> int:
     return now_ms - round(first.timestamp() * 1000) if first else 0
 
 
-def state(last_seen_ms: int, now_ms: int) -> str:
-    """``up``, ``late`` or ``gone``, by the age of the last message."""
+def state(last_seen_ms: int, now_ms: int, period_ms: int | None = None) -> str:
+    """``up``, ``late`` or ``gone``, by the age of the last message and the announced period."""
+    late_ms, gone_ms = patience_ms(period_ms)
     age_ms = now_ms - last_seen_ms
-    if age_ms < SOURCE_LATE_AFTER_MS:
+    if age_ms < late_ms:
         return "up"
-    return "late" if age_ms < SOURCE_GONE_AFTER_MS else "gone"
+    return "late" if age_ms < gone_ms else "gone"
+
+
+def patience_ms(period_ms: int | None) -> tuple[int, int]:
+    """The ages from which a source of this period is late, and gone."""
+    period_ms = period_ms or 0
+    late_ms = max(SOURCE_LATE_AFTER_MS, SOURCE_LATE_PERIODS * period_ms)
+    return late_ms, max(SOURCE_GONE_AFTER_MS, SOURCE_GONE_PERIODS * period_ms)
 
 
 def _add(app_id: int, source: str, moment: datetime) -> None:

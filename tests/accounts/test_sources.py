@@ -74,3 +74,24 @@ def test_an_app_has_a_history_since_its_first_source(app: App) -> None:
 )
 def test_a_source_grows_late_and_then_gone(age_ms: int, state: str) -> None:
     assert sources.state(NOW - age_ms, NOW) == state
+
+
+def test_a_source_may_say_how_often_it_sends(app: App) -> None:
+    sources.seen(app.pk, "cron", NOW, period_ms=3_600_000)
+    assert Source.objects.get(name="cron").period_ms == 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "period_ms", "state"),
+    [
+        (59_999, None, "up"),
+        (60_000, None, "late"),
+        (899_999, 10_000, "late"),
+        (900_000, 10_000, "gone"),
+        (3 * 3_600_000 - 1, 3_600_000, "up"),
+        (3 * 3_600_000, 3_600_000, "late"),
+        (15 * 3_600_000, 3_600_000, "gone"),
+    ],
+)
+def test_a_source_is_late_by_its_own_period(age_ms: int, period_ms: int | None, state: str) -> None:
+    assert sources.state(NOW - age_ms, NOW, period_ms) == state

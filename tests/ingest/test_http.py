@@ -304,7 +304,7 @@ def test_broken_sender_does_not_keep_the_database_busy(post: Any, app: App, cloc
 def test_durable_message_is_acknowledged_although_the_database_fails(
     post: Any, transport: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise DatabaseError("locked")
 
     monkeypatch.setattr(sources, "seen", fail)
