@@ -1,13 +1,15 @@
 """The body of a request, read and decompressed under limits. Enter by ``read_body``.
 
-Django's own reading is not used: its limit is meant for forms. Decompression stops at the first byte over the limit, so
-that a bomb costs no more memory than an honest body.
+Django's own reading is not used: its limit is meant for forms. Decompression stops at the first byte over the limit, or
+before the first byte where the format says how large it becomes (``packed``), so that a bomb costs no more memory than
+an honest body. One encoding at a time: whoever packs twice has a broken client, or wants to hide something.
 """
 
 import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
+from ingest.packed import UNPACK, cut_off, too_large
 from spm.errors import BadMessage, Explained, LimitExceeded
 from spm.limits import BODY_BYTES_MAX, BODY_DECODED_BYTES_MAX, GZIP_MEMBERS_MAX
 
@@ -33,9 +35,19 @@ def read_body(stream: Stream, *, encoding: str, length: int | None) -> bytes:
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return b"".join(_pieces(stream, length))
+    if encoding in UNPACK:
+        return UNPACK[encoding](b"".join(_pieces(stream, length)), BODY_DECODED_BYTES_MAX)
     if encoding not in _WINDOWS:
-        raise UnknownEncoding("unknown Content-Encoding", got=encoding[:40], wanted="gzip, deflate or none")
+        raise _unknown(encoding)
     return _inflated(_pieces(stream, length), _WINDOWS[encoding])
+
+
+def _unknown(encoding: str) -> UnknownEncoding:
+    several = "," in encoding
+    return UnknownEncoding(
+        "the body is encoded several times over" if several else "unknown Content-Encoding", got=encoding[:40],
+        wanted="gzip, deflate, snappy, zstd or none", remedy="Encode it once." if several else "",
+    )  # fmt: skip
 
 
 def _pieces(stream: Stream, length: int | None) -> Iterator[bytes]:
@@ -60,7 +72,7 @@ def _inflated(pieces: Iterator[bytes], window: int) -> bytes:
         for output in _outputs(pieces, window):
             size += len(output)
             if size > BODY_DECODED_BYTES_MAX:
-                raise _too_large(f"over {BODY_DECODED_BYTES_MAX} decompressed", BODY_DECODED_BYTES_MAX)
+                raise too_large(BODY_DECODED_BYTES_MAX)
             decoded.append(output)
     except zlib.error as error:
         raise BadMessage("the body cannot be decompressed", got=str(error), wanted="what its encoding says") from error
@@ -84,7 +96,7 @@ def _outputs(pieces: Iterator[bytes], window: int) -> Iterator[bytes]:
             yield output
             rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
     if not inflater.eof:
-        raise BadMessage("the compressed body is cut off", wanted="all of it")
+        raise cut_off()
 
 
 def _too_large(got: object, limit: int) -> LimitExceeded:

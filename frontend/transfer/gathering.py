@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ingest.protocols import naming
-from ingest.protocols.line_exact import TIME_EARLY, TIME_LATE, example
+from ingest.protocols.line_exact import example
+from ingest.protocols.times import TIME_EARLY, TIME_LATE
 from spm.limits import FUTURE_MS, IMPORT_SAMPLES_AT_ONCE, IMPORT_SLOTS_AT_ONCE, REJECTIONS_MAX
 from spm.query.select import METRIC_NAME
 from spm.wire import F64, I32, I64, Parsed, Rejection, SeriesTable, canonical, slot_of

@@ -13,15 +13,15 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from ingest.protocols import naming
-from ingest.protocols.line_exact import TIME_EARLY, TIME_LATE, example
+from ingest.protocols import naming, times
+from ingest.protocols.line_exact import example
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS, JSON_COMMAS_MAX, MESSAGE_SAMPLES_MAX, MESSAGE_SERIES_BYTES_MAX, REJECTIONS_MAX
 from spm.wire import Parsed, Rejection, SeriesTable, canonical
 
 UNEQUAL = "values and dsnames differ in length"
 _WANTED = '[{"values", "dsnames", "time", "host", "plugin", "type"}, …]'
-_MAX_S = 1e11  # seconds; above it a float is no time any more, and a product with 1000 no ms
+_MAX_S = 1e20  # seconds; nanoseconds in the wrong field are less, and a product with 1000 is still a number
 
 
 class ValueList(msgspec.Struct, gc=False):
@@ -63,7 +63,7 @@ class _Reading:
     """One body on its way."""
 
     def __init__(self, now_ms: int) -> None:
-        self._latest_ms = now_ms + FUTURE_MS
+        self._now_ms, self._latest_ms = now_ms, now_ms + FUTURE_MS
         self._numbers: dict[bytes, int] = {}
         self._form_bytes = 0
         self._rows: list[tuple[int, int, float]] = []
@@ -94,9 +94,9 @@ class _Reading:
         one = _ONE.decode(item)
         if len(one.values) != len(one.dsnames):
             raise _Refused(UNEQUAL)
-        time_ms = round(1000 * one.time) if abs(one.time) < _MAX_S else 0
+        time_ms = round(1000 * max(-_MAX_S, min(one.time, _MAX_S)))
         if not 1 <= time_ms <= self._latest_ms:
-            raise _Refused(TIME_EARLY if time_ms < 1 else TIME_LATE)
+            raise _Refused(times.TIME_EARLY if time_ms < 1 else times.late(time_ms, self._now_ms, "s"))
         forms = _forms(one)
         return [
             (self._number_of(form), time_ms, value)

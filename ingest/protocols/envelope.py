@@ -6,7 +6,7 @@ by ``parse``.
 """
 
 from ingest.protocols import naming
-from ingest.protocols.line_exact import TIME_EARLY, TIME_LATE
+from ingest.protocols.times import TIME_EARLY, TIME_LATE
 from spm.errors import BadMessage, CorruptBlock, LimitExceeded
 from spm.limits import FUTURE_MS, MESSAGE_SAMPLES_MAX, MESSAGE_SERIES_BYTES_MAX
 from spm.wire import Envelope, Parsed, Rejection, SeriesTable, canonical, parse_canonical

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.protocols import naming
-from ingest.protocols.line_exact import TIME_EARLY, TIME_LATE, example
+from ingest.protocols import times as moments
+from ingest.protocols.line_exact import example
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import (
     FUTURE_MS,
@@ -25,7 +26,6 @@ from spm.limits import (
     MESSAGE_SAMPLES_MAX,
     MESSAGE_SERIES_BYTES_MAX,
     REJECTIONS_MAX,
-    TIME_MAX_MS,
 )
 from spm.wire import F64, I32, I64, Parsed, Rejection, SeriesTable, canonical
 
@@ -34,6 +34,7 @@ UNEQUAL = "times and values differ in length"
 _WANTED = (
     '{"samples": [{"metric", "tags", "value", "time"}, …]} or {"series": [{"metric", "tags", "times", "values"}, …]}'
 )
+_FARTHEST_MS = 1 << 62
 _SPECIAL = {"NaN": math.nan, "+Inf": math.inf, "Inf": math.inf, "-Inf": -math.inf}
 
 T = TypeVar("T")
@@ -142,9 +143,10 @@ class _Reading:
         values = _numbers(one.values)
         ts = _times(one.times)
         early, late = ts < 1, ts > self._latest_ms
-        for wrong, reason in ((early, TIME_EARLY), (late, TIME_LATE)):
+        for wrong, reason in ((early, moments.early), (late, moments.late)):
             if wrong.any():
-                self._reject(place, f"{int(wrong.sum())} of {len(ts)} samples: {reason}", item, int(wrong.sum()))
+                words = reason(int(ts[wrong.argmax()]), self._now_ms)
+                self._reject(place, f"{int(wrong.sum())} of {len(ts)} samples: {words}", item, int(wrong.sum()))
         good = ~(early | late)
         if good.any():
             number = self._number_of(one.metric, one.tags)
@@ -159,7 +161,7 @@ class _Reading:
         if time_ms is None:
             return self._now_ms
         if not 1 <= time_ms <= self._latest_ms:
-            raise _Refused(TIME_EARLY if time_ms < 1 else TIME_LATE)
+            raise _Refused((moments.early if time_ms < 1 else moments.late)(time_ms, self._now_ms))
         return time_ms
 
     def _number_of(self, metric: str, tags: dict[str, str]) -> int:
@@ -220,7 +222,7 @@ def _times(times: list[int]) -> I64:
     try:
         return np.array(times, np.int64)
     except OverflowError:
-        return np.array([max(-1, min(time, TIME_MAX_MS)) for time in times], np.int64)
+        return np.array([max(-1, min(time, _FARTHEST_MS)) for time in times], np.int64)
 
 
 def _within(count: int, limit: int, what: str) -> None:

@@ -14,8 +14,11 @@ import math
 import re
 from dataclasses import dataclass, field
 
-from ingest.protocols import naming
+from ingest.protocols import naming, times
+from ingest.protocols.reading import Rules
 from ingest.protocols.series_cache import Tags, metric_of
+from ingest.protocols.times import TIME_EARLY as TIME_EARLY
+from ingest.protocols.times import TIME_LATE as TIME_LATE
 from spm.limits import LINE_BYTES_MAX, METRIC_BYTES_MAX, REJECTION_EXAMPLE_CHARS_MAX, STRING_BYTES_MAX
 
 _SPACE, _QUOTE, _COMMENT, _RETURN = b' "#\r'
@@ -30,8 +33,6 @@ OPEN_STRING = "a string is not closed"
 AFTER_STRING = "a string is followed by something other than a comma, a space or the line's end"
 TAG_EQUALS = "a tag's value holds an = without backslash"
 NOT_A_TIME = "the time is not a whole number"
-TIME_EARLY = "the time is before 1970: is its precision right?"
-TIME_LATE = "the time is more than 24 h ahead of the server: is its precision right?"
 STRING_FIELD = "a text is not a number: only this field is left out"
 NOT_FINITE = "NaN and infinities have no place in line protocol: only this field is left out"
 TOO_LARGE = "the number does not fit: only this field is left out"
@@ -53,16 +54,6 @@ _BOOLEANS = {
     **dict.fromkeys((b"f", b"F", b"false", b"False", b"FALSE"), 0.0),
 }  # fmt: skip
 _DIGITS_MAX = 20  # of an integer or a time that can fit, zeros in front apart: int() of a hostile length is slow
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How times are read: ms = raw × times // per, kept between 1 and ``latest_ms``; ``now_ms`` where there is none."""
-
-    now_ms: int
-    times: int
-    per: int
-    latest_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +228,7 @@ def _read_time(raw: bytes, rules: Rules) -> int | None:
     if ms < 1:
         raise _Fault(TIME_EARLY)
     if ms > rules.latest_ms:
-        raise _Fault(TIME_LATE)
+        raise _Fault(times.late(ms, rules.now_ms, rules.unit))
     return ms
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ingest.protocols import line_exact as words
-from ingest.protocols import naming
+from ingest.protocols import naming, times
 from spm.limits import (
     FUTURE_MS,
     LABEL_NAME_BYTES_MAX,
@@ -243,7 +243,7 @@ def _time(raw: bytes, unit: int, now_ms: int) -> int | None:
     if ms < 1:
         raise Refused(words.TIME_EARLY)
     if ms > now_ms + FUTURE_MS:
-        raise Refused(words.TIME_LATE)
+        raise Refused(times.late(ms, now_ms, {1: "ns", 1_000: "us", 10**6: "ms", 10**9: "s"}.get(unit, "")))
     return ms
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ingest.protocols import json_samples, naming
 from ingest.protocols.json_samples import UNEQUAL, UNKNOWN_TEXT, parse
-from ingest.protocols.line_exact import TIME_EARLY, TIME_LATE
+from ingest.protocols.times import TIME_EARLY, TIME_LATE
 from spm import limits
 from spm.errors import BadMessage, LimitExceeded
 from spm.wire import Parsed, canonical, parse_canonical
@@ -103,7 +103,10 @@ def test_bad_times_in_columns_refuse_their_samples_only() -> None:
     times = [0, 5, NOW_MS * 1000, 10**30]
     parsed = read({"series": [{"metric": "m", "times": times, "values": [1, 2, 3, 4]}]})
     assert (parsed.ts.tolist(), parsed.values.tolist(), parsed.rejected) == ([5], [2.0], 3)
-    assert [r.reason for r in parsed.rejections] == [f"1 of 4 samples: {TIME_EARLY}", f"2 of 4 samples: {TIME_LATE}"]
+    assert [r.reason for r in parsed.rejections] == [
+        f"1 of 4 samples: {TIME_EARLY}",
+        f"2 of 4 samples: {TIME_LATE} It looks like microseconds, read as milliseconds",
+    ]
 
 
 def test_columns_of_unequal_length_refuse_their_series() -> None:

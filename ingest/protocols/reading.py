@@ -1,0 +1,144 @@
+"""One body of lines on its way: a compiled kernel for what is plain and known, an exact reader for the rest.
+
+``Reading`` holds the columns that both write to and lets them take turns. A protocol says how its kernel is called
+(``_read_plain``) and what its exact reader makes of one line (``_read_exactly``). Enter by ``run``, then ``parsed``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ingest.protocols.line_kernels import (
+    COUNT,
+    END,
+    F64,
+    FULL,
+    I32,
+    I64,
+    LINE,
+    POSITION,
+    TIMELESS,
+    Known,
+    localise,
+)
+from ingest.protocols.series_cache import Generation, Tags, too_much, within_budget
+from spm.limits import (
+    LINE_BYTES_MAX,
+    MESSAGE_LINES_MAX,
+    MESSAGE_SAMPLES_MAX,
+    MESSAGE_SERIES_BYTES_MAX,
+    REJECTIONS_MAX,
+)
+from spm.wire import Parsed, Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How times are read: ms = raw × times // per, kept between 1 and ``latest_ms``; ``now_ms`` where there is none."""
+
+    now_ms: int
+    times: int
+    per: int
+    latest_ms: int
+
+    @property
+    def unit(self) -> str:
+        """The unit's name, where it is one that people mistake for another."""
+        return {(1, 1_000_000): "ns", (1, 1_000): "us", (1, 1): "ms", (1_000, 1): "s"}.get((self.times, self.per), "")
+
+
+class Reading:
+    """The kernel's state and columns, and what was refused."""
+
+    def __init__(self, body: bytes, rules: Rules, generation: Generation) -> None:
+        self._body, self._rules, self._generation = body, rules, generation
+        self._bytes = np.frombuffer(body, np.uint8)
+        raw_max = ((rules.latest_ms + 1) * rules.per - 1) // rules.times
+        limits = (raw_max, MESSAGE_LINES_MAX, LINE_BYTES_MAX)
+        self._numbers: I64 = np.array([rules.now_ms, rules.times, rules.per, *limits], np.int64)
+        self._state: I64 = np.array([0, 1, 0, 0], np.int64)
+        room = len(body) // 16 + 64
+        self._series: I32 = np.empty(room, np.int32)
+        self._ts: I64 = np.empty(room, np.int64)
+        self._values: F64 = np.empty(room, np.float64)
+        self._rejections: list[Rejection] = []
+        self._rejected = 0
+        self._budget = MESSAGE_SERIES_BYTES_MAX
+
+    def run(self) -> None:
+        """Kernel and exact reader take turns until the body ends."""
+        known = self._generation.view()
+        while (status := self._read_plain(known)) != END:
+            self._check_count()
+            # With more free room than a line can fill, FULL means a line that is too long.
+            if status == FULL and self._series.size - self._state[COUNT] < LINE_BYTES_MAX // 4:
+                self._grow(2 * self._series.size)
+            else:
+                self._read_exactly()
+                known = self._generation.view()
+        self._check_count()
+
+    def parsed(self) -> Parsed:
+        """What the body gave."""
+        count = int(self._state[COUNT])
+        series = self._series[:count]
+        table = self._generation.table(self._localise(series))
+        within_budget(MESSAGE_SERIES_BYTES_MAX - int((table.ends - table.starts).sum()))
+        return Parsed(
+            series=table, series_index=series, ts=self._ts[:count], values=self._values[:count],
+            timeless=int(self._state[TIMELESS]), rejections=tuple(self._rejections), rejected=self._rejected,
+        )  # fmt: skip
+
+    def _read_plain(self, known: Known) -> int:
+        """Call the kernel; its status."""
+        raise AssertionError("BUG: a protocol has its own kernel")
+
+    def _read_exactly(self) -> None:
+        """Take the one line at the state's position, and move the state behind it."""
+        raise AssertionError("BUG: a protocol has its own exact reader")
+
+    def _check_count(self) -> None:
+        if self._state[COUNT] > MESSAGE_SAMPLES_MAX:
+            raise too_much("samples in one body", MESSAGE_SAMPLES_MAX)
+        if self._state[LINE] > MESSAGE_LINES_MAX and self._state[POSITION] < len(self._body):
+            raise too_much("lines in one body", MESSAGE_LINES_MAX)
+
+    def _reject(self, line: int, reason: str, example: str) -> None:
+        self._rejected += 1
+        if len(self._rejections) < REJECTIONS_MAX:
+            self._rejections.append(Rejection(line, reason, example))
+
+    def _keep(
+        self, head: bytes, *, measurement: bytes, tags: Tags, names: list[bytes], values: list[float],
+        time_ms: int | None,
+    ) -> None:  # fmt: skip
+        """One line's samples, of series that the cache may not know yet."""
+        numbers, self._budget = self._generation.series(
+            head, measurement=measurement, tags=tags, names=names, budget=self._budget
+        )
+        start = int(self._state[COUNT])
+        end = start + len(numbers)
+        if end > self._series.size:
+            self._grow(2 * end)
+        self._series[start:end] = numbers
+        self._values[start:end] = values
+        self._ts[start:end] = self._rules.now_ms if time_ms is None else time_ms
+        self._state[COUNT] = end
+        if time_ms is None:
+            self._state[TIMELESS] += len(numbers)
+
+    def _grow(self, room: int) -> None:
+        count = int(self._state[COUNT])
+        for name in ("_series", "_ts", "_values"):
+            old = getattr(self, name)
+            larger = np.empty(room, old.dtype)
+            larger[:count] = old[:count]
+            setattr(self, name, larger)
+
+    def _localise(self, series: I32) -> I32:
+        """Replace the cache's numbers by places in the message's own table; the numbers in that order."""
+        marks = self._generation.borrow_marks()
+        found: I32 = np.empty(min(len(series), marks.size), np.int32)
+        count = int(localise(series, marks, found))
+        self._generation.return_marks(marks)
+        return found[:count]
