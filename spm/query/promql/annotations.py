@@ -63,6 +63,11 @@ class Remarks:
         for q in _outside(asked, 0.0, 1.0):
             self._warn(f"quantile value should be between 0 and 1, got {short(q)}", position)
 
+    def rules(self, asked: F64, position: int) -> None:
+        """Rules of an integral that are none."""
+        for rule in _others(asked, (0.0, 1.0, 2.0)):
+            self._warn(f"strategy should be 0, 1, or 2 (default), using 2, got {short(rule)}", position)
+
     def ratios(self, asked: F64, position: int) -> None:
         """Ratios beyond one."""
         for ratio in (asked.max(), asked.min()):
@@ -110,6 +115,11 @@ class Remarks:
 
 def _outside(asked: F64, least: float, greatest: float) -> list[float]:
     wrong = asked[~((asked >= least) & (asked <= greatest))]
+    return np.unique(wrong)[:_DISTINCT_MAX].tolist() if len(wrong) else []
+
+
+def _others(asked: F64, known: tuple[float, ...]) -> list[float]:
+    wrong = asked[~np.isin(asked, known)]
     return np.unique(wrong)[:_DISTINCT_MAX].tolist() if len(wrong) else []
 
 

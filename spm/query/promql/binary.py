@@ -62,7 +62,10 @@ def set_operation(op: str, left: Vector, right: Vector, matching: Matching) -> V
 def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool: bool, swapped: bool) -> Vector:
     groups = _signatures(many, one, matching)
     codes_many, codes_one = groups.codes[: len(many.labels)], groups.codes[len(many.labels) :]
-    filled = matching.fill_left is not None or matching.fill_right is not None
+    fill_one, fill_many = matching.fill_right, matching.fill_left  # what stands for a missing element of that side
+    if swapped:
+        fill_one, fill_many = fill_many, fill_one
+    filled = fill_one is not None or fill_many is not None
     met = np.ones(many.values.shape[1], np.bool_) if filled else many.present.any(axis=0)
     _check_one(one.labels, one.present & met, codes_one, groups, "left" if swapped else "right")
     rows_many, rows_one = _pairs(codes_many, codes_one, len(groups.labels))
@@ -72,7 +75,7 @@ def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool:
     both = many.present[rows_many] & one.present[rows_one]
     seen_one = _seen(one.present, codes_one, len(groups.labels))
     alone = _Alone(op, matching, as_bool, swapped)
-    lone_many = many.present & ~seen_one[codes_many] if matching.fill_right is not None else many.present & False
+    lone_many = many.present & ~seen_one[codes_many] if fill_one is not None else many.present & False
     if not matching.many:
         matched = _counts(both, codes_many[rows_many], len(groups.labels))
         if (matched + _counts(lone_many, codes_many, len(groups.labels)) > 1).any():
@@ -84,11 +87,11 @@ def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool:
         for m, o in zip(rows_many.tolist(), rows_one.tolist(), strict=True)
     ]
     parts = [Vector(labels, values, both & holds, many.nameless[rows_many] | as_bool)]
-    if matching.fill_right is not None:
-        parts.append(alone.many(many, lone_many, matching.fill_right))
-    if matching.fill_left is not None:
+    if fill_one is not None:
+        parts.append(alone.many(many, lone_many, fill_one))
+    if fill_many is not None:
         seen_many = _seen(many.present, codes_many, len(groups.labels))
-        parts.append(alone.one(one, one.present & ~seen_many[codes_one], matching.fill_left))
+        parts.append(alone.one(one, one.present & ~seen_many[codes_one], fill_many))
     return united(stacked(parts))
 
 

@@ -17,6 +17,7 @@ from spm.query.select import METRIC_NAME
 if TYPE_CHECKING:
     from spm.query.promql.parse import Planner
 
+TRAPEZOIDS = 2  # the rule of integral() unless another is asked for
 _FORMER = {"holt_winters": "double_exponential_smoothing"}
 
 
@@ -150,6 +151,9 @@ class Calls:
         if node.name == "sketch_quantile_over_time" and isinstance(window, plan.Subquery):
             position = node.arguments[place].position
             raise self._planner.refuse(position, "sketch_quantile_over_time needs stored samples, not a subquery")
+        if node.name == "integral":
+            parameters = parameters or (plan.Number(float(TRAPEZOIDS)),)
+            return plan.RangeCall(node.name, window, parameters, node.arguments[-1].position)
         return plan.RangeCall(node.name, window, parameters, node.arguments[0].position)
 
     def _absent(self, node: syntax.Call, depth: int) -> plan.Plan:

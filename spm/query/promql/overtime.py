@@ -18,7 +18,8 @@ I64 = npt.NDArray[np.int64]
 
 COUNT, PRESENT, LAST, FIRST, SUM, AVG, MIN, MAX, STDDEV, STDVAR, QUANTILE, MAD = range(12)
 TS_FIRST, TS_LAST, TS_MIN, TS_MAX, RESETS, CHANGES = range(12, 18)
-RATE, INCREASE, DELTA, IRATE, IDELTA, DERIV, PREDICT, SMOOTH = range(18, 26)  # from here on two samples are needed
+RATE, INCREASE, DELTA, IRATE, IDELTA, DERIV, PREDICT, SMOOTH = range(18, 26)  # of at least two samples
+INTEGRAL = 26
 FUNCTIONS = {
     "count_over_time": COUNT,
     "present_over_time": PRESENT,
@@ -38,6 +39,7 @@ FUNCTIONS = {
     "ts_of_max_over_time": TS_MAX,
     "resets": RESETS,
     "changes": CHANGES,
+    "integral": INTEGRAL,
     "rate": RATE,
     "increase": INCREASE,
     "delta": DELTA,
@@ -96,6 +98,8 @@ def _rarer(code: int, ts: I64, values: F64, first: float, second: float) -> Any:
         return _smoothed(values, first, second)
     if code == MAD:
         return _deviation(values)
+    if code == INTEGRAL:
+        return _integral(ts, values, first)
     if code == TS_FIRST:
         return ts[0] / 1000
     if code == TS_LAST:
@@ -105,6 +109,19 @@ def _rarer(code: int, ts: I64, values: F64, first: float, second: float) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _extreme(values: F64, greatest: bool) -> Any:
+    """NaN never wins unless it is alone; of equal ones the first."""
+    found = -np.inf if greatest else np.inf
+    if greatest:
+        for here in values:
+            found = here if here > found else found
+    else:
+        for here in values:
+            found = here if here < found else found
+    return _extreme_of_all(values, greatest) if np.isinf(found) else found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _extreme_of_all(values: F64, greatest: bool) -> Any:
     found = values[0]
     for here in values:
         if np.isnan(found) or (here > found if greatest else here < found):
@@ -135,7 +152,25 @@ def compensated(total: float, lost: float, added: float) -> Any:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _added(values: F64, total: float) -> Any:
+    """The same for many: what a step loses is exact by either formula, and this one never guesses a branch wrong.
+
+    Only where nothing overflows: then the total is finite.
+    """
+    lost = 0.0
+    for here in values:
+        found = total + here
+        part = found - total
+        lost += (total - (found - part)) + (here - part)
+        total = found
+    return total, lost
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _sum(values: F64) -> Any:
+    total, lost = _added(values, 0.0)
+    if np.isfinite(total):
+        return total + lost
     total, lost = 0.0, 0.0
     for here in values:
         total, lost = compensated(total, lost, here)
@@ -145,6 +180,9 @@ def _sum(values: F64) -> Any:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _mean(values: F64) -> Any:
     """The sum by the count; from where the sum leaves the range of floats, the mean is carried on instead."""
+    total, lost = _added(values[1:], values[0])
+    if np.isfinite(total):
+        return total / len(values) + lost / len(values)
     total, lost, count = values[0], 0.0, 1
     carried = False
     for here in values[1:]:
@@ -188,6 +226,8 @@ def quantile_of(values: F64, q: float) -> Any:
     upper = min(len(values) - 1, lower + 1)
     weight = rank - lower
     below = ranked[lower - nans] if lower >= nans else np.nan
+    if weight == 0:
+        return below  # what is above may be infinite, and no share of it is none
     above = ranked[upper - nans] if upper >= nans else np.nan
     return below * (1 - weight) + above * weight
 
@@ -198,6 +238,29 @@ def _deviation(values: F64) -> Any:
     if np.isnan(values).any():
         return np.nan
     return quantile_of(np.abs(values - quantile_of(values, 0.5)), 0.5)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _integral(ts: I64, values: F64, rule: float) -> Any:
+    """The area under the samples in seconds: as high as the left one (0), the right one (1), or their mean.
+
+    A NaN counts as zero, so that only its neighbours do.
+    """
+    total, lost = 0.0, 0.0
+    for i in range(1, len(values)):
+        left = 0.0 if np.isnan(values[i - 1]) else values[i - 1]
+        right = 0.0 if np.isnan(values[i]) else values[i]
+        height, rest = left if rule == 0 else right, 0.0
+        if rule not in (0, 1):
+            height, rest = compensated(left, 0.0, right)
+            if np.isinf(height) and np.isfinite(left) and np.isfinite(right):
+                height, rest = compensated(left / 2, 0.0, right / 2)
+            else:
+                height, rest = height / 2, rest / 2
+        if height != 0 or rest != 0:
+            seconds = (ts[i] - ts[i - 1]) / 1000
+            total, lost = compensated(total, lost + rest * seconds, height * seconds)
+    return total if np.isinf(total) else total + lost
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

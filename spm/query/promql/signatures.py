@@ -54,6 +54,7 @@ SIGNATURES = {
         (_RANGES, "range"),
         ("absent_over_time", "range"),
         ("predict_linear", "range scalar"),
+        ("integral", "range scalar?"),
         ("double_exponential_smoothing holt_winters", "range scalar scalar"),
         ("quantile_over_time sketch_quantile_over_time", "scalar range"),
         ("round", "vector scalar?"),

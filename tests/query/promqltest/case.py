@@ -18,7 +18,7 @@ from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine, Result
 from spm.query.select import METRIC_NAME, Matcher, SeriesBatch, Tick
 from spm.store.matchers import mask
-from tests.query.promqltest.script import NATIVE, STARTS, Clear, Eval, Labels, Load, Remark, commands
+from tests.query.promqltest.script import NATIVE, STARTS, BadScript, Clear, Eval, Labels, Load, Remark, commands
 
 _TOLERANCE = 1e-6
 _NOT_SUPPORTED = {"native histograms are not supported": NATIVE, "no start times are kept": STARTS}
@@ -66,13 +66,18 @@ class Runner:
 
     def outcomes(self, text: str) -> Iterator[Outcome]:
         """What became of every evaluation."""
-        for _, command in commands(text):
-            if isinstance(command, Clear):
-                self.storage = ScriptStorage()
-            elif isinstance(command, Load):
-                self._load(command)
-            else:
-                yield self._outcome(command)
+        number = 0
+        try:
+            for number, command in commands(text):
+                if isinstance(command, Clear):
+                    self.storage = ScriptStorage()
+                elif isinstance(command, Load):
+                    self._load(command)
+                else:
+                    yield self._outcome(command)
+        except (BadQuery, BadScript) as error:
+            rest = Eval(number + 1, "the rest of the script", 0, 0, 0)
+            yield Outcome(self.path, rest, f"cannot be read: {error}", skipped=True)
 
     def _load(self, load: Load) -> None:
         for series in sorted(load.series, key=lambda series: sorted(series.labels.items())):
