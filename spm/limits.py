@@ -69,6 +69,24 @@ ANNOUNCE_ALIVE_ROUNDS = 8  # until one is repeated that is not settled; a proces
 ANNOUNCE_STOP_S = 3.0  # for the last word of a process that ends
 RETRY_AFTER_S = 2  # what senders are told when a part of the system cannot take their data now
 
+# --- quotas -----------------------------------------------------------------------------------------------------------
+QUOTA_SERIES = 500_000  # of one app, unless staff say otherwise: its index takes a reader some 250 MB
+QUOTA_SERIES_MAX = 20_000_000  # that staff may allow one app: SERIES_INDEX_BYTES_MAX ends before that
+QUOTA_SAMPLES_PER_S = 1_000_000  # of one app on average, likewise: about what one core takes in
+QUOTA_BURST_S = 10  # of that rate, all at once: an agent that comes back brings what its spool holds
+QUOTA_PORTION_S = 1  # of that rate, taken by a process at once: so much it may be wrong, and so seldom it asks
+QUOTA_SKEW_MS = 60_000  # beyond a burst: a shared moment further ahead is another machine's clock
+QUOTA_SERIES_PORTION = 1_000  # rights to new series that a process takes at once, of a quota of 64,000 and more
+QUOTA_RECOUNT_MS = 3_600_000  # between two counts of the dictionary of an app that is at its quota: a second each
+QUOTA_CACHE_S = 10  # until a changed quota is known everywhere
+QUOTA_APPS_MAX = 20_000  # apps whose quotas, rates and crowds one process remembers, some 200 bytes each
+QUOTA_KNOWN_MAX = 4_000_000  # series let in that one process remembers: 8 bytes each
+QUOTA_SETS_MAX = 50_000  # tables of series that it finds again by their hash: 200 bytes each
+QUOTA_REFUSED_MAX = 50_000  # refused series of an app that it does not ask the store about again: 60 bytes each
+QUOTA_REFUSED_S = 30  # for so long
+QUOTA_CROWD_S = 600  # an app that brought series over its quota is kept out of the common cache of names
+CROWD_CACHE_BYTES_MAX = 4_000_000  # of names, in the cache that such apps share: some 20 MB in all
+
 # --- store ------------------------------------------------------------------------------------------------------------
 CELL_BYTES_MAX = 8_000_000  # HBase refuses cells over 10 MB (hbase.client.keyvalue.maxsize)
 LMDB_MAP_BYTES = 1 << 40  # address space only: the file grows with what is written

@@ -1,41 +1,104 @@
-"""``python -m ingest.agent``: read the settings, put the parts together, run until told to stop."""
+"""``spm-agent`` (``python -m ingest.agent``): one command each, ``run`` if there is none.
+
+run                 watch this host and push, until told to stop
+doctor              what is wrong, in one screen; 1 if anything is
+discover            what listens here that can be watched
+once                one look at everything, printed as line protocol
+install --print     a unit for systemd
+version             which one this is
+"""
 
 import logging
 import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 
-from ingest.agent import collect, config
-from ingest.agent.agent import Agent
-from ingest.agent.collect.itself import Counters, Itself
-from ingest.agent.push import open_push
-from ingest.agent.run import run
-from ingest.agent.spool import Spool
+from ingest.agent import config, discover, doctor, install
+from ingest.agent.lines import render
+from ingest.agent.version import VERSION
+from ingest.agent.whole import Told, Whole, once
 from spm.clock import SystemClock
 from spm.errors import SpmError
 
 
-def main() -> int:
-    """0 after a clean stop, 2 if the settings are wrong or the spool cannot be used."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when all went well, 1 if the doctor found something, 2 if the settings are wrong or the spool is unusable."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command = given.pop(0) if given and not given[0].startswith("-") else "run"
+    if command not in _COMMANDS or "-h" in given or "--help" in given:
+        print(__doc__, file=sys.stderr)
+        config.parser("spm-agent [COMMAND]").print_help(sys.stderr)
+        return 0 if command in _COMMANDS else 2
     try:
-        settings = config.read(sys.argv[1:], os.environ)
-        push = open_push(settings.url, token=settings.token, source=settings.host)
-        spool = Spool(settings.spool, bytes_max=settings.spool_bytes)
+        return _COMMANDS[command](given)
     except (SpmError, OSError) as error:
         print(f"spm-agent: {error}", file=sys.stderr)
         return 2
-    stop, counters, clock = threading.Event(), Counters(), SystemClock()
+
+
+def _run(given: list[str]) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    whole = Whole(Told(given, os.environ), SystemClock())
+    stop = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
-    collectors: dict[str, collect.Collector] = {**collect.standard(), "itself": Itself(counters)}
-    agent = Agent(collectors=collectors, spool=spool, push=push, clock=clock, tags=settings.tags, counters=counters)
-    logging.getLogger("spm.agent").info("watching %s every %g s", settings.host, settings.period_ms / 1_000)
-    run(agent, clock=clock, stop=stop, period_ms=settings.period_ms, host=settings.host)
-    push.close()
-    spool.close()
+    own = whole.config
+    logging.getLogger("spm.agent").info("version %s watches %s every %g s", VERSION, own.host, own.period_ms / 1_000)
+    whole.run(stop)
     return 0
+
+
+def _doctor(given: list[str]) -> int:
+    own, worst = config.read(given, os.environ), 0
+    for check in doctor.examine(own, SystemClock()):
+        print(check, flush=True)
+        worst |= check.state == doctor.WRONG
+    print("Something is wrong: see the lines that begin with ✗." if worst else "All is well.")
+    return int(worst)
+
+
+def _discover(given: list[str]) -> int:
+    own = config.read(given, os.environ, need_token=False)
+    found = discover.look(off=own.off, known=own.targets)
+    for each in found:
+        state = each.advice or ("watched by itself" if own.discover else "watched when it is in the configuration file")
+        print(f"# {each.target.name} ({each.program or 'program unknown'}): {state}\n{discover.toml(each)}")
+    if not found:
+        print("# Nothing was found that listens here and can be watched. Programs of others are seen by root only.")
+    return 0
+
+
+def _once(given: list[str]) -> int:
+    own, clock = config.read(given, os.environ, need_token=False), SystemClock()
+    wrong = 0
+    for name, points, problem, _ in once(own, clock):
+        if problem:
+            print(f"spm-agent: {name}: {problem}", file=sys.stderr)
+            wrong = 1
+        if text := render(points, tags=own.tags, at_ms=clock.now_ms()):
+            print(text.decode())
+    return wrong
+
+
+def _install(given: list[str]) -> int:
+    if "--print" not in given:
+        print("spm-agent: this prints a unit, and installs nothing by itself: install --print", file=sys.stderr)
+        return 2
+    given.remove("--print")
+    print(install.unit(config.read(given, os.environ, need_token=False)), end="")
+    return 0
+
+
+def _version(given: list[str]) -> int:
+    print(VERSION)
+    return 0
+
+
+_COMMANDS = {
+    "run": _run, "doctor": _doctor, "discover": _discover, "once": _once, "install": _install, "version": _version,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
 """The agent's two verbs, free of threads: ``look`` puts a message into the spool, ``push`` gets one out of it.
 
-One collector that fails costs its own points, never the others'. What the server refuses for good is dropped, counted
-and logged with the server's reason; everything else waits and is sent again with the same id, in order.
+What the server refuses for good is dropped, counted and logged with the server's reason; everything else waits and is
+sent again with the same id, in order. ``adopt`` takes other tags or another patience, as pushed settings may ask.
 """
 
 import gzip
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ingest.agent import schedule
-from ingest.agent.collect import Collector
 from ingest.agent.collect.itself import Counters
-from ingest.agent.lines import Point, render, samples_in
+from ingest.agent.crew import Crew
+from ingest.agent.lines import bodies
 from ingest.agent.push.base import Outcome, Push, Verdict
 from ingest.agent.spool import Spool
 from spm import limits
@@ -26,28 +26,37 @@ class Agent:
     def __init__(
         self,
         *,
-        collectors: Mapping[str, Collector],
+        crew: Crew,
         spool: Spool,
         push: Push,
         clock: Clock,
         tags: Mapping[str, str],
         counters: Counters,
+        patience_s: float = limits.AGENT_LOOK_S,
     ) -> None:
-        self._collectors, self._spool, self._push = collectors, spool, push
+        self.crew, self._spool, self._push, self._patience_s = crew, spool, push, patience_s
         self._clock, self._tags, self._counters = clock, tags, counters
         self._failures = 0
+        self._failing_since_ms = 0
         self._refused = 0
-        counters.errors += spool.damaged
+        self._damaged = counters.errors = spool.damaged
+
+    def adopt(self, *, tags: Mapping[str, str], patience_s: float) -> None:
+        """From now on with these tags, waiting so long for collectors."""
+        self._tags, self._patience_s = tags, patience_s
 
     def look(self) -> None:
-        """Collect once and spool it as one message."""
+        """Collect once and spool it, as a rule as one message."""
         began, at_ms = self._clock.monotonic(), self._clock.now_ms()
-        points = self._collect()
-        body = render(points, tags=self._tags, at_ms=at_ms)
-        if body:
-            self._counters.sequence = self._spool.append(gzip.compress(body, 6, mtime=0), samples_in(points))
+        batches = self.crew.look(at_ms, self._patience_s)
+        for body, samples in bodies(batches, tags=self._tags):
+            self._counters.sequence = self._spool.append(gzip.compress(body, 6, mtime=0), samples)
         self._counters.collect_ms = round((self._clock.monotonic() - began) * 1_000, 3)
         self._recount()
+
+    def waiting_ms(self, now_ms: int) -> int:
+        """How long pushes have failed; 0 while the server takes them."""
+        return max(0, now_ms - self._failing_since_ms) if self._failures else 0
 
     def push(self) -> float | None:
         """Send the oldest message. Returns the seconds to wait before the next, or None if none waits."""
@@ -71,6 +80,8 @@ class Agent:
         return 0.0
 
     def _wait(self, outcome: Outcome) -> float:
+        if not self._failures:
+            self._failing_since_ms = self._clock.now_ms()
         self._failures += 1
         self._counters.push_failures += 1
         if self._failures == 1:
@@ -84,17 +95,8 @@ class Agent:
         )
         return jitter(wait_s, limits.AGENT_BACKOFF_JITTER)
 
-    def _collect(self) -> Sequence[Point]:
-        points: list[Point] = []
-        for name, collector in self._collectors.items():
-            try:
-                points += collector()
-            except Exception:  # whatever a kernel or a driver comes up with must not silence the rest
-                self._counters.errors += 1
-                log.exception("the collector %s failed", name)
-        return points
-
     def _recount(self) -> None:
         self._counters.refused = self._refused
+        self._counters.errors = self._damaged + self.crew.failures
         self._counters.dropped_messages_total, self._counters.dropped_samples_total = self._spool.dropped
         self._counters.spooled = self._spool.depth()

@@ -6,26 +6,53 @@ protocol cannot carry (NaN, infinities) are left out, and so is a point without 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from spm import limits
+
 _NAME = str.maketrans({",": r"\,", " ": r"\ "})
+_INT_MAX = 1 << 63  # a whole number beyond it is written as a float
 _TAG = str.maketrans({",": r"\,", " ": r"\ ", "=": r"\="})
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one measurement is at one time."""
+    """What one measurement is at one time: that of the look, unless it has its own."""
 
     measurement: str
     fields: Mapping[str, float]
     tags: Mapping[str, str] = field(default_factory=dict)
+    at_ms: int | None = None
 
 
 def render(points: Iterable[Point], *, tags: Mapping[str, str], at_ms: int) -> bytes:
     """All points as lines, each with the common ``tags`` and the same time."""
     lines = (_line(point, tags, at_ms) for point in points)
     return "\n".join(line for line in lines if line).encode()
+
+
+def bodies(batches: Iterable[tuple[int, Iterable[Point]]], *, tags: Mapping[str, str]) -> Iterator[tuple[bytes, int]]:
+    """Points with the times of their looks as bodies of ``AGENT_BODY_BYTES_MAX`` at most, and what each holds.
+
+    A single line that is longer is left out: no server takes it.
+    """
+    lines: list[str] = []
+    size = samples = 0
+    for at_ms, points in batches:
+        for point in points:
+            line = _line(point, tags, at_ms)
+            room = len(line.encode()) + 1
+            if not line or room > limits.LINE_BYTES_MAX:
+                continue
+            if size + room > limits.AGENT_BODY_BYTES_MAX:
+                yield "\n".join(lines).encode(), samples
+                lines, size, samples = [], 0, 0
+            lines.append(line)
+            size += room
+            samples += samples_in([point])
+    if lines:
+        yield "\n".join(lines).encode(), samples
 
 
 def samples_in(points: Iterable[Point]) -> int:
@@ -40,11 +67,12 @@ def _line(point: Point, common: Mapping[str, str], at_ms: int) -> str:
     tags = {**common, **point.tags}
     head = [_clean(point.measurement).translate(_NAME)]
     head += [f"{_tag(name)}={_tag(value)}" for name, value in sorted(tags.items()) if value]
-    return f"{','.join(head)} {fields} {at_ms}"
+    return f"{','.join(head)} {fields} {at_ms if point.at_ms is None else point.at_ms}"
 
 
 def _value(value: float) -> str:
-    return f"{value}i" if isinstance(value, int) else repr(float(value))
+    whole = isinstance(value, int) and -_INT_MAX <= value < _INT_MAX
+    return f"{int(value)}i" if whole else repr(float(value))
 
 
 def _tag(text: str) -> str:

@@ -8,6 +8,7 @@ it is lost, messages are sent again under the same ids, which the server counts 
 import fcntl
 import os
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -59,6 +60,17 @@ def load(folder: Path) -> tuple[list[Segment], int]:
             found.append(segment)
         else:
             path.unlink()
+    return found, damaged
+
+
+def survey(folder: Path) -> tuple[list[Segment], int]:
+    """The same for somebody who only looks, while an agent may be at work there: nothing is removed."""
+    found, damaged = [], 0
+    for path in sorted(folder.glob(f"*{_SUFFIX}")):
+        with suppress(FileNotFoundError):  # settled meanwhile
+            segment = _examine(path)
+            damaged += segment.size < path.stat().st_size
+            found += [segment] if segment.size else []
     return found, damaged
 
 

@@ -93,6 +93,11 @@ class Spool:
         self.settle(message.sequence)
 
     @property
+    def name(self) -> str:
+        """Whose numbers the messages bear."""
+        return self._identity.name.hex()
+
+    @property
     def dropped(self) -> tuple[int, int]:
         """How many messages, and how many samples, never got to the server since there is this spool."""
         return self._identity.messages, self._identity.samples

@@ -8,6 +8,7 @@ import pytest
 
 from ingest.agent.agent import Agent
 from ingest.agent.collect.itself import Counters, Itself
+from ingest.agent.crew import Crew
 from ingest.agent.lines import Point
 from ingest.agent.push import open_push
 from ingest.agent.spool import Spool
@@ -25,8 +26,9 @@ class Bench:
     def __init__(self, spool: Spool, url: str) -> None:
         self.clock, self.counters, self.spool = FakeClock(START_MS), Counters(), spool
         self.looks = 0
+        self.crew = Crew({"broken": self._broken, "good": self._good}, self.clock)
         self.agent = Agent(
-            collectors={"broken": self._broken, "good": self._good},
+            crew=self.crew,
             spool=spool,
             push=open_push(url, token="t", source="h"),
             clock=self.clock,
@@ -36,7 +38,7 @@ class Bench:
         self.is_broken = False
 
     def looks_at_itself(self) -> None:
-        self.agent._collectors = {**self.agent._collectors, "itself": Itself(self.counters)}
+        self.crew.add("itself", Itself(self.counters))
 
     def _broken(self) -> Sequence[Point]:
         if self.is_broken:
@@ -67,7 +69,7 @@ def bench(open_spool: Callable[..., Spool], server: FakeServer) -> Bench:
 def test_each_look_is_one_message_with_its_own_time(bench: Bench, server: FakeServer) -> None:
     bench.look(2)
     bench.push_all()
-    assert [request.text for request in server.requests] == [
+    assert [request.text.splitlines()[0] for request in server.requests] == [
         f"looks,host=h count=1i {START_MS}",
         f"looks,host=h count=2i {START_MS + 10_000}",
     ]
@@ -104,7 +106,10 @@ def test_what_the_server_refuses_for_good_is_dropped_counted_and_explained(
         bench.push_all()
     assert "line 1: no value" in caplog.text
     assert (bench.counters.sent, bench.counters.refused) == (1, 1)
-    assert (bench.counters.dropped_messages_total, bench.counters.dropped_samples_total) == (1, 1)
+    assert (bench.counters.dropped_messages_total, bench.counters.dropped_samples_total) == (
+        1,
+        1 + 2 * 6,
+    )
     assert len(server.requests) == 2
 
 

@@ -11,14 +11,18 @@ from urllib.parse import urlsplit
 
 from ingest.agent.push.base import Push
 from ingest.agent.push.http import HttpPush
+from ingest.agent.web import Tls, Web
 from spm.errors import Refused
 
 
-def open_push(url: str, *, token: str, source: str) -> Push:
+def open_push(
+    url: str, *, token: str, source: str, period_ms: int = 0, tls: Tls | None = None, proxy: str = ""
+) -> Push:
     """The push for this address; nothing is connected yet."""
     scheme = urlsplit(url).scheme
     if scheme in ("http", "https"):
-        return HttpPush(url, token=token, source=source)
+        web = Web(url, tls=tls, proxy=proxy)
+        return HttpPush(web, token=token, source=source, period_ms=period_ms)
     if scheme in ("amqp", "amqps"):
         module = importlib.import_module("ingest.agent.push.amqp")
         make = cast(Callable[..., Push], module.AmqpPush)

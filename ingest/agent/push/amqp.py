@@ -54,6 +54,9 @@ class AmqpPush:
                 return Outcome(Verdict.LATER, f"{type(error).__name__}: {error}")
         return self.send(message)
 
+    def announce(self, period_ms: int) -> None:
+        """The broker is not the server: heartbeats tell it."""
+
     def close(self) -> None:
         channel, self._channel = self._channel, None
         if channel is None:

@@ -30,5 +30,8 @@ class Push(Protocol):
     def send(self, message: Message) -> Outcome:
         """Send one message and wait for the verdict, for a bounded time."""
 
+    def announce(self, period_ms: int) -> None:
+        """From now on the server is told this period, where the way to it can."""
+
     def close(self) -> None:
         """Let the connection go."""

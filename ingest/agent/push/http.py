@@ -5,14 +5,13 @@ makes that safe. Refused for good are only answers about the body itself; a wron
 either side, so those messages wait in the spool.
 """
 
-import socket
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from urllib.parse import SplitResult, urlsplit
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 
 from ingest.agent.push.base import Outcome, Verdict
 from ingest.agent.records import Message
+from ingest.agent.version import USER_AGENT
+from ingest.agent.web import Web
 from spm import limits
-from spm.errors import Refused
 
 _ABOUT_THE_BODY = frozenset({400, 413, 415, 422})
 
@@ -20,17 +19,24 @@ _ABOUT_THE_BODY = frozenset({400, 413, 415, 422})
 class HttpPush:
     """One server, one connection, one message at a time."""
 
-    def __init__(self, url: str, *, token: str, source: str) -> None:
-        self._url = _checked(url)
-        self._path = f"{self._url.path.rstrip('/')}/write?precision=ms"
+    def __init__(self, web: Web, *, token: str, source: str, period_ms: int = 0) -> None:
+        self._web = web
+        self._path = web.path("/write?precision=ms")
         self._headers = {
+            **web.headers(),
             "Authorization": f"Bearer {token}",
             "Content-Type": "text/plain; charset=utf-8",
             "Content-Encoding": "gzip",
-            "User-Agent": "spm-agent",
+            "User-Agent": USER_AGENT,
             "X-SPM-Source": source,
         }
+        self.announce(period_ms)
         self._connection: HTTPConnection | None = None
+
+    def announce(self, period_ms: int) -> None:
+        """Tell the server with each message how often there is one."""
+        if period_ms:
+            self._headers["X-SPM-Period"] = f"{period_ms / 1_000:g}"
 
     def send(self, message: Message) -> Outcome:
         kept = self._connection is not None
@@ -49,11 +55,7 @@ class HttpPush:
 
     def _exchange(self, message: Message) -> Outcome:
         if self._connection is None:
-            kind = HTTPSConnection if self._url.scheme == "https" else HTTPConnection
-            fresh = kind(self._url.hostname or "", self._url.port, timeout=limits.AGENT_TIMEOUT_S)
-            fresh.connect()
-            fresh.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._connection = fresh
+            self._connection = self._web.connect()
         headers = {**self._headers, "X-Message-Id": message.message_id.hex()}
         self._connection.request("POST", self._path, message.body, headers)
         response = self._connection.getresponse()
@@ -76,14 +78,3 @@ def _retry_after_s(response: HTTPResponse) -> float | None:
     """Seconds of the header ``Retry-After``; its other form, a date, would trust two clocks and is passed over."""
     text = (response.getheader("Retry-After") or "").strip()
     return float(text) if text.isascii() and text.isdigit() else None
-
-
-def _checked(url: str) -> SplitResult:
-    parts = urlsplit(url)
-    try:
-        port_is_right = parts.port is None or parts.port > 0
-    except ValueError:
-        port_is_right = False
-    if not parts.hostname or not port_is_right:
-        raise Refused("not an address", got=url, wanted="http[s]://host[:port][/path]")
-    return parts

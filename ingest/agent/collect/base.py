@@ -1,0 +1,111 @@
+"""What a collector of a service is: a name, the options it takes, and how it is made.
+
+Every such module offers one ``KIND``. Options are checked when the configuration is read (``Kind.read``), so that a
+typing error is a sentence at the start and not a gap in a chart. ``Names`` turns what services call things into parts
+of metric names.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ingest.agent.fetch import Access
+from ingest.agent.lines import Point
+from spm import limits
+from spm.errors import Refused
+
+Collector = Callable[[], Sequence[Point]]
+Options = Mapping[str, Any]
+_COMMON: dict[str, type] = {"name": str, "tags": dict}
+_ACCESS: dict[str, type] = {"user": str, "password": str, "password_file": str, "ca_file": str, "timeout_s": float}
+_SECONDS_MAX = {"every_s": 86_400.0}  # a day; others are time-outs
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_UNFIT = re.compile(r"[^A-Za-z0-9_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of service. ``options``: name → type (str, bool, float, list); ``needed``: those without a default."""
+
+    name: str
+    make: Callable[[Options], Collector]
+    options: Mapping[str, type] = field(default_factory=dict)
+    needed: tuple[str, ...] = ()
+    place: str = "url"  # the option that says where the service is, and tells two of a kind apart
+    check: Callable[[Options], None] = lambda options: None
+
+    def read(self, table: Any) -> dict[str, Any]:
+        """A table of the configuration as options; ``Refused`` says what is wrong with which."""
+        known = {**_COMMON, **_ACCESS, **self.options}
+        if not isinstance(table, dict):
+            raise Refused(f"[[{self.name}]] is no table", got=repr(table)[:60])
+        for option, value in table.items():
+            if option not in known:
+                raise _unknown(self.name, option, known)
+            table[option] = _checked(self.name, option, value, known[option])
+        if missing := [option for option in self.needed if not table.get(option)]:
+            raise Refused(f"[[{self.name}]] lacks {', '.join(missing)}", wanted=", ".join(self.needed))
+        if table.get("password_file"):
+            table["password"] = _secret(self.name, table["password_file"])
+        self.check(table)
+        return table
+
+    def label(self, options: Options) -> str:
+        """The collector's name: its kind and where it looks."""
+        return f"{self.name}:{options.get('name') or options.get(self.place) or ''}".rstrip(":")
+
+
+def access_of(options: Options) -> Access:
+    """How the service of these options is asked."""
+    timeout_s = float(options.get("timeout_s", limits.AGENT_FETCH_S))
+    return Access(options.get("user", ""), options.get("password", ""), options.get("ca_file", ""), timeout_s)
+
+
+def snake(text: str) -> str:
+    """``HeapMemoryUsage`` → ``heap_memory_usage``; what no metric name may hold becomes ``_``."""
+    return _UNFIT.sub("_", _CAMEL.sub("_", text)).strip("_").lower()
+
+
+def numbers(values: Mapping[str, Any], *, under: str = "") -> dict[str, float]:
+    """The numbers in a JSON object, nested objects joined by ``_``; truths count as 1 and 0, all else is left out."""
+    found: dict[str, float] = {}
+    for key, value in values.items():
+        name = f"{under}_{snake(key)}" if under else snake(key)
+        if isinstance(value, bool):
+            found[name] = int(value)
+        elif isinstance(value, int | float):
+            found[name] = value
+        elif isinstance(value, dict) and name.count("_") < 24:
+            found |= numbers(value, under=name)
+    return found
+
+
+def _unknown(kind: str, option: str, known: Mapping[str, type]) -> Refused:
+    near = get_close_matches(option, known, 1)
+    remedy = f"Did you mean {near[0]}?" if near else ""
+    return Refused(f"[[{kind}]] has an unknown option", got=option, wanted=", ".join(sorted(known)), remedy=remedy)
+
+
+def _checked(kind: str, option: str, value: Any, wanted: type) -> Any:
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    most = _SECONDS_MAX.get(option, limits.AGENT_COMMAND_S_MAX)
+    bad = isinstance(value, float) and not 0 < value <= most
+    if bad or not isinstance(value, wanted):
+        words = {str: "a text", bool: "true or false", list: "a list of texts", dict: "a table of texts",
+                 float: f"a number above 0, up to {most:g}"}  # fmt: skip
+        raise Refused(f"[[{kind}]] {option} is wrong", got=repr(value)[:60], wanted=words[wanted])
+    inner = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
+    if not all(isinstance(each, str) for each in inner):
+        raise Refused(f"[[{kind}]] {option} holds something that is no text", got=repr(value)[:60])
+    return value
+
+
+def _secret(kind: str, path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"[[{kind}]] password_file cannot be read", got=f"{path}: {error}") from None

@@ -1,0 +1,55 @@
+"""Elasticsearch and OpenSearch: the cluster's health and the asked node's own numbers (``elasticsearch…``).
+
+Only ``_local`` is asked of the node statistics: each node has an agent of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ingest.agent.collect.base import Kind, Options, access_of, numbers
+from ingest.agent.fetch import Unreachable, get_json
+from ingest.agent.lines import Point
+
+_HEALTH = {"green": 0, "yellow": 1, "red": 2}
+_WANTED = (
+    "name", "indices.docs", "indices.store", "indices.indexing", "indices.search", "indices.merges", "indices.segments",
+    "indices.query_cache", "indices.fielddata", "jvm.mem", "jvm.gc", "thread_pool.*.queue", "thread_pool.*.rejected",
+    "fs.total", "os.cpu.percent", "http", "breakers.parent",
+)  # fmt: skip
+_FILTER = ",".join(f"nodes.*.{part}" for part in _WANTED)
+
+
+class Elasticsearch:
+    """One node."""
+
+    def __init__(self, options: Options) -> None:
+        self._url, self._access = options["url"].rstrip("/"), access_of(options)
+
+    def __call__(self) -> Sequence[Point]:
+        health = get_json(f"{self._url}/_cluster/health?local=true", self._access)
+        stats = get_json(f"{self._url}/_nodes/_local/stats?filter_path={_FILTER}", self._access)
+        if not isinstance(health, dict) or "cluster_name" not in health or not isinstance(stats, dict):
+            raise Unreachable(f"{self._url}: not what Elasticsearch answers")
+        return [health_point(health), *node_points(stats, str(health["cluster_name"]))]
+
+
+def health_point(health: Mapping[str, Any]) -> Point:
+    """The cluster's state: 0 green, 1 yellow, 2 red; and its shards."""
+    fields = {"status": _HEALTH.get(str(health.get("status")), 2), **numbers(health)}
+    return Point("elasticsearch", fields, {"cluster": str(health["cluster_name"])})
+
+
+def node_points(stats: Mapping[str, Any], cluster: str) -> Sequence[Point]:
+    """What a node says of its documents, memory, file system and queues."""
+    found = []
+    for node in stats.get("nodes", {}).values():
+        tags = {"cluster": cluster, "node": str(node.get("name", ""))}
+        pools = node.pop("thread_pool", {})
+        found += [Point(f"elasticsearch_{part}", numbers(values), tags) for part, values in node.items()
+                  if isinstance(values, dict)]  # fmt: skip
+        found += [Point("elasticsearch_pool", numbers(values), {**tags, "pool": pool}) for pool, values in pools.items()
+                  if isinstance(values, dict)]  # fmt: skip
+    return found
+
+
+KIND = Kind("elasticsearch", Elasticsearch, {"url": str}, needed=("url",))

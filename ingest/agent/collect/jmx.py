@@ -1,0 +1,97 @@
+"""Java programs with a JMX servlet (``/jmx``): HBase, Hadoop, and whatever else answers so (``jvm…``, ``hbase…``…).
+
+``Hadoop:service=HBase,name=RegionServer,sub=Server`` becomes the measurement ``hbase_regionserver_server``; the JVM's
+own beans become ``jvm_memory``, ``jvm_threading``, ``jvm_gc`` (label ``gc``), ``jvm_memory_pool`` (label ``pool``).
+Only numbers are taken. Beans of single regions, tables, users and ports are left out: they come and go by the thousand.
+``beans`` asks for others, as the servlet's ``qry`` does.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from ingest.agent.collect.base import Kind, Options, access_of, numbers, snake
+from ingest.agent.fetch import Unreachable, get_json
+from ingest.agent.lines import Point
+from spm import limits
+
+QUERIES = ("java.lang:*", "Hadoop:*")
+_TOO_MANY = ("sub=Regions", "sub=Tables", "sub=TableLatencies", "sub=TableRequests", "sub=Users", "sub=UserAggregate",
+             "RpcDetailedActivity", "sub=Control")  # fmt: skip
+_JVM = {"Memory": "memory", "Threading": "threading", "OperatingSystem": "os", "ClassLoading": "classes",
+        "Runtime": "runtime"}  # fmt: skip
+_JVM_NAMED = {"GarbageCollector": ("gc", "gc"), "MemoryPool": ("memory_pool", "pool")}
+_DROPPED = ("thread_allocated", "peak_usage", "collection_usage", "last_gc_info", "usage_threshold", "start_time",
+            "spec_", "object_")  # fmt: skip
+_PLACE = re.compile(r"-(?:/|[0-9a-f]{8}-|[A-Za-z0-9.]+-\d+$|\d+$)|ForPort\d+$")
+
+
+class Jmx:
+    """One servlet."""
+
+    def __init__(self, options: Options) -> None:
+        self._url, self._access = options["url"], access_of(options)
+        self._queries = tuple(options.get("beans", QUERIES))
+
+    def __call__(self) -> Sequence[Point]:
+        found: list[Point] = []
+        for query in self._queries:
+            answer = get_json(f"{self._url}?qry={quote(query, safe='*=,:')}", self._access)
+            beans = answer.get("beans") if isinstance(answer, dict) else None
+            if not isinstance(beans, list):
+                raise Unreachable(f"{self._url} is no JMX servlet")
+            found += points(beans)
+        if not found:
+            raise Unreachable(f"{self._url} shows no bean of {', '.join(self._queries)}")
+        return found
+
+
+def points(beans: Sequence[Any]) -> Sequence[Point]:
+    """A point per bean that has numbers."""
+    made = (_point(bean) for bean in beans if isinstance(bean, dict))
+    return [point for point in made if point is not None][: limits.AGENT_POINTS_MAX]
+
+
+def _point(bean: Mapping[str, Any]) -> Point | None:
+    domain, _, keys = str(bean.get("name", "")).partition(":")
+    if any(mark in keys for mark in _TOO_MANY):
+        return None
+    named = dict(pair.split("=", 1) for pair in keys.split(",") if "=" in pair)
+    place = _of_java(named) if domain == "java.lang" else _of_others(domain, named)
+    if place is None:
+        return None
+    measurement, tags = place
+    told = {key: value for key, value in bean.items() if key not in ("name", "modelerType") and "." not in key}
+    fields = {name: value for name, value in numbers(told).items() if not name.startswith(_DROPPED)}
+    return Point(measurement, fields, {**tags, **_labels(bean)}) if fields else None
+
+
+def _of_java(named: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
+    kind = named.get("type", "")
+    if kind in _JVM:
+        return f"jvm_{_JVM[kind]}", {}
+    if kind in _JVM_NAMED:
+        measurement, label = _JVM_NAMED[kind]
+        return f"jvm_{measurement}", {label: named.get("name", "")}
+    return None
+
+
+def _of_others(domain: str, named: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """The bean's own names; what stands in them for a port, a folder or an id becomes the label ``of``."""
+    head = [] if domain == "Hadoop" else [domain]
+    parts = [*head, *(named[key] for key in ("service", "type", "name", "sub") if key in named)]
+    name = "_".join(parts)
+    place = _PLACE.search(name)
+    if place is None:
+        return snake(name), {}
+    return snake(name[: place.start()]), {"of": name[place.start() :].lstrip("-")}
+
+
+def _labels(bean: Mapping[str, Any]) -> dict[str, str]:
+    """``tag.Hostname`` and ``tag.Context`` are everywhere, and say nothing that the host's own label does not."""
+    wanted = {"tag.ProcessName": "process", "tag.SessionId": "session"}
+    return {label: str(bean[key]) for key, label in wanted.items() if bean.get(key)}
+
+
+KIND = Kind("jmx", Jmx, {"url": str, "beans": list}, needed=("url",))

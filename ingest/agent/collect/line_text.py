@@ -1,0 +1,80 @@
+"""Line protocol as commands print it, read into points, so that tags can be added and nothing unread is sent on.
+
+Numbers and truths are kept; texts are left out, as the server keeps none. Times are of any unit: nanoseconds, as the
+protocol says, are told from milliseconds and seconds by their size.
+"""
+
+import re
+from collections.abc import Sequence
+
+from ingest.agent.lines import Point
+from spm import limits
+
+_KEY = r"(?:[^,= \\]|\\.)+"
+_HEAD = re.compile(rf"((?:[^, \\]|\\.)+)((?:,{_KEY}=(?:[^, \\=]|\\.)+)*) +(.+)")
+_TAG = re.compile(rf",({_KEY})=((?:[^, \\=]|\\.)+)")
+_FIELD = re.compile(rf'({_KEY})=("(?:[^"\\]|\\.)*"|[^, ]+)')
+_UNESCAPED = re.compile(r"\\([,= \\])")
+_TRUTHS = {"t": 1, "true": 1, "f": 0, "false": 0}
+
+
+def read_lines(text: str) -> tuple[Sequence[Point], Sequence[str]]:
+    """The points, and the beginnings of lines that are none."""
+    points: list[Point] = []
+    bad: list[str] = []
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        point = read_line(line.strip()) if len(line) <= limits.LINE_BYTES_MAX else None
+        if point is None:
+            bad.append(line[:80])
+        else:
+            points.append(point)
+    return points, bad
+
+
+def read_line(line: str) -> Point | None:
+    """``cpu,core=0 busy=12.5,idle=3i 1700000000``; None if it is none."""
+    head = _HEAD.fullmatch(line)
+    if head is None:
+        return None
+    fields: dict[str, float] = {}
+    at, rest = 0, head[3]
+    while (found := _FIELD.match(rest, at)) is not None:
+        value = _value(found[2])
+        if value is None and not found[2].startswith('"'):
+            return None
+        if value is not None:
+            fields[_plain(found[1])] = value
+        at = found.end()
+        if rest[at : at + 1] != ",":
+            break
+        at += 1
+    time = rest[at:].strip()
+    if at == 0 or (time and not time.lstrip("-").isdigit()) or len(time) > 20 or not fields:
+        return None
+    tags = {_plain(key): _plain(value) for key, value in _TAG.findall(head[2])}
+    return Point(_plain(head[1]), fields, tags, _ms(int(time)) if time else None)
+
+
+def _value(text: str) -> float | None:
+    if text.lower() in _TRUTHS:
+        return _TRUTHS[text.lower()]
+    try:
+        if text[-1:] in "iu" and text[:-1].lstrip("+-").isdigit():
+            return int(text[:-1])
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None
+
+
+def _ms(time: int) -> int:
+    """Seconds until 2286, milliseconds, microseconds, nanoseconds, by their size."""
+    for digits, factor in ((10**10, 1_000), (10**13, 1)):
+        if abs(time) < digits:
+            return time * factor
+    return time // 1_000 if abs(time) < 10**16 else time // 1_000_000
+
+
+def _plain(text: str) -> str:
+    return _UNESCAPED.sub(r"\1", text)

@@ -1,0 +1,35 @@
+"""nginx by its ``stub_status`` page (``nginx``): connections, and requests since it started."""
+
+import re
+from collections.abc import Sequence
+
+from ingest.agent.collect.base import Kind, Options, access_of
+from ingest.agent.fetch import Unreachable, get
+from ingest.agent.lines import Point
+
+_PAGE = re.compile(
+    r"Active connections:\s+(\d+)\s+server accepts handled requests(?: request_time)?\s+(\d+)\s+(\d+)\s+(\d+)[\d\s]*"
+    r"Reading:\s+(\d+)\s+Writing:\s+(\d+)\s+Waiting:\s+(\d+)"
+)
+_FIELDS = ("active", "accepts", "handled", "requests", "reading", "writing", "waiting")
+
+
+class Nginx:
+    """One server's page."""
+
+    def __init__(self, options: Options) -> None:
+        self._url, self._access = options["url"], access_of(options)
+
+    def __call__(self) -> Sequence[Point]:
+        return points(get(self._url, self._access).decode(errors="replace"), self._url)
+
+
+def points(page: str, url: str) -> Sequence[Point]:
+    """The seven numbers of the page."""
+    found = _PAGE.search(page[:2_000])
+    if found is None:
+        raise Unreachable(f"{url} is no stub_status page; it begins with {page[:40]!r}")
+    return [Point("nginx", dict(zip(_FIELDS, map(int, found.groups()), strict=True)), {"server": url})]
+
+
+KIND = Kind("nginx", Nginx, {"url": str}, needed=("url",))

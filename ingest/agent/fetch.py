@@ -1,0 +1,119 @@
+"""Asking a service on this host (or near it) over HTTP or a plain socket, within a time and a size.
+
+``get`` fetches one document; ``talk`` opens a socket. Both raise ``Unreachable`` with a sentence for people: what was
+asked, what came. Redirects are not followed: a service that moves is configured anew. Passwords never are in a message.
+"""
+
+import base64
+import json
+import socket
+import ssl
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+from spm import limits
+from spm.clock import SystemClock
+from spm.errors import SpmError
+
+_CLOCK = SystemClock()
+_CHUNK = 65_536
+
+
+class Unreachable(SpmError):
+    """A service did not answer, or not with what it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a service is asked: who we are, whom we trust, how long we wait."""
+
+    user: str = ""
+    password: str = ""
+    ca_file: str = ""
+    timeout_s: float = limits.AGENT_FETCH_S
+    bytes_max: int = limits.AGENT_FETCH_BYTES_MAX
+
+    def headers(self) -> dict[str, str]:
+        """Of a request."""
+        found = {"User-Agent": "spm-agent", "Accept-Encoding": "identity"}
+        if self.user or self.password:
+            found["Authorization"] = "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return found
+
+
+def get(url: str, access: Access = Access(), *, accept: str = "*/*") -> bytes:  # a frozen value
+    """The body of a 200 answer."""
+    parts = urlsplit(url)
+    where = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    try:
+        if parts.scheme == "https":
+            context = ssl.create_default_context(cafile=access.ca_file or None)
+            link: HTTPConnection = HTTPSConnection(
+                parts.hostname or "", parts.port, timeout=access.timeout_s, context=context
+            )
+        else:
+            link = HTTPConnection(parts.hostname or "", parts.port, timeout=access.timeout_s)
+        try:
+            return _exchange(link, f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}", access, accept)
+        finally:
+            link.close()
+    except (OSError, HTTPException, ValueError) as error:
+        raise Unreachable(f"{where}: {_worded(error)}") from None
+
+
+def get_json(url: str, access: Access = Access()) -> Any:
+    """The same as a JSON value."""
+    raw = get(url, access, accept="application/json")
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        start = raw[:60].decode(errors="replace")
+        raise Unreachable(f"{urlsplit(url).path}: the answer is no JSON; it begins with {start!r}") from None
+
+
+def talk(address: str, port: int, access: Access, *, tls: bool = False) -> socket.socket:
+    """A connected socket to ``host[:port]`` or ``/path/of/a/socket``."""
+    try:
+        if address.startswith("/"):
+            link = socket.socket(socket.AF_UNIX)
+            link.settimeout(access.timeout_s)
+            link.connect(address)
+            return link
+        host, port = split_address(address, port)
+        link = socket.create_connection((host, port), timeout=access.timeout_s)
+        if not tls:
+            return link
+        return ssl.create_default_context(cafile=access.ca_file or None).wrap_socket(link, server_hostname=host)
+    except (OSError, ValueError) as error:
+        raise Unreachable(f"{address}: {_worded(error)}") from None
+
+
+def split_address(address: str, port: int) -> tuple[str, int]:
+    """(host, port) of ``host``, ``host:port``, ``[::1]:port``; ``ValueError`` for none."""
+    parts = urlsplit(f"//{address}")
+    return parts.hostname or "", parts.port or port
+
+
+def _exchange(link: HTTPConnection, target: str, access: Access, accept: str) -> bytes:
+    until = _CLOCK.monotonic() + access.timeout_s
+    link.request("GET", target, headers={**access.headers(), "Accept": accept})
+    response = link.getresponse()
+    if response.status != 200:
+        raise OSError(f"HTTP {response.status} {response.reason}")
+    parts, size = [], 0
+    while chunk := response.read1(_CHUNK):
+        parts.append(chunk)
+        size += len(chunk)
+        if size > access.bytes_max:
+            raise OSError(f"the answer is larger than {access.bytes_max:,} bytes")
+        if _CLOCK.monotonic() > until:
+            raise OSError(f"the answer took longer than {access.timeout_s:g} s")
+    return b"".join(parts)
+
+
+def _worded(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) or type(error).__name__

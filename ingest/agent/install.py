@@ -1,0 +1,59 @@
+"""``spm-agent install --print``: a unit for systemd that runs the agent as a user without rights of its own.
+
+Only printed: who installs says where it goes. The unit bounds memory and processor time, makes everything but the
+spool's folder read-only, and starts the agent again when it ends. What a service of the host's own must not do for
+want of rights (names of other users' programs, PIDs of listeners) is said in docs/agent.md.
+"""
+
+import shlex
+import sys
+
+from ingest.agent.config import FILE, Config
+
+_UNIT = """\
+# /etc/systemd/system/spm-agent.service   then: systemctl daemon-reload && systemctl enable --now spm-agent
+[Unit]
+Description=SPM agent: metrics of this host
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+ExecStart={command} --config {file}
+Environment=SPM_AGENT_SPOOL=/var/lib/spm-agent
+StateDirectory=spm-agent
+StateDirectoryMode=0700
+LoadCredential=token:/etc/spm-agent/token
+Environment=SPM_AGENT_TOKEN_FILE=%d/token
+DynamicUser=yes
+Restart=always
+RestartSec=5
+MemoryMax=128M
+CPUQuota=20%
+Nice=5
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=read-only
+PrivateTmp=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+
+[Install]
+WantedBy=multi-user.target
+
+# /etc/spm-agent/token: the token alone, mode 0600.
+# {file}:
+{settings}"""
+
+
+def unit(own: Config) -> str:
+    """The unit, and below it, as comments, the configuration file it reads."""
+    command = f"{shlex.quote(sys.executable)} -m ingest.agent"
+    return _UNIT.format(command=command, file=FILE, settings="".join(f"#   {line}\n" for line in _settings(own)))
+
+
+def _settings(own: Config) -> list[str]:
+    lines = [f'url = "{own.url}"', f'host = "{own.host}"', f"period_s = {own.period_ms / 1_000:g}"]
+    tags = {name: value for name, value in own.tags.items() if name != "host"}
+    if tags:
+        lines.append("tags = { " + ", ".join(f'{name} = "{value}"' for name, value in tags.items()) + " }")
+    return lines
