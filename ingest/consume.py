@@ -67,7 +67,8 @@ class AgentsDoor:
     def _door(self) -> Door:
         if self._made is None:
             self._accepting = Accepting(self._backend, SystemClock())
-            made: Door = import_module("ingest.lines").LineDoor(self._accepting, SystemClock())
+            guard = import_module("ingest.guard").Guard(self._backend, SystemClock())
+            made: Door = import_module("ingest.lines").LineDoor(self._accepting, SystemClock(), guard)
             self._made = made
         return self._made
 

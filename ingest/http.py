@@ -1,98 +1,81 @@
-"""The front door over HTTP: JSON and Influx line protocol in, an answer only when the samples are durable.
+"""The front door over HTTP: JSON, Influx line protocol, collectd's JSON; an answer only when samples are durable.
 
-    POST /api/v1/metrics              JSON  → 202 {"accepted", "rejected", "errors", "message_id"}
-    POST /write, /api/v2/write        lines → 204, as Influx clients want exactly that
-    GET|HEAD /ping → 204, /query      what Influx clients ask before they write
+    POST /api/v1/metrics                          JSON  → 202 {"accepted", "rejected", "errors", "message_id"}
+    POST /write, /api/v2/write, /api/v3/write_lp  lines → 204, as Influx clients want exactly that
+    POST /api/v1/collectd                         lists of collectd's write_http → 200
+    GET|HEAD /ping, /health, /ready, /query       what Influx clients ask before they write
 
 Some lines refused: the others are kept, and JSON says so in its 202; line protocol answers 400 "partial write", which
-Influx clients take as final and log. Nothing taken: 400. Errors are {"error", "got", "wanted", "remedy"}; a 503 says
-when to come back. The views read the request, call ``push``, and word the answer; they decide nothing else.
+Influx clients take as final and log. Nothing taken: 400. The views read the request, call ``reception.take``, and word
+the answer; they decide nothing else. Prometheus' forms stand in ``http_prometheus``, OpenTelemetry's in ``http_otlp``.
 """
 
-from collections.abc import Callable
-from functools import wraps
-
-from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST
 
-from ingest.arrivals import way_of
-from ingest.body import Stream, UnknownEncoding, read_body
-from ingest.protocols import json_samples, line_protocol
-from ingest.push import Sender, front_door, message_id_of, period_of, source_of
-from spm.accounts import tokens
-from spm.accounts.tokens import Principal
-from spm.errors import BadMessage, Explained, LimitExceeded, QueueUnavailable, StoreUnavailable
-from spm.limits import RETRY_AFTER_S
-from spm.wire import Parsed
+from ingest.answers import answering, report
+from ingest.protocols import collectd, json_samples, line_protocol
+from ingest.reception import Taken, principal_of, take
+from spm.errors import BadMessage
 
-Parse = Callable[[bytes, int], Parsed]
-View = Callable[[HttpRequest], HttpResponse]
-_REALM = 'Bearer realm="spm"'
+_VERSION = "1.8-spm"
 _DATABASES = {"name": "databases", "columns": ["name"], "values": [["metrics"]]}
 
 
-class _Unauthorised(Exception):
-    """The request shows no token that may do this."""
-
-
-def _answering(view: View) -> View:
-    """A view of this room: no CSRF token (programs have none), and every error worded."""
-
-    @csrf_exempt
-    @wraps(view)
-    def answered(request: HttpRequest) -> HttpResponse:
-        try:
-            return view(request)
-        except _Unauthorised:
-            return _unauthorised()
-        except UnknownEncoding as error:
-            return _explained(error, 415)
-        except LimitExceeded as error:
-            return _explained(error, 413)
-        except BadMessage as error:
-            return _explained(error, 400)
-        except (QueueUnavailable, StoreUnavailable, OperationalError) as error:
-            return _busy(error)
-
-    return answered
-
-
-@_answering
+@answering
 @require_POST
 def metrics(request: HttpRequest) -> HttpResponse:
     """``POST /api/v1/metrics``: samples as JSON."""
-    parsed, message_id = _push(request, lambda body, now_ms: json_samples.parse(body, now_ms=now_ms), "json")
-    return JsonResponse(_report(parsed, message_id), status=202 if len(parsed.ts) else 400)
+    taken = take(request, lambda body: json_samples.parse(body.raw, now_ms=body.now_ms), "json")
+    return JsonResponse(report(taken.parsed, taken.message_id), status=202 if len(taken.parsed.ts) else 400)
 
 
-@_answering
+@answering
 @require_POST
 def write(request: HttpRequest) -> HttpResponse:
-    """``POST /write`` and ``/api/v2/write``: Influx line protocol."""
+    """Influx line protocol. ``db``, ``bucket``, ``org`` and ``rp`` are passed over: the token names the app."""
     precision = request.GET.get("precision", "")
-    parsed, message_id = _push(
-        request, lambda body, now_ms: line_protocol.parse(body, now_ms=now_ms, precision=precision), "influx"
+    taken = take(
+        request,
+        lambda body: line_protocol.parse(body.raw, now_ms=body.now_ms, precision=precision, crowded=body.crowded),
+        "influx",
+        unit=line_protocol.unit_of(precision),
     )
-    if len(parsed.ts) and not parsed.rejected:
-        return HttpResponse(status=204, headers={"X-Message-Id": message_id.hex()})
-    report = _report(parsed, message_id)
-    return JsonResponse({**report, "code": "invalid", "message": report["error"]}, status=400)
+    return _settled(taken, 204)
+
+
+@answering
+@require_POST
+def collectd_lists(request: HttpRequest) -> HttpResponse:
+    """``POST /api/v1/collectd``: what collectd's plug-in ``write_http`` sends with ``Format "JSON"``."""
+    taken = take(request, lambda body: collectd.parse(body.raw, now_ms=body.now_ms), "collectd", unit="s")
+    return _settled(taken, 200)
 
 
 @csrf_exempt
 @require_http_methods(["GET", "HEAD"])
 def ping(request: HttpRequest) -> HttpResponse:
     """``/ping``: there is somebody here."""
-    return HttpResponse(status=204, headers={"X-Influxdb-Version": "1.8-spm"})
+    headers = {"X-Influxdb-Version": _VERSION, "X-Influxdb-Build": "OSS"}
+    if request.GET.get("verbose", "") not in ("", "0", "false"):
+        return JsonResponse({"version": _VERSION}, headers=headers)
+    return HttpResponse(status=204, headers=headers)
 
 
-@_answering
+@csrf_exempt
+@require_http_methods(["GET", "HEAD"])
+def health(request: HttpRequest) -> HttpResponse:
+    """``/health`` and ``/ready``: likewise, as clients of Influx 2 ask it."""
+    told = {"name": "influxdb", "message": "ready for writes", "status": "pass", "checks": [], "version": _VERSION}
+    return JsonResponse(told)
+
+
+@answering
 @require_http_methods(["GET", "POST"])
 def query(request: HttpRequest) -> HttpResponse:
     """``/query``: the two statements Influx clients send before they write; the database is always there."""
-    _principal(request)
+    principal_of(request)
     statement = (request.GET.get("q") or request.POST.get("q") or "").strip().upper()
     if statement.startswith("CREATE DATABASE"):
         return JsonResponse({"results": [{"statement_id": 0}]})
@@ -104,81 +87,9 @@ def query(request: HttpRequest) -> HttpResponse:
     )  # fmt: skip
 
 
-def _push(request: HttpRequest, parse: Parse, protocol: str) -> tuple[Parsed, bytes]:
-    """Read, parse and push the request's body; what was made of it, and its message id."""
-    principal = _principal(request)
-    source = source_of(request.headers.get("X-SPM-Source") or request.GET.get("source"), principal.token_id)
-    door = front_door()
-    with door.place():
-        body = read_body(
-            _stream(request), encoding=request.headers.get("Content-Encoding", ""), length=_length(request)
-        )
-        parsed = parse(body, door.clock.now_ms())
-        given = request.headers.get("X-Message-Id")
-        message_id = message_id_of(parsed, given=given, token_id=principal.token_id, path=request.path, body=body)
-        way = way_of(protocol, request.headers.get("User-Agent", ""))
-        period_ms = period_of(request.headers.get("X-SPM-Period"))
-        door.push(parsed, sender=Sender(principal.app_id, source, way, period_ms), message_id=message_id)
-    return parsed, message_id
-
-
-def _principal(request: HttpRequest) -> Principal:
-    secret = tokens.from_request(request, query_parameter=True)
-    principal = tokens.authenticate(secret, "ingest") if secret else None
-    if principal is None:
-        raise _Unauthorised
-    return principal
-
-
-def _length(request: HttpRequest) -> int | None:
-    length = request.META.get("CONTENT_LENGTH") or ""
-    return int(length) if length.isdecimal() else None
-
-
-def _stream(request: HttpRequest) -> Stream:
-    """The body; without a length (chunked) the server's own stream, where it promises to end it."""
-    if _length(request) is None and request.META.get("wsgi.input_terminated"):
-        stream: Stream = request.META["wsgi.input"]
-        return stream
-    return request
-
-
-def _report(parsed: Parsed, message_id: bytes) -> dict[str, object]:
-    """What the sender should know."""
-    errors = [{"line": r.line, "reason": r.reason, "example": r.example} for r in parsed.rejections]
-    report: dict[str, object] = {
-        "accepted": len(parsed.ts), "rejected": parsed.rejected, "errors": errors, "message_id": message_id.hex(),
-    }  # fmt: skip
-    if parsed.rejected or not len(parsed.ts):
-        report["error"] = _headline(parsed)
-    return report
-
-
-def _headline(parsed: Parsed) -> str:
-    if not parsed.rejected:
-        return "unable to parse: the body holds no sample"
-    first = parsed.rejections[0]
-    kind = "partial write" if len(parsed.ts) else "unable to parse"
-    return f"{kind}: {parsed.rejected} refused; the first is line {first.line}: {first.reason}"
-
-
-def _explained(error: Explained, status: int) -> HttpResponse:
-    got, wanted = (None if part is None else str(part) for part in (error.got, error.wanted))
-    answer = {"error": error.what, "got": got, "wanted": wanted, "remedy": error.remedy}
-    return JsonResponse(answer, status=status)
-
-
-def _unauthorised() -> HttpResponse:
-    answer = {
-        "error": "no valid token", "got": None, "wanted": "Authorization: Bearer TOKEN, with the scope ingest",
-        "remedy": "Make a token for your app and send it with each request.",
-    }  # fmt: skip
-    return JsonResponse(answer, status=401, headers={"WWW-Authenticate": _REALM})
-
-
-def _busy(error: Exception) -> HttpResponse:
-    answer = {
-        "error": "cannot take data now", "got": str(error)[:200], "wanted": None,
-        "remedy": "Send the same body again after Retry-After seconds.",
-    }  # fmt: skip
-    return JsonResponse(answer, status=503, headers={"Retry-After": str(RETRY_AFTER_S)})
+def _settled(taken: Taken, status: int) -> HttpResponse:
+    """Nothing but the status when all is well, else what is wrong."""
+    if len(taken.parsed.ts) and not taken.parsed.rejected:
+        return HttpResponse(status=status, headers={"X-Message-Id": taken.message_id.hex()})
+    told = report(taken.parsed, taken.message_id)
+    return JsonResponse({**told, "code": "invalid", "message": told["error"]}, status=400)

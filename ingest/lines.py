@@ -13,6 +13,7 @@ from django.db import close_old_connections
 from ingest import senders
 from ingest.announce import Accepting
 from ingest.body import read_body
+from ingest.guard import Guard
 from ingest.protocols import agents
 from ingest.push import Sender, message_id_of, note, source_of
 from ingest.routing import AGENTS, SOURCE_HEADER, TOKEN_HEADER, split_agent_key
@@ -27,8 +28,8 @@ from spm.wire import Envelope
 class LineDoor:
     """Accepts deliveries of line protocol, collectd's JSON, or our columns (compressed or plain)."""
 
-    def __init__(self, accepting: Accepting, clock: Clock) -> None:
-        self._accepting, self._clock = accepting, clock
+    def __init__(self, accepting: Accepting, clock: Clock, guard: Guard | None = None) -> None:
+        self._accepting, self._clock, self._guard = accepting, clock, guard
 
     def accept(self, delivery: Delivery) -> Envelope | None:
         """The stamped envelope; ``None`` when nothing in the body can be taken, which is noted for people.
@@ -41,6 +42,8 @@ class LineDoor:
         body = read_body(BytesIO(delivery.body), encoding=delivery.encoding, length=len(delivery.body))
         now_ms = self._clock.now_ms()
         parsed = agents.parse(body, delivery.content_type, now_ms)
+        if self._guard is not None:
+            parsed = self._guard.admit(principal.app_id, parsed)
         accepted = None
         if len(parsed.ts):
             token_id, given = principal.token_id, delivery.message_id

@@ -21,6 +21,7 @@ from django.db import DatabaseError
 
 from ingest import arrivals, rejections
 from ingest.announce import Accepting
+from ingest.guard import Guard
 from ingest.transport import open_transport
 from ingest.transport.base import Transport, weight_of
 from spm import telemetry
@@ -54,8 +55,8 @@ class Sender:
 class FrontDoor:
     """Accepts parsed messages in the name of one process. Thread-safe."""
 
-    def __init__(self, accepting: Accepting, transport: Transport, clock: Clock) -> None:
-        self._accepting, self._transport, self.clock = accepting, transport, clock
+    def __init__(self, accepting: Accepting, transport: Transport, clock: Clock, guard: Guard | None = None) -> None:
+        self._accepting, self._transport, self.clock, self._guard = accepting, transport, clock, guard
         self._room = threading.BoundedSemaphore(BODIES_AT_ONCE_MAX)
 
     @contextmanager
@@ -68,11 +69,26 @@ class FrontDoor:
         finally:
             self._room.release()
 
-    def push(self, parsed: Parsed, *, sender: Sender, message_id: bytes) -> None:
-        """Make the message durable; raises ``QueueUnavailable`` or ``StoreUnavailable`` when that is not sure yet."""
+    def pace(self, app_id: int) -> None:
+        """Raise ``TooFast`` for an app that has used up its rate: its body need not be read."""
+        if self._guard is not None:
+            self._guard.pace(app_id)
+
+    def crowded(self, app_id: int) -> bool:
+        """Whether the app brought series over its quota lately."""
+        return self._guard is not None and self._guard.crowded(app_id)
+
+    def push(self, parsed: Parsed, *, sender: Sender, message_id: bytes, unit: str = "ms") -> Parsed:
+        """Make the message durable; what of it came in, since quotas may leave something out.
+
+        Raises ``QueueUnavailable`` or ``StoreUnavailable`` when that is not sure yet. ``unit``: that of times as sent.
+        """
+        if self._guard is not None:
+            parsed = self._guard.admit(sender.app_id, parsed, unit)
         if len(parsed.ts):
             self._send(parsed, sender, message_id)
         note(parsed, sender, self.clock.now_ms())
+        return parsed
 
     def close(self) -> None:
         """Give what is under way a bounded time, and say what was accepted in all."""
@@ -152,9 +168,10 @@ def period_of(given: str | None) -> int:
 @lru_cache(maxsize=1)
 def _only_door() -> FrontDoor:
     clock = SystemClock()
-    accepting = Accepting(open_backend(settings.SPM_STORE_URL), clock)
+    store = open_backend(settings.SPM_STORE_URL)
+    accepting = Accepting(store, clock)
     transport = open_transport(settings.SPM_TRANSPORT, store_url=settings.SPM_STORE_URL, amqp_url=settings.SPM_AMQP_URL)
-    door = FrontDoor(accepting, transport, clock)
+    door = FrontDoor(accepting, transport, clock, Guard(store, clock))
     atexit.register(door.close)
     return door
 

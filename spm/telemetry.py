@@ -48,6 +48,11 @@ REQUEST_S = Histogram(
 ACCEPTED_MESSAGES = Counter("spm_accepted_messages_total", "Messages stamped by this process", registry=REGISTRY)
 ACCEPTED_SAMPLES = Counter("spm_accepted_samples_total", "Samples in them", registry=REGISTRY)
 REJECTED_LINES = Counter("spm_rejected_lines_total", "Lines and items refused to their senders", registry=REGISTRY)
+REFUSED_BODIES = Counter(
+    "spm_refused_bodies_total", "Bodies refused as a whole, before they were read, by why", ["reason"],
+    registry=REGISTRY,
+)  # fmt: skip
+REFUSED_SERIES = Counter("spm_refused_series_total", "New series over an app's quota, each time", registry=REGISTRY)
 PUBLISH_S = Histogram(
     "spm_publish_duration_seconds", "From a message's stamp until it was durable, by what became of it", ["outcome"],
     buckets=QUICK_S, registry=REGISTRY,

@@ -51,8 +51,8 @@ def take(request: HttpRequest) -> HttpResponse:
         door = front_door()
         with door.place():
             for parsed in _messages(request, door.clock.now_ms()):
-                door.push(parsed, sender=sender, message_id=_id_of(parsed, principal.token_id))
-                _count(told, parsed)
+                taken = door.push(parsed, sender=sender, message_id=_id_of(parsed, principal.token_id))
+                _count(told, taken)
     except LimitExceeded as error:
         return _failed(told, error, 413)
     except BadMessage as error:

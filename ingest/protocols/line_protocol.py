@@ -6,6 +6,7 @@ the given precision, kept as ms, rounded down; a line without one gets the serve
 The compiled kernel reads what is plain and known; ``line_exact`` reads the rest and holds the whole grammar.
 """
 
+from ingest.protocols.crowd import Crowd
 from ingest.protocols.line_exact import read_line
 from ingest.protocols.line_kernels import LINE, POSITION, Known, read_lines
 from ingest.protocols.reading import Reading, Rules
@@ -21,11 +22,23 @@ _PRECISIONS = {  # name → (times, per): ms = raw × times // per
     **dict.fromkeys(("s", "second"), (1_000, 1)),
     "m": (60_000, 1), "h": (3_600_000, 1),
 }  # fmt: skip
-_CACHE = SeriesCache()
+_CACHE, _CROWD = SeriesCache(), Crowd()
 
 
-def parse(body: bytes, *, now_ms: int, precision: str = "ns", cache: SeriesCache = _CACHE) -> Parsed:
-    """All samples of a body, in its order. ``BadMessage``: unknown precision; ``LimitExceeded``: a body too rich."""
+def unit_of(precision: str) -> str:
+    """The unit of times in a precision, as ``times`` calls it; that of minutes and hours nobody mistakes."""
+    times, per = _PRECISIONS.get(precision, (1, 1))
+    return Rules(0, times, per, 0).unit or "s"
+
+
+def parse(
+    body: bytes, *, now_ms: int, precision: str = "ns", crowded: bool = False, cache: SeriesCache | None = None
+) -> Parsed:
+    """All samples of a body, in its order. ``BadMessage``: unknown precision; ``LimitExceeded``: a body too rich.
+
+    ``crowded``: its app has too many series already; what it names is not worth the common cache.
+    """
+    cache = cache or (_CROWD if crowded else _CACHE)
     if precision not in _PRECISIONS:
         raise BadMessage(
             "unknown precision", got=precision[:20], wanted="one of ns, us, ms, s, m, h", remedy="Leave it out for ns."

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingest.protocols import naming, times
+from ingest.protocols.crowd import Crowd
 from ingest.protocols.line_exact import example
 from ingest.protocols.line_kernels import I64, LINE, POSITION, Known
 from ingest.protocols.reading import Reading, Rules
@@ -46,7 +47,7 @@ _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPES = {b"n": b"\n", b"\\": b"\\", b'"': b'"'}
 _ITEM = b"value"
 _ITEM_BYTES: U8 = np.frombuffer(_ITEM, np.uint8)
-_CACHE = SeriesCache()
+_CACHE, _CROWD = SeriesCache(), Crowd()
 
 
 class _Fault(Exception):
@@ -70,8 +71,14 @@ def is_open_metrics(content_type: str) -> bool:
     return content_type.lower().lstrip().startswith("application/openmetrics-text")
 
 
-def parse(body: bytes, *, now_ms: int, seconds: bool = False, cache: SeriesCache = _CACHE) -> Parsed:
-    """All samples of a body, in its order; ``seconds``: OpenMetrics. ``LimitExceeded``: a body too rich."""
+def parse(
+    body: bytes, *, now_ms: int, seconds: bool = False, crowded: bool = False, cache: SeriesCache | None = None
+) -> Parsed:
+    """All samples of a body, in its order; ``seconds``: OpenMetrics. ``LimitExceeded``: a body too rich.
+
+    ``crowded``: its app has too many series already; what it names is not worth the common cache.
+    """
+    cache = cache or (_CROWD if crowded else _CACHE)
     rules = Rules(now_ms=now_ms, times=1, per=1, latest_ms=now_ms + FUTURE_MS)
     reading = _Reading(body if body.endswith(b"\n") else body + b"\n", rules, cache.generation(), seconds)
     reading.run()

@@ -2,20 +2,21 @@
 
 A sender that writes seconds where milliseconds are read is off by a thousand; of the four units there is at most one
 that brings the number near now, and whoever reads the rejection wants to be told which. Pure; enter by ``late`` and
-``early``, which word a time that was found to be out of range, and by ``misread``, which tells whether it is one.
+``early``, which word a time that was found to be out of range.
 """
 
 from collections.abc import Mapping
+
+from spm.wire import BOOL, I64
 
 TIME_EARLY = "the time is before 1970: is its precision right?"
 TIME_LATE = "the time is more than 24 h ahead of the server: is its precision right?"
 TOO_OLD = "the time is older than this app keeps anything"
 _UNITS: Mapping[str, int] = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}  # each in ns
 _NAMES: Mapping[str, str] = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-_YEAR_MS = 365 * 86_400_000
-MISREAD_MS = (
-    20 * _YEAR_MS
-)  # a time before 1990 is more often a wrong unit than a sample; whether it is, ``misread`` says
+_DAY_MS = 86_400_000
+_YEAR_MS = 365 * _DAY_MS
+MISREAD_MS = 20 * _YEAR_MS  # a time before 1990 may be one in the wrong unit: it is, if another brings it near now
 
 
 def late(ms: int, now_ms: int, unit: str = "ms") -> str:
@@ -28,13 +29,14 @@ def early(ms: int, now_ms: int, unit: str = "ms") -> str:
     return _worded(TIME_EARLY, ms, now_ms, unit)
 
 
-def misread(ms: int, now_ms: int, unit: str = "ms") -> str | None:
-    """The unit in which a time before 1990 would be one of the last years; None if there is none."""
-    return None if ms >= MISREAD_MS else _meant(ms, now_ms, unit)
+def is_recent(ms: I64, now_ms: int) -> BOOL:
+    """Which times lie within the ten years before now, or the day after it."""
+    recent: BOOL = (ms >= now_ms - 10 * _YEAR_MS) & (ms <= now_ms + _DAY_MS)
+    return recent
 
 
-def worded_misread(meant: str, unit: str = "ms") -> str:
-    """A rejection for it."""
+def worded_misread(meant: str, unit: str) -> str:
+    """Why a time decades ago is refused that another unit brings near now."""
     return f"the time is decades ago: it looks like {_NAMES[meant]}, read as {_NAMES[unit]}"
 
 
@@ -46,6 +48,6 @@ def _worded(reason: str, ms: int, now_ms: int, unit: str) -> str:
 def _meant(ms: int, now_ms: int, unit: str) -> str | None:
     """Another unit in which the number lies within the ten years before now, or a day after it."""
     for name, ns in _UNITS.items() if unit in _UNITS else ():
-        if name != unit and now_ms - 10 * _YEAR_MS <= ms * ns // _UNITS[unit] <= now_ms + _YEAR_MS // 365:
+        if name != unit and now_ms - 10 * _YEAR_MS <= ms * ns // _UNITS[unit] <= now_ms + _DAY_MS:
             return name
     return None

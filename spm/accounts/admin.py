@@ -118,13 +118,31 @@ class MembershipAdmin(ModelAdmin):  # type: ignore[misc]
 class AppAdmin(ModelAdmin):  # type: ignore[misc]
     """Apps. Their number stands in the store's keys: it cannot be chosen, and an app is not deleted from here."""
 
-    list_display: ClassVar = ["name", "id", "organisation", "raw_days", "hour_days", "day_days", "created", "going"]
+    list_display: ClassVar = [
+        "name",
+        "id",
+        "organisation",
+        "raw_days",
+        "hour_days",
+        "day_days",
+        "series_max",
+        "rate_max",
+        "created",
+        "going",
+    ]
     list_select_related: ClassVar = ["organisation"]
     list_filter: ClassVar = [("going", admin.EmptyFieldListFilter)]
     search_fields: ClassVar = ["name", "organisation__name", "=id"]
     autocomplete_fields: ClassVar = ["organisation"]
     readonly_fields: ClassVar = ["id", "created", "going"]
     actions: ClassVar = ["delete_with_data"]
+
+    def save_model(self, request: HttpRequest, obj: App, form: "ModelForm[App]", change: bool) -> None:
+        """Changed quotas stand in the log, with what they are now."""
+        super().save_model(request, obj, form, change)
+        quotas = {name: getattr(obj, name) for name in ("series_max", "rate_max") if name in form.changed_data}
+        if quotas:
+            audit.record("change quotas", obj.name, actor=_who(request), organisation=obj.organisation, detail=quotas)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Its data would stay behind in the store: there is an action that takes both."""

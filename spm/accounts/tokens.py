@@ -79,7 +79,8 @@ def well_formed(secret: str) -> bool:
 def from_request(request: HttpRequest, *, query_parameter: bool = False) -> str | None:
     """The token text of a request: ``Authorization: Bearer|Token`` or the password of ``Basic``.
 
-    ``?token=`` counts only where the caller says so (ingest): addresses end up in logs and histories.
+    ``?token=``, and ``?p=`` beside ``?u=`` as old Influx clients write it, count only where the caller says so
+    (ingest): addresses end up in logs and histories.
     """
     kind, _, rest = request.headers.get("Authorization", "").partition(" ")
     rest = rest.strip()
@@ -87,7 +88,7 @@ def from_request(request: HttpRequest, *, query_parameter: bool = False) -> str 
         return rest
     if kind.lower() == "basic" and rest:
         return _basic_password(rest)
-    return (request.GET.get("token") or None) if query_parameter else None
+    return (request.GET.get("token") or request.GET.get("p") or None) if query_parameter else None
 
 
 def revoke(token: Token, clock: Clock | None = None) -> bool:

@@ -12,7 +12,7 @@ from django.db import DatabaseError
 from django.db.models import QuerySet
 from django.test import Client
 
-from ingest import http, push, rejections
+from ingest import push, reception, rejections
 from ingest.models import RejectedLine
 from ingest.push import FrontDoor
 from ingest.transport.direct import DirectTransport
@@ -50,7 +50,7 @@ def clock() -> FakeClock:
 @pytest.fixture(autouse=True)
 def _door(transport: Recorder, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     door = FrontDoor(accepting(clock), transport, clock)
-    monkeypatch.setattr(http, "front_door", lambda: door)
+    monkeypatch.setattr(reception, "front_door", lambda: door)
     yield
     tokens.clear_cache()
     sources.forget_written()
@@ -200,7 +200,7 @@ def test_unsure_message_is_never_acknowledged(error: SpmError, post: Any, transp
 def test_bodies_in_work_are_limited(post: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push, "BODIES_AT_ONCE_MAX", 1)
     door = FrontDoor(accepting(FakeClock()), Recorder(), FakeClock(NOW_MS))
-    monkeypatch.setattr(http, "front_door", lambda: door)
+    monkeypatch.setattr(reception, "front_door", lambda: door)
     with door.place():
         answer = post("/write", LINE)
         assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)
@@ -335,7 +335,7 @@ def test_accepted_samples_stand_in_the_store(post: Any, app: App, monkeypatch: p
     backend = open_backend("memory://new")
     transport = DirectTransport(Writer(backend, Distribution()))
     door = FrontDoor(accepting(FakeClock(), backend), transport, FakeClock(NOW_MS))
-    monkeypatch.setattr(http, "front_door", lambda: door)
+    monkeypatch.setattr(reception, "front_door", lambda: door)
     assert post("/write", LINE).status_code == 204
     rows = list(backend.scan("log", b"", b"\xff" * 40))
     door.close()

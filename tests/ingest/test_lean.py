@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from ingest import http, lean, urls
+from ingest import lean, reception, urls
 from ingest.lean import POLICY
 
 pytestmark = pytest.mark.django_db
@@ -63,8 +63,8 @@ def test_a_failure_of_ours_is_an_answer_with_what_protects(monkeypatch: pytest.M
     def breaks() -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(http, "front_door", breaks)
-    monkeypatch.setattr(http, "_principal", lambda request: type("P", (), {"token_id": 1}))
+    monkeypatch.setattr(reception, "front_door", breaks)
+    monkeypatch.setattr(reception, "principal_of", lambda request: type("P", (), {"token_id": 1}))
     answer = Client(raise_request_exception=False).post("/write", b"m v=1", "text/plain")
     assert answer.status_code == 500
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
