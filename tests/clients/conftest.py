@@ -1,0 +1,85 @@
+"""One running product for all clients, and the programs they run.
+
+``served`` is bin/start on a folder of its own, with LMDB; ``brokered`` the same behind a RabbitMQ that lets agents
+publish by their tokens.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.bench.product import Served, free_port, start_product
+from tests.clients.programs import Running
+from tests.conftest import missing_service
+from tests.stack.rabbitmq import RabbitMQ
+
+_SECRET = "between-broker-and-site"
+
+
+@dataclass(frozen=True, slots=True)
+class Brokered:
+    """The product and the broker in front of it."""
+
+    served: Served
+    broker: RabbitMQ
+
+    @property
+    def port(self) -> int:
+        """Where the broker listens."""
+        return urlsplit(self.broker.url).port or 0
+
+    @property
+    def user(self) -> str:
+        """The name under which the broker knows the product's first token."""
+        return self.served.token.rpartition("_")[0]
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The embedded product, without this host's agent."""
+    running = start_product(tmp_path_factory.mktemp("clients"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def brokered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokered]:
+    """The product with RabbitMQ before its store, and agents that push through it."""
+    port = free_port()
+    broker = RabbitMQ(tmp_path_factory.mktemp("broker"), site=f"http://127.0.0.1:{port}/broker/{_SECRET}")
+    if reason := broker.missing():
+        missing_service(reason)
+    try:
+        url = broker.start()
+        settings = {
+            "SPM_TRANSPORT": "amqp",
+            "SPM_AMQP_URL": f"{url}?agents=1&partitions=4",
+            "SPM_BROKER_SECRET": _SECRET,
+        }
+        folder = tmp_path_factory.mktemp("brokered")
+        running = start_product(folder, environment={**os.environ, **settings}, port=port)
+        yield Brokered(running, broker)
+        running.stop()
+    finally:
+        broker.stop()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Starts programs: ``run("name", command)``; whatever still runs at the end is stopped."""
+    started: list[Running] = []
+
+    def start(name: str, *command: str | Path) -> Running:
+        folder = tmp_path / name
+        running = Running(name, folder)
+        started.append(running)
+        running.start(command)
+        return running
+
+    yield start
+    for one in started:
+        one.stop()

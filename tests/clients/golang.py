@@ -1,0 +1,49 @@
+"""Building programs in Go, with the machine's Go or, where that is too old, a newer one from the Go module proxy.
+
+The newer one comes as a module (golang.org/toolchain), by Go's ordinary way, which checks its hash. Enter by ``build``.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.conftest import missing_service
+
+_BUILD_S = 1_500
+
+
+def build(folder: Path, made: Path, package: str, *, tags: Sequence[str] = (), at_least: str = "1.21") -> None:
+    """A program from a package or file, seen from ``folder``; without any Go the test ends here."""
+    words = ["build", "-trimpath", "-ldflags", "-s -w", "-tags", ",".join(tags), "-o", str(made), package]
+    flags = "-mod=readonly -buildvcs=false" if (folder / "go.mod").exists() else "-buildvcs=false"
+    done = subprocess.run(
+        [_go(at_least), *words], cwd=folder, capture_output=True, text=True, check=False, timeout=_BUILD_S,
+        env={**os.environ, "GOFLAGS": flags, "CGO_ENABLED": "0"},
+    )  # fmt: skip
+    assert done.returncode == 0, f"{package} could not be built: {done.stderr[-3000:]}"
+
+
+def _go(at_least: str) -> str:
+    here = shutil.which("go")
+    if here is None:
+        missing_service("Go is not installed (Debian: apt-get install golang-go)")
+    said = subprocess.run([here, "env", "GOVERSION"], capture_output=True, text=True, check=True, cwd="/").stdout
+    return here if _version(said) >= _version(at_least) else _newer(here, at_least)
+
+
+def _newer(go: str, version: str) -> str:
+    words = ["mod", "download", "-json", f"golang.org/toolchain@v0.0.1-go{version}.linux-amd64"]
+    done = subprocess.run([go, *words], capture_output=True, text=True, check=False, timeout=_BUILD_S, cwd="/")
+    assert done.returncode == 0, f"no newer Go could be had: {done.stdout[-500:]}{done.stderr[-500:]}"
+    program = Path(json.loads(done.stdout)["Dir"]) / "bin" / "go"
+    for tool in (program, *program.parents[1].glob("pkg/tool/*/*")):  # files of modules carry no mode
+        tool.chmod(0o755)
+    return str(program)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)[:3]))

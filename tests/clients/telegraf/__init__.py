@@ -1,0 +1,134 @@
+"""Telegraf, unmodified: built from its Go module, pinned by the go.mod and go.sum of this folder, with a few plugins.
+
+The plugins are chosen by Telegraf's own build tags. The program is kept in the user's cache folder under a number of
+everything it is made of, so that it is built once per machine; ``python -m tests.clients.telegraf`` builds it.
+``config`` writes its configuration: lines of a file in, the outputs out.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.bench.product import Served
+from tests.clients import golang
+
+HERE = Path(__file__).parent
+PACKAGE = "github.com/influxdata/telegraf/cmd/telegraf"
+PLUGINS = (
+    "inputs.tail", "parsers.influx", "outputs.influxdb", "outputs.influxdb_v2", "outputs.http", "outputs.amqp",
+    "serializers.influx", "serializers.prometheusremotewrite",
+)  # fmt: skip
+GO = "1.25.5"  # as its go.mod wants
+_HEAD = """\
+[agent]
+  interval = "1s"
+  flush_interval = "1s"
+  metric_batch_size = 1000
+  metric_buffer_limit = 200000
+  precision = "1ns"
+  omit_hostname = true
+[[inputs.tail]]
+  files = ["{lines}"]
+  from_beginning = true
+  max_undelivered_lines = 100000
+  data_format = "influx"
+  path_tag = ""
+"""
+
+
+def binary() -> Path:
+    """The program, built if need be; without a way to build it the test ends here."""
+    made = _folder() / "telegraf"
+    if not made.exists():
+        _build(made)
+    return made
+
+
+def config(lines: Path, outputs: Sequence[str]) -> str:
+    """Its configuration: every line of a file, read once, to these outputs."""
+    return _HEAD.format(lines=lines) + "".join(outputs)
+
+
+def influxdb(served: Served, name: str = "telegraf_v1") -> str:
+    """The output for Influx 1."""
+    return f"""\
+[[outputs.influxdb]]
+  urls = ["http://127.0.0.1:{served.port}"]
+  database = "metrics"
+  skip_database_creation = false
+  username = "telegraf"
+  password = "{served.token}"
+  content_encoding = "gzip"
+  namepass = ["{name}"]
+"""
+
+
+def influxdb_v2(served: Served, name: str = "telegraf_v2") -> str:
+    """The output for Influx 2."""
+    return f"""\
+[[outputs.influxdb_v2]]
+  urls = ["http://127.0.0.1:{served.port}"]
+  token = "{served.token}"
+  organization = "any"
+  bucket = "any"
+  namepass = ["{name}"]
+"""
+
+
+def http(served: Served, name: str = "telegraf_http") -> str:
+    """The output for plain HTTP, with lines."""
+    return f"""\
+[[outputs.http]]
+  url = "http://127.0.0.1:{served.port}/write"
+  data_format = "influx"
+  namepass = ["{name}"]
+  [outputs.http.headers]
+    Authorization = "Bearer {served.token}"
+"""
+
+
+def remote_write(served: Served, name: str = "telegraf_remote") -> str:
+    """The output for plain HTTP, with Prometheus' remote write."""
+    return f"""\
+[[outputs.http]]
+  url = "http://127.0.0.1:{served.port}/api/v1/write"
+  data_format = "prometheusremotewrite"
+  namepass = ["{name}"]
+  [outputs.http.headers]
+    Authorization = "Bearer {served.token}"
+    Content-Type = "application/x-protobuf"
+    Content-Encoding = "snappy"
+    X-Prometheus-Remote-Write-Version = "0.1.0"
+"""
+
+
+def amqp(broker: str, user: str, secret: str, name: str = "telegraf_amqp") -> str:
+    """The output for RabbitMQ, as docs/full-stack.md tells."""
+    return f"""\
+[[outputs.amqp]]
+  brokers = ["amqp://{broker}/%2f"]
+  username = "{user}"
+  password = "{secret}"
+  exchange = "spm.agents"
+  exchange_passive = true
+  exchange_type = "x-consistent-hash"
+  routing_key = "{user}.telegraf"
+  delivery_mode = "persistent"
+  data_format = "influx"
+  namepass = ["{name}"]
+"""
+
+
+def _folder() -> Path:
+    """Where this very build is kept."""
+    made_of = b"".join((HERE / name).read_bytes() for name in ("go.mod", "go.sum")) + " ".join(PLUGINS).encode()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "spm-clients" / hashlib.sha256(made_of).hexdigest()[:16]
+
+
+def _build(made: Path) -> None:
+    made.parent.mkdir(parents=True, exist_ok=True)
+    draft = made.with_name(f"draft-{os.getpid()}")
+    golang.build(HERE, draft, PACKAGE, tags=("custom", *PLUGINS), at_least=GO)
+    draft.rename(made)

@@ -1,0 +1,36 @@
+"""collectd, over HTTP and through RabbitMQ: 10,000 samples each, read back as they were put in."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.bench.product import Served
+from tests.clients import collectd
+from tests.clients.collectd import Collectd, by_plugin
+from tests.clients.conftest import Brokered
+from tests.clients.known import Known, assert_same, wait_for
+from tests.clients.programs import Running
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+SAMPLES = 10_000
+
+
+def test_collectd_delivers_every_sample_over_http(served: Served, run: Callable[..., Running], tmp_path: Path) -> None:
+    known = Known.make("collectdhttp", digits=True)
+    url = f"http://127.0.0.1:{served.port}/api/v1/collectd"
+    sender = Collectd.start(run, tmp_path, collectd.write_http(url, served.token))
+    sender.put(known)
+    sender.flush()
+    found = wait_for(served, known.name, SAMPLES)
+    assert assert_same(found, known.samples(by_plugin)) == SAMPLES, sender.running.said()
+
+
+def test_collectd_delivers_every_sample_through_the_broker(
+    brokered: Brokered, run: Callable[..., Running], tmp_path: Path
+) -> None:
+    known = Known.make("collectdamqp", digits=True)
+    sender = Collectd.start(run, tmp_path, collectd.amqp(brokered.port, brokered.user, brokered.served.token))
+    sender.put(known)
+    found = wait_for(brokered.served, known.name, SAMPLES)
+    assert assert_same(found, known.samples(by_plugin)) == SAMPLES, sender.running.said()
