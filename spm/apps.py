@@ -1,16 +1,16 @@
-"""The project as a Django app; the place where Celery is loaded.
+"""The project as a Django app, and what of other apps is loaded otherwise than they come.
 
-The usual recipe imports the Celery application in the project's ``__init__``. Here that would drag Django and Celery
-into every Spark task and every agent, which import ``spm`` too: so ``spm/__init__.py`` stays empty, and ``ready`` loads
-the application once Django's registry stands.
+Whoever is killed must be back soon, and imports are all that a start takes: so no process loads at its start what its
+first request, or its kind of work, does not need. The usual recipe imports the Celery application in the project's
+``__init__``; here only workers load it, as tasks are sent by beat alone. The admin's pages are found by ``spm.urls``,
+with the first request that is not a push, and not by Django's ``ready``.
 
 ``ChosenStaticFiles`` keeps what no page loads (colour variants, editor support) out of the collected static files.
 """
 
-from importlib import import_module
-
 from django.apps import AppConfig
 from django.conf import settings
+from django.contrib.admin.apps import SimpleAdminConfig
 from django.contrib.staticfiles.apps import StaticFilesConfig
 
 from spm import query
@@ -20,13 +20,26 @@ class SpmConfig(AppConfig):
     """The wiring: settings, addresses, Celery, and the commands of ``bin``."""
 
     name = "spm"
-    default = True  # two configurations stand in this module: without this Django takes neither
+    default = True  # of the several configurations in this module
     verbose_name = "SPM"
 
     def ready(self) -> None:
-        """Load the Celery application, so that ``shared_task`` finds it, and name the store to be read."""
-        import_module("spm.celery")
+        """Name the store to be read."""
         query.configure(settings.SPM_STORE_URL)
+
+
+class Admin(SimpleAdminConfig):
+    """Django's admin with Unfold's site, which is made when its addresses are asked for."""
+
+    default = False
+    default_site = "unfold.sites.UnfoldAdminSite"
+
+
+class Unfold(AppConfig):
+    """Templates and styles of the admin. Unfold's own configuration makes its site, and with it all forms, at once."""
+
+    name = "unfold"
+    default = False
 
 
 class ChosenStaticFiles(StaticFilesConfig):

@@ -1,17 +1,17 @@
 """The Celery application: control tasks only (rules, outbox, rollups), never truth.
 
 Any broker may lose or repeat a task; every task here asks the database or the store what is due, so that the next tick
-makes good what a lost one left. Loaded by ``spm.apps``; enter by ``app``. ``--beat-thread`` makes a worker send the
-schedule's tasks too. When ``SPM_TRANSPORT`` is ``amqp``, a worker also consumes messages, through the bootstep that the
+makes good what a lost one left. Only workers load this (``spm.worker``), of which one sends the schedule's tasks too;
+enter by ``app``. When ``SPM_TRANSPORT`` is ``amqp``, a worker also consumes messages, through the bootstep that the
 setting ``SPM_CONSUMER_STEP`` names.
 """
 
+import os
 from importlib import import_module
 from typing import Any
 
 from celery import Celery, Task, bootsteps
 from celery.beat import EmbeddedService
-from click import Option
 from django.conf import settings
 
 from spm import folder_broker, telemetry
@@ -59,12 +59,12 @@ class Metered(Task):  # type: ignore[misc]
         return done
 
 
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")  # they load every page; ``migrate`` has made them before any worker
 folder_broker.install()
 _clock = SystemClock()
 app = Celery("spm", task_cls=Metered)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
-app.user_options["worker"].add(Option(["--beat-thread"], is_flag=True, help="Send the schedule's tasks too."))
 app.steps["worker"].update((BeatThread, OwnMetrics))
 
 if settings.SPM_TRANSPORT == "amqp":

@@ -3,6 +3,8 @@
 from django.contrib import admin
 from django.urls import include, path
 
+admin.autodiscover()  # here and not at the start of every process: see ``spm.apps``
+
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("prometheus/", include("frontend.prometheus.urls")),

@@ -43,13 +43,7 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
         *("--timeout", "90", "--graceful-timeout", "10", "--keep-alive", "75", "--limit-request-line", "8190"),
         "--no-control-socket",  # one for all instances of a user, outside the data folder
     )
-    # Threads, not prefork: the tasks wait for the database, the store or a Spark run in another process, so one process
-    # does for them and a long run holds up no alert; a forked child would cost 150 MB more and must not share LMDB.
-    worker = (
-        *(python, "-m", "celery", "-A", "spm.celery", "worker", "--pool", "threads", "--concurrency", "4"),
-        *("--beat-thread", "--loglevel", "INFO"),
-        *("--without-gossip", "--without-mingle", "--without-heartbeat"),
-    )
+    worker = (python, "-m", "spm.worker", "--beat-thread")
     several = {"PROMETHEUS_MULTIPROC_DIR": str(options.data / WEB_METRICS)} if options.web_processes > 1 else {}
     found = [Program("web", web, {**common, **several}), Program("worker", worker, common)]
     if agent_token:
