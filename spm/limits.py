@@ -280,6 +280,16 @@ AGENTS_SHOWN = 500  # on their page, those in trouble first; the interface has a
 AGENT_OFFSET_BAD_MS = 5_000  # of its clock, from which an agent's page and doctor warn
 SOURCES_TOLD_MAX = 2_000  # of one app that have own series about their completeness
 
+# --- side-car ---------------------------------------------------------------------------------------------------------
+SIDECAR_LINE_CHARS_MAX = 8_192  # of one line of Graphite or StatsD; longer has lost its line ends
+SIDECAR_POINTS_MAX = 100_000  # of Graphite that wait for the next look: 50 MB; what comes above is counted and dropped
+SIDECAR_CONNECTIONS_MAX = 256  # TCP connections at once, a thread each
+SIDECAR_IDLE_S = 300  # until a silent connection is closed
+SIDECAR_UDP_BUFFER_BYTES = 4_000_000  # of the system, asked for: some seconds of a busy application
+STATSD_SERIES_MAX = 50_000  # of one side-car: some 400 bytes each
+STATSD_VALUES_MAX = 200_000  # of timers, and members of sets, kept between two looks, of all series together
+STATSD_IDLE_S = 3_600  # after which a series that is not heard of is forgotten
+
 # --- starting ---------------------------------------------------------------------------------------------------------
 START_FREE_BYTES_MIN = 200_000_000  # of the data folder's disk: less is gone within hours of use
 RESTART_DELAY_S_MAX = 30  # between two tries to start a process that keeps ending

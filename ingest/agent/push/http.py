@@ -9,7 +9,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 
 from ingest.agent.push.base import Outcome, Verdict
 from ingest.agent.records import Message
-from ingest.agent.version import USER_AGENT
+from ingest.agent.version import USER_AGENT, VERSION
 from ingest.agent.web import Web
 from spm import limits
 
@@ -32,6 +32,10 @@ class HttpPush:
         }
         self.announce(period_ms)
         self._connection: HTTPConnection | None = None
+
+    def call_itself(self, name: str) -> None:
+        """Another name than the agent's: the server tells senders apart by it."""
+        self._headers["User-Agent"] = f"{name}/{VERSION}"
 
     def announce(self, period_ms: int) -> None:
         """Tell the server with each message how often there is one."""

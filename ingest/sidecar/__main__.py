@@ -1,0 +1,99 @@
+"""``spm-sidecar graphite|statsd``: listen on this machine, and push what comes with a token.
+
+--bind ADDRESS      where to listen, 127.0.0.1 by default: neither protocol asks who speaks
+--port NUMBER       2003 for graphite, 8125 for statsd; UDP and TCP
+All other flags and SPM_AGENT_… variables are the agent's: --url, --token-file, --tags, --period-s, --spool …
+"""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+from ingest.agent import config
+from ingest.agent.agent import Agent
+from ingest.agent.collect.itself import Counters
+from ingest.agent.config import Config
+from ingest.agent.crew import Batch, Crew
+from ingest.agent.push import open_push
+from ingest.agent.push.http import HttpPush
+from ingest.agent.run import run
+from ingest.agent.spool import Spool
+from ingest.sidecar.graphite import Graphite
+from ingest.sidecar.intake import Intake
+from ingest.sidecar.listen import Listener
+from ingest.sidecar.statsd import Statsd
+from spm.clock import Clock, SystemClock
+from spm.errors import SpmError
+
+PORTS = {"graphite": 2003, "statsd": 8125}
+SPEECHES = {"graphite": Graphite, "statsd": Statsd}
+
+
+class _Ear(Crew):
+    """A crew whose only collector is what was heard: it answers at once, however much there is."""
+
+    def __init__(self, intake: Intake, clock: Clock) -> None:
+        super().__init__({}, clock)
+        self._intake = intake
+        self._told = ""
+
+    def look(self, at_ms: int, patience_s: float) -> list[Batch]:
+        """What came since the last look; a line that could not be read is logged once a look."""
+        if self._intake.example != self._told:
+            self._told = self._intake.example
+            logging.getLogger("spm.sidecar").warning(
+                "%d lines unreadable; the last: %s", self._intake.unreadable, self._told
+            )
+        return [(at_ms, self._intake.look(at_ms))]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when it was told to stop, 2 if the settings are wrong, or the port or the spool cannot be used."""
+    parser = argparse.ArgumentParser(prog="spm-sidecar", usage=__doc__, add_help=False)
+    parser.add_argument("protocol", choices=sorted(PORTS))
+    parser.add_argument("--bind", default="127.0.0.1")
+    parser.add_argument("--port", type=int)
+    given, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        own = config.read(["--spool", _spool(rest, given.protocol), *rest], os.environ)
+        _serve(own, given.protocol, given.bind, PORTS[given.protocol] if given.port is None else given.port)
+    except (SpmError, OSError) as error:
+        print(f"spm-sidecar: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _serve(own: Config, protocol: str, host: str, port: int) -> None:
+    clock, stop, counters = SystemClock(), threading.Event(), Counters()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stop.set())
+    intake = Intake(protocol, SPEECHES[protocol]())
+    spool = Spool(own.spool, bytes_max=own.spool_bytes)
+    push = open_push(own.url, token=own.token, source=own.host, period_ms=own.period_ms, tls=own.tls, proxy=own.proxy)
+    if isinstance(push, HttpPush):
+        push.call_itself(f"spm-{protocol}")
+    listener = Listener(host, port, intake, clock)
+    tags = {name: value for name, value in own.tags.items() if name != "host"}  # senders name their hosts themselves
+    agent = Agent(crew=_Ear(intake, clock), spool=spool, push=push, clock=clock, tags=tags, counters=counters)
+    logging.getLogger("spm.sidecar").info("%s on %s port %d, to %s", protocol, host, listener.port, own.url)
+    try:
+        run(agent, clock=clock, stop=stop, period_ms=lambda: own.period_ms, host=own.host)
+        listener.close()
+        agent.look()
+    finally:
+        push.close()
+        spool.close()
+
+
+def _spool(rest: Sequence[str], protocol: str) -> str:
+    """A folder of its own beside the agent's: one spool has one owner."""
+    return f"{config.read(list(rest), os.environ, need_token=False).spool}-{protocol}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
