@@ -39,6 +39,7 @@ class Reading:
 
 
 NOTHING = Reading([], [])
+_NO_PERIODS: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,30 +87,36 @@ class Hosts:
 
 def hosts_of(app: App, engine: Engine, now_ms: int) -> Hosts:
     """The hosts of an app, those in trouble first."""
-    seen = {s.name: int(s.last_seen.timestamp() * 1000) for s in Source.objects.filter(app=app)}
+    known = list(Source.objects.filter(app=app))
+    seen = {s.name: int(s.last_seen.timestamp() * 1000) for s in known}
+    periods = {s.name: s.period_ms for s in known if s.period_ms}
     try:
         cpu, memory = (
             _readings(engine, expr, now_ms) for expr in (panels.cpu_by_host("1m"), panels.memory_by_host("1m"))
         )
     except SpmError as error:
-        return Hosts(rows(seen, {}, {}, now_ms), f"The numbers cannot be read now: {error}")
-    return Hosts(rows(seen, cpu, memory, now_ms))
+        return Hosts(rows(seen, {}, {}, now_ms, periods), f"The numbers cannot be read now: {error}")
+    return Hosts(rows(seen, cpu, memory, now_ms, periods))
 
 
 def rows(
-    seen: Mapping[str, int], cpu: Mapping[str, Reading], memory: Mapping[str, Reading], now_ms: int
+    seen: Mapping[str, int],
+    cpu: Mapping[str, Reading],
+    memory: Mapping[str, Reading],
+    now_ms: int,
+    periods: Mapping[str, int] = _NO_PERIODS,
 ) -> list[HostRow]:
-    """One row per host: gone and late ones first, then by name."""
+    """One row per host: late and gone ones first, then by name. ``periods``: how often those send that said so."""
     found = [
-        _row(name, seen.get(name), cpu.get(name, NOTHING), memory.get(name, NOTHING), now_ms)
+        _row(name, seen.get(name), cpu.get(name, NOTHING), memory.get(name, NOTHING), now_ms, periods.get(name))
         for name in {*seen, *cpu, *memory}
     ]
     return sorted(found, key=lambda row: (("late", "gone", "up").index(row.state), row.name))
 
 
-def _row(name: str, seen_ms: int | None, cpu: Reading, memory: Reading, now_ms: int) -> HostRow:
+def _row(name: str, seen_ms: int | None, cpu: Reading, memory: Reading, now_ms: int, period_ms: int | None) -> HostRow:
     heard = max((ms for ms in (seen_ms, cpu.last_ms, memory.last_ms) if ms is not None), default=0)
-    return HostRow(name, sources.state(heard, now_ms), max(now_ms - heard, 0), cpu, memory)
+    return HostRow(name, sources.state(heard, now_ms, period_ms), max(now_ms - heard, 0), cpu, memory)
 
 
 def _readings(engine: Engine, expr: str, now_ms: int) -> dict[str, Reading]:

@@ -3,7 +3,8 @@
 from celery import shared_task
 from django.conf import settings
 
-from ingest import rounds
+from ingest import rounds, telling
+from ingest.push import front_door
 from spm.clock import SystemClock
 from spm.store.backends import open_backend
 
@@ -12,3 +13,11 @@ from spm.store.backends import open_backend
 def keep_marks() -> int:
     """Move the low-water marks of apps with news."""
     return rounds.make(open_backend(settings.SPM_STORE_URL), SystemClock()).moved
+
+
+@shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
+def tell_sources() -> int:
+    """Who of those that announced a period is up, and what of theirs is missing; not where nothing is to be sent."""
+    if settings.SPM_OWN_METRICS_S <= 0:
+        return 0
+    return telling.tell(open_backend(settings.SPM_STORE_URL), front_door(), SystemClock().now_ms())

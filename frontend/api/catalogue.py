@@ -9,11 +9,14 @@ from rest_framework.response import Response
 
 from frontend import names
 from frontend.api.base import FailureSerializer, Operation
+from ingest import completeness
+from rollups import conduct
 from spm.accounts import sources
 from spm.accounts.access import apps_of
 from spm.accounts.models import App, Source
 from spm.accounts.tokens import Principal
 from spm.clock import SystemClock
+from spm.limits import ACCOUNT_HOURS_MAX
 
 _clock = SystemClock()
 _FAILURES = {401: FailureSerializer, 404: FailureSerializer, 503: FailureSerializer}
@@ -36,11 +39,11 @@ class SourceSerializer(serializers.ModelSerializer[Source]):
 
     class Meta:
         model = Source
-        fields = ["name", "first_seen", "last_seen", "state"]
+        fields = ["name", "first_seen", "last_seen", "period_ms", "state"]
 
     def get_state(self, source: Source) -> str:
         """``up``, ``late`` or ``gone``."""
-        return sources.state(int(source.last_seen.timestamp() * 1000), _clock.now_ms())
+        return sources.state(int(source.last_seen.timestamp() * 1000), _clock.now_ms(), source.period_ms)
 
 
 class NamesSerializer(serializers.Serializer[dict[str, Any]]):
@@ -79,6 +82,40 @@ class Sources(Operation):
     def get(self, request: Request, app_id: int) -> Response:
         """All of them, by name."""
         return Response(SourceSerializer(self.app(app_id).sources.all(), many=True).data)
+
+
+class CompletenessQuery(serializers.Serializer[dict[str, Any]]):
+    """How far back."""
+
+    hours = serializers.IntegerField(min_value=1, max_value=ACCOUNT_HOURS_MAX, default=24)
+
+
+class CompletenessSerializer(serializers.Serializer[Any]):
+    """What should have come from a source, and what came; hours are those in which messages were accepted."""
+
+    source = serializers.CharField()  # type: ignore[assignment]  # a name the framework uses for itself
+    state = serializers.CharField()
+    period_ms = serializers.IntegerField()
+    last_ms = serializers.IntegerField()
+    expected = serializers.IntegerField(help_text="messages, by the announced period, at least those it numbered")
+    got = serializers.IntegerField(help_text="messages that came, each once")
+    missing = serializers.IntegerField(help_text="numbers that never came although later ones did")
+    silent = serializers.IntegerField(help_text="messages it did not send")
+    share = serializers.FloatField(allow_null=True, help_text="got / expected, 1 at most")
+
+
+class Completeness(Operation):
+    """How complete an app's data is."""
+
+    @extend_schema(operation_id="completeness", parameters=[CompletenessQuery],
+                   responses={200: CompletenessSerializer(many=True), 400: FailureSerializer, **_FAILURES})  # fmt: skip
+    def get(self, request: Request, app_id: int) -> Response:
+        """Of each source that announced its period, those that lack most first."""
+        app, query = self.app(app_id), CompletenessQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        site = conduct.site()
+        found = completeness.told(site.store, app.pk, site.clock.now_ms(), query.validated_data["hours"])
+        return Response(CompletenessSerializer(found, many=True).data)
 
 
 class Metrics(Operation):

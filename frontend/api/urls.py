@@ -3,7 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 from drf_spectacular.views import SpectacularAPIView
 
-from frontend.api import account, catalogue, charts, percentiles, retractions, runs
+from frontend.api import account, agents, catalogue, charts, percentiles, retractions, runs
 
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -12,6 +12,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("percentiles", percentiles.PercentilesView.as_view(), name="percentiles"),
     path("apps", catalogue.Apps.as_view(), name="apps"),
     path("apps/<int:app_id>/sources", catalogue.Sources.as_view(), name="sources"),
+    path("apps/<int:app_id>/completeness", catalogue.Completeness.as_view(), name="completeness"),
+    path("apps/<int:app_id>/agents", agents.AppAgents.as_view(), name="app_agents"),
+    path("apps/<int:app_id>/agents/settings", agents.PushedSettings.as_view(), name="agent_settings"),
+    path("apps/<int:app_id>/agents/by-name/<path:agent>", agents.OneAgent.as_view(), name="agent"),
+    path("agents", agents.Agents.as_view(), name="agents"),
+    path("agents/heartbeat", agents.Heartbeat.as_view(), name="agent_heartbeat"),
+    path("agents/version", agents.About.as_view(), name="agent_version"),
     path("apps/<int:app_id>/metrics", catalogue.Metrics.as_view(), name="metrics"),
     path("apps/<int:app_id>/labels", catalogue.Labels.as_view(), name="labels"),
     path("apps/<int:app_id>/account", account.Account.as_view(), name="account"),

@@ -20,12 +20,15 @@ from spm.limits import (
     SOURCES_SEEN_MAX,
 )
 
+OWN = "spm"  # what the system says of an app's sources: nobody's host
 _written: dict[tuple[int, str], int] = {}  # (app, source) -> ms of the last write by this process; bounded below
 
 
 def seen(app_id: int, source: str, now_ms: int, *, period_ms: int = 0) -> None:
     """Note that the source was heard of now; ``period_ms``: what it announces, 0 if nothing."""
     key = (app_id, source)
+    if source == OWN:
+        return
     if now_ms - _written.get(key, 0) < SOURCE_SEEN_EVERY_MS:
         return
     moment = datetime.fromtimestamp(now_ms / 1000, UTC)

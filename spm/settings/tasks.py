@@ -46,6 +46,7 @@ CELERY_BEAT_SCHEDULE = {
     "deliver the outbox": _every(5, "alerts.tasks.deliver_outbox"),
     "keep marks": _every(limits.KEEP_EVERY_S, "ingest.tasks.keep_marks"),
     "consider a run": _every(30, "rollups.tasks.consider_run"),
+    "tell of sources": _every(60, "ingest.tasks.tell_sources"),
     "note the standing": _every(30, "frontend.tasks.note_standing"),
     "consider tidying": _every(600, "rollups.tasks.consider_tidying"),
 }

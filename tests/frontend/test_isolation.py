@@ -16,7 +16,7 @@ from spm.clock import SystemClock
 from tests.frontend import sample
 from tests.frontend.conftest import House
 
-VALUES = {"host": "web-1", "token_id": "1", "name": "host", "number": "1"}
+VALUES = {"host": "web-1", "token_id": "1", "name": "host", "number": "1", "agent": "web-1"}
 BY_PARAMETER = [
     "/api/v1/charts?expr=cpu_usage_total&app={app}",
     "/api/v1/percentiles?match=cpu_usage_total&q=0.5&by=host&app={app}",
