@@ -173,6 +173,16 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
+class Metadata:
+    """What a sender says about a metric: its type (Prometheus' word), its help and its unit; each may be empty."""
+
+    metric: str
+    type: str
+    help: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """What a protocol made of a body. ``timeless`` counts samples that had no time of their own."""
 
@@ -183,6 +193,7 @@ class Parsed:
     timeless: int = 0
     rejections: tuple[Rejection, ...] = ()
     rejected: int = 0
+    metadata: tuple[Metadata, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,19 @@
 """From the bytes of a body to the one form all later rooms know: ``spm.wire.Parsed``. Pure, no Django.
 
-Enter by ``line_protocol.parse`` or ``json_samples.parse``. ``warm`` compiles all kernels into the cache on disk.
+Enter by the ``parse`` of a module. ``warm`` compiles all kernels of this room into the cache on disk.
 """
 
-from ingest.protocols import line_protocol
+from ingest.protocols import line_protocol, remote_write
 
 _EVERY_FORM = b"m,a=b v=1i,w=2u,x=0.5,y=12345678901234567.89,z=true,e=1e3 1\nm,a=b v=1i,x=0.5,y=12345678901234567.89\n"
+_SAMPLE = bytes.fromhex("120b 09 000000000000f03f 10 01")
+_LABELLED = bytes.fromhex("0a1c 0a0d 0a085f5f6e616d655f5f 1201 75") + _SAMPLE
+_REFERRING = bytes.fromhex("2200 2208 5f5f6e616d655f5f 2201 75 2a11 0a02 0102") + _SAMPLE
 
 
 def warm() -> None:
     """Compile every kernel of this room, or load it from the cache."""
     for _ in range(2):  # the second time all series are known, and the compiled reader takes the whole way
         line_protocol.parse(_EVERY_FORM, now_ms=1_000_000, precision="ms")
+        remote_write.parse(_LABELLED, now_ms=1_000_000)
+        remote_write.parse_v2(_REFERRING, now_ms=1_000_000)

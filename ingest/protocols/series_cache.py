@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.protocols.line_kernels import I32, U64, Known, find_head, find_item, text_hash
+from ingest.protocols.byte_kernels import text_hash
+from ingest.protocols.line_kernels import I32, U64, Known, find_head, find_item
 from spm import wire
 from spm.clock import random_u64
 from spm.errors import LimitExceeded
@@ -161,6 +162,17 @@ class Generation:
                 found.append(int(self._item_series.array[item]))
             return found, budget
 
+    def enter(self, head: bytes, name: bytes, *, metric: bytes, tags: Tags, budget: int) -> tuple[int, int]:
+        """The number of the series that a field of a head means, as ``series``, where its metric is said outright."""
+        with self._lock:
+            number = self._head(head)
+            item = self._find_item(number, name)
+            if item < 0:
+                before = self._forms.count
+                item = self._add_item(number, name, self._series(metric, _tail(tags)))
+                budget = within_budget(budget - (self._forms.count - before))
+            return int(self._item_series.array[item]), budget
+
     def _find_item(self, head: int, name: bytes) -> int:
         return int(find_item(self._view(), head, np.frombuffer(name, np.uint8), 0, len(name)))
 
@@ -186,7 +198,7 @@ class Generation:
         form = wire.canonical(metric.decode(), {}) + tail
         hashed = wire.series_id(form)
         known = self._numbers.get(hashed)
-        if known is not None and self._form(known) == form:
+        if known is not None and self.form(known) == form:
             return known
         start, end = self._forms.extend(form)
         self._starts.append(start)
@@ -197,7 +209,8 @@ class Generation:
         self._metrics.append(self._metric_ids[metric])
         return self._numbers.setdefault(hashed, self._ids.count - 1) if known is None else self._ids.count - 1
 
-    def _form(self, number: int) -> bytes:
+    def form(self, number: int) -> bytes:
+        """The canonical form of a series."""
         start, end = int(self._starts.array[number]), int(self._ends.array[number])
         return self._forms.array[start:end].tobytes()
 

@@ -9,6 +9,7 @@ A hand-kept list of calls would go stale; the way itself cannot. The compiled co
 of it is kept otherwise.
 """
 
+from ingest import protocols
 from ingest.accept import Acceptor
 from ingest.protocols.line_protocol import parse
 from ingest.write import Writer
@@ -62,6 +63,7 @@ def rehearse() -> None:
     for minor in (True, False):
         driver.roll(LocalExecutor(backend), [APP], minor=minor)
     _ask(backend, clock)
+    protocols.warm()  # bodies of every other form
     sketch.warm()  # a check of stored sketches has a kernel of its own
 
 

@@ -1,0 +1,101 @@
+"""Bytes eight at a time, for compiled loops: a hash, whether two stretches are equal, and a copy.
+
+An array of bytes gives numba one byte at an index, with a look whether the index is negative; that is most of the time
+of such loops. ``load64`` and ``store64`` move eight at once, whatever their alignment. They look at nothing: whoever
+calls them has made sure that all eight bytes are inside.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+U8 = NDArray[np.uint8]
+
+
+def _pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Where byte ``index`` of the array stands, as a pointer to 64 bits."""
+    array = context.make_array(signature.args[0])(context, builder, arguments[0])
+    return builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(64).as_pointer())
+
+
+def _load64(typing_context: Any, array: Any, index: Any) -> Any:
+    """The eight bytes at ``index``, the first one lowest."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        loaded = builder.load(_pointer(context, builder, signature, arguments))
+        loaded.align = 1
+        return loaded
+
+    return types.uint64(array, types.int64), code
+
+
+def _store64(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
+    """Write eight bytes at ``index``, the lowest one first."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        stored = builder.store(arguments[2], _pointer(context, builder, signature, arguments))
+        stored.align = 1
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.uint64), code
+
+
+load64: Callable[[U8, int], np.uint64] = intrinsic(_load64)  # type: ignore[assignment]  # as kernels call it
+store64: Callable[[U8, int, np.uint64], None] = intrinsic(_store64)  # type: ignore[assignment]
+
+
+@njit(nogil=True, cache=True, inline="always")
+def text_hash(seed: np.uint64, multiplier: np.uint64, text: U8, start: int, end: int) -> np.uint64:
+    """A keyed hash of text[start:end], eight bytes a step."""
+    h = seed ^ np.uint64(end - start)
+    i = start
+    while i + 8 <= end:
+        h = (h ^ load64(text, i)) * multiplier
+        h ^= h >> np.uint64(32)
+        i += 8
+    chunk = np.uint64(0)
+    if i < end and end - start >= 8:
+        chunk = load64(text, end - 8) >> np.uint64(64 - 8 * (end - i))
+    else:
+        for k in range(end - i):
+            chunk |= np.uint64(text[i + k]) << np.uint64(8 * k)
+    h = (h ^ chunk) * multiplier
+    return h ^ (h >> np.uint64(29))
+
+
+@njit(nogil=True, cache=True, inline="always")
+def same(a: U8, at: int, b: U8, start: int, end: int) -> bool:
+    """Whether b[start:end] stands in ``a`` at ``at``."""
+    size = end - start
+    if size < 8:
+        for k in range(size):  # noqa: SIM110 (a generator would not compile)
+            if a[at + k] != b[start + k]:
+                return False
+        return True
+    k = 0
+    while k + 8 <= size:
+        if load64(a, at + k) != load64(b, start + k):
+            return False
+        k += 8
+    return bool(load64(a, at + size - 8) == load64(b, end - 8))
+
+
+@njit(nogil=True, cache=True, inline="always")
+def copy(source: U8, start: int, end: int, into: U8, at: int) -> int:
+    """Copy source[start:end] to ``at``; where the copy ends."""
+    size = end - start
+    if size < 8:
+        for k in range(size):
+            into[at + k] = source[start + k]
+        return at + size
+    k = 0
+    while k + 8 <= size:
+        store64(into, at + k, load64(source, start + k))
+        k += 8
+    store64(into, at + size - 8, load64(source, end - 8))
+    return at + size
