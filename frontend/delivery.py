@@ -18,13 +18,45 @@ from ingest import account as accounts
 from ingest.account import Line, Span
 from rollups import conduct
 from spm import limits
+from spm.accounts import quotas
 from spm.accounts.models import App
+from spm.errors import StoreUnavailable
+from spm.store import quota
 from spm.store.account import Account
 from spm.store.account_hours import Gap
 
 SPANS = ((1, "1 h"), (24, "24 h"), (168, "7 days"))  # offered on the page
 Row = Mapping[str, Any]
 _LINES_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """What an app may send, and how much of it it has used; ``series`` is None where nobody has counted yet."""
+
+    series: int | None
+    series_max: int
+    samples_per_s: int
+
+    @property
+    def share(self) -> float:
+        """Series in percent of those it may have."""
+        return 100 * (self.series or 0) / max(1, self.series_max)
+
+    @property
+    def full(self) -> bool:
+        """Whether new series are refused."""
+        return self.series is not None and self.series >= self.series_max
+
+
+def quota_of(app: App) -> Quotas:
+    """An app's quotas now."""
+    allowed = quotas.told(app)
+    try:
+        series = quota.series_of(conduct.site().store, app.pk)
+    except StoreUnavailable:
+        series = None
+    return Quotas(series, allowed.series, allowed.samples_per_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,39 @@ class TokenForm(forms.Form):
         return USES[self.cleaned_data["use"]]
 
 
+class HeartbeatForm(forms.Form):
+    """A heartbeat's name."""
+
+    name = forms.CharField(max_length=120, help_text="Of the job, for example nightly backup.")
+
+
+class HeartbeatForm(forms.Form):
+    """A job that will say when it ran."""
+
+    job = forms.CharField(max_length=120, label="Job")
+
+
+class AgentSettingsForm(forms.Form):
+    """Settings to push to agents; what is empty is not pushed."""
+
+    match = forms.CharField(max_length=300, initial="*")
+    period_s = forms.FloatField(required=False, min_value=1, max_value=3_600)
+    tags = forms.CharField(required=False, max_length=2_000)
+    off = forms.CharField(required=False, max_length=2_000)
+    discover = forms.ChoiceField(required=False, choices=[("", "as it is"), ("yes", "on"), ("no", "off")])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As they are pushed."""
+        told = self.cleaned_data
+        found: dict[str, Any] = {"period_s": told["period_s"]} if told["period_s"] else {}
+        pairs = [part.partition("=") for part in told["tags"].split(",") if part.strip()]
+        found |= {"tags": {name.strip(): value.strip() for name, _, value in pairs}} if pairs else {}
+        names = [name.strip() for name in told["off"].split(",") if name.strip()]
+        found |= {"off": names} if names else {}
+        return found | ({"discover": told["discover"] == "yes"} if told["discover"] else {})
+
+
 class MomentField(forms.DateTimeField):
     """A date and time in UTC, as milliseconds."""
 

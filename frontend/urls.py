@@ -3,7 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 
 from frontend import measured
-from frontend.pages import accounts, charts, corrections, delivery, overview, retention, runs, send
+from frontend.pages import accounts, agents, charts, corrections, delivery, heartbeats, overview, retention, runs, send
 
 app_name = "frontend"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -25,6 +25,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/delivery/download", delivery.Download.as_view(), name="delivery_download"),
     path("apps/<int:app_id>/delivery/refused", delivery.Refused.as_view(), name="refused"),
     path("apps/<int:app_id>/delivery/letters", delivery.Letters.as_view(), name="letters"),
+    path("apps/<int:app_id>/heartbeats", heartbeats.Heartbeats.as_view(), name="heartbeats"),
+    path("apps/<int:app_id>/heartbeats/<int:number>/delete", heartbeats.Drop.as_view(), name="heartbeat_drop"),
     path("apps/<int:app_id>/retention", retention.Retention.as_view(), name="retention"),
     path("apps/<int:app_id>/retention/delete", retention.Delete.as_view(), name="delete"),
     path("apps/<int:app_id>/runs", runs.Runs.as_view(), name="runs"),
@@ -32,5 +34,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/runs/<int:number>/rollback", runs.Rollback.as_view(), name="rollback"),
     path("apps/<int:app_id>/send", send.Send.as_view(), name="send"),
     path("apps/<int:app_id>/send/arrivals", send.Arrivals.as_view(), name="arrivals"),
+    path("apps/<int:app_id>/heartbeats", send.MakeHeartbeat.as_view(), name="heartbeat_make"),
+    path("apps/<int:app_id>/heartbeats/<int:number>/delete", send.DropHeartbeat.as_view(), name="heartbeat_drop"),
+    path("apps/<int:app_id>/agents", agents.Agents.as_view(), name="agents"),
+    path("apps/<int:app_id>/agents/table", agents.AgentsTable.as_view(), name="agents_table"),
+    path("apps/<int:app_id>/agents/settings", agents.Push.as_view(), name="agents_push"),
+    path("apps/<int:app_id>/completeness", overview.Completeness.as_view(), name="completeness"),
     path("apps/<int:app_id>/tokens/<int:token_id>/revoke", send.Revoke.as_view(), name="revoke"),
 ]

@@ -1,4 +1,4 @@
-"""What the front door remembers in the database, for people to read: rejections, ways by which data came, agents."""
+"""What the front door remembers in the database: rejections, ways by which data came, agents, heartbeats."""
 
 from typing import ClassVar
 
@@ -14,7 +14,8 @@ class RejectedLine(models.Model):
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="rejected_lines")
     time_ms = models.BigIntegerField(help_text="when it was refused")
     source = models.CharField(max_length=SOURCE_BYTES_MAX)
-    line = models.PositiveIntegerField(help_text="its number in its body, from 1")
+    way = models.CharField(max_length=40, blank=True, help_text="the protocol, or who speaks it")
+    line = models.PositiveIntegerField(help_text="its number in its body, from 1; 0: the body, or a series")
     reason = models.CharField(max_length=300)
     example = models.CharField(max_length=REJECTION_EXAMPLE_CHARS_MAX, blank=True, help_text="how it began")
 
@@ -89,6 +90,25 @@ class AgentSettings(models.Model):
 
     def __str__(self) -> str:
         return self.match
+
+
+class Heartbeat(models.Model):
+    """Something that says when it ran, by a key that nobody can guess: whoever has the key is it."""
+
+    app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="heartbeats")
+    name = models.CharField(max_length=120)
+    key = models.UUIDField(unique=True, editable=False)
+    created = models.DateTimeField()
+    last_ms = models.BigIntegerField(null=True, editable=False, help_text="when it was last heard of")
+    last_act = models.CharField(max_length=10, blank=True, editable=False, help_text="what it said then")
+    started_ms = models.BigIntegerField(null=True, editable=False, help_text="of a run that has not ended")
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["app", "name"], name="heartbeat_once")]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class LetterBox(App):

@@ -27,7 +27,7 @@ from ingest.transport.base import Transport, weight_of
 from spm import telemetry
 from spm.accounts import sources
 from spm.clock import Clock, SystemClock, random_bytes
-from spm.errors import BadMessage, QueueUnavailable, StoreUnavailable
+from spm.errors import BadMessage, Explained, QueueUnavailable, StoreUnavailable
 from spm.limits import (
     BODIES_AT_ONCE_MAX,
     MESSAGE_ID_CHARS_MAX,
@@ -36,7 +36,7 @@ from spm.limits import (
     SOURCE_PERIOD_MAX_MS,
 )
 from spm.store.backends import open_backend
-from spm.wire import Envelope, Parsed
+from spm.wire import Envelope, Parsed, Rejection
 
 _LOG = logging.getLogger(__name__)
 _ID_BYTES = 16
@@ -131,9 +131,18 @@ def note(parsed: Parsed, sender: Sender, now_ms: int) -> None:
         if len(parsed.ts):
             sources.seen(sender.app_id, sender.source, now_ms, period_ms=sender.period_ms)
             arrivals.noted(sender.app_id, sender.way, sender.source, now_ms)
-        rejections.note(sender.app_id, sender.source, parsed.rejections, now_ms)
+        rejections.note(sender.app_id, sender.source, parsed.rejections, now_ms, sender.way)
     except DatabaseError:
         _LOG.exception("could not note a message of app %s", sender.app_id)
+
+
+def note_refused(error: Explained, sender: Sender, now_ms: int) -> None:
+    """A body that was refused as a whole stands among the rejections, too."""
+    telemetry.REJECTED_LINES.inc()
+    try:
+        rejections.note(sender.app_id, sender.source, [Rejection(0, str(error)[:300], "")], now_ms, sender.way)
+    except DatabaseError:
+        _LOG.exception("could not note a refused body of app %s", sender.app_id)
 
 
 def message_id_of(parsed: Parsed, *, given: str | None, token_id: int, path: str, body: bytes) -> bytes:

@@ -11,10 +11,11 @@ from django.http import HttpRequest
 
 from ingest.answers import Unauthorised
 from ingest.arrivals import way_of
-from ingest.body import Stream, read_body
-from ingest.push import Sender, front_door, message_id_of, period_of, source_of
+from ingest.body import Stream, UnknownEncoding, read_body
+from ingest.push import Sender, front_door, message_id_of, note_refused, period_of, source_of
 from spm.accounts import tokens
 from spm.accounts.tokens import Principal
+from spm.errors import BadMessage, LimitExceeded
 from spm.wire import Parsed
 
 
@@ -42,15 +43,19 @@ def take(request: HttpRequest, parse: Parse, protocol: str, *, unit: str = "ms",
     """Read, parse and push the request's body. ``unit``: that of its times; ``source``: where no header names one."""
     principal = principal_of(request)
     named = request.headers.get("X-SPM-Source") or request.GET.get("source") or source
+    sender = sender_of(request, principal, source_of(named, principal.token_id), protocol)
     door = front_door()
-    door.pace(principal.app_id)
-    with door.place():
-        body = body_of(request)
-        parsed = parse(Body(body, door.clock.now_ms(), door.crowded(principal.app_id)))
-        given = request.headers.get("X-Message-Id")
-        message_id = message_id_of(parsed, given=given, token_id=principal.token_id, path=request.path, body=body)
-        sender = sender_of(request, principal, source_of(named, principal.token_id), protocol)
-        return Taken(door.push(parsed, sender=sender, message_id=message_id, unit=unit), message_id)
+    try:
+        door.pace(principal.app_id)
+        with door.place():
+            body = body_of(request)
+            parsed = parse(Body(body, door.clock.now_ms(), door.crowded(principal.app_id)))
+            given = request.headers.get("X-Message-Id")
+            message_id = message_id_of(parsed, given=given, token_id=principal.token_id, path=request.path, body=body)
+            return Taken(door.push(parsed, sender=sender, message_id=message_id, unit=unit), message_id)
+    except (BadMessage, LimitExceeded, UnknownEncoding) as error:
+        note_refused(error, sender, door.clock.now_ms())
+        raise
 
 
 def sender_of(request: HttpRequest, principal: Principal, source: str, protocol: str) -> Sender:

@@ -1,10 +1,13 @@
-"""The ring of recent rejections of each app. Enter by ``note``; people read ``ingest.models.RejectedLine``.
+"""The ring of recent rejections of each app. Enter by ``note``; people read ``RejectedLine`` and ``by_reason``.
 
 A broken sender may refuse itself a thousand times a second: beyond a few writes per app and ten seconds a process drops
 the texts (the counts stand in every answer).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import models
 
 from ingest.models import RejectedLine
 from spm.limits import (
@@ -12,6 +15,7 @@ from spm.limits import (
     REJECTION_EXAMPLE_CHARS_MAX,
     REJECTION_NOTES_MAX,
     REJECTION_NOTES_PER_MS,
+    REJECTION_REASONS_SHOWN,
     REJECTIONS_KEPT_MAX,
 )
 from spm.wire import Rejection
@@ -19,11 +23,11 @@ from spm.wire import Rejection
 _notes: dict[int, tuple[int, int]] = {}  # app -> (window, writes in it); a cache, bounded by REJECTION_APPS_MAX
 
 
-def note(app_id: int, source: str, rejections: Sequence[Rejection], now_ms: int) -> bool:
+def note(app_id: int, source: str, rejections: Sequence[Rejection], now_ms: int, way: str = "") -> bool:
     """Keep these as the app's newest rejections; false if too many were noted just now."""
     if not rejections or not _may_note(app_id, now_ms // REJECTION_NOTES_PER_MS):
         return False
-    RejectedLine.objects.bulk_create(_row(app_id, source, one, now_ms) for one in rejections)
+    RejectedLine.objects.bulk_create(_row(app_id, source, way, one, now_ms) for one in rejections)
     own = RejectedLine.objects.filter(app_id=app_id).order_by("-id")
     oldest = own.values_list("id", flat=True)[REJECTIONS_KEPT_MAX - 1 : REJECTIONS_KEPT_MAX].first()
     if oldest is not None:
@@ -45,8 +49,31 @@ def _may_note(app_id: int, window: int) -> bool:
     return writes <= REJECTION_NOTES_MAX
 
 
-def _row(app_id: int, source: str, one: Rejection, now_ms: int) -> RejectedLine:
+def _row(app_id: int, source: str, way: str, one: Rejection, now_ms: int) -> RejectedLine:
     example = one.example.replace("\0", "\ufffd")[:REJECTION_EXAMPLE_CHARS_MAX]  # PostgreSQL takes no NUL in text
     return RejectedLine(
-        app_id=app_id, time_ms=now_ms, source=source, line=one.line, reason=one.reason[:300], example=example
+        app_id=app_id, time_ms=now_ms, source=source, way=way, line=one.line, reason=one.reason[:300], example=example
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many of the kept rejections have one reason, and the newest of them."""
+
+    reason: str
+    count: int
+    last_ms: int
+    sources: int
+    example: str
+
+
+def by_reason(app_id: int) -> list[Count]:
+    """The reasons of the app's kept rejections, the most frequent first."""
+    own = RejectedLine.objects.filter(app_id=app_id).order_by()
+    totals = own.values("reason").annotate(
+        n=models.Count("id"), last=models.Max("time_ms"), senders=models.Count("source", distinct=True),
+        newest=models.Max("id"),
+    )  # fmt: skip
+    rows = sorted(totals, key=lambda row: (-row["n"], row["reason"]))[:REJECTION_REASONS_SHOWN]
+    examples = dict(own.filter(pk__in=[row["newest"] for row in rows]).values_list("pk", "example"))
+    return [Count(r["reason"], r["n"], r["last"], r["senders"], examples.get(r["newest"], "")) for r in rows]

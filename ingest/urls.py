@@ -2,15 +2,27 @@
 
 from django.urls import URLPattern, URLResolver, path, re_path
 
-from ingest import broker, http
+from ingest import broker, http, http_prometheus, pings
 
 app_name = "ingest"
-LEAN = ("metrics", "write", "write-v2", "ping", "query")  # those that agents call all the time: see ``ingest.lean``
+LEAN = (  # those that agents call all the time: see ``ingest.lean``
+    "metrics", "write", "write-v2", "write-v3", "collectd", "ping", "health", "ready", "query",
+    "remote-write", "remote-push", "text",
+)  # fmt: skip
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/metrics", http.metrics, name="metrics"),
     path("write", http.write, name="write"),
     path("api/v2/write", http.write, name="write-v2"),
+    path("api/v3/write_lp", http.write, name="write-v3"),
+    path("api/v1/collectd", http.collectd_lists, name="collectd"),
     path("ping", http.ping, name="ping"),
+    path("health", http.health, name="health"),
+    path("ready", http.health, name="ready"),
     path("query", http.query, name="query"),
+    path("api/v1/write", http_prometheus.remote, name="remote-write"),
+    path("api/v1/push", http_prometheus.remote, name="remote-push"),
+    path("api/v1/import/prometheus", http_prometheus.text, name="text"),
+    re_path(r"^metrics/(?P<group>job(?:@base64)?/.+)$", http_prometheus.pushed, name="pushed"),
+    re_path(r"^ping/(?P<key>[0-9a-fA-F-]{32,36})(?:/(?P<act>start|fail|[0-9]{1,4}))?$", pings.ping, name="heartbeat"),
     re_path(rf"^broker/(?P<secret>[^/]+)/(?P<question>{'|'.join(broker.QUESTIONS)})$", broker.ask, name="broker"),
 ]

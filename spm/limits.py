@@ -42,6 +42,7 @@ LETTERS_PAGE = 50  # dead letters on one page: each is decoded to be shown
 LETTER_SAMPLES_SHOWN = 5  # of a dead letter: enough to know whose it is
 LETTER_CHARS_SHOWN = 200  # of a body that is no message: enough to know its kind
 LETTERS_COUNTED_MAX = 1_000  # that wait, before a page says "1000 or more"
+HEARTBEATS_PER_APP_MAX = 1_000  # each is three series and a row of the page
 REJECTIONS_KEPT_MAX = 1_000  # per app, for its page of recent rejections
 SERIES_CACHE_ITEMS_MAX = 500_000  # raw series texts one process remembers; ~100 bytes each beside their text
 SERIES_CACHE_BYTES_MAX = 128_000_000  # text of the series one process remembers
@@ -52,6 +53,7 @@ REJECTION_NOTES_MAX = (
     20  # writes to the ring of rejections per app, process and REJECTION_NOTES_PER_MS: the rest is counted
 )
 REJECTION_NOTES_PER_MS = 10_000  # in the answers only, so that a broken sender does not keep the database busy
+REJECTION_REASONS_SHOWN = 50  # different ones of an app's kept rejections: reasons that hold numbers may be many
 REJECTION_APPS_MAX = 10_000  # apps whose rate of rejections one process remembers
 PUBLISH_TIMEOUT_S = 10  # how long a sender waits until its message is durable; then it is told to come again
 PUBLISH_STALL_S = 3.0  # without any progress of what was published: then senders are told at once, before a stamp
@@ -145,6 +147,9 @@ AMQP_CONNECT_GRACE_S = 1.0  # how long a message waits for a broken connection t
 AMQP_BACK_OFF_S = 5.0  # longest wait between two tries to connect
 AMQP_CLOSE_S = 5  # a connection that does not close in this time is dropped; the broker notices by heartbeats
 AMQP_LOOK_S = 1.0  # between two looks at which workers are there: how long a dead worker's queues wait
+AMQP_CALM_WORKERS = 2  # that consume while there is little to do: one that hangs delays half of it, not all
+AMQP_CALL_BUSY = 0.5  # part of its time in which a worker has something to do, from which on all others help
+AMQP_CALM_S = 60  # how long there must be little to do before they leave it to the few again: queues seldom move
 AMQP_DEPTHS_S = 5.0  # between two looks at how much waits in the queues, for the worker's own metrics
 AMQP_QUEUE_ANSWER_S = 20  # a queue that is elected anew answers in a second
 AMQP_HEARTBEAT_S = 20  # a dead peer is noticed after two of them
@@ -194,6 +199,8 @@ STANDING_APPS_MAX = 200  # apps with figures of their own there: more series tha
 STANDING_LETTERS_MAX = 100  # dead letters counted per app for them; then it says 100
 
 # --- reading ----------------------------------------------------------------------------------------------------------
+LABEL_MASKS_MAX = 128  # regular expressions of one label whose answers a process remembers
+LABEL_MASK_BYTES_MAX = 4_000_000  # and the bytes of them, one for each value
 TAIL_AGE_MS = 1_000  # how old the cached list of pending records may be (DESIGN rule 7)
 TAIL_SAMPLES_MAX = 30_000_000  # un-compacted ones of one app in a reading process: 28 bytes each
 SERIES_INDEX_BYTES_MAX = 1_000_000_000  # of one app in a reading process: some two million series

@@ -3,7 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 from drf_spectacular.views import SpectacularAPIView
 
-from frontend.api import account, agents, catalogue, charts, percentiles, retractions, runs
+from frontend.api import account, agents, catalogue, charts, percentiles, rejections, retractions, runs
 
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -24,6 +24,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/account", account.Account.as_view(), name="account"),
     path("apps/<int:app_id>/account/hours", account.AccountHours.as_view(), name="account_hours"),
     path("apps/<int:app_id>/account/rows", account.AccountRows.as_view(), name="account_rows"),
+    path("apps/<int:app_id>/rejections", rejections.Rejections.as_view(), name="rejections"),
     path("apps/<int:app_id>/runs", runs.Runs.as_view(), name="runs"),
     path("apps/<int:app_id>/runs/<int:number>", runs.OneRun.as_view(), name="run"),
     path("apps/<int:app_id>/runs/<int:number>/rollback", runs.Rollback.as_view(), name="rollback"),

@@ -6,13 +6,11 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 
 from frontend import delivery
 from frontend.pages.base import AppPage
-from ingest import letters
+from ingest import letters, rejections
 from ingest.models import RejectedLine
 from rollups import conduct
 from spm import limits
 from spm.errors import SpmError
-
-REFUSED_SHOWN = 200
 
 
 class Delivery(AppPage):
@@ -74,15 +72,24 @@ class Download(AppPage):
 
 
 class Refused(AppPage):
-    """The lines that were refused last."""
+    """What was refused last, why, and how near the app is to its quotas."""
 
     template_name = "frontend/refused.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """The newest first."""
+        """The newest first, of one reason or all; a store that is away costs the number of series, not the page."""
         context = super().get_context_data(**kwargs)
-        found = RejectedLine.objects.filter(app=context["app"])
-        return {**context, "lines": found[:REFUSED_SHOWN], "kept": limits.REJECTIONS_KEPT_MAX}
+        app, reason = context["app"], self.request.GET.get("reason", "")[:300]
+        found = RejectedLine.objects.filter(app=app, **({"reason": reason} if reason else {}))
+        return {
+            **context,
+            "reason": reason,
+            "reasons": rejections.by_reason(app.pk),
+            "total": RejectedLine.objects.filter(app=app).count(),
+            "lines": found[: limits.REJECTIONS_KEPT_MAX],
+            "kept": limits.REJECTIONS_KEPT_MAX,
+            "quota": delivery.quota_of(app),
+        }
 
 
 class Letters(AppPage):
