@@ -19,6 +19,7 @@ from ingest.dead_queue import DeadQueue
 from ingest.gauges import Gauges, text
 from ingest.transport.amqp import Publisher
 from ingest.transport.amqp_receive import Receiver
+from ingest.transport.calling import Calling
 from ingest.transport.delivery import Delivery
 from ingest.transport.topology import Address
 from ingest.trial import Trial
@@ -90,7 +91,8 @@ class Service:
             Writer(self._backend, Distribution()), self._grave, door=self._door, letters=dead_queue.keep,
             trial=self._trial.of,
         )  # fmt: skip
-        self._receiver = Receiver(address, self._consumer.take, letters=True)
+        calling = Calling(self._consumer.idle.seconds, clock)
+        self._receiver = Receiver(address, self._consumer.take, letters=True, calling=calling)
         self._consumer.source = self._receiver
         self._thread = threading.Thread(target=self._consumer.run, name="consumer", daemon=True)
         self._counted = telemetry.include(self.text)

@@ -26,7 +26,7 @@ from django.db import DatabaseError
 
 from ingest.batch import Batcher, Item
 from ingest.gauges import Tally
-from ingest.inbox import Inbox
+from ingest.inbox import Idle, Inbox
 from ingest.routing import LINES_TYPE, SOURCE_HEADER
 from ingest.transport import topology
 from ingest.transport.delivery import Delivery, Mark
@@ -95,6 +95,7 @@ class Consumer:
         self._batcher = Batcher() if batcher is None else batcher
         self.tally = Tally()
         self._inbox = Inbox()
+        self.idle = Idle(self._clock)
         self._dead: list[Delivery] = []
         self._stopping = threading.Event()
         self._wait = wait or self._stopping.wait
@@ -131,10 +132,11 @@ class Consumer:
     def step(self) -> None:
         """Wait for a delivery or for a batch to be due; take all that has come, and write what is due."""
         wait_ms = self._batcher.wait_ms(self._now_ms())
-        if wait_ms is None:
-            self._inbox.wait(1, None)
-        else:
-            self._inbox.wait(WAKE, min(wait_ms / 1000, LOOK_S))
+        with self.idle.waiting():
+            if wait_ms is None:
+                self._inbox.wait(1, None)
+            else:
+                self._inbox.wait(WAKE, min(wait_ms / 1000, LOOK_S))
         while not self._batcher.full() and (delivery := self._inbox.take()) is not None:
             self._gather(delivery)
         self._keep_letters()
@@ -304,7 +306,8 @@ class Consumer:
             raise error
         log.warning("the store does not answer, next try in %.1f s: %s", wait_s, error)
         self.tally.retries += 1
-        self._wait(wait_s)
+        with self.idle.waiting():  # nobody could help
+            self._wait(wait_s)
 
     def _bury_delivery(self, delivery: Delivery, cause: str) -> None:
         try:

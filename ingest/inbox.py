@@ -6,8 +6,34 @@ take turns, and each turn waits for the other. ``put`` is for the one thread, ``
 
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ingest.transport.delivery import Delivery
+from spm.clock import Clock
+
+
+class Idle:
+    """How long a thread has had nothing to do. Another thread may ask, and may be off by one wait for a moment."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._sum_s = 0.0
+        self._since: float | None = None
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around each wait."""
+        self._since = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            self._sum_s, self._since = self.seconds(), None
+
+    def seconds(self) -> float:
+        """So far, the present wait included."""
+        since = self._since
+        return self._sum_s + (0.0 if since is None else self._clock.monotonic() - since)
 
 
 class Inbox:

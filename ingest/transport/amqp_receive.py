@@ -3,11 +3,11 @@
 ``Receiver`` hands deliveries to a callback and takes settlements back. Every worker may consume from every queue, but a
 source must stay in order, so each queue gives its messages to a single active consumer; which worker that is, workers
 settle by the *lobby*: each sits on a seat of its own (an exclusive consumer of an empty queue), sees once a second
-which seats are taken, and consumes from its share of the queues alone. Seats are free again the moment a connection
-ends. A worker that comes or goes moves consumers, never bindings: a queue that is moved is given up with all that was
-not settled, which its next consumer gets first and in order. Messages are given back in the same way, with all that
-came after them. Nothing is published here: a broker that is short of memory stops reading from publishers, and
-acknowledgements must still reach it.
+which seats are taken and whether anybody calls for help (``calling``), and consumes from its share of the queues alone.
+Seats are free again the moment a connection ends. A worker that comes or goes moves consumers, never bindings: a queue
+that is moved is given up with all that was not settled, which its next consumer gets first and in order. Messages are
+given back in the same way, with all that came after them. Nothing is published here: a broker that is short of memory
+stops reading from publishers, and acknowledgements must still reach it.
 """
 
 import logging
@@ -18,6 +18,7 @@ from typing import Any
 
 from ingest.transport import topology
 from ingest.transport.amqp import Link
+from ingest.transport.calling import Calling
 from ingest.transport.delivery import Delivery, Mark
 from ingest.transport.topology import Address, Queue
 from spm import limits
@@ -33,7 +34,7 @@ class Receiver(Link):
 
     Each queue has a channel of its own: one without a leader (its broker was killed seconds after it was made) never
     answers, and the broker keeps everything else of that channel from being answered. ``letters``: the queue of dead
-    letters is one of those that are shared out.
+    letters is one of those that are shared out. Without ``calling`` it takes part in any share, and never calls.
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class Receiver(Link):
         clock: Clock | None = None,
         *,
         letters: bool = False,
+        calling: Calling | None = None,
     ) -> None:
         super().__init__(address, "amqp-receiver", clock or SystemClock())
-        self._deliver = deliver
+        self._deliver, self._calling = deliver, calling
         self._queues = [*address.queues(), *([topology.LETTERS] if letters else [])]
         self._given_back: set[int] = set()  # generations
         self._channels: dict[str, tuple[int, Any]] = {}  # queue → (generation, channel); changed by our thread only
@@ -92,10 +94,14 @@ class Receiver(Link):
     def _ready(self, channel: Any) -> None:
         self._up.set()
         channel.connection.channel(on_open_callback=self._measure)
-        self._lobby = _Lobby(channel, self._queues, self._shared, self._fail)
+        self._lobby = _Lobby(channel, self._calls, self._shared, self._fail)
 
-    def _shared(self, mine: frozenset[str]) -> None:
-        """Consume from these queues and from no others."""
+    def _calls(self, sharing: int) -> bool:
+        return self._calling is None or self._calling.look(sharing, self.depths)
+
+    def _shared(self, seats: Sequence[int], own: int) -> None:
+        """Consume from our share of the queues, and from no others."""
+        mine = topology.share(self._queues, seats, own)
         for queue in self._queues:
             if queue.name in mine and queue.name not in self._channels:
                 generation = next(self._generations)
@@ -187,17 +193,19 @@ class _NoChannel:
 
 
 class _Lobby:
-    """Which seats are taken, and so which share of the queues is ours; asked once a second."""
+    """Which seats are taken, and which of their workers share the queues; asked once a second."""
 
     def __init__(
         self,
         channel: Any,
-        queues: Sequence[Queue],
-        shared: Callable[[frozenset[str]], None],
+        calls: Callable[[int], bool],
+        shared: Callable[[Sequence[int], int], None],
         fail: Callable[[str], None],
     ) -> None:
-        self.channel, self._queues, self._shared, self._fail = channel, queues, shared, fail
+        self.channel, self._calls, self._shared, self._fail = channel, calls, shared, fail
         self._seat: int | None = None
+        self._calling = False
+        self._sharing = 1  # workers that consume, as last seen
         self._taken: dict[int, bool] = {}
         self._sit(0)
 
@@ -230,20 +238,33 @@ class _Lobby:
         self._look()
 
     def _look(self) -> None:
-        """Ask about every seat; the broker answers in order."""
+        """Call or do not, and ask about every seat, and at last about calls; the broker answers in order."""
         if not self.channel.is_open:
             return
         self._taken = {}
         for seat in range(topology.SEATS):
             self.channel.queue_declare(topology.seat(seat), durable=True, callback=partial(self._seen, seat))
+        self.channel.queue_declare(topology.CALL, durable=True, callback=self._heard)
+        self._call(self._calls(self._sharing))
 
     def _seen(self, seat: int, frame: Any) -> None:
         self._taken[seat] = frame.method.consumer_count > 0 or seat == self._seat
-        if len(self._taken) == topology.SEATS:
-            assert self._seat is not None, "BUG: a look from nowhere"
-            seats = [number for number, taken in sorted(self._taken.items()) if taken]
-            self._shared(topology.share(self._queues, seats, self._seat))
-            self._later(limits.AMQP_LOOK_S, self._look)
+
+    def _heard(self, frame: Any) -> None:
+        assert self._seat is not None, "BUG: a look from nowhere"
+        seats = [number for number, taken in self._taken.items() if taken]
+        sharing = topology.sharing(seats, called=frame.method.consumer_count > 0)
+        self._sharing = len(sharing)
+        self._shared(sharing, self._seat)
+        self._later(limits.AMQP_LOOK_S, self._look)
+
+    def _call(self, calling: bool) -> None:
+        """Consume from the queue of calls, or do so no more; the next look sees it, ours as well as the others'."""
+        if calling and not self._calling:
+            self.channel.basic_consume(topology.CALL, lambda *_: None, auto_ack=True, consumer_tag=topology.CALL)
+        elif self._calling and not calling:
+            self.channel.basic_cancel(topology.CALL)
+        self._calling = calling
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
         self.channel.connection.ioloop.call_later(seconds, act)

@@ -102,11 +102,21 @@ def seat(number: int) -> str:
     return f"spm.worker.{number:02d}"
 
 
+CALL = "spm.worker.call"  # a queue, always empty, with a consumer for each worker that has enough to do
+
+
+def sharing(seats: Sequence[int], *, called: bool) -> list[int]:
+    """The seats among ``seats`` whose workers consume: all of them when anybody calls, else the first few. Pure."""
+    return sorted(seats) if called else sorted(seats)[: limits.AMQP_CALM_WORKERS]
+
+
 def share(queues: Sequence[Queue], seats: Sequence[int], own: int) -> frozenset[str]:
-    """The names of the queues that the worker on seat ``own`` consumes while ``seats`` are taken. Pure.
+    """The names of the queues that the worker on seat ``own`` consumes while those on ``seats`` do. Pure.
 
     Every queue belongs to exactly one of the seats, and no seat has two more than another.
     """
+    if own not in seats:
+        return frozenset()
     place = sorted(seats).index(own)
     return frozenset(queue.name for number, queue in enumerate(queues) if number % len(seats) == place)
 

@@ -1,9 +1,10 @@
 """Publishing and receiving on a real RabbitMQ that is blocked, filled, killed and started again."""
 
+import math
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from ingest.transport import topology
 from ingest.transport.amqp import AmqpTransport, Publisher
 from ingest.transport.amqp_receive import Delivery, Receiver
+from ingest.transport.calling import Calling
 from ingest.transport.topology import Address
 from spm import limits
+from spm.clock import SystemClock
 from spm.errors import LimitExceeded, QueueUnavailable, Refused
 from tests.stack.amqp_look import letters
 from tests.stack.processes import wait_until
@@ -255,6 +258,32 @@ def test_a_queue_that_moves_gives_first_and_in_order_what_was_not_settled(
         assert [delivery.body for delivery in second] == backlog[:held]
         assert wait_until(lambda: len(first) == 2 * held, 20), "the first worker did not get it again"
         assert [delivery.body for delivery in first[held:]] == backlog[:held]
+
+
+@pytest.mark.seed("A7", compares="workers that consume while nobody has much to do, with those after a call")
+def test_idle_workers_leave_the_queues_to_a_few_until_one_of_them_calls(
+    amqp_vhost: str, figure: Callable[[str], None]
+) -> None:
+    busy_from = [math.inf] * 4
+
+    def worker_of(number: int) -> Receiver:
+        calling = Calling(lambda: min(time.monotonic(), busy_from[number]), SystemClock())
+        return Receiver(Address.parse(amqp_vhost), lambda _: None, calling=calling)
+
+    workers = [worker_of(number) for number in range(4)]
+
+    def shares() -> list[int]:
+        return sorted((len(worker.queues()) for worker in workers), reverse=True)
+
+    for worker in workers:
+        worker.open()
+    assert wait_until(lambda: shares() == [3, 2, 0, 0], 20), shares()
+    busy_from[next(n for n in range(4) if workers[n].queues())] = time.monotonic()
+    begun = time.monotonic()
+    assert wait_until(lambda: shares() == [2, 1, 1, 1], 20), shares()
+    figure(f"4 workers: 2 consume; all of them {time.monotonic() - begun:.1f} s after one has nothing but work")
+    for worker in workers:
+        worker.close()
 
 
 def test_what_is_given_back_comes_again_before_what_came_after_it(amqp_vhost: str, backlog: list[bytes]) -> None:

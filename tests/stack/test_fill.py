@@ -1,26 +1,29 @@
 """How full the batches of many idle workers are, and what a worker holds at most: simulated with the real batcher.
 
-Sources send at a steady low rate; their queues are shared out over k workers as ``topology.share`` does it.
+Sources send at a steady low rate; their queues are shared out over k workers as ``topology`` does it.
 """
 
 from collections.abc import Callable
+from statistics import fmean
 
 import pytest
 
 from ingest.batch import Batcher, Bounds, Item
+from ingest.transport import topology
 from ingest.transport.delivery import Delivery
-from ingest.transport.topology import Address, share
+from ingest.transport.topology import Address
 from spm import limits
 
 ADDRESS = Address("", 16)
 SOURCES, EVERY_MS, LASTS_MS = 200, 10_000, 120_000
+WORKERS = (1, 2, 4, 8, 16)
 
 
-def batches(workers: int) -> list[int]:
+def batches(workers: int, *, called: bool) -> list[int]:
     """The sizes of all batches that so many workers write in two minutes."""
-    shares = [share(ADDRESS.queues(), range(workers), own) for own in range(workers)]
+    sharing = topology.sharing(range(workers), called=called)
     sizes = []
-    for mine in shares:
+    for mine in [topology.share(ADDRESS.queues(), sharing, own) for own in range(workers)]:
         batcher = Batcher()
         for now in range(0, LASTS_MS, 10):
             for number in range(now * SOURCES // EVERY_MS, (now + 10) * SOURCES // EVERY_MS):
@@ -32,16 +35,15 @@ def batches(workers: int) -> list[int]:
     return sizes
 
 
-@pytest.mark.seed("A7", compares="messages per batch of k workers with what an age that does not adapt would give them")
-def test_batches_of_many_idle_workers_shrink_far_less_than_they_would_with_a_fixed_age(
-    figure: Callable[[str], None],
-) -> None:
-    """What comes in while the oldest message may wait is all that a batch can hold; so the age grows, to its bound."""
-    mean = {k: sum(found) / len(found) for k in (1, 2, 4, 8, 16) if (found := batches(k))}
-    fixed = {k: max(1.0, limits.BATCH_AGE_MS * SOURCES / EVERY_MS / k) for k in mean}
-    figure("; ".join(f"{k} workers: {mean[k]:.1f} messages a batch, {fixed[k]:.1f} with a fixed age" for k in mean))
-    assert all(mean[k] > 2.2 * fixed[k] for k in mean)
-    assert mean[16] > 3 * fixed[16]
+@pytest.mark.seed("A7", compares="messages per batch of k idle workers with those of one, and of k that all share")
+def test_batches_of_many_idle_workers_are_as_full_as_those_of_a_few(figure: Callable[[str], None]) -> None:
+    """What comes in while the oldest message may wait is all that a batch can hold, so few of many workers consume."""
+    calm = {k: fmean(batches(k, called=False)) for k in WORKERS}
+    every = {k: fmean(batches(k, called=True)) for k in WORKERS}
+    figure("; ".join(f"{k} workers: {calm[k]:.1f} messages a batch, {every[k]:.1f} if all shared" for k in WORKERS))
+    assert all(calm[k] == calm[limits.AMQP_CALM_WORKERS] for k in WORKERS if k >= limits.AMQP_CALM_WORKERS)
+    assert all(calm[k] > 0.9 * calm[1] / limits.AMQP_CALM_WORKERS for k in WORKERS)
+    assert all(limits.BATCH_AGE_MS * SOURCES / EVERY_MS / k < every[k] / 2 for k in WORKERS), "a batch's age adapts"
 
 
 @pytest.mark.seed("A6", compares="bytes a worker can be made to hold, with what its prefetch allows")
