@@ -13,7 +13,6 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 
-gc.disable()  # all that is loaded stays: looking through it again and again is a tenth of a start
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "spm.settings")
 
 from spm.celery import app  # noqa: E402  # reads the settings
@@ -27,6 +26,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--concurrency", type=int, default=THREADS, metavar="N", help=f"tasks at a time ({THREADS})")
     parser.add_argument("--beat-thread", action="store_true", help="send the schedule's tasks too: one worker must")
     given = parser.parse_args(words)
+    gc.disable()  # all that is loaded now stays: looking through it again and again is a tenth of a start
     worker = app.Worker(
         pool_cls="threads", concurrency=given.concurrency, beat_thread=given.beat_thread, loglevel=logging.INFO,
         without_gossip=True, without_mingle=True, without_heartbeat=True,

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 APP = 1
 SENDERS = 4
 GIVE_UP_S = 240
-WORKER = ("celery", "-A", "spm.celery", "worker", "--pool", "threads", "--concurrency", "1", "--loglevel", "INFO")
+WORKER = ("spm.worker", "--concurrency", "1")
 WEB = ("--worker-class", "gthread", "--workers", "1", "--threads", "16", "--no-control-socket")
 
 

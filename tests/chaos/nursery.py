@@ -1,6 +1,6 @@
 """The parent of processes that are killed all the time: it loads the product once, and forks whatever is asked for.
 
-A Celery worker that begins from nothing takes four seconds of CPU to load its libraries and compiled kernels; a forked
+A Celery worker that begins from nothing takes two seconds of CPU to load its libraries and compiled kernels; a forked
 one is there at once, so that a test kills more often in the same time. Nothing is opened before a fork: connections,
 threads and process numbers are the child's own, and the environment of all children is the one the parent began with.
 
@@ -24,7 +24,7 @@ from typing import IO, Any
 from tests.stack.processes import Process
 
 LOADED = (
-    "spm.celery", "spm.wsgi", "spm.urls", "celery.bin.celery", "celery.apps.worker", "celery.concurrency.thread",
+    "spm.worker", "spm.wsgi", "spm.urls", "celery.apps.worker", "celery.concurrency.thread",
     "celery.worker.components", "gunicorn.app.wsgiapp", "gunicorn.workers.gthread", "ingest.transport.amqp",
     "ingest.consume", "spm.store.backends.hbase", "spm.store.backends.lmdb", "tests.chaos.faults",
 )  # fmt: skip
