@@ -1,6 +1,7 @@
-"""`python -m tests.bench ingest|compact|disk|query|tail|month|footprint|full [--steps N] [--agent-steps N] [--no-peer]`
+"""`python -m tests.bench WHAT [--steps N] [--agent-steps N] [--no-peer]`, where WHAT is one of
 
 ingest   the fleet in bodies of 10,000 lines, then of one agent each: values/s, CPU µs per value by process, p50/p95
+protocols  the same in every protocol, of 100 and of 4,000 hosts (--protocol NAME, --large-values, --agent-values)
 compact  runs on Spark in local[2] over --steps reports and ten times as many: samples/s after start-up, CPU by process,
          one dirty hour in either store, beside a plain Spark SQL job over the same samples in Parquet
 disk     on a grid and with ±40 ms of jitter: values/s and CPU of `roll`, bytes per value in chunks and timelines,
@@ -31,6 +32,7 @@ from spm.store.backends import open_backend
 from tests.bench import full, month, report
 from tests.bench.footprint import footprint
 from tests.bench.product import ROOT, Served, disk_bytes, start_peer, start_product
+from tests.bench.protocols import protocols
 from tests.bench.rolled import compact
 from tests.fleet import STEP_MS, Fleet
 
@@ -49,6 +51,9 @@ def main() -> None:
     parser.add_argument("--values", type=int, default=3_000_000, help="of full, in messages of 1,000")
     parser.add_argument("--small", type=int, default=60_000, help="of full: messages of 1 KB")
     parser.add_argument("--peer-values", type=int, default=500_000, help="of full: what OpenTSDB is given")
+    parser.add_argument("--protocol", default="", help="of protocols: this one alone")
+    parser.add_argument("--large-values", type=int, default=2_000_000, help="of protocols: in bodies of 10,000 lines")
+    parser.add_argument("--agent-values", type=int, default=30_000, help="of protocols: in bodies of one agent")
     options = parser.parse_args()
     ROOMS[options.what](options)
 
@@ -104,6 +109,12 @@ def ingest(options: argparse.Namespace) -> None:
             cpu = [_measured(name, who, served, bodies, values) for who, served in servers]
             if len(cpu) > 1:
                 report.line(f"{name} ratio", cpu=cpu[0] / cpu[1])
+
+
+def every_protocol(options: argparse.Namespace) -> None:
+    """All protocols to durable."""
+    with _servers(options) as servers:
+        protocols(servers, options, START_MS)
 
 
 def _manage(served: Served, *arguments: str) -> tuple[float, float]:
@@ -238,6 +249,7 @@ def seconds_to_visible(served: Served, name: str) -> float:
 
 ROOMS: dict[str, Callable[[argparse.Namespace], object]] = {
     "ingest": ingest,
+    "protocols": every_protocol,
     "compact": compact,
     "disk": disk,
     "query": query,

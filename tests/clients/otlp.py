@@ -11,7 +11,12 @@ from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import (
+    MetricExportResult,
+    MetricsData,
+    NumberDataPoint,
+    PeriodicExportingMetricReader,
+)
 from opentelemetry.sdk.resources import Resource
 
 from tests.bench.product import Served
@@ -31,7 +36,9 @@ class Noting(OTLPMetricExporter):
         self.given: list[MetricsData] = []
         self.taken: list[MetricsData] = []
 
-    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **words: object) -> MetricExportResult:
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **words: object
+    ) -> MetricExportResult:
         """Export as the SDK does."""
         self.given.append(metrics_data)
         result = super().export(metrics_data, timeout_millis, **words)
@@ -45,6 +52,7 @@ class Noting(OTLPMetricExporter):
         for data in self.taken if of is None else of:
             for metric in (m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics):
                 for point in metric.data.data_points:
+                    assert isinstance(point, NumberDataPoint), "BUG: only gauges are exported here"
                     labels = {"__name__": metric.name, **{k: str(v) for k, v in (point.attributes or {}).items()}}
                     found.setdefault(labels_of(labels), {})[point.time_unix_nano // 1_000_000] = point.value
         return found

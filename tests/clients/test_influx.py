@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-import influxdb_client
 import influxdb_client_3
 import pytest
-from influxdb_client.client.write_api import SYNCHRONOUS
+from influxdb_client.client.influxdb_client import InfluxDBClient
+from influxdb_client.client.write.point import Point
+from influxdb_client.client.write_api import SYNCHRONOUS, WriteOptions
 
 from tests.bench.product import Served
 from tests.clients import telegraf
@@ -18,7 +19,7 @@ from tests.clients.programs import Running, program
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 SAMPLES = 10_000
-PointT = TypeVar("PointT", influxdb_client.Point, influxdb_client_3.Point)
+PointT = TypeVar("PointT", Point, influxdb_client_3.Point)
 
 
 @pytest.mark.timeout(1200)  # its first run builds Telegraf
@@ -41,14 +42,14 @@ def test_telegraf_delivers_every_sample_by_each_of_its_outputs(
 def test_influxdb_client_delivers_every_sample(served: Served, options: str) -> None:
     known = Known.make(f"influx2_{options}")
     address = f"http://127.0.0.1:{served.port}"
-    form = SYNCHRONOUS if options == "synchronous" else influxdb_client.WriteOptions(batch_size=500)
+    form = SYNCHRONOUS if options == "synchronous" else WriteOptions(batch_size=500)
     with (
-        influxdb_client.InfluxDBClient(address, served.token, org="any", enable_gzip=options == "batching") as client,
+        InfluxDBClient(address, served.token, org="any", enable_gzip=options == "batching") as client,
         client.write_api(write_options=form) as api,
     ):
         assert client.ping()
         for step in range(known.steps):
-            api.write("any", record=[_point(influxdb_client.Point, known.name, *r) for r in known.reports(step)])
+            api.write("any", record=[_point(Point, known.name, *r) for r in known.reports(step)])
     assert assert_same(wait_for(served, known.name, SAMPLES), known.samples()) == SAMPLES
 
 
@@ -80,7 +81,9 @@ def test_curl_delivers_every_sample(served: Served, how: str, tmp_path: Path) ->
 
 
 def _point(kind: type[PointT], name: str, host: str, ms: int, fields: dict[str, float]) -> PointT:
-    point = kind(name).tag("host", host).time(ms * 1_000_000)
+    point = kind(name)
+    point.tag("host", host)
     for field, value in fields.items():
-        point = point.field(field, value)
+        point.field(field, value)
+    point.time(ms * 1_000_000)
     return point

@@ -1,0 +1,104 @@
+"""One token brings new series without end: its old series and everybody else's go on as if nothing were.
+
+In continuous integration 40,000 new series over a quota of 3,000; as a proof a million over 100,000
+(SPM_CLIENTS_SERIES, SPM_CLIENTS_QUOTA). The attacker's own reports, some of them in bodies full of new series, and a
+neighbour's are sent at the same time and read back whole.
+"""
+
+import http.client
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from tests.bench.product import ROOT, Served
+from tests.clients.known import Known, assert_same, wait_for
+
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(1_800)]
+SAMPLES = 10_000
+AT_ONCE = 5_000  # new series in one body
+SLOW_S = 5.0  # no answer to the neighbour takes longer, on a machine that is busy with the attack
+APPS = """
+import json
+from spm.accounts import tokens
+from spm.accounts.models import App
+org = App.objects.get(pk={app}).organisation
+found = []
+for name, most in (("attacked", {quota}), ("neighbour", None)):
+    app = App.objects.create(organisation=org, name=f"{{name}} {quota}", series_max=most)
+    found.append((app.pk, tokens.issue(app, name=name, scopes=("ingest", "read"))[1]))
+print(json.dumps(found))
+"""
+
+
+def apps_of(served: Served, quota: int) -> list[Served]:
+    """The product as seen with the tokens of two new apps; the first has a quota."""
+    environment = {**os.environ, "SPM_DATA": str(served.data)}
+    words = [str(ROOT / "bin/manage"), "shell", "--no-imports", "-c", APPS.format(app=served.app, quota=quota)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    return [replace(served, app=app, token=token, headers={"Authorization": f"Bearer {token}"}) for app, token in found]
+
+
+def new_series(count: int, beside: Known) -> Iterator[bytes]:
+    """Bodies of new series; in each stands one report of old ones, in the middle."""
+    now_ms = round(time.time() * 1_000)
+    for number, first in enumerate(range(0, count, AT_ONCE)):
+        lines = [f"flood,id={n} v=1i {now_ms}\n" for n in range(first, min(first + AT_ONCE, count))]
+        half = len(lines) // 2
+        yield "".join([*lines[:half], beside.report(number, unit=""), *lines[half:]]).encode()
+
+
+def flood(attacker: Served, bodies: Iterator[bytes]) -> list[int]:
+    """The status of each body."""
+    connection = attacker.connection()
+    return [attacker.push(connection, body) for body in bodies]
+
+
+def report(app: Served, known: Known) -> list[float]:
+    """Send a step at a time; the seconds each answer took."""
+    took = []
+    connection: http.client.HTTPConnection = app.connection()
+    for step in range(known.steps):
+        began = time.monotonic()
+        assert app.push(connection, known.report(step, unit="").encode()) == 204
+        took.append(time.monotonic() - began)
+    return took
+
+
+def attacked(served: Served, *, series: int, quota: int) -> str:
+    """The whole story; what the neighbour felt of it."""
+    attacker, neighbour = apps_of(served, quota)
+    mine, beside, theirs = Known.make("mine"), Known.make("beside", steps=-(-series // AT_ONCE)), Known.make("theirs")
+    for app, known in ((attacker, mine), (attacker, beside), (neighbour, theirs)):  # known before the attack
+        assert app.push(app.connection(), known.report(0, unit="").encode()) == 204
+    with ThreadPoolExecutor(3) as pool:
+        answers = pool.submit(flood, attacker, new_series(series, beside))
+        old, felt = pool.submit(report, attacker, mine), pool.submit(report, neighbour, theirs)
+    assert set(answers.result()) <= {204, 400}
+    assert answers.result()[-1] == 400, "the last body is over the quota"
+    assert assert_same(wait_for(attacker, "mine", len(mine)), mine.samples()) == SAMPLES
+    assert assert_same(wait_for(attacker, "beside", len(beside)), beside.samples()) == len(beside)
+    assert assert_same(wait_for(neighbour, "theirs", len(theirs)), theirs.samples()) == SAMPLES
+    stored = wait_for(attacker, "flood", quota - 200)
+    assert quota - 200 - quota // 50 <= len(stored) <= quota - 200, "the quota, less the old series"
+    assert max(old.result() + felt.result()) < SLOW_S
+    return (
+        f"{len(stored)} of {series} new series are in; the neighbour waited {1e3 * max(felt.result()):.0f} ms at most"
+    )
+
+
+def test_an_attack_of_new_series_leaves_old_series_and_neighbours_alone(served: Served) -> None:
+    attacked(served, series=40_000, quota=3_000)
+
+
+@pytest.mark.proof
+def test_an_attack_of_a_million_new_series_leaves_old_series_and_neighbours_alone(served: Served) -> None:
+    series, quota = (int(os.environ.get(f"SPM_CLIENTS_{n}", d)) for n, d in (("SERIES", 1_000_000), ("QUOTA", 100_000)))
+    print(attacked(served, series=series, quota=quota))
