@@ -30,12 +30,6 @@ class HeartbeatForm(forms.Form):
     name = forms.CharField(max_length=120, help_text="Of the job, for example nightly backup.")
 
 
-class HeartbeatForm(forms.Form):
-    """A job that will say when it ran."""
-
-    job = forms.CharField(max_length=120, label="Job")
-
-
 class AgentSettingsForm(forms.Form):
     """Settings to push to agents; what is empty is not pushed."""
 

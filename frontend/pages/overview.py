@@ -11,7 +11,12 @@ from frontend import panels
 from frontend.hosts import hosts_of
 from frontend.pages.base import AppPage
 from frontend.queries import engine_for
+from ingest import completeness
+from rollups import conduct
 from spm.accounts.access import app_of_person
+from spm.errors import SpmError
+
+COMPLETENESS_HOURS, COMPLETENESS_SHOWN = 24, 20
 
 
 class Home(LoginRequiredMixin, View):
@@ -51,6 +56,21 @@ class HostsTable(Overview):
     """The changing part of the overview, for its refresh."""
 
     template_name = "frontend/parts/hosts.html"
+
+
+class Completeness(AppPage):
+    """What should have come in the last day, and what did: a part of the overview that may take a second."""
+
+    template_name = "frontend/parts/completeness.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """The sources that lack most first; a store that is away costs this part only."""
+        context = super().get_context_data(**kwargs)
+        try:
+            found = completeness.told(conduct.site().store, context["app"].pk, context["now_ms"], COMPLETENESS_HOURS)
+        except SpmError as error:
+            return {**context, "problem": f"The account cannot be read now: {error}"}
+        return {**context, "found": found[:COMPLETENESS_SHOWN], "more": max(0, len(found) - COMPLETENESS_SHOWN)}
 
 
 class Host(AppPage):

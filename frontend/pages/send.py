@@ -1,18 +1,39 @@
-"""Send your own data: a fresh token by the press of a button, shown once, inside commands ready to paste."""
+"""Send your own data: a fresh token by the press of a button, shown once, inside commands ready to paste.
 
+Each way of sending has its snippet, and says by itself when the first data came that way: the page asks every three
+seconds, and is answered with nothing (204) as long as nothing new came.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
+from frontend import snippets
 from frontend.forms import TokenForm
 from frontend.pages.base import AppPage
+from frontend.snippets import Snippet, Way
+from ingest.models import Arrival, Heartbeat
 from spm.accounts.deeds import issue_token, revoke_token
-from spm.accounts.models import App, Role, Token
+from spm.accounts.models import App, Role, Source, Token
 from spm.errors import Refused
 
-PLACEHOLDER = "YOUR_TOKEN"
+PLACEHOLDER, PLACEHOLDER_KEY = "YOUR_TOKEN", "YOUR_KEY"
+SOURCES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A way as the page shows it: ``open`` is the one that is unfolded, ``came`` its first arrival."""
+
+    way: Way
+    snippets: Sequence[Snippet]
+    came: Arrival | None
+    open: bool
 
 
 class Send(AppPage):
@@ -22,9 +43,17 @@ class Send(AppPage):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """With the app's tokens and the address programs send to."""
-        context = {"form": TokenForm(), "secret": "", "placeholder": PLACEHOLDER, **kwargs}
-        base = self.request.build_absolute_uri("/").rstrip("/")
-        return super().get_context_data(base=base, tokens=_tokens(self.app()), **context)
+        context = {"form": TokenForm(), "secret": "", **kwargs}
+        app, base = self.app(), self.request.build_absolute_uri("/").rstrip("/")
+        heartbeats = list(Heartbeat.objects.filter(app=app).order_by("-pk"))
+        key = str(heartbeats[0].key) if heartbeats else PLACEHOLDER_KEY
+        chosen = self.request.GET.get("way", context.get("way", ""))
+        opened = chosen if chosen in snippets.NAMES else snippets.NAMES[0]
+        token = context["secret"] or PLACEHOLDER
+        return super().get_context_data(
+            base=base, tokens=_tokens(app), ways=_shown(app, base, token, key, opened), placeholder=PLACEHOLDER,
+            heartbeats=heartbeats, **_arrived(app), **context,
+        )  # fmt: skip
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
         """A token for sending, for people who may edit the app."""
@@ -39,14 +68,16 @@ class Send(AppPage):
 
 
 class Arrivals(AppPage):
-    """Who has sent to this app, for the page that waits for the first data."""
+    """Who has sent to this app, and by which ways; 204 while that is what ``known`` says."""
 
     template_name = "frontend/parts/arrivals.html"
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """The newest sources first."""
-        context = super().get_context_data(**kwargs)
-        return {**context, "sources": context["app"].sources.order_by("-last_seen")[:5]}
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """The newest sources first, and every way that has come."""
+        arrived = _arrived(self.app())
+        if request.GET.get("known") == arrived["known"]:
+            return HttpResponse(status=204)
+        return self.render_to_response(self.get_context_data(polled=True, **arrived))
 
 
 class Revoke(AppPage):
@@ -68,3 +99,26 @@ class Revoke(AppPage):
 
 def _tokens(app: App) -> list[Token]:
     return list(app.tokens.filter(revoked=None))
+
+
+def _shown(app: App, base: str, token: str, key: str, opened: str) -> list[Shown]:
+    came = {arrival.way: arrival for arrival in Arrival.objects.filter(app=app)}
+    return [
+        Shown(
+            way,
+            [Snippet(each.place, snippets.filled(each.text, base=base, token=token, key=key)) for each in way.snippets],
+            next((came[word] for word in way.arrivals if word in came), None),
+            way.name == opened,
+        )
+        for way in snippets.WAYS
+    ]
+
+
+def _arrived(app: App) -> dict[str, Any]:
+    """What has come so far, and a mark by which the page knows it again."""
+    came = {arrival.way: arrival for arrival in Arrival.objects.filter(app=app)}
+    by_way = [(way, came[word]) for way in snippets.WAYS for word in way.arrivals if word in came]
+    sources = list(Source.objects.filter(app=app).order_by("-first_seen", "-pk")[:SOURCES_SHOWN])
+    text = repr([(way.name, arrival.way) for way, arrival in by_way] + [source.name for source in sources])
+    known = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return {"arrivals": by_way, "sources": sources, "known": known}

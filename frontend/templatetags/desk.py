@@ -58,6 +58,7 @@ def links_of(app: App, path: str) -> list[Link]:
     place = path
     for under in ("runs", "retention"):  # tabs of one page
         place = place.replace(f"/apps/{app.pk}/{under}", f"/apps/{app.pk}/corrections", 1)
+    place = place.replace(f"/apps/{app.pk}/agents", f"/apps/{app.pk}/send", 1)
     current = max((href for _, href in places if place.startswith(href)), key=len, default="")
     return [Link(text, href, href == current) for text, href in places]
 
@@ -137,6 +138,18 @@ def share(part: int, whole: int) -> str:
 def lasting(ms: int) -> str:
     """``42 s``, ``7 min``, ``3.1 h``."""
     return span(ms / 1000)
+
+
+@register.filter
+def ago(then_ms: int, now_ms: int) -> str:
+    """How long ago a time in milliseconds was."""
+    return age(max(now_ms - then_ms, 0))
+
+
+@register.filter
+def offset(ms: int) -> str:
+    """``42 s ahead`` or ``7 min behind``."""
+    return f"{span(abs(ms) / 1000)} {'ahead' if ms > 0 else 'behind'}"
 
 
 @register.filter

@@ -21,6 +21,7 @@ PAGES = {
     "host": ("/apps/{app}/hosts/db-1", 10),
     "chart": ("/apps/{app}/chart?range=1h", 1),
     "send": ("/apps/{app}/send", 0),
+    "agents": ("/apps/{app}/agents", 0),
     "password": ("/account/password", 0),
     "alerts": ("/alerts/", 0),
     "alerts-new": ("/alerts/new", 0),

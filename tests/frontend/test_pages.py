@@ -1,5 +1,6 @@
 """The pages as a browser without scripts sees them."""
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ def test_pages_run_no_inline_script_or_style(desk: Client, alpha: House) -> None
 def test_a_token_by_the_press_of_a_button_stands_in_the_command_once(desk: Client, alpha: House) -> None:
     address = f"/apps/{alpha.app.pk}/send"
     response = desk.post(address, {"name": "mine", "use": "ingest"})
-    page = response.content.decode()
+    page = html.unescape(response.content.decode())
     token = Token.objects.get(name="mine")
     secret = next(word for word in page.replace("'", " ").split() if word.startswith(f"{token.prefix}_"))
     assert tokens.authenticate(secret, "ingest")
