@@ -17,6 +17,7 @@ TOKEN_HEADER, SOURCE_HEADER = "x-spm-token", "x-spm-source"
 
 
 AGENTS_OPTION, CA_OPTION = "agents", "ca"  # …?agents=1: agents publish by their tokens; …?ca=FILE: who signs its TLS
+CALM_OPTION = "calm"  # …?calm=N: workers that consume while there is little to do
 
 
 def option_of(url: str, name: str) -> str:
@@ -29,7 +30,7 @@ def split_partitions(url: str) -> tuple[str, int]:
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     given = query.pop("partitions", str(limits.AMQP_PARTITIONS))
-    for name in (AGENTS_OPTION, CA_OPTION):
+    for name in (AGENTS_OPTION, CA_OPTION, CALM_OPTION):
         query.pop(name, None)
     if not given.isdecimal() or not 1 <= int(given) <= limits.AMQP_PARTITIONS_MAX:
         raise Refused("wrong number of partitions", got=given, wanted=f"1 to {limits.AMQP_PARTITIONS_MAX}")

@@ -94,7 +94,7 @@ class Receiver(Link):
     def _ready(self, channel: Any) -> None:
         self._up.set()
         channel.connection.channel(on_open_callback=self._measure)
-        self._lobby = _Lobby(channel, self._calls, self._shared, self._fail)
+        self._lobby = _Lobby(channel, self._address.calm, self._calls, self._shared, self._fail)
 
     def _calls(self, sharing: int) -> bool:
         return self._calling is None or self._calling.look(sharing, self.depths)
@@ -198,11 +198,13 @@ class _Lobby:
     def __init__(
         self,
         channel: Any,
+        calm: int,
         calls: Callable[[int], bool],
         shared: Callable[[Sequence[int], int], None],
         fail: Callable[[str], None],
     ) -> None:
-        self.channel, self._calls, self._shared, self._fail = channel, calls, shared, fail
+        self.channel, self._calm = channel, calm
+        self._calls, self._shared, self._fail = calls, shared, fail
         self._seat: int | None = None
         self._calling = False
         self._sharing = 1  # workers that consume, as last seen
@@ -253,7 +255,7 @@ class _Lobby:
     def _heard(self, frame: Any) -> None:
         assert self._seat is not None, "BUG: a look from nowhere"
         seats = [number for number, taken in self._taken.items() if taken]
-        sharing = topology.sharing(seats, called=frame.method.consumer_count > 0)
+        sharing = topology.sharing(seats, called=frame.method.consumer_count > 0, calm=self._calm)
         self._sharing = len(sharing)
         self._shared(sharing, self._seat)
         self._later(limits.AMQP_LOOK_S, self._look)

@@ -14,6 +14,7 @@ from ingest.routing import (
     AGENTS,
     AGENTS_OPTION,
     CA_OPTION,
+    CALM_OPTION,
     EXCHANGE,
     key_of,
     option_of,
@@ -21,6 +22,7 @@ from ingest.routing import (
     split_partitions,
 )
 from spm import limits
+from spm.errors import Refused
 
 __all__ = [
     "AGENTS", "AGENTS_RING", "APP", "AT_MS", "BULK", "CAUSE", "CONTENT_TYPE", "DEAD", "ENCODING", "EXCHANGE", "LETTERS",
@@ -55,12 +57,16 @@ class Address:
     partitions: int
     agents: bool = False  # whether agents publish by their tokens: needs RabbitMQ's consistent-hash exchange
     ca: str = ""  # file of the authority that signed the broker's certificate; "": the system's
+    calm: int = limits.AMQP_CALM_WORKERS  # that consume while there is little to do
 
     @classmethod
     def parse(cls, url: str) -> "Address":
-        """``amqp[s]://user:password@host:port/vhost?partitions=N&agents=1&ca=FILE``; ``Refused`` for a wrong number."""
+        """``amqp[s]://user:password@host:port/vhost?partitions=N&agents=1&ca=FILE&calm=N``; ``Refused``: wrong."""
         agents = option_of(url, AGENTS_OPTION) not in ("", "0", "no")
-        return cls(*split_partitions(url), agents, option_of(url, CA_OPTION))
+        calm = option_of(url, CALM_OPTION) or str(limits.AMQP_CALM_WORKERS)
+        if not calm.isdecimal() or not 1 <= int(calm) <= SEATS:
+            raise Refused("wrong number of workers that consume in calm", got=calm, wanted=f"1 to {SEATS}")
+        return cls(*split_partitions(url), agents, option_of(url, CA_OPTION), int(calm))
 
     def queues(self) -> list[Queue]:
         """All work queues."""
@@ -105,9 +111,9 @@ def seat(number: int) -> str:
 CALL = "spm.worker.call"  # a queue, always empty, with a consumer for each worker that has enough to do
 
 
-def sharing(seats: Sequence[int], *, called: bool) -> list[int]:
+def sharing(seats: Sequence[int], *, called: bool, calm: int = limits.AMQP_CALM_WORKERS) -> list[int]:
     """The seats among ``seats`` whose workers consume: all of them when anybody calls, else the first few. Pure."""
-    return sorted(seats) if called else sorted(seats)[: limits.AMQP_CALM_WORKERS]
+    return sorted(seats) if called else sorted(seats)[:calm]
 
 
 def share(queues: Sequence[Queue], seats: Sequence[int], own: int) -> frozenset[str]:

@@ -13,6 +13,8 @@ from tests.conftest import missing_service
 from tests.stack.cluster import Cluster
 from tests.stack.rabbitmq import RabbitMQ
 
+OPTIONS = "?partitions=4&calm=32"  # every worker has its share, so that every kill hits one that holds messages
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -32,7 +34,7 @@ def storm_on(folder: Path, cluster: Cluster, rabbitmq: RabbitMQ, *, cut: bool = 
     """The whole line on a cluster, with tables and queues of its own; tables may be cut at every bucket beforehand."""
     if cut:
         cluster.make_tables(folder.name, ["series", "log", "pending", "ledger", "chunks", "manifest"])
-    line = Line(folder, f"{cluster.url}/{folder.name}", rabbitmq.new_vhost(folder.name) + "?partitions=4")
+    line = Line(folder, f"{cluster.url}/{folder.name}", rabbitmq.new_vhost(folder.name) + OPTIONS)
     try:
         storm = Storm(line, cluster, rabbitmq)
         with storm.watch_kept():

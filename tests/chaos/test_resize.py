@@ -22,7 +22,7 @@ SOURCES, EACH = 24, 250
 
 @pytest.fixture
 def line(tmp_path: Path, hbase_url: str, rabbitmq: RabbitMQ) -> Iterator[Line]:
-    made = Line(tmp_path, f"{hbase_url}/{tmp_path.name}", rabbitmq.new_vhost("resize") + "?partitions=8")
+    made = Line(tmp_path, f"{hbase_url}/{tmp_path.name}", rabbitmq.new_vhost("resize") + "?partitions=8&calm=32")
     made.step = "tests.chaos.faults:Noting"
     yield made
     made.close()

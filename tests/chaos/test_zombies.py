@@ -31,7 +31,7 @@ FREEZE_S = 60
 
 @pytest.fixture
 def line(tmp_path: Path, amqp_vhost: str) -> Iterator[Line]:
-    made = Line(tmp_path, f"lmdb://{tmp_path}/store", amqp_vhost)
+    made = Line(tmp_path, f"lmdb://{tmp_path}/store", f"{amqp_vhost}&calm=32")
     made.step = "tests.chaos.faults:Stopping"
     yield made
     for point in POINTS:

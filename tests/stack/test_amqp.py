@@ -348,3 +348,9 @@ def _dead_letters(url: str) -> list[bytes]:
 def test_a_wrong_number_of_partitions_is_refused(given: str) -> None:
     with pytest.raises(Refused, match="partitions"):
         Address.parse(f"amqp://localhost/%2F?partitions={given}")
+
+
+@pytest.mark.parametrize("given", ["0", "33", "-1", "many"])
+def test_a_wrong_number_of_workers_in_calm_is_refused(given: str) -> None:
+    with pytest.raises(Refused, match="calm"):
+        Address.parse(f"amqp://localhost/%2F?calm={given}")
