@@ -1,6 +1,6 @@
 """The door of Prometheus' API: who calls and what is asked, a turn among the organisation's queries, errors in words.
 
-A view gets a `Call` and returns the body (or a whole answer, where it is no JSON). What may go wrong is translated in
+Turns are shared by all web processes of a machine. A view gets a `Call` and returns the body (or a whole answer, where it is no JSON). What may go wrong is translated in
 one place (`_FAILURES`) into Prometheus' form: 400 bad_data, 401, 404, 422 execution, 429, 499, 503. Large bodies are
 compressed for whoever takes gzip. Enter by `light` and `heavy`.
 """
@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import wraps
 
+from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
@@ -37,7 +38,7 @@ from spm.query import prometheus
 from spm.query.budget import Budget, QueryLimits, Watch
 from spm.query.promql.lookback import LOOKBACK_MS
 from spm.query.storage import AppStorage
-from spm.query.turns import Turns
+from spm.query.turns import Places, Turns
 
 View = Callable[..., "bytes | HttpResponseBase"]
 CLIENT_GONE = 499  # as nginx and Prometheus write it into their logs: nobody reads the answer
@@ -57,7 +58,7 @@ _FAILURES: dict[type[Exception], tuple[int, str]] = {
 _COME_AGAIN = (429, 503)
 _GZIP_FROM = 1_400  # bytes: what fits one packet is sent as it is
 _clock = SystemClock()
-_turns = Turns()
+_turns = Turns(places=Places(settings.SPM_DATA / "turns"))
 
 
 @dataclass(frozen=True, slots=True)

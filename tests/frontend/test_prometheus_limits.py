@@ -2,7 +2,10 @@
 
 import json
 import socket
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +20,7 @@ from spm.errors import QueryCancelled, QueryRefused, QueryTimeout, QueryTooLarge
 from spm.query.budget import CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, Budget, QueryLimits
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
-from spm.query.turns import Turns
+from spm.query.turns import Places, Turns
 from tests.frontend.conftest import House
 
 
@@ -164,6 +167,34 @@ def test_who_waits_too_long_or_leaves_gives_the_place_back() -> None:
         with pytest.raises(QueryCancelled), turns.take(1, gone):
             pass
     with turns.take(1):
+        pass
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from spm.query.turns import Places
+print(Places(Path(sys.argv[1]), 3).take(7), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_turns_are_bounded_for_all_processes_together_and_free_again_when_one_dies(tmp_path: Path) -> None:
+    path = tmp_path / "turns"
+    other = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert other.stdout is not None
+    assert other.stdout.readline().strip() == b"21"
+    turns = Turns(running_max=3, waiting_max=1, wait_s=0.05, places=Places(path, 3))
+    with turns.take(7), turns.take(7):
+        with pytest.raises(QueryRefused, match="already"), turns.take(7):
+            pass
+        with turns.take(8), turns.take(8), turns.take(8):  # another organisation has places of its own
+            pass
+        other.kill()
+        other.communicate()
+        with turns.take(7):
+            pass
+    with turns.take(7), turns.take(7), turns.take(7):
         pass
 
 

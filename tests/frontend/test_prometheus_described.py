@@ -1,0 +1,41 @@
+"""The description of the API names every address of Prometheus' API and of export and import, with what each takes."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls.resolvers import URLPattern, URLResolver
+
+from frontend.prometheus import urls
+from frontend.transfer import urls as transfer
+
+
+def addresses(prefix: str, patterns: list[URLPattern | URLResolver]) -> set[str]:
+    """Of a list of patterns, as a description writes them."""
+    return {f"{prefix}{each.pattern}".replace("<str:name>", "{name}") for each in patterns}
+
+
+@pytest.fixture
+def paths(desk: Client) -> dict[str, Any]:
+    found: dict[str, Any] = desk.get("/api/v1/schema?format=json").json()["paths"]
+    return found
+
+
+def test_every_address_is_described_and_no_other(paths: dict[str, Any]) -> None:
+    own = addresses("/prometheus/", list(urls.urlpatterns)) | addresses("/api/v1/", transfer.urlpatterns)
+    assert own <= paths.keys()
+    assert {path for path in paths if path.startswith("/prometheus/")} <= own
+
+
+def test_a_form_takes_what_the_address_takes(paths: dict[str, Any]) -> None:
+    asked = paths["/prometheus/api/v1/query_range"]
+    form = asked["post"]["requestBody"]["content"]["application/x-www-form-urlencoded"]["schema"]
+    assert set(form["properties"]) == {each["name"] for each in asked["get"]["parameters"]}
+    assert form["required"] == ["query", "start", "end", "step"]
+    assert form["properties"].keys() >= {"timeout", "limit", "stats", "explain", "asof", "lookback_delta"}
+
+
+def test_path_parameters_stay_in_the_path(paths: dict[str, Any]) -> None:
+    for method in ("get", "post"):
+        [name] = [p for p in paths["/prometheus/api/v1/label/{name}/values"][method]["parameters"] if p["in"] == "path"]
+        assert (name["name"], name["required"]) == ("name", True)
