@@ -1,0 +1,103 @@
+"""Regular expressions of users cost linear time or are refused: known evil patterns, in matchers and in labels made.
+
+The patterns are families of those that made other engines hang (nested and overlapping repetitions, alternations with
+common prefixes, counted repetitions of counted repetitions, look-alikes of e-mail and URL checks), each against texts
+made to almost match.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from spm.errors import QueryTimeout, SpmError
+from spm.query.fake import FakeStorage
+from spm.query.promql.engine import Engine
+from spm.store.matchers import MATCHED_BYTES_AT_ONCE, Matcher, mask
+
+LIMIT_S = 0.1  # of CPU
+ATOMS = ("a", "[a-z]", r"\w", ".", "(?:a|aa)", "(?:a|b|ab)", r"(?:\d|[0-9])", "(?i:a)", r"\pL", "é")
+SHAPES = (
+    "({0}+)+$", "({0}*)*$", "({0}+)*b", "(({0}+)+)+$", "({0}|{0})+$", "({0}|{0}?)+$", "({0}+){{20}}b", "({0}{{0,50}}){{0,15}}b",
+    "({0}*)({0}*)({0}*)({0}*)({0}*)b", "^({0}+)({0}+)({0}+)$b", "(.*{0}){{25}}", "(.*)*{0}b", "(?:{0}+,?)+;", "({0}?){{100}}b",
+    "{0}{{1,1000}}b", "({0}{{1,100}}){{1,100}}", "(?:(?:(?:{0}*)*)*)*b", "({0}+|b+|c+)*d", "(?:x+x+)+{0}", "{0}*?{0}*?{0}*?b$",
+    "(?:{0}(?:{0}(?:{0})*)*)*b", "({0}+.)+b", r"({0}+\s?)+b", "(^|{0})+b", "(?:{0}*b?)*c", "({0}|b|c|d|e|f|g)*h", ".*{0}.*{0}.*{0}.*{0}.*b",
+    "(?:{0}{{3}}){{1,300}}b", "(({0}{{1,30}}){{1,30}}){{1,30}}", "[^b]*{0}[^b]*{0}[^b]*b", "(?s:.)*{0}(?s:.)*b", "({0}*){{1000}}",
+    "(?:{0}|$)+b", "({0}+?)+?b", r"(\b{0}+\b\s*)+b", "((({0}))+)+b", "(?:{0}+)(?:{0}+)(?:{0}+)(?:{0}+)(?:{0}+)(?:{0}+)b",
+    "({0}{{2,}}){{2,}}b", "(?:{0}?){{30}}{0}{{30}}", "(?U:{0}+)+b", "(?m:^{0}+$)+b", "x*{0}*x*{0}*x*{0}*y", "(?:{0}{{0,9}}){{0,99}}b",
+    "((?:{0}+)@)+b", "({0}+)+({0}+)+({0}+)+b", "(?:{0}|(?:{0}|(?:{0})))*b",
+)  # fmt: skip
+FAMOUS = (
+    r"^([a-zA-Z0-9])(([\-.]|[_]+)?([a-zA-Z0-9]+))*(@){1}[a-z0-9]+[.]{1}(([a-z]{2,3})|([a-z]{2,3}[.]{1}[a-z]{2,3}))$",
+    r"^(([a-z])+.)+[A-Z]([a-z])+$", r"^(\d+|\d+\.)+$", r"(?:https?://)?(?:[\w-]+\.?)+(?:/[\w-]*)*\?b$",
+    r"(x+x+)+y", r"(.*?,){11}P", r"<(\w+)(?:\s+\w+=\"[^\"]*\")*\s*/?>b", r"\A(?:\S+\s*)+\z!", r"(\s*\S+\s*)*=b",
+    r"^(?:(?:\"|'|\]|\}|\\|\d|(?:nan|infinity|true|false|null|undefined|symbol|math)|\`|\-|\+)+[)]*;?((?:\s|-|~|!|\{\}|\|\||\+)*.*(?:.*=.*)))",
+    r"((((((((((a?)?)?)?)?)?)?)?)?)?){50}b", "a{1000}{1000}", "(a{1,1000}){1,1000}", "(?:" * 1_000 + "a" + ")*" * 1_000,
+    "|".join(f"a{{{n}}}" for n in range(1, 300)), "[" + "a-z" * 1_000 + "]*b", r"\Q" + "(a+)+" * 500, "(" * 4_000, "[" * 4_000,
+    "[:" * 2_000, r"\pL" * 500 + "b", "(?i:" + "ſ" * 1_000 + ")", "(a|b)?" * 600 + "c", ".{0,1000}" * 4, "(?P<n>a)(?P<n>b)",
+    "x" * 4_000, "(?:a?){4000}", "a**", "(?=a)b", r"(a)\1", r"\C*", "(?<=a)b", "(?>a+)b", "a++b",
+)  # fmt: skip
+PATTERNS = (*(shape.format(atom) for shape in SHAPES for atom in ATOMS), *FAMOUS)
+TEXTS = ("a" * 500 + "!", "ab" * 250, "é" * 250, "a,b; 0." * 70)  # long for labels
+
+
+def seconds(act: Callable[[], object]) -> float:
+    """CPU of this thread until it has answered or refused."""
+    began = time.thread_time()
+    with contextlib.suppress(SpmError):
+        act()
+    return time.thread_time() - began
+
+
+def too_slow(act: Callable[[str], object]) -> dict[str, float]:
+    """Patterns over the limit three times: others work on this machine, too."""
+    found = {}
+    for pattern in PATTERNS:
+        for _ in range(3):
+            took = seconds(lambda p=pattern: act(p))  # type: ignore[misc]
+            if took <= LIMIT_S:
+                break
+        else:
+            found[pattern[:80]] = round(took, 3)
+    return found
+
+
+def test_there_are_five_hundred_patterns() -> None:
+    assert len(set(PATTERNS)) >= 490
+
+
+def test_no_evil_pattern_holds_up_a_matcher() -> None:
+    assert too_slow(lambda pattern: mask(TEXTS, Matcher("l", "=~", pattern))) == {}
+
+
+def test_many_long_values_are_looked_at_in_parts_with_the_clock_between() -> None:
+    looks: list[int] = []
+    values = [f"{'a' * 2_000}{number}" for number in range(200)]
+    found = mask(values, Matcher("l", "=~", "(?:.{0,9}){0,9}b|a+7"), tick=lambda: looks.append(1))
+    assert np.flatnonzero(found).tolist() == [7]
+    assert len(looks) == -(-sum(map(len, values)) // MATCHED_BYTES_AT_ONCE)
+
+    def over() -> None:
+        raise QueryTimeout("over")
+
+    with pytest.raises(QueryTimeout):
+        mask(values, Matcher("l", "=~", "(?:.{0,9}){0,99}b"), tick=over)
+
+
+@pytest.mark.slow
+def test_no_evil_pattern_holds_up_a_query() -> None:
+    storage = FakeStorage()
+    for number, text in enumerate(TEXTS):
+        storage.add("m", {"l": text, "n": str(number)}, [1_000], np.ones(1))
+    engine = Engine(storage)
+
+    def quoted(pattern: str) -> str:
+        return '"' + pattern.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    assert too_slow(lambda pattern: engine.instant(f"m{{l!~{quoted(pattern)}}}", 1_000)) == {}
+    replaced = 'label_replace(m, "d", "$1", "l", {})'
+    assert too_slow(lambda pattern: engine.instant(replaced.format(quoted(pattern)), 1_000)) == {}
