@@ -2,12 +2,13 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from frontend import measured
+from frontend import agent_file, measured
 from frontend.pages import accounts, agents, charts, corrections, delivery, heartbeats, overview, retention, runs, send
 
 app_name = "frontend"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.Home.as_view(), name="home"),
+    path("agent.pyz", agent_file.agent_file, name="agent_file"),
     path("metrics", measured.metrics, name="own_metrics"),
     path("login", accounts.Login.as_view(), name="login"),
     path("logout", accounts.Logout.as_view(), name="logout"),
@@ -25,8 +26,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/delivery/download", delivery.Download.as_view(), name="delivery_download"),
     path("apps/<int:app_id>/delivery/refused", delivery.Refused.as_view(), name="refused"),
     path("apps/<int:app_id>/delivery/letters", delivery.Letters.as_view(), name="letters"),
-    path("apps/<int:app_id>/heartbeats", heartbeats.Heartbeats.as_view(), name="heartbeats"),
-    path("apps/<int:app_id>/heartbeats/<int:number>/delete", heartbeats.Drop.as_view(), name="heartbeat_drop"),
+    path("apps/<int:app_id>/send/heartbeats", heartbeats.Heartbeats.as_view(), name="heartbeats"),
+    path("apps/<int:app_id>/send/heartbeats/<int:number>/delete", heartbeats.Drop.as_view(), name="heartbeat_drop"),
     path("apps/<int:app_id>/retention", retention.Retention.as_view(), name="retention"),
     path("apps/<int:app_id>/retention/delete", retention.Delete.as_view(), name="delete"),
     path("apps/<int:app_id>/runs", runs.Runs.as_view(), name="runs"),

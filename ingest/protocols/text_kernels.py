@@ -104,7 +104,7 @@ def _time(body: U8, i: int, rules: I64) -> tuple[int, int]:
         if end == i or end - i > DIGITS_MAX or raw > np.uint64(rules[RAW_MAX]):
             return -1, 0
         ms = np.int64(raw)
-    return (end if 1 <= ms <= rules[RAW_MAX] else -1), ms
+    return (end if 1 <= ms <= rules[RAW_MAX] else -1), int(ms)
 
 
 @njit(nogil=True, cache=True)

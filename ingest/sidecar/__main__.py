@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ingest.agent import config
 from ingest.agent.agent import Agent
@@ -23,14 +23,14 @@ from ingest.agent.push.http import HttpPush
 from ingest.agent.run import run
 from ingest.agent.spool import Spool
 from ingest.sidecar.graphite import Graphite
-from ingest.sidecar.intake import Intake
+from ingest.sidecar.intake import Intake, Speech
 from ingest.sidecar.listen import Listener
 from ingest.sidecar.statsd import Statsd
 from spm.clock import Clock, SystemClock
 from spm.errors import SpmError
 
 PORTS = {"graphite": 2003, "statsd": 8125}
-SPEECHES = {"graphite": Graphite, "statsd": Statsd}
+SPEECHES: Mapping[str, Callable[[], Speech]] = {"graphite": Graphite, "statsd": Statsd}
 
 
 class _Ear(Crew):

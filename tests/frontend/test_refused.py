@@ -1,0 +1,115 @@
+"""What people and programs are shown of refusals, quotas and heartbeats; and nobody else's."""
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from ingest import pings, rejections
+from ingest.models import Heartbeat, RejectedLine
+from spm.accounts.models import App, AuditEntry
+from spm.store import quota
+from spm.store.backends import open_backend
+from spm.wire import Rejection
+from tests.frontend.conftest import House
+
+pytestmark = pytest.mark.django_db
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def _refused(alpha: House, beta: House) -> None:
+    rejections.forget_rates()
+    lines = [Rejection(3, "a field has no =", "cpu <b>x</b>"), Rejection(0, "a new series over the quota", 'm{a="1"}')]
+    for source in ("web-1", "web-2"):
+        rejections.note(alpha.app.pk, source, lines, NOW_MS, "telegraf")
+    rejections.note(beta.app.pk, "secret-host", [Rejection(1, "theirs", "their line")], NOW_MS)
+
+
+def test_the_page_counts_reasons_and_lists_lines_of_one(desk: Client, alpha: House) -> None:
+    place = f"/apps/{alpha.app.pk}/delivery/refused"
+    page = desk.get(place).content.decode()
+    assert "By reason" in page
+    assert "cpu &lt;b&gt;x&lt;/b&gt;" in page
+    assert "telegraf" in page
+    assert "their line" not in page
+    one = desk.get(place, {"reason": "a field has no ="}).content.decode()
+    assert one.count('<td data-name="By">') == 2
+
+
+def test_the_page_shows_quotas_and_says_when_they_are_used_up(desk: Client, alpha: House) -> None:
+    place = f"/apps/{alpha.app.pk}/delivery/refused"
+    assert "not counted yet" in desk.get(place).content.decode()
+    App.objects.filter(pk=alpha.app.pk).update(series_max=2)
+    store = open_backend(settings.SPM_STORE_URL)
+    for _ in range(2):
+        quota.take_series(store, alpha.app.pk, wanted=1, quota=2, now_ms=NOW_MS)
+    assert "new ones are refused" in desk.get(place).content.decode()
+
+
+def test_programs_read_the_same(client: Client, alpha: House) -> None:
+    headers = {"Authorization": f"Bearer {alpha.token}"}
+    told = client.get(f"/api/v1/apps/{alpha.app.pk}/rejections", {"limit": 3}, headers=headers).json()
+    assert [(each["count"], each["sources"]) for each in told["reasons"]] == [(2, 2), (2, 2)]
+    assert (len(told["rejections"]), told["rejections"][0]["source"], told["kept"]) == (3, "web-2", 1_000)
+    assert told["quota"] == {"series": None, "series_max": 500_000, "samples_per_s": 1_000_000}
+
+
+@pytest.mark.parametrize("limit", ["0", "1001", "x"])
+def test_limit_that_is_none_is_a_bad_request(limit: str, client: Client, alpha: House) -> None:
+    headers = {"Authorization": f"Bearer {alpha.token}"}
+    place = f"/api/v1/apps/{alpha.app.pk}/rejections"
+    assert client.get(place, {"limit": limit}, headers=headers).status_code == 400
+
+
+def test_rejections_of_others_are_not_found(desk: Client, alpha: House, beta: House) -> None:
+    headers = {"Authorization": f"Bearer {alpha.token}"}
+    assert desk.get(f"/apps/{beta.app.pk}/delivery/refused").status_code == 404
+    assert Client().get(f"/api/v1/apps/{beta.app.pk}/rejections", headers=headers).status_code == 404
+
+
+def test_heartbeats_are_made_shown_and_deleted_by_people_who_may(desk: Client, alpha: House) -> None:
+    place = f"/apps/{alpha.app.pk}/send/heartbeats"
+    assert desk.post(place, {"name": "nightly"}).status_code == 302
+    made = Heartbeat.objects.get(app=alpha.app)
+    assert f"/ping/{made.key}/start" in desk.get(place).content.decode()
+    assert desk.post(place, {"name": "nightly"}).status_code == 409
+    assert desk.post(f"{place}/{made.pk}/delete").status_code == 302
+    assert not Heartbeat.objects.exists()
+    assert list(AuditEntry.objects.values_list("action", flat=True))[:2] == ["heartbeat deleted", "heartbeat made"]
+
+
+def test_viewers_see_no_address_and_make_none(client: Client, alpha: House) -> None:
+    made = pings.make(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
+    client.force_login(alpha.viewer)
+    place = f"/apps/{alpha.app.pk}/send/heartbeats"
+    page = client.get(place).content.decode()
+    assert "nightly" in page
+    assert str(made.key) not in page
+    assert client.post(place, {"name": "x"}).status_code == 403
+    assert client.post(f"{place}/{made.pk}/delete").status_code == 403
+
+
+def test_heartbeats_of_others_are_not_found(desk: Client, alpha: House, beta: House) -> None:
+    theirs = pings.make(beta.app, "nightly", actor=beta.owner, now_ms=NOW_MS)
+    assert desk.get(f"/apps/{beta.app.pk}/send/heartbeats").status_code == 404
+    assert desk.post(f"/apps/{alpha.app.pk}/send/heartbeats/{theirs.pk}/delete").status_code == 404
+    assert Heartbeat.objects.filter(pk=theirs.pk).exists()
+
+
+def test_staff_change_quotas_in_the_admin_and_the_log_says_so(client: Client, alpha: House) -> None:
+    alpha.owner.is_staff = alpha.owner.is_superuser = True
+    alpha.owner.save()
+    client.force_login(alpha.owner)
+    place = f"/admin/accounts/app/{alpha.app.pk}/change/"
+    form = {"organisation": alpha.organisation.pk, "name": alpha.app.name, "raw_days": 90, "hour_days": 400}
+    assert client.post(place, {**form, "series_max": 7, "rate_max": 0}).status_code == 200  # a rate of 0 is none
+    assert client.post(place, {**form, "series_max": 7, "rate_max": 70}).status_code == 302
+    alpha.app.refresh_from_db()
+    assert (alpha.app.series_max, alpha.app.rate_max) == (7, 70)
+    entry = AuditEntry.objects.get(action="change quotas")
+    assert entry.detail == {"series_max": 7, "rate_max": 70}
+
+
+def test_old_rejections_know_no_way(alpha: House, desk: Client) -> None:
+    RejectedLine.objects.create(app=alpha.app, time_ms=1, source="s", line=1, reason="r")
+    assert desk.get(f"/apps/{alpha.app.pk}/delivery/refused").status_code == 200
