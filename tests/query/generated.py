@@ -208,8 +208,10 @@ class Maker:
         return f"{op} {self.pick(_BY)} ({first}{inner})"
 
     def _chosen(self, depth: int) -> str:
-        # Which of equal ones are kept is nobody's promise: only of what is hardly ever equal.
-        inner = f"{self.pick(('deriv', 'stddev_over_time'))}({self.selector()}[10m])"
+        # Which of equal ones are kept is nobody's promise: only of what is hardly ever equal. (Deviations are, of one
+        # sample each.)
+        inner = f"{self.pick(('deriv', 'predict_linear'))}({self.selector()}[10m]"
+        inner += ", 60)" if inner.startswith("predict") else ")"
         return f"{self.pick(('topk', 'bottomk'))} {self.pick(_BY)} ({self.pick('0123')}, {inner})"
 
     def _with_number(self, depth: int) -> str:
