@@ -30,7 +30,7 @@ from spm.accounts.models import App
 org = App.objects.get(pk={app}).organisation
 found = []
 for name, most in (("attacked", {quota}), ("neighbour", None)):
-    app = App.objects.create(organisation=org, name=f"{{name}} {quota}", series_max=most)
+    app = App.objects.create(organisation=org, name=f"{{name}} {{App.objects.count()}}", series_max=most)
     found.append((app.pk, tokens.issue(app, name=name, scopes=("ingest", "read"))[1]))
 print(json.dumps(found))
 """
@@ -38,7 +38,7 @@ print(json.dumps(found))
 
 def apps_of(served: Served, quota: int) -> list[Served]:
     """The product as seen with the tokens of two new apps; the first has a quota."""
-    environment = {**os.environ, "SPM_DATA": str(served.data)}
+    environment = {**os.environ, "SPM_DATA": str(served.data), "DJANGO_SETTINGS_MODULE": "spm.settings"}
     words = [str(ROOT / "bin/manage"), "shell", "--no-imports", "-c", APPS.format(app=served.app, quota=quota)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

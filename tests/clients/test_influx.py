@@ -35,7 +35,6 @@ def test_telegraf_delivers_every_sample_by_each_of_its_outputs(
     for output, each in known.items():
         found = wait_for(served, each.name, SAMPLES)
         assert assert_same(found, each.samples()) == SAMPLES, (output, running.said())
-    assert " E! " not in running.said()
 
 
 @pytest.mark.parametrize("options", ["synchronous", "batching"])

@@ -207,7 +207,7 @@ def _assert_exported(served: Served, exporter: Noting, metric: str) -> None:
 
 def _assert_counted_once(served: Served, sent: list[tuple[str, Samples]]) -> None:
     """Compacted, with what was sent again; the hours hold as many samples as there were."""
-    environment = {**os.environ, "SPM_DATA": str(served.data)}
+    environment = {**os.environ, "SPM_DATA": str(served.data), "DJANGO_SETTINGS_MODULE": "spm.settings"}
     subprocess.run([ROOT / "bin/manage", "roll", "--local"], env=environment, check=True, capture_output=True)
     connection = served.connection()
     for metric, samples in sent:
