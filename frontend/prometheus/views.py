@@ -47,7 +47,9 @@ def series(call: Call) -> bytes:
     asked = call.asked.span(_clock)
     if not asked.matcher_sets:
         raise BadQuery("no match[] parameter provided")
-    return _limited(call.storage().series(asked.matcher_sets, asked.start_ms, asked.end_ms), asked.limit)
+    one_more = asked.limit + 1  # shows that there are more
+    found = call.storage().series(asked.matcher_sets, asked.start_ms, asked.end_ms, most=one_more)
+    return _limited(found, asked.limit)
 
 
 @light

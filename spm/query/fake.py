@@ -94,9 +94,11 @@ class FakeStorage:
         labels = [dict(labels) for labels, _, _ in found]
         return SketchBatch(labels, at[:, 0], at[:, 1], sketch.concat([Sketches.empty(), *held]), Basis(sketched=True))
 
-    def series(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[dict[str, str]]:
+    def series(
+        self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
+    ) -> list[dict[str, str]]:
         found = [labels for matchers in matcher_sets or [()] for labels in self._alive(matchers, start_ms, end_ms)]
-        return [dict(key) for key in sorted({tuple(sorted(labels.items())) for labels in found})]
+        return [dict(key) for key in sorted({tuple(sorted(labels.items())) for labels in found})[:most]]
 
     def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
         return sorted({name for labels in self.series(matcher_sets, start_ms, end_ms) for name in labels})

@@ -126,8 +126,13 @@ class Storage(Protocol):
     def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick = ...) -> SketchBatch:
         """Sketches of the samples of each series within each segment that any window needs."""
 
-    def series(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[dict[str, str]]:
-        """Labels of the series that satisfy any of the sets (no set: all series) and have samples in the interval."""
+    def series(
+        self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
+    ) -> list[dict[str, str]]:
+        """Labels of the series that satisfy any of the sets (no set: all series) and have samples in the interval.
+
+        With ``most`` only so many of them.
+        """
 
     def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
         """Sorted names of the labels of those series."""

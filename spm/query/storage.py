@@ -152,9 +152,11 @@ class AppStorage:
 
     # --- names
 
-    def series(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[dict[str, str]]:
-        """Labels of the series that match any of the sets."""
-        return self._named(lambda: self._held.index.labels(self._any(matcher_sets).tolist()))
+    def series(
+        self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
+    ) -> list[dict[str, str]]:
+        """Labels of the series that match any of the sets, at most so many: no others are made."""
+        return self._named(lambda: self._held.index.labels(self._any(matcher_sets)[:most].tolist()))
 
     def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
         """Sorted names of the labels of those series."""

@@ -51,6 +51,8 @@ def _remark(evaluation: Evaluation, node: plan.RangeCall, found: Vector, paramet
             evaluation.remarks.possible_gauge(metric, node.position)
     elif node.function in _QUANTILES:
         evaluation.remarks.quantiles(parameters[0][found.present.any(axis=0)], node.position)
+    elif node.function == "integral":
+        evaluation.remarks.rules(parameters[0][found.present.any(axis=0)], node.position)
 
 
 def _of_subquery(evaluation: Evaluation, node: plan.RangeCall, window: plan.Subquery, parameters: list[F64]) -> Vector:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spm.query.promql.overtime import FUNCTIONS, RATE, value
+from spm.query.promql.overtime import FUNCTIONS, RATE, SMOOTH, value
 from spm.query.select import SeriesBatch, Tick, nothing
 
 F64 = npt.NDArray[np.float64]
@@ -131,7 +131,7 @@ def _sweep(
     first: F64, second: F64, out: F64, present: Bool, cursor: I64, visits: int,
 ) -> bool:  # fmt: skip
     """Goes on at the cursor (series, step); True when all is done, False when it has visited so many samples."""
-    needed = 2 if code >= RATE else 1
+    needed = 2 if RATE <= code <= SMOOTH else 1
     for series in range(cursor[0], len(offsets) - 1):
         low, high, end = offsets[series], offsets[series], offsets[series + 1]
         for step in range(cursor[1], out.shape[1]):
