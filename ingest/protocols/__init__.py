@@ -3,17 +3,30 @@
 Enter by the ``parse`` of a module. ``warm`` compiles all kernels of this room into the cache on disk.
 """
 
-from ingest.protocols import line_protocol, remote_write
+from ingest.protocols import line_protocol, otlp, prometheus_text, remote_write
 
 _EVERY_FORM = b"m,a=b v=1i,w=2u,x=0.5,y=12345678901234567.89,z=true,e=1e3 1\nm,a=b v=1i,x=0.5,y=12345678901234567.89\n"
+_EVERY_TEXT = b'# TYPE m counter\nm{a="b"} 1.5 1\nm{a="b"} NaN\n'
 _SAMPLE = bytes.fromhex("120b 09 000000000000f03f 10 01")
 _LABELLED = bytes.fromhex("0a1c 0a0d 0a085f5f6e616d655f5f 1201 75") + _SAMPLE
 _REFERRING = bytes.fromhex("2200 2208 5f5f6e616d655f5f 2201 75 2a11 0a02 0102") + _SAMPLE
+_EXPORTED = b"""{"resourceMetrics": [{
+ "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "s"}}]},
+ "scopeMetrics": [{"metrics": [
+  {"name": "a", "sum": {"aggregationTemporality": 2, "dataPoints": [{"timeUnixNano": 1000000, "asInt": 1}]}},
+  {"name": "b", "histogram": {"aggregationTemporality": 2, "dataPoints": [
+   {"timeUnixNano": 1000000, "count": 3, "bucketCounts": [1, 2], "explicitBounds": [5]}]}},
+  {"name": "c", "exponentialHistogram": {"aggregationTemporality": 2, "dataPoints": [
+   {"timeUnixNano": 1000000, "count": 3, "scale": 3, "positive": {"offset": 1, "bucketCounts": [1, 2]}}]}},
+  {"name": "d", "summary": {"dataPoints": [
+   {"timeUnixNano": 1000000, "count": 3, "quantileValues": [{"quantile": 0.5, "value": 2}]}]}}]}]}]}"""
 
 
 def warm() -> None:
     """Compile every kernel of this room, or load it from the cache."""
     for _ in range(2):  # the second time all series are known, and the compiled reader takes the whole way
         line_protocol.parse(_EVERY_FORM, now_ms=1_000_000, precision="ms")
+        prometheus_text.parse(_EVERY_TEXT, now_ms=1_000_000)
         remote_write.parse(_LABELLED, now_ms=1_000_000)
         remote_write.parse_v2(_REFERRING, now_ms=1_000_000)
+        otlp.parse(_EXPORTED, "application/json", now_ms=1_000_000)

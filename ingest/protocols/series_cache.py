@@ -173,6 +173,19 @@ class Generation:
                 budget = within_budget(budget - (self._forms.count - before))
             return int(self._item_series.array[item]), budget
 
+    def head(self, raw: bytes) -> int:
+        """The number of a head, which is given one if it is new."""
+        with self._lock:
+            return self._head(raw)
+
+    def enter_nothing(self, head: bytes, name: bytes, mark: int) -> int:
+        """Remember that a field of a head is no series, under a mark below 0; the mark."""
+        with self._lock:
+            number = self._head(head)
+            if self._find_item(number, name) < 0:
+                self._add_item(number, name, mark)
+            return mark
+
     def _find_item(self, head: int, name: bytes) -> int:
         return int(find_item(self._view(), head, np.frombuffer(name, np.uint8), 0, len(name)))
 
