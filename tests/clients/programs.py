@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.conftest import missing_service
 from tests.stack.processes import Process, wait_until
 
+VISITS = 2  # of each page
 _SYSTEM = ("/usr/sbin", "/usr/local/sbin")  # where Debian puts collectd
 
 
@@ -61,10 +62,13 @@ class Running:
 
 
 class Pages:
-    """Pages of metrics on a port of this machine; each visit gets the next one, and the last one stays."""
+    """Pages of metrics on a port of this machine: each stays for two visits, the last one for ever.
+
+    A scraper that is kept waiting for a second gives a visit up; what it came for is there the next time.
+    """
 
     def __init__(self, pages: Sequence[str]) -> None:
-        self._pages = [page.encode() for page in pages]
+        self._pages = [page.encode() for page in pages for _ in range(VISITS)]
         self.visits = 0
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.address = f"127.0.0.1:{self._server.server_port}"

@@ -25,12 +25,12 @@ from tests.clients import telegraf
 from tests.clients.conftest import Brokered
 from tests.clients.known import Known, Samples, assert_same, wait_for
 from tests.clients.otlp import Noting, observe, provider, without_resource
-from tests.clients.programs import Pages, Running, program
+from tests.clients.programs import VISITS, Pages, Running, program
 from tests.clients.test_prometheus import REMOTE, SCRAPE, scraped
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(1_800)]
 SAMPLES = 10_000
-AHEAD_MS = 120_000
+AHEAD_MS, AHEAD_SPAN_MS = 120_000, 400_000  # Prometheus takes nothing that is ten minutes ahead
 QUIET_S = 10  # of sending before the outage, and after it
 Outage = Callable[[float], None]
 
@@ -72,6 +72,7 @@ class Senders:
         self._served, self._run, self._folder, self._name = served, run, folder, name
         self._seconds, self.patience_s = seconds, 2 * seconds + 120
         self.begun = time.monotonic()
+        self.programs: list[Running] = []
 
     def pace(self, known: Known) -> Iterator[int]:
         """The steps of known samples, spread over the time."""
@@ -86,7 +87,7 @@ class Senders:
         lines.touch()
         configured = telegraf.config(lines, [telegraf.influxdb_v2(self._served, known.name)])
         (self._folder / "telegraf.conf").write_text(configured)
-        self._run("telegraf", telegraf.binary(), "--config", self._folder / "telegraf.conf")
+        self._start("telegraf", telegraf.binary(), "--config", self._folder / "telegraf.conf")
         for step in self.pace(known):
             with lines.open("a") as file:
                 file.write(known.report(step))
@@ -149,16 +150,25 @@ class Senders:
         meters.shutdown()
         return exporter, known.name
 
+    def said(self) -> str:
+        """The end of what each program printed."""
+        return "\n".join(f"{one.name}: {one.said()}" for one in self.programs)
+
+    def _start(self, name: str, *command: str | Path) -> Running:
+        self.programs.append(self._run(name, *command))
+        return self.programs[-1]
+
     def _scraper(self, tool: str, remote: str, package: str, *words: str) -> tuple[str, Samples]:
-        steps = round(self._seconds)
+        steps = round(self._seconds / VISITS)
         known = Known.make(
-            f"{self._name}_{tool}", hosts=SAMPLES // 10 // steps, steps=steps, plain=True, ahead_ms=AHEAD_MS
-        )
+            f"{self._name}_{tool}", hosts=SAMPLES // 10 // steps, steps=steps, plain=True,
+            ahead_ms=AHEAD_MS, step_ms=AHEAD_SPAN_MS // steps,
+        )  # fmt: skip
         pages = Pages([known.page(step) for step in range(steps)])
         config = self._folder / f"{tool}.yml"
         config.write_text(SCRAPE.format(target=pages.address) + remote)
         filled = [word.format(config=config, folder=self._folder / f"{tool}-data") for word in words]
-        running = self._run(tool, program(tool, package), *filled)
+        running = self._start(tool, program(tool, package), *filled)
         assert pages.all_fetched(self.patience_s), running.said()
         pages.close()
         return known.name, known.samples(scraped)
@@ -192,7 +202,9 @@ def through(broken: tuple[str, Served, Outage], run: Callable[..., Running], fol
     for one in sent:
         metric, wanted = one.result()
         count = sum(map(len, wanted.values()))
-        assert assert_same(wait_for(served, metric, count, senders.patience_s), wanted) == count, metric
+        found = wait_for(served, metric, count, senders.patience_s)
+        assert found == wanted, f"{metric}: {sum(map(len, found.values()))} of {count}; {senders.said()}"
+        assert assert_same(found, wanted) == count
     _assert_exported(served, *exported.result())
     _assert_counted_once(served, [one.result() for one in sent])
 

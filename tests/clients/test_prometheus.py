@@ -47,10 +47,10 @@ def scraped(name: str, field: str, host: str) -> Mapping[str, str]:
 
 @pytest.fixture
 def pages(request: pytest.FixtureRequest) -> Iterator[tuple[Known, Pages]]:
-    """Ten pages of a thousand known samples, for the scraper that the test is named after."""
+    """Five pages of two thousand known samples, for the scraper that the test is named after."""
     name = str(request.param)
     # vmagent reads texts of many digits with an error of the last bit
-    known = Known.make(name, hosts=100, steps=10, ahead_ms=AHEAD_MS, plain=name == "vmagent")
+    known = Known.make(name, hosts=200, steps=5, ahead_ms=AHEAD_MS, plain=name == "vmagent")
     served = Pages([known.page(step) for step in range(known.steps)])
     yield known, served
     served.close()
