@@ -2,12 +2,12 @@
 
 from django.urls import URLPattern, URLResolver, path, re_path
 
-from ingest import broker, http, http_prometheus, pings
+from ingest import broker, http, http_otlp, http_prometheus, pings
 
 app_name = "ingest"
 LEAN = (  # those that agents call all the time: see ``ingest.lean``
     "metrics", "write", "write-v2", "write-v3", "collectd", "ping", "health", "ready", "query",
-    "remote-write", "remote-push", "text",
+    "remote-write", "remote-push", "text", "otlp", "otlp-own", "otlp-api",
 )  # fmt: skip
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/metrics", http.metrics, name="metrics"),
@@ -22,6 +22,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/write", http_prometheus.remote, name="remote-write"),
     path("api/v1/push", http_prometheus.remote, name="remote-push"),
     path("api/v1/import/prometheus", http_prometheus.text, name="text"),
+    path("v1/metrics", http_otlp.metrics, name="otlp"),
+    path("otlp/v1/metrics", http_otlp.metrics, name="otlp-own"),
+    path("api/v1/otlp/v1/metrics", http_otlp.metrics, name="otlp-api"),
     re_path(r"^metrics/(?P<group>job(?:@base64)?/.+)$", http_prometheus.pushed, name="pushed"),
     re_path(r"^ping/(?P<key>[0-9a-fA-F-]{32,36})(?:/(?P<act>start|fail|[0-9]{1,4}))?$", pings.ping, name="heartbeat"),
     re_path(rf"^broker/(?P<secret>[^/]+)/(?P<question>{'|'.join(broker.QUESTIONS)})$", broker.ask, name="broker"),

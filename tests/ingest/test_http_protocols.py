@@ -177,6 +177,53 @@ def test_remote_write_that_is_damaged_is_a_bad_request_and_noted(body: bytes, se
     assert RejectedLine.objects.get(app=app).line == 0
 
 
+# --- OpenTelemetry ----------------------------------------------------------------------------------------------------
+
+OTLP_PATHS = ["/v1/metrics", "/otlp/v1/metrics", "/api/v1/otlp/v1/metrics"]
+
+
+def exported(*points: dict[str, Any]) -> bytes:
+    metric = {"name": "m", "gauge": {"dataPoints": list(points)}}
+    return json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]}).encode()
+
+
+@pytest.mark.parametrize("path", OTLP_PATHS)
+def test_points_of_open_telemetry_are_taken_and_answered_in_their_encoding(
+    path: str, send: Any, transport: Recorder
+) -> None:
+    answer = send(path, exported({"timeUnixNano": "5000000", "asDouble": 1.5}), "application/json")
+    assert (answer.status_code, answer.headers["Content-Type"], answer.json()) == (200, "application/json", {})
+    assert [(value, ts) for _, _, value, ts in samples(transport.published[0])] == [(1.5, 5)]
+
+
+def test_refused_points_are_told_as_a_partial_success(send: Any, transport: Recorder, allowed: list[Quota]) -> None:
+    allowed[0] = Quota(series=0)
+    answer = send("/v1/metrics", exported({"timeUnixNano": "5000000", "asDouble": 1.5}), "application/json")
+    assert (answer.status_code, int(answer.json()["partialSuccess"]["rejectedDataPoints"])) == (200, 1)
+    assert "quota" in answer.json()["partialSuccess"]["errorMessage"]
+    assert transport.published == []
+
+
+@pytest.mark.parametrize(("kind", "status"), [("text/plain", 415), ("application/json", 400)])
+def test_what_is_none_of_open_telemetry_gets_a_status_in_its_form(kind: str, status: int, send: Any) -> None:
+    answer = send("/v1/metrics", b"[", kind)
+    assert (answer.status_code, answer.json()["code"]) == (status, 3)
+
+
+def test_exporter_that_is_too_fast_is_told_when_to_come_back(send: Any, allowed: list[Quota]) -> None:
+    allowed[0] = Quota(samples_per_s=1)
+    body = exported(*({"timeUnixNano": str(n * 10**6), "asDouble": 1} for n in range(1, 100)))
+    send("/v1/metrics", body, "application/json")
+    answer = send("/v1/metrics", body, "application/json")
+    assert (answer.status_code, answer.headers["Retry-After"], answer.json()["code"]) == (429, "10", 8)
+
+
+def test_exporter_without_a_token_is_told_so_in_its_form(client: Client) -> None:
+    answer = client.post("/v1/metrics", b"x", "application/x-protobuf")
+    assert (answer.status_code, answer.headers["Content-Type"]) == (401, "application/x-protobuf")
+    assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+
+
 # --- collectd, and what Influx clients ask ----------------------------------------------------------------------------
 
 

@@ -1,0 +1,57 @@
+"""OpenTelemetry's way in: metrics over OTLP/HTTP, as protobuf or as JSON.
+
+    POST /v1/metrics, /otlp/v1/metrics, /api/v1/otlp/v1/metrics
+
+Answers come in the request's encoding: 200 with ``partial_success`` where points were refused, since exporters drop a
+batch on any 4xx; errors are a google.rpc.Status. Retried by exporters: 429 and 503, after their Retry-After.
+"""
+
+from functools import partial
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_POST
+
+from ingest.answers import UnknownForm, answering, headline
+from ingest.protocols import otlp
+from ingest.protocols.otlp import Exported
+from ingest.reception import Body, principal_of, take
+from spm.errors import Explained
+from spm.wire import Parsed
+
+_KINDS = ("application/x-protobuf", "application/json")
+_CODES = {400: 3, 401: 16, 413: 8, 415: 3, 429: 8, 503: 14}  # gRPC's: invalid, unauthenticated, exhausted, unavailable
+
+
+def _as_status(request: HttpRequest, status: int, error: Explained) -> HttpResponse:
+    kind = _kind(request) or "application/json"
+    return HttpResponse(otlp.status(_CODES[status], str(error), kind), status=status, content_type=kind)
+
+
+def _kind(request: HttpRequest) -> str:
+    said = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return said if said in _KINDS else ""
+
+
+@partial(answering, word=_as_status)
+@require_POST
+def metrics(request: HttpRequest) -> HttpResponse:
+    """See the module."""
+    principal_of(request)
+    kind = _kind(request)
+    if not kind:
+        got = request.headers.get("Content-Type", "")[:120]
+        raise UnknownForm("not a content type of OTLP", got=got, wanted=" or ".join(_KINDS))
+    seen: list[Exported] = []
+
+    def parse(body: Body) -> Parsed:
+        cache = {"cache": otlp.CROWD} if body.crowded else {}
+        seen.append(otlp.parse(body.raw, kind, now_ms=body.now_ms, **cache))
+        return seen[0].parsed
+
+    taken = take(request, parse, "otlp", unit="ns")
+    exported = seen[0]
+    lost = taken.parsed.rejected - exported.parsed.rejected
+    if lost:  # by a quota, behind the parser
+        exported = Exported(taken.parsed, exported.rejected_points + lost, exported.message or headline(taken.parsed))
+    headers = {"X-Message-Id": taken.message_id.hex()}
+    return HttpResponse(otlp.answer(exported, kind), content_type=kind, headers=headers)
