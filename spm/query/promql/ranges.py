@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from spm.errors import BadQuery, QueryFailed
 from spm.query import percentiles
-from spm.query.promql import extended, hours, plan, windows
+from spm.query.promql import deltas, extended, hours, plan, windows
 from spm.query.promql.numerals import plain
 from spm.query.promql.reading import packed
 from spm.query.promql.vector import Vector, named
@@ -41,6 +41,8 @@ def called(evaluation: Evaluation, node: plan.RangeCall) -> Vector:
         found = _of_subquery(evaluation, node, node.window, parameters)
     else:
         found = _of_window(evaluation, node, node.window, parameters)
+        if node.function in deltas.SUMMED and deltas.among(found):
+            found = deltas.summed(found, node, node.window, lambda call, span: _of_window(evaluation, call, span, []))
     _remark(evaluation, node, found, parameters)
     return found
 
