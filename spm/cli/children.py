@@ -44,7 +44,10 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
         "--no-control-socket",  # one for all instances of a user, outside the data folder
     )
     worker = (python, "-m", "spm.worker", "--beat-thread")
-    several = {"PROMETHEUS_MULTIPROC_DIR": str(options.data / WEB_METRICS)} if options.web_processes > 1 else {}
+    several = {}
+    if options.web_processes > 1:
+        several = {"PROMETHEUS_MULTIPROC_DIR": str(options.data / WEB_METRICS)}
+        web = (*web, "--preload")  # loaded once, by their parent: loading opens nothing and begins no thread
     found = [Program("web", web, {**common, **several}), Program("worker", worker, common)]
     if agent_token:
         spool = str(options.data / "agent")
