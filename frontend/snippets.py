@@ -42,11 +42,11 @@ curl -i 'BASE/write?precision=s' \\
     ), ("json", "influx")),
     Way("agent", "Our agent", "Hosts, containers, and the services on them. Keeps what it cannot send.", (
         Snippet("Shell, on the host to be watched", """\
-pip install 'spm[agent]'
+curl -fsSO BASE/agent.pyz && python3 -m pip install psutil
 export SPM_AGENT_URL=BASE SPM_AGENT_TOKEN=TOKEN
-spm-agent doctor && spm-agent"""),
+python3 agent.pyz doctor; python3 agent.pyz"""),
         Snippet("As a service: /etc/systemd/system/spm-agent.service", """\
-spm-agent install --print --url BASE"""),
+python3 agent.pyz install --print --url BASE"""),
     ), ("agent",)),
     Way("telegraf", "Telegraf", "And whatever else writes to InfluxDB, v1 or v2.", (
         Snippet("telegraf.conf", """\
@@ -100,10 +100,10 @@ LoadPlugin write_http
     ), ("ping",)),
     Way("statsd", "StatsD and Graphite", "A side-car on your side listens for them and sends on with a token.", (
         Snippet("Shell: StatsD on 127.0.0.1:8125", """\
-pip install 'spm[agent]'
-SPM_AGENT_TOKEN=TOKEN spm-sidecar statsd --url BASE"""),
+curl -fsSO BASE/agent.pyz && python3 -m pip install psutil
+SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar statsd --url BASE"""),
         Snippet("Shell: Graphite's plain text on 127.0.0.1:2003", """\
-SPM_AGENT_TOKEN=TOKEN spm-sidecar graphite --url BASE"""),
+SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar graphite --url BASE"""),
     ), ("statsd", "graphite")),
     Way("text", "Prometheus text", "Batch jobs: a body in Prometheus' text form, or a push gateway's client.", (
         Snippet("Shell", """\

@@ -141,6 +141,14 @@ def lasting(ms: int) -> str:
 
 
 @register.filter
+def plainly(value: Any) -> str:
+    """A setting's value as one would write it: ``a=b,c=d``, ``x, y``, ``30``."""
+    if isinstance(value, dict):
+        return ",".join(f"{name}={each}" for name, each in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@register.filter
 def ago(then_ms: int, now_ms: int) -> str:
     """How long ago a time in milliseconds was."""
     return age(max(now_ms - then_ms, 0))

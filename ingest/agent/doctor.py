@@ -18,7 +18,7 @@ from pathlib import Path
 from ingest.agent import heart, segments
 from ingest.agent.config import Config
 from ingest.agent.version import VERSION
-from ingest.agent.web import Web
+from ingest.agent.web import Web, without_user
 from ingest.agent.whole import once
 from spm import limits
 from spm.clock import Clock
@@ -48,7 +48,7 @@ def examine(own: Config, clock: Clock) -> Iterator[Check]:
     yield settings(own)
     if own.url.startswith("amqp"):
         yield Check(
-            "server", WARNING, f"{_plain(own.url)} is a broker: whether it takes messages shows when one is sent"
+            "server", WARNING, f"{without_user(own.url)} is a broker: whether it takes messages shows when one is sent"
         )
     if (own.api_url or own.url).startswith("http"):
         yield from server(own, clock)
@@ -168,12 +168,6 @@ def collectors(own: Config, clock: Clock) -> Iterator[Check]:
             slow = took_ms > own.patience_s * 1_000
             said = f"{values:,} values in {took_ms:.0f} ms"
             yield Check(name, WARNING if slow else OK, said + (": slower than a look waits" if slow else ""))
-
-
-def _plain(url: str) -> str:
-    """Without a password."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 def _text(file: Path) -> str:

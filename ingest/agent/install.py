@@ -7,6 +7,7 @@ want of rights (names of other users' programs, PIDs of listeners) is said in do
 
 import shlex
 import sys
+from pathlib import Path
 
 from ingest.agent.config import FILE, Config
 
@@ -47,7 +48,9 @@ WantedBy=multi-user.target
 
 def unit(own: Config) -> str:
     """The unit, and below it, as comments, the configuration file it reads."""
-    command = f"{shlex.quote(sys.executable)} -m ingest.agent"
+    program = Path(sys.argv[0]).resolve()
+    words = [str(program)] if program.suffix == ".pyz" else ["-m", "ingest.agent"]
+    command = shlex.join([sys.executable, *words])
     return _UNIT.format(command=command, file=FILE, settings="".join(f"#   {line}\n" for line in _settings(own)))
 
 

@@ -94,7 +94,7 @@ class Web:
             return None
         parts = checked(proxy, "not a proxy")
         if parts.scheme != "http":
-            raise Refused("not a proxy", got=proxy.rpartition("@")[2], wanted="http://host:port, or none")
+            raise Refused("not a proxy", got=without_user(proxy), wanted="http://host:port, or none")
         return parts
 
     def _proxy_headers(self) -> dict[str, str]:
@@ -102,6 +102,12 @@ class Web:
             return {}
         who = f"{unquote(self.proxy.username)}:{unquote(self.proxy.password or '')}"
         return {"Proxy-Authorization": "Basic " + base64.b64encode(who.encode()).decode()}
+
+
+def without_user(url: str) -> str:
+    """An address as it may be shown: who we are there is nobody's business."""
+    scheme, slashes, rest = url.rpartition("//")
+    return f"{scheme}{slashes}{rest.rpartition('@')[2]}"
 
 
 def passed_by(host: str, names: str) -> bool:
@@ -118,5 +124,5 @@ def checked(url: str, what: str = "not an address") -> SplitResult:
     except ValueError:
         right = False
     if not right:
-        raise Refused(what, got=url, wanted="http[s]://host[:port][/path]")
+        raise Refused(what, got=without_user(url), wanted="http[s]://host[:port][/path]")
     return parts

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from ingest.agent.collect.base import Kind, Options, access_of, numbers, snake
+from ingest.agent.collect.base import Kind, Options, access_of, numbers
 from ingest.agent.fetch import Unreachable, get_json
 from ingest.agent.lines import Point
 from spm import limits
@@ -24,6 +24,7 @@ _JVM = {"Memory": "memory", "Threading": "threading", "OperatingSystem": "os", "
 _JVM_NAMED = {"GarbageCollector": ("gc", "gc"), "MemoryPool": ("memory_pool", "pool")}
 _DROPPED = ("thread_allocated", "peak_usage", "collection_usage", "last_gc_info", "usage_threshold", "start_time",
             "spec_", "object_")  # fmt: skip
+_UNFIT = re.compile(r"[^A-Za-z0-9]+")
 _PLACE = re.compile(r"-(?:/|[0-9a-f]{8}-|[A-Za-z0-9.]+-\d+$|\d+$)|ForPort\d+$")
 
 
@@ -84,8 +85,12 @@ def _of_others(domain: str, named: Mapping[str, str]) -> tuple[str, dict[str, st
     name = "_".join(parts)
     place = _PLACE.search(name)
     if place is None:
-        return snake(name), {}
-    return snake(name[: place.start()]), {"of": name[place.start() :].lstrip("-")}
+        return _lower(name), {}
+    return _lower(name[: place.start()]), {"of": name[place.start() :].lstrip("-")}
+
+
+def _lower(name: str) -> str:
+    return _UNFIT.sub("_", name).strip("_").lower()
 
 
 def _labels(bean: Mapping[str, Any]) -> dict[str, str]:

@@ -1,0 +1,73 @@
+"""The agent as one file, for hosts that have nothing of ours: ``GET /agent.pyz``, which Python 3.11 and newer runs.
+
+It is made of this tree's own files, once per process, byte for byte the same each time: the agent, the side-car, and
+the few modules they stand on. psutil comes from the host (pip, or a package of its system). Nobody need show a token:
+there is nothing in it but the program.
+"""
+
+import hashlib
+import io
+import zipfile
+from functools import lru_cache
+from pathlib import Path
+
+from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
+from django.views.decorators.http import require_safe
+
+from ingest.agent.version import VERSION
+
+_ROOT = Path(__file__).resolve().parents[1]
+_FOLDERS = ("ingest/agent", "ingest/sidecar")
+_FILES = ("ingest/__init__.py", "ingest/routing.py", "spm/__init__.py", "spm/clock.py", "spm/errors.py",
+          "spm/limits.py", "spm/sequence.py")  # fmt: skip
+_MAIN = """\
+import sys
+
+try:
+    import psutil
+except ImportError:
+    sys.exit("spm-agent: psutil is missing: python3 -m pip install psutil, or apt install python3-psutil")
+if sys.version_info < (3, 11):
+    sys.exit("spm-agent: this needs Python 3.11 or newer")
+if sys.argv[1:2] == ["sidecar"]:
+    del sys.argv[1]
+    from ingest.sidecar.__main__ import main
+else:
+    from ingest.agent.__main__ import main
+sys.exit(main())
+"""
+_VERSION = '''"""Which version of the agent this is."""
+
+VERSION = {version!r}
+USER_AGENT = f"spm-agent/{{VERSION}}"
+'''
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip can hold: equal files give equal archives
+_SECONDS = 300
+
+
+@require_safe
+def agent_file(request: HttpRequest) -> HttpResponse:
+    """The file, or 304 for who has it."""
+    content, etag = made()
+    if request.headers.get("If-None-Match") == etag:
+        return HttpResponseNotModified(headers={"ETag": etag})
+    headers = {"ETag": etag, "Cache-Control": f"public, max-age={_SECONDS}",
+               "Content-Disposition": 'attachment; filename="agent.pyz"'}  # fmt: skip
+    return HttpResponse(content, content_type="application/zip", headers=headers)
+
+
+@lru_cache(maxsize=1)
+def made() -> tuple[bytes, str]:
+    """The archive and its mark."""
+    names = [*_FILES, *(path.relative_to(_ROOT).as_posix() for folder in _FOLDERS
+                        for path in (_ROOT / folder).rglob("*.py"))]  # fmt: skip
+    texts = {name: (_ROOT / name).read_bytes() for name in names}
+    texts["ingest/agent/version.py"] = _VERSION.format(version=VERSION).encode()
+    texts["__main__.py"] = _MAIN.encode()
+    raw = io.BytesIO(b"#!/usr/bin/env python3\n")
+    raw.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(raw, "a", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in sorted(texts.items()):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), text, zipfile.ZIP_DEFLATED)
+    content = raw.getvalue()
+    return content, f'"{hashlib.blake2b(content, digest_size=8).hexdigest()}"'

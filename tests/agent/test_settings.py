@@ -1,0 +1,178 @@
+"""The five ways by which a setting comes, in their order; what is wrong is said; what is pushed is judged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.agent import install, pushed
+from ingest.agent.config import SETTINGS, read
+from ingest.agent.web import Web, passed_by
+from spm.errors import Refused
+
+TOKEN = {"SPM_AGENT_TOKEN": "t", "HOME": "/home/a", "SPM_AGENT_CONFIG": ""}
+
+
+def file(folder: Path, text: str) -> str:
+    path = folder / "agent.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_flags_win_over_the_environment_over_the_file_over_the_server_over_the_default(tmp_path: Path) -> None:
+    path = file(tmp_path, 'url = "http://file"\nhost = "file"\nperiod_s = 20\n')
+    told = {**TOKEN, "SPM_AGENT_CONFIG": path, "SPM_AGENT_URL": "http://env", "SPM_AGENT_HOST": "env"}
+    found = read(["--url", "http://flag"], told, pushed={"period_s": 30, "discover": False})
+    assert (found.url, found.host, found.period_ms, found.discover) == ("http://flag", "env", 20_000, False)
+    assert found.spool_bytes == 64_000_000
+    origins = [found.origins[name] for name in ("url", "host", "period_s", "discover", "spool_mb")]
+    assert origins == ["flag", "environment", "file", "server", "default"]
+
+
+def test_a_file_names_services_and_everything_else(tmp_path: Path) -> None:
+    path = file(tmp_path, """
+token = "spm_x"
+tags = { role = "web" }
+off = ["processes"]
+discover = false
+proxy = "none"
+[[redis]]
+address = "10.0.0.1:6379"
+tags = { shard = "1" }
+[[redis]]
+address = "10.0.0.2:6379"
+[[command]]
+name = "backup"
+run = ["/bin/true"]
+every_s = 3600
+""")  # fmt: skip
+    found = read(["--config", path], {"HOME": "/"})
+    assert (found.token, found.tags["role"], found.off, found.discover) == ("spm_x", "web", {"processes"}, False)
+    assert [target.name for target in found.targets] == ["redis:10.0.0.1:6379", "redis:10.0.0.2:6379", "command:backup"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('ulr = "x"', "unknown setting; got ulr.*Did you mean url"),
+        ("period_s = 0.5", "period_s is out of range"),
+        ("period_s = true", "period_s is out of range"),
+        ('url = ["a"]', "url is no text"),
+        ('discover = "perhaps"', "neither true nor false"),
+        ("tags = { a = 1 }", "tags need a name and a value"),
+        ('tags = { a = "x\\ny" }', "no text"),
+        ('off = ["procesess"]', "names no collector.*Did you mean processes"),
+        ("off = 3", "no list of names"),
+        ("[[redis]]\nadress = 1", "unknown option.*Did you mean address"),
+        ('[[redis]]\naddress = "a"\n[[redis]]\naddress = "a"', "same name"),
+        ("a = [", "is no TOML"),
+        ("\xff", "no TOML"),
+        ('host = ""', "not a host name"),
+        ("[[prometheus]]", "lacks url"),
+        ("redis = 3", "no table"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, text: str, said: str) -> None:
+    path = file(tmp_path, text)
+    with pytest.raises(Refused, match=f"(?s){said}"):
+        read(["--config", path], TOKEN)
+
+
+def test_a_file_that_was_named_must_be_there() -> None:
+    with pytest.raises(Refused, match="cannot be read"):
+        read(["--config", "/no/such/agent.toml"], TOKEN)
+
+
+def test_a_file_of_a_size_nobody_wrote_by_hand_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="too large"):
+        read(["--config", file(tmp_path, "#" * 200_000)], TOKEN)
+
+
+def test_the_token_of_a_flag_wins_over_all_others(tmp_path: Path) -> None:
+    for name in ("flag", "env"):
+        (tmp_path / name).write_text(f"from-{name}\n")
+    path = file(tmp_path, 'token = "from-file"')
+    env = {"HOME": "/", "SPM_AGENT_CONFIG": path, "SPM_AGENT_TOKEN_FILE": str(tmp_path / "env")}
+    assert read(["--token-file", str(tmp_path / "flag")], {**env, "SPM_AGENT_TOKEN": "t"}).token == "from-flag"
+    assert read([], {**env, "SPM_AGENT_TOKEN": "from-env"}).token == "from-env"
+    assert read([], env).token == "from-env"
+    assert read([], {"HOME": "/", "SPM_AGENT_CONFIG": path}).token == "from-file"
+
+
+# --- pushed -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", [setting.name for setting in SETTINGS if not setting.pushable] + ["command", "token", "x"]
+)
+def test_what_could_harm_the_host_is_refused_from_outside(name: str) -> None:
+    judged = pushed.judge("e", {name: "http://evil", "period_s": 30}, {})
+    assert judged.settings == {"period_s": 30}
+    assert list(judged.refused) == [name]
+
+
+def test_what_the_host_has_set_is_refused_with_the_way_it_was_set() -> None:
+    judged = pushed.judge("e", {"period_s": 30, "off": ["cpu"]}, {"period_s": "file", "off": "default"})
+    assert (judged.settings, judged.refused) == ({"off": ["cpu"]}, {"period_s": "set on the host (file)"})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"period_s": 0}, {"period_s": []}, {"tags": {"host": "x"}}, {"tags": [1]}, {"off": ["x"]}, {"off": {}},
+     {"discover": "?"}, {"tags": {"a": "b" * 20_000}}, [1], None, 7],
+)  # fmt: skip
+def test_pushed_settings_that_are_wrong_change_nothing(given: Any) -> None:
+    judged = pushed.judge("e", given, {})
+    assert not judged.settings
+    assert judged.refused
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b'{"etag": 1, "settings": 2, "refused": 3}', b"[" * 5_000])
+def test_kept_settings_that_cannot_be_read_are_none(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / "pushed.json").write_bytes(raw)
+    assert pushed.load(tmp_path) == pushed.Pushed()
+
+
+def test_kept_settings_come_back(tmp_path: Path) -> None:
+    judged = pushed.judge("e", {"tags": {"a": "b"}, "url": "x"}, {})
+    pushed.keep(tmp_path, judged)
+    assert pushed.load(tmp_path) == judged
+    assert json.loads((tmp_path / "pushed.json").read_bytes())["etag"] == "e"
+
+
+# --- the way to the server --------------------------------------------------------------------------------------------
+
+
+def test_a_proxy_comes_from_the_settings_else_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://env:3128")
+    monkeypatch.setenv("NO_PROXY", "localhost,.intern.example")
+    named = {url: getattr(Web(url, proxy=proxy).proxy, "hostname", None) for url, proxy in (
+        ("http://a.example", ""), ("http://b.example", "http://own:1"), ("http://c.example", "none"),
+        ("http://x.intern.example", ""), ("http://localhost:8000", ""),
+    )}  # fmt: skip
+    assert list(named.values()) == ["env", "own", None, None, None]
+
+
+@pytest.mark.parametrize("proxy", ["https://a", "socks5://a", "a:3128", "http://"])
+def test_what_is_no_proxy_is_refused_without_its_password(proxy: str) -> None:
+    with pytest.raises(Refused, match="not a proxy") as caught:
+        Web("http://a.example", proxy=proxy.replace("//", "//u:geheim@"))
+    assert proxy == "a:3128" or "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "passed"),
+    [("a.b", "a.b", True), ("x.a.b", "a.b", True), ("xa.b", "a.b", False), ("a", "*", True), ("a", "", False),
+     ("a", " , a:80 ", True)],
+)  # fmt: skip
+def test_hosts_named_by_no_proxy_are_passed_by(host: str, names: str, passed: bool) -> None:
+    assert passed_by(host, names) is passed
+
+
+def test_the_printed_unit_bounds_the_agent_and_shows_no_token(tmp_path: Path) -> None:
+    own = read(["--url", "https://spm.example", "--tags", "role=web"], {**TOKEN, "SPM_AGENT_TOKEN": "geheim"})
+    text = install.unit(own)
+    for line in ("DynamicUser=yes", "MemoryMax=128M", "Restart=always", '#   url = "https://spm.example"'):
+        assert line in text
+    assert "geheim" not in text

@@ -1,0 +1,158 @@
+"""The pages of agents and of sending: states, snippets that name the token, the first data that appears by itself."""
+
+import html
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from frontend import snippets
+from frontend.agent_file import made
+from ingest import agents, arrivals
+from ingest.agent.version import VERSION
+from ingest.models import Agent, AgentSettings
+from spm.accounts import sources
+from spm.clock import SystemClock
+from tests.frontend.conftest import House
+
+
+@pytest.fixture(autouse=True)
+def nothing_written() -> None:
+    arrivals.forget_written()
+
+
+def agent(house: House, name: str = "web-1", **changes: Any) -> Agent:
+    now = agents._moment(SystemClock().now_ms())
+    told = {"version": "0.0.1", "period_ms": 10_000, "started": now, "first_seen": now, "last_seen": now, **changes}
+    return Agent.objects.create(app=house.app, name=name, **told)
+
+
+def test_an_app_without_agents_shows_how_to_start_one(desk: Client, alpha: House) -> None:
+    page = desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
+    assert "No agent has reported yet" in page
+    assert f"/apps/{alpha.app.pk}/send?way=agent" in page
+
+
+def test_agents_are_shown_with_what_is_wrong_with_them(desk: Client, alpha: House) -> None:
+    agent(alpha, spooled=123, dropped_samples=4_200, offset_ms=-65_000, refused={"period_s": "set on the host (file)"},
+          collectors={"redis:a": "<b>refused</b>", "cpu": "ok"})  # fmt: skip
+    page = desk.get(f"/apps/{alpha.app.pk}/agents/table").content.decode()
+    for said in ("web-1", "late", "123", "4,200", "65 s behind", "redis:a: &lt;b&gt;refused", "pushed period_s"):
+        assert said in page
+    assert "cpu: ok" not in page
+
+
+def test_settings_are_pushed_and_taken_back_by_a_form(desk: Client, alpha: House) -> None:
+    path = f"/apps/{alpha.app.pk}/agents/settings"
+    form = {
+        "match": "role=web",
+        "period_s": "30",
+        "tags": "site=ber, rack = 7",
+        "off": "redis, processes",
+        "discover": "no",
+    }
+    assert desk.post(path, form).status_code == 302
+    [entry] = AgentSettings.objects.all()
+    assert entry.settings == {"period_s": 30.0, "tags": {"site": "ber", "rack": "7"}, "off": ["redis", "processes"],
+                              "discover": False}  # fmt: skip
+    assert "site=ber,rack=7" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
+    desk.post(path, {"match": "role=web"})
+    assert not AgentSettings.objects.exists()
+
+
+@pytest.mark.parametrize("form", [{"match": "*", "off": "nonsense"}, {"match": "*", "period_s": "0"}, {"match": ""},
+                                  {"match": "*", "tags": "host=x"}, {"match": "*", "tags": "x"}])  # fmt: skip
+def test_a_form_that_is_wrong_pushes_nothing(desk: Client, alpha: House, form: dict[str, str]) -> None:
+    page = desk.post(f"/apps/{alpha.app.pk}/agents/settings", form, follow=True).content.decode()
+    assert "notice warning" in page
+    assert not AgentSettings.objects.exists()
+
+
+def test_viewers_see_agents_and_push_nothing(client: Client, alpha: House) -> None:
+    client.force_login(alpha.viewer)
+    agent(alpha)
+    assert "web-1" in client.get(f"/apps/{alpha.app.pk}/agents").content.decode()
+    assert client.post(f"/apps/{alpha.app.pk}/agents/settings", {"match": "*"}).status_code == 403
+
+
+def test_every_snippet_names_the_site_and_the_token_or_key(desk: Client, alpha: House) -> None:
+    page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/send").content.decode())
+    for way in snippets.WAYS:
+        texts = [
+            snippets.filled(each.text, base="http://testserver", token="YOUR_TOKEN", key="YOUR_KEY")
+            for each in way.snippets
+        ]
+        assert all(text in page for text in texts)
+        assert "YOUR_TOKEN" in "".join(texts) or "YOUR_KEY" in "".join(texts)
+        assert all("http://testserver" in text for text in texts)
+
+
+def test_ways_have_arrivals_of_their_own() -> None:
+    words = [word for way in snippets.WAYS for word in way.arrivals]
+    assert len(words) == len(set(words))
+
+
+@pytest.mark.parametrize("way", snippets.NAMES)
+def test_a_way_can_be_linked_to(desk: Client, alpha: House, way: str) -> None:
+    page = desk.get(f"/apps/{alpha.app.pk}/send?way={way}").content.decode()
+    title = html.escape(next(each.title for each in snippets.WAYS if each.name == way))
+    assert f'<details name="way" open><summary>{title} ' in page
+
+
+def test_the_first_data_of_a_way_appears_once_and_then_nothing_new(desk: Client, alpha: House) -> None:
+    path = f"/apps/{alpha.app.pk}/send/arrivals"
+    empty = desk.get(path).content.decode()
+    known = empty.partition("?known=")[2].partition('"')[0]
+    assert desk.get(f"{path}?known={known}").status_code == 204
+    arrivals.noted(alpha.app.pk, "telegraf", "web-1", SystemClock().now_ms())
+    came = desk.get(f"{path}?known={known}").content.decode()
+    assert "First data received ✓" in came
+    assert '<span id="came-telegraf" hx-swap-oob="true" class="badge done">' in came
+    known = came.partition("?known=")[2].partition('"')[0]
+    assert desk.get(f"{path}?known={known}").status_code == 204
+
+
+def test_sources_that_lack_messages_are_shown_on_the_overview(desk: Client, alpha: House) -> None:
+    now = SystemClock().now_ms()
+    sources.seen(alpha.app.pk, "web-1", now - 7_200_000, period_ms=10_000)
+    part = desk.get(f"/apps/{alpha.app.pk}/completeness").content.decode()
+    assert "web-1" in part
+    assert "0 %" in part
+    [told] = desk.get(f"/api/v1/apps/{alpha.app.pk}/completeness?hours=24").json()
+    assert (told["source"], told["got"], told["state"]) == ("web-1", 0, "gone")
+    assert 715 <= told["expected"] <= 725
+    assert told["silent"] == told["expected"]
+
+
+@pytest.mark.parametrize("hours", ["0", "169", "x"])
+def test_completeness_of_no_sensible_span_is_refused(desk: Client, alpha: House, hours: str) -> None:
+    assert desk.get(f"/api/v1/apps/{alpha.app.pk}/completeness?hours={hours}").status_code == 400
+
+
+def test_the_agent_comes_as_one_file_that_runs_alone(client: Client, tmp_path: Path) -> None:
+    answer = client.get("/agent.pyz")
+    assert answer.status_code == 200
+    assert client.get("/agent.pyz", HTTP_IF_NONE_MATCH=answer["ETag"]).status_code == 304
+    file = tmp_path / "agent.pyz"
+    file.write_bytes(answer.content)
+    done = subprocess.run([sys.executable, file, "version"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == (f"{VERSION}\n", "")
+    env = {"SPM_AGENT_CONFIG": "", "PATH": "/usr/bin"}
+    once = subprocess.run(
+        [sys.executable, file, "once"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
+    )
+    assert "mem,host=" in once.stdout
+
+
+def test_the_file_is_the_same_each_time_and_holds_nothing_of_the_site() -> None:
+    content, _ = made()
+    made.cache_clear()
+    assert made()[0] == content
+    names = zipfile.ZipFile(io.BytesIO(content)).namelist()
+    assert not [name for name in names if "models" in name or "settings/" in name or name.endswith(".pyc")]
+    assert len(content) < 200_000

@@ -1,0 +1,138 @@
+"""What should have come and what did, by periods and numbers; and what an app is told about its sources."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingest import completeness, telling
+from ingest.account import Span
+from ingest.completeness import Known
+from ingest.push import Sender
+from spm import limits
+from spm.accounts import sources
+from spm.accounts.models import App, Organisation, Source
+from spm.limits import HOUR_MS
+from spm.store.account_hours import Gap, Hour, Run
+from spm.store.backends.memory import MemoryBackend
+from spm.wire import Parsed, parse_canonical
+
+HOUR = 472_222
+START = HOUR * HOUR_MS
+END = START + HOUR_MS
+
+
+def known(name: str = "a", period_s: int = 10, first_ms: int = 0, last_ms: int = END) -> Known:
+    return Known(name, first_ms, last_ms, period_s * 1000)
+
+
+def span(messages: dict[str, int], runs: tuple[Run, ...] = (), gaps: tuple[Gap, ...] = ()) -> Span:
+    counts = np.array(list(messages.values()), np.int64)
+    zero = np.zeros(len(counts), np.int64)
+    return Span(START, END, (Hour(HOUR, tuple(messages), counts, counts, zero, zero, zero, runs),), gaps)
+
+
+def one(found: Span, source: Known | None = None, until_ms: int = END) -> completeness.Completeness:
+    [made] = completeness.compared([source or known()], found, since_ms=START, until_ms=until_ms, now_ms=until_ms)
+    return made
+
+
+def test_a_source_that_sent_all_it_should_is_complete() -> None:
+    made = one(span({"a": 360}))
+    assert (made.expected, made.got, made.missing, made.silent, made.share) == (360, 360, 0, 0, 1.0)
+
+
+def test_what_was_sent_twice_came_once() -> None:
+    made = one(span({"a": 700}, (Run("a", 1, 11, 360, START, END),)))
+    assert (made.got, made.silent, made.share) == (350, 10, 350 / 360)
+
+
+def test_lost_numbers_and_silence_are_told_apart() -> None:
+    runs = (Run("a", 1, 1, 100, START, END), Run("a", 1, 111, 200, START, END))
+    made = one(span({"a": 190}, runs, (Gap("a", "1", 101, 110, START, END),)))
+    assert (made.got, made.missing, made.silent) == (190, 10, 160)
+
+
+def test_a_source_with_two_messages_per_look_is_not_over_complete() -> None:
+    made = one(span({"a": 720}))
+    assert (made.expected, made.share) == (720, 1.0)
+
+
+def test_nothing_is_expected_before_a_source_was_known() -> None:
+    made = one(span({"a": 180}), known(first_ms=START + HOUR_MS // 2))
+    assert (made.expected, made.share) == (180, 1.0)
+
+
+def test_a_source_that_says_nothing_lacks_everything() -> None:
+    made = one(span({}), known(last_ms=START - HOUR_MS))
+    assert (made.expected, made.got, made.silent, made.share, made.state) == (360, 0, 360, 0.0, "gone")
+
+
+@pytest.mark.parametrize("period_s", [1, 10, 60, 3_600])
+def test_an_hour_expects_what_fits_into_it(period_s: int) -> None:
+    assert completeness.expected(known(period_s=period_s), START, END) == 3_600 // period_s
+
+
+def test_a_period_longer_than_the_stretch_expects_nothing() -> None:
+    made = one(span({}), known(period_s=7_200))
+    assert (made.expected, made.share) == (0, None)
+
+
+class Door:
+    """Keeps what is pushed."""
+
+    def __init__(self) -> None:
+        self.pushed: list[tuple[Sender, Parsed]] = []
+
+    def push(self, parsed: Parsed, *, sender: Sender, message_id: bytes) -> None:
+        self.pushed.append((sender, parsed))
+
+
+@pytest.fixture
+def app(db: None) -> Iterator[App]:
+    sources.forget_written()
+    telling.forget()
+    yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
+    sources.forget_written()
+
+
+def series(parsed: Parsed) -> dict[tuple[str, str], float]:
+    forms = [parse_canonical(parsed.series.canonical(index)) for index in parsed.series_index]
+    return {(metric, labels["source"]): value for (metric, labels), value in zip(forms, parsed.values, strict=True)}
+
+
+def test_an_app_is_told_who_of_its_sources_is_up(app: App) -> None:
+    now, door = END + 1_000_000, Door()
+    sources.seen(app.pk, "up", now - 5_000, period_ms=10_000)
+    sources.seen(app.pk, "down", now - 2_000_000, period_ms=10_000)
+    sources.seen(app.pk, "unknown", now)
+    assert telling.tell(MemoryBackend(), door, now) == 1  # type: ignore[arg-type]
+    (sender, state), (_, hour) = door.pushed
+    assert (sender.app_id, sender.source) == (app.pk, sources.OWN)
+    found = series(state)
+    assert {name: found["spm_source_up", name] for name in ("up", "down")} == {"up": 1.0, "down": 0.0}
+    assert found["spm_source_age_seconds", "up"] == 5.0
+    assert ("spm_source_up", "unknown") not in found
+    assert set(hour.ts.tolist()) == {END}
+    assert series(hour)["spm_source_got_messages", "up"] == 0
+
+
+def test_an_hour_is_told_once_and_who_is_up_every_time(app: App) -> None:
+    now, door = END + limits.ACCOUNT_SLACK_MS, Door()
+    sources.seen(app.pk, "a", now, period_ms=10_000)
+    for minute in range(3):
+        telling.tell(MemoryBackend(), door, now + minute * 60_000)  # type: ignore[arg-type]
+    assert len(door.pushed) == 4
+
+
+def test_apps_without_announced_periods_are_told_nothing(app: App) -> None:
+    door: Any = Door()
+    sources.seen(app.pk, "plain", END)
+    assert telling.tell(MemoryBackend(), door, END) == 0
+    assert not door.pushed
+
+
+def test_what_the_system_says_is_no_source_of_the_app(app: App) -> None:
+    sources.seen(app.pk, sources.OWN, END)
+    assert not Source.objects.exists()
