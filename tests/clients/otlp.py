@@ -76,7 +76,7 @@ def observe(meters: MeterProvider, known: Known, step: list[int]) -> None:
 
 
 def without_resource(labels: Labels) -> Labels:
-    """Without the labels that say which resource it is; they must be there."""
+    """Without the labels that say which resource and scope it is; they must be there."""
     found = dict(labels)
-    assert (found.pop("job"), found.pop("instance")) == ("shop", "one")
+    assert (found.pop("job"), found.pop("instance"), found.pop("otel_scope_name")) == ("shop", "one", "tests")
     return labels_of(found)
