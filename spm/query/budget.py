@@ -1,8 +1,9 @@
 """What one query may use, and what it has used: the one object that everything which works for a query looks at.
 
 Limits are looked at where things grow: series and samples when they are read, cells before they are computed, bytes
-for both, time and the one who asked whenever `tick` is called. Bytes are an estimate of what the query holds at once,
-from the sizes of its columns. Enter by `Budget`.
+for both, time and the one who asked whenever `tick` is called. Bytes are an estimate of what the query takes at once,
+from the sizes of its columns and of what is made beside them; a test holds a process' growth against it. Enter by
+`Budget`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from spm.query.promql.lookback import LOOKBACK_MS
 
 SAMPLE_BYTES = 16  # a time and a value
 CELL_BYTES = 9  # a value, and whether it is there
+AT_WORK = 3  # values being computed, and their operands lined up beside them, for each value that is computed
 SERIES_BYTES = 600  # labels as a dict, of some six pairs
 
 Watch = Callable[[], None]
@@ -79,14 +81,14 @@ class Budget:
                 f"{asked} selects {count} series; at most {self.allowed.series} are read: narrow the selector"
             )
         self.usage.series += count
-        self.hold(count * SERIES_BYTES)
+        self._keep(count * SERIES_BYTES)
 
     def samples(self, count: int) -> None:
         """So many samples are read."""
         self.usage.samples += count
         if self.usage.samples > self.allowed.samples:
             raise QueryTooLarge(f"more than {self.allowed.samples} samples to read: ask for less time or fewer series")
-        self.hold(count * SAMPLE_BYTES)
+        self._keep(count * SAMPLE_BYTES)
 
     def cells(self, series: int, steps: int, what: str) -> None:
         """So many values are about to be computed."""
@@ -97,7 +99,7 @@ class Budget:
                 f"at most {self.allowed.cells} values are computed: use a longer step or fewer series"
             )
         self.usage.cells = max(self.usage.cells, count)
-        self._look_at(self.usage.bytes + count * CELL_BYTES)
+        self._look_at(self.usage.bytes + count * CELL_BYTES * AT_WORK)
 
     def shown(self, points: int) -> None:
         """So many points are about to be answered with."""
@@ -108,7 +110,11 @@ class Budget:
             )
 
     def hold(self, size: int) -> None:
-        """So many bytes more are held from now on; with a negative number they are let go."""
+        """So many bytes of values more are held from now on; with a negative number they are let go."""
+        self._look_at(self.usage.bytes + max(size, 0) * AT_WORK)
+        self.usage.bytes += size
+
+    def _keep(self, size: int) -> None:
         self.usage.bytes += size
         self._look_at(self.usage.bytes)
 

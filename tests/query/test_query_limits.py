@@ -103,7 +103,7 @@ def test_label_is_not_made_longer_than_labels_may_be() -> None:
 
 
 def test_vectors_still_needed_count_together_and_those_done_with_do_not() -> None:
-    enough = QueryLimits(bytes=30_000)
+    enough = QueryLimits(bytes=42_000)
     deep, wide = "(m + (m + (m + (m + m))))", "((((m + m) + m) + m) + m)"
     engine = Engine(three_series(), enough)
     assert engine.range(wide, 1_000, 250_000, 1_000).labels

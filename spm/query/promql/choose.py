@@ -8,6 +8,7 @@ r - 1 keep the two complementary parts.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,10 @@ from spm.query.promql.vector import Vector, named
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
 Bool = npt.NDArray[np.bool_]
 
+_ELEMENTS_AT_ONCE = 500_000  # of count_values: some tens of megabytes while they are counted
 _INT64_LEAST, _INT64_GREATEST = -(2.0**63), 2.0**63
 
 
@@ -48,19 +51,36 @@ def ranked(vector: Vector, groups: Groups, *, greatest: bool) -> Vector:
 
 def counted_values(vector: Vector, label: str, *, labels: tuple[str, ...], without: bool) -> Vector:
     """How many elements of each group have each value; the value becomes a label."""
-    shown = vector.values[vector.present]
-    distinct, codes = np.unique(shown.view(np.uint64) if len(shown) else np.empty(0, np.uint64), return_inverse=True)
+    distinct = np.unique(vector.values[vector.present].view(np.uint64))
     texts = [plain(number) for number in distinct.view(np.float64).tolist()]
-    rows, steps = np.nonzero(vector.present)
-    pairs, place = np.unique(rows * max(len(texts), 1) + codes.reshape(-1), return_inverse=True)
-    if len(pairs) * vector.values.shape[1] > QUERY_CELLS_MAX:
-        raise QueryTooLarge(f"count_values makes {len(pairs)} series over {vector.values.shape[1]} steps")
+    pairs = _pairs(vector, distinct)
     series = [vector.labels[pair // len(texts)] | {label: texts[pair % len(texts)]} for pair in pairs.tolist()]
     groups = group_without(series, labels) if without else group_by(series, (*labels, label))
     counts = np.zeros((len(groups.labels), vector.values.shape[1]))
-    if len(pairs):
-        np.add.at(counts, (groups.codes[place.reshape(-1)], steps), 1.0)
+    for part, steps in _places(vector, distinct):
+        np.add.at(counts, (groups.codes[np.searchsorted(pairs, part)], steps), 1.0)
     return named(groups.labels, counts, counts > 0, nameless=False)
+
+
+def _pairs(vector: Vector, distinct: U64) -> I64:
+    """Which series has which of the values at any step: numbers of both in one, ascending."""
+    found, count = [np.empty(0, np.int64)], 0
+    for part, _ in _places(vector, distinct):
+        found.append(np.unique(part))
+        count += len(found[-1])
+        if count * vector.values.shape[1] > QUERY_CELLS_MAX:
+            raise QueryTooLarge(f"count_values makes more than {count} series over {vector.values.shape[1]} steps")
+    return np.concatenate(found)
+
+
+def _places(vector: Vector, distinct: U64) -> Iterator[tuple[I64, I64]]:
+    """(series and value in one number, step) of every element, some series at a time."""
+    at_once = max(_ELEMENTS_AT_ONCE // max(vector.values.shape[1], 1), 1)
+    for first in range(0, len(vector.labels), at_once):
+        present = vector.present[first : first + at_once]
+        rows, steps = np.nonzero(present)
+        codes = np.searchsorted(distinct, vector.values[first : first + at_once][present].view(np.uint64))
+        yield (rows + first) * len(distinct) + codes, steps
 
 
 def _kept(vector: Vector, present: Bool) -> Vector:
