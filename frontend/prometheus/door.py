@@ -1,8 +1,8 @@
 """The door of Prometheus' API: who calls and what is asked, a turn among the organisation's queries, errors in words.
 
-Turns are shared by all web processes of a machine. A view gets a `Call` and returns the body (or a whole answer, where it is no JSON). What may go wrong is translated in
-one place (`_FAILURES`) into Prometheus' form: 400 bad_data, 401, 404, 422 execution, 429, 499, 503. Large bodies are
-compressed for whoever takes gzip. Enter by `light` and `heavy`.
+Turns are shared by all web processes of a machine. A view gets a `Call` and returns the body (or a whole answer, where
+it is no JSON). What may go wrong is translated in one place (`_FAILURES`) into Prometheus' form: 400 bad_data, 401,
+404, 422 execution, 429, 499, 503. Large bodies are compressed for whoever takes gzip. Enter by `light` and `heavy`.
 """
 
 import zlib

@@ -23,7 +23,7 @@ _MEANINGS = {
     "limit": "How many series or names the answer has at most; a warning says where it was cut.",
     "lookback_delta": "How far back an instant selector looks; five minutes unless given.",
     "stats": "With any value the answer says what the query has used.",
-    "explain": "With 1 the answer says what it rests on: resolution, generations, completeness, corrections, retractions.",
+    "explain": "With 1 the answer says what it rests on: resolution, generations, completeness, corrections.",
     "asof": "Answer as accepted by this time.",
     "app": "The app, for a session; a token names its app itself.",
     "match[]": "A selector; may be given several times.",
@@ -69,7 +69,7 @@ _ADDRESSES: Mapping[str, _Address] = {
     "/prometheus/api/v1/label/{name}/values": _Address("Values of a label", ("name", *_SPAN), ("name",)),
     "/prometheus/api/v1/format_query": _Address("An expression written out", ("query", "app"), ("query",)),
     "/prometheus/api/v1/parse_query": _Address("An expression as a tree", ("query", "app"), ("query",)),
-    "/prometheus/api/v1/metadata": _Address("Kind and unit of metrics, as far as names tell", ("metric", "limit", "app")),
+    "/prometheus/api/v1/metadata": _Address("Kind and unit of metrics, by their names", ("metric", "limit", "app")),
     "/prometheus/api/v1/rules": _Address(
         "Alert rules", ("type", "rule_name[]", "rule_group[]", "file[]", "match[]", "exclude_alerts", "app")
     ),
@@ -90,7 +90,7 @@ _ADDRESSES: Mapping[str, _Address] = {
         "The newest samples, as text", ("match[]", "asof", "app"), ("match[]",), answer="text/plain"
     ),
     "/api/v1/export": _Address(
-        "Samples of selectors and a range, streamed", ("match[]", "start", "end", "format", "asof", "app"), ("match[]",),
+        "Samples of selectors and a range", ("match[]", "start", "end", "format", "asof", "app"), ("match[]",),
         answer="application/octet-stream",
     ),
     "/api/v1/import": _Address(

@@ -1,8 +1,8 @@
 """The engine gives what a real Prometheus gives, for random expressions over the same samples.
 
 Debian's Prometheus 2.42 has ranges closed on the left, drops names at once and extrapolates counters near zero in
-another order: samples lie off every border, and counters stay high. A Prometheus 3 is asked for everything. What differs
-for a reason that stands in `REASONS` is counted and printed; anything else fails. As a proof:
+another order: samples lie off every border, and counters stay high. A Prometheus 3 is asked for everything. What
+differs for a reason that stands in `REASONS` is counted and printed; anything else fails. As a proof:
 `SPM_DIFFERENTIAL=10000 bin/test --proof differential`.
 """
 
@@ -24,10 +24,14 @@ from tests.stack.processes import free_ports
 
 # Shapes of expressions that Prometheus answers in a way of its own, by what of the text shows it.
 REASONS = {
-    r"timestamp\([a-z_]+(\{[^}]*\})? @ (start|end)\(\) offset": "timestamp() of a selector that `@` holds and an offset moves"
-    " reads less far back than the selector alone, in 2.42 and in 3: it leaves out series that the selector shows",
-    r"info\([a-z_]+(\{[^}]*\})? offset ": "info() looks an offset's distance away for info series, and then asks what they were"
-    " at the step itself: some it has read are too old by then, others newer than the elements they are to go with",
+    r"timestamp\([a-z_]+(\{[^}]*\})? @ (start|end)\(\) offset": (
+        "timestamp() of a selector that `@` holds and an offset moves reads less far back than the selector alone, in "
+        "2.42 and in 3: it leaves out series that the selector shows"
+    ),
+    r"info\([a-z_]+(\{[^}]*\})? offset ": (
+        "info() looks an offset's distance away for info series, and asks then what they were at the step itself: some "
+        "are too old by then, others newer than the elements they are to go with"
+    ),
 }
 SEED = int(os.environ.get("SPM_DIFFERENTIAL_SEED", "7"))
 

@@ -66,9 +66,9 @@ class Runner:
 
     def outcomes(self, text: str) -> Iterator[Outcome]:
         """What became of every evaluation."""
-        number = 0
+        line = 0
         try:
-            for number, command in commands(text):
+            for line, command in commands(text):  # noqa: B007  # where an error came up
                 if isinstance(command, Clear):
                     self.storage = ScriptStorage()
                 elif isinstance(command, Load):
@@ -76,7 +76,7 @@ class Runner:
                 else:
                     yield self._outcome(command)
         except (BadQuery, BadScript) as error:
-            rest = Eval(number + 1, "the rest of the script", 0, 0, 0)
+            rest = Eval(line + 1, "the rest of the script", 0, 0, 0)
             yield Outcome(self.path, rest, f"cannot be read: {error}", skipped=True)
 
     def _load(self, load: Load) -> None:
