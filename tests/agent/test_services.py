@@ -47,7 +47,7 @@ NODES = {"nodes": {"Xy1": {
     "jvm": {"mem": {"heap_used_percent": 41}, "gc": {"collectors": {"young": {"collection_count": 9}}}},
     "thread_pool": {"write": {"queue": 4, "rejected": 1}}, "os": {"cpu": {"percent": 7}},
 }}}  # fmt: skip
-SOLR = {"responseHeader": {"status": 0}, "metrics": {
+SOLR: dict[str, Any] = {"responseHeader": {"status": 0}, "metrics": {
     "solr.jvm": {"memory.heap.used": 123_456, "gc.G1-Young-Generation.count": 12},
     "solr.core.films": {"INDEX.sizeInBytes": 9_000, "SEARCHER.searcher.numDocs": 1_100,
                         "QUERY./select.requestTimes": {"count": 77, "p95_ms": 3.25},

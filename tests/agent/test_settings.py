@@ -48,7 +48,12 @@ run = ["/bin/true"]
 every_s = 3600
 """)  # fmt: skip
     found = read(["--config", path], {"HOME": "/"})
-    assert (found.token, found.tags["role"], found.off, found.discover) == ("spm_x", "web", {"processes"}, False)
+    assert (found.token, found.tags["role"], found.off, found.discover) == (
+        "spm_x",
+        "web",
+        frozenset({"processes"}),
+        False,
+    )
     assert [target.name for target in found.targets] == ["redis:10.0.0.1:6379", "redis:10.0.0.2:6379", "command:backup"]
 
 
