@@ -186,12 +186,17 @@ class Evaluation:
             return binary.vector_scalar(node.op, elements, number, swapped=node.swapped, as_bool=node.as_bool)
 
     def _vector_vector(self, node: plan.VectorVector) -> Vector:
-        left, right = self.vector(node.left), self.vector(node.right)
+        left, right = self._operands(node)
         with np.errstate(all="ignore"):
             return binary.vector_vector(node.op, left, right, node.matching, as_bool=node.as_bool)
 
     def _set_operation(self, node: plan.SetOperation) -> Vector:
-        return binary.set_operation(node.op, self.vector(node.left), self.vector(node.right), node.matching)
+        return binary.set_operation(node.op, *self._operands(node), node.matching)
+
+    def _operands(self, node: plan.VectorVector | plan.SetOperation) -> tuple[Vector, Vector]:
+        left, right = self.vector(node.left), self.vector(node.right)
+        self.reader.check_cells(max(len(left.labels), len(right.labels)), self.steps.count, f"{node.op!r}")
+        return left, right
 
     # --- groups ---
 
