@@ -194,6 +194,16 @@ def front_door() -> FrontDoor:
         return _only_door()
 
 
+def close_front_door() -> None:
+    """Have this process' door say its last word now, if there is one; the next message opens another."""
+    with _opening:
+        door = _only_door() if _only_door.cache_info().currsize else None
+        _only_door.cache_clear()
+    if door is not None:
+        atexit.unregister(door.close)
+        door.close()
+
+
 def accept_anew(envelope: Envelope) -> None:
     """Push a message again that was accepted before and died: a new stamp under its old id."""
     again = Parsed(envelope.series, envelope.series_index, envelope.ts, envelope.values)

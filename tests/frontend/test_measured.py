@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from frontend.tasks import note_standing
 from ingest import own as sending
 from ingest.gauges import Tally, text
 from ingest.own import OwnMetrics, name_of, parsed_of
-from ingest.push import _only_door, front_door
+from ingest.push import close_front_door
 from spm import telemetry
 from spm.accounts import own, tokens
-from spm.accounts.models import App, Organisation
+from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock, SystemClock
 from spm.errors import QueueUnavailable, StoreUnavailable
 from spm.query import storage_for
@@ -150,10 +151,9 @@ def test_a_process_keeps_its_name_over_restarts_and_shares_it_with_nobody(tmp_pa
 @pytest.fixture
 def own_door() -> Iterator[None]:
     """A front door on this test's store, closed behind it."""
-    _only_door.cache_clear()
+    close_front_door()
     yield
-    front_door().close()
-    _only_door.cache_clear()
+    close_front_door()
 
 
 @pytest.mark.usefixtures("own_door")
@@ -249,3 +249,17 @@ def test_what_a_consumer_counts_is_sent_with_the_rest_and_ends_with_it() -> None
     assert found["spm_worker_messages_total", ""] == 3
     assert found["spm_worker_queue_depth", "spm.p0"] == 7
     assert not [r for r in telemetry.readings() if "spm_worker" in r.name]
+
+
+@pytest.mark.parametrize(
+    ("age_s", "period_s", "state"),
+    [(30, None, "up"), (90, None, "late"), (90, 10, "late"), (90, 300, "up"), (1_000, 300, "late"),
+     (4_500, 300, "gone"), (1_000, None, "gone"), (1_000, 10, "gone")],
+)  # fmt: skip
+def test_sources_are_counted_by_their_own_period(db: None, age_s: int, period_s: int | None, state: str) -> None:
+    now = SystemClock().now_ms()
+    app = App.objects.create(organisation=Organisation.objects.create(name="o"), name="a")
+    seen = datetime.fromtimestamp(now / 1000 - age_s, UTC)
+    Source.objects.create(app=app, name="s", first_seen=seen, last_seen=seen, period_ms=period_s and period_s * 1000)
+    counts = {r.labels["state"]: r.value for r in standing._sources(now)}
+    assert counts == {**dict.fromkeys(("up", "late", "gone"), 0), state: 1}

@@ -1,6 +1,5 @@
 """Export and import over HTTP: what leaves one app enters another as the same numbers, and nobody else's."""
 
-import atexit
 import gzip
 import json
 from collections.abc import Iterator
@@ -25,12 +24,10 @@ LINES = (
 @pytest.fixture(autouse=True)
 def door(own_store: None) -> Iterator[None]:
     """The process' front door opens on this test's store and closes before it."""
-    push._only_door.cache_clear()
-    opened = push.front_door()
+    push.close_front_door()
+    push.front_door()
     yield
-    opened.close()
-    atexit.unregister(opened.close)
-    push._only_door.cache_clear()
+    push.close_front_door()
 
 
 def token(app: App, *scopes: str) -> dict[str, str]:

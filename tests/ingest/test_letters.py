@@ -1,7 +1,7 @@
 """Claims about dead letters: what people see of them, and how their messages come back."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -138,12 +138,13 @@ def test_a_letter_that_holds_no_message_of_the_app_is_shown_without_samples(make
 
 
 @pytest.fixture
-def shop(db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> App:
+def shop(db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[App]:
     """An app with a store of its own."""
     monkeypatch.setattr(settings, "SPM_STORE_URL", f"lmdb://{tmp_path}/store")
     monkeypatch.setattr(settings, "SPM_TRANSPORT", "direct")
-    push._only_door.cache_clear()
-    return App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
+    push.close_front_door()
+    yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
+    push.close_front_door()
 
 
 def page(app: App) -> str:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ingest.push import FrontDoor, Sender
+from ingest.push import FrontDoor, Sender, close_front_door, front_door
 from ingest.transport.direct import DirectTransport
 from ingest.write import Writer
 from spm import limits
@@ -14,6 +16,7 @@ from spm.accounts.models import App, Organisation
 from spm.clock import FakeClock
 from spm.errors import BadMessage, QueueUnavailable, SpmError, StoreUnavailable
 from spm.store import marks
+from spm.store.backends import open_backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
 from spm.store.marks import Announcement
@@ -123,3 +126,22 @@ def test_a_door_that_is_closed_has_stored_all_and_says_so(bench: Bench) -> None:
 def test_the_times_a_sender_may_wait_fit_into_each_other() -> None:
     assert limits.PUBLISH_LOOK_S + limits.PUBLISH_STALL_S < limits.PUBLISH_TIMEOUT_S < limits.AGENT_TIMEOUT_S
     assert limits.PUBLISH_CLOSE_S + limits.ANNOUNCE_STOP_S < 10  # which is what web servers give a process that ends
+
+
+@pytest.mark.parametrize("store_there", [True, False], ids=["the store hears it", "the store is gone"])
+def test_the_process_own_door_has_its_last_word_once_and_is_heard_or_says_that_it_is_not(
+    bench: Bench, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, store_there: bool
+) -> None:
+    settings.SPM_STORE_URL, settings.SPM_TRANSPORT = f"lmdb://{tmp_path}/store", "direct"
+    close_front_door()
+    front_door().push(parsed(), sender=bench.sender, message_id=b"i" * 16)
+    store: Any = open_backend(settings.SPM_STORE_URL)
+    if store_there:
+        close_front_door()
+        [row] = marks.read(store, bench.sender.app_id).values()
+        assert row.announced is not None
+        assert (row.announced.messages, row.announced.ended) == (1, True)
+    store.close()
+    for _ in range(2):
+        close_front_door()
+    assert ("cannot be announced" in caplog.text) == (not store_there)
