@@ -99,7 +99,7 @@ def processes(root: int) -> list[tuple[psutil.Process, str]]:
 
 
 def _role(process: psutil.Process, line: str) -> str:
-    for word in ("gunicorn", "celery", "ingest.agent", "victoria-metrics", "spm.cli.serve", "java"):
+    for word in ("gunicorn", "spm.worker", "celery", "ingest.agent", "victoria-metrics", "spm.cli.serve", "java"):
         if word in line:
             return word
     return process.name()

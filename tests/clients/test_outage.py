@@ -51,7 +51,7 @@ def kill_server(served: Served, seconds: float) -> None:
     supervisor.suspend()
     try:
         for process, line in processes(served.process.pid):
-            if any(word in line for word in ("gunicorn", "celery")):
+            if any(word in line for word in ("gunicorn", "spm.worker")):
                 process.send_signal(signal.SIGKILL)
         time.sleep(seconds)
     finally:
