@@ -49,7 +49,7 @@ def sent(served: Served, fleet: Fleet) -> Sender:
     senders = [Sender(served), Sender(served)]
     with ThreadPoolExecutor(2) as pool:
         sent = [pool.submit(s.send_all, bodies[i::2], f"client{i}") for i, s in enumerate(senders)]
-        for share, word in ((0.2, "gunicorn"), (0.5, "celery"), (0.7, "gunicorn")):
+        for share, word in ((0.2, "gunicorn"), (0.5, "spm.worker"), (0.7, "gunicorn")):
             wait_for_acks(senders, round(share * len(bodies)))
             kill(served, word)
         for future in sent:
