@@ -201,6 +201,7 @@ OWN_METRICS_EVERY_S_MAX = 3_600  # the same, at most: an hour without is none
 OWN_PROCESSES_MAX = 64  # of one kind on one machine that have a name each
 STANDING_AGE_S = 15.0  # how old the figures of the whole site may be that a scraper gets
 STANDING_APPS_MAX = 200  # apps with figures of their own there: more series than that are nobody's chart
+STANDING_PERIODS_MAX = 50  # different periods of sources that are told apart there; of others 60 s count as late
 STANDING_LETTERS_MAX = 100  # dead letters counted per app for them; then it says 100
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ LABEL_MASK_BYTES_MAX = 4_000_000  # and the bytes of them, one for each value
 TAIL_AGE_MS = 1_000  # how old the cached list of pending records may be (DESIGN rule 7)
 TAIL_SAMPLES_MAX = 30_000_000  # un-compacted ones of one app in a reading process: 28 bytes each
 SERIES_INDEX_BYTES_MAX = 1_000_000_000  # of one app in a reading process: some one and a half million series
-PAGE_CACHE_BYTES = 64_000_000  # decoded chunk and timeline pages one process keeps
+PAGE_CACHE_BYTES = 256_000_000  # decoded pages one process keeps: three days of 1,000 series every 10 s
 RESTARTS_MAX = 8  # of one query that meets moving manifests before it gives up
 
 # --- queries ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from spm.limits import HOUR_MS
 from spm.query.basis import DAYS, HOURS, Basis, joined
 from spm.query.select import METRIC_NAME, HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick
+from spm.query.strips import Strips
 from spm.store import sketch
 from spm.store.matchers import mask
 from spm.store.sketch import Sketches
@@ -46,6 +47,11 @@ class FakeStorage:
         newest = np.append(np.diff(all_ts[order]) != 0, True)[: len(order)]
         self._series[key] = (named, all_ts[order][newest], all_values[order][newest])
         return self
+
+    def select_strips(
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick | None = None
+    ) -> Strips:
+        return Strips.of(self.select(matchers, start_ms, end_ms))
 
     def select(
         self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick | None = None

@@ -15,7 +15,7 @@ from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_SLOTS
 from spm.query.basis import DAYS, HOURS
 from spm.query.scan import Asked, Scan
-from spm.store import aggregates, kernels, keys, manifest, retractions
+from spm.store import aggregates, keys, manifest, retractions
 from spm.store.aggregates import Aggregates
 from spm.store.manifest import EXPIRED, SEALED, Generation, first_day_of
 from spm.store.merge import Picked
@@ -48,6 +48,8 @@ class Chosen:
 
     def by_metric(self) -> dict[int, tuple[U64, I64]]:
         """metric id -> (series ids ascending, their numbers among the chosen)."""
+        if not len(self):
+            return {}
         order = np.lexsort((self.series, self.metrics))
         names, first = np.unique(self.metrics[order], return_index=True)
         return {int(m): (self.series[part], part) for m, part in zip(names, np.split(order, first[1:]), strict=True)}
@@ -350,13 +352,3 @@ class Levels:
         made = aggregates.every(rows.astype(np.uint64), starts, picked.ts, picked.values, sketches=wanted)
         counted = np.flatnonzero(made.count > 0)
         return Part(rows[counted], np.full(len(counted), slot, np.int64), made.take(counted))
-
-
-def within(part: Picked, start_ms: int, end_ms: int) -> Picked:
-    """Only rows with start_ms < ts ≤ end_ms."""
-    kept = (part.ts > start_ms) & (part.ts <= end_ms)
-    if bool(kept.all()):
-        return part
-    owner = kernels.spread(part.counts, len(part.ts))
-    counts = np.bincount(owner[kept], minlength=len(part.counts)).astype(np.int32)
-    return Picked(part.series, part.metrics, counts, part.ts[kept], part.values[kept])

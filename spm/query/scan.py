@@ -14,9 +14,11 @@ import numpy as np
 
 from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_SLOTS
+from spm.query.alike import alike
 from spm.query.basis import RAW, Ground
 from spm.query.cache import PageCache
 from spm.query.tail import TailView
+from spm.query.weaving import Known, Pages, Woven
 from spm.store import distribution, keys, manifest, tiers, units
 from spm.store.backends.base import Reader
 from spm.store.blocks import ChunkPage, TimelinesPage
@@ -25,14 +27,14 @@ from spm.store.lens import Lens
 from spm.store.manifest import SEALED, Entry, Manifest, Month, month_of
 from spm.store.merge import EMPTY, Picked, Piece, merge, narrow, pick
 from spm.store.quarantine import Quarantine
-from spm.store.retractions import Retraction
+from spm.store.retractions import Retraction, touching
 from spm.store.units import Inputs, Unit, Wanted
 from spm.wire import U64
 
 COLUMN = b"v"
 _MANIFEST_GROWTH = 12  # bytes of a decoded manifest for each of its cell's
 _FORMS: dict[str, Callable[[Mapping[bytes, bytes]], object]] = {
-    "chunks": lambda row: ChunkPage.from_bytes(row[COLUMN]),
+    "chunks": lambda row: _shared(ChunkPage.from_bytes(row[COLUMN])),
     "timelines": lambda row: TimelinesPage.from_bytes(row[COLUMN]),
     "inputs": lambda row: units.decode_inputs(row[COLUMN]),
     "log": Piece.of_row,
@@ -101,10 +103,31 @@ class Rows:
             self._quarantine.report(self._app, table, key, b"".join(row.values()), error)
             return error
 
+    def lines(self, reader: Reader, unit: Unit, generation: manifest.Generation, pages: Pages) -> Known | None:
+        """The lines of these pages of a generation's pool; ``None`` where they cannot be used as they are."""
+
+        def load(_: Sequence[bytes]) -> list[object | None]:
+            def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
+                return self._load(reader, table, names, _FORMS[table])
+
+            return [Known.of(units.open_pool(fetch, unit, generation, np.array(pages, np.int32)))]
+
+        key = units.inputs_key(unit, generation) + np.array(pages, np.uint16).tobytes()
+        [known] = self._cache.fetch("lines", [key], load)
+        assert known is None or isinstance(known, Known), "BUG: lines of another kind"
+        return known
+
     def log(self, reader: Reader, names: Sequence[bytes]) -> list[Piece | None]:
         """Blocks as pieces; ``None`` where there is no row, an empty piece for a damaged one. Not cached."""
         loaded = self._load(reader, "log", names, _FORMS["log"])
         return [piece if piece is None or isinstance(piece, Piece) else EMPTY for piece in loaded]
+
+
+def _shared(page: ChunkPage) -> ChunkPage:
+    """The page with columns that many pages have alike; kernels read its values by their address."""
+    if page.values.dtype != np.float64 or page.timeline.dtype != np.int32 or page.counts.dtype != np.int32:
+        raise CorruptBlock("a chunk has columns of a wrong kind", got=(page.values.dtype, page.timeline.dtype))
+    return ChunkPage(alike(page.series), alike(page.timeline), alike(page.counts), np.ascontiguousarray(page.values))
 
 
 def _grown(key: bytes, _: object) -> int:
@@ -224,6 +247,54 @@ class Scan:
             return self._picked([piece for pieces, _ in found for piece in pieces], clean=False)
         return [part for pieces, clean in found for part in self._picked(pieces, clean=clean)]
 
+    def weave(self, slot: int, buckets: Sequence[int], asked: Asked, into: "Woven") -> None:
+        """Add the winners of one slot, without a copy where a run has left them alone in their pages."""
+        self.tick()
+        whole = into.holds(slot)
+        wanted = [(bucket, asked.of(bucket)) for bucket in buckets]
+        parts = [(bucket, part) for bucket, part in wanted if part is not None]
+        if not asked.apart and len(parts) > 1:
+            into.picked(self.slot(slot, buckets, asked), whole=whole)
+            return
+        for bucket, part in parts:
+            if not self._weave_pages(bucket, slot, part, into, whole=whole):
+                into.picked(self.slot(slot, [bucket], asked), whole=whole)
+
+    def _weave_pages(self, bucket: int, slot: int, wanted: Wanted, into: "Woven", *, whole: bool) -> bool:
+        """Add the pages of a unit, if they are all there is of it and nothing in them is hidden; whether they were."""
+        entry, name = self.entry(bucket, slot), (bucket, slot)
+        if (
+            len(entry.state.generations) != 1
+            or entry.state.replay
+            or name in self.tail.held
+            or name in self.tail.missing
+        ):
+            return False
+        if self.lens.known is not None or (self.lens.asof_ms is not None and entry.stamp_max_ms > self.lens.asof_ms):
+            return False
+        if self.lens.retractions and touching(self.lens.retractions, entry, slot):
+            return False
+        unit, [generation] = Unit(bucket, self.app, slot), entry.state.generations
+        try:
+            chunks = units.open_chunks(self._fetch, lambda: self.directory(unit, generation), unit, generation, wanted)
+            return self._woven(unit, generation, chunks, into, whole=whole)
+        except IntegrityError:
+            self.moved_or_lost(slot)
+            raise
+
+    def _woven(
+        self, unit: Unit, generation: manifest.Generation, chunks: list[tuple[int, ChunkPage]], into: "Woven", *,
+        whole: bool,
+    ) -> bool:  # fmt: skip
+        def lines_of(pages: Pages) -> Known | None:
+            self.ground.use(RAW, unit.slot)
+            return self.rows.lines(self.reader, unit, generation, pages)
+
+        return into.opened(chunks, generation.timeline_shift, lines_of, whole=whole)
+
+    def _fetch(self, table: str, names: Sequence[bytes]) -> list[object | None]:
+        return self.rows.fetch(self.reader, table, names)
+
     def _picked(self, pieces: list[Piece], *, clean: bool) -> list[Picked]:
         whole = pieces if clean or not pieces else [merge(pieces)]
         return [pick(piece, self.lens.kept(piece)) for piece in whole]
@@ -246,10 +317,7 @@ class Scan:
         return pieces + chosen, clean or (not pieces and len(chosen) == 1 and not entry.state.replay)
 
     def _generation(self, unit: Unit, generation: manifest.Generation, wanted: Wanted) -> list[Piece]:
-        def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
-            return self.rows.fetch(self.reader, table, names)
-
-        return units.read_generation(fetch, lambda: self.directory(unit, generation), unit, generation, wanted)
+        return units.read_generation(self._fetch, lambda: self.directory(unit, generation), unit, generation, wanted)
 
     def directory(self, unit: Unit, generation: manifest.Generation) -> Inputs | CorruptBlock | None:
         """What a generation (of a unit, or of a pack by its first slot) says it wrote; ``None`` where no row is."""

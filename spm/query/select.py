@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ import numpy.typing as npt
 from spm.query.basis import Basis
 from spm.store.matchers import METRIC_NAME, Matcher
 from spm.store.sketch import Sketches
+
+if TYPE_CHECKING:
+    from spm.query.strips import Strips
 
 __all__ = [
     "METRIC_NAME",
@@ -114,6 +117,9 @@ class Storage(Protocol):
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = ...) -> SeriesBatch:
         """Samples with start_ms < ts <= end_ms of the series that satisfy all matchers."""
+
+    def select_strips(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = ...) -> Strips:
+        """The same, each where it lies."""
 
     def select_cells(
         self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick = ...

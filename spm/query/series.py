@@ -1,56 +1,35 @@
 """The reader's half of the dictionary: which series of an app match.
 
-Labels are kept as columns of small numbers (one per series, for each label name) beside the list of that label's
-values, so that a matcher looks at distinct values only and then at numbers. The index only grows; new series are read
-by key when a block names them, or by a scan when a run has moved data that this process never saw as a block. A row
+Each label is a column of small numbers with its inverse (``label_index``): the matcher that the fewest series satisfy
+gives the candidates, the others are asked about these only. The index only grows; new series are read by key when a
+block names them, or by a scan when a run has moved data that this process never saw as a block, many at a time. A row
 whose text does not hash to its key is damaged: it is reported and passed over.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-import pyarrow as pa
+from numba import njit
 
 from spm import limits
 from spm.errors import CorruptBlock, LimitExceeded
-from spm.query.select import METRIC_NAME, Matcher
+from spm.query.forms import columns_of
+from spm.query.label_index import LabelIndex
+from spm.query.select import METRIC_NAME, Matcher, Tick, nothing
 from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.ranges import scan_ranges
-from spm.store.columns import strings
+from spm.store.columns import Bool
 from spm.store.dictionary import COLUMN
-from spm.store.matchers import mask
-from spm.wire import I32, I64, U64, parse_canonical, series_id
+from spm.store.matchers import matches_empty
+from spm.wire import I32, I64, U64, series_id
 
 _READ_AT_ONCE = 10_000  # rows of one get: some megabytes
-_SERIES_BYTES = 400  # of a series beside its text: its place in a dict, its ids, a number for each label
-
-
-class _Label:
-    """One label's column: the number of its value for each series, 0 standing for "absent"."""
-
-    def __init__(self) -> None:
-        self.values: list[str] = [""]
-        self.number: dict[str, int] = {"": 0}
-        self.codes: list[int] = []
-        self._array: tuple[I32, pa.Array] | None = None
-
-    def add(self, series: int, value: str) -> None:
-        """Series number ``series`` has this value; those between had none."""
-        self.codes.extend([0] * (series - len(self.codes)))
-        code = self.number.setdefault(value, len(self.values))
-        if code == len(self.values):
-            self.values.append(value)
-        self.codes.append(code)
-
-    def columns(self, count: int) -> tuple[I32, pa.Array]:
-        """(codes i32[count], distinct values), built once per growth."""
-        if self._array is None or len(self._array[0]) != count:
-            codes = np.zeros(count, np.int32)
-            codes[: len(self.codes)] = self.codes
-            self._array = codes, strings(self.values)
-        return self._array
-
+_ADDED_AT_ONCE = 50_000  # rows of a scan: what Arrow and numpy cost per call is nothing then
+_SERIES_BYTES = (
+    600  # of a series beside its text: ids, numbers, its place among the values; measured at a million of them
+)
+_LATE_LEAST, _LATE_SHARE = 5_000, 8  # series that are looked up in a dict before all are sorted anew
 
 Report = Callable[[bytes, bytes, CorruptBlock], None]  # key, bytes, what is wrong with them
 
@@ -61,108 +40,181 @@ class SeriesIndex:
     def __init__(self, app: int, report: Report, bytes_max: int = limits.SERIES_INDEX_BYTES_MAX) -> None:
         self._app, self._report = app, report
         self._bytes, self._bytes_max = 0, bytes_max
-        self._position: dict[tuple[int, int], int] = {}  # (metric id, series id) -> row
-        self._ids: list[int] = []
-        self._metrics: list[int] = []
-        self._labels: dict[str, _Label] = {METRIC_NAME: _Label()}
-        self._arrays: tuple[U64, U64] | None = None
+        self._count = 0
+        self._ids: U64 = np.empty(0, np.uint64)  # with room at the end
+        self._metrics: U64 = np.empty(0, np.uint64)
+        self._labels: dict[str, LabelIndex] = {METRIC_NAME: LabelIndex()}
+        self._sorted: tuple[U64, U64] = (self._ids, self._metrics)  # the first of them, by (metric, id)
+        self._late: set[tuple[int, int]] = set()  # (metric, id) of the others
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return self._count
 
     def load(self, reader: Reader) -> None:
         """Read every series of the app that is not known yet; all of them at once when none is."""
-        if not self._position:
-            for key, cells in scan_ranges(reader, "series", keys.series_ranges(self._app), columns=[COLUMN]):
-                self._add(key, cells)
+        if not self._count:
+            try:
+                self._load_all(reader)
+            finally:
+                self._sort()
             return
-        new = [
-            key
-            for key, _ in scan_ranges(reader, "series", keys.series_ranges(self._app), keys_only=True)
-            if keys.parse_series(key) not in self._position
-        ]
-        self._read(reader, new)
+        listed = [key for key, _ in scan_ranges(reader, "series", keys.series_ranges(self._app), keys_only=True)]
+        metrics, series = keys.parse_series_many(listed)
+        self._read(reader, [listed[row] for row in np.flatnonzero(self._unknown(metrics, series)).tolist()])
+
+    def _load_all(self, reader: Reader) -> None:
+        names: list[bytes] = []
+        forms: list[bytes | None] = []
+        for key, cells in scan_ranges(reader, "series", keys.series_ranges(self._app), columns=[COLUMN]):
+            names.append(key)
+            forms.append(cells.get(COLUMN))
+            if len(names) == _ADDED_AT_ONCE:
+                self._add(names, forms)
+                names, forms = [], []
+        self._add(names, forms)
 
     def ensure(self, reader: Reader, series: U64, metrics: U64) -> None:
         """Read the rows of those series that are not known yet."""
-        pairs = zip(metrics.tolist(), series.tolist(), strict=True)
-        missing = [keys.series(self._app, *pair) for pair in pairs if pair not in self._position]
-        self._read(reader, missing)
+        if not len(series):
+            return
+        missing = np.flatnonzero(self._unknown(metrics, series))
+        pairs = {(int(metrics[row]), int(series[row])) for row in missing.tolist()}
+        self._read(reader, [keys.series(self._app, *pair) for pair in sorted(pairs)])
 
     def _read(self, reader: Reader, names: Sequence[bytes]) -> None:
         for at in range(0, len(names), _READ_AT_ONCE):
             part = names[at : at + _READ_AT_ONCE]
-            for key, cells in zip(part, reader.get("series", part), strict=True):
-                if cells is not None:
-                    self._add(key, cells)
+            rows = reader.get("series", part)
+            kept = self._add(part, [None if cells is None else cells.get(COLUMN) for cells in rows])
+            self._late.update(kept)
+            if len(self._late) > max(_LATE_LEAST, len(self._sorted[0]) // _LATE_SHARE):
+                self._sort()
 
-    def _add(self, key: bytes, cells: dict[bytes, bytes]) -> None:
-        metric, series = keys.parse_series(key)
-        form = cells.get(COLUMN)
-        if (metric, series) in self._position or form is None:
-            return
-        if series_id(form) != series:
-            self._report(key, form, CorruptBlock("a series' text is not the one its key was made from", got=form[:80]))
-            return
-        name, labels = parse_canonical(form)
-        row = len(self._ids)
-        self._check_size(len(form))
-        for label, value in {**labels, METRIC_NAME: name}.items():
-            column = self._labels.get(label)
-            if column is None:
-                column = self._labels[label] = _Label()
-            column.add(row, value)
-        self._position[metric, series] = row
-        self._ids.append(series)
-        self._metrics.append(metric)
-        self._arrays = None
+    def _add(self, names: Sequence[bytes], forms: Sequence[bytes | None]) -> Iterable[tuple[int, int]]:
+        """Add rows of series that are not known yet, those that are whole; returns (metric, id) of these."""
+        metrics, series = keys.parse_series_many(names)
+        kept = self._undamaged(names, forms, series)
+        texts = [form for form in (forms[row] for row in kept) if form is not None]
+        if not texts:
+            return ()
+        self._check_size(len(texts), sum(map(len, texts)))
+        before, count = self._count, self._count + len(texts)
+        self._ids, self._metrics = _grown(self._ids, count), _grown(self._metrics, count)
+        self._ids[before:count], self._metrics[before:count] = series[kept], metrics[kept]
+        for column in columns_of(texts):
+            if column.name not in self._labels:
+                self._labels[column.name] = LabelIndex()
+            self._labels[column.name].add(column.rows + before, column.number, column.texts, count)
+        self._count = count
+        return zip(metrics[kept].tolist(), series[kept].tolist(), strict=True)
 
-    def _check_size(self, form_bytes: int) -> None:
-        self._bytes += _SERIES_BYTES + form_bytes
+    def _undamaged(self, names: Sequence[bytes], forms: Sequence[bytes | None], series: U64) -> list[int]:
+        kept = []
+        for row, (form, wanted) in enumerate(zip(forms, series.tolist(), strict=True)):
+            if form is not None and series_id(form) == wanted:
+                kept.append(row)
+            elif form is not None:
+                error = CorruptBlock("a series' text is not the one its key was made from", got=form[:80])
+                self._report(names[row], form, error)
+        return kept
+
+    def _check_size(self, count: int, text_bytes: int) -> None:
+        self._bytes += _SERIES_BYTES * count + text_bytes
         if self._bytes > self._bytes_max:
             raise LimitExceeded(
-                "the app has more series than a reading process may hold", got=f"{len(self)} series in {self._bytes} B",
-                wanted=f"at most {self._bytes_max} B",
+                "the app has more series than a reading process may hold",
+                got=f"{len(self) + count} series in {self._bytes} B", wanted=f"at most {self._bytes_max} B",
                 remedy="Labels with ever new values (ids, times) make a series each: leave them out.",
             )  # fmt: skip
 
+    def _sort(self) -> None:
+        ids, metrics = self.columns()
+        order = np.lexsort((ids, metrics))
+        self._sorted = ids[order], metrics[order]
+        self._late.clear()
+
+    def _unknown(self, metrics: U64, series: U64) -> np.ndarray:
+        """bool[N]: which of these pairs are not known."""
+        unknown = np.empty(len(series), np.bool_)
+        _absent(*self._sorted, series, metrics, unknown)
+        if self._late:
+            pairs = zip(metrics.tolist(), series.tolist(), strict=True)
+            unknown &= np.fromiter((pair not in self._late for pair in pairs), np.bool_, len(series))
+        return unknown
+
     def columns(self) -> tuple[U64, U64]:
         """(series ids u64[S], metric ids u64[S]) by row."""
-        if self._arrays is None:
-            self._arrays = np.array(self._ids, np.uint64), np.array(self._metrics, np.uint64)
-        return self._arrays
+        return self._ids[: self._count], self._metrics[: self._count]
 
-    def select(self, matchers: Sequence[Matcher]) -> I64:
-        """Rows of the series that satisfy all matchers."""
-        chosen = np.ones(len(self), np.bool_)
+    def select(self, matchers: Sequence[Matcher], tick: Tick = nothing) -> I64:
+        """Rows of the series that satisfy all matchers, ascending; ``tick`` looks at the clock meanwhile."""
+        asked: list[tuple[int, int, LabelIndex, Bool | int]] = []
         for matcher in matchers:
             label = self._labels.get(matcher.name)
-            if label is None:
-                if not bool(mask([""], matcher)[0]):
-                    return np.empty(0, np.int64)
-                continue
-            codes, values = label.columns(len(self))
-            chosen &= mask(values, matcher)[codes]
-        return np.flatnonzero(chosen)
+            if label is not None:
+                hits = label.hits(matcher, tick)
+                asked.append((label.size(hits, self._count), len(asked), label, hits))
+            elif not matches_empty(matcher):
+                return np.empty(0, np.int64)
+        if not asked:
+            return np.arange(self._count)
+        (_, _, first, hits), *others = sorted(asked, key=lambda each: each[:2])
+        rows = first.rows(hits, self._count)
+        for _, _, label, wanted in others:
+            rows = rows[label.among(rows, wanted)]
+        return rows
 
-    def labels(self, rows: Iterable[int]) -> list[dict[str, str]]:
+    def labels(self, rows: Iterable[int] | I64) -> list[dict[str, str]]:
         """The labels of rows, each with its metric's name as ``__name__``."""
-        columns = [(n, label.codes, label.values) for n, label in sorted(self._labels.items())]
-        return [{n: v[c[row]] for n, c, v in columns if row < len(c) and c[row]} for row in rows]
+        wanted = np.fromiter(rows, np.int64) if not isinstance(rows, np.ndarray) else rows
+        if not len(wanted):
+            return []
+        names, columns, whole = [], [], True
+        for name, label in sorted(self._labels.items()):
+            codes = label.codes(self._count)[wanted]
+            if codes.any():
+                whole = whole and bool(codes.all())
+                names.append(name)
+                columns.append(list(map(label.values.__getitem__, codes.tolist())))
+        if whole:
+            return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return [{n: v for n, v in zip(names, values, strict=True) if v} for values in zip(*columns, strict=True)]
 
     def values(self, name: str, rows: I64) -> list[str]:
         """The sorted distinct values of one label among rows."""
         label = self._labels.get(name)
         if label is None or not len(rows):
             return []
-        codes, _ = label.columns(len(self))
-        return sorted(label.values[c] for c in np.unique(codes[rows]) if c)
+        return label.used(None if len(rows) == self._count else rows, self._count)
 
     def names(self, rows: I64) -> list[str]:
         """The sorted names of labels that any of the rows has."""
-        count = len(self)
-        return sorted(n for n, label in self._labels.items() if len(rows) and bool(label.columns(count)[0][rows].any()))
+        return sorted(
+            n for n, label in self._labels.items() if len(rows) and bool(label.codes(self._count)[rows].any())
+        )
 
     def label_columns(self) -> list[tuple[str, I32, list[str]]]:
         """(name, number of the value for each series, values) of every label; value 0 is "absent"."""
-        return [(name, label.columns(len(self))[0], label.values) for name, label in sorted(self._labels.items())]
+        return [(name, label.codes(self._count), label.values) for name, label in sorted(self._labels.items())]
+
+
+def _grown(column: U64, count: int) -> U64:
+    if len(column) >= count:
+        return column
+    grown = np.empty(max(count, 2 * len(column)), np.uint64)
+    grown[: len(column)] = column
+    return grown
+
+
+@njit(cache=True, nogil=True)
+def _absent(ids: U64, metrics: U64, series: U64, of: U64, out: np.ndarray) -> None:
+    """Whether each (metric, id) is missing among pairs that are sorted so."""
+    for i in range(len(series)):
+        low, high = 0, len(ids)
+        while low < high:
+            middle = (low + high) // 2
+            if metrics[middle] < of[i] or (metrics[middle] == of[i] and ids[middle] < series[i]):
+                low = middle + 1
+            else:
+                high = middle
+        out[i] = low == len(ids) or ids[low] != series[i] or metrics[low] != of[i]

@@ -6,6 +6,7 @@ exact (``levels``), and every batch says what it rests on (``basis``).
 """
 
 import copy
+import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
@@ -18,16 +19,17 @@ from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.cache import PageCache
 from spm.query.cardinality import Cardinality, counted
 from spm.query.held import Held, Question
-from spm.query.levels import Chosen, Levels, Part, within
+from spm.query.levels import Chosen, Levels, Part
 from spm.query.scan import Moved, Scan
 from spm.query.select import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick, nothing
 from spm.query.sketches import COLUMNS as SKETCHED
 from spm.query.sketches import gathered
-from spm.store import aggregates, kernels
+from spm.query.strips import Strips, Weaver
+from spm.query.weaving import Woven
+from spm.store import aggregates
 from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
-from spm.store.merge import Picked
 from spm.store.sketch import Sketches
 from spm.wire import I64
 
@@ -57,8 +59,12 @@ class AppStorage:
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = nothing) -> SeriesBatch:
         """Samples with start_ms < ts ≤ end_ms of the series that match, winners only, ascending per series."""
+        return self.select_strips(matchers, start_ms, end_ms, tick=tick).batch()
+
+    def select_strips(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = nothing) -> Strips:
+        """The same, each sample where it lies."""
         question = self._question(start_ms, end_ms, matchers, tick)
-        return self._view(question, lambda scan: self._select(scan, self._chosen(matchers), start_ms, end_ms))
+        return self._view(question, lambda scan: self._select(scan, self._chosen(matchers, tick), start_ms, end_ms))
 
     def portions(self, matchers: Sequence[Matcher], most: int) -> list[Chosen]:
         """The series that match, in portions of so many that lie together: for reads larger than memory."""
@@ -85,37 +91,21 @@ class AppStorage:
     def select_portion(self, portion: Chosen, start_ms: int, end_ms: int, *, tick: Tick = nothing) -> SeriesBatch:
         """The samples of such a portion."""
         question = self._question(start_ms, end_ms, tick=tick)
-        return self._view(question, lambda scan: self._select(scan, portion, start_ms, end_ms))
+        return self._view(question, lambda scan: self._select(scan, portion, start_ms, end_ms)).batch()
 
-    def _select(self, scan: Scan, chosen: Chosen, start_ms: int, end_ms: int) -> SeriesBatch:
-        parts: list[Picked] = []
-        samples = 0
+    def _select(self, scan: Scan, chosen: Chosen, start_ms: int, end_ms: int) -> Strips:
+        woven = Woven(chosen.by_metric(), len(chosen), Weaver(start_ms, end_ms))
         if len(chosen) and end_ms > start_ms:
             first, last = start_ms // HOUR_MS, (end_ms - 1) // HOUR_MS
             asked = scan.asked(chosen.series, chosen.metrics)
             for slot in scan.sealed(first, last):
                 scan.ground.expired(slot, hours=False)
             for slot, buckets in scan.units(first, last):
-                whole = start_ms <= slot * HOUR_MS and (slot + 1) * HOUR_MS <= end_ms
-                for part in scan.slot(slot, buckets, asked):
-                    parts.append(part if whole else within(part, start_ms, end_ms))
-                    samples += len(parts[-1].ts)
-                if samples > limits.QUERY_SAMPLES_MAX:
+                scan.weave(slot, buckets, asked, woven)
+                if woven.weaver.samples > limits.QUERY_SAMPLES_MAX:
                     raise QueryTooLarge(f"the query reads more than {limits.QUERY_SAMPLES_MAX} samples: narrow it")
-        return self._batch(scan, chosen, parts)
-
-    def _batch(self, scan: Scan, chosen: Chosen, parts: Sequence[Picked]) -> SeriesBatch:
-        """Parts in the order of time become one batch: a stable counting sort by series."""
-        basis = scan.ground.basis()
-        if not parts:
-            return SeriesBatch([], np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0), basis)
-        owners = [chosen.rows(p.series, p.metrics)[kernels.spread(p.counts, len(p.ts))] for p in parts]
-        owner = np.concatenate(owners)
-        counts, rows = kernels.group_by_series(owner, len(chosen))
-        held = counts > 0
-        offsets = np.concatenate([[0], np.cumsum(counts[held], dtype=np.int64)])
-        ts, values = np.concatenate([p.ts for p in parts]), np.concatenate([p.values for p in parts])
-        return SeriesBatch(self._labels(chosen.index[held]), offsets, ts[rows], values[rows], basis)
+        held, strips = woven.strips()
+        return dataclasses.replace(strips, labels=self._labels(chosen.index[held]), basis=scan.ground.basis())
 
     # --- aggregates
 
@@ -131,7 +121,7 @@ class AppStorage:
         return self._view(question, lambda scan: self._cells(scan, matchers, borders, {"count", *names}))
 
     def _cells(self, scan: Scan, matchers: Sequence[Matcher], borders: I64, names: Collection[str]) -> HourBatch:
-        chosen = self._chosen(matchers)
+        chosen = self._chosen(matchers, scan.tick)
         tables = cells_of(Levels.of(scan, chosen, list(names)), borders, names) if len(chosen) else _tables(0, 0, names)
         held = tables["count"].any(axis=1)
         labels = self._labels(chosen.index[held])
@@ -144,7 +134,7 @@ class AppStorage:
         return self._view(question, lambda scan: self._sketches(scan, matchers, cuts))
 
     def _sketches(self, scan: Scan, matchers: Sequence[Matcher], cuts: Segments) -> SketchBatch:
-        chosen = self._chosen(matchers)
+        chosen = self._chosen(matchers, scan.tick)
         rows, segment, found = gathered(Levels.of(scan, chosen, SKETCHED), cuts) if len(chosen) else NO_SKETCHES
         held, row = np.unique(rows, return_inverse=True)
         scan.ground.sketched = True
@@ -219,10 +209,10 @@ class AppStorage:
     def _labels(self, rows: I64) -> list[dict[str, str]]:
         return self._held.index.labels(rows.tolist())
 
-    def _chosen(self, matchers: Sequence[Matcher]) -> Chosen:
+    def _chosen(self, matchers: Sequence[Matcher], tick: Tick = nothing) -> Chosen:
         """The series that match, in the order of their keys: however they came to be known, and wherever they lie."""
         with self._held.lock:
-            rows = self._held.index.select(matchers)
+            rows = self._held.index.select(matchers, tick)
             ids, metrics = self._held.index.columns()
         rows = rows[np.lexsort((ids[rows], metrics[rows]))]
         if len(rows) > limits.QUERY_SERIES_MAX:

@@ -112,6 +112,12 @@ def parse_series(key: bytes) -> tuple[int, int]:
     return metric, series_id
 
 
+def parse_series_many(names: Sequence[bytes]) -> tuple[U64Array, U64Array]:
+    """(metric ids, series ids) of many such rows."""
+    rows = np.frombuffer(b"".join(names), np.dtype([("app", "V5"), ("metric", ">u8"), ("series", ">u8")]))
+    return rows["metric"].astype(np.uint64), rows["series"].astype(np.uint64)
+
+
 def series_ranges(app: int) -> list[tuple[bytes, bytes]]:
     """The key ranges that together hold every series of ``app``."""
     return [prefix_range(struct.pack(">BI", salt, app)) for salt in range(SALTS)]

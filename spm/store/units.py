@@ -246,18 +246,27 @@ def read_generation(
     ``inputs()`` reads the directory and is asked only when a page is missing or everything is wanted. Raises
     ``IntegrityError`` when a page that must be there is missing: the caller then looks at the manifest again.
     """
+    chunks = [
+        (metric, page, _chosen(page, wanted.series[metric] if wanted else None))
+        for metric, page in open_chunks(fetch, inputs, unit, generation, wanted)
+    ]
+    numbers = [page.timeline[picked] >> generation.timeline_shift for _, page, picked in chunks]
+    pages = np.unique(np.concatenate(numbers)) if numbers else np.empty(0, np.int32)
+    pool = open_pool(fetch, unit, generation, pages)
+    pieces = [_piece(metric, page, picked, pool) for metric, page, picked in chunks]
+    return [piece for piece in pieces if len(piece)]
+
+
+def open_chunks(
+    fetch: Fetch, inputs: Directory, unit: Unit, generation: Generation, wanted: Wanted | None
+) -> list[tuple[int, ChunkPage]]:
+    """The chunk pages of the wanted metrics, each with its metric; damaged ones are left out."""
     listing = _listing(inputs, unit, generation, wanted)
     found = fetch("chunks", [key for _, key in listing])
     missing = [place for place, page in zip(listing, found, strict=True) if page is None]
     if missing:
         _absent_or_lost(inputs(), missing, unit)
-    chunks: list[tuple[int, ChunkPage, I64]] = []
-    for (metric, _), page in zip(listing, found, strict=True):
-        if isinstance(page, ChunkPage):
-            chunks.append((metric, page, _chosen(page, wanted.series[metric] if wanted else None)))
-    pool = _pool(fetch, unit, generation, [page.timeline[picked] for _, page, picked in chunks])
-    pieces = [_piece(metric, page, picked, pool) for metric, page, picked in chunks]
-    return [piece for piece in pieces if len(piece)]
+    return [(metric, page) for (metric, _), page in zip(listing, found, strict=True) if isinstance(page, ChunkPage)]
 
 
 def _listing(inputs: Directory, unit: Unit, generation: Generation, wanted: Wanted | None) -> list[tuple[int, bytes]]:
@@ -270,10 +279,14 @@ def _listing(inputs: Directory, unit: Unit, generation: Generation, wanted: Want
             raise IntegrityError(f"inputs of generation {generation.number:016x} of {unit} are missing")
         pages_of = {} if isinstance(made, CorruptBlock) else made.pages
         return [(metric, key(metric, page)) for metric, pages in pages_of.items() for page in pages]
-    listing = []
+    listing: list[tuple[int, bytes]] = []
     for metric, series in wanted.series.items():
-        every = range(1 << generation.page_bits)
-        pages = every if series is None else sorted({generation.page_of(int(s)) for s in series})
+        if series is None:
+            pages = list(range(1 << generation.page_bits))
+        elif generation.page_bits:
+            pages = np.unique(series >> np.uint64(64 - generation.page_bits)).tolist()
+        else:
+            pages = [0]
         listing += [(metric, key(metric, page)) for page in pages]
     return listing
 
@@ -290,11 +303,15 @@ def _absent_or_lost(made: Inputs | CorruptBlock | None, missing: list[tuple[int,
 def _chosen(page: ChunkPage, series: U64 | None) -> I64:
     if series is None:
         return np.arange(len(page.series))
-    return np.flatnonzero(np.isin(page.series, series))
+    if not len(page.series):
+        return np.empty(0, np.int64)
+    at = np.minimum(np.searchsorted(page.series, series), len(page.series) - 1)  # both are sorted, ids distinct
+    found: I64 = at[page.series[at] == series]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Pool:
+class Pool:
     """Timelines of one generation: pages side by side. ``place`` finds a timeline's row in ``counts`` (-1: damaged)."""
 
     messages: Messages
@@ -313,10 +330,9 @@ class _Pool:
         return np.where(base < 0, -1, base + (numbers - (pages.astype(np.int64) << self.shift)))
 
 
-def _pool(fetch: Fetch, unit: Unit, generation: Generation, numbers: Sequence[I32]) -> _Pool:
-    """The pages of the pool that these timelines need, joined; as a rule there is one."""
+def open_pool(fetch: Fetch, unit: Unit, generation: Generation, pages: I32) -> Pool:
+    """These pages of the pool (ascending), joined; as a rule there is one."""
     shift = generation.timeline_shift
-    pages = np.unique(np.concatenate([n >> shift for n in numbers])) if numbers else np.empty(0, np.int32)
     rows = [keys.timeline(unit.bucket, unit.app, unit.slot, generation.number, int(p)) for p in pages]
     found = fetch("timelines", rows) if rows else []
     if any(page is None for page in found):
@@ -325,7 +341,7 @@ def _pool(fetch: Fetch, unit: Unit, generation: Generation, numbers: Sequence[I3
     sizes = [len(page.counts) if isinstance(page, TimelinesPage) else -1 for page in found]
     bases = np.cumsum([0, *(max(0, size) for size in sizes)])[:-1]
     counts = _joined([page.counts for page in whole], np.int32)
-    return _Pool(
+    return Pool(
         messages=_side_by_side([page.messages for page in whole]),
         shift=shift,
         pages=pages.astype(np.int64),
@@ -362,17 +378,22 @@ def _joined(columns: Sequence[np.ndarray], dtype: type[Any]) -> np.ndarray:
     return np.concatenate(columns) if columns else np.empty(0, dtype)
 
 
-def _piece(metric: int, page: ChunkPage, picked: I64, pool: _Pool) -> Piece:
+def _piece(metric: int, page: ChunkPage, picked: I64, pool: Pool) -> Piece:
     """The chosen series of one chunk page joined with their timelines; those of a damaged pool are left out."""
     place = pool.place(page.timeline[picked])
     if (place < 0).any():
         picked, place = picked[place >= 0], place[place >= 0]
     counts = page.counts[picked]
-    if not np.array_equal(pool.counts[place], counts):
-        raise IntegrityError(f"a chunk of metric {metric:016x} and its timelines differ in length")
+    check_lengths(metric, counts, pool, place)
     total = int(counts.sum())
     starts = np.cumsum(page.counts, dtype=np.int64) - page.counts
     values = page.values[kernels.take_segments(starts[picked], counts, total)]
     rows = kernels.take_segments(pool.starts[place], counts, total)
     metrics = np.full(len(picked), metric, np.uint64)
     return Piece(pool.messages, page.series[picked], metrics, counts, pool.message[rows], pool.ts[rows], values)
+
+
+def check_lengths(metric: int, counts: I32, pool: Pool, place: I64) -> None:
+    """Raise ``IntegrityError`` unless each series has as many values as its timeline has times."""
+    if not np.array_equal(pool.counts[place], counts):
+        raise IntegrityError(f"a chunk of metric {metric:016x} and its timelines differ in length")

@@ -12,6 +12,7 @@ from spm.query.promql import hours, overtime, windows
 from spm.query.promql.engine import Engine
 from spm.query.promql.windows import Steps
 from spm.query.select import Matcher
+from spm.query.strips import Strips
 
 FIRST_SLOT = 472_222
 ALL = (Matcher("__name__", "=", "m"),)
@@ -62,7 +63,7 @@ def test_hours_agree_with_samples(
         assert strange, "samples without NaN and infinity must be answered from hours"
         return
     samples = storage.select(ALL, steps.first_ms - width * HOUR_MS, steps.last_ms)
-    wanted, present = windows.sweep(function, samples, steps, width * HOUR_MS, np.zeros(count))
+    wanted, present = windows.sweep(function, Strips.of(samples), steps, width * HOUR_MS, np.zeros(count))
     rows = [batch.labels.index(labels) for labels in samples.labels]
     assert (found[1][rows] == present).all()
     assert found[1].sum() == present.sum()

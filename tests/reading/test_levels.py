@@ -181,13 +181,13 @@ def test_a_query_that_is_out_of_time_ends_within_the_storage() -> None:
     world = a_day()
     clock = FakeClock()
     storage = world.fresh()
-    reads = storage.select
+    reads = storage.select_strips
 
     def slow(*arguments: Any, **options: Any) -> Any:
         clock.advance(31_000)
         return reads(*arguments, **options)
 
-    storage.select = slow  # type: ignore[method-assign]
+    storage.select_strips = slow  # type: ignore[method-assign]
     with pytest.raises(QueryTimeout):
         Engine(storage, QueryLimits(timeout_s=30), clock).instant("m0", START // 1 + HOUR_MS)
 

@@ -134,10 +134,14 @@ class Evaluation:
 
     def _newest(self, node: plan.Selector) -> Vector:
         steps = self.placed(node)
-        after = self.reader.lookback_ms if node.mode == "smoothed" else 0
-        batch = self._around(node, steps, after)
-        found = (extended if after else windows).instants(batch, steps, self.reader.lookback_ms)
-        return named(batch.labels, *self.spread(*found), nameless=False)
+        lookback_ms = self.reader.lookback_ms
+        start, count = steps.first_ms - lookback_ms, self.steps.count
+        if node.mode == "smoothed":
+            batch = self.reader.select(node.matchers, start, steps.last_ms + lookback_ms, steps=count)
+            return named(batch.labels, *self.spread(*extended.instants(batch, steps, lookback_ms)), nameless=False)
+        read = self.reader.strips(node.matchers, start, steps.last_ms, steps=count)
+        found = windows.instants(read, steps, lookback_ms, tick=self.reader.tick)
+        return named(read.labels, *self.spread(*found), nameless=False)
 
     def _timestamp(self, node: plan.TimestampOf) -> Vector:
         if not isinstance(node.vector, plan.Selector):
@@ -148,14 +152,12 @@ class Evaluation:
 
     def _stamped(self, selector: plan.Selector) -> Vector:
         steps = self.placed(selector)
-        batch = self._around(selector, steps, 0)
-        return named(
-            batch.labels, *self.spread(*windows.stamps(batch, steps, self.reader.lookback_ms)), nameless=False
+        lookback_ms = self.reader.lookback_ms
+        read = self.reader.strips(
+            selector.matchers, steps.first_ms - lookback_ms, steps.last_ms, steps=self.steps.count
         )  # fmt: skip
-
-    def _around(self, node: plan.Selector, steps: Steps, after_ms: int) -> SeriesBatch:
-        start, end = steps.first_ms - self.reader.lookback_ms, steps.last_ms + after_ms
-        return self.reader.select(node.matchers, start, end, steps=self.steps.count)
+        found = windows.stamps(read, steps, lookback_ms, tick=self.reader.tick)
+        return named(read.labels, *self.spread(*found), nameless=False)
 
     def _absent(self, node: plan.Absent) -> Vector:
         return self._where_none(self.vector(node.vector).present, dict(node.labels))

@@ -20,7 +20,8 @@ from spm.query.promql.numerals import plain
 from spm.query.promql.reading import packed
 from spm.query.promql.vector import Vector, named
 from spm.query.promql.windows import Steps
-from spm.query.select import METRIC_NAME, SeriesBatch
+from spm.query.select import METRIC_NAME
+from spm.query.strips import Strips
 
 if TYPE_CHECKING:
     from spm.query.promql.evaluation import Evaluation
@@ -63,7 +64,7 @@ def _of_subquery(evaluation: Evaluation, node: plan.RangeCall, window: plan.Subq
     made = inner.vector(window.vector)
     batch = packed(made.labels, inner.times, made.values, made.present)
     evaluation.reader.check_cells(len(batch.labels), evaluation.steps.count, f"{node.function}() of a subquery")
-    values, present = _swept(evaluation, node, batch, steps, window.range_ms, parameters)
+    values, present = _swept(evaluation, node, Strips.of(batch), steps, window.range_ms, parameters)
     nameless = made.nameless | (node.function not in windows.KEEPS_NAME)
     return Vector(made.labels, *evaluation.spread(values, present), nameless)
 
@@ -84,7 +85,7 @@ def _of_window(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window
         if found is not None:
             return named(cells.labels, *evaluation.spread(*found), nameless=nameless)
     first = steps.first_ms - window.range_ms
-    batch = evaluation.reader.select(selector.matchers, first, steps.last_ms, steps=evaluation.steps.count)
+    batch = evaluation.reader.strips(selector.matchers, first, steps.last_ms, steps=evaluation.steps.count)
     gone = batch.basis.raw_expired_ms and batch.basis.asof_ms is None
     if node.function == "quantile_over_time" and gone:
         # Percentiles of windows whose samples are gone in part: what is left of those hours are their sketches.
@@ -97,19 +98,19 @@ def _of_window(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window
 def _swept(
     evaluation: Evaluation,
     node: plan.RangeCall,
-    batch: SeriesBatch,
+    read: Strips,
     steps: Steps,
     range_ms: int,
     parameters: list[F64],
 ) -> tuple[F64, Bool]:
-    if node.function == "double_exponential_smoothing" and len(batch.ts):
+    if node.function == "double_exponential_smoothing" and read.samples:
         _check_factors(*parameters)
     moving = any((parameter != parameter[0]).any() for parameter in parameters if len(parameter))
     if steps.count == 1 < evaluation.steps.count and moving:
         # The window stands still (`@`) while a parameter moves: the same window is asked at every step.
         steps = Steps(steps.first_ms, 0, evaluation.steps.count)
     own = [parameter[: steps.count] for parameter in parameters]
-    return windows.sweep(node.function, batch, steps, range_ms, *own, tick=evaluation.reader.tick)
+    return windows.sweep(node.function, read, steps, range_ms, *own, tick=evaluation.reader.tick)
 
 
 def _check_factors(smoothing: F64, trend: F64) -> None:

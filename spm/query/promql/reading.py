@@ -15,6 +15,7 @@ from spm.query.basis import Basis, joined
 from spm.query.budget import CELL_BYTES, SAMPLE_BYTES, Budget
 from spm.query.promql import hours, windows
 from spm.query.select import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Storage
+from spm.query.strips import Strips
 
 
 class Reader:
@@ -24,7 +25,8 @@ class Reader:
         self._storage, self.budget = storage, budget
         self.lookback_ms = budget.allowed.lookback_ms
         self.held = 0  # bytes of the vectors that are computed and still needed
-        self._read: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = {}
+        self._read: dict[tuple[tuple[Matcher, ...], int, int], Strips] = {}
+        self._batches: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = {}
         self._bases: list[Basis] = []  # of what is read once only
         self._cells_read: dict[tuple[tuple[Matcher, ...], bytes, tuple[str, ...]], HourBatch] = {}
 
@@ -44,18 +46,25 @@ class Reader:
     def select(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int, *, steps: int) -> SeriesBatch:
         """Samples with start_ms < ts <= end_ms, to be looked at in so many steps."""
         key = (matchers, start_ms, end_ms)
+        if key not in self._batches:
+            self._batches[key] = self.strips(matchers, start_ms, end_ms, steps=steps).batch()
+        return self._batches[key]
+
+    def strips(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int, *, steps: int) -> Strips:
+        """The same, each where it lies."""
+        key = (matchers, start_ms, end_ms)
         if key not in self._read:
-            batch = self._storage.select(matchers, start_ms, end_ms, tick=self.tick)
-            self._check(len(batch.labels), len(batch.ts), matchers, steps)
-            columns = windows.times(batch.offsets), windows.times(batch.ts), windows.numbers(batch.values)
-            self._read[key] = SeriesBatch(batch.labels, *columns, batch.basis)
+            found = self._storage.select_strips(matchers, start_ms, end_ms, tick=self.tick)
+            self._check(len(found.labels), found.samples, matchers, steps)
+            self._read[key] = found
         return self._read[key]
 
     def forget(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int) -> None:
         """Let go of samples that turned out to be of no use."""
         gone = self._read.pop((matchers, start_ms, end_ms), None)
+        self._batches.pop((matchers, start_ms, end_ms), None)
         if gone is not None:
-            self.budget.hold(-len(gone.ts) * SAMPLE_BYTES)
+            self.budget.hold(-gone.samples * SAMPLE_BYTES)
 
     def select_cells(
         self, matchers: tuple[Matcher, ...], span: hours.Span, columns: tuple[str, ...], *, steps: int

@@ -1,28 +1,35 @@
 """Samples to steps: the newest sample before each step, and functions of the samples in a window, over all series.
 
-`sweep` moves two pointers along each series, so that a sample enters and leaves every window once, and asks `overtime`
-for the value of each window; it pauses now and then to look at the clock. `instants` is the same for an instant
-selector. Windows are left-open, (t - range, t]. Functions of windows never see stale markers: these are taken out
-first; an instant selector ends a series at them.
+`sweep` brings the samples of one series together from where they lie, moves two pointers along its times (once for all
+series that share them), and asks `overtime` for the value of each window; it pauses now and then to look at the clock.
+`instants` is the same for an instant selector. Windows are left-open, (t - range, t]. Functions of windows never see
+stale markers: these are taken out first; an instant selector ends a series at them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from spm.query.addresses import floats_at, integers_at
+from spm.query.hands import hands, shared
 from spm.query.promql.overtime import FUNCTIONS, RATE, SMOOTH, value
 from spm.query.select import SeriesBatch, Tick, nothing
+from spm.query.strips import Strips
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
 
 STALE_BITS = np.uint64(0x7FF0000000000002)
 KEEPS_NAME = frozenset({"last_over_time", "first_over_time"})
+_NEWEST, _STAMP = -1, -2  # beside the codes of functions
+_SHARED_FROM = 400_000  # samples and values: below a millisecond of work another hand costs more than it does
 VISITS_AT_ONCE = 20_000_000  # samples visited between two looks at the clock: some tens of ms, sorting ten times that
 
 
@@ -46,20 +53,46 @@ class Steps:
 
 
 def sweep(
-    function: str, batch: SeriesBatch, steps: Steps, range_ms: int, *parameters: F64, tick: Tick = nothing
+    function: str, found: Strips, steps: Steps, range_ms: int, *parameters: F64, tick: Tick = nothing
 ) -> tuple[F64, Bool]:
     """The function's value per series and step, and where it has one. A parameter has one number per step."""
-    clean = without_stale(batch)
-    shape = (len(clean.offsets) - 1, steps.count)
+    return _swept(FUNCTIONS[function], found, steps, range_ms, parameters, tick)
+
+
+def instants(found: Strips, steps: Steps, lookback_ms: int, *, tick: Tick = nothing) -> tuple[F64, Bool]:
+    """The newest sample per series and step, unless it is too old or a stale marker."""
+    return _swept(_NEWEST, found, steps, lookback_ms, (), tick)
+
+
+def stamps(found: Strips, steps: Steps, lookback_ms: int, *, tick: Tick = nothing) -> tuple[F64, Bool]:
+    """The time of the newest sample, in seconds."""
+    return _swept(_STAMP, found, steps, lookback_ms, (), tick)
+
+
+def _swept(
+    code: int, found: Strips, steps: Steps, range_ms: int, parameters: Sequence[F64], tick: Tick
+) -> tuple[F64, Bool]:
+    """Series that share their lines are taken one after the other, large sweeps by several hands."""
+    shape = (len(found.counts), steps.count)
     values, present = np.empty(shape, np.float64), np.zeros(shape, np.bool_)
     numbers = [np.ascontiguousarray(p, np.float64) for p in (*parameters, *[np.zeros(steps.count)] * 2)[:2]]
-    paused(
-        lambda cursor: _sweep(
-            FUNCTIONS[function], clean.offsets, clean.ts, clean.values, steps.first_ms, steps.step_ms, range_ms,
-            numbers[0], numbers[1], values, present, cursor, VISITS_AT_ONCE,
-        ),
-        tick,
-    )  # fmt: skip
+    order = np.argsort(found.line[found.starts[:-1]], kind="stable")
+    many = hands() if found.samples + values.size >= _SHARED_FROM else 1
+    cursors = [(part, np.zeros(2, np.int64)) for part in np.array_split(order, many)]
+    longest = int(found.counts.max(initial=0))
+
+    def go_on(part: I64, cursor: I64) -> bool:
+        done: bool = _sweep(
+            code, found.starts, found.values, found.line, found.times, found.lengths, part, longest, steps.first_ms,
+            steps.step_ms, range_ms, numbers[0], numbers[1], values, present, cursor, VISITS_AT_ONCE,
+        )  # fmt: skip
+        return done
+
+    while cursors:
+        done = shared([partial(go_on, *each) for each in cursors])
+        cursors = [each for each, over in zip(cursors, done, strict=True) if not over]
+        if cursors:
+            tick()
     return values, present
 
 
@@ -68,26 +101,6 @@ def paused(step: Callable[[I64], bool], tick: Tick) -> None:
     cursor = np.zeros(2, np.int64)
     while not step(cursor):
         tick()
-
-
-def instants(batch: SeriesBatch, steps: Steps, lookback_ms: int) -> tuple[F64, Bool]:
-    """The newest sample per series and step, unless it is too old or a stale marker."""
-    return _newest(batch, batch.values, steps, lookback_ms)
-
-
-def stamps(batch: SeriesBatch, steps: Steps, lookback_ms: int) -> tuple[F64, Bool]:
-    """The time of the newest sample, in seconds."""
-    return _newest(batch, batch.ts / 1000, steps, lookback_ms)
-
-
-def _newest(batch: SeriesBatch, shown: F64, steps: Steps, lookback_ms: int) -> tuple[F64, Bool]:
-    shape = (len(batch.offsets) - 1, steps.count)
-    values, present = np.empty(shape, np.float64), np.zeros(shape, np.bool_)
-    _instants(
-        batch.offsets, batch.ts, batch.values.view(np.uint64), shown.view(np.uint64),
-        steps.first_ms, steps.step_ms, lookback_ms, values.view(np.uint64), present,
-    )  # fmt: skip
-    return values, present
 
 
 def times(column: I64) -> I64:
@@ -110,42 +123,109 @@ def without_stale(batch: SeriesBatch) -> SeriesBatch:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _instants(
-    offsets: I64, ts: I64, bits: Any, shown: Any, first_ms: int, step_ms: int, lookback_ms: int, out: Any, present: Bool
-) -> None:
-    stale = np.uint64(0x7FF0000000000002)
-    for series in range(len(offsets) - 1):
-        newest, end = offsets[series] - 1, offsets[series + 1]
-        for step in range(out.shape[1]):
-            t = first_ms + step * step_ms
-            while newest + 1 < end and ts[newest + 1] <= t:
-                newest += 1
-            if newest >= offsets[series] and ts[newest] > t - lookback_ms and bits[newest] != stale:
-                out[series, step] = shown[newest]
-                present[series, step] = True
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _sweep(
-    code: int, offsets: I64, ts: I64, values: F64, first_ms: int, step_ms: int, range_ms: int,
-    first: F64, second: F64, out: F64, present: Bool, cursor: I64, visits: int,
+    code: int, starts: I64, values: I64, line: I32, times: I64, lengths: I64, part: I64, longest: int, first_ms: int,
+    step_ms: int, range_ms: int, first: F64, second: F64, out: F64, present: Bool, cursor: I64, visits: int,
 ) -> bool:  # fmt: skip
-    """Goes on at the cursor (series, step); True when all is done, False when it has visited so many samples."""
+    """Goes on at the cursor (place in the part, step); True when it is done, False when it has visited so many samples.
+
+    1. The values of a series are brought together, and its times, unless the series before has the same lines.
+    2. Stale markers are left out, but for the newest sample: there they end a series.
+    3. Two pointers find the window of each step.
+    """
+    ts, held = np.empty(longest, np.int64), np.empty(longest, np.float64)
+    low, high = np.empty(out.shape[1], np.int64), np.empty(out.shape[1], np.int64)
     needed = 2 if RATE <= code <= SMOOTH else 1
-    for series in range(cursor[0], len(offsets) - 1):
-        low, high, end = offsets[series], offsets[series], offsets[series + 1]
+    before = -1
+    for place in range(cursor[0], len(part)):
+        series = part[place]
+        count, stale = _values_of(series, starts, values, line, lengths, held)
+        if before < 0 or not _same_lines(series, before, starts, line):
+            _times_of(series, starts, line, times, lengths, ts)
+            before = -1
+        if stale and code >= 0:
+            count = _without_stale(ts, held, count)
+            before = -1
+        if before < 0:
+            _bounds(ts, count, first_ms, step_ms, range_ms, low, high)
+        before = -1 if stale and code >= 0 else series
         for step in range(cursor[1], out.shape[1]):
-            t = first_ms + step * step_ms
-            while high < end and ts[high] <= t:
-                high += 1
-            while low < high and ts[low] <= t - range_ms:
-                low += 1
-            if high - low >= needed:
-                out[series, step] = value(code, ts[low:high], values[low:high], t, range_ms, first[step], second[step])
+            here, end = low[step], high[step]
+            if code < 0:
+                if end > here and not _is_stale(held, end - 1):
+                    out[series, step] = ts[end - 1] / 1000 if code == _STAMP else held[end - 1]
+                    present[series, step] = True
+                end = here  # one look, however many samples there are
+            elif end - here >= needed:
+                t = first_ms + step * step_ms
+                out[series, step] = value(code, ts[here:end], held[here:end], t, range_ms, first[step], second[step])
                 present[series, step] = True
-            visits -= high - low + 1
+            visits -= end - here + 1
             if visits < 0:
-                cursor[0], cursor[1] = series, step + 1
+                cursor[0], cursor[1] = place, step + 1
                 return False
         cursor[1] = 0
     return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _values_of(series: int, starts: I64, values: I64, line: I32, lengths: I64, out: F64) -> Any:
+    """How many values there are, and whether any is a stale marker."""
+    at, found, bits = 0, 0, out.view(np.uint64)
+    for strip in range(starts[series], starts[series + 1]):
+        count = lengths[line[strip]]
+        own = floats_at(values[strip], count).view(np.uint64)
+        for i in range(count):
+            bits[at + i] = own[i]
+            found += own[i] == STALE_BITS
+        at += count
+    return at, found > 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _times_of(series: int, starts: I64, line: I32, times: I64, lengths: I64, out: I64) -> None:
+    at = 0
+    for strip in range(starts[series], starts[series + 1]):
+        count = lengths[line[strip]]
+        out[at : at + count] = integers_at(times[line[strip]], count)
+        at += count
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _same_lines(series: int, other: int, starts: I64, line: I32) -> bool:
+    first, second = starts[series], starts[other]
+    if starts[series + 1] - first != starts[other + 1] - second:
+        return False
+    for i in range(starts[series + 1] - first):  # noqa: SIM110  # no generators in a kernel
+        if line[first + i] != line[second + i]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _without_stale(ts: I64, values: F64, count: int) -> int:
+    bits = values.view(np.uint64)
+    kept = 0
+    for i in range(count):
+        if bits[i] != STALE_BITS:
+            ts[kept], bits[kept] = ts[i], bits[i]
+            kept += 1
+    return kept
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _is_stale(values: F64, at: int) -> bool:
+    return values.view(np.uint64)[at] == STALE_BITS  # type: ignore[no-any-return]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _bounds(ts: I64, count: int, first_ms: int, step_ms: int, range_ms: int, low: I64, high: I64) -> None:
+    """The samples low[step]:high[step] of each window (t - range, t]."""
+    begin = end = 0
+    for step in range(len(low)):
+        t = first_ms + step * step_ms
+        while end < count and ts[end] <= t:
+            end += 1
+        while begin < end and ts[begin] <= t - range_ms:
+            begin += 1
+        low[step], high[step] = begin, end

@@ -1,0 +1,49 @@
+"""Arrays by their addresses, for kernels that read many arrays at once.
+
+A kernel's call costs about a microsecond per array it is handed; a query over a hundred pages would spend its time
+there. So it gets one column of addresses, and whoever calls it keeps the arrays alive. Nothing here is for writing.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import carray, njit, types  # type: ignore[attr-defined]
+from numba.extending import intrinsic
+
+from spm.wire import F64, I64
+
+_POINTER: Any = types.CPointer
+
+
+def address_of(column: np.ndarray) -> int:
+    """Where an array's first element lies; it must be contiguous, and be kept as long as the address is used."""
+    address: int = column.__array_interface__["data"][0]
+    return address
+
+
+def _floats(typingctx: Any, address: Any) -> Any:
+    return _POINTER(types.float64)(types.int64), _as_pointer
+
+
+def _integers(typingctx: Any, address: Any) -> Any:
+    return _POINTER(types.int64)(types.int64), _as_pointer
+
+
+def _as_pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+
+_float_pointer: Any = intrinsic(_floats)
+_integer_pointer: Any = intrinsic(_integers)
+
+
+@njit(cache=True, nogil=True)
+def floats_at(address: int, count: int) -> F64:
+    """So many float64 from an address on."""
+    return carray(_float_pointer(address), count)
+
+
+@njit(cache=True, nogil=True)
+def integers_at(address: int, count: int) -> I64:
+    """So many int64 from an address on."""
+    return carray(_integer_pointer(address), count)

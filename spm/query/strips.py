@@ -1,0 +1,188 @@
+"""Samples where they lie: decoded pages and merged tails, cut into the stretches that a query looks at, without a copy.
+
+A *line* is a run of times, shared by all series that were sampled together; a *strip* is one series' values along a
+line. The strips of a series follow each other in time. Kernels read them through their addresses, so that a query over
+millions of samples moves only values, and looks at the times of a line once for all its series. ``held`` keeps what the
+addresses point into. Enter by ``Weaver`` (who reads) and ``Strips`` (who evaluates).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from spm import limits
+from spm.query.addresses import address_of, floats_at, integers_at
+from spm.query.basis import Basis
+from spm.query.select import SeriesBatch
+from spm.store import kernels
+from spm.wire import F64, I32, I64
+
+
+@dataclass(frozen=True, slots=True)
+class Strips:
+    """Strips of S series along L lines; those of series i are `starts[i]:starts[i + 1]` of E."""
+
+    labels: list[dict[str, str]]  # with `__name__`
+    counts: I64  # [S] samples of each series
+    starts: I64  # [S + 1]
+    values: I64  # [E], address of the value that goes with the line's first time
+    line: I32  # [E]
+    times: I64  # [L], address of a line's first time
+    lengths: I64  # [L]
+    held: tuple[object, ...] = ()
+    basis: Basis = field(default_factory=Basis)
+
+    @property
+    def samples(self) -> int:
+        """All of them."""
+        return int(self.counts.sum())
+
+    @classmethod
+    def of(cls, batch: SeriesBatch) -> Strips:
+        """A batch as strips: a line for each series."""
+        ts, values = np.require(batch.ts, np.int64, "C"), np.require(batch.values, np.float64, "C")
+        first, counts = batch.offsets[:-1], np.diff(batch.offsets)
+        every = np.arange(len(counts) + 1, dtype=np.int64)
+        return cls(
+            batch.labels, counts, every, address_of(values) + 8 * first, every[:-1].astype(np.int32),
+            address_of(ts) + 8 * first, counts, (ts, values), batch.basis,
+        )  # fmt: skip
+
+    def batch(self) -> SeriesBatch:
+        """The samples side by side, for whoever needs them so."""
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
+        ts, values = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]))
+        _gather(self.starts, self.values, self.line, self.times, self.lengths, ts, values)
+        return SeriesBatch(self.labels, offsets, ts, values, self.basis)
+
+
+@njit(cache=True, nogil=True)
+def _gather(starts: I64, values: I64, line: I32, times: I64, lengths: I64, out_ts: I64, out: F64) -> None:
+    at = 0
+    for entry in range(starts[-1]):
+        count = lengths[line[entry]]
+        out_ts[at : at + count] = integers_at(times[line[entry]], count)
+        out[at : at + count] = floats_at(values[entry], count)
+        at += count
+
+
+@dataclass(slots=True)
+class Weaver:
+    """Strips of chosen series, gathered part by part in the order of time; only what lies between two times."""
+
+    start_ms: int
+    end_ms: int
+    samples: int = 0
+    _rows: list[I64] = field(default_factory=list)
+    _values: list[I64] = field(default_factory=list)
+    _line: list[I64] = field(default_factory=list)
+    _times: list[I64] = field(default_factory=list)
+    _lengths: list[I64] = field(default_factory=list)
+    _lines: int = 0
+    _held: list[object] = field(default_factory=list)
+    _base: int = 0
+    _last: Lines | None = None
+    _idle: int = 0  # bytes kept alive that nobody asked for: the rest of their pages
+
+    def add(self, rows: I64, values: F64, first: I64, line: I64, lines: Lines, count: int) -> None:
+        """Strips of these rows along these numbers among the lines.
+
+        ``first`` is where the values begin that go with a line before it was cut; ``count`` is of what was not cut.
+        """
+        if lines.cut:
+            lengths = lines.lengths[line]
+            kept = lengths > 0
+            if not kept.all():
+                rows, first, line, lengths = rows[kept], first[kept], line[kept], lengths[kept]
+            first, count = first + lines.skipped[line], int(lengths.sum())
+        if not count:
+            return
+        if self._idle + 8 * (len(values) - count) > limits.STRIPS_IDLE_BYTES_MAX:
+            taken = lines.lengths[line].astype(np.int32)
+            values = values[kernels.take_segments(first, taken, count)]
+            first = np.cumsum(taken, dtype=np.int64) - taken
+        self._idle += 8 * (len(values) - count)
+        self.samples += count
+        self._rows.append(rows)
+        self._values.append(address_of(values) + 8 * first)
+        self._line.append(line + self._line_of(lines))
+        self._held.append(values)
+
+    def _line_of(self, lines: Lines) -> int:
+        """The number of the first of some lines; those of the part before are the same where they are one object."""
+        if not self._held or self._last is not lines:
+            self._base, self._last = self._lines, lines
+            self._times.append(lines.addresses)
+            self._lengths.append(lines.lengths)
+            self._lines += len(lines.lengths)
+            self._held.append(lines)
+        return self._base
+
+    def woven(self, series: int) -> tuple[I64, Strips]:
+        """(rows that have samples, their strips without labels), in the order of rows."""
+        if not self._rows:
+            none = np.empty(0, np.int64)
+            return none, Strips([], none, np.zeros(1, np.int64), none, none.astype(np.int32), none, none)
+        rows = np.concatenate(self._rows).astype(np.int32)
+        strips, order = kernels.group_by_series(rows, series)
+        line, lengths = np.concatenate(self._line)[order], np.concatenate(self._lengths)
+        held = np.flatnonzero(strips)
+        starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(strips[held], dtype=np.int64)))
+        return held, Strips(
+            [], np.add.reduceat(lengths[line], starts[:-1]), starts, np.concatenate(self._values)[order],
+            line.astype(np.int32), np.concatenate(self._times), lengths, tuple(self._held),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines in one array of times, each from ``skipped`` samples after its beginning."""
+
+    ts: I64
+    first: I64  # [L] where each begins in ``ts``, ``skipped`` included
+    lengths: I64  # [L]
+    skipped: I64  # [L]
+    cut: bool = False  # whether any may be shorter than what was stored
+
+    @classmethod
+    def of(cls, ts: I64, counts: npt.NDArray[np.integer]) -> Lines:
+        """Lines that lie one after the other."""
+        lengths = counts.astype(np.int64)
+        return cls(
+            np.require(ts, np.int64, "C"), np.cumsum(lengths) - lengths, lengths, np.zeros(len(lengths), np.int64)
+        )
+
+    @property
+    def addresses(self) -> I64:
+        """Of the first time of each."""
+        return address_of(self.ts) + 8 * self.first
+
+    def within(self, start_ms: int, end_ms: int) -> Lines:
+        """Only what lies in start_ms < ts ≤ end_ms."""
+        skipped, lengths = np.empty_like(self.lengths), np.empty_like(self.lengths)
+        _clip(self.ts, self.first, self.lengths, start_ms, end_ms, skipped, lengths)
+        return Lines(self.ts, self.first + skipped, lengths, skipped, cut=True)
+
+
+@njit(cache=True, nogil=True)
+def _clip(ts: I64, first: I64, lengths: I64, start_ms: int, end_ms: int, skipped: I64, kept: I64) -> None:
+    for line in range(len(first)):
+        own = ts[first[line] : first[line] + lengths[line]]
+        skipped[line] = np.searchsorted(own, start_ms, side="right")
+        kept[line] = np.searchsorted(own, end_ms, side="right") - skipped[line]
+
+
+@njit(cache=True, nogil=True)
+def ascending(ts: I64, counts: I32) -> bool:
+    """Whether every line's times only grow: then no time of it has two versions."""
+    at = 0
+    for line in range(len(counts)):
+        for i in range(at + 1, at + counts[line]):
+            if ts[i] <= ts[i - 1]:
+                return False
+        at += counts[line]
+    return True
