@@ -8,6 +8,7 @@ import numpy as np
 import psutil
 import pytest
 
+from spm import limits
 from spm.clock import SystemClock
 from tests.chaos.agents import FIELDS, HOSTS, Agents, Message
 from tests.chaos.ledger import ACKED, Sent, violations
@@ -31,6 +32,7 @@ def line(tmp_path: Path, own_hbase: HBase, own_rabbitmq: RabbitMQ) -> Iterator[L
 
 
 @pytest.mark.seed("A1", compares="answers, a worker's memory and the ledger with and without a store behind the queue")
+@pytest.mark.seed("A5", compares="tries of a worker to write, while the store is gone, with its longest pauses")
 @pytest.mark.parametrize(
     ("pause_s", "p99_ms"),
     [
@@ -62,6 +64,9 @@ def test_a1_senders_are_answered_while_the_store_is_gone(
     p99, after = 1000 * float(np.quantile(agents.answered_s, 0.99)), psutil.Process(worker.pid()).memory_info().rss
     figure(f"store gone for {pause_s} s: {len(messages)} messages acknowledged, p99 {p99:.0f} ms; "
            f"worker {before / 1e6:.0f} → {after / 1e6:.0f} MB")  # fmt: skip
+    tries = worker.log.read_text(errors="replace").count("next try in")
+    figure(f"{tries} tries of the worker in that time")
+    assert tries <= 20 + 4 * pause_s / limits.CONSUME_BACK_OFF_S
     assert p99 < p99_ms
     assert after < 1.3 * before + 60_000_000
     stored = samples(line.backend, START_MS - 1, START_MS + 1000 * (1 + len(log) // HOSTS), app=APP)

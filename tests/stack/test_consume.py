@@ -1,7 +1,7 @@
 """What becomes of deliveries: stored and acknowledged, given back, or dead. Real writer, memory store, no broker."""
 
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from dataclasses import replace as altered
 
@@ -16,6 +16,7 @@ from ingest.routing import LINES_TYPE
 from ingest.transport import topology
 from ingest.transport.delivery import Delivery, Mark
 from ingest.write import Writer
+from spm import limits
 from spm.clock import FakeClock
 from spm.errors import BadMessage, QueueUnavailable, StoreUnavailable
 from spm.store.backends.base import Step
@@ -171,22 +172,30 @@ class HalfWay(Store):
         super().put(given)
 
 
-def test_what_a_broken_put_has_confirmed_is_not_put_again() -> None:
+@pytest.mark.seed("A5", compares="steps of the second try of a batch with those its first try had not confirmed")
+def test_what_a_broken_put_has_confirmed_is_not_put_again(figure: Callable[[str], None]) -> None:
     store, notes = HalfWay(), Notes()
     worker = consumer(store, notes, EACH_ALONE)
     worker.take(delivery(1))
     worker.step()
-    assert [[table for table, _ in steps] for steps in store.puts] == [["log", "pending"], ["pending"]]
+    tries = [[table for table, _ in steps] for steps in store.puts]
+    figure(f"first try {tries[0]}, broken off behind its first step; second try {tries[1]}")
+    assert tries == [["log", "pending"], ["pending"]]
     assert (store.pending_rows(), notes.stored) == (1, [(1, True)])
 
 
-def test_messages_are_given_back_when_the_store_does_not_come_back_in_time() -> None:
+@pytest.mark.seed("A5", compares="tries to write a batch until it is given back, with one in the longest pause")
+def test_messages_are_given_back_when_the_store_does_not_come_back_in_time(figure: Callable[[str], None]) -> None:
     store, notes = Store(failures=10**6), Notes()
     clock = FakeClock()
     worker = consumer(store, notes, EACH_ALONE, clock)
     worker.take(delivery(1, came_ms=round(clock.monotonic() * 1000)))
     worker.step()
     assert (notes.given_back, notes.stored) == ([1], [])
+    figure(
+        f"{len(store.puts)} tries in {limits.CONSUME_RETRY_S} s without a store, then given back: delivered once more"
+    )
+    assert len(store.puts) <= limits.CONSUME_RETRY_S / limits.CONSUME_BACK_OFF_S + 10
 
 
 def test_a_connection_that_was_lost_takes_its_unwritten_messages_with_it() -> None:
