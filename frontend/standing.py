@@ -16,6 +16,7 @@ from alerts.models import Alert, Delivery, Outbox, Rule
 from ingest import letters
 from rollups.models import Run, State
 from spm import limits
+from spm.accounts import sources
 from spm.accounts.models import App, Source
 from spm.clock import SystemClock
 from spm.errors import SpmError
@@ -73,19 +74,31 @@ def _by_outcome(name: str, label: dict[str, str], of: Places) -> Iterator[Readin
 
 
 def _sources(now_ms: int) -> Iterator[Reading]:
-    late, gone = (
-        datetime.fromtimestamp((now_ms - ms) / 1000, UTC)
-        for ms in (limits.SOURCE_LATE_AFTER_MS, limits.SOURCE_GONE_AFTER_MS)
-    )
+    long = Source.objects.filter(period_ms__gt=limits.SOURCE_LATE_AFTER_MS // limits.SOURCE_LATE_PERIODS)
+    periods = list(long.order_by("period_ms").values_list("period_ms", flat=True).distinct())
+    known = [period for period in periods[: limits.STANDING_PERIODS_MAX] if period]
+    late, gone = (_silent_since(now_ms, known, which) for which in (0, 1))
     states = {
-        "up": Count("pk", filter=Q(last_seen__gt=late)),
-        "late": Count("pk", filter=Q(last_seen__lte=late, last_seen__gt=gone)),
-        "gone": Count("pk", filter=Q(last_seen__lte=gone)),
+        "up": Count("pk", filter=~late),
+        "late": Count("pk", filter=late & ~gone),
+        "gone": Count("pk", filter=gone),
     }
     counted = Source.objects.filter(app__going=None).values("app").annotate(**states).order_by("app")
     for app, *counts in counted.values_list("app", *states)[: limits.STANDING_APPS_MAX]:
         for state, count in zip(states, counts, strict=True):
             yield Reading("spm_app_sources", {"app": str(app), "state": state}, count)
+
+
+def _silent_since(now_ms: int, periods: list[int], which: int) -> Q:
+    """Sources that have been silent for longer than their period lets them: 0 for late ones, 1 for gone ones."""
+
+    def before(period_ms: int | None) -> datetime:
+        return datetime.fromtimestamp((now_ms - sources.patience_ms(period_ms)[which]) / 1000, UTC)
+
+    found = Q(last_seen__lte=before(None)) & (Q(period_ms=None) | ~Q(period_ms__in=periods))
+    for period_ms in periods:
+        found |= Q(period_ms=period_ms, last_seen__lte=before(period_ms))
+    return found
 
 
 def _alerts() -> Iterator[Reading]:
