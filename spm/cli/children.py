@@ -37,7 +37,7 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
     """The web server, the worker and, with a token, this host's agent; in the order in which they start."""
     python = sys.executable
     common = environ_of(options)
-    web = (
+    web: tuple[str, ...] = (
         *(python, "-m", "gunicorn", "spm.wsgi:application", "--bind", f"{options.host}:{options.port}"),
         *("--worker-class", "gthread", "--workers", str(options.web_processes), "--threads", str(THREADS)),
         *("--timeout", "90", "--graceful-timeout", "10", "--keep-alive", "75", "--limit-request-line", "8190"),
