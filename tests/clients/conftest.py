@@ -38,7 +38,7 @@ class Brokered:
         return self.served.token.rpartition("_")[0]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The embedded product, without this host's agent."""
     running = start_product(tmp_path_factory.mktemp("clients"))
@@ -46,7 +46,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     running.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def brokered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokered]:
     """The product with RabbitMQ before its store, and agents that push through it."""
     port = free_port()
