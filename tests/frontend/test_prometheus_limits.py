@@ -232,13 +232,13 @@ BOMBS = {
 def test_a_bomb_is_refused_by_the_web_server_in_fifty_milliseconds(
     client: Client, alpha: House, path: str, text: str
 ) -> None:
-    asked = {"query": text, "match[]": text, "start": "1", "end": "2", "step": "1"}
+    asked = urlencode({"match[]" if path == "series" else "query": text, "start": "1", "end": "2", "step": "1"})
     took = []
     for _ in range(3):  # others work on this machine, too
         began = time.thread_time()
         response = client.post(
             f"/prometheus/api/v1/{path}",
-            urlencode(asked),
+            asked,
             content_type="application/x-www-form-urlencoded",
             headers={"Authorization": f"Bearer {alpha.token}"},
         )

@@ -1,7 +1,8 @@
 """Regular expressions of users, as far as they must be understood before RE2 runs them.
 
 RE2 takes what Go takes but for `\\C`, one byte, which may cut a character in two: it is refused. Arrow gives captures
-of named groups only; `all_named` gives every group a name. Escapes, quoted text and character classes are passed over.
+of named groups only; `all_named` gives every group a name. Escapes, quoted text and character classes are passed over,
+one that is not closed to the end: RE2 refuses it later, and looking for its end again from each bracket takes long.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 
 _PIECE = re.compile(
-    r"(?P<byte>\\C)|(?P<skip>\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])"
+    r"(?P<byte>\\C)|(?P<skip>\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*(?:\]|\\?\Z))"
     r"|\(\?P?<(?P<name>\w+)>|(?P<other>\(\?)|(?P<group>\()",
     re.DOTALL,
 )
