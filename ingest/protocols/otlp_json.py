@@ -1,8 +1,8 @@
 """OTLP's JSON written as protobuf, so that both forms of a request are read, checked and refused by one reader.
 
 The JSON is that of proto3 as OTLP uses it: names in lowerCamelCase (or as in the .proto file), 64-bit numbers as
-numbers or texts, enumerations as numbers or names, "NaN", "Infinity" and "-Infinity", bytes in base64. Unknown names are passed
-over. Enter by ``to_protobuf``. What each message holds stands in the tables; ``_message`` follows them.
+numbers or texts, enumerations as numbers or names, "NaN", "Infinity" and "-Infinity", bytes in base64. Unknown names
+are passed over. Enter by ``to_protobuf``. What each message holds stands in the tables; ``_message`` follows them.
 """
 
 import base64

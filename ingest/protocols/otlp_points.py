@@ -1,8 +1,8 @@
 """Compiled loop over OTLP's data points: a number gives one sample, a histogram one per bucket and its sum and count.
 
 Enter by ``read_points``. A head of the cache is a context's number and a point's attributes as they are written, an
-item a role of the point (buckets and quantiles with their bits). What the cache does not know is left to Python as a row of
-``odd``; its sample stands in the columns meanwhile under the number -1.
+item a role of the point (buckets and quantiles with their bits). What the cache does not know is left to Python as a
+row of ``odd``; its sample stands in the columns meanwhile under the number -1.
 """
 
 import numpy as np
@@ -233,6 +233,9 @@ def read_points(
         at = row[DATA]
         while at < row[DATA_END]:
             number, form, start, stop, _ = field(body, at, row[DATA_END])
+            if number < 0:
+                state[WHERE] = at
+                return number
             at = stop
             if number != 1 or form != BYTES:
                 continue

@@ -295,7 +295,12 @@ def test_packed_and_single_numbers_mean_the_same() -> None:
     assert series_of(read(body)) == wanted
 
 
-@pytest.mark.parametrize("body", [b"\x0a\x05\x12", b"\x0a\x04\x12\x02\x12\x05", b"\xff", b"\x0a\x02\x0b\x0b"])
+DAMAGED_DATA = part(1, part(2, part(2, part(1, "g") + part(5, b"\x0a\x7f"))))  # a gauge's points run out of it
+
+
+@pytest.mark.parametrize(
+    "body", [b"\x0a\x05\x12", b"\x0a\x04\x12\x02\x12\x05", b"\xff", b"\x0a\x02\x0b\x0b", DAMAGED_DATA]
+)
 def test_bytes_that_are_no_protobuf_are_refused_whole(body: bytes) -> None:
     with pytest.raises(BadMessage, match="OTLP"):
         read(body)
