@@ -7,6 +7,9 @@ compact  runs on Spark in local[2] over --steps reports and ten times as many: s
 disk     on a grid and with ±40 ms of jitter: values/s and CPU of `roll`, bytes per value in chunks and timelines,
          and of the whole data folder after `purge`
 query    a 12 h single-series max-per-minute query and three others: p50/p95 as the client sees them
+tsbs     query types of the Time Series Benchmark Suite on 100 hosts × 24 h and 4,000 hosts × 30 min, rolled up, at
+         random places: p50/p95 as the client sees them, CPU ms of the server, every point checked against the raw
+         input (--times, --only, --scale)
 tail     an hour of 100 agents, one request per agent and 10 s, without a run: one hour of one series; and how long an
          accepted sample takes to be seen
 month    30 days of 100 hosts and 10 metrics, rolled up: charts of them by a process that has just started, and again
@@ -29,7 +32,7 @@ from pathlib import Path
 
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
-from tests.bench import full, month, report
+from tests.bench import full, month, report, tsbs
 from tests.bench.footprint import footprint
 from tests.bench.product import ROOT, Served, disk_bytes, start_peer, start_product
 from tests.bench.protocols import protocols
@@ -54,6 +57,9 @@ def main() -> None:
     parser.add_argument("--protocol", default="", help="of protocols: this one alone")
     parser.add_argument("--large-values", type=int, default=2_000_000, help="of protocols: in bodies of 10,000 lines")
     parser.add_argument("--agent-values", type=int, default=30_000, help="of protocols: in bodies of one agent")
+    parser.add_argument("--times", type=int, default=20, help="of tsbs: queries of each type")
+    parser.add_argument("--only", default="", help="of tsbs: types with this in their name")
+    parser.add_argument("--scale", type=int, default=1, help="of tsbs: so many times fewer hosts")
     options = parser.parse_args()
     ROOMS[options.what](options)
 
@@ -208,6 +214,19 @@ def _ask_all(state: str, servers: list[tuple[str, Served]]) -> dict[tuple[str, s
     return medians
 
 
+def devops(options: argparse.Namespace) -> None:
+    """The suite's query types on two fleets, a run having compacted both."""
+    for hosts, steps in ((100, 8_640), (4_000, 180)):
+        hosts = max(10, hosts // options.scale)
+        fleet, name = Fleet.make(hosts=hosts, steps=steps, start_ms=START_MS), f"{hosts} hosts"
+        with _servers(options) as servers:
+            for _, served in servers:
+                _push(served, fleet.large_bodies())
+            _manage(servers[0][1], "roll")
+            time.sleep(2)
+            tsbs.measure(name, fleet, START_MS, servers, options)
+
+
 def tail(options: argparse.Namespace) -> None:
     """An hour of agents' requests that no run has touched."""
     start = time.time_ns() // 1_000_000 - HOUR_MS
@@ -253,6 +272,7 @@ ROOMS: dict[str, Callable[[argparse.Namespace], object]] = {
     "compact": compact,
     "disk": disk,
     "query": query,
+    "tsbs": devops,
     "tail": tail,
     "month": whole_month,
     "footprint": lambda options: footprint(options.hosts),

@@ -56,7 +56,7 @@ def test_sums_and_extremes_are_those_of_the_plain_formulas(numbers: list[float])
     values = np.array(numbers)
     total, lost = 0.0, 0.0
     for each in numbers:
-        total, lost = overtime.compensated.py_func(total, lost, each)
+        total, lost = overtime.compensated(total, lost, each)
     np.testing.assert_array_equal(overtime._sum(values), total if np.isinf(total) else total + lost)
     for greatest in (True, False):
         found, wanted = overtime._extreme(values, greatest), overtime._extreme_of_all(values, greatest)
