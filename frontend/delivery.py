@@ -226,12 +226,13 @@ def plain(found: Account) -> dict[str, Any]:
     """The account for programs."""
     return {
         "at": moment(found.at_ms),
-        "adds_up": not found.findings and not found.damaged,
+        "adds_up": found.adds_up,
         "lag_ms": found.lag_ms,
         "messages": asdict(found.messages),
         "samples": asdict(found.samples),
         "findings": [asdict(finding) for finding in found.findings],
         "damaged_rows": found.damaged,
+        "unread_processes": list(found.unread),
     }
 
 

@@ -30,6 +30,7 @@ HELPS = {
     "spm_app_messages": "Messages accepted since the app began, by what became of them",
     "spm_app_samples": "Samples in them, likewise",
     "spm_app_mark_lag_seconds": "Age of the oldest announcement of a living process that is not settled",
+    "spm_app_marks_damaged": "Accepting processes whose counts and marks cannot be read: see fsck",
     "spm_app_dead_letters": f"Dead letters nobody has settled, up to {limits.STANDING_LETTERS_MAX}",
     "spm_app_sources": "Sources, by whether they report in time",
     "spm_alerts": "Alerts, by state",
@@ -63,6 +64,7 @@ def _account(store: Backend, app: int, now_ms: int) -> list[Reading]:
         *_by_outcome("spm_app_messages", label, found.messages),
         *_by_outcome("spm_app_samples", label, found.samples),
         Reading("spm_app_mark_lag_seconds", label, found.lag_ms / 1000),
+        Reading("spm_app_marks_damaged", label, found.unread),
         Reading("spm_app_dead_letters", label, waiting),
     ]
 

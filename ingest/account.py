@@ -16,7 +16,7 @@ from spm.store import account_hours, marks
 from spm.store.account import Account, Glance, Process, account, glance
 from spm.store.account_hours import Gap, Hour
 from spm.store.backends.base import Backend
-from spm.store.settled import Cells
+from spm.store.commits import Cells
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ import numpy as np
 from spm import limits
 from spm.store import keys, marks
 from spm.store.backends.base import Backend
+from spm.store.commits import Cells
 from spm.store.marks import Announcement, Mark, ProcessMarks, Record, packed
-from spm.store.settled import Cells, Settled, settled
+from spm.store.settled import Settled, settled
 
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64
 _DOUBLINGS = 20  # of a span of minutes: four years
@@ -28,7 +29,7 @@ _NEAR_DOUBLINGS = 10  # a day and a half: for processes that died before their f
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What one look at an app has done. ``damaged``: account rows nobody can read, which may hold marks back."""
+    """What one look at an app has done. ``damaged``: rows nobody can read, which may hold marks back."""
 
     moved: int = 0
     adopted: int = 0
@@ -54,8 +55,10 @@ class Look:
 def keep(store: Backend, app: int, now_ms: int, *, cells: Cells | None = None) -> Kept:
     """One look at an app. Raises ``StoreUnavailable`` when the store does not answer: look again."""
     found = marks.read(store, app)
-    open_ = {p: m for p, m in found.items() if not m.finished}
-    kept = Kept(waiting=sum(not m.settled for m in open_.values()))
+    open_ = {p: m for p, m in found.items() if not (m.finished or m.damaged)}
+    kept = Kept(
+        waiting=sum(not m.settled for m in open_.values()), damaged=sum(bool(m.damaged) for m in found.values())
+    )
     beyond = {p: packed(m.held.place) if p in open_ else keys.U64 for p, m in found.items()}
     for look in looks(open_, now_ms):
         until = keys.U32 if look.until_ms is None else max(0, look.until_ms // 60_000)

@@ -296,7 +296,7 @@ def _rows_of(part: Part, batch: int) -> tuple[list[RowPut], list[RowPut]]:
     cells: dict[int, dict[bytes, bytes]] = {}
     for bucket, slot, taken in units:
         key = keys.LogKey(bucket, app, slot, ingest_ms, batch)
-        block, commit = _block(rows, taken, names)
+        block, commit = _block(rows, taken, names, part.epoch.number)
         log.append((key.to_bytes(), block.to_cells()))
         cells.setdefault(bucket, {})[keys.slot_column(slot)] = pending.encode(commit, batch=batch)
     return log, [(keys.PendingKey(b, app, ingest_ms, batch).to_bytes(), c) for b, c in cells.items()]
@@ -313,7 +313,7 @@ def _units(rows: _Rows, buckets: U8) -> list[tuple[int, int, I64 | None]]:
     return [(int(unit[part[0]]) & 255, int(unit[part[0]]) >> 8, part) for part in np.split(order, cuts)]
 
 
-def _block(rows: _Rows, taken: I64 | None, names: tuple[tuple[int, int], ...]) -> tuple[LogBlock, Commit]:
+def _block(rows: _Rows, taken: I64 | None, names: tuple[tuple[int, int], ...], epoch: int) -> tuple[LogBlock, Commit]:
     owner, message, ts, values = rows.owner, rows.message, rows.ts, rows.values
     if taken is not None:
         owner, message, ts, values = owner[taken], message[taken], ts[taken], values[taken]
@@ -328,7 +328,7 @@ def _block(rows: _Rows, taken: I64 | None, names: tuple[tuple[int, int], ...]) -
         table, rows.series[held], rows.metrics[held], counts[held], number[message[order]], ts[order], values[order]
     )
     ids = rows.envelopes.message_ids.reshape(-1, 16)[used].ravel()
-    commit = Commit(table, samples[used], ids, int(ts.min()), int(ts.max()), names)
+    commit = Commit(table, samples[used], ids, int(ts.min()), int(ts.max()), names, epoch=epoch)
     return block, commit
 
 

@@ -1,10 +1,11 @@
 """Checks an app's data in the store against itself, and repairs what is provably safe to repair.
 
 Enter by ``fsck``. In order: no block lacks its mark (``rebuild``); every row that a manifest names is there and can be
-read; hours in force equal a recount of their samples by other means (``recount``), days in force one of their hours. It
-reads what readers read and changes nothing, unless told to repair: then lost commit records are written again, and
-hours or days that are wrong go out of force where the level below is there, so that readers count anew at once and the
-next run rebuilds them. Samples are never touched. ``hour_check`` and ``day_check`` stand alone, for other executors.
+read, and so can be what the account rests on; hours in force equal a recount of their samples by other means
+(``recount``), days in force one of their hours. It reads what readers read and changes nothing, unless told to repair:
+then lost commit records are written again, and hours or days that are wrong go out of force where the level below is
+there, so that readers count anew at once and the next run rebuilds them. Samples are never touched. ``hour_check`` and
+``day_check`` stand alone, for other executors.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from spm import limits
 from spm.clock import random_u64
 from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_SLOTS
-from spm.store import distribution, keys, manifest, retractions, tiers, units
+from spm.store import blocks, distribution, keys, manifest, marks, pending, retractions, tiers, units
 from spm.store.aggregates import Aggregates, side_by_side
 from spm.store.backends.base import Backend, Reader
 from spm.store.blocks import ChunkPage, LogBlock, TimelinesPage
@@ -78,6 +79,7 @@ def fsck(
     for month, found in months.items():
         for bucket, pack in found.days.items():
             _verify_pack(store, Place("days", app, bucket, month, first_day_of(month) * DAY_SLOTS), pack, report)
+    _verify_accounts(store, app, report)
     left = purge.purge(store, app, keep=limits.HISTORY_MAX, dry_run=True)
     report.count(unreferenced=sum(left.rows.values()))
     return report
@@ -104,6 +106,25 @@ def _months(reader: Reader, app: int, report: Report) -> dict[int, Month]:
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _verify_accounts(reader: Reader, app: int, report: Report) -> None:
+    """What the account of the app rests on: marks of processes, commit records, account rows."""
+    found = marks.read(reader, app)
+    for process, known in found.items():
+        if known.damaged:
+            report.add(DAMAGED, "marks", keys.mark(app, process), f"of process {process}: {known.damaged}")
+    report.count(rows=len(found))
+    buckets = distribution.read(reader, app).all(app)
+    waiting = ((w.key.to_bytes(), w.cell) for w in pending.scan(reader, app, list(buckets)))
+    accounts = ((key, row.get(pending.COLUMN, b"")) for key, row in reader.scan("ledger", *keys.ledger_range(app)))
+    for table, kind, rows in (("pending", blocks.PENDING, waiting), ("ledger", blocks.LEDGER, accounts)):
+        for key, raw in rows:
+            report.count(rows=1)
+            try:
+                pending.decode(raw, kind)
+            except CorruptBlock as error:
+                report.add(DAMAGED, table, key, str(error))
 
 
 def _verify_day(reader: Reader, app: int, day: int, value: Manifest, report: Report) -> None:

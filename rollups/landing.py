@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rollups import cells, flip
 from rollups.flip import Change
-from rollups.outcome import Work, account
+from rollups.outcome import Work, account, told
 from rollups.plan import DayPlan, Waiting
 from rollups.points import Hook
 from spm import limits
 from spm.clock import random_u64
-from spm.store import keys, manifest, pending, units
+from spm.store import distribution, keys, manifest, pending, units
 from spm.store.backends.base import Backend
 from spm.store.manifest import Hours, Manifest
 from spm.store.pending import account_key
@@ -54,11 +54,12 @@ def _landed(changes: Sequence[Change], nonce: int) -> Callable[[bytes | None], b
 
 
 def settle(store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome: int = pending.STORED) -> None:
-    """Rule 15: the account first, then exactly these pending cells."""
-    store.put([("ledger", [account(app, item, outcome) for item in items])])
+    """Rule 15: the account first, then exactly these pending cells, as far as their epochs allow."""
+    settled = told(items, distribution.read(store, app), outcome) if items else []
+    store.put([("ledger", [account(app, item, of) for item, of in settled])])
     at("ledger written")
     by_row: dict[bytes, list[bytes]] = {}
-    for item in items:
+    for item, _ in settled:
         by_row.setdefault(item.key.to_bytes(), []).append(keys.slot_column(item.slot))
     store.delete("pending", list(by_row.items()))
     at("unpended")
@@ -77,8 +78,8 @@ def settle_late(store: Backend, plan: DayPlan, at: Hook) -> int:
     names = [account_key(item.key.log(item.slot)) for item in plan.late]
     timely: list[Waiting] = []
     late: list[Waiting] = []
-    for item, told in zip(plan.late, store.get("ledger", names, [cells.COLUMN]), strict=True):
-        inside = item.key.batch in held[item.key.bucket, item.slot] or _is_stored(told)
+    for item, row in zip(plan.late, store.get("ledger", names, [cells.COLUMN]), strict=True):
+        inside = item.key.batch in held[item.key.bucket, item.slot] or _is_stored(row)
         (timely if inside else late).append(item)
     if timely:
         settle(store, plan.app, timely, at)

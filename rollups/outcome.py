@@ -15,7 +15,7 @@ from rollups.plan import DayPlan, Kind, StaleDay, UnitPlan, Waiting
 from rollups.work import Compacted, DayOfHours, DaysTask, Packed, PackTask, UnitTask
 from spm.clock import random_u64
 from spm.store import blocks, pending, retractions, tiers
-from spm.store.keys import CLOSED, Epoch
+from spm.store.keys import CLOSED, Distribution, Epoch
 from spm.store.manifest import OPEN, DayOf, Days, Entry, HourOf, Hours, Manifest, Month, fingerprint
 
 LATE, RETRACTED, UNDONE, ROLLED_BACK = "late", "retraction", "undo", "rollback"  # causes of corrections
@@ -180,6 +180,22 @@ def _together(one: Correction, other: Correction) -> Correction:
 
 
 # --- accounts ---------------------------------------------------------------------------------------------------------
+
+
+def told(items: Sequence[Waiting], spread: Distribution, outcome: int) -> list[tuple[Waiting, int]]:
+    """The pending cells that may be accounted for, each with its outcome, by the distribution as it is after the flip.
+
+    What was put by an epoch that is ending waits: whoever closes it may or may not have seen it. What was put by one
+    that is closed is abandoned, since nothing waited there when it closed.
+    """
+    found = []
+    for item in items:
+        epoch = None if item.commit.epoch is None else spread.epoch(item.commit.epoch)
+        if item.commit.epoch is None or (epoch is not None and epoch.counts):
+            found.append((item, outcome))
+        elif epoch is None or not epoch.ending:
+            found.append((item, pending.ABANDONED))
+    return found
 
 
 def account(app: int, item: Waiting, outcome: int = pending.STORED) -> tuple[bytes, dict[bytes, bytes]]:

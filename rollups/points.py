@@ -31,6 +31,7 @@ POINTS = (
     "rolled back",  # one (app, day) of a roll back is done
     "moved",  # the data of some slots of one (app, day) lies in other buckets now
     "epoch closing",  # writers that still use an epoch will write again under the newest
+    "epoch ending",  # nobody counts on what is put by it from now on; what is there may still be found
     "histories cut",  # nothing can be rolled back into an epoch's buckets on one (app, day)
     "epoch closed",  # nobody looks in an epoch's buckets any more
     "purge listed",  # what may be deleted is known, the fence is not up

@@ -10,6 +10,7 @@ neither acked nor refused, and come in.
 import hashlib
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -96,12 +97,13 @@ def rebuild(store: Backend, app: int, found: Sequence[LogKey], report: Report, *
         mine = [key for key in found if (key.ingest_ms, key.batch) == batch]
         told = _told(store, app, *batch)
         rows = tuple(sorted({(k.bucket, k.slot) for k in mine} | {row for commit in told for row in commit.rows}))
+        epoch = next((commit.epoch for commit in told), None)
         for key in mine:
             [row] = store.get("log", [key.to_bytes()])
             if row is None:
                 continue  # a purge took it: its samples are in chunks
             try:
-                commit = commit_of(LogBlock.from_cells(row), rows, _names(told))
+                commit = replace(commit_of(LogBlock.from_cells(row), rows, _names(told)), epoch=epoch)
             except CorruptBlock as error:
                 report.add(DAMAGED, "log", key.to_bytes(), str(error))
                 continue

@@ -279,10 +279,12 @@ def close_epoch(store: Backend, app: int, number: int, at: Hook = nowhere) -> Cl
     """Close an epoch, or say why not yet. Repeat it after a run, a migration or a crash. Raises ``Refused``.
 
     1. set it closing: writers that still use it write again under the newest before they acknowledge anything;
-    2. look for pending cells, generations and replay lists that only this epoch puts where they are;
-    3. cut the histories by check-and-put of each manifest looked at, with a fence, so that neither a roll back nor a
+    2. look for pending cells of it, and for generations and replay lists that only this epoch puts where they are;
+    3. set it ending: what keepers and runs find by it from now on does not count as stored;
+    4. look once more: what they have counted on by then is there, or was moved; set it closing again if it is there;
+    5. cut the histories by check-and-put of each manifest looked at, with a fence, so that neither a roll back nor a
        run under way brings anything back;
-    4. set it closed: nobody looks there any more.
+    6. set it closed: nobody looks there any more.
     """
     spread = distribution.read(store, app)
     epoch = spread.epoch(number)
@@ -291,20 +293,54 @@ def close_epoch(store: Backend, app: int, number: int, at: Hook = nowhere) -> Cl
     if epoch.state == OPEN:
         spread = distribution.set_state(store, app, number, CLOSING)
         at("epoch closing")
+        epoch = spread.epoch(number) or epoch
     if epoch.state != CLOSED:
-        then = _closed(spread, number)
-        found = _waiting(store, app, epoch, then)
-        days = cells.scan_cells(store, app)
-        found += [line for day, cell in sorted(days.items()) for line in _standing(store, app, day, cell, then)]
+        try:
+            found = _ended(store, app, epoch, _closed(spread, number), at)
+        except _Changed as change:
+            found = [str(change)]
         if found:
             return Closing(False, tuple(found))
-        moved = [day for day, cell in sorted(days.items()) if not _cut(store, app, day, cell, at)]
-        if moved:
-            return Closing(False, tuple(f"day {day} was changed meanwhile" for day in moved))
-        distribution.set_state(store, app, number, CLOSED)
         at("epoch closed")
     agenda.reset(store, app)  # hours of slots in two buckets were not made: the next full run looks at every day
     return Closing(True)
+
+
+class _Changed(Exception):
+    """Others have changed the state of an epoch meanwhile: what was looked up under it may hold no more."""
+
+
+def _ended(store: Backend, app: int, epoch: Epoch, then: Distribution, at: Hook) -> list[str]:
+    """Steps 2 to 6; what was found, if the epoch is not closed now."""
+    if not epoch.ending:
+        found, _ = _left_by(store, app, epoch, then)
+        if found:
+            return found
+        epoch = _step(store, app, epoch, distribution.next_state(epoch))
+        at("epoch ending")
+    found, days = _left_by(store, app, epoch, then)
+    if not found:
+        moved = [day for day, cell in sorted(days.items()) if not _cut(store, app, day, cell, at)]
+        found = [f"day {day} was changed meanwhile" for day in moved]
+    _step(store, app, epoch, distribution.next_state(epoch) if found else CLOSED)
+    return found
+
+
+def _step(store: Backend, app: int, epoch: Epoch, state: int) -> Epoch:
+    """The epoch in its next state; raises ``_Changed`` when it is not in the one that was looked at."""
+    try:
+        distribution.set_state(store, app, epoch.number, state, was=epoch.state)
+    except Refused as refusal:
+        raise _Changed(str(refusal)) from refusal
+    return msgspec.structs.replace(epoch, state=state)
+
+
+def _left_by(store: Backend, app: int, epoch: Epoch, then: Distribution) -> tuple[list[str], dict[int, bytes]]:
+    """(what lies by this epoch, the manifest cells that were looked at)."""
+    found = _waiting(store, app, epoch, then)
+    days = cells.scan_cells(store, app)
+    found += [line for day, cell in sorted(days.items()) for line in _standing(store, app, day, cell, then)]
+    return found, days
 
 
 def _closed(spread: Distribution, number: int) -> Distribution:
@@ -314,11 +350,14 @@ def _closed(spread: Distribution, number: int) -> Distribution:
 
 
 def _waiting(store: Backend, app: int, epoch: Epoch, then: Distribution) -> list[str]:
-    """Pending cells that nobody would look for any more."""
+    """Pending cells that were put by this epoch, or, where they do not say it, that nobody would look for any more."""
     items = list(pending.scan(store, app, epoch.all(app)))
-    apart = [item for item in items if item.key.bucket not in then.all(app)]
-    shared = [item.key.log(item.slot) for item in items if item.key.bucket in then.all(app)]
-    count = len(apart) + sum(_left(then, app, key.bucket, ids) for key, ids in _in_blocks(store, shared))
+    epochs = [pending.decode(item.cell).epoch for item in items]
+    unsaid = [item for item, of in zip(items, epochs, strict=True) if of is None]
+    apart = [item for item in unsaid if item.key.bucket not in then.all(app)]
+    shared = [item.key.log(item.slot) for item in unsaid if item.key.bucket in then.all(app)]
+    count = epochs.count(epoch.number) + len(apart)
+    count += sum(_left(then, app, key.bucket, ids) for key, ids in _in_blocks(store, shared))
     return [f"{count} pending cell(s) of it wait for a run"] if count else []
 
 

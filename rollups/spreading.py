@@ -18,7 +18,6 @@ from spm.store import distribution, strategies
 from spm.store.keys import CLOSED, Epoch
 
 Watch = Callable[[Progress], None]
-_STATES = ("open", "closing", "closed")
 _NOT_CLOSED = "Not closed yet:"
 
 
@@ -125,7 +124,7 @@ def shown(site: Site, app: int) -> Shown:
         spread = distribution.read(site.store, app)
     except StrategyUnfit as error:
         return Shown(str(error), (), 0, ())
-    former = tuple(f"{e.number}: {worded(e)}, {_STATES[e.state]}" for e in reversed(spread.epochs[:-1]))
+    former = tuple(f"{e.number}: {worded(e)}, {e.word}" for e in reversed(spread.epochs[:-1]))
     rate = moving.rate(site.store, app, site.clock.now_ms())
     return Shown(worded(spread.newest), former, rate, () if spread.settled else _waits(app))
 

@@ -48,6 +48,9 @@ class AccountSerializer(serializers.Serializer[Any]):
     samples = PlacesSerializer()
     findings = FindingSerializer(many=True)
     damaged_rows = serializers.IntegerField(help_text="that cannot be read: what they tell of seems to wait")
+    unread_processes = serializers.ListField(
+        child=serializers.IntegerField(), help_text="whose counts cannot be read: they are in none of the numbers"
+    )
 
 
 class HoursQuery(serializers.Serializer[dict[str, Any]]):

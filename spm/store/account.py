@@ -21,8 +21,9 @@ import numpy as np
 from spm import limits
 from spm.store import keys, marks
 from spm.store.backends.base import Reader
+from spm.store.commits import Cells
 from spm.store.marks import Announcement, ProcessMarks, Totals
-from spm.store.settled import Cells, Settled, settled
+from spm.store.settled import Settled, settled
 
 MINUTE_MS = 60_000
 _NO_WORD = Announcement(0, 0, 0, 0, 0, 0, 0, 0)
@@ -100,6 +101,7 @@ class Account:
     lag_ms: int  # of the marks of living processes
     processes: tuple[Process, ...]
     damaged: int = 0  # rows that could not be read: what they account for seems to wait
+    unread: tuple[int, ...] = ()  # processes whose own rows could not be read: they are in none of the numbers
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -107,12 +109,18 @@ class Account:
         parts = (Finding(p.number, p.messages.missing, p.samples.missing) for p in self.processes)
         return tuple(part for part in parts if part.messages or part.samples)
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether all of it could be read, and nothing is missing."""
+        return not (self.findings or self.damaged or self.unread)
+
 
 def account(reader: Reader, app: int, now_ms: int, *, cells: Cells | None = None) -> Account:
     """The account now. Marks are read first: what is settled after that was announced before, or is newer than that."""
-    known = marks.read(reader, app)
+    found_marks = marks.read(reader, app)
+    known = {n: m for n, m in found_marks.items() if not m.damaged}
     counted = {n: m for n, m in known.items() if not _forgotten(m, now_ms)}
-    above = {n: marks.packed(m.held.place) if n in counted else keys.U64 for n, m in known.items()}
+    above = {n: marks.packed(m.held.place) if n in counted else keys.U64 for n, m in found_marks.items()}
     found = settled(reader, app, _since_ms(counted.values(), now_ms) // MINUTE_MS, beyond=above, cells=cells)
     processes = [_process(m, found, now_ms) if n in counted else _past(m) for n, m in sorted(known.items())]
     return Account(
@@ -123,6 +131,7 @@ def account(reader: Reader, app: int, now_ms: int, *, cells: Cells | None = None
         marks.lag_ms(known, now_ms),
         tuple(processes),
         found.damaged,
+        tuple(sorted(found_marks.keys() - known.keys())),
     )
 
 
@@ -133,11 +142,13 @@ class Glance:
     messages: Places
     samples: Places
     lag_ms: int
+    unread: int = 0  # processes whose rows could not be read
 
 
 def glance(reader: Reader, app: int, now_ms: int) -> Glance:
     """One scan of a few rows. It adds up, too; what was settled a moment ago still waits here."""
-    known = marks.read(reader, app)
+    found = marks.read(reader, app)
+    known = {n: m for n, m in found.items() if not m.damaged}
     held = reduce(Totals.plus, map(_held, known.values()), Totals())
     words = [m.announced for m in known.values() if m.announced is not None]
     told = sum(word.messages for word in words), sum(word.samples + word.rejected for word in words)
@@ -145,7 +156,7 @@ def glance(reader: Reader, app: int, now_ms: int) -> Glance:
         replace(settled, accepted=accepted, queued=accepted - settled.settled)
         for settled, accepted in zip((_messages(held), _samples(held)), told, strict=True)
     )
-    return Glance(messages, samples, marks.lag_ms(known, now_ms))
+    return Glance(messages, samples, marks.lag_ms(known, now_ms), len(found) - len(known))
 
 
 def _held(known: ProcessMarks) -> Totals:

@@ -43,11 +43,12 @@ _PACK = msgspec.msgpack.Encoder()
 # names of columns by number, for frames that hold these; only ever added to
 COLUMN_NAMES = (
     "ms", "process", "sequence", "source", "series_hash", "metric_hash", "metric", "counts", "message", "ts", "values",
-    "samples", "id_hash", "range", "batch_hash", "bucket", "slot", "total",
+    "samples", "id_hash", "range", "batch_hash", "bucket", "slot", "total", "epoch",
 )  # fmt: skip
 _NUMBER = {name: number for number, name in enumerate(COLUMN_NAMES)}
 _KIND = {dtype: number for number, dtype in enumerate(codec.DTYPES)}
 _KINDS = 16  # room for so many kinds of numbers
+_FORMS = {form * _KINDS + kind: (form, dtype) for form in range(_KINDS) for kind, dtype in enumerate(codec.DTYPES)}
 T = TypeVar("T")
 
 
@@ -111,6 +112,19 @@ def decode_columns(kind: int, raw: bytes) -> tuple[dict[str, Column], list[str]]
     """What ``encode_columns`` was given."""
     columns: tuple[dict[str, Column], list[str]] = read(kind, raw)[1]
     return columns
+
+
+def packed_columns(kind: int, raw: bytes) -> tuple[list[str], dict[str, codec.Encoded]]:
+    """(the texts of a frame, its columns as they are packed), for who needs some of them only."""
+    version, payload = unframe(kind, raw)
+    try:
+        if READERS[kind, version] is not _numbered_columns:
+            texts, named = _COLUMNS.decode(payload)
+            return texts, {name: (form, dtype, n, k, body) for name, form, dtype, n, k, body in named}
+        texts, packed = _NUMBERED.decode(payload)
+        return texts, {COLUMN_NAMES[name]: (*_FORMS[what], n, k, body) for name, what, n, k, body in packed}
+    except (msgspec.MsgspecError, IndexError, KeyError) as error:
+        raise CorruptBlock(f"a block's table of columns is damaged: {error}") from error
 
 
 def sizes(raw: bytes) -> dict[str, int]:

@@ -88,6 +88,28 @@ def decode(encoded: Encoded) -> Column:
     return column
 
 
+def decode_into(encoded: Encoded, into: Column) -> None:
+    """The same into an array of as many values: that of many small columns is unpacked without one array for each."""
+    form, dtype, count, parameter, raw = encoded
+    if count == len(into) and dtype == into.dtype.str and parameter == 0:
+        if form == RAW and len(raw) == into.nbytes:
+            into[:] = np.frombuffer(raw, into.dtype)
+            return
+        if form == CONSTANT and len(raw) == into.itemsize:
+            into[:] = np.frombuffer(raw, into.dtype)
+            return
+        if form == PCO:
+            try:
+                _unpacked(raw, into)
+            except (ValueError, TypeError, RuntimeError) as error:
+                raise CorruptBlock(f"a column does not decode: {error}", got=(form, dtype, count)) from error
+            return
+    column = decode(encoded)
+    if len(column) != len(into) or column.dtype != into.dtype:
+        raise CorruptBlock("a column of another kind or length", got=(dtype, count), wanted=(into.dtype.str, len(into)))
+    into[:] = column
+
+
 def _decode(form: int, dtype: np.dtype[Any], count: int, parameter: int, raw: bytes) -> Column:
     if form == RAW:
         return np.frombuffer(raw, dtype).copy()

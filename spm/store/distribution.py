@@ -13,7 +13,7 @@ import numpy as np
 from spm.errors import CorruptBlock, Refused, StoreUnavailable
 from spm.store import blocks, strategies
 from spm.store.backends.base import Backend, Reader
-from spm.store.keys import BYTE, CLOSED, OPEN, Distribution, Epoch
+from spm.store.keys import BYTE, CLOSED, CLOSING, ENDING, OPEN, Distribution, Epoch
 from spm.store.lens import BOOL
 from spm.wire import U64
 
@@ -110,8 +110,16 @@ def _check(strategy: str, buckets: int, spread: int) -> None:
         )  # fmt: skip
 
 
-def set_state(store: Backend, app: int, number: int, state: int) -> Distribution:
-    """Set an epoch's state; states only go forward, and the newest stays open. Repeating it changes nothing."""
+def next_state(epoch: Epoch) -> int:
+    """What comes after closing: ending; and after ending, when something was found: closing again. Never the same."""
+    return ENDING if epoch.state == CLOSING else epoch.state + 1
+
+
+def set_state(store: Backend, app: int, number: int, state: int, *, was: int | None = None) -> Distribution:
+    """Set an epoch's state; states only go forward, and the newest stays open. Repeating it changes nothing.
+
+    With ``was`` only from that very state: what was looked up under it holds for no other.
+    """
 
     def changed(now: Distribution) -> Distribution:
         epoch = now.epoch(number)
@@ -119,9 +127,11 @@ def set_state(store: Backend, app: int, number: int, state: int) -> Distribution
             raise Refused(f"there is no epoch {number}")
         if number == now.newest.number and state != OPEN:
             raise Refused(f"epoch {number} is the one that writers use", remedy="Open another one first.")
-        if state < epoch.state:
-            raise Refused(f"epoch {number} is {('open', 'closing', 'closed')[epoch.state]} already")
-        if state == CLOSED and epoch.state == OPEN:
+        if state != epoch.state and (epoch.state == CLOSED or (state < epoch.state and state != CLOSED)):
+            raise Refused(f"epoch {number} is {epoch.word} already")
+        if state != epoch.state and was is not None and epoch.state != was:
+            raise Refused(f"epoch {number} is being closed by others", remedy="Look again.")
+        if state > CLOSING and epoch.state == OPEN:
             raise Refused(f"epoch {number} must be closing before it is closed")
         made = msgspec.structs.replace(epoch, state=state)
         return Distribution(tuple(made if e.number == number else e for e in now.epochs))

@@ -197,6 +197,11 @@ def mark(app: int, process: int) -> bytes:
     return struct.pack(">II", app, process)
 
 
+def parse_mark(key: bytes) -> int:
+    """The process of such a row."""
+    return int(struct.unpack(">II", key)[1])
+
+
 def retraction(app: int, number: int) -> bytes:
     """One retraction."""
     return struct.pack(">IQ", app, number)
@@ -297,7 +302,7 @@ def _salt(app: int, other: int) -> int:
 
 # --- distribution -----------------------------------------------------------------------------------------------------
 
-OPEN, CLOSING, CLOSED = range(3)  # states of an epoch (rule 22)
+OPEN, CLOSING, CLOSED, ENDING = range(4)  # states of an epoch (rule 22); later ones: closing again, ending again, …
 
 
 class Epoch(msgspec.Struct, frozen=True, array_like=True):
@@ -319,6 +324,21 @@ class Epoch(msgspec.Struct, frozen=True, array_like=True):
     def all(self, app: int) -> list[int]:
         """Every bucket in which it may put data of ``app``, ascending. Raises ``StrategyUnfit``."""
         return strategies.buckets_of(self.strategy, app, self.buckets, self.spread)
+
+    @property
+    def ending(self) -> bool:
+        """Whether somebody looks if anything is left by it: nobody may count on what is put there from now on."""
+        return self.state >= ENDING and self.state % 2 == 1
+
+    @property
+    def counts(self) -> bool:
+        """Whether what was seen before this was read will be found by every reader, wherever it is moved."""
+        return self.state != CLOSED and not self.ending
+
+    @property
+    def word(self) -> str:
+        """Its state, for people."""
+        return {OPEN: "open", CLOSED: "closed"}.get(self.state, "closing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,3 +373,8 @@ class Distribution:
     def epoch(self, number: int) -> Epoch | None:
         """The epoch of that number, if there is one."""
         return next((epoch for epoch in self.epochs if epoch.number == number), None)
+
+    def counts(self, number: int) -> bool:
+        """Whether what was put by that epoch, and seen before this was read, is where every reader looks."""
+        epoch = self.epoch(number)
+        return epoch is not None and epoch.counts

@@ -7,8 +7,10 @@ known when a question was asked; it answers the same for ever. One row per app a
 them.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -23,6 +25,7 @@ from spm.store.blocks import Messages
 from spm.store.codec import Column
 from spm.wire import I64, U64
 
+_LOG = logging.getLogger(__name__)
 BOOL = npt.NDArray[np.bool_]
 Place = tuple[int, int]  # (ms, sequence) of a stamp: the order of one process' stamps
 _ANNOUNCED, _MARK, _PAGE, _RECORD = b"a", b"m", b"o", b"r"
@@ -110,7 +113,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class ProcessMarks:
-    """One process' row of an app. ``words``: its announcements above the mark, and its newest in any case."""
+    """One process' row of an app. ``words``: its announcements above the mark, and its newest in any case.
+
+    ``damaged``: why a part of the row cannot be read, which is then as if it were not there. Nobody writes to it.
+    """
 
     process: int
     words: tuple[Announcement, ...] = ()
@@ -118,6 +124,7 @@ class ProcessMarks:
     adopted: tuple[Record, ...] = ()
     out: U64 = field(default_factory=lambda: _NONE)  # all dead stamps up to the mark, packed, ascending
     cell: bytes | None = None  # the mark's bytes, as the next check-and-put expects them
+    damaged: str = ""
 
     @property
     def named(self) -> U64:
@@ -171,20 +178,31 @@ def packed(place: Place) -> int:
 def announce(store: Backend, app: int, process: int, word: Announcement) -> bool:
     """Write a process' word; whether all it says is held already. A word that is not newer changes nothing.
 
-    Raises ``StoreUnavailable`` when it is not sure: announce again, with the newest numbers.
+    The newest word says all that the ones before it said, so it takes the place of words that cannot be read. Raises
+    ``StoreUnavailable`` when it is not sure: announce again, with the newest numbers.
     """
     key = keys.mark(app, process)
     for _ in range(_TRIES):
         [row] = store.get("marks", [key], [_ANNOUNCED, _MARK])
         was = row.get(_ANNOUNCED) if row else None
-        held = _mark(row[_MARK]).place if row and _MARK in row else (-1, 0)
-        words = _words(was)[1] if was else ()
+        words, held = _before(row or {})
         if words and (words[-1].place, words[-1].ended) > (word.place, word.ended):
             return word.place <= held
         cell = blocks.encode_record(blocks.ANNOUNCED, (process, _kept(words, word, held)))
         if cell == was or store.check_and_put("marks", key, _ANNOUNCED, was, cell):
             return word.place <= held
     raise StoreUnavailable(f"the announcements of process {process} for app {app} kept changing")
+
+
+def _before(row: Mapping[bytes, bytes]) -> tuple[Sequence[Announcement], Place]:
+    """(a process' words so far, up to where its mark is), as far as they can be read."""
+    words: Sequence[Announcement] = ()
+    held = (-1, 0)
+    with suppress(CorruptBlock):
+        words = _words(row[_ANNOUNCED])[1] if _ANNOUNCED in row else ()
+    with suppress(CorruptBlock):
+        held = _mark(row[_MARK]).place if _MARK in row else held
+    return words, held
 
 
 def _kept(words: Sequence[Announcement], word: Announcement, held: Place) -> list[Announcement]:
@@ -202,24 +220,41 @@ def _kept(words: Sequence[Announcement], word: Announcement, held: Place) -> lis
 
 
 def read(reader: Reader, app: int) -> dict[int, ProcessMarks]:
-    """Every process that ever accepted a message of the app. Raises ``CorruptBlock``."""
+    """Every process that ever accepted a message of the app; one whose row is damaged holds up no other."""
     [span] = keys.app_ranges("marks", app)
     rows = reader.scan("marks", *span)  # one may hold nothing but stamps that no mark names yet
-    found = (_process(cells) for _, cells in rows if _ANNOUNCED in cells or _MARK in cells)
-    return {marks.process: marks for marks in found}
+    return {
+        process: _process(process, cells)
+        for process, cells in ((keys.parse_mark(key), cells) for key, cells in rows)
+        if _ANNOUNCED in cells or _MARK in cells
+    }
 
 
-def _process(cells: Mapping[bytes, bytes]) -> ProcessMarks:
-    process, words = _words(cells[_ANNOUNCED]) if _ANNOUNCED in cells else (None, ())
-    held = _mark(cells[_MARK]) if _MARK in cells else Mark(process or 0)
+def _process(process: int, cells: Mapping[bytes, bytes]) -> ProcessMarks:
+    """Its mark, or none if anything is wrong with that or with what it names; and its words."""
+    troubles = []
+    found = ProcessMarks(process, held=Mark(process))
+    try:
+        found = _held(process, cells)
+    except CorruptBlock as error:
+        troubles.append(str(error))
+    try:
+        found = replace(found, words=_words(cells[_ANNOUNCED])[1] if _ANNOUNCED in cells else ())
+    except CorruptBlock as error:
+        troubles.append(str(error))
+    if troubles:
+        _LOG.error("the marks of process %d are damaged: %s", process, "; ".join(troubles))
+    return replace(found, damaged="; ".join(troubles))
+
+
+def _held(process: int, cells: Mapping[bytes, bytes]) -> ProcessMarks:
+    held = _mark(cells[_MARK]) if _MARK in cells else Mark(process)
     missing = [name.hex() for name in (*held.pages, *held.records) if name not in cells]
     if missing:
         raise CorruptBlock("a mark names cells that are not there", got=missing[:9])
     out = [np.array(held.out, np.uint64), *(_record(cells[name]).stamps for name in held.pages)]
-    return ProcessMarks(
-        held.process if process is None else process, words, held, tuple(_record(cells[name]) for name in held.records),
-        np.sort(np.concatenate(out)), cells.get(_MARK),
-    )  # fmt: skip
+    records = tuple(_record(cells[name]) for name in held.records)
+    return ProcessMarks(process, (), held, records, np.sort(np.concatenate(out)), cells.get(_MARK))
 
 
 def _words(raw: bytes) -> tuple[int, tuple[Announcement, ...]]:

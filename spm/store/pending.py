@@ -2,7 +2,8 @@
 
 A pending record has one cell per slot of its batch in its bucket. The cell says which messages (stamp, id, source) are
 in the block, how many samples of each, and all rows of the batch, so that a message counts as stored when all of them
-are there. A ledger row holds the same facts for good, with the outcome.
+are there. A ledger row holds the same facts for good, with the outcome. ``ABANDONED`` is what a writer left by an epoch
+that had closed: nobody may count on it, and the writer puts the same where it belongs (rule 22).
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from spm.store.keys import LogKey
 from spm.wire import I64, U8
 
 COLUMN = b"v"
-STORED, REJECTED, DEAD, LATE = range(4)  # outcomes of a stamp; late: its slot was sealed already
+STORED, REJECTED, DEAD, LATE, ABANDONED = range(5)  # outcomes of a stamp; late: its slot was sealed already
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Commit:
     ts_max: int
     rows: tuple[tuple[int, int], ...]  # (bucket, slot) of every row of the batch
     totals: I64 | None = None  # of what is rejected or dead: samples of each message in all, however few are so
+    epoch: int | None = None  # by which the batch was placed; older programs did not say
 
     @property
     def stamp_min_ms(self) -> int:
@@ -64,6 +66,8 @@ def encode(commit: Commit, kind: int = blocks.PENDING, outcome: int = STORED, ba
     }
     if commit.totals is not None:
         columns["total"] = commit.totals
+    if commit.epoch is not None:
+        columns["epoch"] = np.array([commit.epoch], np.int64)
     return blocks.encode_columns(kind, columns, list(commit.messages.sources))
 
 
@@ -83,7 +87,14 @@ def decode_account(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, int, 
         raise CorruptBlock("a commit record's columns differ in length", got=len(c["samples"]), wanted=len(messages))
     low, high, outcome = map(int, c["range"])
     rows = tuple(zip(map(int, c["bucket"]), map(int, c["slot"]), strict=True))
-    return Commit(messages, c["samples"], c["id_hash"], low, high, rows, totals), outcome, int(c["batch_hash"][0])
+    if "epoch" in c and len(c["epoch"]) != 1:
+        raise CorruptBlock("a commit record was placed by one epoch", got=len(c["epoch"]), wanted=1)
+    epoch = int(c["epoch"][0]) if "epoch" in c else None
+    return (
+        Commit(messages, c["samples"], c["id_hash"], low, high, rows, totals, epoch),
+        outcome,
+        int(c["batch_hash"][0]),
+    )
 
 
 def account_key(block: LogKey) -> bytes:

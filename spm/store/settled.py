@@ -7,8 +7,7 @@ message. Nothing here writes.
 """
 
 import logging
-import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,21 +16,22 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from spm import limits
 from spm.errors import CorruptBlock, StoreUnavailable
 from spm.store import blocks, distribution, keys, pending
 from spm.store.backends.base import Reader
 from spm.store.blocks import Messages
+from spm.store.commits import Cell, Cells, opened
+from spm.store.keys import Distribution
 from spm.store.marks import Totals, pack
 from spm.store.pending import DEAD, LATE, REJECTED, STORED
-from spm.wire import I32, I64, U8, U64, slot_of
+from spm.wire import I32, I64, U8, U64
 
 _LOG = logging.getLogger(__name__)
 BOOL = npt.NDArray[np.bool_]
 Beyond = Mapping[int, int]  # process -> a packed stamp: only later ones of it are asked for; others: all
 _NO = np.empty(0, np.int64)
 _TRIES = 8  # when the distribution keeps changing while it is read
-_CELL_BYTES = 400  # what a decoded cell takes besides its columns
+_AT_ONCE = 1_024  # rows that are opened together
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,46 +95,6 @@ class Settled:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """What a commit record or an account row says."""
-
-    messages: Messages
-    samples: I64
-    message_ids: U8  # u8[M, 16]
-    totals: I64 | None
-    outcome: int
-    slot: int  # of the rows that it accounts for
-    rows: int  # how many rows the batch has
-    batch: int
-    size: int
-
-
-class Cells:
-    """Cells as they were decoded, for who reads the same ones again and again. Thread-safe, bounded."""
-
-    def __init__(self, bytes_max: int = limits.SETTLED_CACHE_BYTES) -> None:
-        self._held: OrderedDict[bytes, Cell] = OrderedDict()
-        self._bytes, self._bytes_max = 0, bytes_max
-        self._lock = threading.Lock()
-
-    def decode(self, raw: bytes, kind: int) -> Cell:
-        """The cell; raises ``CorruptBlock``."""
-        with self._lock:
-            found = self._held.get(raw)
-            if found is not None:
-                self._held.move_to_end(raw)
-                return found
-        made = _cell(raw, kind)
-        with self._lock:
-            if raw not in self._held:
-                self._held[raw] = made
-                self._bytes += made.size
-            while self._bytes > self._bytes_max:
-                self._bytes -= self._held.popitem(last=False)[1].size
-        return made
-
-
 def settled(
     reader: Reader, app: int, since_minute: int, until_minute: int = keys.U32, *,
     beyond: Beyond | None = None, cells: Cells | None = None, rows_max: int | None = None,
@@ -143,14 +103,15 @@ def settled(
 
     Commit records are read first: a run puts the account in before it takes the record away, so that each is seen at
     least once. What lies in a bucket that readers do not look into any more does not count, so the distribution is
-    read before and after. Of more than ``rows_max`` rows of a table the newest are read: what is cut off counts as not
-    known yet.
+    read before and after. Nor does what a writer has put by an epoch that is ending or closed: it will put the same
+    where it belongs. A run has looked at the epoch itself before it wrote an account. Of more than ``rows_max`` rows of
+    a table the newest are read: what is cut off counts as not known yet.
     """
     for _ in range(_TRIES):
         spread = distribution.read(reader, app)
         found: dict[bytes, Cell] = {}
         commits = islice(_commits(reader, app, spread.all(app)), rows_max)
-        damaged = _gather(found, commits, blocks.PENDING, beyond, cells)
+        damaged = _gather(found, commits, blocks.PENDING, beyond, cells, spread)
         spans = keys.ledger_range(app, since_minute, until_minute)
         rows = reader.scan("ledger", *spans, columns=[pending.COLUMN], limit=rows_max)
         accounts = ((key, row[pending.COLUMN]) for key, row in rows)
@@ -167,46 +128,48 @@ def _commits(reader: Reader, app: int, buckets: Sequence[int]) -> Iterator[tuple
 
 
 def _gather(
-    found: dict[bytes, Cell], rows: Iterable[tuple[bytes, bytes]], kind: int, beyond: Beyond | None, cells: Cells | None
-) -> int:
-    """Decode rows and hold what is asked for of each; how many are damaged."""
-    damaged = 0
-    for key, raw in rows:
-        try:
-            found[key] = _picked(cells.decode(raw, kind) if cells else _cell(raw, kind), beyond)
-        except CorruptBlock as error:
-            _LOG.error("a row of %s is damaged: %s", "pending" if kind == blocks.PENDING else "ledger", error)
-            damaged += 1
+    found: dict[bytes, Cell], rows: Iterable[tuple[bytes, bytes]], kind: int, beyond: Beyond | None,
+    cells: Cells | None, spread: Distribution | None = None,
+) -> int:  # fmt: skip
+    """Open rows and hold what is asked for of each that counts by the distribution; how many are damaged."""
+    damaged, waiting = 0, iter(rows)
+    while part := list(islice(waiting, _AT_ONCE)):
+        raws = [raw for _, raw in part]
+        kept: list[tuple[bytes, Cell]] = []
+        for (key, _), cell in zip(part, cells.open(raws, kind) if cells else opened(raws, kind), strict=True):
+            if isinstance(cell, CorruptBlock):
+                _LOG.error("a row of %s is damaged: %s", "pending" if kind == blocks.PENDING else "ledger", cell)
+                damaged += 1
+            elif spread is None or cell.epoch is None or spread.counts(cell.epoch):
+                kept.append((key, cell))
+        found.update(kept if beyond is None else _picked(kept, beyond))
     return damaged
 
 
-def _picked(cell: Cell, beyond: Beyond | None) -> Cell:
-    """The cell with only the messages that are asked for; it stands for its batch in any case."""
-    if beyond is None:
-        return cell
+def _picked(kept: Sequence[tuple[bytes, Cell]], beyond: Beyond) -> Iterator[tuple[bytes, Cell]]:
+    """The cells with only the messages that are asked for; each stands for its batch in any case."""
+    process, ms, sequence = (
+        np.concatenate([_NO, *(getattr(cell.messages, name) for _, cell in kept)])
+        for name in ("process", "ms", "sequence")
+    )
+    known, which = np.unique(process, return_inverse=True)
+    least = np.array([beyond.get(number, 0) for number in known.tolist()], np.uint64)
+    asked = pack(ms, sequence) > least[which]
+    ends = np.cumsum(np.array([len(cell.messages) for _, cell in kept], np.int64))
+    counts = np.diff(np.concatenate([[0], np.cumsum(asked)])[np.concatenate([[0], ends])])
+    for (key, cell), end, count in zip(kept, ends.tolist(), counts.tolist(), strict=True):
+        size = len(cell.messages)
+        yield key, cell if count == size else _only(cell, asked[end - size : end])
+
+
+def _only(cell: Cell, chosen: BOOL) -> Cell:
     m = cell.messages
-    stamps, found = pack(m.ms, m.sequence), np.ones(len(m), np.bool_)
-    for process in np.unique(m.process).tolist():
-        found &= (m.process != process) | (stamps > np.uint64(beyond.get(process, 0)))
-    if found.all():
-        return cell
-    kept = Messages(m.ms[found], m.process[found], m.sequence[found], m.source[found], m.sources if found.any() else ())
-    totals = None if cell.totals is None else cell.totals[found]
-    return replace(cell, messages=kept, samples=cell.samples[found], message_ids=cell.message_ids[found], totals=totals)
-
-
-def _cell(raw: bytes, kind: int) -> Cell:
-    """Without the list of the batch's rows, of which only their number counts."""
-    c, texts = blocks.decode_columns(kind, raw)
-    messages, totals = Messages.of(c, texts), c.get("total")
-    count = len(messages)
-    if len(c["samples"]) != count or len(c["id_hash"]) != 16 * count or (totals is not None and len(totals) != count):
-        raise CorruptBlock("a commit record's columns differ in length", got=len(c["samples"]), wanted=count)
-    _, last, outcome = map(int, c["range"])
-    slot = int(slot_of(np.array([last]))[0])
-    size = len(raw) + 60 * count + _CELL_BYTES
-    ids = c["id_hash"].reshape(-1, 16)
-    return Cell(messages, c["samples"], ids, totals, outcome, slot, len(c["bucket"]), int(c["batch_hash"][0]), size)
+    sources = m.sources if chosen.any() else ()
+    kept = Messages(m.ms[chosen], m.process[chosen], m.sequence[chosen], m.source[chosen], sources)
+    totals = None if cell.totals is None else cell.totals[chosen]
+    return replace(
+        cell, messages=kept, samples=cell.samples[chosen], message_ids=cell.message_ids[chosen], totals=totals
+    )
 
 
 # --- the join ---------------------------------------------------------------------------------------------------------

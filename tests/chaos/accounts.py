@@ -13,7 +13,7 @@ from spm.clock import SystemClock
 from spm.errors import SpmError
 from spm.store.account import Account, account
 from spm.store.backends.base import Backend
-from spm.store.settled import Cells
+from spm.store.commits import Cells
 from tests.chaos.ledger import ACKED, Sent
 from tests.stack.stored import Copies
 
@@ -27,7 +27,7 @@ def disagreements(sent: Sequence[Sent], copies: Copies, found: Account) -> list[
     attempts = sum(one.stamps_max for one in sent)
     messages, samples = found.messages, found.samples
     claims = {
-        f"does not add up: {found.findings}, {found.damaged} damaged": not found.findings and not found.damaged,
+        f"does not add up: {found.findings}, {found.damaged} damaged": found.adds_up,
         f"{messages.stored} messages stored, {len(stamps)} stamps in the store": messages.stored == len(stamps),
         f"{samples.stored} samples stored, {sum(stamps.values())} in the store": samples.stored == sum(stamps.values()),
         f"{messages.stored} stored, {acked} acknowledged": messages.stored >= acked,

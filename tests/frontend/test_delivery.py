@@ -20,6 +20,7 @@ from spm.store.backends import open_backend
 from tests.frontend import books
 from tests.frontend.books import Book
 from tests.frontend.conftest import House
+from tests.store.faults import flip
 
 pytestmark = pytest.mark.django_db
 DAY = 22 * 3 * 2
@@ -174,6 +175,17 @@ def test_a_damaged_row_is_told_not_counted(desk: Client, alpha: House, book: Boo
     key, cells = max(store.scan("pending", start, stop), key=lambda row: -keys.PendingKey.parse(row[0]).ingest_ms)
     store.put([("pending", [(key, dict.fromkeys(cells, b"\x00" * 9))])])
     assert "cannot be read" in text_of(desk, place)
+
+
+@pytest.mark.usefixtures("book")
+def test_a_process_whose_counts_cannot_be_read_is_named(
+    desk: Client, alpha: House, place: str, api: str, settings: Any
+) -> None:
+    store = open_backend(settings.SPM_STORE_URL)
+    flip(store, "marks", keys.mark(alpha.app.pk, 1), b"a")
+    found = desk.get(api).json()
+    assert (found["adds_up"], found["unread_processes"]) == (False, [1])
+    assert "The counts of server process 1 cannot be read" in text_of(desk, place)
 
 
 @pytest.mark.parametrize("page", ["", "/hours", "/letters"])

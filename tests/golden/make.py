@@ -122,6 +122,7 @@ SEALED = msgspec.structs.replace(
 MONTH = Month(5, {3: Days(Generation(9), {19_666: DayOf(b"12345678", b"", T0)})})
 NEWER_MONTH = Month(5, {3: Days(Generation(9, 0, 31, 2), {19_666: DayOf(b"12345678", b"87654321", T0)})})
 INPUTS = units.Inputs((1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (0,)}, 2, 84, T0, T0 + 9, ("a", "ü"))
+PLACED_BY = replace(COMMIT, epoch=3)
 DIED = replace(COMMIT, rows=(), totals=np.array([5, 600, 7]))
 WORDS = (Announcement(T0, 65_535, 3, 500, 2, 1, 90, T0 + 7), Announcement(T0 + 5, 0, 4, 501, 2, 0, 0, T0 + 9, True))
 OUTCOMES = Totals(10, 500, 400, 50, 7, 43, 6, 2, 1, 1)
@@ -194,6 +195,7 @@ GOLDEN: dict[str, Golden] = {
     "inputs-2": Golden(INPUTS, units.encode_inputs, units.decode_inputs),
     "pending-1": Golden(COMMIT, None, pending.decode),
     "pending-2": Golden(COMMIT, lambda v: pending.encode(v, batch=2**64 - 1), pending.decode),
+    "pending-2-epoch": Golden(PLACED_BY, lambda v: pending.encode(v, batch=2**64 - 1), pending.decode),
     "ledger-1": Golden(COMMIT, None, lambda raw: pending.decode(raw, blocks.LEDGER)),
     "ledger-2": Golden(
         COMMIT, lambda v: pending.encode(v, blocks.LEDGER, pending.DEAD), lambda raw: pending.decode(raw, blocks.LEDGER)

@@ -34,6 +34,7 @@ FROZEN: dict[str, int] = {
     "month-2": 0xB7C7CA9A,
     "pending-1": 0x72280F06,
     "pending-2": 0xA0438147,
+    "pending-2-epoch": 0x922E3967,
     "retraction-1": 0xA008A8A7,
     "stamps-1": 0xD9990D4B,
     "timelines-1": 0xB6D2476D,

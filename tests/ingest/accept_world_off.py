@@ -180,8 +180,8 @@ def the_account_comes_last(patch: Patch) -> None:
 
 
 def one_row_is_enough(patch: Patch) -> None:
-    cell = settled._cell
-    patch.setattr(settled, "_cell", lambda raw, kind: replace(cell(raw, kind), rows=1))
+    opened = settled.opened
+    patch.setattr(settled, "opened", lambda raws, kind: [replace(cell, rows=1) for cell in opened(raws, kind)])
 
 
 def read_then_put(patch: Patch) -> None:

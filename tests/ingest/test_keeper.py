@@ -20,15 +20,15 @@ from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock, SystemClock
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
-from spm.store import distribution, keys, marks, pending, settled
+from spm.store import commits, distribution, keys, marks, pending
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.commits import Cells, Opened
 from spm.store.keys import Distribution
 from spm.store.marks import Announcement, Mark, ProcessMarks, Record, Totals, packed
-from spm.store.settled import Cell, Cells
 from spm.wire import Envelope
 from tests.rollups.world import APP, SPREAD, START, parsed
-from tests.store.faults import Faulty, keys_of
+from tests.store.faults import Faulty, flip, keys_of
 
 NONE = np.empty(0, np.uint64)
 SILENT_MS = limits.PROCESS_SILENT_S * 1000 + 1
@@ -253,6 +253,23 @@ def test_a_damaged_account_is_told_and_only_what_it_holds_stays_unsettled() -> N
     assert door.mark() == place(good)
 
 
+@pytest.mark.parametrize("column", [b"a", b"m"], ids=["words", "mark"])
+def test_a_damaged_row_of_marks_is_told_and_others_marks_move_on(column: bytes) -> None:
+    door = Door()
+    door.stored()
+    door.process.announce()
+    door.keep()
+    [damaged] = marks.read(door.store, APP)
+    flip(door.store, "marks", keys.mark(APP, damaged), column)
+    before = door.store.get("marks", [keys.mark(APP, damaged)])
+    door.process = Accepting(door.store, door.clock, every_s=None)
+    door.stored()
+    door.process.announce()
+    assert door.keep() == Kept(moved=1, waiting=1, damaged=1)
+    assert door.keep(SILENT_MS).damaged == 1
+    assert door.store.get("marks", [keys.mark(APP, damaged)]) == before  # nobody builds on what cannot be read
+
+
 def test_erasing_an_app_takes_its_marks_and_leaves_the_others() -> None:
     door = Door()
     door.stored()
@@ -318,13 +335,13 @@ def test_commit_records_that_were_decoded_once_are_not_decoded_again(monkeypatch
         door.stored((n, 1, 1.0))
     door.accept()
     door.process.announce()
-    cells, cell = Cells(), settled._cell
+    cells, opened = Cells(), commits.opened
 
-    def noted(raw: bytes, kind: int) -> Cell:
-        decoded.append(raw)
-        return cell(raw, kind)
+    def noted(raws: list[bytes], kind: int, *, own: bool = False) -> list[Opened]:
+        decoded.extend(raws)
+        return opened(raws, kind, own=own)
 
-    monkeypatch.setattr(settled, "_cell", noted)
+    monkeypatch.setattr(commits, "opened", noted)
     for _ in range(3):
         keep(door.store, APP, door.clock.now_ms(), cells=cells)
     assert len(decoded) == len(set(decoded))

@@ -18,11 +18,13 @@ from rollups.rollback import roll_back
 from rollups.work import Compacted, UnitTask
 from spm.limits import FSCK_BLOCK_AGE_MS, HISTORY_MAX, HOUR_MS
 from spm.query.basis import DAYS, RAW
-from spm.store import aggregates, distribution, keys, manifest, pending, tiers
+from spm.store import aggregates, distribution, keys, manifest, marks, pending, tiers
 from spm.store.keys import Distribution
 from spm.store.manifest import Manifest
+from spm.store.marks import Announcement
 from tests.rollups.test_seal import keeping
 from tests.rollups.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at
+from tests.store.faults import flip, keys_of
 
 NOW = START + 60 * HOUR_MS
 SLOT = DAY * 24
@@ -200,6 +202,20 @@ def test_a_page_that_no_directory_names_is_told() -> None:
     bucket, app, metric, slot, generation, _ = keys.parse_chunk(key)
     world.store.put([("chunks", [(keys.chunk(bucket, app, metric, slot, generation, 7), row)])])
     assert kinds(check(world)) == {(UNLISTED, "chunks")}
+
+
+@pytest.mark.parametrize("table", ["marks", "pending", "ledger"])
+def test_a_damaged_row_of_the_account_is_named(table: str) -> None:
+    world = World()
+    world.send((0, 1, 1.0))
+    world.roll()
+    world.send((0, 2, 1.0))
+    marks.announce(world.store, APP, 1, Announcement(1, 0, 1, 1, 0, 0, 0, 1))
+    [key] = keys_of(world.store, table)
+    [row] = world.store.get(table, [key])
+    assert row is not None
+    flip(world.store, table, key, next(iter(row)))
+    assert [(f.kind, f.table, f.key) for f in check(world).findings] == [(DAMAGED, table, key)]
 
 
 def test_a_damaged_manifest_is_named_and_the_rest_is_checked() -> None:

@@ -26,7 +26,7 @@ WIDER: tuple[str, int, int] = (HASH, 16, 3)  # m0 and m1 in bucket 13, m2 in 11
 BYTES: tuple[str, int, int] = (BYTE, 16, 1)  # m0 and m2 in bucket 0, m1 in 4
 MOVE_POINTS = ["planned", "blocks read", "pages written", "inputs written", "hours written", "compacted", "flip sent",
                "moved"]  # fmt: skip
-CLOSE_POINTS = ["epoch closing", "histories cut", "epoch closed"]
+CLOSE_POINTS = ["epoch closing", "epoch ending", "histories cut", "epoch closed"]
 
 
 @pytest.fixture(params=["memory", "lmdb"])
@@ -332,6 +332,8 @@ def test_nothing_is_rolled_back_into_a_closed_epoch() -> None:
 def test_a_run_under_way_does_not_flip_across_a_close() -> None:
     world = filled()
     move(world)
+    world.send((2, 2, 1.0))  # the writer looks at the distribution after it
+    world.roll()
     world.send((2, 3, 1.0))
     left = ["compacted"]
 

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spm.store import keys, marks
+from spm.store.account import account, glance
+from spm.store.backends.memory import MemoryBackend
+from spm.store.marks import Announcement
 from tests.store.account_world import DEAD, GONE, OPEN, QUEUED, STORED, World
+from tests.store.faults import flip
+from tests.store.rows import APP, START, envelope, stored
 
+NOW = 1_699_300_000_500
 HISTORIES = int(os.environ.get("SPM_HISTORIES", "12"))
 
 
@@ -44,3 +51,16 @@ def test_after_a_quiet_end_only_what_died_with_its_process_is_not_settled(seed: 
     assert found.messages.waiting == truth[GONE]
     living = [p for p in found.processes if p.number in {a.process for a in world.living}]
     assert all(p.messages.waiting == p.samples.waiting == 0 for p in living)
+
+
+def test_a_process_whose_row_cannot_be_read_is_named_and_is_in_no_number() -> None:
+    store = MemoryBackend()
+    for process, sequence in ((1, 1), (2, 2)):
+        message = envelope([(1, START + 5, 1.0)], process=process, sequence=sequence)
+        stored(message, backend=store)
+        marks.announce(store, APP, process, Announcement(message.stamp.ms, sequence, 1, 1, 0, 0, 0, NOW))
+    flip(store, "marks", keys.mark(APP, 2), b"a")
+    found = account(store, APP, NOW)
+    assert (found.samples.accepted, found.samples.stored, found.unread) == (1, 1, (2,))
+    assert (found.findings, found.adds_up) == ((), False)
+    assert (glance(store, APP, NOW).samples.accepted, glance(store, APP, NOW).unread) == (1, 1)

@@ -127,18 +127,52 @@ def test_a_mark_whose_pages_are_gone_is_damage_and_not_nothing() -> None:
     announce(store, APP, PROCESS, word(1, 1))
     marks.adopt(store, APP, row(store), Record(stamps((4, 0)), NONE, Totals(1)))
     store.delete("marks", [(keys.mark(APP, PROCESS), list(row(store).held.records))])
-    with pytest.raises(CorruptBlock, match="names cells"):
-        marks.read(store, APP)
+    assert "names cells" in row(store).damaged
+    assert row(store).adopted == ()
 
 
-@pytest.mark.parametrize("column", [b"a", b"m"])
-def test_a_flipped_bit_in_a_mark_is_found(column: bytes) -> None:
+@pytest.mark.parametrize(("column", "left"), [(b"a", ((), (5, 0))), (b"m", ((6,), (0, 0)))], ids=["words", "mark"])
+def test_a_flipped_bit_in_a_mark_is_told_and_takes_nothing_else_with_it(
+    column: bytes, left: tuple[tuple[int, ...], tuple[int, int]]
+) -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     moved(store, word(5, 1))
+    for process in (PROCESS, 4):
+        announce(store, APP, process, word(6, 2))
     flip(store, "marks", keys.mark(APP, PROCESS), column)
-    with pytest.raises(CorruptBlock):
-        marks.read(store, APP)
+    assert "fails its checksum" in row(store).damaged
+    assert (tuple(w.ms for w in row(store).words), row(store).held.place) == left
+    assert row(store, 4).announced == word(6, 2)
+    assert not row(store, 4).damaged
+
+
+def test_a_process_says_anew_what_cannot_be_read_of_its_words() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    flip(store, "marks", keys.mark(APP, PROCESS), b"a")
+    announce(store, APP, PROCESS, word(6, 2))
+    assert (row(store).words, row(store).damaged) == ((word(6, 2),), "")
+
+
+def test_a_process_whose_mark_cannot_be_read_goes_on_announcing() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    moved(store, word(5, 1))
+    flip(store, "marks", keys.mark(APP, PROCESS), b"m")
+    assert not announce(store, APP, PROCESS, word(6, 2))
+    assert row(store).announced == word(6, 2)
+
+
+def test_a_vector_knows_nothing_of_a_process_whose_mark_cannot_be_read_and_one_of_before_says_so() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    moved(store, word(5, 1))
+    before = Vector.of(marks.read(store, APP)).to_bytes()
+    flip(store, "marks", keys.mark(APP, PROCESS), b"m")
+    assert not Vector.of(marks.read(store, APP)).known(messages([Stamp(4, PROCESS, 0)])).any()
+    with pytest.raises(CorruptBlock, match="not there"):
+        Vector.from_bytes(before, marks.read(store, APP))
 
 
 def test_a_row_that_holds_only_what_a_killed_keeper_left_is_no_process() -> None:

@@ -1,0 +1,127 @@
+"""Claims about spm/store/commits.py: cells opened at once say what each says alone; damage stays where it is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spm.errors import CorruptBlock
+from spm.limits import HOUR_MS
+from spm.store import blocks, codec, pending
+from spm.store.blocks import Messages
+from spm.store.commits import Cell, Cells, opened
+from spm.store.pending import Commit
+from tests.golden.make import FOLDER
+
+MS = 1_699_300_000_000
+
+
+def commit(count: int, *, seed: int = 0, totals: bool = False, epoch: int | None = None) -> Commit:
+    """Some messages of three sources in two rows."""
+    draw = np.random.default_rng(seed)
+    table = Messages(
+        MS + draw.integers(0, 10**6, count), draw.integers(1, 2**32, count), draw.integers(0, 2**16, count),
+        draw.integers(0, 3, count).astype(np.int32), ("a", "ü", "c"),
+    )  # fmt: skip
+    ids = draw.integers(0, 256, 16 * count).astype(np.uint8)
+    told = draw.integers(0, 99, count) if totals else None
+    return Commit(table, draw.integers(1, 10**9, count), ids, MS, MS + seed, ((1, 2), (200, 3)), told, epoch)
+
+
+def said(cell: Cell | CorruptBlock) -> Any:
+    """What a cell says, as plain things; that it is damaged, if it is."""
+    if isinstance(cell, CorruptBlock):
+        return "damaged"
+    m = cell.messages
+    columns = (m.ms, m.process, m.sequence, m.source, cell.samples, cell.message_ids.ravel())
+    plain = [column.astype(np.int64).tolist() for column in columns]
+    totals = None if cell.totals is None else cell.totals.tolist()
+    return plain, m.sources, totals, cell.outcome, cell.slot, cell.rows, cell.batch, cell.epoch
+
+
+def alone(raw: bytes, kind: int) -> Any:
+    """The same by the decoder that takes one at a time."""
+    try:
+        c, outcome, batch = pending.decode_account(raw, kind)
+    except CorruptBlock:
+        return "damaged"
+    m = c.messages
+    plain = [x.astype(np.int64).tolist() for x in (m.ms, m.process, m.sequence, m.source, c.samples, c.message_ids)]
+    totals = None if c.totals is None else c.totals.tolist()
+    return plain, m.sources, totals, outcome, (c.ts_max - 1) // HOUR_MS, len(c.rows), batch, c.epoch
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.booleans(), st.sampled_from([None, 0, 3]), st.integers(-1, 10**6)),
+                max_size=12))  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_many_cells_say_what_each_says_alone_whichever_are_damaged(
+    cells: list[tuple[int, bool, int | None, int]],
+) -> None:
+    raws = []
+    for number, (count, totals, epoch, bit) in enumerate(cells):
+        made = commit(count, seed=number, totals=totals, epoch=epoch)
+        raw = bytearray(pending.encode(made, blocks.LEDGER, number % 5, batch=2**64 - 1 - number))
+        if bit >= 0:
+            raw[bit // 8 % len(raw)] ^= 1 << bit % 8
+        raws.append(bytes(raw))
+    wanted = [alone(raw, blocks.LEDGER) for raw in raws]
+    assert [said(cell) for cell in opened(raws, blocks.LEDGER)] == wanted
+    assert [said(cell) for cell in Cells().open(raws, blocks.LEDGER)] == wanted
+
+
+@pytest.mark.parametrize("name", ["pending-1", "pending-2", "pending-2-epoch", "ledger-1", "ledger-2-totals"])
+def test_cells_of_every_form_are_opened(name: str) -> None:
+    raw = (FOLDER / f"{name}.bin").read_bytes()
+    assert said(*opened([raw], raw[0])) == alone(raw, raw[0])
+
+
+def without(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda columns: columns.pop(name)
+
+
+def put(name: str, column: np.ndarray) -> Callable[[dict[str, Any]], None]:
+    return lambda columns: columns.update({name: column})
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        *(without(name) for name in ("ms", "samples", "id_hash", "range", "batch_hash", "bucket")),
+        put("samples", np.ones(4, np.int64)),
+        put("samples", np.ones(5, np.float64)),
+        put("id_hash", np.zeros(17, np.uint8)),
+        put("range", np.zeros(2, np.int64)),
+        put("total", np.zeros(4, np.int64)),
+        put("source", np.array([0, 1, 3, 0, 0], np.int32)),
+        put("source", np.array([0, 1, -1, 0, 0], np.int32)),
+        put("epoch", np.zeros(0, np.int64)),
+    ],
+    ids=["no times", "no samples", "no ids", "no range", "no batch", "no rows", "fewer samples", "other samples",
+         "ids too long", "half a range", "fewer totals", "a source too many", "a source below zero", "an empty epoch"],
+)  # fmt: skip
+def test_a_cell_of_a_wrong_shape_is_damaged_and_the_next_is_not(spoil: Callable[[dict[str, Any]], None]) -> None:
+    good = pending.encode(commit(5))
+    c, texts = blocks.decode_columns(blocks.PENDING, good)
+    spoil(c)
+    bad = blocks.encode_columns(blocks.PENDING, c, texts)
+    found = [said(cell) for cell in opened([good, bad, good], blocks.PENDING)]
+    assert found == [alone(good, blocks.PENDING), "damaged", alone(good, blocks.PENDING)]
+
+
+def test_a_column_that_does_not_unpack_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = pending.encode(commit(5))
+    texts, packed = blocks.packed_columns(blocks.PENDING, good)
+    torn = {name: (*column[:4], column[4][:-1] if column[0] == codec.PCO else column[4])
+            for name, column in packed.items()}  # fmt: skip
+    monkeypatch.setattr(blocks, "packed_columns", lambda kind, raw: (texts, torn if raw == b"torn" else packed))
+    assert [said(cell) for cell in opened([b"torn", good], blocks.PENDING)] == ["damaged", alone(good, blocks.PENDING)]
+
+
+def test_what_is_remembered_holds_no_others_bytes() -> None:
+    raws = [pending.encode(commit(40, seed=number)) for number in range(3)]
+    for cell in Cells().open(raws, blocks.PENDING):
+        assert isinstance(cell, Cell)
+        assert cell.messages.ms.base is None
