@@ -1,7 +1,9 @@
 """What is written in any form reads back to the same series, times and bits: properties of forms alone."""
 
 import struct
+import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,3 +165,20 @@ def test_messages_of_a_file_are_bounded_in_samples_and_hours() -> None:
     assert [len(parsed.ts) for parsed in reading.json_lines([line], NOW)] == [500, 500, 1]
     many = b"".join(b"m %d %d\n" % (n, n + 1) for n in range(IMPORT_SAMPLES_AT_ONCE + 1))
     assert [len(parsed.ts) for parsed in reading.text([many], NOW)] == [IMPORT_SAMPLES_AT_ONCE, 1]
+
+
+@pytest.mark.parametrize("form", writing.FORMS)
+def test_an_export_holds_one_batch_at_a_time_however_many_there_are(form: str) -> None:
+    made: list[weakref.ref[Any]] = []
+
+    def batches() -> Iterator[SeriesBatch]:
+        for number in range(20):
+            batch = batch_of([({METRIC_NAME: "m", "n": str(number)}, dict.fromkeys(range(1, 50), number))])
+            made.append(weakref.ref(batch.values))
+            yield batch
+
+    most = 0
+    for _ in writing.FORMS[form][0](batches(), ["n"]):
+        most = max(most, sum(each() is not None for each in made))
+    assert len(made) == 20
+    assert most <= 2  # the one that is written, and its successor while it is made
