@@ -59,8 +59,8 @@ def as_json(request: HttpRequest, status: int, error: Explained) -> HttpResponse
     return JsonResponse({"error": error.what, "got": got, "wanted": wanted, "remedy": error.remedy}, status=status)
 
 
-def answering(view: View, word: Word = as_json) -> View:
-    """See the module."""
+def answering(view: View, word: Word = as_json, too_fast: int = 429) -> View:
+    """See the module. ``too_fast``: the status for a rate that is exceeded, where senders take 429 as final."""
 
     @csrf_exempt
     @wraps(view)
@@ -68,19 +68,20 @@ def answering(view: View, word: Word = as_json) -> View:
         try:
             return view(request, **named)
         except (Unauthorised, UnknownEncoding, UnknownForm, LimitExceeded, BadMessage) as error:
-            return _worded(word, request, error)
+            return _worded(word, request, error, too_fast)
         except (QueueUnavailable, StoreUnavailable, OperationalError) as error:
             busy = Busy(
                 "cannot take data now", got=str(error)[:200],
                 remedy="Send the same body again after Retry-After seconds.",
             )  # fmt: skip
-            return _worded(word, request, busy)
+            return _worded(word, request, busy, too_fast)
 
     return answered
 
 
-def _worded(word: Word, request: HttpRequest, error: Explained) -> HttpResponse:
+def _worded(word: Word, request: HttpRequest, error: Explained, too_fast: int) -> HttpResponse:
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
+    status = too_fast if status == 429 else status
     answer = word(request, status, error)
     if status == 401:
         answer.headers["WWW-Authenticate"] = _REALM

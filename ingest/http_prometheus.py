@@ -12,6 +12,7 @@ nothing to take away. Both are answered as Pushgateway does, so that its clients
 import base64
 import binascii
 from email.message import Message
+from functools import partial
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_http_methods, require_POST
@@ -28,10 +29,13 @@ _FIRST, _SECOND = "prometheus.writerequest", "io.prometheus.write.v2.request"
 _BASE64 = "@base64"
 
 
-@answering
+@partial(answering, too_fast=503)
 @require_POST
 def remote(request: HttpRequest) -> HttpResponse:
-    """``POST /api/v1/write``: a request of remote write, of the version its content type names."""
+    """``POST /api/v1/write``: a request of remote write, of the version its content type names.
+
+    A rate that is exceeded is a 503 here: Prometheus, by default, drops what was answered with 429.
+    """
     principal_of(request)  # nobody learns without a token what is taken here
     read = remote_write.parse_v2 if _version(request) == 2 else remote_write.parse
     seen: list[Written] = []

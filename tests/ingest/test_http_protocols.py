@@ -177,6 +177,14 @@ def test_remote_write_that_is_damaged_is_a_bad_request_and_noted(body: bytes, se
     assert RejectedLine.objects.get(app=app).line == 0
 
 
+def test_remote_write_over_the_rate_is_to_be_sent_again(send: Any, allowed: list[Quota]) -> None:
+    allowed[0] = Quota(samples_per_s=1)
+    body, headers = bytes(cramjam.snappy.compress_raw(request_v1() * 50)), {"Content-Encoding": "snappy"}
+    assert send("/api/v1/write", body, "application/x-protobuf", **headers).status_code == 204
+    answer = send("/api/v1/write", body, "application/x-protobuf", **headers)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
+
+
 # --- OpenTelemetry ----------------------------------------------------------------------------------------------------
 
 OTLP_PATHS = ["/v1/metrics", "/otlp/v1/metrics", "/api/v1/otlp/v1/metrics"]
