@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from ingest import arrivals
 from spm.accounts import sources
 from spm.clock import SystemClock
-from tests.e2e.conftest import log_in, picture
+from tests.e2e.conftest import DRAWN_MS, log_in, picture
 from tests.frontend.conftest import House
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 def test_the_first_data_of_a_way_appears_by_itself(open_page: Callable[..., Page], alpha: House, width: int) -> None:
     arrivals.forget_written()
     page = open_page(width=width, dark=width < 400)
+    page.set_default_timeout(DRAWN_MS)
     log_in(page, alpha)
     page.goto(f"/apps/{alpha.app.pk}/send")
     page.locator("summary", has_text="Telegraf").focus()
