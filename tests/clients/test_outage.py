@@ -103,11 +103,11 @@ class Senders:
         )  # fmt: skip
 
     def vmagent(self) -> tuple[str, Samples]:
-        """Likewise."""
+        """Likewise. After a visit that failed it would send stale markers under the times of the page before."""
         return self._scraper(
             "vmagent", "", "victoria-metrics", "-promscrape.config={config}", "-remoteWrite.tmpDataPath={folder}",
             f"-remoteWrite.url=http://127.0.0.1:{self._served.port}/api/v1/write", "-httpListenAddr=127.0.0.1:0",
-            f"-remoteWrite.bearerToken={self._served.token}",
+            f"-remoteWrite.bearerToken={self._served.token}", "-promscrape.noStaleMarkers",
         )  # fmt: skip
 
     def influxdb_client(self) -> tuple[str, Samples]:
@@ -152,7 +152,7 @@ class Senders:
         return exporter, known.name
 
     def close(self) -> None:
-        """No more pages. Not before all is compared: vmagent marks what it last scraped as stale, at the same times."""
+        """No more pages."""
         for pages in self._pages:
             pages.close()
 

@@ -88,6 +88,7 @@ def test_vmagent_delivers_every_sample_it_scrapes(
         "vmagent", program("vmagent", "victoria-metrics"), f"-promscrape.config={tmp_path / 'scrape.yml'}",
         f"-remoteWrite.url=http://127.0.0.1:{served.port}/api/v1/write", f"-remoteWrite.bearerToken={served.token}",
         f"-remoteWrite.tmpDataPath={tmp_path / 'queue'}", f"-httpListenAddr=127.0.0.1:{free_port()}",
+        "-promscrape.noStaleMarkers",  # after a visit that failed they come under the times of the page before
     )  # fmt: skip
     assert target.all_fetched(90), running.said()
     assert assert_same(wait_for(served, known.name, SAMPLES), known.samples(scraped)) == SAMPLES, running.said()
