@@ -213,7 +213,7 @@ def _in_time(parsed: Parsed, now_ms: int, oldest_ms: int, unit: str) -> Parsed:
     for factor in _FACTORS:
         meant = _unit_meant(unit, factor)
         if meant:
-            wrong = (parsed.ts < times.MISREAD_MS) & times.is_recent(parsed.ts * factor, now_ms)
+            wrong = (parsed.ts < times.MISREAD_MS) & times.is_recent(parsed.ts, now_ms, factor)
             parsed = _without(parsed, wrong, times.worded_misread(meant, unit))
     old = parsed.ts < oldest_ms
     return _without(parsed, old, times.TOO_OLD) if old.any() else parsed

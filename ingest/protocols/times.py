@@ -29,9 +29,9 @@ def early(ms: int, now_ms: int, unit: str = "ms") -> str:
     return _worded(TIME_EARLY, ms, now_ms, unit)
 
 
-def is_recent(ms: I64, now_ms: int) -> BOOL:
-    """Which times lie within the ten years before now, or the day after it."""
-    recent: BOOL = (ms >= now_ms - 10 * _YEAR_MS) & (ms <= now_ms + _DAY_MS)
+def is_recent(ms: I64, now_ms: int, factor: int) -> BOOL:
+    """Which times, so many times larger, lie within the ten years before now or the day after it."""
+    recent: BOOL = (ms >= (now_ms - 10 * _YEAR_MS) // factor) & (ms <= (now_ms + _DAY_MS) // factor)
     return recent
 
 
