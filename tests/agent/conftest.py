@@ -51,6 +51,11 @@ def _handler(server: FakeServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path.startswith("/api/"):  # a heartbeat: this server knows none
+                self.send_response(404)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             headers = {name.lower(): value for name, value in self.headers.items()}
             server.requests.append(Request(self.path, headers, body))
             status = server.script.pop(0) if server.script else 204
