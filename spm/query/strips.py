@@ -101,6 +101,7 @@ class Weaver:
             first, count = first + lines.skipped[line], int(lengths.sum())
         if not count:
             return
+        values = np.ascontiguousarray(values, np.float64)
         if self._idle + 8 * (len(values) - count) > limits.STRIPS_IDLE_BYTES_MAX:
             taken = lines.lengths[line].astype(np.int32)
             values = values[kernels.take_segments(first, taken, count)]

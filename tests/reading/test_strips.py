@@ -40,15 +40,20 @@ def test_windows_are_the_same_over_shared_lines_and_over_lines_of_each_series(
     strips, _ = made
     apart = Strips.of(strips.batch())
     for steps in (Steps(7, 13, 20), Steps(150, 0, 1)):
-        half = np.full(steps.count, 0.5)
-        for sweep in (
-            lambda found, steps=steps, half=half: windows.sweep(function, found, steps, range_ms, half, half),
-            lambda found, steps=steps: windows.instants(found, steps, range_ms),
-            lambda found, steps=steps: windows.stamps(found, steps, range_ms),
-        ):
-            (values, present), (wanted, there) = sweep(strips), sweep(apart)
+        pairs = zip(swept(strips, function, steps, range_ms), swept(apart, function, steps, range_ms), strict=True)
+        for (values, present), (wanted, there) in pairs:
             np.testing.assert_array_equal(present, there)
             np.testing.assert_array_equal(values[present], wanted[there])
+
+
+def swept(found: Strips, function: str, steps: Steps, range_ms: int) -> list[tuple[windows.F64, windows.Bool]]:
+    """The function's values, the newest samples and their times."""
+    half = np.full(steps.count, 0.5)
+    return [
+        windows.sweep(function, found, steps, range_ms, half, half),
+        windows.instants(found, steps, range_ms),
+        windows.stamps(found, steps, range_ms),
+    ]
 
 
 @given(st.lists(VALUE, min_size=1, max_size=12))
