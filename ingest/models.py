@@ -5,7 +5,7 @@ from typing import ClassVar
 from django.db import models
 
 from spm.accounts.models import App
-from spm.limits import REJECTION_EXAMPLE_CHARS_MAX, SOURCE_BYTES_MAX
+from spm.limits import METRIC_BYTES_MAX, REJECTION_EXAMPLE_CHARS_MAX, SOURCE_BYTES_MAX
 
 
 class RejectedLine(models.Model):
@@ -25,6 +25,23 @@ class RejectedLine(models.Model):
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.reason}"
+
+
+class MetricDescription(models.Model):
+    """What senders said last about a metric: ``ingest.descriptions`` keeps it."""
+
+    app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="metric_descriptions")
+    metric = models.CharField(max_length=METRIC_BYTES_MAX)
+    type = models.CharField(max_length=20, help_text="Prometheus' word: counter, gauge, histogram, summary …")
+    help = models.TextField(blank=True)
+    unit = models.CharField(max_length=100, blank=True)
+
+    class Meta:
+        ordering: ClassVar = ["metric"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["app", "metric"], name="metric_described_once")]
+
+    def __str__(self) -> str:
+        return self.metric
 
 
 class Arrival(models.Model):

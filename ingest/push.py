@@ -19,7 +19,7 @@ from functools import lru_cache
 from django.conf import settings
 from django.db import DatabaseError
 
-from ingest import arrivals, rejections
+from ingest import arrivals, descriptions, rejections
 from ingest.announce import Accepting
 from ingest.guard import Guard
 from ingest.transport import open_transport
@@ -132,6 +132,7 @@ def note(parsed: Parsed, sender: Sender, now_ms: int) -> None:
             sources.seen(sender.app_id, sender.source, now_ms, period_ms=sender.period_ms)
             arrivals.noted(sender.app_id, sender.way, sender.source, now_ms)
         rejections.note(sender.app_id, sender.source, parsed.rejections, now_ms, sender.way)
+        descriptions.note(sender.app_id, parsed.metadata)
     except DatabaseError:
         _LOG.exception("could not note a message of app %s", sender.app_id)
 

@@ -1,13 +1,14 @@
 """`status/…`, `metadata` and the lists that are empty here: what Grafana and scripts look at beside the data.
 
 Prometheus tells about its own process; what is told here is about the caller's app alone, and about the limits that
-hold for everybody. What kind of metric a name is follows from OpenMetrics' rules for names: senders of line protocol
-tell none.
+hold for everybody. What kind of metric a name is, senders of Prometheus' and OpenTelemetry's protocols say; else it
+follows from OpenMetrics' rules for names.
 """
 
 from typing import Any
 
 from frontend.prometheus.door import Call, light
+from ingest import descriptions
 from spm.accounts.models import App
 from spm.clock import SystemClock
 from spm.errors import BadQuery
@@ -29,6 +30,7 @@ _STARTED_MS = _clock.now_ms()
 _CONFIG = "# Nothing is scraped here: data is pushed. Limits are in status/flags.\nglobal: {}\n"
 _UNITS = ("seconds", "bytes", "ratio", "celsius", "meters", "volts", "amperes", "joules", "grams")
 _ENDINGS = {"_total": "counter", "_bucket": "histogram"}
+_COMPOSED, _PARTS = ("histogram", "summary"), ("_bucket", "_sum", "_count")
 
 
 @light
@@ -97,11 +99,17 @@ def tsdb(call: Call) -> bytes:
 
 @light
 def metadata(call: Call) -> bytes:
-    """`metadata`: kind and unit of metrics, as far as their names tell."""
+    """`metadata`: kind, help and unit of metrics: what senders said of them, else what their names tell."""
     limit, metric = call.asked.limit(), call.asked.text("metric")
     names = call.storage().label_values(METRIC_NAME, [], 0, call.now_ms + FUTURE_MS)
-    told: dict[str, list[dict[str, str]]] = {}
+    described = descriptions.of_app(call.caller.app_id, metric)
+    told: dict[str, list[dict[str, str]]] = {
+        name: [{"type": one.type, "help": one.help, "unit": one.unit}] for name, one in list(described.items())[:limit]
+    }
+    ours = {f"{name}{ending}" for name in told for ending in _PARTS if told[name][0]["type"] in _COMPOSED}
     for name in names:
+        if name in ours:
+            continue
         known, kind = _family(name)
         if metric in (None, known) and len(told) < limit:
             told.setdefault(known, [{"type": kind, "help": "", "unit": _unit(known)}])

@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from ingest.models import MetricDescription
 from spm import query
 from spm.accounts import tokens
 from spm.accounts.models import App, Membership, Organisation
@@ -90,6 +91,14 @@ def test_series_that_match_any_selector_are_listed_up_to_the_limit(client: Clien
     answer = read(client.post(API + "series", asked, headers=bearer))
     assert answer["data"] == [{"__name__": "load"}]
     assert answer["warnings"] == ["results truncated due to limit"]
+
+
+def test_metadata_says_what_senders_said(app: App, client: Client, bearer: dict[str, str]) -> None:
+    said = {"type": "gauge", "help": "Whether it is up.", "unit": ""}
+    MetricDescription.objects.create(app=app, metric="up", **said)
+    found = read(client.get(API + "metadata", headers=bearer))["data"]
+    assert found == {"up": [said], "load": [{"type": "unknown", "help": "", "unit": ""}]}
+    assert read(client.get(API + "metadata?metric=up", headers=bearer))["data"] == {"up": [said]}
 
 
 def test_metadata_knows_what_names_tell_and_exemplars_are_none(client: Client, bearer: dict[str, str]) -> None:

@@ -1,0 +1,64 @@
+"""What senders say about metrics is kept, once, and told to Prometheus' readers."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ingest import descriptions
+from ingest.models import MetricDescription
+from spm import limits
+from spm.accounts.models import App, Organisation
+from spm.wire import Metadata
+
+UP = Metadata("up", "gauge", "Whether it is up.", "bool")
+
+
+@pytest.fixture
+def app(db: None) -> Iterator[App]:
+    descriptions.forget()
+    yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
+    descriptions.forget()
+
+
+def test_what_was_said_last_counts(app: App) -> None:
+    descriptions.note(app.pk, [UP])
+    newer = Metadata("up", "gauge", "Is it?", "")
+    descriptions.note(app.pk, [newer])
+    assert descriptions.of_app(app.pk) == {"up": newer}
+
+
+def test_what_is_repeated_costs_no_query(app: App, django_assert_num_queries: Callable[[int], Any]) -> None:
+    descriptions.note(app.pk, [UP])
+    with django_assert_num_queries(0):
+        descriptions.note(app.pk, [UP, UP])
+
+
+def test_an_app_knows_nothing_of_anothers(app: App) -> None:
+    other = App.objects.create(organisation=app.organisation, name="Other")
+    descriptions.note(other.pk, [UP])
+    assert descriptions.of_app(app.pk) == {}
+
+
+def test_metrics_beyond_the_limit_are_passed_over_and_known_ones_kept_up(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptions, "METADATA_APP_MAX", 2)
+    descriptions.note(app.pk, [Metadata(name, "counter", "", "") for name in "abc"])
+    descriptions.note(app.pk, [Metadata("a", "gauge", "", ""), Metadata("d", "gauge", "", "")])
+    assert {name: one.type for name, one in descriptions.of_app(app.pk).items()} == {"a": "gauge", "b": "counter"}
+    assert limits.METADATA_APP_MAX > 2
+
+
+def test_what_a_process_remembers_stays_bounded(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptions, "METADATA_KNOWN_MAX", 3)
+    for name in "abcdefg":
+        descriptions.note(app.pk, [Metadata(name, "gauge", "", "")])
+    assert len(descriptions._written) <= 3
+    assert MetricDescription.objects.count() == 7
+
+
+def test_text_that_a_database_refuses_is_made_fit(app: App) -> None:
+    descriptions.note(app.pk, [Metadata("m\0", "x" * 99, "a\0b", "u" * 999)])
+    [row] = MetricDescription.objects.all()
+    assert (row.metric, len(row.type), row.help, len(row.unit)) == ("m\ufffd", 20, "a\ufffdb", 100)
