@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "spm.settings")
 
-from spm.celery import app  # noqa: E402  # reads the settings
+from spm.celery import app  # reads the settings
 
 THREADS = 4
 

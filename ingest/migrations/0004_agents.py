@@ -5,70 +5,84 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('accounts', '0004_source_period'),
-        ('ingest', '0003_account_book'),
+        ("accounts", "0004_source_period"),
+        ("ingest", "0003_account_book"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Agent',
+            name="Agent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=255)),
-                ('version', models.CharField(blank=True, max_length=40)),
-                ('platform', models.CharField(blank=True, max_length=200)),
-                ('period_ms', models.PositiveIntegerField(help_text='between two looks at its host')),
-                ('started', models.DateTimeField(help_text='when its process began')),
-                ('first_seen', models.DateTimeField()),
-                ('last_seen', models.DateTimeField(help_text='its last heartbeat')),
-                ('spool', models.CharField(blank=True, help_text='whose numbers its messages bear', max_length=12)),
-                ('sequence', models.BigIntegerField(default=0, help_text='the number of its newest message')),
-                ('spooled', models.BigIntegerField(default=0, help_text='messages that wait on its disk')),
-                ('oldest_ms', models.BigIntegerField(default=0, help_text='how long the oldest of them has waited')),
-                ('dropped_messages', models.BigIntegerField(default=0)),
-                ('dropped_samples', models.BigIntegerField(default=0)),
-                ('offset_ms', models.BigIntegerField(help_text='how far its clock is ahead of ours', null=True)),
-                ('tags', models.JSONField(default=dict)),
-                ('collectors', models.JSONField(default=dict, help_text='what each says: ok, or what is wrong')),
-                ('etag', models.CharField(blank=True, help_text='of the settings it applied', max_length=32)),
-                ('refused', models.JSONField(default=dict, help_text='pushed settings it did not apply, and why')),
-                ('app', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='agents', to='accounts.app')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=255)),
+                ("version", models.CharField(blank=True, max_length=40)),
+                ("platform", models.CharField(blank=True, max_length=200)),
+                ("period_ms", models.PositiveIntegerField(help_text="between two looks at its host")),
+                ("started", models.DateTimeField(help_text="when its process began")),
+                ("first_seen", models.DateTimeField()),
+                ("last_seen", models.DateTimeField(help_text="its last heartbeat")),
+                ("spool", models.CharField(blank=True, help_text="whose numbers its messages bear", max_length=12)),
+                ("sequence", models.BigIntegerField(default=0, help_text="the number of its newest message")),
+                ("spooled", models.BigIntegerField(default=0, help_text="messages that wait on its disk")),
+                ("oldest_ms", models.BigIntegerField(default=0, help_text="how long the oldest of them has waited")),
+                ("dropped_messages", models.BigIntegerField(default=0)),
+                ("dropped_samples", models.BigIntegerField(default=0)),
+                ("offset_ms", models.BigIntegerField(help_text="how far its clock is ahead of ours", null=True)),
+                ("tags", models.JSONField(default=dict)),
+                ("collectors", models.JSONField(default=dict, help_text="what each says: ok, or what is wrong")),
+                ("etag", models.CharField(blank=True, help_text="of the settings it applied", max_length=32)),
+                ("refused", models.JSONField(default=dict, help_text="pushed settings it did not apply, and why")),
+                (
+                    "app",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="agents", to="accounts.app"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['name'],
-                'constraints': [models.UniqueConstraint(fields=('app', 'name'), name='agent_once')],
+                "ordering": ["name"],
+                "constraints": [models.UniqueConstraint(fields=("app", "name"), name="agent_once")],
             },
         ),
         migrations.CreateModel(
-            name='AgentSettings',
+            name="AgentSettings",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('match', models.CharField(help_text="*, tag=value, or an agent's name", max_length=300)),
-                ('settings', models.JSONField(default=dict)),
-                ('changed', models.DateTimeField()),
-                ('changed_by', models.CharField(max_length=150)),
-                ('app', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='agent_settings', to='accounts.app')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("match", models.CharField(help_text="*, tag=value, or an agent's name", max_length=300)),
+                ("settings", models.JSONField(default=dict)),
+                ("changed", models.DateTimeField()),
+                ("changed_by", models.CharField(max_length=150)),
+                (
+                    "app",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="agent_settings", to="accounts.app"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['match'],
-                'constraints': [models.UniqueConstraint(fields=('app', 'match'), name='agent_settings_once')],
+                "ordering": ["match"],
+                "constraints": [models.UniqueConstraint(fields=("app", "match"), name="agent_settings_once")],
             },
         ),
         migrations.CreateModel(
-            name='Arrival',
+            name="Arrival",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('way', models.CharField(max_length=40)),
-                ('source', models.CharField(help_text='who came last', max_length=255)),
-                ('first_seen', models.DateTimeField()),
-                ('last_seen', models.DateTimeField()),
-                ('app', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='arrivals', to='accounts.app')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("way", models.CharField(max_length=40)),
+                ("source", models.CharField(help_text="who came last", max_length=255)),
+                ("first_seen", models.DateTimeField()),
+                ("last_seen", models.DateTimeField()),
+                (
+                    "app",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="arrivals", to="accounts.app"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['way'],
-                'constraints': [models.UniqueConstraint(fields=('app', 'way'), name='arrival_once')],
+                "ordering": ["way"],
+                "constraints": [models.UniqueConstraint(fields=("app", "way"), name="arrival_once")],
             },
         ),
     ]

@@ -5,38 +5,48 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('accounts', '0005_quotas'),
-        ('ingest', '0004_agents'),
+        ("accounts", "0005_quotas"),
+        ("ingest", "0004_agents"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='rejectedline',
-            name='way',
-            field=models.CharField(blank=True, help_text='the protocol, or who speaks it', max_length=40),
+            model_name="rejectedline",
+            name="way",
+            field=models.CharField(blank=True, help_text="the protocol, or who speaks it", max_length=40),
         ),
         migrations.AlterField(
-            model_name='rejectedline',
-            name='line',
-            field=models.PositiveIntegerField(help_text='its number in its body, from 1; 0: the body, or a series'),
+            model_name="rejectedline",
+            name="line",
+            field=models.PositiveIntegerField(help_text="its number in its body, from 1; 0: the body, or a series"),
         ),
         migrations.CreateModel(
-            name='Heartbeat',
+            name="Heartbeat",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=120)),
-                ('key', models.UUIDField(editable=False, unique=True)),
-                ('created', models.DateTimeField()),
-                ('last_ms', models.BigIntegerField(editable=False, help_text='when it was last heard of', null=True)),
-                ('last_act', models.CharField(blank=True, editable=False, help_text='what it said then', max_length=10)),
-                ('started_ms', models.BigIntegerField(editable=False, help_text='of a run that has not ended', null=True)),
-                ('app', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='heartbeats', to='accounts.app')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=120)),
+                ("key", models.UUIDField(editable=False, unique=True)),
+                ("created", models.DateTimeField()),
+                ("last_ms", models.BigIntegerField(editable=False, help_text="when it was last heard of", null=True)),
+                (
+                    "last_act",
+                    models.CharField(blank=True, editable=False, help_text="what it said then", max_length=10),
+                ),
+                (
+                    "started_ms",
+                    models.BigIntegerField(editable=False, help_text="of a run that has not ended", null=True),
+                ),
+                (
+                    "app",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="heartbeats", to="accounts.app"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['name'],
-                'constraints': [models.UniqueConstraint(fields=('app', 'name'), name='heartbeat_once')],
+                "ordering": ["name"],
+                "constraints": [models.UniqueConstraint(fields=("app", "name"), name="heartbeat_once")],
             },
         ),
     ]

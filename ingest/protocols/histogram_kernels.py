@@ -1,8 +1,8 @@
 """Compiled conversion of histograms: whatever form they come in, cumulative classic buckets come out.
 
 ``classic`` and ``exponential`` write rows (role, bits of the bucket's upper edge, bits of its count) into a table;
-below 0 they say what is wrong with the point. Buckets of an exponential histogram are merged to at most four per power of
-two, whatever its scale, so that their edges stay when the scale changes. Counts are whole numbers until the end.
+below 0 they say what is wrong with the point. Buckets of an exponential histogram are merged to at most four per power
+of two, whatever its scale, so that their edges stay when the scale changes. Counts are whole numbers until the end.
 """
 
 import math

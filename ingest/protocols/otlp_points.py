@@ -89,6 +89,13 @@ FAULTS = {
 }
 NOTHING = -2  # the number of a series that is not to be
 NO_CONTEXT = 0xFFFF_FFFF_FFFF_FFFF  # before a resource's own series, in place of a context's number
+FOUND, EDGES, POSITIVE, NEGATIVE = (
+    0,
+    1,
+    2,
+    4,
+)  # shape of a point: how many counts and bounds; ends and offsets of buckets
+SHAPE_COLUMNS = 6
 TABLE_ROWS = 2 * HISTOGRAM_BUCKETS_MAX + 16
 _NS = np.uint64(1_000_000)
 _STALE = np.uint64(STALE_BITS)
@@ -97,11 +104,11 @@ _INFINITY = np.uint64(0x7FF0000000000000)
 
 @njit(nogil=True, cache=True)
 def _samples(
-    row: I64, point: U64, found: int, edges: int, positive: tuple[int, int], negative: tuple[int, int],
-    counts: U64, bounds: U64, merged: U64, table: U64,
+    row: I64, point: U64, shape: I64, counts: U64, bounds: U64, merged: U64, table: U64
 ) -> int:  # fmt: skip
     """All samples of a point into ``table``: how many, or minus a fault of the point."""
-    kind = row[KIND]
+    kind, found, edges = row[KIND], shape[FOUND], shape[EDGES]
+    positive, negative = (shape[POSITIVE], shape[POSITIVE + 1]), (shape[NEGATIVE], shape[NEGATIVE + 1])
     stale = point[FLAGS] & ONE != 0
     if point[TIME] == 0:
         return -NO_TIME
@@ -208,6 +215,61 @@ def _look_up(
 
 
 @njit(nogil=True, cache=True)
+def _read_list(
+    kind: int, number: int, form: int, body: U8, begin: int, end: int, counts: U64, bounds: U64, shape: I64
+) -> int:  # fmt: skip
+    """A field of a distribution that is a list, or part of one, into ``counts`` and ``bounds``; a fault below 0."""
+    fault = 0
+    if kind == HISTOGRAM and number == 6:
+        shape[FOUND] = fault = numbers(body, form, begin, end, counts, shape[FOUND])
+    elif kind == HISTOGRAM and number == 7:
+        shape[EDGES] = fault = numbers(body, form, begin, end, bounds, shape[EDGES])
+    elif kind == SUMMARY and number == 6 and shape[FOUND] < HISTOGRAM_BUCKETS_MAX:
+        fault = quantile(body, begin, end, counts, bounds, shape[FOUND])
+        shape[FOUND] += 1
+    elif kind == EXPONENTIAL and number == 8:
+        shape[POSITIVE], shape[POSITIVE + 1] = buckets_of(body, begin, end, counts, 0)
+        fault = shape[POSITIVE]
+    elif kind == EXPONENTIAL and number == 9:
+        shape[NEGATIVE], shape[NEGATIVE + 1] = buckets_of(body, begin, end, counts, shape[POSITIVE])
+        fault = shape[NEGATIVE]
+    return min(fault, 0)
+
+
+@njit(nogil=True, cache=True)
+def _read_point(
+    body: U8, start: int, stop: int, kind: int, point: U64, counts: U64, bounds: U64, shape: I64, text: U8,
+    head_end: int, state: I64,
+) -> int:  # fmt: skip
+    """All fields of a point; its attributes are added to the head. Where the head ends, or a fault of the wire."""
+    attribute = 1 if kind == EXPONENTIAL else 9 if kind == HISTOGRAM else 7
+    exemplar = 11 if kind == EXPONENTIAL else 8 if kind == HISTOGRAM else 5 if kind in (GAUGE, SUM) else -1
+    point[:], shape[:] = 0, 0
+    at = start
+    while at < stop:
+        number, form, begin, end, value = field(body, at, stop)
+        fault = min(number, 0)
+        if form == BYTES and number == attribute:
+            head_end = copy(body, at, end, text, head_end)
+        elif form == BYTES and number == exemplar:
+            state[EXEMPLARS] += 1
+        if fault == 0:
+            if kind in (GAUGE, SUM):
+                _read_number(point, number, form, body, begin, value)
+            elif form == BYTES or (kind == HISTOGRAM and form == FIXED64 and number in (6, 7)):
+                fault = _read_list(kind, number, form, body, begin, end, counts, bounds, shape)
+            else:
+                _read_distribution(point, kind, number, form, body, begin, value)
+        if fault < 0:
+            state[WHERE] = at
+            return fault
+        at = end
+    if shape[NEGATIVE] < shape[POSITIVE]:
+        shape[NEGATIVE] = shape[POSITIVE]
+    return head_end
+
+
+@njit(nogil=True, cache=True)
 def read_points(
     body: U8, known: Known, rows: Rows, state: I64, text: U8, odd: Rows, faulty: Rows,
     series: I32, ts: I64, values: U64, points: I32,
@@ -218,6 +280,7 @@ def read_points(
     samples, looked up one by one; 5. behind the last metric of a resource the sample of the resource's own series.
     """
     point: U64 = np.zeros(POINT_COLUMNS, np.uint64)
+    shape: I64 = np.zeros(SHAPE_COLUMNS, np.int64)
     counts: U64 = np.empty(HISTOGRAM_BUCKETS_MAX, np.uint64)
     bounds: U64 = np.empty(HISTOGRAM_BUCKETS_MAX, np.uint64)
     merged: U64 = np.empty(HISTOGRAM_BUCKETS_MAX, np.uint64)
@@ -227,9 +290,6 @@ def read_points(
     for place in range(len(rows)):
         row = rows[place]
         row[FIRST_POINT] = state[POINTS]
-        kind = row[KIND]
-        attribute = 1 if kind == EXPONENTIAL else 9 if kind == HISTOGRAM else 7
-        exemplar = 11 if kind == EXPONENTIAL else 8 if kind == HISTOGRAM else 5 if kind in (GAUGE, SUM) else -1
         at = row[DATA]
         while at < row[DATA_END]:
             number, form, start, stop, _ = field(body, at, row[DATA_END])
@@ -239,71 +299,33 @@ def read_points(
             at = stop
             if number != 1 or form != BYTES:
                 continue
-            point[:] = 0
-            found = edges = 0
-            positive, negative = (0, 0), (0, 0)
-            head_start = state[TEXT]
-            if head_start + (stop - start) + 32 > text.size or state[COUNT] + len(table) > series.size:
+            head = state[TEXT]
+            if head + (stop - start) + 32 > text.size or state[COUNT] + len(table) > series.size:
                 return FULL
-            store64(text, head_start, np.uint64(row[CONTEXT]))
-            head_end = head_start + 8
-            inner = start
-            while inner < stop:
-                one, form, begin, end, value = field(body, inner, stop)
-                if one < 0:
-                    state[WHERE] = inner
-                    return one
-                if form == BYTES:
-                    if one == attribute:
-                        head_end = copy(body, inner, end, text, head_end)
-                    elif one == exemplar:
-                        state[EXEMPLARS] += 1
-                if kind in (GAUGE, SUM):
-                    _read_number(point, one, form, body, begin, value)
-                elif form == BYTES or (kind == HISTOGRAM and form == FIXED64 and one in (6, 7)):
-                    fault = 0
-                    if kind == HISTOGRAM and one == 6:
-                        found = fault = numbers(body, form, begin, end, counts, found)
-                    elif kind == HISTOGRAM and one == 7:
-                        edges = fault = numbers(body, form, begin, end, bounds, edges)
-                    elif kind == SUMMARY and one == 6 and found < HISTOGRAM_BUCKETS_MAX:
-                        fault = quantile(body, begin, end, counts, bounds, found)
-                        found += 1
-                    elif kind == EXPONENTIAL and one == 8:
-                        positive = buckets_of(body, begin, end, counts, 0)
-                        fault = positive[0]
-                    elif kind == EXPONENTIAL and one == 9:
-                        negative = buckets_of(body, begin, end, counts, positive[0])
-                        fault = negative[0]
-                    if fault < 0:
-                        state[WHERE] = inner
-                        return fault
-                else:
-                    _read_distribution(point, kind, one, form, body, begin, value)
-                inner = end
-            if negative[0] < positive[0]:
-                negative = positive[0], negative[1]
-            samples = _samples(row, point, found, edges, positive, negative, counts, bounds, merged, table)
+            store64(text, head, np.uint64(row[CONTEXT]))
+            end = _read_point(body, start, stop, row[KIND], point, counts, bounds, shape, text, head + 8, state)
+            if end < 0:
+                return end
+            samples = _samples(row, point, shape, counts, bounds, merged, table)
             if samples < 0:
                 if state[FAULTY] < len(faulty):
                     faulty[state[FAULTY], 0], faulty[state[FAULTY], 1] = state[POINTS], -samples
                 state[FAULTY] += 1
             else:
                 latest = max(latest, point[TIME])
-                _look_up(known, place, point, samples, head_start, head_end, table, key, text, state, odd,
+                _look_up(known, place, point, samples, head, end, table, key, text, state, odd,
                          series, ts, values, points)  # fmt: skip
             state[POINTS] += 1
         if latest > 0 and (place + 1 == len(rows) or rows[place + 1, RESOURCE_NUMBER] != row[RESOURCE_NUMBER]):
-            head_start = state[TEXT]
-            if head_start + (row[RESOURCE_END] - row[RESOURCE]) + 32 > text.size or state[COUNT] == series.size:
+            head = state[TEXT]
+            if head + (row[RESOURCE_END] - row[RESOURCE]) + 32 > text.size or state[COUNT] == series.size:
                 return FULL
-            store64(text, head_start, np.uint64(NO_CONTEXT))
-            head_end = copy(body, row[RESOURCE], row[RESOURCE_END], text, head_start + 8)
+            store64(text, head, np.uint64(NO_CONTEXT))
+            end = copy(body, row[RESOURCE], row[RESOURCE_END], text, head + 8)
             put(table, 0, TARGET_ROLE, np.uint64(0), bits_of(1.0))
             point[TIME] = latest
             state[POINTS] -= 1  # it counts as the last point of its resource
-            _look_up(known, place, point, 1, head_start, head_end, table, key, text, state, odd,
-                     series, ts, values, points)  # fmt: skip
+            _look_up(known, place, point, 1, head, end, table, key, text, state, odd, series, ts, values, points)
             state[POINTS] += 1
             latest = np.uint64(0)
     return 0

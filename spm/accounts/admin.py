@@ -140,7 +140,9 @@ class AppAdmin(ModelAdmin):  # type: ignore[misc]
     def save_model(self, request: HttpRequest, obj: App, form: "ModelForm[App]", change: bool) -> None:
         """Changed quotas stand in the log, with what they are now."""
         super().save_model(request, obj, form, change)
-        quotas: dict[str, Any] = {name: getattr(obj, name) for name in ("series_max", "rate_max") if name in form.changed_data}
+        quotas: dict[str, Any] = {
+            name: getattr(obj, name) for name in ("series_max", "rate_max") if name in form.changed_data
+        }
         if quotas:
             audit.record("change quotas", obj.name, actor=_who(request), organisation=obj.organisation, detail=quotas)
 

@@ -39,7 +39,7 @@ class Known:
         return cls(Lines.of(pool.ts, pool.counts), alike(pool.counts), place)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Layout:
     """Which series of pages that look alike are wanted: their numbers among the chosen, where their values begin."""
 
@@ -65,7 +65,7 @@ class _Layout:
         return found[1], found[2]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Woven:
     """The strips of the chosen series of one query."""
 

@@ -26,9 +26,10 @@ from spm.store import keys, marks, pending, settled
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.memory import MemoryBackend
 from spm.store.blocks import Messages
+from spm.store.commits import Cell, Opened, opened
 from spm.store.dictionary import Registry
 from spm.store.marks import BOOL, Announcement, ProcessMarks, Record, Totals, Vector
-from spm.store.settled import Cell, Settled
+from spm.store.settled import Settled
 from spm.wire import I64, Envelope, SeriesTable, Stamp
 from tests.ingest import accept_world
 from tests.ingest.accept_world import SILENCE_MS, World
@@ -180,8 +181,10 @@ def the_account_comes_last(patch: Patch) -> None:
 
 
 def one_row_is_enough(patch: Patch) -> None:
-    opened = settled.opened
-    patch.setattr(settled, "opened", lambda raws, kind: [replace(cell, rows=1) for cell in opened(raws, kind)])
+    def one(cell: Opened) -> Opened:
+        return replace(cell, rows=1) if isinstance(cell, Cell) else cell
+
+    patch.setattr(settled, "opened", lambda raws, kind: [one(cell) for cell in opened(raws, kind)])
 
 
 def read_then_put(patch: Patch) -> None:

@@ -39,7 +39,9 @@ class World:
 def message(*names: str, ts: int = NOW_MS) -> Parsed:
     table = SeriesTable.from_canonical([canonical("m", {"host": name}) for name in names])
     count = len(names)
-    return Parsed(table, np.arange(count, dtype=np.int32), np.full(count, ts, np.int64), np.arange(count, dtype=np.float64))
+    return Parsed(
+        table, np.arange(count, dtype=np.int32), np.full(count, ts, np.int64), np.arange(count, dtype=np.float64)
+    )
 
 
 def hosts(parsed: Parsed) -> list[str]:

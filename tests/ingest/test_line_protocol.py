@@ -17,9 +17,9 @@ from spm.wire import Parsed, parse_canonical
 NOW_MS = 1_700_000_000_000
 
 
-def read(text: str | bytes, **options: str) -> Parsed:
+def read(text: str | bytes, precision: str = "ns") -> Parsed:
     body = text if isinstance(text, bytes) else text.encode()
-    return parse(body, now_ms=NOW_MS, cache=SeriesCache(), **options)
+    return parse(body, now_ms=NOW_MS, cache=SeriesCache(), precision=precision)
 
 
 def only(parsed: Parsed) -> tuple[str, dict[str, str], int, float]:

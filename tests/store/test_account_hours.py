@@ -13,8 +13,8 @@ from spm.limits import HOUR_MS
 from spm.store import marks
 from spm.store.account_hours import Gap, Hour, final_before, gaps, hours
 from spm.store.backends.memory import MemoryBackend
+from spm.store.commits import Cells
 from spm.store.marks import Announcement
-from spm.store.settled import Cells
 from tests.store.account_world import DEAD, STORED, World
 from tests.store.rows import APP, envelope, stored
 

@@ -4,15 +4,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('accounts', '0003_internal'),
+        ("accounts", "0003_internal"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='source',
-            name='period_ms',
+            model_name="source",
+            name="period_ms",
             field=models.PositiveIntegerField(blank=True, null=True),
         ),
     ]

@@ -5,20 +5,31 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('accounts', '0004_source_period'),
+        ("accounts", "0004_source_period"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='app',
-            name='rate_max',
-            field=models.PositiveBigIntegerField(blank=True, help_text="on average; empty: the site's 1,000,000", null=True, validators=[django.core.validators.MinValueValidator(1)], verbose_name='samples a second at most'),
+            model_name="app",
+            name="rate_max",
+            field=models.PositiveBigIntegerField(
+                blank=True,
+                help_text="on average; empty: the site's 1,000,000",
+                null=True,
+                validators=[django.core.validators.MinValueValidator(1)],
+                verbose_name="samples a second at most",
+            ),
         ),
         migrations.AddField(
-            model_name='app',
-            name='series_max',
-            field=models.PositiveBigIntegerField(blank=True, help_text="new ones beyond are refused; empty: the site's 500,000", null=True, validators=[django.core.validators.MaxValueValidator(20000000)], verbose_name='series at most'),
+            model_name="app",
+            name="series_max",
+            field=models.PositiveBigIntegerField(
+                blank=True,
+                help_text="new ones beyond are refused; empty: the site's 500,000",
+                null=True,
+                validators=[django.core.validators.MaxValueValidator(20000000)],
+                verbose_name="series at most",
+            ),
         ),
     ]
