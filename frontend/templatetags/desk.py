@@ -144,8 +144,14 @@ def lasting(ms: int) -> str:
 def plainly(value: Any) -> str:
     """A setting's value as one would write it: ``a=b,c=d``, ``x, y``, ``30``."""
     if isinstance(value, dict):
-        return ",".join(f"{name}={each}" for name, each in value.items())
+        return ",".join(f"{name}={each}" for name, each in by_name(value))
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@register.filter
+def by_name(settings: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The entries of an object in the order of their names: PostgreSQL keeps no other, and SQLite keeps the sender's."""
+    return sorted(settings.items())
 
 
 @register.filter

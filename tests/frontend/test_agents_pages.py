@@ -60,7 +60,7 @@ def test_settings_are_pushed_and_taken_back_by_a_form(desk: Client, alpha: House
     [entry] = AgentSettings.objects.all()
     assert entry.settings == {"period_s": 30.0, "tags": {"site": "ber", "rack": "7"}, "off": ["redis", "processes"],
                               "discover": False}  # fmt: skip
-    assert "site=ber,rack=7" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
+    assert "rack=7,site=ber" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
     desk.post(path, {"match": "role=web"})
     assert not AgentSettings.objects.exists()
 
