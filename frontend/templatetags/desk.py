@@ -150,7 +150,7 @@ def plainly(value: Any) -> str:
 
 @register.filter
 def by_name(settings: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The entries of an object in the order of their names: PostgreSQL keeps no other, and SQLite keeps the sender's."""
+    """The entries of an object by name: PostgreSQL keeps an order of its own, SQLite the sender's."""
     return sorted(settings.items())
 
 
