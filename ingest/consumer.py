@@ -11,7 +11,8 @@ it once its commit record is durable:
 3. A batch that cannot be written for another reason is written by halves; a message that fails alone is a dead letter.
 4. A connection that is lost, or a queue that moves to another worker, takes with it what was not written yet: it is
    delivered again. What was written and not acknowledged is written a second time, which readers merge.
-5. Dead letters come back from their own queue, and are kept in the store (``dead_queue``).
+5. Dead letters come back from their own queue, and are kept in the store (``dead_queue``). Those that the broker gave
+   up for the number of their deliveries alone, and that a trial survives, are written after all.
 
 Its connections and threads: ``consume``.
 """
@@ -25,6 +26,7 @@ from typing import Protocol, TypeVar
 from django.db import DatabaseError
 
 from ingest.batch import Batcher, Item
+from ingest.dead_queue import too_often
 from ingest.gauges import Tally
 from ingest.inbox import Idle, Inbox
 from ingest.routing import LINES_TYPE, SOURCE_HEADER
@@ -281,13 +283,44 @@ class Consumer:
         newest = dead[-1].mark
         try:
             end_ms = dead[0].came_ms + limits.CONSUME_RETRY_S * 1000
-            self._patiently(lambda: _asked(keep, dead), [newest], end_ms)
-        except StoreUnavailable as error:
+            left = self._revive(dead, newest, end_ms)
+            if left:
+                self._patiently(lambda: _asked(keep, left), [newest], end_ms)
+        except (StoreUnavailable, QueueUnavailable) as error:
             log.warning("%d dead letters are given back: %s", len(dead), error)
             self._source.give_back(newest)
         else:
-            self.tally.letters += len(dead)
+            self.tally.letters += len(left)
             self._source.acknowledge(newest)
+
+    def _revive(self, dead: list[Delivery], newest: Mark, end_ms: int) -> list[Delivery]:
+        """Write what died of the number of its deliveries alone; the others. All are settled together, afterwards."""
+        found: list[Item] = []
+        left = []
+        for delivery in dead:
+            sent = None if self._trial is None else too_often(delivery)
+            try:
+                item = None if sent is None else self._tried(sent)
+            except StoreUnavailable:
+                self._drop(found)
+                raise
+            except Exception as error:  # it stays a letter, and the broker's word its cause
+                log.warning("a letter cannot be revived: %s", error)
+                sent = None
+            if sent is None:
+                left.append(delivery)
+            elif item is not None:
+                found.append(item)
+        items, envelopes = self._read(found)
+        if items:
+            try:
+                self._write(envelopes, [newest], end_ms)
+            except (StoreUnavailable, QueueUnavailable):
+                self._drop(items)
+                raise
+            self._settled(items)
+            log.info("%d dead letters were delivered too often, and are stored after all", len(items))
+        return left
 
     def _patiently(self, act: Callable[[], T], marks: Collection[Mark], end_ms: int) -> T:
         """What ``act`` answers, asked again while the store does not, until ``end_ms``."""

@@ -80,6 +80,17 @@ class DeadQueue:
         return dead.step(app, self._clock.now_ms() if at_ms is None else at_ms, dead.body_name(letter), letter)
 
 
+def too_often(delivery: Delivery) -> Delivery | None:
+    """A letter as its work queue delivered it, if the broker gave it up for the number of its deliveries alone.
+
+    That says nothing of the message: while the store is away and workers come and go, each of them counts.
+    """
+    if MOVED not in delivery.headers or _death(delivery).get("reason") != "delivery_limit":
+        return None
+    exchange = topology.EXCHANGE if topology.is_work_key(delivery.key) else topology.AGENTS
+    return msgspec.structs.replace(delivery, exchange=exchange, tries=limits.AMQP_DELIVERY_LIMIT)
+
+
 def by_agent(delivery: Delivery) -> bool:
     """Whether a dead letter is what an agent sent, which nobody has stamped."""
     if MOVED not in delivery.headers:

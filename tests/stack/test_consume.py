@@ -445,3 +445,52 @@ def test_a_failure_nobody_foresaw_renews_the_connection(monkeypatch: pytest.Monk
     thread.join(10)
     assert not thread.is_alive()
     assert notes.renewed == ["the consumer failed"]
+
+
+def given_up(tag: int, body: bytes, reason: str = "delivery_limit", key: str = "003") -> Delivery:
+    """A letter that the broker itself has moved to the queue of the dead."""
+    moved = {"x-death": [{"reason": reason}]}
+    return replace(delivery(tag, body=body), queue=topology.DEAD, exchange=topology.DEAD, key=key, headers=moved)
+
+
+def test_what_was_only_delivered_too_often_is_stored_after_all_and_poison_stays_dead() -> None:
+    store, notes, kept = Store(failures=1), Notes(), list[int]()
+    tried = list[tuple[str, int]]()
+    clock, deadly = FakeClock(), message(3).to_bytes()
+
+    def trial(suspect: Delivery) -> str | None:
+        tried.append((suspect.exchange, suspect.tries))
+        return "ended the process that tried it" if suspect.body == deadly else None
+
+    def keep(letters: Collection[Delivery]) -> None:
+        assert notes.stored == []
+        assert store.pending_rows() == 1
+        kept.extend(letter.tag for letter in letters)
+
+    worker = Consumer(
+        Writer(store, Distribution()), notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, letters=keep,
+        trial=trial,
+    )  # fmt: skip
+    worker.source = notes
+    worker.take(given_up(1, message(1).to_bytes()))
+    worker.take(given_up(2, message(2).to_bytes(), reason="rejected"))
+    worker.take(given_up(3, deadly))
+    worker.take(given_up(4, b"garbage"))
+    worker.take(given_up(5, message(5).to_bytes()))
+    worker.step()
+    assert tried == [(topology.EXCHANGE, limits.AMQP_DELIVERY_LIMIT)] * 4
+    assert (kept, notes.stored, notes.dead) == ([2, 3, 4], [(5, True)], [])
+    assert store.commits()[-1] == 1
+    assert {row[b"v"] for _, row in store.scan("dead", b"", b"\xff" * 64)} == set()
+
+
+def test_what_is_to_be_stored_after_all_comes_again_when_the_store_does_not_come_back_in_time() -> None:
+    notes, clock = Notes(), FakeClock()
+    worker = Consumer(
+        Writer(Store(failures=10**6), Distribution()), notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep,
+        letters=lambda letters: None, trial=lambda suspect: None,
+    )  # fmt: skip
+    worker.source = notes
+    worker.take(given_up(1, message(1).to_bytes()))
+    worker.step()
+    assert (notes.given_back, notes.stored, notes.dead) == ([1], [], [])
