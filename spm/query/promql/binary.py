@@ -77,7 +77,8 @@ def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool:
     alone = _Alone(op, matching, as_bool, swapped)
     lone_many = many.present & ~seen_one[codes_many] if fill_one is not None else many.present & False
     if not matching.many:
-        matched = _counts(both, codes_many[rows_many], len(groups.labels))
+        kept = both & holds  # what a comparison drops is no match
+        matched = _counts(kept, codes_many[rows_many], len(groups.labels))
         if (matched + _counts(lone_many, codes_many, len(groups.labels)) > 1).any():
             raise QueryFailed(
                 "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
