@@ -9,8 +9,9 @@ from tests.bench.product import Served
 from tests.clients import collectd
 from tests.clients.collectd import Collectd, by_plugin
 from tests.clients.conftest import Brokered
-from tests.clients.known import Known, assert_same, wait_for
+from tests.clients.known import Known, assert_same, read_back, wait_for
 from tests.clients.programs import Running
+from tests.stack.processes import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 SAMPLES = 10_000
@@ -21,8 +22,13 @@ def test_collectd_delivers_every_sample_over_http(served: Served, run: Callable[
     url = f"http://127.0.0.1:{served.port}/api/v1/collectd"
     sender = Collectd.start(run, tmp_path, collectd.write_http(url, served.token))
     sender.put(known)
-    sender.flush()
-    found = wait_for(served, known.name, SAMPLES)
+
+    def all_there() -> bool:
+        sender.flush()  # what its own threads have put aside by now
+        return sum(map(len, read_back(served, known.name).values())) >= SAMPLES
+
+    wait_until(all_there, 60)
+    found = wait_for(served, known.name, SAMPLES, 0)
     assert assert_same(found, known.samples(by_plugin)) == SAMPLES, sender.running.said()
 
 
