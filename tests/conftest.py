@@ -1,16 +1,22 @@
 """What all tests share: which real services must be there, and which are skipped loudly.
 
 A test marked ``real`` calls ``missing_service(reason)`` when its server is missing: under ``SPM_REAL=1`` (continuous
-integration) that fails, elsewhere it skips, and the summary of the run names every reason.
+integration) that fails, elsewhere it skips, and the summary of the run names every reason. There too properties are
+tried with the same examples each time.
 """
 
 import os
 from typing import NoReturn
 
+import hypothesis
 import pytest
 from _pytest.nodeid import NodeId
 
 pytest_plugins = ["tests.stack.fixtures", "tests.seeds.report"]
+
+# Continuous integration tries the same examples each time, so that a red one is always the fault of the change it is
+# about; new ones are looked for by everybody else, and in the long forms by the hundred thousand.
+hypothesis.settings.register_profile("integration", derandomize=True)
 
 
 def missing_service(reason: str) -> NoReturn:
@@ -18,6 +24,12 @@ def missing_service(reason: str) -> NoReturn:
     if os.environ.get("SPM_REAL") == "1":
         pytest.fail(f"{reason} (SPM_REAL=1: it must be there)", pytrace=False)
     pytest.skip(reason)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any test is read: what a property draws its examples from."""
+    if os.environ.get("SPM_REAL") == "1" and "proof" not in str(config.getoption("-m")):
+        hypothesis.settings.load_profile("integration")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

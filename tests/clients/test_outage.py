@@ -173,7 +173,7 @@ class Senders:
         pages = Pages([known.page(step) for step in range(steps)])
         self._pages.append(pages)
         config = self._folder / f"{tool}.yml"
-        config.write_text(SCRAPE.format(target=pages.address) + remote)
+        config.write_text(SCRAPE.format(job=known.name, target=pages.address) + remote)
         filled = [word.format(config=config, folder=self._folder / f"{tool}-data") for word in words]
         running = self._start(tool, program(tool, package), *filled)
         assert pages.all_fetched(self.patience_s), running.said()

@@ -27,7 +27,7 @@ SCRAPE = """\
 global:
   scrape_interval: 1s
 scrape_configs:
-- job_name: known
+- job_name: {job}
   static_configs:
   - targets: ["{target}"]
     labels: {{instance: known}}
@@ -41,8 +41,8 @@ remote_write:
 
 
 def scraped(name: str, field: str, host: str) -> Mapping[str, str]:
-    """How a scraped sample is read back."""
-    return {**by_field(name, field, host), "job": "known", "instance": "known"}
+    """How a scraped sample is read back: a job has the name of its samples, and shares no series with another test."""
+    return {**by_field(name, field, host), "job": name, "instance": "known"}
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_prometheus_delivers_every_sample_it_scrapes(
 ) -> None:
     known, target = pages
     remote = REMOTE.format(port=served.port, token=served.token)
-    (tmp_path / "prometheus.yml").write_text(SCRAPE.format(target=target.address) + remote)
+    (tmp_path / "prometheus.yml").write_text(SCRAPE.format(job=known.name, target=target.address) + remote)
     port = free_port()
     running = run(
         "prometheus", program("prometheus", "prometheus"), f"--config.file={tmp_path / 'prometheus.yml'}",
@@ -70,7 +70,7 @@ def test_prometheus_delivers_every_sample_it_scrapes(
     )  # fmt: skip
     assert target.all_fetched(90), running.said()
     assert assert_same(wait_for(served, known.name, SAMPLES), known.samples(scraped)) == SAMPLES, running.said()
-    own = f'{{job="known",__name__!~"{known.name}_.*"}}[2h]'
+    own = f'{{job="{known.name}",__name__!~"{known.name}_.*"}}[2h]'
     theirs = _asked(port, own)
     last_ms = _newest(theirs)
 
@@ -89,7 +89,7 @@ def test_vmagent_delivers_every_sample_it_scrapes(
     served: Served, run: Callable[..., Running], pages: tuple[Known, Pages], tmp_path: Path
 ) -> None:
     known, target = pages
-    (tmp_path / "scrape.yml").write_text(SCRAPE.format(target=target.address))
+    (tmp_path / "scrape.yml").write_text(SCRAPE.format(job=known.name, target=target.address))
     running = run(
         "vmagent", program("vmagent", "victoria-metrics"), f"-promscrape.config={tmp_path / 'scrape.yml'}",
         f"-remoteWrite.url=http://127.0.0.1:{served.port}/api/v1/write", f"-remoteWrite.bearerToken={served.token}",

@@ -270,6 +270,8 @@ def quantile(values: list[float], q: float) -> float:
     rank = q * (len(ranked) - 1)
     low = math.floor(rank)
     high, weight = min(low + 1, len(ranked) - 1), rank - math.floor(rank)
+    if weight == 0:  # as Prometheus since 3.16: what is above may be infinite, and no share of it is none
+        return ranked[low]
     return ranked[low] * (1 - weight) + ranked[high] * weight
 
 
