@@ -8,7 +8,6 @@ import contextlib
 import http.client
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -18,16 +17,15 @@ from pathlib import Path
 
 import psutil
 
+from tests.stack.processes import free_ports
+
 ROOT = Path(__file__).resolve().parents[2]
 _READY_S = 240
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
+    """A port that nobody uses now, and that the kernel gives to no client while a server is away from it."""
+    return free_ports(1)[0]
 
 
 def disk_bytes(folder: Path) -> int:

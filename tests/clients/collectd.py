@@ -1,7 +1,8 @@
 """collectd, unmodified: a configuration with one way out, and known values put in through its unix socket.
 
 ``Collectd.put`` speaks collectd's plain text protocol (PUTVAL); ``flush`` asks it to send what it holds. Rates are not
-stored in place of values, so that what is read back is what was put in. Fifteen digits of a value survive.
+stored in place of values, so that what is read back is what was put in. Fifteen digits of a value survive. There is one
+thread that writes: several could overtake each other, and what is older than the newest of its series is thrown away.
 """
 
 import os
@@ -25,6 +26,7 @@ Interval 10
 AutoLoadPlugin true
 WriteQueueLimitHigh 1000000
 WriteQueueLimitLow 1000000
+WriteThreads 1
 <Plugin logfile>
   LogLevel info
   File stdout
@@ -50,6 +52,7 @@ def write_http(url: str, token: str) -> str:
     Format "JSON"
     StoreRates false
     BufferSize 65536
+    Timeout 120000
   </Node>
 </Plugin>
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.conftest import missing_service
 from tests.stack.processes import Process, wait_until
 
-VISITS = 2  # of each page
+VISITS = 3  # of each page
 _SYSTEM = ("/usr/sbin", "/usr/local/sbin")  # where Debian puts collectd
 
 
@@ -62,7 +62,7 @@ class Running:
 
 
 class Pages:
-    """Pages of metrics on a port of this machine: each stays for two visits, the last one for ever.
+    """Pages of metrics on a port of this machine: each stays for three visits, the last one for ever.
 
     A scraper that is kept waiting for a second gives a visit up; what it came for is there the next time.
     """

@@ -13,7 +13,7 @@ from tests.clients.known import Known, assert_same, read_back, wait_for
 from tests.clients.programs import Running
 from tests.stack.processes import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 SAMPLES = 10_000
 
 
@@ -27,7 +27,7 @@ def test_collectd_delivers_every_sample_over_http(served: Served, run: Callable[
         sender.flush()  # what its own threads have put aside by now
         return sum(map(len, read_back(served, known.name).values())) >= SAMPLES
 
-    wait_until(all_there, 60)
+    wait_until(all_there, 180)
     found = wait_for(served, known.name, SAMPLES, 0)
     assert assert_same(found, known.samples(by_plugin)) == SAMPLES, sender.running.said()
 

@@ -17,8 +17,9 @@ from tests.clients import telegraf
 from tests.clients.known import Known, assert_same, wait_for
 from tests.clients.programs import Running, program
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 SAMPLES = 10_000
+TIMEOUT_MS = 60_000
 PointT = TypeVar("PointT", Point, influxdb_client_3.Point)
 
 
@@ -43,7 +44,9 @@ def test_influxdb_client_delivers_every_sample(served: Served, options: str) -> 
     address = f"http://127.0.0.1:{served.port}"
     form = SYNCHRONOUS if options == "synchronous" else WriteOptions(batch_size=500)
     with (
-        InfluxDBClient(address, served.token, org="any", enable_gzip=options == "batching") as client,
+        InfluxDBClient(
+            address, served.token, org="any", timeout=TIMEOUT_MS, enable_gzip=options == "batching"
+        ) as client,
         client.write_api(write_options=form) as api,
     ):
         assert client.ping()
@@ -57,7 +60,7 @@ def test_influxdb3_python_delivers_every_sample(served: Served) -> None:
     address = f"http://127.0.0.1:{served.port}"
     options = influxdb_client_3.write_client_options(write_options=influxdb_client_3.SYNCHRONOUS)
     with influxdb_client_3.InfluxDBClient3(
-        address, token=served.token, database="any", write_client_options=options
+        address, token=served.token, database="any", write_client_options=options, write_timeout=TIMEOUT_MS
     ) as client:
         for step in range(known.steps):
             client.write([_point(influxdb_client_3.Point, known.name, *r) for r in known.reports(step)])

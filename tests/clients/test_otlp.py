@@ -6,17 +6,17 @@ from tests.bench.product import Served
 from tests.clients.known import Known, assert_same, wait_for
 from tests.clients.otlp import Noting, observe, provider, without_resource
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 SAMPLES = 10_000
 
 
 def test_the_opentelemetry_sdk_delivers_every_point(served: Served) -> None:
-    known, step, exporter = Known.make("otlp"), [0], Noting(served)
+    known, step, exporter = Known.make("otlp"), [0], Noting(served, timeout_s=60)
     meters = provider(exporter)
     observe(meters, known, step)
     for number in range(known.steps):
         step[0] = number
-        assert meters.force_flush(30_000)
+        assert meters.force_flush(60_000)
     found = {without_resource(labels): column for labels, column in wait_for(served, "otlp", SAMPLES).items()}
     assert assert_same(found, exporter.points()) == SAMPLES
     values = [v for column in exporter.points().values() for v in column.values()]

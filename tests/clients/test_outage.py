@@ -8,7 +8,6 @@ was acknowledged to it, at most what it sent), and so many samples are counted o
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -66,7 +65,7 @@ def kill_broker(brokered: Brokered, seconds: float) -> None:
 
 
 class Senders:
-    """All clients that try again, each with known samples of its own; ``share`` of the time has gone by, 0…1."""
+    """All clients that try again, each with known samples of its own, sent over so many seconds."""
 
     def __init__(self, served: Served, run: Callable[..., Running], folder: Path, name: str, seconds: float) -> None:
         self._served, self._run, self._folder, self._name = served, run, folder, name
@@ -188,17 +187,16 @@ def breaking(outage: Outage, seconds: float) -> Iterator[None]:
         time.sleep(QUIET_S)
         outage(seconds)
 
-    thread = threading.Thread(target=after_a_while)
-    thread.start()
-    try:
+    with ThreadPoolExecutor(1) as pool:
+        broken = pool.submit(after_a_while)
         yield
-    finally:
-        thread.join()
+        broken.result()
 
 
 def through(broken: tuple[str, Served, Outage], run: Callable[..., Running], folder: Path, outage_s: float) -> None:
     """The whole story with an outage of so many seconds."""
-    name, served, outage = broken
+    how, served, outage = broken
+    name = f"{how}{round(outage_s)}"  # the longer form has the same product: no name is given twice
     telegraf.binary()  # built before the clock starts
     with closing(Senders(served, run, folder, name, outage_s + 2 * QUIET_S)) as senders:
         acts = (senders.telegraf, senders.prometheus, senders.vmagent, senders.influxdb_client, senders.curl)
@@ -211,14 +209,15 @@ def through(broken: tuple[str, Served, Outage], run: Callable[..., Running], fol
             found = wait_for(served, metric, count, senders.patience_s)
             assert found == wanted, f"{metric}: {sum(map(len, found.values()))} of {count}; {senders.said()}"
             assert assert_same(found, wanted) == count
-        _assert_exported(served, *exported.result())
+        _assert_exported(served, *exported.result(), senders.patience_s)
         _assert_counted_once(served, [one.result() for one in sent])
 
 
-def _assert_exported(served: Served, exporter: Noting, metric: str) -> None:
+def _assert_exported(served: Served, exporter: Noting, metric: str, patience_s: float) -> None:
     """acknowledged ⊆ stored ⊆ given to the exporter."""
     acked, given = exporter.points(), exporter.points(exporter.given)
-    found = {without_resource(labels): column for labels, column in wait_for(served, metric, 1).items()}
+    read = wait_for(served, metric, sum(map(len, acked.values())), patience_s)
+    found = {without_resource(labels): column for labels, column in read.items()}
     assert_same({k: {t: v for t, v in c.items() if t in acked.get(k, {})} for k, c in found.items()}, acked)
     assert all(given[k].get(t) == v for k, c in found.items() for t, v in c.items())
 
