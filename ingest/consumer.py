@@ -26,7 +26,7 @@ from typing import Protocol, TypeVar
 from django.db import DatabaseError
 
 from ingest.batch import Batcher, Item
-from ingest.dead_queue import too_often
+from ingest.dead_queue import Dead, cause_of, too_often
 from ingest.gauges import Tally
 from ingest.inbox import Idle, Inbox
 from ingest.routing import LINES_TYPE, SOURCE_HEADER
@@ -88,7 +88,7 @@ class Consumer:
         batcher: Batcher | None = None,
         wait: Callable[[float], object] | None = None,
         door: Door | None = None,
-        letters: Callable[[Collection[Delivery]], None] | None = None,
+        letters: Callable[[Collection[Dead]], None] | None = None,
         trial: Callable[[Delivery], str | None] | None = None,
     ) -> None:
         self._writer, self._grave, self._door = writer, grave, door
@@ -157,11 +157,8 @@ class Consumer:
             item = self._tried(delivery) if delivery.tries >= limits.CONSUME_SUSPECT_TRIES else self._open(delivery)
         except StoreUnavailable:
             raise
-        except Explained as error:
-            self._bury_delivery(delivery, str(error))
         except Exception as error:
-            log.exception("a body of %d bytes cannot be read", len(delivery.body))
-            self._bury_delivery(delivery, f"cannot be read: {error!r}")
+            self._bury_delivery(delivery, _fault(error))
         else:
             if item is None:
                 self._source.acknowledge(delivery.mark, multiple=False)
@@ -275,7 +272,7 @@ class Consumer:
         self._patiently(put, marks, end_ms)
 
     def _keep_letters(self) -> None:
-        """Keep what has come from the queue of dead letters."""
+        """Keep what has come from the queue of dead letters, and write what should not be there."""
         dead, self._dead = [d for d in self._dead if self._source.holds(d.mark)], []
         keep = self._letters
         if not dead or keep is None:
@@ -283,44 +280,49 @@ class Consumer:
         newest = dead[-1].mark
         try:
             end_ms = dead[0].came_ms + limits.CONSUME_RETRY_S * 1000
-            left = self._revive(dead, newest, end_ms)
-            if left:
-                self._patiently(lambda: _asked(keep, left), [newest], end_ms)
+            letters, items = self._parted(dead)
+            if letters:  # first: done twice, it writes the same rows
+                self._patiently(lambda: _asked(keep, letters), [newest], end_ms)
+            self._revive(items, newest, end_ms)
         except (StoreUnavailable, QueueUnavailable) as error:
             log.warning("%d dead letters are given back: %s", len(dead), error)
             self._source.give_back(newest)
         else:
-            self.tally.letters += len(left)
+            self.tally.letters += len(letters)
             self._source.acknowledge(newest)
 
-    def _revive(self, dead: list[Delivery], newest: Mark, end_ms: int) -> list[Delivery]:
-        """Write what died of the number of its deliveries alone; the others. All are settled together, afterwards."""
+    def _parted(self, dead: list[Delivery]) -> tuple[list[Dead], list[Item]]:
+        """What stays dead, with its causes; and what died of the number of its deliveries alone."""
+        letters: list[Dead] = []
         found: list[Item] = []
-        left = []
         for delivery in dead:
             sent = None if self._trial is None else too_often(delivery)
+            if sent is None:
+                letters.append((delivery, cause_of(delivery)))
+                continue
             try:
-                item = None if sent is None else self._tried(sent)
+                item = self._tried(sent)
+                if item is not None:
+                    Envelope.from_bytes(item.body)  # all of it: here a letter can still say what is wrong
+                    found.append(item)
             except StoreUnavailable:
                 self._drop(found)
                 raise
-            except Exception as error:  # it stays a letter, and the broker's word its cause
-                log.warning("a letter cannot be revived: %s", error)
-                sent = None
-            if sent is None:
-                left.append(delivery)
-            elif item is not None:
-                found.append(item)
-        items, envelopes = self._read(found)
-        if items:
-            try:
-                self._write(envelopes, [newest], end_ms)
-            except (StoreUnavailable, QueueUnavailable):
-                self._drop(items)
-                raise
-            self._settled(items)
-            log.info("%d dead letters were delivered too often, and are stored after all", len(items))
-        return left
+            except Exception as error:
+                letters.append((delivery, _fault(error)))
+        return letters, found
+
+    def _revive(self, items: list[Item], newest: Mark, end_ms: int) -> None:
+        """Write what was taken from the dead; all that came with it is settled together, afterwards."""
+        if not items:
+            return
+        try:
+            self._write(Envelopes.read([item.body for item in items]), [newest], end_ms)
+        except (StoreUnavailable, QueueUnavailable):
+            self._drop(items)
+            raise
+        self._settled(items)
+        log.info("%d dead letters were delivered too often, and are stored after all", len(items))
 
     def _patiently(self, act: Callable[[], T], marks: Collection[Mark], end_ms: int) -> T:
         """What ``act`` answers, asked again while the store does not, until ``end_ms``."""
@@ -382,6 +384,14 @@ class Consumer:
 def _by_agent(delivery: Delivery) -> bool:
     """Whether nobody of us has stamped it."""
     return delivery.content_type == LINES_TYPE or delivery.exchange == topology.AGENTS
+
+
+def _fault(error: Exception) -> str:
+    """Why a body cannot be read, for its letter."""
+    if isinstance(error, Explained):
+        return str(error)
+    log.error("a body cannot be read", exc_info=error)
+    return f"cannot be read: {error!r}"
 
 
 A = TypeVar("A")

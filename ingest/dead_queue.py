@@ -1,7 +1,7 @@
 """From the queue of dead letters into the store's table of them, with the account of every stamp among them.
 
-Enter by ``DeadQueue.keep``, with deliveries of `spm.dead`; when it returns, they may be acknowledged. It gives none up:
-what is no envelope becomes a letter as it came. Doing it twice writes the same rows.
+Enter by ``DeadQueue.keep``, with deliveries of `spm.dead` and their causes; when it returns, they may be acknowledged.
+It gives none up: what is no envelope becomes a letter as it came. Doing it twice writes the same rows.
 
 Whose a letter is, is never taken from what an agent could have written:
 
@@ -30,6 +30,7 @@ from spm.store.dead import BODY, NOBODY, TORN, About, Letter
 from spm.wire import Envelope
 
 Whose = Callable[[Delivery], int | None]
+Dead = tuple[Delivery, str]  # and its cause
 MOVED = "x-death"  # what the broker adds to a message that it moves here
 
 
@@ -39,16 +40,15 @@ class DeadQueue:
     def __init__(self, store: Backend, whose: Whose, clock: Clock) -> None:
         self._store, self._whose, self._clock = store, whose, clock
 
-    def keep(self, deliveries: Collection[Delivery]) -> None:
+    def keep(self, letters: Collection[Dead]) -> None:
         """Make them durable; raises ``StoreUnavailable`` when that is not sure."""
         rows: dict[str, list[RowPut]] = {"dead": [], "ledger": []}
-        for delivery in deliveries:
-            for table, puts in self._steps(delivery):
+        for delivery, cause in letters:
+            for table, puts in self._steps(delivery, cause):
                 rows[table] += puts
         self._store.put([(table, puts) for table, puts in rows.items() if puts])
 
-    def _steps(self, delivery: Delivery) -> list[Step]:
-        cause = cause_of(delivery)
+    def _steps(self, delivery: Delivery, cause: str) -> list[Step]:
         if by_agent(delivery):
             return [self._letter(delivery, BODY, cause, self._app(delivery))]
         try:
@@ -83,9 +83,12 @@ class DeadQueue:
 def too_often(delivery: Delivery) -> Delivery | None:
     """A letter as its work queue delivered it, if the broker gave it up for the number of its deliveries alone.
 
-    That says nothing of the message: while the store is away and workers come and go, each of them counts.
+    That says nothing of the message: while the store is away and workers come and go, each of them counts. A letter
+    that nobody settles either, as often again, stays one: it may end its worker as no trial shows.
     """
     if MOVED not in delivery.headers or _death(delivery).get("reason") != "delivery_limit":
+        return None
+    if delivery.tries >= limits.AMQP_DELIVERY_LIMIT:
         return None
     exchange = topology.EXCHANGE if topology.is_work_key(delivery.key) else topology.AGENTS
     return msgspec.structs.replace(delivery, exchange=exchange, tries=limits.AMQP_DELIVERY_LIMIT)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ingest import letters
-from ingest.dead_queue import DeadQueue
+from ingest.dead_queue import DeadQueue, cause_of
 from ingest.routing import AGENTS, LINES_TYPE
 from ingest.transport import topology
 from ingest.transport.delivery import Delivery
@@ -43,7 +43,7 @@ def by_broker(body: bytes, key: str, *, reason: str = "rejected", media: str = "
 
 def kept(*deliveries: Delivery) -> MemoryBackend:
     store = MemoryBackend()
-    DeadQueue(store, whose, FakeClock()).keep(deliveries)
+    DeadQueue(store, whose, FakeClock()).keep([(each, cause_of(each)) for each in deliveries])
     return store
 
 
