@@ -26,6 +26,7 @@ from tests.stack.stored import copies
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 REQUESTS, KILLS = 2_000, 4
+PAUSED = 500  # about so many are answered while the killer waits
 PROOF_REQUESTS = int(os.environ.get("SPM_PROOF_REQUESTS", "1000000"))
 PROOF_KILLS = int(os.environ.get("SPM_PROOF_KILLS", "100"))
 
@@ -79,10 +80,11 @@ def test_r5_senders_that_send_again_lose_and_double_nothing(
     posts, killed = Posts(line.port, token), list[int]()
     posts.again(lambda number: not posts.over.is_set())
     reporter = _reported(posts, killed, requests)
-    pause = random.Random(1)
+    chance = random.Random(1)
     while len(posts.acked) < requests or len(killed) < kills:
         _answered(posts, 1)
-        time.sleep(pause.uniform(0.1, 1.5) if requests == REQUESTS else 3.0)
+        time.sleep(chance.uniform(0.1, 1.5))
+        _answered(posts, int(chance.uniform(0, 2) * (requests / kills - PAUSED)))
         line.web.kill_all()
         killed.append(len(posts.acked))
         line.start_web()
@@ -102,7 +104,7 @@ def test_r5_senders_that_send_again_lose_and_double_nothing(
 def _answered(posts: Posts, more: int) -> None:
     """Wait until so many more messages are acknowledged."""
     wanted = len(posts.acked) + more
-    assert wait_until(lambda: len(posts.acked) >= wanted, 240), "the web server does not answer"
+    assert wait_until(lambda: len(posts.acked) >= wanted, 240 + more / 20), "the web server does not answer"
 
 
 def _reported(posts: Posts, killed: list[int], requests: int) -> threading.Event:
