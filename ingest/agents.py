@@ -1,6 +1,7 @@
 """Our agents as the site knows them: their heartbeats, the settings pushed to them, and how each of them stands.
 
-``beat`` notes a heartbeat and answers with settings, when the agent has others than it should. ``settings_of`` joins
+``beat`` notes a heartbeat and answers with settings, when the agent has others than it should; where two processes that
+run at the same time call themselves the same, it notes that. ``settings_of`` joins
 what is pushed to one agent: first to all, then to those with a tag, then to it by name. ``push`` changes that, with an
 entry in the audit log. ``standings`` says of each agent whether it is up, late or gone, by heartbeats and data both,
 and why; ``judge`` is the pure part of that. An agent's name is the name of the source its data comes from.
@@ -10,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -59,6 +60,12 @@ class Standing:
         return {name: said for name, said in self.agent.collectors.items() if said != "ok"}
 
     @property
+    def doubled(self) -> bool:
+        """Whether there are two of this name."""
+        twin = self.agent.twin
+        return twin is not None and (self.agent.last_seen - twin).total_seconds() < limits.AGENT_TWIN_S
+
+    @property
     def skewed(self) -> bool:
         """Whether its clock is so wrong that its samples are."""
         return abs(self.agent.offset_ms or 0) >= limits.AGENT_OFFSET_BAD_MS
@@ -71,11 +78,13 @@ def beat(app_id: int, told: Told, now_ms: int) -> Reply:
     # A wrong clock must not move its start into a year that no page can show.
     offset_ms = max(-limits.TIME_MAX_MS, min(told["now_ms"] - now_ms, limits.TIME_MAX_MS))
     started = _moment(min(max(told["started_ms"] - offset_ms, 0), now_ms))
-    values |= {"started": started, "last_seen": moment, "offset_ms": offset_ms}
+    values |= {"started": started, "process_ms": told["started_ms"], "last_seen": moment, "offset_ms": offset_ms}
+    if _two(Agent.objects.filter(app_id=app_id, name=told["name"]).first(), told["started_ms"], started, moment):
+        values["twin"] = moment
     new = Agent.objects.filter(app_id=app_id, name=told["name"]).update(**values) == 0 and _added(
         app_id, told["name"], {**values, "first_seen": moment}
     )
-    sources.announced(app_id, told["name"], told["period_ms"])
+    sources.announced(app_id, told["name"], told["period_ms"], now_ms)
     etag, settings = settings_of(app_id, told["name"], told["tags"])
     return Reply(new, etag, None if etag == told["etag"] else settings)
 
@@ -137,6 +146,14 @@ def judge(agent: Agent, data_ms: int, now_ms: int, wanted: str = "") -> Standing
         state = min(by_data, by_beat, key=("up", "late", "gone").index)
         why = "neither data nor heartbeats come: the host is down, cut off, or the agent was stopped"
     return Standing(agent, state, why, data_ms, beat_ms, wanted)
+
+
+def _two(known: Agent | None, process_ms: int, started: datetime, moment: datetime) -> bool:
+    """Whether another process spoke under this name lately, at a time when the one that speaks now was running."""
+    if known is None or known.process_ms in (None, process_ms):
+        return False
+    lately = moment - known.last_seen < timedelta(seconds=limits.AGENT_TWIN_S)
+    return lately and known.last_seen - started > timedelta(seconds=limits.AGENT_TWIN_SLACK_S)
 
 
 def _joined(pushed: list[AgentSettings], name: str, tags: Mapping[str, str]) -> tuple[str, dict[str, Any]]:

@@ -1,6 +1,7 @@
 """What should have come from each source, and what came: by its announced period, and by the numbers of its messages.
 
-    expected   messages its period asks for, since it is known; never fewer than it numbered
+    expected   messages its period asks for, since it is known; never fewer than it numbered. Where the period has
+               changed in these hours, each stretch counts by its own
     got        messages that came, each number once, however often it was sent
     missing    numbers that never came although later ones did: lost on their way, or dropped by a full spool
     silent     the rest: it sent nothing, because it or its host was down
@@ -13,6 +14,7 @@ a period: of others nobody knows what should have come. Pure but for ``told`` an
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from ingest import account
 from ingest.account import Span
@@ -32,6 +34,8 @@ class Known:
     first_ms: int
     last_ms: int
     period_ms: int
+    period_since_ms: int = 0  # before that it had announced another period, or none (0)
+    period_before_ms: int = 0
 
     def state(self, now_ms: int) -> str:
         """``up``, ``late`` or ``gone``."""
@@ -65,7 +69,9 @@ def of_app(app_id: int, now_ms: int) -> list[Known]:
     """The sources that announced a period, the newest first, ``SOURCES_TOLD_MAX`` at most."""
     found = Source.objects.filter(app_id=app_id, period_ms__isnull=False).order_by("-last_seen")
     return [
-        Known(s.name, _ms(s.first_seen.timestamp()), _ms(s.last_seen.timestamp()), s.period_ms or 0)
+        Known(
+            s.name, _ms(s.first_seen), _ms(s.last_seen), s.period_ms or 0, _ms(s.period_since), s.period_before_ms or 0
+        )
         for s in found[: limits.SOURCES_TOLD_MAX]
     ]
 
@@ -92,9 +98,10 @@ def compared(
 
 
 def expected(one: Known, since_ms: int, until_ms: int) -> int:
-    """Messages that a period asks for in a stretch of time, since the source is known. One may be under way."""
-    length_ms = until_ms - max(since_ms, one.first_ms)
-    return max(0, length_ms // one.period_ms) if one.period_ms else 0
+    """Messages that its periods ask for in a stretch of time, since the source is known. One may be under way."""
+    begin_ms = max(since_ms, one.first_ms)
+    change_ms = min(max(begin_ms, one.period_since_ms), max(begin_ms, until_ms))
+    return _fitting(change_ms - begin_ms, one.period_before_ms) + _fitting(until_ms - change_ms, one.period_ms)
 
 
 def readings(known: Iterable[Known], now_ms: int) -> Iterator[Reading]:
@@ -142,5 +149,9 @@ def _missing(span: Span) -> Mapping[str, int]:
     return found
 
 
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
+def _fitting(length_ms: int, period_ms: int) -> int:
+    return max(0, length_ms // period_ms) if period_ms else 0
+
+
+def _ms(moment: datetime | None) -> int:
+    return round(moment.timestamp() * 1000) if moment else 0

@@ -10,13 +10,13 @@ from io import BytesIO
 
 from django.db import close_old_connections
 
-from ingest import senders
+from ingest import arrivals, senders
 from ingest.announce import Accepting
 from ingest.body import read_body
 from ingest.guard import Guard
 from ingest.protocols import agents
-from ingest.push import Sender, message_id_of, note, source_of
-from ingest.routing import AGENTS, SOURCE_HEADER, TOKEN_HEADER, split_agent_key
+from ingest.push import Sender, message_id_of, note, period_of, source_of
+from ingest.routing import AGENTS, PERIOD_HEADER, SENDER_HEADER, SOURCE_HEADER, TOKEN_HEADER, split_agent_key
 from ingest.transport.amqp_receive import Delivery
 from spm.accounts import tokens
 from spm.accounts.tokens import Principal
@@ -49,7 +49,8 @@ class LineDoor:
             token_id, given = principal.token_id, delivery.message_id
             message_id = message_id_of(parsed, given=given, token_id=token_id, path="amqp", body=body)
             accepted = self._accepting.accept(app=principal.app_id, source=source, parsed=parsed, message_id=message_id)
-        note(parsed, Sender(principal.app_id, source), now_ms)
+        way = arrivals.way_of(agents.protocol(body), str(delivery.headers.get(SENDER_HEADER, "")))
+        note(parsed, Sender(principal.app_id, source, way, period_of(str(delivery.headers.get(PERIOD_HEADER)))), now_ms)
         return accepted
 
     def whose(self, delivery: Delivery) -> int | None:

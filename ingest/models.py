@@ -70,6 +70,10 @@ class Agent(models.Model):
     platform = models.CharField(max_length=200, blank=True)
     period_ms = models.PositiveIntegerField(help_text="between two looks at its host")
     started = models.DateTimeField(help_text="when its process began")
+    process_ms = models.BigIntegerField(null=True, help_text="likewise, by its own clock: tells processes apart")
+    twin = models.DateTimeField(
+        null=True, help_text="when two of this name were last heard"
+    )
     first_seen = models.DateTimeField()
     last_seen = models.DateTimeField(help_text="its last heartbeat")
     spool = models.CharField(max_length=12, blank=True, help_text="whose numbers its messages bear")

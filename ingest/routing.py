@@ -14,6 +14,7 @@ AGENTS = "spm.agents"  # where those publish whom the broker knows by their toke
 LINES_TYPE = "application/x-influx-line"  # content type of a body of line protocol that nobody has stamped yet
 KEY_BYTES_MAX = 255  # AMQP's own limit
 TOKEN_HEADER, SOURCE_HEADER = "x-spm-token", "x-spm-source"
+PERIOD_HEADER, SENDER_HEADER = "x-spm-period", "x-spm-sender"  # seconds between messages; what program sends
 
 
 AGENTS_OPTION, CA_OPTION = "agents", "ca"  # …?agents=1: agents publish by their tokens; …?ca=FILE: who signs its TLS

@@ -148,6 +148,7 @@ AMQP_QUEUE_BYTES_MAX = 4_000_000_000  # of one queue: a full one refuses, and se
 AMQP_DELIVERY_LIMIT = (
     50  # deliveries of one message before it is a dead letter: half a day of outage at 15 minutes each
 )
+AMQP_DEAD_DELIVERY_LIMIT = 1_000_000_000  # of a dead letter: none, said aloud, as RabbitMQ 4 drops one after 20 unasked
 AMQP_UNCONFIRMED_MAX = 500  # messages under way; more add nothing (measured), but cost memory
 AMQP_UNCONFIRMED_BYTES_MAX = 64_000_000  # the same in memory, for large messages
 AMQP_CONNECT_GRACE_S = 1.0  # how long a message waits for a broken connection to come back
@@ -249,6 +250,9 @@ EXPLAINED_UNITS_MAX = 200  # hours of buckets, or retractions, that one explanat
 EXPLAINED_HOURS = 3  # the last ones of an answer, of which it says who has sent for them
 READ_TOP_MAX = 10_000  # of each list of status/tsdb: somebody reads them
 REMOTE_READ_QUERIES_MAX = 100  # of one remote-read request; Prometheus sends one
+READ_CHUNK_SAMPLES = 120  # of a chunk of streamed remote read, as Prometheus cuts its own
+READ_FRAME_BYTES = 1_000_000  # of a frame of it, about; readers refuse frames of more than 50 MB
+REMOTE_READ_TIMEOUT_S = 120  # of one remote read: Prometheus gives a query as long, and some of it is its own
 READ_FORM_BYTES_MAX = 1_000_000  # of a form or a remote-read request: selectors, no data
 QUERY_BUCKETS_MAX = 20_000_000  # of the sketches that one query's percentiles are made of: 12 bytes each
 QUERY_QUANTILES_MAX = 10  # percentiles that one call asks for
@@ -293,6 +297,8 @@ AGENT_MATCHES_MAX = 200  # entries of pushed settings per app
 AGENTS_PER_APP_MAX = 20_000  # that may register
 AGENTS_SHOWN = 500  # on their page, those in trouble first; the interface has all
 AGENT_OFFSET_BAD_MS = 5_000  # of its clock, from which an agent's page and doctor warn
+AGENT_TWIN_S = 300  # two of one name are told for so long after both were heard: ten heartbeats
+AGENT_TWIN_SLACK_S = 5  # a process that began at most so long before the last word of the one before it has followed it
 SOURCES_TOLD_MAX = 2_000  # of one app that have own series about their completeness
 
 # --- side-car ---------------------------------------------------------------------------------------------------------

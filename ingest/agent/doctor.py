@@ -5,6 +5,7 @@ that is written to the spool's folder and removed. ``examine`` yields the lines 
 is seen to be slow.
 """
 
+import importlib
 import os
 import re
 import shutil
@@ -47,9 +48,9 @@ def examine(own: Config, clock: Clock) -> Iterator[Check]:
     """All checks, those that others rest on first."""
     yield settings(own)
     if own.url.startswith("amqp"):
-        yield Check(
-            "server", WARNING, f"{without_user(own.url)} is a broker: whether it takes messages shows when one is sent"
-        )
+        yield broker(own)
+        if not own.api_url:
+            yield Check("site", WARNING, "without api_url there are no heartbeats, nor settings from the server")
     if (own.api_url or own.url).startswith("http"):
         yield from server(own, clock)
     yield spool(own.spool, own.spool_bytes)
@@ -84,6 +85,17 @@ def server(own: Config, clock: Clock) -> Iterator[Check]:
     yield connected
     if connected.state != WRONG:
         yield from identity(own, web, clock)
+
+
+def broker(own: Config) -> Check:
+    """Whether the broker lets us in, and has where to publish."""
+    place = without_user(own.url)
+    try:
+        push = importlib.import_module("ingest.agent.push.amqp").AmqpPush(own.url, token=own.token, source=own.host)
+        problem = push.probe()
+    except (SpmError, ValueError) as error:  # no library, or an address that is none
+        problem = str(error)
+    return Check("broker", WRONG, f"{place}: {problem}") if problem else Check("broker", OK, f"{place} lets us in")
 
 
 def connection(web: Web, now_ms: int) -> Check:

@@ -10,9 +10,17 @@ from spm.wire import Parsed
 
 def parse(body: bytes, content_type: str, now_ms: int) -> Parsed:
     """By what the body is: senders say little and not always the truth about it."""
-    if body.startswith(envelope.MAGIC):
+    spoken = protocol(body)
+    if spoken == "columns":
         return envelope.parse(body, now_ms=now_ms)
-    if body[:64].lstrip().startswith(b"["):
+    if spoken == "collectd":
         return collectd.parse(body, now_ms=now_ms)
     precision = "ms" if content_type == LINES_TYPE else "ns"  # our agent says ms; Telegraf writes what Influx does
     return line_protocol.parse(body, now_ms=now_ms, precision=precision)
+
+
+def protocol(body: bytes) -> str:
+    """Its name: ``columns`` are our own."""
+    if body.startswith(envelope.MAGIC):
+        return "columns"
+    return "collectd" if body[:64].lstrip().startswith(b"[") else "influx"

@@ -128,13 +128,18 @@ class Token(models.Model):
 
 
 class Source(models.Model):
-    """One pushing agent of an app: by rule a host. ``period_ms``: how often it said that it sends, if it did."""
+    """One pushing agent of an app: by rule a host. ``period_ms``: how often it said that it sends, if it did.
+
+    ``period_since``: when it began to say so, and ``period_before_ms``: what it had said until then.
+    """
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="sources")
     name = models.CharField(max_length=255)
     first_seen = models.DateTimeField()
     last_seen = models.DateTimeField()
     period_ms = models.PositiveIntegerField(null=True, blank=True)
+    period_since = models.DateTimeField(null=True, blank=True)
+    period_before_ms = models.PositiveIntegerField(null=True, blank=True)
 
     class Meta:
         ordering: ClassVar = ["name"]

@@ -1,14 +1,15 @@
 """The sources of an app, and when each was last heard of.
 
 ``seen`` is called for every accepted message by every accepting process; a write happens at most once in
-``SOURCE_SEEN_EVERY_MS`` per source and process, and never moves the time back. ``announced`` notes how often a source
-said that it sends. How late one is stands in ``state``.
+``SOURCE_SEEN_EVERY_MS`` per source and process, and never moves the time back, but where our own clock was far ahead
+when it was written. ``announced`` notes how often a source says that it sends, since when, and what it said before. How
+late one is stands in ``state``.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from django.db import IntegrityError, transaction
-from django.db.models import Min
+from django.db.models import F, Min
 
 from spm.accounts.models import App, Source
 from spm.limits import (
@@ -29,22 +30,22 @@ def seen(app_id: int, source: str, now_ms: int, *, period_ms: int = 0) -> None:
     key = (app_id, source)
     if source == OWN:
         return
-    if now_ms - _written.get(key, 0) < SOURCE_SEEN_EVERY_MS:
+    if 0 <= now_ms - _written.get(key, -SOURCE_SEEN_EVERY_MS) < SOURCE_SEEN_EVERY_MS:
         return
-    moment = datetime.fromtimestamp(now_ms / 1000, UTC)
-    known = Source.objects.filter(app_id=app_id, name=source)
-    if known.filter(last_seen__lt=moment).update(last_seen=moment) == 0 and not known.exists():
-        _add(app_id, source, moment)
+    moment = _moment(now_ms)
+    if Source.objects.filter(app_id=app_id, name=source, last_seen__lt=moment).update(last_seen=moment) == 0:
+        _settle(app_id, source, moment)
     if period_ms:
-        announced(app_id, source, period_ms)
+        announced(app_id, source, period_ms, now_ms)
     if len(_written) >= SOURCES_SEEN_MAX:
         _written.clear()
     _written[key] = now_ms
 
 
-def announced(app_id: int, source: str, period_ms: int) -> None:
-    """Note that the source says it sends this often."""
-    Source.objects.filter(app_id=app_id, name=source).exclude(period_ms=period_ms).update(period_ms=period_ms)
+def announced(app_id: int, source: str, period_ms: int, now_ms: int) -> None:
+    """Note that the source says it sends this often; from now on, if it is news."""
+    news = Source.objects.filter(app_id=app_id, name=source).exclude(period_ms=period_ms)
+    news.update(period_ms=period_ms, period_since=_moment(now_ms), period_before_ms=F("period_ms"))
 
 
 def forget_written() -> None:
@@ -59,10 +60,13 @@ def history_ms(app: App, now_ms: int) -> int:
 
 
 def state(last_seen_ms: int, now_ms: int, period_ms: int | None = None) -> str:
-    """``up``, ``late`` or ``gone``, by the age of the last message and the announced period."""
+    """``up``, ``late`` or ``gone``, by the age of the last message and the announced period.
+
+    Nobody knows when a message came that is of the future: our clock was ahead. Until the next one the source is late.
+    """
     late_ms, gone_ms = patience_ms(period_ms)
     age_ms = now_ms - last_seen_ms
-    if age_ms < late_ms:
+    if -SOURCE_GONE_AFTER_MS <= age_ms < late_ms:
         return "up"
     return "late" if age_ms < gone_ms else "gone"
 
@@ -72,6 +76,21 @@ def patience_ms(period_ms: int | None) -> tuple[int, int]:
     period_ms = period_ms or 0
     late_ms = max(SOURCE_LATE_AFTER_MS, SOURCE_LATE_PERIODS * period_ms)
     return late_ms, max(SOURCE_GONE_AFTER_MS, SOURCE_GONE_PERIODS * period_ms)
+
+
+def _settle(app_id: int, source: str, moment: datetime) -> None:
+    """A source that was not known, or seems to have been heard of later: then what lies far ahead was our clock's."""
+    known = Source.objects.filter(app_id=app_id, name=source)
+    ahead = moment + timedelta(milliseconds=SOURCE_GONE_AFTER_MS)
+    if known.filter(last_seen__gt=ahead).update(last_seen=moment):
+        known.filter(first_seen__gt=moment).update(first_seen=moment)
+        known.filter(period_since__gt=moment).update(period_since=moment)
+    elif not known.exists():
+        _add(app_id, source, moment)
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _add(app_id: int, source: str, moment: datetime) -> None:

@@ -41,6 +41,15 @@ def test_a_process_with_a_slow_clock_does_not_move_it_back(app: App) -> None:
     assert last_ms() == NOW
 
 
+def test_a_clock_that_was_far_ahead_is_set_right_by_the_next_message(app: App) -> None:
+    sources.seen(app.pk, "web-1", NOW + 86_400_000, period_ms=10_000)
+    sources.seen(app.pk, "web-1", NOW)
+    source = Source.objects.get()
+    assert (last_ms(), source.first_seen, source.period_since) == (NOW, source.last_seen, source.last_seen)
+    sources.seen(app.pk, "web-1", NOW + limits.SOURCE_SEEN_EVERY_MS)
+    assert last_ms() == NOW + limits.SOURCE_SEEN_EVERY_MS
+
+
 def test_equal_names_of_two_apps_are_two_sources(app: App) -> None:
     other = App.objects.create(organisation=app.organisation, name="other")
     for each in (app, other):
@@ -70,6 +79,8 @@ def test_an_app_has_a_history_since_its_first_source(app: App) -> None:
         (limits.SOURCE_LATE_AFTER_MS, "late"),
         (limits.SOURCE_GONE_AFTER_MS - 1, "late"),
         (limits.SOURCE_GONE_AFTER_MS, "gone"),
+        (-limits.SOURCE_GONE_AFTER_MS, "up"),  # of another machine, whose clock is a little ahead
+        (-limits.SOURCE_GONE_AFTER_MS - 1, "late"),
     ],
 )
 def test_a_source_grows_late_and_then_gone(age_ms: int, state: str) -> None:
@@ -78,7 +89,17 @@ def test_a_source_grows_late_and_then_gone(age_ms: int, state: str) -> None:
 
 def test_a_source_may_say_how_often_it_sends(app: App) -> None:
     sources.seen(app.pk, "cron", NOW, period_ms=3_600_000)
-    assert Source.objects.get(name="cron").period_ms == 3_600_000
+    source = Source.objects.get(name="cron")
+    assert (source.period_ms, source.period_before_ms, source.period_since) == (3_600_000, None, source.first_seen)
+
+
+def test_another_period_counts_from_now_on(app: App) -> None:
+    sources.seen(app.pk, "cron", NOW, period_ms=60_000)
+    for now_ms, period_ms in ((NOW + 60_000, 10_000), (NOW + 120_000, 10_000)):
+        sources.announced(app.pk, "cron", period_ms, now_ms)
+    source = Source.objects.get()
+    since_ms = round(source.period_since.timestamp() * 1000) if source.period_since else 0
+    assert (source.period_ms, source.period_before_ms, since_ms) == (10_000, 60_000, NOW + 60_000)
 
 
 @pytest.mark.parametrize(

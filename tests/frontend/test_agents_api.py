@@ -101,6 +101,36 @@ def test_an_agent_is_seen_with_its_state_by_a_token_that_may_read(client: Client
     assert "no data comes" in seen["why"]
 
 
+def doubled(client: Client, house: House) -> list[bool]:
+    found = client.get("/api/v1/agents", HTTP_AUTHORIZATION=f"Bearer {house.token}").json()
+    return [each["two_of_this_name"] for each in found]
+
+
+def test_two_agents_of_one_name_are_told(client: Client, secret: str, alpha: House) -> None:
+    now = SystemClock().now_ms()
+    for begun in (now - 90_000, now - 60_000, now - 90_000):
+        say(client, secret, started_ms=begun)
+    assert doubled(client, alpha) == [True]
+    Agent.objects.update(twin=None)
+    say(client, secret, started_ms=now - 90_000)  # the other was stopped
+    assert doubled(client, alpha) == [False]
+
+
+def test_an_agent_that_was_started_anew_is_no_second_one(client: Client, secret: str, alpha: House) -> None:
+    now = SystemClock().now_ms()
+    for begun, its_now in ((now - 90_000, now), (now, now), (now, now + 3_600_000)):  # at last its clock jumps
+        say(client, secret, started_ms=begun, now_ms=its_now)
+    assert doubled(client, alpha) == [False]
+
+
+def test_equal_names_in_two_apps_are_two_agents(client: Client, secret: str, alpha: House, beta: House) -> None:
+    now = SystemClock().now_ms()
+    other = tokens.issue(beta.app, name="agent", scopes=["ingest"])[1]
+    for token, begun in ((secret, now - 90_000), (other, now - 60_000), (secret, now - 90_000)):
+        say(client, token, started_ms=begun)
+    assert doubled(client, alpha) == doubled(client, beta) == [False]
+
+
 def test_pushed_settings_come_with_the_next_heartbeat_until_they_are_applied(
     client: Client, desk: Client, secret: str, alpha: House
 ) -> None:

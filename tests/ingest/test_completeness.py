@@ -69,6 +69,21 @@ def test_a_source_that_says_nothing_lacks_everything() -> None:
     assert (made.expected, made.got, made.silent, made.share, made.state) == (360, 0, 360, 0.0, "gone")
 
 
+@pytest.mark.parametrize(
+    ("since_ms", "before_s", "asked"),
+    [
+        (START - HOUR_MS, 60, 360),
+        (START + HOUR_MS // 2, 60, 30 + 180),
+        (START + HOUR_MS // 2, 1, 1_800 + 180),
+        (START + HOUR_MS // 2, 0, 180),  # until then it had announced nothing
+        (END + HOUR_MS, 60, 60),
+    ],
+)
+def test_each_stretch_counts_by_the_period_of_its_time(since_ms: int, before_s: int, asked: int) -> None:
+    changed = Known("a", 0, END, 10_000, since_ms, before_s * 1000)
+    assert completeness.expected(changed, START, END) == asked
+
+
 @pytest.mark.parametrize("period_s", [1, 10, 60, 3_600])
 def test_an_hour_expects_what_fits_into_it(period_s: int) -> None:
     assert completeness.expected(known(period_s=period_s), START, END) == 3_600 // period_s

@@ -26,5 +26,5 @@ def open_push(
     if scheme in ("amqp", "amqps"):
         module = importlib.import_module("ingest.agent.push.amqp")
         make = cast(Callable[..., Push], module.AmqpPush)
-        return make(url, token=token, source=source)
+        return make(url, token=token, source=source, period_ms=period_ms)
     raise Refused("cannot push to this address", got=url, wanted="http://, https://, amqp:// or amqps://")

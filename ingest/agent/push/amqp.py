@@ -13,7 +13,9 @@ from typing import Any
 from ingest import routing
 from ingest.agent.push.base import Outcome, Verdict
 from ingest.agent.records import Message
+from ingest.agent.version import USER_AGENT
 from spm import limits
+from spm.errors import Refused
 
 _PERSISTENT = 2
 logging.getLogger("pika").setLevel(logging.CRITICAL)  # twenty lines per lost connection; an outcome says it in one
@@ -22,8 +24,8 @@ logging.getLogger("pika").setLevel(logging.CRITICAL)  # twenty lines per lost co
 class AmqpPush:
     """One broker, one channel with confirms, one message at a time."""
 
-    def __init__(self, url: str, *, token: str, source: str) -> None:
-        self._pika: Any = importlib.import_module("pika")
+    def __init__(self, url: str, *, token: str, source: str, period_ms: int = 0) -> None:
+        self._pika: Any = _driver()
         address, partitions = routing.split_partitions(url)
         self._parameters = self._pika.URLParameters(address)
         if address.startswith("amqps:"):
@@ -33,7 +35,8 @@ class AmqpPush:
         self._parameters.blocked_connection_timeout = limits.AGENT_TIMEOUT_S
         self._parameters.heartbeat = 0  # between two looks nobody would answer; a dead connection shows when used
         user = self._parameters.credentials.username
-        self._headers = {routing.SOURCE_HEADER: source}
+        self._headers = {routing.SOURCE_HEADER: source, routing.SENDER_HEADER: USER_AGENT}
+        self.announce(period_ms)
         if token.startswith(f"{user}_"):  # the broker knows us by our token
             self._exchange, self._key = routing.AGENTS, routing.agent_key(user, source)
         else:
@@ -51,11 +54,27 @@ class AmqpPush:
         except (self._pika.exceptions.AMQPError, OSError) as error:
             self.close()
             if not kept:
-                return Outcome(Verdict.LATER, f"{type(error).__name__}: {error}")
+                return Outcome(Verdict.LATER, _said(error))
         return self.send(message)
 
     def announce(self, period_ms: int) -> None:
-        """The broker is not the server: heartbeats tell it."""
+        """A header of each message, as over HTTP."""
+        if period_ms:
+            self._headers[routing.PERIOD_HEADER] = f"{period_ms / 1_000:g}"
+
+    def probe(self) -> str:
+        """What is wrong between here and the exchange; "" if nothing. Sends nothing."""
+        try:
+            self._open().exchange_declare(self._exchange, passive=True)
+        except self._pika.exceptions.ChannelClosedByBroker as error:
+            return f"{error.reply_text}. Has the server begun to consume from this broker?"
+        except self._pika.exceptions.ProbableAuthenticationError:
+            return "the broker does not know this user, or the password is wrong"
+        except (self._pika.exceptions.AMQPError, OSError) as error:
+            return _said(error)
+        finally:
+            self.close()
+        return ""
 
     def close(self) -> None:
         channel, self._channel = self._channel, None
@@ -66,11 +85,14 @@ class AmqpPush:
         except (self._pika.exceptions.AMQPError, OSError):
             return  # it was gone already
 
-    def _publish(self, message: Message) -> None:
+    def _open(self) -> Any:
         if self._channel is None:
-            channel = self._pika.BlockingConnection(self._parameters).channel()
-            channel.confirm_delivery()
-            self._channel = channel
+            self._channel = self._pika.BlockingConnection(self._parameters).channel()
+            self._channel.confirm_delivery()
+        return self._channel
+
+    def _publish(self, message: Message) -> None:
+        channel = self._open()
         properties = self._pika.BasicProperties(
             content_type=routing.LINES_TYPE,
             content_encoding="gzip",
@@ -78,4 +100,17 @@ class AmqpPush:
             message_id=message.message_id.hex(),
             headers=self._headers,
         )
-        self._channel.basic_publish(self._exchange, self._key, message.body, properties, mandatory=True)
+        channel.basic_publish(self._exchange, self._key, message.body, properties, mandatory=True)
+
+
+def _driver() -> Any:
+    try:
+        return importlib.import_module("pika")
+    except ImportError:
+        raise Refused("amqp:// takes a library that is not here", remedy="pip install pika") from None
+
+
+def _said(error: BaseException) -> str:
+    """In one line: pika wraps what happened into what it tried."""
+    inner = next((arg for arg in error.args if isinstance(arg, BaseException)), error)
+    return f"{type(inner).__name__}: {inner}"
