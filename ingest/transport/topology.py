@@ -131,5 +131,11 @@ RING_WEIGHT = "1"  # each partition takes an equal part of the ring; it never ch
 
 
 def dead_arguments() -> Mapping[str, object]:
-    """Of the dead letters' queue: they stay until a worker has put them into the store's table of them."""
-    return {"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-max-length-bytes": limits.AMQP_QUEUE_BYTES_MAX}
+    """Of the dead letters' queue: they stay until a worker has put them into the store's table of them, however often
+    one is kept from it. Nothing is behind this queue: what a limit took out of it would be gone."""
+    return {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": limits.AMQP_DEAD_DELIVERY_LIMIT,
+        "x-overflow": "reject-publish",
+        "x-max-length-bytes": limits.AMQP_QUEUE_BYTES_MAX,
+    }

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.gauges import Gauges, Tally, text
-from ingest.transport.topology import SEATS, Address, share
+from ingest.transport.topology import SEATS, Address, dead_arguments, share, work_arguments
+from spm import limits
 
 QUEUES = Address("", 16).queues()
 seats = st.sets(st.integers(0, SEATS - 1), min_size=1).map(sorted)
@@ -24,6 +25,12 @@ def test_every_queue_belongs_to_exactly_one_of_the_workers_that_are_there(taken:
 def test_no_worker_has_two_queues_more_than_another(taken: list[int]) -> None:
     sizes = [len(share(QUEUES, taken, own)) for own in taken]
     assert max(sizes) - min(sizes) <= 1
+
+
+def test_no_queue_is_left_to_the_number_of_deliveries_that_a_broker_allows_by_itself() -> None:
+    """RabbitMQ 4 allows twenty unasked, and deletes what has nowhere to go then."""
+    assert work_arguments()["x-delivery-limit"] == limits.AMQP_DELIVERY_LIMIT
+    assert dead_arguments()["x-delivery-limit"] == 10**9
 
 
 def test_metrics_say_what_was_written_and_how_long_it_took() -> None:
