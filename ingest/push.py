@@ -27,7 +27,7 @@ from ingest.transport.base import Transport, weight_of
 from spm import telemetry
 from spm.accounts import sources
 from spm.clock import Clock, SystemClock, random_bytes
-from spm.errors import BadMessage, Explained, QueueUnavailable, StoreUnavailable
+from spm.errors import BadMessage, Explained, QueueUnavailable, Refused, StoreUnavailable
 from spm.limits import (
     BODIES_AT_ONCE_MAX,
     MESSAGE_ID_CHARS_MAX,
@@ -206,9 +206,14 @@ def close_front_door() -> None:
 
 
 def accept_anew(envelope: Envelope) -> None:
-    """Push a message again that was accepted before and died: a new stamp under its old id."""
+    """Push a message again that was accepted before and died: a new stamp under its old id.
+
+    ``Refused`` when not all of it came in, so that nobody takes it for settled; what came in may come again.
+    """
     again = Parsed(envelope.series, envelope.series_index, envelope.ts, envelope.values)
-    front_door().push(again, sender=Sender(envelope.app, envelope.source), message_id=envelope.message_id)
+    came = front_door().push(again, sender=Sender(envelope.app, envelope.source), message_id=envelope.message_id)
+    if left := len(again.ts) - len(came.ts):
+        raise Refused(f"{left:,} of its {len(again.ts):,} samples were not taken: {came.rejections[0].reason}")
 
 
 def _given_id(given: str) -> bytes:

@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from ingest import letters, push
+from spm.accounts import quotas
 from spm.accounts.models import App, AuditEntry, Organisation
 from spm.errors import Refused
 from spm.store import dead
@@ -162,6 +163,18 @@ def test_the_admin_shows_letters_and_accepts_them_anew(shop: App, admin_client: 
     assert [s.state for s in letters.listed(store, shop.pk, count=2)] == ["replayed", "waiting"]
     assert len(list(store.scan("pending", b"", b"\xff" * 30))) == 1
     assert AuditEntry.objects.get(action="replay dead letters").detail["done"] == 1
+
+
+def test_a_letter_of_which_not_all_is_taken_goes_on_waiting_and_says_why(shop: App, admin_client: Client) -> None:
+    store = open_backend(settings.SPM_STORE_URL)
+    shop.series_max = 1
+    shop.save()
+    quotas.forget()
+    keys = bury(store, 2, app=shop.pk)
+    answer = admin_client.post(page(shop), {"key": keys, "act": "replay"}, follow=True).content.decode()
+    assert "1 accepted anew." in answer
+    assert "2 of its 2 samples were not taken: a new series over the app&#x27;s quota" in answer
+    assert sorted(s.state for s in letters.listed(store, shop.pk, count=2)) == ["replayed", "waiting"]
 
 
 def test_the_list_of_apps_counts_what_waits(shop: App, admin_client: Client) -> None:
