@@ -29,6 +29,13 @@ class HeartbeatForm(forms.Form):
 
     name = forms.CharField(max_length=120, help_text="Of the job, for example nightly backup.")
 
+    def clean_name(self) -> str:
+        """It becomes a label and the name of a source."""
+        name: str = self.cleaned_data["name"]
+        if not name.isprintable() or len(name.encode()) > SOURCE_BYTES_MAX:
+            raise forms.ValidationError(f"A name of one line, at most {SOURCE_BYTES_MAX} bytes.")
+        return name
+
 
 class AgentSettingsForm(forms.Form):
     """Settings to push to agents; what is empty is not pushed."""

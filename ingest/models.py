@@ -71,9 +71,7 @@ class Agent(models.Model):
     period_ms = models.PositiveIntegerField(help_text="between two looks at its host")
     started = models.DateTimeField(help_text="when its process began")
     process_ms = models.BigIntegerField(null=True, help_text="likewise, by its own clock: tells processes apart")
-    twin = models.DateTimeField(
-        null=True, help_text="when two of this name were last heard"
-    )
+    twin = models.DateTimeField(null=True, help_text="when two of this name were last heard")
     first_seen = models.DateTimeField()
     last_seen = models.DateTimeField(help_text="its last heartbeat")
     spool = models.CharField(max_length=12, blank=True, help_text="whose numbers its messages bear")
@@ -127,6 +125,18 @@ class Heartbeat(models.Model):
     class Meta:
         ordering: ClassVar = ["name"]
         constraints: ClassVar = [models.UniqueConstraint(fields=["app", "name"], name="heartbeat_once")]
+
+    @property
+    def failed(self) -> bool:
+        """Whether that was what it said last."""
+        return self.last_act == "fail" or (self.last_act.isdecimal() and int(self.last_act) != 0)
+
+    @property
+    def said(self) -> str:
+        """What it said last, in a word; empty when it was never heard of."""
+        if self.last_ms is None:
+            return ""
+        return "failed" if self.failed else "started" if self.last_act == "start" else "succeeded"
 
     def __str__(self) -> str:
         return self.name

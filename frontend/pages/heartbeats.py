@@ -8,6 +8,7 @@ from django.shortcuts import get_object_or_404, redirect
 
 from frontend.forms import HeartbeatForm
 from frontend.pages.base import AppPage, clock
+from frontend.panels import quoted
 from ingest import pings
 from ingest.models import Heartbeat
 from spm.accounts.models import Role
@@ -23,7 +24,8 @@ class Heartbeats(AppPage):
         """With their addresses, which only people who may edit are shown: whoever has one can speak for the job."""
         context = super().get_context_data(**{"form": HeartbeatForm(), **kwargs})
         base = self.request.build_absolute_uri("/").rstrip("/")
-        return {**context, "base": base, "heartbeats": Heartbeat.objects.filter(app=context["app"])}
+        found = [(each, quoted(each.name)) for each in Heartbeat.objects.filter(app=context["app"])]
+        return {**context, "base": base, "heartbeats": found}
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
         """A new one, for people who may edit the app."""

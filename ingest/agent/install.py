@@ -1,10 +1,12 @@
 """``spm-agent install --print``: a unit for systemd that runs the agent as a user without rights of its own.
 
 Only printed: who installs says where it goes. The unit bounds memory and processor time, makes everything but the
-spool's folder read-only, and starts the agent again when it ends. What a service of the host's own must not do for
+spool's folder read-only, and starts the agent again when it ends. Its user may read no secrets of root's, so systemd
+hands it the token and the configuration, which may hold passwords. What a service of the host's own must not do for
 want of rights (names of other users' programs, PIDs of listeners) is said in docs/agent.md.
 """
 
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -19,10 +21,11 @@ After=network-online.target
 Wants=network-online.target
 
 [Service]
-ExecStart={command} --config {file}
+ExecStart={command} --config %d/agent.toml
 Environment=SPM_AGENT_SPOOL=/var/lib/spm-agent
 StateDirectory=spm-agent
 StateDirectoryMode=0700
+LoadCredential=agent.toml:{file}
 LoadCredential=token:/etc/spm-agent/token
 Environment=SPM_AGENT_TOKEN_FILE=%d/token
 DynamicUser=yes
@@ -42,7 +45,7 @@ LockPersonality=yes
 WantedBy=multi-user.target
 
 # /etc/spm-agent/token: the token alone, mode 0600.
-# {file}:
+# {file}, likewise, with passwords of services in it if need be:
 {settings}"""
 
 
@@ -55,8 +58,14 @@ def unit(own: Config) -> str:
 
 
 def _settings(own: Config) -> list[str]:
-    lines = [f'url = "{own.url}"', f'host = "{own.host}"', f"period_s = {own.period_ms / 1_000:g}"]
+    lines = [f"url = {_quoted(own.url)}", f"host = {_quoted(own.host)}", f"period_s = {own.period_ms / 1_000:g}"]
     tags = {name: value for name, value in own.tags.items() if name != "host"}
     if tags:
-        lines.append("tags = { " + ", ".join(f'{name} = "{value}"' for name, value in tags.items()) + " }")
+        pairs = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in tags.items())
+        lines.append(f"tags = {{ {pairs} }}")
     return lines
+
+
+def _quoted(text: str) -> str:
+    """As TOML wants it, which reads JSON's texts."""
+    return json.dumps(text, ensure_ascii=False)

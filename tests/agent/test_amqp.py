@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,15 +13,16 @@ import pytest
 from ingest.agent.push import open_push
 from ingest.agent.push.base import Verdict
 from ingest.agent.records import Message
+from ingest.arrivals import forget_written
 from ingest.lines import LineDoor
-from ingest.models import RejectedLine
-from ingest.routing import LINES_TYPE, SOURCE_HEADER, TOKEN_HEADER
+from ingest.models import Arrival, RejectedLine
+from ingest.routing import LINES_TYPE, PERIOD_HEADER, SENDER_HEADER, SOURCE_HEADER, TOKEN_HEADER
 from ingest.transport.amqp_receive import Delivery, Receiver
 from ingest.transport.topology import Address
-from spm.accounts import tokens
+from spm.accounts import sources, tokens
 from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock
-from spm.errors import BadMessage
+from spm.errors import BadMessage, Refused
 from spm.store import marks
 from spm.store.backends.memory import MemoryBackend
 from spm.wire import Envelope, parse_canonical
@@ -40,8 +42,8 @@ def secret(transactional_db: None) -> str:  # the door gives its connection back
     return tokens.issue(app, name="agent", scopes=("ingest",))[1]
 
 
-def delivery(token: str, body: bytes = BODY, source: str = "web-1") -> Delivery:
-    headers = {TOKEN_HEADER: token, SOURCE_HEADER: source}
+def delivery(token: str, body: bytes = BODY, source: str = "web-1", **said: object) -> Delivery:
+    headers = {TOKEN_HEADER: token, SOURCE_HEADER: source, **said}
     return Delivery(1, 1, "q", body, "ab" * 16, 0, LINES_TYPE, "gzip", headers)
 
 
@@ -72,6 +74,25 @@ def test_lines_are_accepted_for_the_app_of_their_token(secret: str) -> None:
 def test_accepted_lines_show_their_source(secret: str) -> None:
     door().accept(delivery(secret, source="seen-first-here"))
     assert Source.objects.get().name == "seen-first-here"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("said", "way", "period_ms"),
+    [
+        ({PERIOD_HEADER: "30", SENDER_HEADER: "spm-agent/1.0"}, "agent", 30_000),
+        ({}, "influx", None),
+        ({PERIOD_HEADER: b"often", SENDER_HEADER: 7}, "influx", None),
+    ],
+    ids=["our agent", "somebody else", "nonsense"],
+)
+def test_accepted_lines_show_by_which_way_and_how_often_they_come(
+    secret: str, said: dict[str, Any], way: str, period_ms: int | None
+) -> None:
+    forget_written()
+    sources.forget_written()
+    door().accept(delivery(secret, **said))
+    assert (Arrival.objects.get().way, Source.objects.get().period_ms) == (way, period_ms)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -122,6 +143,12 @@ def test_a_body_that_cannot_be_inflated_is_refused(secret: str) -> None:
         door().accept(delivery(secret, body=b"no gzip"))
 
 
+def test_without_its_library_an_amqp_address_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pika", None)
+    with pytest.raises(Refused, match="pip install pika"):
+        open_push("amqp://guest:guest@127.0.0.1:1/%2F", token="t", source="h")
+
+
 def test_a_broker_that_is_not_there_is_tried_later() -> None:
     outcome = open_push("amqp://guest:guest@127.0.0.1:1/%2F", token="t", source="h").send(MESSAGE)
     assert outcome.verdict is Verdict.LATER
@@ -143,12 +170,13 @@ def test_a_push_through_the_broker_is_taken_and_accepted(amqp_vhost: str, secret
     got: list[Delivery] = []
     receiver = Receiver(Address.parse(amqp_vhost), got.append)
     receiver.open()
-    push = open_push(amqp_vhost, token=secret, source="web-1")
+    push = open_push(amqp_vhost, token=secret, source="web-1", period_ms=10_000)
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while push.send(MESSAGE).verdict is not Verdict.TAKEN:  # until the receiver has made the queues
             assert time.monotonic() < end
             time.sleep(0.1)
+        assert push.probe() == ""  # type: ignore[attr-defined]  # of this one
         while not got:
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -159,11 +187,16 @@ def test_a_push_through_the_broker_is_taken_and_accepted(amqp_vhost: str, secret
         receiver.close()
     assert envelope.message_id == MESSAGE.message_id
     assert len(envelope) == 2
+    assert got[0].headers[PERIOD_HEADER] == "10"
 
 
 @pytest.mark.real
 def test_a_broker_without_our_exchange_is_tried_later(rabbitmq: RabbitMQ) -> None:
-    push = open_push(rabbitmq.new_vhost("bare"), token="t", source="h")
+    address = rabbitmq.new_vhost("bare")
+    push = open_push(address, token="t", source="h")
     assert push.send(MESSAGE).verdict is Verdict.LATER
     assert push.send(MESSAGE).verdict is Verdict.LATER
     push.close()
+    assert "no exchange" in push.probe()  # type: ignore[attr-defined]
+    stranger = open_push(address.replace("guest:guest", "nobody:wrong"), token="t", source="h")
+    assert "does not know this user" in stranger.probe()  # type: ignore[attr-defined]

@@ -4,14 +4,14 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ingest.agent.collect import KINDS, containers, postgres
+from ingest.agent.collect import KINDS, containers
 from ingest.agent.collect.command import nagios, run
 from ingest.agent.collect.jmx import points as jmx_points
 from ingest.agent.collect.line_text import read_line
@@ -22,8 +22,6 @@ from ingest.agent.lines import Point
 from spm import limits
 from spm.errors import Refused
 from tests.agent.services import RECORDED, http, listening
-from tests.conftest import missing_service
-from tests.stack.postgres import Postgres
 
 INFO = (RECORDED / "redis-7.0-info.txt").read_bytes()
 STUB = (
@@ -456,23 +454,3 @@ def test_programs_have_a_bound() -> None:
 def test_a_wrong_option_of_a_service_is_said_at_the_start(kind: str, options: Any, said: str) -> None:
     with pytest.raises(Refused, match=said):
         KINDS[kind].read(options)
-
-
-@pytest.fixture
-def real_postgres() -> Iterator[str]:
-    """The address of a private server."""
-    if reason := Postgres.missing():
-        missing_service(reason)
-    server = Postgres.new()
-    yield server.start()
-    server.stop()
-
-
-@pytest.mark.real
-def test_the_real_postgresql_shows_its_databases(real_postgres: str) -> None:
-    points = look("postgres", dsn=real_postgres)
-    found = values(points)
-    assert found["postgresql"]["max_connections"] == 60
-    assert found["postgresql_database"]["size_bytes"] > 1_000_000
-    assert found["postgresql_connections"]["connections"] >= 1
-    assert postgres.KIND.name == "postgres"

@@ -181,3 +181,5 @@ def test_the_printed_unit_bounds_the_agent_and_shows_no_token(tmp_path: Path) ->
     for line in ("DynamicUser=yes", "MemoryMax=128M", "Restart=always", '#   url = "https://spm.example"'):
         assert line in text
     assert "geheim" not in text
+    settings = [line.removeprefix("#   ") for line in text.splitlines() if line.startswith("#   ")]
+    assert tomllib.loads("\n".join(settings))["tags"] == {"role": 'web "1"'}

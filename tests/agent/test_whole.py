@@ -239,7 +239,7 @@ def test_the_doctor_names_what_is_wrong(whole: Callable[..., Whole], site: Site)
 @pytest.mark.parametrize(
     ("url", "what", "said"),
     [("http://no-such-host.invalid", "name", "cannot be resolved"), ("http://127.0.0.1:1", "connection", "refused"),
-     ("amqp://u:geheim@h", "server", "is a broker")],
+     ("amqp://u:geheim@127.0.0.1:1/%2F", "broker", "refused")],
 )  # fmt: skip
 def test_the_doctor_says_where_the_way_ends(whole: Callable[..., Whole], url: str, what: str, said: str) -> None:
     found = checks(whole(SPM_AGENT_URL=url))

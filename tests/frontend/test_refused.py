@@ -1,5 +1,8 @@
 """What people and programs are shown of refusals, quotas and heartbeats; and nobody else's."""
 
+import html
+import re
+
 import pytest
 from django.conf import settings
 from django.test import Client
@@ -7,6 +10,7 @@ from django.test import Client
 from ingest import pings, rejections
 from ingest.models import Heartbeat, RejectedLine
 from spm.accounts.models import App, AuditEntry
+from spm.query.promql.parse import parse
 from spm.store import quota
 from spm.store.backends import open_backend
 from spm.wire import Rejection
@@ -76,6 +80,36 @@ def test_heartbeats_are_made_shown_and_deleted_by_people_who_may(desk: Client, a
     assert desk.post(f"{place}/{made.pk}/delete").status_code == 302
     assert not Heartbeat.objects.exists()
     assert list(AuditEntry.objects.values_list("action", flat=True))[:2] == ["heartbeat deleted", "heartbeat made"]
+
+
+@pytest.mark.parametrize(
+    ("act", "said", "badge"),
+    [("success", "succeeded", "up"), ("0", "succeeded", "up"), ("start", "started", "up"), ("fail", "failed", "gone"),
+     ("137", "failed: exit code 137", "gone")],
+)  # fmt: skip
+def test_a_heartbeat_shows_in_a_word_what_was_last_heard(
+    desk: Client, alpha: House, act: str, said: str, badge: str
+) -> None:
+    made = pings.make(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
+    place = f"/apps/{alpha.app.pk}/send/heartbeats"
+    assert "never heard of" in desk.get(place).content.decode()
+    Heartbeat.objects.filter(pk=made.pk).update(last_ms=NOW_MS, last_act=act)
+    assert f'<span class="badge {badge}">{said}</span>' in desk.get(place).content.decode()
+
+
+def test_alerts_for_a_heartbeat_are_expressions_whatever_its_name_is(desk: Client, alpha: House) -> None:
+    pings.make(alpha.app, 'the "big" \\ one', actor=alpha.owner, now_ms=NOW_MS)
+    page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/send/heartbeats").content.decode())
+    shown = re.findall(r'<code id="(?:late|failed)-\d+">([^<]+)</code>', page)
+    assert [str(parse(text)) != "" for text in shown] == [True, True]
+    assert all('monitor="the \\"big\\" \\\\ one"' in text for text in shown)
+
+
+def test_a_heartbeat_has_a_name_of_one_line(desk: Client, alpha: House) -> None:
+    place = f"/apps/{alpha.app.pk}/send/heartbeats"
+    for name in ("two\nlines", "ü" * 120, " "):
+        answer = desk.post(place, {"name": name})
+        assert (name, answer.status_code) == (name, 302 if name[0] == "ü" else 400)
 
 
 def test_viewers_see_no_address_and_make_none(client: Client, alpha: House) -> None:

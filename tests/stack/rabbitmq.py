@@ -47,11 +47,20 @@ ssl_options.keyfile = {key}
 
 @dataclass(frozen=True, slots=True)
 class RabbitMQ:
-    """One node in ``folder``; with a ``site`` (http://…/broker/SECRET) it asks that about users it does not know."""
+    """One node in ``folder``; with a ``site`` (http://…/broker/SECRET) it asks that about users it does not know.
+
+    With ``management`` it has the interface for programs that watch it.
+    """
 
     folder: Path
     site: str = ""
     signed: Signed | None = None
+    management: bool = False
+
+    @property
+    def management_url(self) -> str:
+        """Where it shows how it does, to the user that every fresh node has."""
+        return f"http://127.0.0.1:{self._ports()['management']}"
 
     @property
     def url(self) -> str:
@@ -155,7 +164,7 @@ class RabbitMQ:
         return self.folder / "log" / f"{self._name}.log"
 
     def _ports(self) -> dict[str, int]:
-        return kept_ports(self.folder, ("amqp", "epmd", "distribution", "tls"))
+        return kept_ports(self.folder, ("amqp", "epmd", "distribution", "tls", "management"))
 
     def _configure(self) -> None:
         (self.folder / "log").mkdir(parents=True, exist_ok=True)
@@ -166,6 +175,9 @@ class RabbitMQ:
         if self.site:
             plugins.append("rabbitmq_auth_backend_http")
             text += ASKING.format(site=self.site)
+        if self.management:
+            plugins.append("rabbitmq_management")
+            text += f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self._ports()['management']}\n"
         if self.signed is not None:
             s = self.signed
             text += OVER_TLS.format(**self._ports(), ca=s.ca, certificate=s.certificate, key=s.key)
