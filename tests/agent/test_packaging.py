@@ -7,7 +7,6 @@ import os
 import subprocess
 import time
 import venv
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,15 +40,15 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     folder, wheels = tmp_path_factory.mktemp("empty"), tmp_path_factory.mktemp("wheels")
     venv.create(folder, with_pip=True)
-    pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "-q"]
+    pip: list[str | Path] = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "-q"]
     subprocess.run([*pip, "wheel", "--no-deps", ROOT, "-w", wheels], check=True)
     [wheel] = wheels.glob("*.whl")
     before = held(folder)
     subprocess.run([*pip, "install", f"{wheel}[agent]"], check=True)
-    yield Installed(folder, wheel.stat().st_size, before, held(folder))
+    return Installed(folder, wheel.stat().st_size, before, held(folder))
 
 
 def held(folder: Path) -> int:
@@ -58,7 +57,14 @@ def held(folder: Path) -> int:
 
 
 def test_the_agent_from_a_wheel_needs_psutil_alone(installed: Installed) -> None:
-    words = [installed.folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "list", "--format=freeze"]
+    words: list[str | Path] = [
+        installed.folder / "bin" / "python",
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "list",
+        "--format=freeze",
+    ]
     listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     assert {line.partition("==")[0] for line in listed} - {"pip", "setuptools", "wheel"} == {"psutil", "spm"}
     print(

@@ -1,6 +1,7 @@
 """The five ways by which a setting comes, in their order; what is wrong is said; what is pushed is judged."""
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def test_hosts_named_by_no_proxy_are_passed_by(host: str, names: str, passed: bo
 
 
 def test_the_printed_unit_bounds_the_agent_and_shows_no_token(tmp_path: Path) -> None:
-    own = read(["--url", "https://spm.example", "--tags", "role=web"], {**TOKEN, "SPM_AGENT_TOKEN": "geheim"})
+    own = read(["--url", "https://spm.example", "--tags", 'role=web "1"'], {**TOKEN, "SPM_AGENT_TOKEN": "geheim"})
     text = install.unit(own)
     for line in ("DynamicUser=yes", "MemoryMax=128M", "Restart=always", '#   url = "https://spm.example"'):
         assert line in text

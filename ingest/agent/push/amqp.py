@@ -111,6 +111,7 @@ def _driver() -> Any:
 
 
 def _said(error: BaseException) -> str:
-    """In one line: pika wraps what happened into what it tried."""
-    inner = next((arg for arg in error.args if isinstance(arg, BaseException)), error)
-    return f"{type(inner).__name__}: {inner}"
+    """In one line: pika wraps what happened into what it tried, and that again."""
+    held = (*error.args, getattr(error, "exception", None))
+    inner = next((each for each in held if isinstance(each, BaseException)), None)
+    return f"{type(error).__name__}: {error}" if inner is None else _said(inner)
