@@ -151,3 +151,28 @@ def test_connections_are_limited_and_lines_without_end_cut_them(monkeypatch: pyt
         first.sendall(b"x" * (5 * limits.SIDECAR_LINE_CHARS_MAX))
         until(lambda: intake.dropped == 2)
     listener.close()
+
+
+def test_what_came_before_the_end_is_taken() -> None:
+    intake, clock = Intake("graphite", Graphite()), SystemClock()
+    listener = Listener("127.0.0.1", 0, intake, clock)
+    connections = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(3)]
+    for one in connections:
+        one.sendall(b"before 1 5\n")
+    until(lambda: intake.lines == 3)
+    with intake._lock:  # readers wait here with what they hold; the rest stays with the system
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            for number in range(20):
+                udp.sendto(b"datagram%d 1 5" % number, ("127.0.0.1", listener.port))
+        for one in connections:
+            one.sendall(b"b 1 5\n")
+        time.sleep(0.1)
+        for one in connections:
+            one.sendall(b"c 1 5\nd 1 5")
+        ending = threading.Thread(target=listener.close)
+        ending.start()
+        time.sleep(0.2)
+    ending.join()
+    assert intake.lines == 3 + 20 + 3 * 3
+    for one in connections:
+        one.close()
