@@ -5,6 +5,7 @@ that data came so (``ingest.arrivals``). A snippet names ``BASE`` (the site's ad
 ``KEY``; ``filled`` puts the real ones in. Pure.
 """
 
+import re
 from dataclasses import dataclass
 
 
@@ -111,9 +112,11 @@ echo 'backup_bytes{job="nightly"} 123456' | curl -i --data-binary @- \\
   -H 'Authorization: Bearer TOKEN' BASE/api/v1/import/prometheus"""),
     ), ("prometheus_text", "import")),
 )  # fmt: skip
+_PLACES = re.compile(r"(?<![A-Z_])(?:BASE|TOKEN|KEY)(?![A-Z_])")
 NAMES = tuple(way.name for way in WAYS)
 
 
 def filled(text: str, *, base: str, token: str, key: str) -> str:
-    """A snippet with the real address, token and key."""
-    return text.replace("BASE", base).replace("TOKEN", token).replace("KEY", key)
+    """A snippet with the real address, token and key; ``SPM_AGENT_TOKEN`` is a name and stays."""
+    real = {"BASE": base, "TOKEN": token, "KEY": key}
+    return _PLACES.sub(lambda found: real[found[0]], text)

@@ -97,6 +97,15 @@ def test_ways_have_arrivals_of_their_own() -> None:
     assert len(words) == len(set(words))
 
 
+def test_names_of_variables_are_no_places_for_a_token() -> None:
+    made = [
+        snippets.filled(each.text, base="https://BASE.example", token="spm_KEY", key="k")
+        for way in snippets.WAYS if way.name in ("agent", "statsd") for each in way.snippets
+    ]  # fmt: skip
+    assert [text.count("SPM_AGENT_TOKEN=spm_KEY") for text in made] == [1, 0, 1, 1]
+    assert all(text.count("https://BASE.example") for text in made)
+
+
 @pytest.mark.parametrize("way", snippets.NAMES)
 def test_a_way_can_be_linked_to(desk: Client, alpha: House, way: str) -> None:
     page = desk.get(f"/apps/{alpha.app.pk}/send?way={way}").content.decode()
