@@ -12,9 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from statistics import fmean
 
+import pika
 import psutil
 import pytest
 
+from ingest.transport.topology import EXCHANGE, Address
 from spm import limits
 from spm.wire import Envelope
 from tests.chaos.line import Line
@@ -27,6 +29,7 @@ pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark
 SOURCES, FIELDS = 64, 100  # sources enough that no queue has much more than its part
 FIRST = 2 * SOURCES  # messages after which a worker knows its series, and has loaded its kernels
 SENDERS = 32
+STORED, FILLERS = 50_000, 4  # of a long queue so many messages are new, and stored; the rest waits behind them
 
 
 @pytest.fixture(scope="module")
@@ -126,21 +129,58 @@ def test_a8_a_value_costs_the_same_however_many_workers_there_are(
     assert max(best.values()) <= at_most * best[1]
 
 
-def peak_of(line: Line, worker: Process, messages: int) -> float:
-    """Most memory, in bytes, that a worker has while it stores so many small messages that waited for it."""
-    frozen([worker], lambda: publish(line, messages, 10))
+def fill(line: Line, rabbitmq: RabbitMQ, made: Sequence[Envelope], count: int) -> None:
+    """So many copies of messages behind the messages themselves: they wait as others do, and say nothing new."""
+    address, before = Address.parse(line.amqp_url), rabbitmq.messages(vhost_of(line))
+    bodies = [(address.route(one.app, one.source, 0), one.to_bytes()) for one in made[:SOURCES]]
+
+    def work(part: int) -> None:
+        connection = pika.BlockingConnection(pika.URLParameters(address.url))
+        channel = connection.channel()
+        for number in range(part, count, FILLERS):
+            key, body = bodies[number % len(bodies)]
+            channel.basic_publish(EXCHANGE, key, body, pika.BasicProperties(delivery_mode=2, message_id=f"{number}"))
+            if part == 0 and number % 200_000 == 0:
+                print(f"  {number:,} of {count:,} wait", flush=True)
+        connection.close()
+
+    with ThreadPoolExecutor(FILLERS) as pool:
+        list(pool.map(work, range(FILLERS)))
+    assert wait_until(lambda: rabbitmq.messages(vhost_of(line)) >= before + count, 120), "the broker took not all"
+
+
+def peak_of(line: Line, rabbitmq: RabbitMQ, worker: Process, messages: int) -> float:
+    """Most memory, in bytes, that a worker has before so many small messages, until the first of them are stored.
+
+    While the queues are filled it does nothing, for so long that the broker may give it up: it then begins anew.
+    """
+    own = min(messages, STORED)
+
+    def all_wait() -> None:
+        made = publish(line, own, 10)
+        if messages > own:
+            fill(line, rabbitmq, made, messages - own)
+
+    frozen([worker], all_wait)
     process, peak, looked = psutil.Process(worker.pid()), 0.0, 0.0
 
     def done() -> bool:
         nonlocal peak, looked
         peak = max(peak, process.memory_info().rss)
-        if time.monotonic() - looked < messages / 20_000:  # to look is to read all that there is
+        if time.monotonic() - looked < own / 20_000:  # to look is to read all that there is
             return False
         looked = time.monotonic()
         return all_stored(line)
 
-    assert wait_until(done, 240 + messages / 200), line.said()
+    assert wait_until(done, 240 + own / 200), line.said()
+    if messages > own:
+        names = [queue.name for queue in Address.parse(line.amqp_url).queues()]
+        frozen([worker], lambda: rabbitmq.purge(vhost_of(line), names))
     return peak
+
+
+def vhost_of(line: Line) -> str:
+    return Address.parse(line.amqp_url).url.rpartition("/")[2].replace("%2F", "/")
 
 
 @pytest.mark.seed("A6", compares="most memory of a worker before a small and before a ten times longer queue")
@@ -153,14 +193,15 @@ def peak_of(line: Line, worker: Process, messages: int) -> float:
 )
 def test_a6_a_worker_s_memory_does_not_depend_on_what_waits_for_it(
     line: Line,
+    rabbitmq: RabbitMQ,
     figure: Callable[[str], None],
     size: Callable[[str, int], int],
     messages: int | None,
 ) -> None:
     count = size("A6_MESSAGES", 1_000_000) if messages is None else messages
-    about(1 + 11 * count / 200_000)
+    about(1 + 11 * count / 500_000)
     [worker] = started(line, 1, 10)
-    few, many = peak_of(line, worker, count), peak_of(line, worker, 10 * count)
+    few, many = peak_of(line, rabbitmq, worker, count), peak_of(line, rabbitmq, worker, 10 * count)
     worker.stop(30)
     figure(f"{count:,} messages wait: {few / 1e6:.0f} MB; {10 * count:,}: {many / 1e6:.0f} MB")
     assert many < 1.15 * few + 20_000_000

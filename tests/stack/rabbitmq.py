@@ -8,6 +8,7 @@ sees nor disturbs a RabbitMQ of the system. The node is the very process that is
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,6 +128,11 @@ class RabbitMQ:
         """How many messages the queues of a virtual host hold, delivered ones included."""
         listed = self.control("list_queues", "--quiet", "--no-table-headers", "-p", vhost, "messages")
         return sum(int(line) for line in listed.split())
+
+    def purge(self, vhost: str, queues: Iterable[str]) -> None:
+        """Empty queues; what is delivered and not acknowledged stays."""
+        for name in queues:
+            self.control("purge_queue", "-p", vhost, name)
 
     def control(self, *words: str) -> str:
         """What ``rabbitmqctl`` answers to ``words``."""
