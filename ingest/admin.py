@@ -20,6 +20,7 @@ from ingest.models import LetterBox, RejectedLine
 from ingest.push import accept_anew
 from spm import limits
 from spm.accounts import audit
+from spm.errors import SpmError
 from spm.store.backends import open_backend
 from spm.store.dead import NOBODY
 
@@ -59,7 +60,10 @@ class LettersView(UnfoldModelAdminViewMixin, TemplateView):  # type: ignore[misc
         """One page of letters."""
         app = _box(self.kwargs["app_id"])
         store, before = open_backend(settings.SPM_STORE_URL), self.request.GET.get("before", "")
-        found = letters.listed(store, app.pk, count=limits.LETTERS_PAGE, before=before)
+        try:
+            found = letters.listed(store, app.pk, count=limits.LETTERS_PAGE, before=before)
+        except SpmError as error:
+            return super().get_context_data(app=app, problem=str(error), **kwargs)
         older = found[-1].key if len(found) == limits.LETTERS_PAGE else ""
         may = self.request.user.has_perm("ingest.change_letterbox")
         nobodys = "" if app.pk == NOBODY else reverse("admin:ingest_letters", args=[NOBODY])
@@ -74,7 +78,10 @@ class LettersView(UnfoldModelAdminViewMixin, TemplateView):  # type: ignore[misc
         app = _box(app_id)
         store, keys = open_backend(settings.SPM_STORE_URL), request.POST.getlist("key")
         act = "replay" if request.POST.get("act") == "replay" else "dismiss"
-        done = letters.settle(store, app.pk, keys, act, accept_anew)
+        try:
+            done = letters.settle(store, app.pk, keys, act, accept_anew)
+        except SpmError as error:
+            done = Outcome(0, (f"Nothing was done: {error}",))
         _tell(request, done, {"replay": "accepted anew", "dismiss": "dismissed"}[act])
         audit.record(
             f"{act} dead letters", str(app), actor=cast(User, request.user),
@@ -125,8 +132,7 @@ class LetterBoxAdmin(_LookOnly):
     @admin.display(description="waiting")
     def waiting(self, app: LetterBox) -> str:
         """How many letters wait, and the way to them."""
-        most = limits.LETTERS_COUNTED_MAX
-        count = letters.waiting(open_backend(settings.SPM_STORE_URL), app.pk, at_most=most)
-        shown = f"{count} or more" if count == most else str(count)
+        store, most = open_backend(settings.SPM_STORE_URL), limits.LETTERS_COUNTED_MAX
+        shown = letters.waiting_told(store, app.pk, at_most=most)
         place = reverse("admin:ingest_letters", args=[app.pk])
         return format_html('<a href="{}" class="text-primary-600 underline dark:text-primary-500">{}</a>', place, shown)

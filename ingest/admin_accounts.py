@@ -109,9 +109,8 @@ class AccountBookAdmin(ModelAdmin):  # type: ignore[misc]
     @admin.display(description="dead letters")
     def dead(self, app: AccountBook) -> str:
         """Letters that wait, with the way to them."""
-        most = limits.STANDING_LETTERS_MAX
-        count = letters.waiting(open_backend(settings.SPM_STORE_URL), app.pk, at_most=most)
-        shown = f"{count} or more" if count == most else str(count)
+        store, most = open_backend(settings.SPM_STORE_URL), limits.STANDING_LETTERS_MAX
+        shown = letters.waiting_told(store, app.pk, at_most=most)
         return format_html(_LINK, reverse("admin:ingest_letters", args=[app.pk]), shown)
 
     @admin.display(description="too late")

@@ -101,6 +101,15 @@ def waiting(reader: Reader, app: int, *, at_most: int) -> int:
     return sum(found.state == WAITING for found in dead.newest(reader, app, count=at_most))
 
 
+def waiting_told(reader: Reader, app: int, *, at_most: int) -> str:
+    """The same for a list of apps, which a store that is away must not take down."""
+    try:
+        count = waiting(reader, app, at_most=at_most)
+    except SpmError:
+        return "?"
+    return f"{count} or more" if count == at_most else str(count)
+
+
 def _each(store: Backend, app: int, keys: Sequence[str], state: int, act: Callable[[Found], Any]) -> Outcome:
     done, refused = 0, []
     names = [_key(app, key) for key in keys]

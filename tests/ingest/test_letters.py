@@ -14,7 +14,7 @@ from django.urls import reverse
 from ingest import letters, push
 from spm.accounts import quotas
 from spm.accounts.models import App, AuditEntry, Organisation
-from spm.errors import Refused
+from spm.errors import Refused, StoreUnavailable
 from spm.store import dead
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
@@ -175,6 +175,21 @@ def test_a_letter_of_which_not_all_is_taken_goes_on_waiting_and_says_why(shop: A
     assert "1 accepted anew." in answer
     assert "2 of its 2 samples were not taken: a new series over the app&#x27;s quota" in answer
     assert sorted(s.state for s in letters.listed(store, shop.pk, count=2)) == ["replayed", "waiting"]
+
+
+def test_the_pages_of_letters_and_accounts_say_that_the_store_is_away(
+    shop: App, admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable("no answer")
+
+    for name in ("newest", "find"):
+        monkeypatch.setattr(dead, name, away)
+    assert "cannot be read now: no answer" in admin_client.get(page(shop)).content.decode()
+    answer = admin_client.post(page(shop), {"key": ["00" * 28], "act": "replay"}, follow=True).content.decode()
+    assert "Nothing was done: no answer" in answer
+    for place in ("/admin/ingest/letterbox/", "/admin/ingest/accountbook/"):
+        assert re.search(rf'<a href="{page(shop)}"[^>]*>\?</a>', admin_client.get(place).content.decode()), place
 
 
 def test_the_list_of_apps_counts_what_waits(shop: App, admin_client: Client) -> None:

@@ -1,7 +1,7 @@
 """What becomes of deliveries: stored and acknowledged, given back, or dead. Real writer, memory store, no broker."""
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from dataclasses import replace as altered
 
@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from ingest.batch import Batcher, Bounds
 from ingest.body import UnknownEncoding
 from ingest.consumer import Consumer
-from ingest.dead_queue import Dead
 from ingest.routing import LINES_TYPE
 from ingest.transport import topology
 from ingest.transport.delivery import Delivery, Mark
@@ -392,40 +391,6 @@ def test_a_message_that_nobody_settled_three_times_is_tried_elsewhere_first() ->
     assert notes.stored == [(2, False), (6, True)]
 
 
-def test_dead_letters_are_kept_before_they_are_acknowledged() -> None:
-    store, notes, kept = Store(), Notes(), list[int]()
-    clock = FakeClock()
-    failures = iter([True, True, False])
-
-    def keep(letters: Collection[Dead]) -> None:
-        if next(failures):
-            raise StoreUnavailable("not now")
-        assert notes.stored == []
-        kept.extend(letter.tag for letter, _ in letters)
-
-    writer = Writer(store, Distribution())
-    worker = Consumer(writer, notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, letters=keep)
-    worker.source = notes
-    for tag in (1, 2):
-        worker.take(replace(delivery(tag, body=b"whatever"), queue=topology.DEAD))
-    worker.step()
-    assert (kept, notes.stored, notes.dead) == ([1, 2], [(2, True)], [])
-
-
-def test_dead_letters_are_given_back_when_the_store_does_not_come_back_in_time() -> None:
-    notes, clock = Notes(), FakeClock()
-
-    def keep(letters: Collection[Dead]) -> None:
-        raise StoreUnavailable("not now")
-
-    writer = Writer(Store(), Distribution())
-    worker = Consumer(writer, notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, letters=keep)
-    worker.source = notes
-    worker.take(replace(delivery(1, body=b"whatever"), queue=topology.DEAD))
-    worker.step()
-    assert (notes.given_back, notes.stored) == ([1], [])
-
-
 def test_a_message_of_rejected_lines_alone_is_accounted_for() -> None:
     store, notes = Store(), Notes()
     worker = consumer(store, notes, EACH_ALONE)
@@ -446,84 +411,3 @@ def test_a_failure_nobody_foresaw_renews_the_connection(monkeypatch: pytest.Monk
     thread.join(10)
     assert not thread.is_alive()
     assert notes.renewed == ["the consumer failed"]
-
-
-def given_up(tag: int, body: bytes, reason: str = "delivery_limit", key: str = "003") -> Delivery:
-    """A letter that the broker itself has moved to the queue of the dead."""
-    moved = {"x-death": [{"reason": reason}]}
-    return replace(delivery(tag, body=body), queue=topology.DEAD, exchange=topology.DEAD, key=key, headers=moved)
-
-
-def reviving(store: Store, notes: Notes, keep: Callable[[Collection[Dead]], None], deadly: bytes = b"") -> Consumer:
-    """A worker to whom dead letters come, and whose trials end by one body."""
-    clock = FakeClock()
-
-    def trial(suspect: Delivery) -> str | None:
-        assert (suspect.exchange, suspect.tries) == (topology.EXCHANGE, limits.AMQP_DELIVERY_LIMIT)
-        return "ended the process that tried it" if suspect.body == deadly else None
-
-    made = Consumer(
-        Writer(store, Distribution()), notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, letters=keep,
-        trial=trial,
-    )  # fmt: skip
-    made.source = notes
-    return made
-
-
-def test_what_was_only_delivered_too_often_is_stored_after_all_and_poison_stays_dead() -> None:
-    store, notes, kept = Store(failures=1), Notes(), dict[int, str]()
-    deadly, damaged = message(3).to_bytes(), message(6).to_bytes()[:-1] + b"x"
-
-    def keep(letters: Collection[Dead]) -> None:
-        assert (notes.stored, store.pending_rows()) == ([], 0)
-        kept.update({letter.tag: cause for letter, cause in letters})
-
-    worker = reviving(store, notes, keep, deadly)
-    worker.take(given_up(1, message(1).to_bytes()))
-    worker.take(given_up(2, message(2).to_bytes(), reason="rejected"))
-    worker.take(given_up(3, deadly))
-    worker.take(given_up(4, b"garbage"))
-    worker.take(given_up(5, message(5).to_bytes()))
-    worker.take(given_up(6, damaged))
-    worker.step()
-    causes = {2: "a worker refused", 3: "ended the process", 4: "not an envelope", 6: "checksum"}
-    assert {tag: told in kept.get(tag, "") for tag, told in causes.items()} == dict.fromkeys(causes, True), kept
-    assert len(kept) == len(causes)
-    assert (notes.stored, notes.rejected, notes.dead) == ([(6, True)], [], []), "each is settled once, and at the end"
-    assert store.commits()[-1] == 1
-
-
-def test_a_letter_that_nobody_settles_either_is_not_tried_for_ever() -> None:
-    store, notes, kept = Store(), Notes(), list[Dead]()
-    worker = reviving(store, notes, kept.extend)
-    for tag, tries in ((1, limits.AMQP_DELIVERY_LIMIT - 1), (2, limits.AMQP_DELIVERY_LIMIT)):
-        worker.take(replace(given_up(tag, message(tag).to_bytes()), tries=tries))
-    worker.step()
-    assert [(letter.tag, cause) for letter, cause in kept] == [(2, "it was delivered too often without being settled")]
-    assert (store.pending_rows(), notes.stored) == (1, [(2, True)])
-
-
-def test_what_was_not_written_after_all_dies_anew_with_its_cause() -> None:
-    store, notes, clock = Store(), Notes(), FakeClock()
-    worker = Consumer(
-        FailingOn(store, Distribution()), notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep,
-        letters=lambda letters: None, trial=lambda suspect: None,
-    )  # fmt: skip
-    worker.source = notes
-    for tag, source in ((1, "a"), (2, "cursed")):
-        worker.take(given_up(tag, message(tag, source=source).to_bytes()))
-    worker.step()
-    assert [headers[topology.CAUSE] for _, headers in notes.dead] == ["cannot be written: ZeroDivisionError('cursed')"]
-    assert (store.pending_rows(), notes.stored) == (1, [(2, True)])
-
-
-def test_what_is_to_be_stored_after_all_comes_again_when_the_store_does_not_come_back_in_time() -> None:
-    notes, clock = Notes(), FakeClock()
-    worker = Consumer(
-        Writer(Store(failures=10**6), Distribution()), notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep,
-        letters=lambda letters: None, trial=lambda suspect: None,
-    )  # fmt: skip
-    worker.source = notes
-    worker.take(given_up(1, message(1).to_bytes()))
-    worker.step()
-    assert (notes.given_back, notes.stored, notes.dead) == ([1], [], [])
