@@ -5,13 +5,19 @@ is pure; ``hosts_of`` asks the database and the engine first. A store that canno
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from frontend import panels
+from frontend.queries import Asking
 from spm.accounts import sources
 from spm.accounts.models import App, Source
 from spm.errors import SpmError
-from spm.query.promql.engine import Engine, Result
+from spm.query.promql.engine import Engine
+from spm.wire import F64, I64
 
 SPAN_MS = 1_800_000
 STEP_MS = 60_000
@@ -85,15 +91,17 @@ class Hosts:
         return max((row for row in self.rows if row.cpu.now is not None), key=_cpu, default=None)
 
 
-def hosts_of(app: App, engine: Engine, now_ms: int) -> Hosts:
-    """The hosts of an app, those in trouble first."""
+def hosts_of(app: App, asking: AbstractContextManager[Asking], now_ms: int) -> Hosts:
+    """The hosts of an app, those in trouble first; the engine is asked in the turn that ``asking`` takes."""
     known = list(Source.objects.filter(app=app))
     seen = {s.name: int(s.last_seen.timestamp() * 1000) for s in known}
     periods = {s.name: s.period_ms for s in known if s.period_ms}
     try:
-        cpu, memory = (
-            _readings(engine, expr, now_ms) for expr in (panels.cpu_by_host("1m"), panels.memory_by_host("1m"))
-        )
+        with asking as turn:
+            cpu, memory = (
+                _readings(turn.engine(), expr, now_ms)
+                for expr in (panels.cpu_by_host("1m"), panels.memory_by_host("1m"))
+            )
     except SpmError as error:
         return Hosts(rows(seen, {}, {}, now_ms, periods), f"The numbers cannot be read now: {error}")
     return Hosts(rows(seen, cpu, memory, now_ms, periods))
@@ -123,15 +131,16 @@ def _readings(engine: Engine, expr: str, now_ms: int) -> dict[str, Reading]:
     end = now_ms // STEP_MS * STEP_MS + STEP_MS  # the step that is not over yet shows what has come so far
     found = engine.range(expr, end - SPAN_MS, end, STEP_MS)
     names = [labels.get("host", "") for labels in found.labels]
-    return {name: reading for name, reading in zip(names, columns(found), strict=True) if name}
+    readings = columns(found.times, found.values, found.present)
+    return {name: reading for name, reading in zip(names, readings, strict=True) if name}
 
 
-def columns(found: Result) -> Sequence[Reading]:
+def columns(times: I64, values: F64, present: npt.NDArray[np.bool_]) -> Sequence[Reading]:
     """Each series of a result with None where it has no value."""
-    times = found.times.tolist()
+    steps = times.tolist()
     return [
-        Reading([v if there else None for v, there in zip(values, present, strict=True)], times)
-        for values, present in zip(found.values.tolist(), found.present.tolist(), strict=True)
+        Reading([value if there else None for value, there in zip(row, held, strict=True)], steps)
+        for row, held in zip(values.tolist(), present.tolist(), strict=True)
     ]
 
 

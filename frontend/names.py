@@ -14,9 +14,7 @@ def metrics(app_id: int, now_ms: int) -> list[str]:
 
 def labels(app_id: int, metric: str, now_ms: int) -> dict[str, list[str]]:
     """The sorted values of each label of the metric, at most ``PICKER_VALUES_MAX`` of one."""
-    found: dict[str, set[str]] = {}
-    for series in storage_for(app_id).series([[Matcher(METRIC_NAME, "=", metric)]], now_ms - SPAN_MS, now_ms):
-        for name, value in series.items():
-            found.setdefault(name, set()).add(value)
-    found.pop(METRIC_NAME, None)
-    return {name: sorted(values)[:PICKER_VALUES_MAX] for name, values in sorted(found.items())}
+    storage, start_ms = storage_for(app_id), now_ms - SPAN_MS
+    chosen = [[Matcher(METRIC_NAME, "=", metric)]]
+    names = [name for name in storage.label_names(chosen, start_ms, now_ms) if name != METRIC_NAME]
+    return {name: storage.label_values(name, chosen, start_ms, now_ms)[:PICKER_VALUES_MAX] for name in names}

@@ -1,7 +1,7 @@
 """Percentiles as columns: of every group of series, over the step before each time, with what they rest on.
 
 Like a chart, at most ``CHART_SERIES_MAX`` lines are given: ``infos`` says how many there are. The limits of a query
-hold: points by the steps, series and samples by the storage, time here.
+hold: points by the steps, sketches by the storage, everything else by the budget.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from frontend.timing import steps_of
-from spm.clock import Clock
-from spm.errors import QueryTimeout
-from spm.limits import CHART_SERIES_MAX, QUERY_TIMEOUT_S
+from spm.limits import CHART_SERIES_MAX
 from spm.query import percentiles
+from spm.query.basis import Basis
+from spm.query.budget import Budget
 from spm.query.promql.parse import parse_selector
 from spm.query.storage import AppStorage
 from spm.wire import F64
@@ -21,20 +21,14 @@ from spm.wire import F64
 RANGE_MS = 3_600_000
 
 
-def chart(storage: AppStorage, clock: Clock, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The percentiles ``q`` of what ``match`` selects, by the labels ``by``."""
-    deadline = clock.monotonic() + QUERY_TIMEOUT_S
-
-    def tick() -> None:
-        if clock.monotonic() > deadline:
-            raise QueryTimeout(f"query timed out after {QUERY_TIMEOUT_S:g} s")
-
+def chart(storage: AppStorage, budget: Budget, now_ms: int, asked: Mapping[str, Any]) -> tuple[dict[str, Any], Basis]:
+    """The percentiles ``q`` of what ``match`` selects, by the labels ``by``; and what they rest on."""
     matchers = parse_selector(asked["match"])
-    end_ms = asked.get("end", clock.now_ms())
+    end_ms = asked.get("end", now_ms)
     steps = steps_of(asked.get("start", end_ms - RANGE_MS), end_ms, asked.get("step"))
     ends = np.arange(steps.start_ms, steps.end_ms + 1, steps.step_ms, dtype=np.int64)
     qs, by = asked["q"], asked.get("by", ())
-    found = percentiles.of_groups(storage, matchers, ends - steps.step_ms, ends, qs=qs, by=by, tick=tick)
+    found = percentiles.of_groups(storage, matchers, ends - steps.step_ms, ends, qs=qs, by=by, budget=budget)
     lines: list[dict[str, Any]] = [
         {
             "labels": {**labels, "quantile": f"{q:g}"},
@@ -47,13 +41,14 @@ def chart(storage: AppStorage, clock: Clock, asked: Mapping[str, Any]) -> dict[s
     infos = [*found.basis.infos(), *storage.notes()]
     if len(drawn) > CHART_SERIES_MAX:
         infos.append(f"{len(drawn)} lines are found; the first {CHART_SERIES_MAX} are drawn")
-    return {
+    answer = {
         "times": ends.tolist(),
         "step": steps.step_ms,
         "series": drawn[:CHART_SERIES_MAX],
         "infos": infos,
         "warnings": found.basis.warnings(),
     }
+    return answer, found.basis
 
 
 def _shown(row: F64) -> list[float | None]:

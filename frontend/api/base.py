@@ -1,8 +1,8 @@
 """What every operation shares: who may call, which app is meant, how failures are answered.
 
 Failures are ``{"error": text}`` with the status of their kind: 400 malformed, 401 nobody, 403 role too low, 404 foreign
-or missing, 409 refused by a rule, 422 too large, 503 store away. What a role may do as a person, a token with the scope
-of ``_SCOPE`` may do; what only owners may, no token may.
+or missing, 409 refused by a rule, 422 too large, 429 too many at once, 503 store away or out of time. What a role may
+do as a person, a token with the scope of ``_SCOPE`` may do; what only owners may, no token may.
 """
 
 from typing import Any
@@ -22,16 +22,29 @@ from rollups.corrected import Actor
 from spm.accounts.access import app_of_person, app_of_token, require_app
 from spm.accounts.models import App, Role, Token
 from spm.accounts.tokens import Principal
-from spm.errors import BadQuery, LimitExceeded, QueryTooLarge, Refused, SpmError
+from spm.errors import (
+    BadQuery,
+    LimitExceeded,
+    QueryCancelled,
+    QueryFailed,
+    QueryRefused,
+    QueryTooLarge,
+    Refused,
+    SpmError,
+)
 from spm.limits import RETRY_AFTER_S
 
 _STATUS: tuple[tuple[type[SpmError], int], ...] = (
     (BadQuery, 400),
     (QueryTooLarge, 422),
+    (QueryFailed, 422),
     (LimitExceeded, 422),
+    (QueryRefused, 429),
+    (QueryCancelled, 499),  # nobody reads the answer
     (Refused, 409),
     (SpmError, 503),
 )
+_COME_AGAIN = (429, 503)
 _SCOPE: dict[str, str] = {Role.VIEWER: "read", Role.EDITOR: "write", Role.ADMIN: "admin"}
 
 
@@ -102,7 +115,7 @@ class Operation(APIView):
         """Our own errors by their kind; the others as the framework does, under the same name."""
         if isinstance(exc, SpmError):
             status = next(status for kind, status in _STATUS if isinstance(exc, kind))
-            headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+            headers = {"Retry-After": str(RETRY_AFTER_S)} if status in _COME_AGAIN else {}
             return Response({"error": str(exc)}, status=status, headers=headers, exception=True)
         response = super().handle_exception(exc)
         if isinstance(response.data, dict) and "detail" in response.data:

@@ -9,7 +9,8 @@ from rest_framework.response import Response
 
 from frontend import charting
 from frontend.api.base import Columns, FailureSerializer, Operation
-from frontend.queries import engine_for
+from frontend.prometheus.explaining import explained
+from frontend.queries import asking
 from spm.clock import SystemClock
 from spm.limits import QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
 from spm.query import asof
@@ -30,6 +31,7 @@ class ChartQuery(serializers.Serializer[dict[str, Any]]):
     asof = serializers.CharField(
         required=False, max_length=40, help_text="As accepted by then: seconds since 1970, or RFC 3339"
     )
+    explain = serializers.BooleanField(required=False, help_text="Add everything that the answer rests on")
 
 
 class SeriesSerializer(serializers.Serializer[dict[str, Any]]):
@@ -47,6 +49,7 @@ class ChartSerializer(serializers.Serializer[dict[str, Any]]):
     series = SeriesSerializer(many=True)
     infos = serializers.ListField(child=serializers.CharField(), help_text="What the answer rests on")
     warnings = serializers.ListField(child=serializers.CharField(), help_text="What is missing in it")
+    explain = serializers.DictField(required=False, help_text="What it rests on, in full, where that was asked for")
 
 
 class Charts(Operation):
@@ -58,7 +61,7 @@ class Charts(Operation):
         operation_id="chart",
         parameters=[ChartQuery, OpenApiParameter("Authorization", str, OpenApiParameter.HEADER, exclude=True)],
         responses={200: ChartSerializer, (400, "application/json"): FailureSerializer, 401: FailureSerializer,
-                   404: FailureSerializer, 422: FailureSerializer, 503: FailureSerializer},
+                   404: FailureSerializer, 422: FailureSerializer, 429: FailureSerializer, 503: FailureSerializer},
     )  # fmt: skip
     def get(self, request: Request) -> Response:
         """Draw."""
@@ -66,5 +69,8 @@ class Charts(Operation):
         query.is_valid(raise_exception=True)
         asked = query.validated_data
         app, now_ms = self.app(asked.get("app")), _clock.now_ms()
-        engine = engine_for(app.pk, asof.parsed(asked.get("asof"), now_ms))
-        return Response(charting.chart(engine, now_ms, asked))
+        with asking(app, request, asof.parsed(asked.get("asof"), now_ms)) as turn:
+            drawn, basis = charting.chart(turn.engine(), now_ms, asked)
+            if asked.get("explain"):
+                drawn["explain"] = explained(turn.storage, app.pk, basis, now_ms)
+        return Response(drawn)

@@ -10,7 +10,8 @@ from rest_framework.response import Response
 from frontend import quantiles
 from frontend.api.base import Columns, FailureSerializer, Operation
 from frontend.api.charts import SeriesSerializer
-from frontend.queries import storage_of
+from frontend.prometheus.explaining import explained
+from frontend.queries import asking
 from spm.clock import SystemClock
 from spm.limits import QUERY_QUANTILES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
 from spm.query import asof
@@ -55,6 +56,7 @@ class PercentilesQuery(serializers.Serializer[dict[str, Any]]):
     asof = serializers.CharField(
         required=False, max_length=40, help_text="As accepted by then: seconds since 1970, or RFC 3339"
     )
+    explain = serializers.BooleanField(required=False, help_text="Add everything that the answer rests on")
 
 
 class PercentilesSerializer(serializers.Serializer[dict[str, Any]]):
@@ -65,6 +67,7 @@ class PercentilesSerializer(serializers.Serializer[dict[str, Any]]):
     series = SeriesSerializer(many=True)
     infos = serializers.ListField(child=serializers.CharField(), help_text="What the answer rests on")
     warnings = serializers.ListField(child=serializers.CharField(), help_text="What is missing in it")
+    explain = serializers.DictField(required=False, help_text="What it rests on, in full, where that was asked for")
 
 
 class PercentilesView(Operation):
@@ -76,7 +79,7 @@ class PercentilesView(Operation):
         operation_id="percentiles",
         parameters=[PercentilesQuery, OpenApiParameter("Authorization", str, OpenApiParameter.HEADER, exclude=True)],
         responses={200: PercentilesSerializer, (400, "application/json"): FailureSerializer, 401: FailureSerializer,
-                   404: FailureSerializer, 422: FailureSerializer, 503: FailureSerializer},
+                   404: FailureSerializer, 422: FailureSerializer, 429: FailureSerializer, 503: FailureSerializer},
     )  # fmt: skip
     def get(self, request: Request) -> Response:
         """Draw."""
@@ -84,5 +87,8 @@ class PercentilesView(Operation):
         query.is_valid(raise_exception=True)
         asked = query.validated_data
         app, now_ms = self.app(asked.get("app")), _clock.now_ms()
-        storage = storage_of(app.pk, asof.parsed(asked.get("asof"), now_ms))
-        return Response(quantiles.chart(storage, _clock, asked))
+        with asking(app, request, asof.parsed(asked.get("asof"), now_ms)) as turn:
+            drawn, basis = quantiles.chart(turn.storage, turn.budget(), now_ms, asked)
+            if asked.get("explain"):
+                drawn["explain"] = explained(turn.storage, app.pk, basis, now_ms)
+        return Response(drawn)

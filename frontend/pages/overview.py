@@ -10,7 +10,7 @@ from django.views import View
 from frontend import panels
 from frontend.hosts import hosts_of
 from frontend.pages.base import AppPage
-from frontend.queries import engine_for
+from frontend.queries import asking
 from ingest import completeness
 from rollups import conduct
 from spm.accounts.access import app_of_person
@@ -36,7 +36,7 @@ class Overview(AppPage):
         """With the hosts and the chart's expression."""
         context = super().get_context_data(cpu=panels.cpu_by_host(), **kwargs)
         app = context["app"]
-        return {**context, "hosts": hosts_of(app, engine_for(app.pk), context["now_ms"])}
+        return {**context, "hosts": hosts_of(app, asking(app, self.request), context["now_ms"])}
 
 
 class System(AppPage):

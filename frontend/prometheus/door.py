@@ -6,12 +6,12 @@ it is no JSON). What may go wrong is translated in one place (`_FAILURES`) into 
 """
 
 import zlib
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import wraps
+from itertools import chain
 
-from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
@@ -20,7 +20,7 @@ from django.views.decorators.http import require_http_methods
 from frontend.prometheus.access import Caller, NotSignedIn, caller_of
 from frontend.prometheus.parameters import Asked, asked_of
 from frontend.prometheus.presence import watch_of
-from spm import query
+from frontend.queries import storage_of, turns
 from spm.clock import SystemClock
 from spm.errors import (
     BadQuery,
@@ -33,12 +33,12 @@ from spm.errors import (
     QueryTooLarge,
     StoreUnavailable,
 )
-from spm.limits import EXPORT_TIMEOUT_S, RETRY_AFTER_S
+from spm.limits import EXPORT_TIMEOUT_S, REMOTE_READ_TIMEOUT_S, RETRY_AFTER_S
 from spm.query import prometheus
+from spm.query.basis import Basis
 from spm.query.budget import Budget, QueryLimits, Watch
 from spm.query.promql.lookback import LOOKBACK_MS
 from spm.query.storage import AppStorage
-from spm.query.turns import Places, Turns
 
 View = Callable[..., "bytes | HttpResponseBase"]
 CLIENT_GONE = 499  # as nginx and Prometheus write it into their logs: nobody reads the answer
@@ -58,7 +58,6 @@ _FAILURES: dict[type[Exception], tuple[int, str]] = {
 _COME_AGAIN = (429, 503)
 _GZIP_FROM = 1_400  # bytes: what fits one packet is sent as it is
 _clock = SystemClock()
-_turns = Turns(places=Places(settings.SPM_DATA / "turns"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +74,18 @@ class Call:
         """The time."""
         return _clock.now_ms()
 
+    @property
+    def asof_ms(self) -> int | None:
+        """The time of an as-of question."""
+        return self.asked.asof_ms(self.now_ms)
+
     def storage(self) -> AppStorage:
         """The caller's data: as it is, or as accepted by the time that `asof` names."""
-        asof_ms = self.asked.asof_ms(self.now_ms)
-        storage = query.storage_for(self.caller.app_id)
-        return storage if asof_ms is None else storage.asof(asof_ms)
+        return storage_of(self.caller.app_id, self.asof_ms)
+
+    def turn(self) -> AbstractContextManager[None]:
+        """A turn among the queries of the caller's organisation."""
+        return turns.take(self.caller.organisation_id, self.watch)
 
 
 _Run = Callable[[Call, dict[str, str]], "bytes | HttpResponseBase"]
@@ -94,45 +100,71 @@ def heavy(view: View) -> Callable[..., HttpResponseBase]:
     """A view that reads samples: only so many of them at a time for one organisation."""
 
     def in_turn(call: Call, path: dict[str, str]) -> "bytes | HttpResponseBase":
-        with _turns.take(call.caller.organisation_id, call.watch):
+        with call.turn():
             return view(call, **path)
 
     return _door(view, in_turn)
 
 
-def protobuf(view: Callable[[Call, HttpRequest], HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """The same for a view whose body is no form, and which reads it itself."""
-
-    @csrf_exempt
-    @require_http_methods(["POST"])
-    @wraps(view)
-    def answered(request: HttpRequest) -> HttpResponseBase:
-        try:
-            call = _call(request, asked_of(request, form=False))
-            with _turns.take(call.caller.organisation_id, call.watch):
-                return view(call, request)
-        except tuple(_FAILURES) as error:
-            return failed(error)
-
-    return answered
+Streamed = Callable[[Call, HttpRequest, ExitStack], HttpResponseBase]
 
 
-def streamed(view: Callable[[Call, HttpRequest, ExitStack], HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+def protobuf(view: Streamed) -> Callable[..., HttpResponseBase]:
+    """The same for a view whose body is no form, and which reads it itself; its answer may be a stream."""
+    return _held(view, ["POST"], timeout_s=REMOTE_READ_TIMEOUT_S, form=False)
+
+
+def streamed(view: Streamed) -> Callable[..., HttpResponseBase]:
     """The same for an answer that is made while it is sent: what ``held`` holds, the turn first, ends with it."""
+    return _held(view, ["GET", "POST"], timeout_s=EXPORT_TIMEOUT_S, form=True)
 
+
+def _held(view: Streamed, methods: list[str], *, timeout_s: float, form: bool) -> Callable[..., HttpResponseBase]:
     @csrf_exempt
-    @require_http_methods(["GET", "POST"])
+    @require_http_methods(methods)
     @wraps(view)
     def answered(request: HttpRequest) -> HttpResponseBase:
         try:
-            call = _call(request, asked_of(request), timeout_s=EXPORT_TIMEOUT_S)
+            call = _call(request, asked_of(request, form=form), timeout_s=timeout_s)
             with ExitStack() as held:
-                held.enter_context(_turns.take(call.caller.organisation_id, call.watch))
+                held.enter_context(call.turn())
                 return view(call, request, held)
         except tuple(_FAILURES) as error:
             return failed(error)
 
     return answered
+
+
+def stream(pieces: Iterator[bytes], held: ExitStack, kind: str) -> StreamingHttpResponse:
+    """An answer whose first piece is made before it begins: what is refused then is refused with its status."""
+    response = StreamingHttpResponse(_Held(chain([next(pieces, b"")], pieces), held), content_type=kind)
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+class _Held:
+    """The pieces; the turn ends with the answer, also where nobody reads it or reads on."""
+
+    def __init__(self, pieces: Iterable[bytes], held: ExitStack) -> None:
+        self._pieces, self._held = iter(pieces), held.pop_all()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        return next(self._pieces)
+
+    def close(self) -> None:
+        """What the web server calls at the end, whatever the end is."""
+        self._held.close()
+
+
+def remarked(response: HttpResponseBase, basis: Basis) -> HttpResponseBase:
+    """An answer that has no room for infos and warnings says them in headers."""
+    for name, found in (("X-SPM-Infos", basis.infos()), ("X-SPM-Warnings", basis.warnings())):
+        if found:
+            response[name] = "; ".join(found).replace("…", "...")
+    return response
 
 
 def _door(view: View, run: _Run) -> Callable[..., HttpResponseBase]:

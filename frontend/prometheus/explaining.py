@@ -3,18 +3,28 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from django.http import HttpResponse
+
+from frontend.prometheus.door import Call, json_answer
 from rollups.models import Correction
 from spm.limits import EXPLAINED_UNITS_MAX, HOUR_MS
+from spm.query import prometheus
+from spm.query.basis import Basis
 from spm.query.explain import explanation, span_of
-from spm.query.promql.engine import Result
 from spm.query.storage import AppStorage
 
 
-def explained(storage: AppStorage, app_id: int, found: Result, now_ms: int) -> dict[str, Any]:
+def explained(storage: AppStorage, app_id: int, basis: Basis, now_ms: int) -> dict[str, Any]:
     """What an answer rests on."""
-    first, end = (datetime.fromtimestamp(slot * HOUR_MS / 1000, UTC) for slot in span_of(found.basis))
+    first, end = (datetime.fromtimestamp(slot * HOUR_MS / 1000, UTC) for slot in span_of(basis))
     corrected = Correction.objects.filter(app=app_id, hour__gte=first, hour__lt=end)[:EXPLAINED_UNITS_MAX]
-    return {**explanation(storage, found.basis, now_ms), "corrections": [_correction(each) for each in corrected]}
+    return {**explanation(storage, basis, now_ms), "corrections": [_correction(each) for each in corrected]}
+
+
+def explained_alone(call: Call, storage: AppStorage, basis: Basis) -> HttpResponse:
+    """The same instead of samples, for answers that have no room beside them."""
+    told = explained(storage, call.caller.app_id, basis, call.now_ms)
+    return json_answer(prometheus.success(None, warnings=basis.warnings(), infos=basis.infos(), explain=told))
 
 
 def _correction(each: Correction) -> dict[str, Any]:

@@ -1,36 +1,53 @@
 """Reading by other servers: `/federate` for the newest samples as text, remote read for all of a range.
 
-Remote read answers with the type SAMPLES, snappy over protobuf; who accepts streamed chunks alone is told so.
-Federation gives the newest sample of each series within the look-back, without those that have ended.
+Remote read answers with the type SAMPLES, snappy over protobuf, or with STREAMED_XOR_CHUNKS, made while it is sent and
+therefore not bounded by what one answer may hold. Federation gives the newest sample of each series within the
+look-back, without those that have ended. What the samples rest on stands in headers; `explain=1` gives all of it,
+instead of the samples.
 """
+
+from collections.abc import Iterator
+from contextlib import ExitStack
 
 import cramjam
 import numpy as np
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 
-from frontend.prometheus.door import Call, heavy, protobuf
+from frontend.prometheus.door import Call, heavy, protobuf, remarked, stream
+from frontend.prometheus.explaining import explained_alone
 from spm.errors import BadQuery
-from spm.limits import READ_FORM_BYTES_MAX
-from spm.query import exposition, prometheus, remote
+from spm.limits import FUTURE_MS, READ_FORM_BYTES_MAX
+from spm.query import explain, exposition, prometheus, remote, stretches
+from spm.query.basis import joined
 from spm.query.select import METRIC_NAME, SeriesBatch
+from spm.query.storage import AppStorage
 from spm.wire import STALE_BITS
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_STREAM = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse"
 
 
 @heavy
-def federate(call: Call) -> HttpResponse:
+def federate(call: Call) -> HttpResponseBase:
     """`federate`: the newest samples of `match[]`."""
     selectors = call.asked.selectors()
     if not selectors:
         raise BadQuery("no match[] parameter provided")
     now_ms, storage = call.now_ms, call.storage()
     found: dict[str, bytes] = {}
+    bases = []
     for matchers in selectors:
         batch = storage.select(matchers, now_ms - call.budget.allowed.lookback_ms, now_ms, tick=call.budget.tick)
         call.budget.series(len(batch.labels), "match[]")
+        call.budget.samples(len(batch.ts))
+        bases.append(batch.basis)
         found |= _newest(batch)
-    return HttpResponse(b"".join(found[name] for name in sorted(found)), content_type=_TEXT)
+    basis = joined(bases)
+    if call.asked.flag("explain"):
+        return explained_alone(call, storage, basis)
+    body = b"".join(found[name] for name in sorted(found))
+    return remarked(HttpResponse(body, content_type=_TEXT), basis)
 
 
 def _newest(batch: SeriesBatch) -> dict[str, bytes]:
@@ -52,18 +69,31 @@ def _typed(name: str) -> str:
 
 
 @protobuf
-def remote_read(call: Call, request: HttpRequest) -> HttpResponse:
+def remote_read(call: Call, request: HttpRequest, held: ExitStack) -> HttpResponseBase:
     """`read`: the samples of some selectors."""
-    storage = call.storage()
+    storage, wanted = call.storage(), remote.asked(_unpacked(request)).until(call.now_ms + FUTURE_MS)
+    if wanted.streamed or call.asked.flag("explain"):
+        basis = joined(explain.of_samples(storage, query.start_ms - 1, query.end_ms) for query in wanted.queries)
+        if call.asked.flag("explain"):
+            return explained_alone(call, storage, basis)
+        return remarked(stream(_frames(call, storage, wanted), held, _STREAM), basis)
     batches = []
-    for query in remote.asked(_unpacked(request)):
+    for query in wanted.queries:
         batch = storage.select(query.matchers, query.start_ms - 1, query.end_ms, tick=call.budget.tick)
         call.budget.series(len(batch.labels), "the read query")
         call.budget.samples(len(batch.ts))
         call.budget.shown(call.budget.usage.samples)
         batches.append(batch)
     packed = bytes(cramjam.snappy.compress_raw(remote.answered(batches)))
-    return HttpResponse(packed, content_type="application/x-protobuf", headers={"Content-Encoding": "snappy"})
+    response = HttpResponse(packed, content_type="application/x-protobuf", headers={"Content-Encoding": "snappy"})
+    return remarked(response, joined(batch.basis for batch in batches))
+
+
+def _frames(call: Call, storage: AppStorage, wanted: remote.Request) -> Iterator[bytes]:
+    for number, query in enumerate(wanted.queries):
+        parts = stretches.by_labels(storage, query.matchers, query.start_ms - 1, query.end_ms, call.budget)
+        for batch in parts:
+            yield from remote.frames(number, batch)
 
 
 def _unpacked(request: HttpRequest) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 
 _FORM = "application/x-www-form-urlencoded"
 _LISTS = frozenset({"match[]", "rule_name[]", "rule_group[]", "file[]"})
-_SPAN = ("start", "end", "match[]", "limit", "asof", "app")
+_SPAN = ("start", "end", "match[]", "limit", "explain", "asof", "app")
 _MEANINGS = {
     "query": "An expression in PromQL.",
     "time": "When to evaluate it; now unless given. Seconds or RFC 3339.",
@@ -23,7 +23,8 @@ _MEANINGS = {
     "limit": "How many series or names the answer has at most; a warning says where it was cut.",
     "lookback_delta": "How far back an instant selector looks; five minutes unless given.",
     "stats": "With any value the answer says what the query has used.",
-    "explain": "With 1 the answer says what it rests on: resolution, generations, completeness, corrections.",
+    "explain": "With 1 the answer says what it rests on: resolution, generations, completeness, corrections. "
+    "Where it is no JSON, this comes instead.",
     "asof": "Answer as accepted by this time.",
     "app": "The app, for a session; a token names its app itself.",
     "match[]": "A selector; may be given several times.",
@@ -83,14 +84,15 @@ _ADDRESSES: Mapping[str, _Address] = {
         for name, summary in _STATUS.items()
     },
     "/prometheus/api/v1/read": _Address(
-        "Remote read: snappy protobuf, the type SAMPLES", ("asof", "app"),
+        "Remote read: snappy protobuf, or a stream of chunks", ("explain", "asof", "app"),
         methods=("post",), answer="application/x-protobuf", body="application/x-protobuf",
     ),
     "/prometheus/federate": _Address(
-        "The newest samples, as text", ("match[]", "asof", "app"), ("match[]",), answer="text/plain"
+        "The newest samples, as text", ("match[]", "explain", "asof", "app"), ("match[]",), answer="text/plain"
     ),
     "/api/v1/export": _Address(
-        "Samples of selectors and a range", ("match[]", "start", "end", "format", "asof", "app"), ("match[]",),
+        "Samples of selectors and a range", ("match[]", "start", "end", "format", "explain", "asof", "app"),
+        ("match[]",),
         answer="application/octet-stream",
     ),
     "/api/v1/import": _Address(

@@ -2,15 +2,20 @@
 
 Each view reads its parameters, asks the query room once, and renders; the door around them (`door`) has done the rest.
 `explain=1` adds what an answer rests on, `asof=T` answers as accepted by then, `stats` tells what a query has used.
+Names come from the dictionary, which knows no times; as of a time they are those of the samples known then, which takes
+a turn and the limits of a query.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from frontend.prometheus.door import Call, heavy, light
 from frontend.prometheus.explaining import explained
+from frontend.prometheus.parameters import Span
 from spm.clock import SystemClock
 from spm.errors import BadQuery
-from spm.query import prometheus
+from spm.query import prometheus, stretches
+from spm.query.basis import Basis
 from spm.query.promql.engine import Engine, Result
 from spm.query.storage import AppStorage
 
@@ -44,29 +49,36 @@ def range_query(call: Call) -> bytes:
 @heavy
 def series(call: Call) -> bytes:
     """`series`: label sets of the series that match."""
-    asked = call.asked.span(_clock)
+    asked, storage = call.asked.span(_clock), call.storage()
     if not asked.matcher_sets:
         raise BadQuery("no match[] parameter provided")
+    if call.asof_ms is not None:
+        then = _known_then(call, storage, asked)
+        return _limited(call, storage, then.labels, asked.limit, then.basis)
     one_more = asked.limit + 1  # shows that there are more
-    found = call.storage().series(asked.matcher_sets, asked.start_ms, asked.end_ms, most=one_more)
-    return _limited(found, asked.limit)
+    found = storage.series(asked.matcher_sets, asked.start_ms, asked.end_ms, most=one_more)
+    return _limited(call, storage, found, asked.limit)
 
 
 @light
 def labels(call: Call) -> bytes:
     """`labels`: names of labels."""
-    asked = call.asked.span(_clock)
-    return _limited(call.storage().label_names(asked.matcher_sets, asked.start_ms, asked.end_ms), asked.limit)
+    return _names(
+        call,
+        lambda storage, asked: storage.label_names(asked.matcher_sets, asked.start_ms, asked.end_ms),
+        lambda one: list(one),
+    )
 
 
 @light
 def label_values(call: Call, name: str) -> bytes:
     """`label/NAME/values`: values of one label."""
-    asked = call.asked.span(_clock)
-    found = call.storage().label_values(
-        prometheus.label_name(name), asked.matcher_sets, asked.start_ms, asked.end_ms
-    )  # fmt: skip
-    return _limited(found, asked.limit)
+    wanted = prometheus.label_name(name)
+    return _names(
+        call,
+        lambda storage, asked: storage.label_values(wanted, asked.matcher_sets, asked.start_ms, asked.end_ms),
+        lambda one: [one[wanted]] if wanted in one else [],
+    )
 
 
 @light
@@ -83,7 +95,7 @@ def _answer(call: Call, storage: AppStorage, found: Result) -> bytes:
         found,
         limit=call.asked.whole_number("limit") or 0,
         stats=call.budget if call.asked.text("stats") else None,
-        explain=explained(storage, call.caller.app_id, found, call.now_ms) if call.asked.flag("explain") else None,
+        explain=_explained(call, storage, found.basis),
     )
 
 
@@ -92,6 +104,37 @@ def _of_query(error: BadQuery) -> BadQuery:
     return BadQuery(f'invalid parameter "query": {error}', error.position) if error.position is not None else error
 
 
-def _limited(found: list[Any], limit: int) -> bytes:
+def _names(
+    call: Call,
+    known: Callable[[AppStorage, Span], list[str]],
+    of_series: Callable[[dict[str, str]], list[str]],
+) -> bytes:
+    """Names as they are known now, or those of the series that were known at a time."""
+    asked, storage = call.asked.span(_clock), call.storage()
+    if call.asof_ms is None:
+        return _limited(call, storage, known(storage, asked), asked.limit)
+    with call.turn():
+        then = _known_then(call, storage, asked)
+    found = sorted({name for one in then.labels for name in of_series(one)})
+    return _limited(call, storage, found, asked.limit, then.basis)
+
+
+def _known_then(call: Call, storage: AppStorage, asked: Span) -> stretches.Names:
+    return stretches.known_then(storage, asked.matcher_sets, asked.start_ms, asked.end_ms, call.budget)
+
+
+_NO_SAMPLES = Basis()  # of what the dictionary says
+
+
+def _limited(call: Call, storage: AppStorage, found: list[Any], limit: int, basis: Basis = _NO_SAMPLES) -> bytes:
     cut = found[:limit]
-    return prometheus.success(cut, warnings=[prometheus.TRUNCATED] if len(cut) < len(found) else [])
+    more = [prometheus.TRUNCATED] if len(cut) < len(found) else []
+    return prometheus.success(
+        cut, warnings=[*more, *basis.warnings()], infos=basis.infos(), explain=_explained(call, storage, basis)
+    )
+
+
+def _explained(call: Call, storage: AppStorage, basis: Basis) -> dict[str, Any] | None:
+    if not call.asked.flag("explain"):
+        return None
+    return explained(storage, call.caller.app_id, basis, call.now_ms)

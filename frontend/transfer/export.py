@@ -2,18 +2,19 @@
 
 Series are taken in portions that lie together, and time in stretches that grow and shrink with what they hold, so that
 memory is bounded whatever is asked for. The first bytes are made before the answer begins: what is refused is refused
-with its status. An error later ends the connection, which clients notice by the missing end. Enter by `export`.
+with its status. An error later ends the connection, which clients notice by the missing end. What the samples rest on
+stands in headers; `explain=1` gives all of it, instead of the samples. Enter by `export`.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import chain
 
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from frontend.prometheus.door import Call, streamed, takes_gzip
+from frontend.prometheus.door import Call, remarked, stream, streamed, takes_gzip
+from frontend.prometheus.explaining import explained_alone
 from frontend.transfer.writing import FORMS, TABLES
 from spm.errors import BadQuery, QueryTooLarge
 from spm.limits import (
@@ -24,6 +25,7 @@ from spm.limits import (
     FUTURE_MS,
     HOUR_MS,
 )
+from spm.query import explain
 from spm.query.levels import Chosen
 from spm.query.select import METRIC_NAME, Matcher, SeriesBatch
 from spm.query.storage import AppStorage
@@ -42,16 +44,18 @@ def export(call: Call, request: HttpRequest, held: ExitStack) -> HttpResponseBas
     if end < start:
         raise BadQuery('invalid parameter "end": end timestamp must not be before start time')
     storage, (write, kind) = call.storage(), FORMS[form]
+    basis = explain.of_samples(storage, start - 1, end)
+    if call.asked.flag("explain"):
+        return explained_alone(call, storage, basis)
     labels = _labels(storage, selectors, start, end) if form in TABLES else []
     batches = _batches(call, storage, selectors, start - 1, end)
     packed = takes_gzip(request) and form != "parquet"
     pieces = _compressed(write(batches, labels)) if packed else write(batches, labels)
-    response = StreamingHttpResponse(_Held(_begun(pieces), held), content_type=kind)
+    response = stream(pieces, held, kind)
     response["Content-Disposition"] = f'attachment; filename="export.{form}"'
-    response["Cache-Control"] = "no-store"
     if packed:
         response["Content-Encoding"] = "gzip"
-    return response
+    return remarked(response, basis)
 
 
 def _batches(
@@ -89,28 +93,6 @@ def _labels(storage: AppStorage, selectors: Sequence[tuple[Matcher, ...]], start
             "use format=jsonl, or a narrower selector"
         )
     return found
-
-
-def _begun(pieces: Iterator[bytes]) -> Iterable[bytes]:
-    """The pieces, the first of which is there already."""
-    return chain([next(pieces, b"")], pieces)
-
-
-class _Held:
-    """The pieces; the turn ends with the answer, also where nobody reads it or reads on."""
-
-    def __init__(self, pieces: Iterable[bytes], held: ExitStack) -> None:
-        self._pieces, self._held = iter(pieces), held.pop_all()
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        return next(self._pieces)
-
-    def close(self) -> None:
-        """What the web server calls at the end, whatever the end is."""
-        self._held.close()
 
 
 def _compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:

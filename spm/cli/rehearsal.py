@@ -17,9 +17,10 @@ from rollups.local import LocalExecutor
 from rollups.run import Driver
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
-from spm.query import prometheus
+from spm.query import prometheus, remote
 from spm.query.cache import PageCache
 from spm.query.promql.engine import Engine
+from spm.query.select import METRIC_NAME, Matcher
 from spm.query.storage import AppStorage
 from spm.store import sketch
 from spm.store.backends import open_backend
@@ -105,6 +106,8 @@ def _ask(backend: Backend, clock: FakeClock) -> None:
     for question in QUESTIONS:
         prometheus.answer(engine.instant(question, end))
         prometheus.answer(engine.range(question, _DAY + HOUR_MS, end, 300_000))
+    samples = storage.select([Matcher(METRIC_NAME, "=", "cpu_usage")], _DAY, end)
+    assert list(remote.frames(0, samples)), "BUG: a rehearsal without samples"
 
 
 if __name__ == "__main__":

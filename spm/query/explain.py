@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from spm.limits import EXPLAINED_HOURS, EXPLAINED_UNITS_MAX, HOUR_MS
-from spm.query.basis import Basis, moment
+from spm.query.basis import RAW, Basis, moment
 from spm.query.scan import Scan
 from spm.query.storage import AppStorage
 from spm.store import marks
@@ -38,6 +38,20 @@ def explanation(storage: AppStorage, basis: Basis, now_ms: int) -> dict[str, Any
     else:
         found |= {"units": [], "unitsLeftOut": 0, "lastHours": [], "retractions": []}
     return found
+
+
+def of_samples(storage: AppStorage, start_ms: int, end_ms: int) -> Basis:
+    """What a read of all samples of this stretch of time rests on, without reading them: exports and other streams."""
+
+    def looked(scan: Scan) -> Basis:
+        first, last = max(start_ms, 0) // HOUR_MS, max(end_ms - 1, 0) // HOUR_MS
+        for slot in scan.sealed(first, last):
+            scan.ground.expired(slot, hours=False)
+        for slot, _ in scan.units(first, last):
+            scan.ground.use(RAW, slot)
+        return scan.ground.basis()
+
+    return storage.viewed(start_ms, end_ms, looked)
 
 
 def span_of(basis: Basis) -> tuple[int, int]:

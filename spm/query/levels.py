@@ -35,6 +35,10 @@ class Chosen:
     def __len__(self) -> int:
         return len(self.index)
 
+    def take(self, rows: I64) -> "Chosen":
+        """Those of these numbers, in this order."""
+        return Chosen(self.index[rows], self.series[rows], self.metrics[rows])
+
     def rows(self, series: U64, metrics: U64) -> I32:
         """The number among the chosen of each of these pairs, all of which are among them."""
         ids, names = np.unique(self.series), np.unique(self.metrics)

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spm.clock import SystemClock
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.basis import Basis
+from spm.query.budget import Budget, QueryLimits
 from spm.query.select import Matcher, Segments, SketchBatch, Storage, Tick, nothing
 from spm.store import sketch
 from spm.store.sketch import Sketches
@@ -26,7 +28,7 @@ _BUCKETS_AT_ONCE = 2_000_000  # of the sketches that are merged in one go: 24 MB
 class Percentiles:
     """Values [G, T] for each q, NaN where there is nothing; ``labels`` of the groups."""
 
-    labels: list[dict[str, str]]
+    labels: Sequence[dict[str, str]]
     values: list[F64]
     basis: Basis
 
@@ -51,17 +53,20 @@ def of_groups(
     *,
     qs: Sequence[float],
     by: Sequence[str],
-    tick: Tick = nothing,
+    budget: Budget | None = None,
 ) -> Percentiles:
     """Percentiles of all samples of each group within each window; groups are series alike in the labels ``by``."""
-    cuts = segments(starts, ends)
-    found = storage.select_sketches(matchers, cuts, tick=tick)
+    cuts, used = segments(starts, ends), budget or Budget(QueryLimits(), SystemClock())
+    found = storage.select_sketches(matchers, cuts, tick=used.tick)
+    used.series(len(found.labels), "the selector")
+    used.samples(len(found.row))
     names = [tuple((name, labels[name]) for name in by if name in labels) for labels in found.labels]
     groups = sorted(set(names))
     number = {group: i for i, group in enumerate(groups)}
+    used.cells(len(groups) * len(qs), len(starts), "the answer")
     group_of = np.array([number[name] for name in names], np.int64)
     values = [np.full((len(groups), len(starts)), np.nan) for _ in qs]
-    for at, merged in _merged(found, group_of, len(groups), cuts, tick):
+    for at, merged in _merged(found, group_of, len(groups), cuts, used.tick):
         for table, q in zip(values, qs, strict=True):
             table.ravel()[at] = sketch.quantile(merged, q)
     return Percentiles([dict(group) for group in groups], values, found.basis)

@@ -1,31 +1,37 @@
 """Prometheus' remote read: what is asked, and the answer, as protobuf. Pure; the bytes are not compressed here.
 
 Only what the protocol uses is read: varints, 64-bit and length-delimited fields; others are passed over. Samples are
-written as columns: all records of a series are one table of bytes, from which those that count are taken. Enter by
-`asked` and `answered`.
+written as columns: all records of a series are one table of bytes, from which those that count are taken. A stream is
+frames: the length of a message as a varint, its CRC-32C, and the message, with chunks of one series. Enter by `asked`,
+`answered` for one message, and `frames` for a stream.
 
     ReadRequest   1 queries: Query*            2 accepted_response_types: enum*
     Query         1 start_timestamp_ms  2 end_timestamp_ms  3 matchers: LabelMatcher*
     LabelMatcher  1 type (0 =, 1 !=, 2 =~, 3 !~)  2 name  3 value
     ReadResponse  1 results: QueryResult*      QueryResult  1 timeseries: TimeSeries*
     TimeSeries    1 labels: Label(1 name, 2 value)*         2 samples: Sample(1 value: double, 2 timestamp)*
+    ChunkedReadResponse  1 series: ChunkedSeries(1 labels: Label*, 2 chunks: Chunk*)  2 number of the query
+    Chunk         1 min_time_ms  2 max_time_ms  3 type (1 XOR)  4 data
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from spm.errors import BadQuery
-from spm.limits import REMOTE_READ_QUERIES_MAX, TIME_MAX_MS
+from spm.limits import READ_FRAME_BYTES, REMOTE_READ_QUERIES_MAX, TIME_MAX_MS
+from spm.query import xor
 from spm.query.select import Matcher, SeriesBatch
 from spm.store.matchers import matches_empty
 from spm.wire import F64, I64
 
 _OPS = ("=", "!=", "=~", "!~")
-_SAMPLES = 0  # the response type that is answered; 1 is streamed chunks
+_SAMPLES, _STREAMED = 0, 1  # the types of answers
+_XOR = 1
 _VARINT_BYTES = 10
 
 
@@ -38,7 +44,20 @@ class Asked:
     end_ms: int
 
 
-def asked(body: bytes) -> list[Asked]:
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Some selectors, and whether their samples are to be streamed as chunks."""
+
+    queries: tuple[Asked, ...]
+    streamed: bool
+
+    def until(self, latest_ms: int) -> Request:
+        """The same up to a time after which there are no samples: "for ever" is asked for as the last of all times."""
+        cut = (dataclasses.replace(query, end_ms=min(query.end_ms, latest_ms)) for query in self.queries)
+        return dataclasses.replace(self, queries=tuple(cut))
+
+
+def asked(body: bytes) -> Request:
     """The queries of a request; `BadQuery` for what is none, or wants an answer that is not given."""
     found: list[Asked] = []
     wanted: list[int] = []
@@ -47,14 +66,12 @@ def asked(body: bytes) -> list[Asked]:
             found.append(_query(value))
         elif field == 2:
             wanted += [value] if isinstance(value, int) else [number for number, _ in _varints(value)]
-    if wanted and _SAMPLES not in wanted:
-        raise BadQuery(
-            "only answers of the type SAMPLES are given, and streamed chunks (STREAMED_XOR_CHUNKS) alone are accepted: "
-            "accept SAMPLES, too"
-        )
+    kind = next((kind for kind in wanted or [_SAMPLES] if kind in (_SAMPLES, _STREAMED)), None)  # in the asker's order
+    if kind is None:
+        raise BadQuery("answers have the type SAMPLES or STREAMED_XOR_CHUNKS, and none of these is accepted")
     if not 1 <= len(found) <= REMOTE_READ_QUERIES_MAX:
         raise BadQuery(f"a read request has 1 to {REMOTE_READ_QUERIES_MAX} queries, not {len(found)}")
-    return found
+    return Request(tuple(found), streamed=kind == _STREAMED)
 
 
 def answered(batches: Sequence[SeriesBatch]) -> bytes:
@@ -62,7 +79,32 @@ def answered(batches: Sequence[SeriesBatch]) -> bytes:
     return b"".join(_delimited(1, _result(batch)) for batch in batches)
 
 
+def frames(query: int, batch: SeriesBatch) -> Iterator[bytes]:
+    """The frames of some series of a query, each whole; readers want the series of a query in the order of labels."""
+    made = xor.chunks(batch.ts, batch.values, batch.offsets)
+    raw, borders, ends = made.raw.tobytes(), made.borders.tolist(), made.series.tolist()
+    spans = list(zip(made.first_ms.tolist(), made.last_ms.tolist(), strict=True))
+    tail = _varint(2 << 3) + _varint(query) if query else b""
+    for row, labels in enumerate(batch.labels):
+        head, parts, size = _labels(labels), [], 0
+        for chunk in range(ends[row], ends[row + 1]):
+            parts.append(_delimited(2, _chunk(*spans[chunk], raw[borders[chunk] : borders[chunk + 1]])))
+            size += len(parts[-1])
+            if size >= READ_FRAME_BYTES or chunk + 1 == ends[row + 1]:
+                yield _frame(_delimited(1, head + b"".join(parts)) + tail)
+                parts, size = [], 0
+
+
 # --- writing ---
+
+
+def _chunk(first_ms: int, last_ms: int, data: bytes) -> bytes:
+    times = _varint(1 << 3) + _varint(_unsigned(first_ms)) + _varint(2 << 3) + _varint(_unsigned(last_ms))
+    return times + _varint(3 << 3) + _varint(_XOR) + _delimited(4, data)
+
+
+def _frame(message: bytes) -> bytes:
+    return _varint(len(message)) + xor.checksum(message).to_bytes(4, "big") + message
 
 
 def _result(batch: SeriesBatch) -> bytes:
@@ -176,6 +218,10 @@ def _number(body: bytes, at: int) -> tuple[int, int]:
         if byte < 128:
             return number & 0xFFFF_FFFF_FFFF_FFFF, at
     raise BadQuery("not a read request: the protobuf message is damaged")
+
+
+def _unsigned(number: int) -> int:
+    return number & 0xFFFF_FFFF_FFFF_FFFF
 
 
 def _signed(number: int) -> int:

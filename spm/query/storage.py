@@ -83,6 +83,11 @@ class AppStorage:
             kept = ~np.isin(portion.index, self._any(matcher_sets)) if matcher_sets else slice(None)
         return Chosen(portion.index[kept], portion.series[kept], portion.metrics[kept])
 
+    def labels_of(self, portion: Chosen) -> Sequence[dict[str, str]]:
+        """The labels of a portion's series, in its order."""
+        with self._held.lock:
+            return self._labels(portion.index)
+
     def slots_held(self, start_ms: int, end_ms: int) -> list[int]:
         """The slots of this stretch of time that hold samples."""
         first, last = max(start_ms, 0) // HOUR_MS, max(end_ms - 1, 0) // HOUR_MS

@@ -16,7 +16,7 @@ from spm.clock import SystemClock
 from spm.errors import BadQuery
 from spm.query import remote
 from spm.query.fake import FakeStorage
-from spm.query.remote import Asked
+from spm.query.remote import Asked, Request
 from spm.query.select import Matcher, SeriesBatch
 from spm.wire import STALE_BITS
 from tests.frontend.conftest import House
@@ -105,7 +105,7 @@ QUERIES = st.builds(
 
 @given(st.lists(QUERIES, min_size=1, max_size=3))
 def test_request_reads_as_it_was_written(queries: list[Asked]) -> None:
-    assert remote.asked(request_of(*queries)) == queries
+    assert remote.asked(request_of(*queries)) == Request(tuple(queries), streamed=False)
 
 
 @settings(deadline=None)
@@ -154,7 +154,7 @@ def test_remote_read_gives_samples_of_both_ends_to_their_own_app(
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (request_of(Asked((Matcher("a", "=", "b"),), 1, 2), accept=number(2, 1)), "streamed chunks"),
+        (request_of(Asked((Matcher("a", "=", "b"),), 1, 2), accept=number(2, 7)), "STREAMED_XOR_CHUNKS"),
         (request_of(Asked((), 1, 2)), "at least one matcher"),
         (b"", "1 to 100 queries"),
         (b"\xff" * 30, "damaged"),
@@ -177,9 +177,13 @@ def test_bomb_is_refused_before_it_is_unpacked(client: Client, alpha: House, sto
     assert [posted(client, alpha, bomb).status_code for bomb in bombs] == [400, 400, 400]
 
 
-@pytest.mark.parametrize("accept", [b"", number(2, 0), number(2, 1) + number(2, 0), text(2, b"\x01\x00")])
-def test_samples_are_given_to_whoever_accepts_them_too(accept: bytes) -> None:
-    assert remote.asked(request_of(Asked((Matcher("a", "=", "b"),), 1, 2), accept=accept))
+@pytest.mark.parametrize(
+    ("accept", "streamed"),
+    [(b"", False), (number(2, 0), False), (number(2, 1), True), (number(2, 1) + number(2, 0), True),
+     (text(2, b"\x00\x01"), False), (number(2, 7) + number(2, 1), True)],
+)  # fmt: skip
+def test_the_first_type_of_answer_that_is_accepted_and_there_is_given(accept: bytes, *, streamed: bool) -> None:
+    assert remote.asked(request_of(Asked((Matcher("a", "=", "b"),), 1, 2), accept=accept)).streamed is streamed
 
 
 def test_federation_gives_the_newest_of_what_has_not_ended(client: Client, alpha: House, storage: FakeStorage) -> None:

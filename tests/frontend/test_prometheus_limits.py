@@ -205,7 +205,7 @@ def test_query_without_a_turn_is_a_429_that_says_when_to_come_back(
     client: Client, alpha: House, beta: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = Turns(running_max=1, waiting_max=0)
-    monkeypatch.setattr(door, "_turns", turns)
+    monkeypatch.setattr(door, "turns", turns)
     monkeypatch.setattr(query, "storage_for", lambda app: FakeStorage())
 
     def ask(house: House) -> Any:

@@ -2,6 +2,7 @@
 
 const COLOURS = 10;
 const ANSWER_MS = 30_000; // a live chart that waits for ever would never be asked for again
+const BUSY = 429; // too many queries of the organisation at once
 const RANGE_UNITS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** Milliseconds of "15m", "6h", "7d". */
@@ -129,17 +130,22 @@ export class Plot {
   }
 
   /** Ask for the range and draw it. `quiet`: a refresh, which keeps the picture when it fails. */
-  async load({ start, end, asof }, quiet = false) {
+  async load(range, quiet = false) {
+    const { start, end, asof } = range;
     const turn = ++this.asked;
+    this.stop?.abort(); // the server ends what nobody waits for
+    this.stop = new AbortController();
+    const late = setTimeout((stop) => stop.abort(new DOMException("", "TimeoutError")), ANSWER_MS, this.stop);
     const address = new URL(this.figure.dataset.url, location.href);
     for (const [name, value] of Object.entries({ expr: this.figure.dataset.expr, start, end })) address.searchParams.set(name, value);
     if (asof) address.searchParams.set("asof", asof);
     if (!quiet) this.state("loading", this.chart ? "" : "Loading…");
     try {
       const headers = { Accept: "application/json" };
-      const answer = await fetch(address, { headers, credentials: "same-origin", signal: AbortSignal.timeout(ANSWER_MS) });
+      const answer = await fetch(address, { headers, credentials: "same-origin", signal: this.stop.signal });
       const body = await answer.json();
       if (turn !== this.asked) return;
+      if (answer.status === BUSY && !quiet) this.comeAgain(range, turn, Number(answer.headers.get("Retry-After")));
       if (!answer.ok) throw new Error(body.error ?? `The server answered ${answer.status}.`);
       this.draw(body, { start, end });
     } catch (error) {
@@ -149,7 +155,14 @@ export class Plot {
         : error.name === "TimeoutError" ? "The server has not answered." : error.message;
       if (quiet && this.figure.dataset.state === "drawn") this.note.textContent = `Not refreshed: ${text}`;
       else this.state("error", text);
+    } finally {
+      clearTimeout(late);
     }
+  }
+
+  /** Others are being answered: ask again when told to, unless something else has been asked meanwhile. */
+  comeAgain(range, turn, seconds) {
+    setTimeout(() => turn === this.asked && this.load(range), (seconds || 2) * 1000);
   }
 
   state(name, text) {

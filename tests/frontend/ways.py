@@ -1,0 +1,98 @@
+"""Every way to ask for an app's samples or their names over HTTP, each with the same question in its own form."""
+
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import cramjam
+from django.test import Client
+
+from spm.query.remote import Asked
+from spm.query.select import Matcher
+from tests.frontend.chunked import read_stream
+from tests.frontend.test_prometheus_federation import number, request_of, series_of
+
+PROMETHEUS = "/prometheus/api/v1/"
+Ask = Callable[..., Any]  # client, headers, metric, first and last ms, and more parameters
+
+
+def _get(address: str, question: Callable[[str, int, int], dict[str, Any]]) -> Ask:
+    def ask(client: Client, headers: dict[str, str], metric: str, first_ms: int, last_ms: int, **more: str) -> Any:
+        return client.get(address, {**question(metric, first_ms, last_ms), **more}, headers=headers)
+
+    return ask
+
+
+def _times(first_ms: int, last_ms: int) -> dict[str, str]:
+    return {"start": str(first_ms / 1000), "end": str(last_ms / 1000)}
+
+
+def _named(metric: str, first_ms: int, last_ms: int) -> dict[str, Any]:
+    return {"match[]": metric, **_times(first_ms, last_ms)}
+
+
+def _read(accept: bytes) -> Ask:
+    def ask(client: Client, headers: dict[str, str], metric: str, first_ms: int, last_ms: int, **more: str) -> Any:
+        asked = request_of(Asked((Matcher("__name__", "=", metric),), first_ms, last_ms), accept=accept)
+        address = PROMETHEUS + "read?" + "&".join(f"{name}={value}" for name, value in more.items())
+        body = bytes(cramjam.snappy.compress_raw(asked))
+        return client.post(address, body, content_type="application/x-protobuf", headers=headers)
+
+    return ask
+
+
+SAMPLES: dict[str, Ask] = {
+    "query": _get(PROMETHEUS + "query", lambda m, a, b: {"query": f"{m}[1h]", "time": str(b / 1000)}),
+    "query_range": _get(
+        PROMETHEUS + "query_range", lambda m, a, b: {"query": f"last_over_time({m}[1h])", **_times(b, b), "step": "60"}
+    ),
+    "read": _read(b""),
+    "read, streamed": _read(number(2, 1)),
+    "export": _get("/api/v1/export", _named),
+    "charts": _get(
+        "/api/v1/charts", lambda m, a, b: {"expr": f"last_over_time({m}[1h])", "start": a, "end": b, "step": 60_000}
+    ),
+    "percentiles": _get(
+        "/api/v1/percentiles", lambda m, a, b: {"match": m, "q": "0.5", "start": a, "end": b, "step": 60_000}
+    ),
+}
+NAMES: dict[str, Ask] = {
+    "series": _get(PROMETHEUS + "series", _named),
+    "labels": _get(PROMETHEUS + "labels", _named),
+    "label values": _get(PROMETHEUS + "label/__name__/values", _named),
+}
+
+
+def body_of(response: Any) -> bytes:
+    """The whole body, also of a stream."""
+    return b"".join(response) if response.streaming else bytes(response.content)
+
+
+def told(way: str, response: Any) -> set[float]:
+    """The values in an answer."""
+    assert response.status_code == 200, body_of(response)
+    body = body_of(response)
+    if way == "read":
+        raw = [bits for one in series_of(bytes(cramjam.snappy.decompress_raw(body)))[0] for _, bits in one[1]]
+        return {_float(bits) for bits in raw}
+    if way == "read, streamed":
+        return {_float(bits) for _, _, points in read_stream(body) for _, bits in points}
+    if way == "export":
+        return {value for line in body.splitlines() for value in json.loads(line)["values"]}
+    found = json.loads(body)
+    if way in ("charts", "percentiles"):
+        return {value for one in found["series"] for value in one["values"] if value is not None}
+    return {float(value) for one in found["data"]["result"] for _, value in one["values"]}
+
+
+def names_told(response: Any) -> list[Any]:
+    """The names in an answer."""
+    assert response.status_code == 200, response.content
+    found: list[Any] = json.loads(response.content)["data"]
+    return found
+
+
+def _float(bits: int) -> float:
+    value: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
+    return value
