@@ -63,6 +63,9 @@ def system_panels() -> list[Panel]:
         Panel("Dead letters, by app", "max by (app) (max_over_time(spm_app_dead_letters[$window]))", ""),
         Panel("Waiting in the queue", "max by (queue) (max_over_time(spm_worker_queue_depth[$window]))", ""),
         Panel("Oldest unacknowledged (s)", "max(max_over_time(spm_worker_oldest_unacked_seconds[$window]))", ""),
+        Panel("How full batches are (1: full)", f"{_rate('batch_fill_sum')} / {_rate('batches_total')}", ""),
+        Panel("Delivered again, a second", _rate("redelivered_total"), ""),
+        Panel("Time to write a batch, 99 % (s)", slow("spm_worker_write_seconds", "process"), ""),
         Panel("Requests a second, by status", "sum by (code) (rate(spm_http_requests_total[$window]))", ""),
         Panel("Time of 99 % of requests (s)", slow("spm_http_request_duration_seconds", "view"), ""),
         Panel("Time until durable, 99 % (s)", slow("spm_publish_duration_seconds"), ""),
@@ -72,6 +75,11 @@ def system_panels() -> list[Panel]:
         Panel("Memory", "max by (process) (process_resident_memory_bytes)", "bytes"),
         Panel("CPU (s per s)", "sum by (process) (rate(process_cpu_seconds_total[$window]))", ""),
     ]
+
+
+def _rate(name: str) -> str:
+    """How fast a worker's counter grows."""
+    return f"sum by (process) (rate(spm_worker_{name}[$window]))"
 
 
 def quoted(text: str) -> str:

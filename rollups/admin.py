@@ -144,7 +144,10 @@ class SpreadingAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
     @admin.display(description="lies by")
     def lies(self, app: Spreading) -> str:
         """The newest epoch, how many samples an hour go there, the epochs before, and why one is not closed yet."""
-        shown = spreading.shown(conduct.site(), app.pk)
+        try:
+            shown = spreading.shown(conduct.site(), app.pk)
+        except SpmError as error:  # of one row, not of the page
+            return f"cannot be read now: {error}"
         lines = [shown.newest, f"{shown.rate:,} samples an hour", *shown.former, *shown.waits]
         return format_html_join(mark_safe("<br>"), "{}", ((line,) for line in lines))
 
