@@ -78,9 +78,9 @@ def make(app: App, name: str, *, actor: User | None, now_ms: int) -> Heartbeat:
     with transaction.atomic():
         own = Heartbeat.objects.filter(app=app)
         if not name or own.filter(name=name).exists():
-            raise Refused("A heartbeat needs a name that no other one of the app has.", got=name)
+            raise Refused("a heartbeat needs a name that no other one of the app has", got=name)
         if own.count() >= HEARTBEATS_PER_APP_MAX:
-            raise Refused("The app has too many heartbeats.", wanted=f"at most {HEARTBEATS_PER_APP_MAX}")
+            raise Refused("the app has too many heartbeats", wanted=f"at most {HEARTBEATS_PER_APP_MAX}")
         created = datetime.fromtimestamp(now_ms / 1000, UTC)
         made = Heartbeat.objects.create(app=app, name=name, key=uuid.UUID(bytes=random_bytes(16)), created=created)
         _record("heartbeat made", made, actor)

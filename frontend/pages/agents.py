@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from frontend.forms import AgentSettingsForm
-from frontend.pages.base import AppPage
+from frontend.pages.base import AppPage, clock
 from ingest import agents
 from ingest.agent.version import VERSION
 from ingest.models import AgentSettings
@@ -23,7 +23,7 @@ class Agents(AppPage):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """With their states, and the entries of settings."""
-        context = super().get_context_data(form=AgentSettingsForm(), version=VERSION, **kwargs)
+        context = super().get_context_data(version=VERSION, **{"form": AgentSettingsForm(), **kwargs})
         found = agents.standings(context["app"], context["now_ms"])
         counts = {state: sum(one.state == state for one in found) for state in ("up", "late", "gone")}
         return {
@@ -43,23 +43,27 @@ class AgentsTable(Agents):
     template_name = "frontend/parts/agents.html"
 
 
-class Push(AppPage):
+class Push(Agents):
     """Pushes settings; POST only."""
 
     role = Role.ADMIN
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
-        """Back to the page, with a word."""
+        """Back to the page, with a word; what is wrong is said above the form, which stays as it was filled in."""
         app, form, by = self.app(), AgentSettingsForm(request.POST), self.actor()
         if not form.is_valid():
             wrong = "; ".join(f"{name}: {' '.join(map(str, said))}" for name, said in form.errors.items())
-            messages.warning(request, f"Nothing was changed. {wrong}")
-            return redirect("frontend:agents", app_id)
+            return self._again(form, f"Nothing was changed. {wrong}")
+        match, settings = form.cleaned_data["match"], form.settings
         try:
-            match, now_ms = form.cleaned_data["match"], self.get_context_data()["now_ms"]
-            agents.push(app, match, form.settings, actor=by.person, by=by.name, now_ms=now_ms)
-            messages.success(request, f"Agents that match “{match}” take it over with their next heartbeat.")
+            agents.push(app, match, settings, actor=by.person, by=by.name, now_ms=clock.now_ms())
         except SpmError as error:
-            messages.warning(request, str(error))
+            return self._again(form, f"Nothing was changed: {error}")
+        taken = f"Agents that match “{match}” take it over with their next heartbeat."
+        messages.success(request, taken if settings else f"Nothing is pushed to “{match}” any more.")
         return redirect("frontend:agents", app_id)
+
+    def _again(self, form: AgentSettingsForm, said: str) -> HttpResponse:
+        messages.warning(self.request, said)
+        return self.render_to_response(self.get_context_data(form=form), status=400)

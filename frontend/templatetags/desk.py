@@ -145,6 +145,8 @@ def plainly(value: Any) -> str:
     """A setting's value as one would write it: ``a=b,c=d``, ``x, y``, ``30``."""
     if isinstance(value, dict):
         return ",".join(f"{name}={each}" for name, each in by_name(value))
+    if isinstance(value, bool):
+        return str(value).lower()
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

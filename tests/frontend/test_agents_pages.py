@@ -61,15 +61,19 @@ def test_settings_are_pushed_and_taken_back_by_a_form(desk: Client, alpha: House
     assert entry.settings == {"period_s": 30.0, "tags": {"site": "ber", "rack": "7"}, "off": ["redis", "processes"],
                               "discover": False}  # fmt: skip
     assert "rack=7,site=ber" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
-    desk.post(path, {"match": "role=web"})
+    assert "discover = false" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
+    said = desk.post(path, {"match": "role=web"}, follow=True).content.decode()
+    assert "Nothing is pushed to “role=web” any more." in said
     assert not AgentSettings.objects.exists()
 
 
 @pytest.mark.parametrize("form", [{"match": "*", "off": "nonsense"}, {"match": "*", "period_s": "0"}, {"match": ""},
                                   {"match": "*", "tags": "host=x"}, {"match": "*", "tags": "x"}])  # fmt: skip
 def test_a_form_that_is_wrong_pushes_nothing(desk: Client, alpha: House, form: dict[str, str]) -> None:
-    page = desk.post(f"/apps/{alpha.app.pk}/agents/settings", form, follow=True).content.decode()
-    assert "notice warning" in page
+    answer = desk.post(f"/apps/{alpha.app.pk}/agents/settings", form)
+    page = answer.content.decode()
+    assert (answer.status_code, page.count("Nothing was changed")) == (400, 1)
+    assert all(f'value="{value}"' in page for value in form.values() if value)  # as it was filled in
     assert not AgentSettings.objects.exists()
 
 
