@@ -26,7 +26,8 @@ _PLACES_MAX = 6  # tried behind the point; more are rarely found, and Arrow is q
 _NEAR = 1e-15  # a division is worth its time only where the product is nearly whole
 _OTHER = -1
 _MINUS, _POINT, _ZERO, _E, _PLUS = b"-.0e+"
-_OPEN, _CLOSE, _QUOTE, _COMMA = b'[]",'
+_CLOSE, _QUOTE, _COMMA, _END = b']",}'
+_AROUND = len(',{"metric":,"values":[]}')
 
 
 def texts(values: F64) -> pa.Array:
@@ -198,29 +199,37 @@ def _word(word: bytes, out: U8, at: int) -> int:
     return at + len(word)
 
 
-def rows(heads: pa.Array, steps: I64, shown: pa.Array, counts: I64) -> tuple[U8, I64]:
-    """Lists of points, one for each row: `[[time,"value"],…]`. `heads` has what stands before a value, by step.
+def rows(
+    heads: pa.Array, steps: I64, shown: pa.Array, counts: I64, names: U8, borders: I64, *, single: bool
+) -> memoryview:
+    """Objects of series, `{"metric":{…},"values":[[time,"value"],…]}`, or with `single` `"value":[time,"value"]`.
 
-    Returns the bytes of all lists, one behind the other, and where each ends.
+    `heads` has what stands before a value, by step; the labels of series i are `names[borders[i]:borders[i + 1]]`.
     """
     before, after = np.frombuffer(heads.buffers()[1], np.int32), np.frombuffer(shown.buffers()[1], np.int32)
     widest = int(np.diff(before[: len(heads) + 1]).max(initial=0))
-    out = np.empty(int(after[len(shown)]) + len(shown) * (widest + 3) + 2 * len(counts), np.uint8)
-    ends = np.zeros(len(counts), np.int64)
+    points = int(after[len(shown)]) + len(shown) * (widest + 3)
+    out = np.empty(points + int(borders[-1] - borders[0]) + _AROUND * len(counts), np.uint8)
     heads_raw, shown_raw = (np.frombuffer(each.buffers()[2], np.uint8) for each in (heads, shown))
-    _join(before, heads_raw, after, shown_raw, steps, counts, out, ends)
-    return out, ends
+    size = _join(before, heads_raw, after, shown_raw, steps, counts, names, borders, single, out)
+    return memoryview(out)[:size]  # type: ignore[arg-type]
 
 
 @njit(cache=True, nogil=True)
 def _join(
     before: npt.NDArray[np.int32], heads: U8, after: npt.NDArray[np.int32], shown: U8, steps: I64, counts: I64,
-    out: U8, ends: I64,
-) -> None:  # fmt: skip
+    names: U8, borders: I64, single: bool, out: U8,
+) -> int:  # fmt: skip
     at = point = 0
     for row in range(len(counts)):
-        out[at] = _OPEN
-        at += 1
+        if row > 0:
+            out[at] = _COMMA
+            at += 1
+        at = _word(b'{"metric":', out, at)
+        for n in range(borders[row], borders[row + 1]):
+            out[at] = names[n]
+            at += 1
+        at = _word(b',"value":', out, at) if single else _word(b',"values":[', out, at)
         for k in range(counts[row]):
             if k > 0:
                 out[at] = _COMMA
@@ -233,6 +242,9 @@ def _join(
                 at += 1
             out[at], out[at + 1] = _QUOTE, _CLOSE
             at, point = at + 2, point + 1
-        out[at] = _CLOSE
+        if not single:
+            out[at] = _CLOSE
+            at += 1
+        out[at] = _END
         at += 1
-        ends[row] = at
+    return at

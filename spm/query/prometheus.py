@@ -24,6 +24,7 @@ from spm.errors import BadQuery
 from spm.limits import TIME_MAX_MS
 from spm.query import digits
 from spm.query.budget import Budget
+from spm.query.label_table import json_of, taken
 from spm.query.promql.engine import Result
 from spm.store.columns import strings
 
@@ -44,7 +45,7 @@ def answer(
 ) -> bytes:
     """The body for a query's result, its notes as `infos`; with at most so many series (0: all)."""
     cut = limited(result, limit)
-    data: dict[str, object] = {"resultType": result.kind, "result": _matrix(cut) if _is_matrix(cut) else _shaped(cut)}
+    data: dict[str, object] = {"resultType": result.kind, "result": _shaped(cut)}
     if stats is not None:
         data["stats"] = _stats(stats)
     more = [TRUNCATED] if cut is not result else []
@@ -176,10 +177,6 @@ def _character(code: str, text: str) -> str:
         raise BadQuery(f"not an escaped label name: {text}") from error
 
 
-def _is_matrix(result: Result) -> bool:
-    return result.kind == "matrix" and result.samples is None
-
-
 def _stats(used: Budget) -> dict[str, object]:
     """What a query has used, under Prometheus' names as far as they mean the same here; bytes are ours."""
     usage, elapsed = used.usage, round(used.elapsed_s, 9)
@@ -196,22 +193,22 @@ def _shaped(result: Result) -> object:
         return [_seconds(int(result.times[0])), result.text]
     if result.samples is not None:
         return _raw_series(result)
-    times = [_seconds(ms) for ms in result.times.tolist()]
     if result.kind == "scalar":
-        return [times[0], number(result.values[0, 0])]
-    column = result.values[:, 0].tolist()
-    return [
-        {"metric": labels, "value": [times[0], number(value)]}
-        for labels, value in zip(result.labels, column, strict=True)
-    ]
+        return [_seconds(int(result.times[0])), number(result.values[0, 0])]
+    return _computed(result, single=result.kind == "vector")
 
 
-def _matrix(result: Result) -> list[dict[str, object]]:
-    """Series by series. Points are written as columns, because a matrix may have millions of them."""
-    heads = strings([f'[{_seconds(ms)},"' for ms in result.times.tolist()])
+def _computed(result: Result, *, single: bool) -> orjson.Fragment:
+    """Series by series. Labels and points are written by column: there may be millions of them."""
     steps = np.nonzero(result.present)[1]
     counts = np.count_nonzero(result.present, axis=1)
-    return _listed(result.labels, heads, steps, result.values[result.present], counts)
+    return _listed(
+        result.labels, _heads(result.times), steps, result.values[result.present], counts, single=single
+    )  # fmt: skip
+
+
+def _heads(times: npt.NDArray[np.int64]) -> pa.Array:
+    return strings([f'[{_seconds(ms)},"' for ms in times.tolist()])
 
 
 def _listed(
@@ -220,31 +217,29 @@ def _listed(
     steps: npt.NDArray[np.int64],
     values: npt.NDArray[np.float64],
     counts: npt.NDArray[np.int64],
-) -> list[dict[str, object]]:
+    *,
+    single: bool = False,
+) -> orjson.Fragment:
     """Series with their points; rows are taken so many at a time that buffers stay small."""
-    found: list[dict[str, object]] = []
-    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-    row = 0
+    found: list[memoryview] = []
+    ends, row = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), 0
+    names, borders = json_of(labels)
     while row < len(labels):
         last = max(int(np.searchsorted(ends, ends[row] + _POINTS_AT_ONCE, side="right")) - 1, row + 1)
         part = slice(int(ends[row]), int(ends[last]))
-        raw, borders = digits.rows(heads, steps[part], numbers(values[part]), counts[row:last])
-        start = 0
-        for series, end in zip(labels[row:last], borders.tolist(), strict=True):
-            found.append({"metric": series, "values": orjson.Fragment(raw[start:end].tobytes())})
-            start = end
+        shown, own = numbers(values[part]), borders[row : last + 1]
+        found.append(digits.rows(heads, steps[part], shown, counts[row:last], names, own, single=single))
         row = last
-    return found
+    return orjson.Fragment(b"[" + b",".join(found) + b"]")
 
 
-def _raw_series(result: Result) -> list[dict[str, object]]:
+def _raw_series(result: Result) -> orjson.Fragment:
     assert result.samples is not None, "BUG: asked for the samples of a result without any"
     batch = result.samples
     counts = np.diff(batch.offsets)
-    held = [labels for labels, count in zip(batch.labels, counts.tolist(), strict=True) if count]
+    held = taken(batch.labels, np.flatnonzero(counts))
     times, steps = np.unique(batch.ts, return_inverse=True)
-    heads = strings([f'[{_seconds(ms)},"' for ms in times.tolist()])
-    return _listed(held, heads, steps.astype(np.int64), batch.values, counts[counts > 0])
+    return _listed(held, _heads(times), steps.astype(np.int64), batch.values, counts[counts > 0])
 
 
 def _seconds(ms: int) -> float:

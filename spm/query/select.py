@@ -53,7 +53,7 @@ class SeriesBatch:
     sample in the interval may be left out.
     """
 
-    labels: list[dict[str, str]]  # with `__name__`
+    labels: Sequence[dict[str, str]]  # with `__name__`
     offsets: I64  # [S + 1]
     ts: I64
     values: F64
@@ -68,7 +68,7 @@ class HourBatch:
     gained between two cells is the reader's to add. A column that nobody asked for is empty.
     """
 
-    labels: list[dict[str, str]]
+    labels: Sequence[dict[str, str]]
     slots: I64  # [H], the first slot of each cell
     count: I64
     sum: F64
@@ -105,7 +105,7 @@ class Segments:
 class SketchBatch:
     """Sketches by series and segment, in any order; a series has several in a segment that was read in parts."""
 
-    labels: list[dict[str, str]]
+    labels: Sequence[dict[str, str]]
     row: I64  # [N], which of the labels
     segment: I64  # [N]
     sketches: Sketches

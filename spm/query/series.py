@@ -15,6 +15,7 @@ from spm import limits
 from spm.errors import CorruptBlock, LimitExceeded
 from spm.query.forms import columns_of
 from spm.query.label_index import LabelIndex
+from spm.query.label_table import Column, LabelTable
 from spm.query.select import METRIC_NAME, Matcher, Tick, nothing
 from spm.store import keys
 from spm.store.backends.base import Reader
@@ -166,19 +167,12 @@ class SeriesIndex:
 
     def labels(self, rows: Iterable[int] | I64) -> list[dict[str, str]]:
         """The labels of rows, each with its metric's name as ``__name__``."""
-        wanted = np.fromiter(rows, np.int64) if not isinstance(rows, np.ndarray) else rows
-        if not len(wanted):
-            return []
-        names, columns, whole = [], [], True
-        for name, label in sorted(self._labels.items()):
-            codes = label.codes(self._count)[wanted]
-            if codes.any():
-                whole = whole and bool(codes.all())
-                names.append(name)
-                columns.append(list(map(label.values.__getitem__, codes.tolist())))
-        if whole:
-            return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-        return [{n: v for n, v in zip(names, values, strict=True) if v} for values in zip(*columns, strict=True)]
+        return self.table(np.fromiter(rows, np.int64) if not isinstance(rows, np.ndarray) else rows).dicts()
+
+    def table(self, rows: I64) -> LabelTable:
+        """The same by column."""
+        found = [Column(n, label.codes(self._count)[rows], label.values) for n, label in sorted(self._labels.items())]
+        return LabelTable([column for column in found if column.codes.any()], len(rows))
 
     def values(self, name: str, rows: I64) -> list[str]:
         """The sorted distinct values of one label among rows."""

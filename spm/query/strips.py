@@ -8,6 +8,7 @@ addresses point into. Enter by ``Weaver`` (who reads) and ``Strips`` (who evalua
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +27,7 @@ from spm.wire import F64, I32, I64
 class Strips:
     """Strips of S series along L lines; those of series i are `starts[i]:starts[i + 1]` of E."""
 
-    labels: list[dict[str, str]]  # with `__name__`
+    labels: Sequence[dict[str, str]]  # with `__name__`
     counts: I64  # [S] samples of each series
     starts: I64  # [S + 1]
     values: I64  # [E], address of the value that goes with the line's first time

@@ -7,6 +7,7 @@ comparison keeps the left value where it holds; with `bool` it gives 0 or 1. Ari
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +16,9 @@ from numba import njit
 
 from spm.errors import QueryFailed, QueryTooLarge
 from spm.limits import QUERY_CELLS_MAX
+from spm.query.label_table import Labels
 from spm.query.promql.functions import ARITHMETIC, COMPARISON
-from spm.query.promql.labels import Groups, Labels, group_by, group_without, shown, without_name
+from spm.query.promql.labels import Groups, group_by, group_without, shown, without_name
 from spm.query.promql.plan import Matching
 from spm.query.promql.vector import Vector, stacked, united
 from spm.query.select import METRIC_NAME
@@ -115,7 +117,7 @@ class _Alone:
         labels = [_result_labels(self.op, _key(own, self.matching), own, self.matching) for own in one.labels]
         return self._vector(labels, one, lone, np.full(one.values.shape, fill), one.values)
 
-    def _vector(self, labels: list[Labels], own: Vector, lone: Bool, many: F64, one: F64) -> Vector:
+    def _vector(self, labels: Sequence[Labels], own: Vector, lone: Bool, many: F64, one: F64) -> Vector:
         values, holds = _applied(self.op, many, one, as_bool=self.as_bool, swapped=self.swapped)
         return Vector(labels, values, lone & holds, own.nameless | self.as_bool)
 
@@ -128,7 +130,7 @@ def _key(labels: Labels, matching: Matching) -> Labels:
     return {name: value for name, value in labels.items() if name not in left_out}
 
 
-def _check_one(labels: list[Labels], present: Bool, codes: I64, groups: Groups, side: str) -> None:
+def _check_one(labels: Sequence[Labels], present: Bool, codes: I64, groups: Groups, side: str) -> None:
     """Two elements of the one side in one group at one step are refused, with an example."""
     clash = _counts(present, codes, len(groups.labels)) > 1
     if not clash.any():
@@ -143,7 +145,7 @@ def _check_one(labels: list[Labels], present: Bool, codes: I64, groups: Groups, 
 
 
 def _signatures(left: Vector, right: Vector, matching: Matching) -> Groups:
-    both = left.labels + right.labels
+    both = [*left.labels, *right.labels]
     return group_by(both, matching.labels) if matching.on else group_without(both, matching.labels)
 
 

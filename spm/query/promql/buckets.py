@@ -9,6 +9,7 @@ spread evenly. Enter by `quantile` and `fraction`.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,7 @@ _LEAST_NORMAL = 2.2250738585072014e-308
 class Histograms:
     """Rows of a vector by histogram: those of histogram h are rows[starts[h]:starts[h + 1]], bounds ascending."""
 
-    labels: list[dict[str, str]]
+    labels: Sequence[dict[str, str]]
     rows: I64
     starts: I64
     bounds: F64  # of the rows

@@ -8,7 +8,7 @@ r - 1 keep the two complementary parts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from numba import njit
 
 from spm.errors import QueryFailed, QueryTooLarge
 from spm.limits import QUERY_CELLS_MAX
-from spm.query.promql.labels import Groups, Labels, group_by, group_without
+from spm.query.label_table import Labels
+from spm.query.promql.labels import Groups, group_by, group_without
 from spm.query.promql.numerals import plain
 from spm.query.promql.vector import Vector, named
 
@@ -99,7 +100,7 @@ def _counts(parameter: F64, series: int) -> I64:
     return np.clip(parameter, 0, series).astype(np.int64)
 
 
-def _sampled(labels: list[Labels], parameter: F64) -> Bool:
+def _sampled(labels: Sequence[Labels], parameter: F64) -> Bool:
     if np.isnan(parameter).any():
         raise QueryFailed("Ratio value is NaN")
     ratio = np.clip(parameter, -1.0, 1.0)

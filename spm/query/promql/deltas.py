@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from spm.query.label_table import used
 from spm.query.promql import plan
 from spm.query.promql.vector import Vector, stacked
 from spm.query.select import Matcher
@@ -20,7 +21,7 @@ SUMMED = frozenset({"rate", "increase"})
 
 def among(found: Vector) -> bool:
     """Whether any of these series is a delta."""
-    return any(labels.get(TYPE) == DELTA for labels in found.labels)
+    return DELTA in used(found.labels, TYPE)
 
 
 def summed(

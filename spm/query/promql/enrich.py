@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.errors import QueryFailed
-from spm.query.promql.labels import Labels
+from spm.query.label_table import Labels
 from spm.query.promql.vector import Vector, stacked, united
 from spm.query.select import METRIC_NAME, Matcher
 from spm.store.matchers import mask, matches_empty
@@ -94,7 +94,7 @@ def _newest(info: Vector) -> dict[tuple[str, tuple[tuple[str, str], ...]], I64]:
 
 
 def _by_choice(
-    one: Vector, choices: list[I64], infos: list[Labels], wanted: set[str], *, keeps_bare: bool
+    one: Vector, choices: list[I64], infos: Sequence[Labels], wanted: set[str], *, keeps_bare: bool
 ) -> list[Vector]:
     """One series as several: a row for each set of info series that goes with it at some step."""
     table = np.array(choices, np.int64).reshape(len(choices), one.values.shape[1])
@@ -109,7 +109,7 @@ def _by_choice(
     return parts
 
 
-def _taken(own: Labels, infos: list[Labels], wanted: set[str]) -> Labels:
+def _taken(own: Labels, infos: Sequence[Labels], wanted: set[str]) -> Labels:
     found: Labels = {}
     for labels in infos:
         for name, value in labels.items():

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spm.query.label_table import Labels, LabelTable
 from spm.query.select import METRIC_NAME
 
 I64 = npt.NDArray[np.int64]
-Labels = dict[str, str]
 
 METADATA = frozenset({METRIC_NAME, "__type__", "__unit__"})  # labels that say what the number of a series means
 
@@ -25,7 +25,7 @@ class Groups:
     """`codes[i]` is the group of series i; `labels[g]` names group g."""
 
     codes: I64
-    labels: list[Labels]
+    labels: Sequence[Labels]
 
     def members(self) -> tuple[I64, I64]:
         """Series sorted by group, and where each group starts in them (with the end of the last)."""
@@ -41,13 +41,20 @@ def group_by(series: Sequence[Labels], names: Iterable[str]) -> Groups:
 
 def group_without(series: Sequence[Labels], names: Iterable[str]) -> Groups:
     """Groups of series with equal labels, the names and the metric's own left out."""
-    every: set[str] = set().union(*series)
-    return _grouped(series, sorted(every - set(names) - {METRIC_NAME}))
+    return _grouped(series, sorted(_names(series) - set(names) - {METRIC_NAME}))
 
 
 def group_equal(series: Sequence[Labels]) -> Groups:
     """Groups of series with exactly the same labels."""
-    return _grouped(series, sorted(set().union(*series)))
+    return _grouped(series, sorted(_names(series)))
+
+
+def ordered(series: Sequence[Labels]) -> I64:
+    """The numbers of series, sorted by their labels."""
+    if isinstance(series, LabelTable):
+        return series.order()
+    keys = [sorted(labels.items()) for labels in series]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
 
 
 def without_name(labels: Labels) -> Labels:
@@ -64,7 +71,17 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
+def _names(series: Sequence[Labels]) -> set[str]:
+    if isinstance(series, LabelTable):
+        return {column.name for column in series.columns}
+    return set().union(*series)
+
+
 def _grouped(series: Sequence[Labels], names: list[str]) -> Groups:
+    if isinstance(series, LabelTable):
+        named_by = series.only(names)
+        codes, first = named_by.grouped()
+        return Groups(codes, named_by.take(first))
     if not names:
         return Groups(np.zeros(len(series), np.int64), [{}] if series else [])
     columns = [[labels.get(name, "") for labels in series] for name in names]

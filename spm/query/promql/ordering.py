@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from spm.query.promql.labels import Labels
+from spm.query.label_table import Labels
 from spm.query.promql.vector import Vector
 
 _CHUNK = re.compile(r"\d+|\D+")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from spm.errors import BadQuery, QueryFailed
 from spm.query import percentiles
+from spm.query.label_table import used
 from spm.query.promql import deltas, extended, hours, plan, windows
 from spm.query.promql.numerals import plain
 from spm.query.promql.reading import packed
@@ -50,7 +51,7 @@ def called(evaluation: Evaluation, node: plan.RangeCall) -> Vector:
 
 def _remark(evaluation: Evaluation, node: plan.RangeCall, found: Vector, parameters: list[F64]) -> None:
     if node.function in _COUNTERS:
-        for metric in {labels.get(METRIC_NAME, "") for labels in found.shown().labels}:
+        for metric in used(found.shown().labels, METRIC_NAME):
             evaluation.remarks.possible_gauge(metric, node.position)
     elif node.function in _QUANTILES:
         evaluation.remarks.quantiles(parameters[0][found.present.any(axis=0)], node.position)

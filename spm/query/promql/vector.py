@@ -8,13 +8,15 @@ meet.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from spm.errors import QueryFailed
-from spm.query.promql.labels import METADATA, Labels, group_equal, without_name
+from spm.query.label_table import Labels, LabelTable, taken, used
+from spm.query.promql.labels import METADATA, group_equal, without_name
 
 F64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
@@ -24,7 +26,7 @@ Bool = npt.NDArray[np.bool_]
 class Vector:
     """Elements of S series at T steps."""
 
-    labels: list[Labels]
+    labels: Sequence[Labels]
     values: F64  # [S, T]
     present: Bool  # [S, T]
     nameless: Bool  # [S]: the metric's name is to be removed in the end
@@ -35,8 +37,7 @@ class Vector:
 
     def take(self, rows: npt.NDArray[np.int64]) -> Vector:
         """These rows, in this order."""
-        labels = [self.labels[row] for row in rows.tolist()]
-        return Vector(labels, self.values[rows], self.present[rows], self.nameless[rows])
+        return Vector(taken(self.labels, rows), self.values[rows], self.present[rows], self.nameless[rows])
 
     def shown(self) -> Vector:
         """Only the rows that have any element."""
@@ -44,7 +45,7 @@ class Vector:
         return self if held.all() else self.take(np.flatnonzero(held))
 
 
-def named(labels: list[Labels], values: F64, present: Bool, *, nameless: bool) -> Vector:
+def named(labels: Sequence[Labels], values: F64, present: Bool, *, nameless: bool) -> Vector:
     """A vector whose rows all keep, or all lose, their metric's name."""
     return Vector(labels, values, present, np.full(len(labels), nameless, np.bool_))
 
@@ -66,14 +67,18 @@ def finished(vector: Vector) -> Vector:
     vector = vector.shown()
     if not vector.nameless.any():
         return vector
-    kinds = {tuple(map(labels.get, METADATA)) for labels in vector.labels}
-    one_metric = len(kinds) == 1 and vector.nameless.all()
-    bare = [
-        without_name(labels) if drop else labels for labels, drop in zip(vector.labels, vector.nameless, strict=True)
-    ]
-    cleaned = named(bare, vector.values, vector.present, nameless=False)
+    one_metric = vector.nameless.all() and all(len(used(vector.labels, name)) == 1 for name in METADATA)
+    cleaned = named(_bare(vector), vector.values, vector.present, nameless=False)
     # Series of one metric differ in something else than its name: only several metrics can come to look the same.
     return cleaned if one_metric else united(cleaned)
+
+
+def _bare(vector: Vector) -> Sequence[Labels]:
+    if isinstance(vector.labels, LabelTable) and vector.nameless.all():
+        return vector.labels.without(METADATA)
+    return [
+        without_name(labels) if drop else labels for labels, drop in zip(vector.labels, vector.nameless, strict=True)
+    ]
 
 
 def united(vector: Vector) -> Vector:
@@ -93,4 +98,4 @@ def united(vector: Vector) -> Vector:
     values = np.add.reduceat(np.where(vector.present, vector.values, 0.0)[order], heads, axis=0)
     present = np.logical_or.reduceat(vector.present[order], heads, axis=0)
     rows = order[heads]
-    return Vector([vector.labels[row] for row in rows], values, present, vector.nameless[rows])
+    return Vector(taken(vector.labels, rows), values, present, vector.nameless[rows])

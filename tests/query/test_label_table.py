@@ -1,0 +1,88 @@
+"""Labels by column are what a list of dicts is: taken, grouped, sorted and written."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import hypothesis
+import numpy as np
+from hypothesis import strategies as st
+
+from spm.query.label_table import Column, Labels, LabelTable, json_of, taken, used
+from spm.query.promql.labels import Groups, group_by, group_equal, group_without, ordered
+from spm.query.promql.vector import finished, named
+
+NAMES = ("__name__", "__type__", "a", "host", "le")
+TEXTS = ("", "x", "y", "ä", 'q"\\\n', "😀", "h1", "h10", "h2")
+SERIES = st.lists(
+    st.dictionaries(st.sampled_from(NAMES), st.sampled_from(TEXTS[1:])).map(lambda found: dict(sorted(found.items()))),
+    max_size=12,
+)
+
+
+def table_of(series: list[Labels]) -> LabelTable:
+    """The same by column, with values that nobody has among them."""
+    columns = [
+        Column(name, np.array([TEXTS.index(each.get(name, "")) for each in series], np.int32), [*TEXTS, "unused"])
+        for name in NAMES
+    ]
+    return LabelTable(columns, len(series))
+
+
+def same(found: Groups, wanted: Groups) -> bool:
+    return found.labels == wanted.labels and found.codes.tolist() == wanted.codes.tolist()
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(series=SERIES, names=st.lists(st.sampled_from((*NAMES, "absent")), max_size=3))
+def test_table_is_grouped_and_sorted_as_a_list_is(series: list[Labels], names: list[str]) -> None:
+    table = table_of(series)
+    assert same(group_by(table, names), group_by(series, names))
+    assert same(group_without(table, names), group_without(series, names))
+    assert same(group_equal(table), group_equal(series))
+    assert ordered(table).tolist() == ordered(series).tolist()
+    assert all(used(table, name) == used(series, name) or not series for name in names)
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(series=SERIES, data=st.data())
+def test_table_is_read_as_a_list_is(series: list[Labels], data: st.DataObject) -> None:
+    table = table_of(series)
+    assert [table[place] for place in range(len(series))] == series == list(table) == table[:]
+    rows = np.array(data.draw(st.lists(st.sampled_from(range(len(series))))) if series else [], np.int64)
+    assert taken(table, rows) == taken(series, rows)
+    held = np.array([bool(each) for each in series], np.bool_)
+    assert table.take(held) == [each for each in series if each]
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(series=SERIES)
+def test_table_is_written_as_a_list_is(series: list[Labels]) -> None:
+    (raw, ends), (other, borders) = json_of(table_of(series)), json_of(series)
+    assert ends.tolist() == borders.tolist()
+    assert raw[: ends[-1]].tobytes() == other[: borders[-1]].tobytes()
+    assert [json.loads(raw[a:b].tobytes()) for a, b in itertools.pairwise(ends)] == series
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(series=SERIES, lost=st.sampled_from(("all", "none", "some")))
+def test_names_are_removed_in_the_end_as_from_a_list(series: list[Labels], lost: str) -> None:
+    distinct = [each for row, each in enumerate(series) if each not in series[:row]]
+    values = np.eye(len(distinct))  # never two series at one step
+    made = [named(each, values, values > 0, nameless=lost == "all") for each in (distinct, table_of(distinct))]
+    if lost == "some":
+        for each in made:
+            each.nameless[::2] = True
+    wanted, found = map(finished, made)
+    assert found.labels == wanted.labels
+    assert found.values.tolist() == wanted.values.tolist()
+
+
+def test_groups_of_many_wide_columns_are_told_apart() -> None:
+    rng = np.random.default_rng(1)
+    values = ["", *map(str, range(200_000))]
+    columns = [Column(name, rng.integers(0, 200_000, 3_000).astype(np.int32), values) for name in "abcd"]
+    table = LabelTable(columns, 3_000)
+    assert same(group_equal(table), group_equal(list(table)))
+    assert ordered(table).tolist() == ordered(list(table)).tolist()
