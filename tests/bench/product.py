@@ -56,6 +56,16 @@ class Served:
                 found[name] = found.get(name, 0.0) + times.user + times.system
         return found
 
+    def busy_ms(self) -> float:
+        """CPU ms so far of the living threads that answer requests, exact enough for queries of one ms."""
+        spent = 0
+        for process, line in processes(self.process.pid):
+            if _role(process, line) in ("gunicorn", "victoria-metrics"):
+                for thread in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
+                    with contextlib.suppress(OSError):
+                        spent += int(thread.read_text().split()[0])
+        return spent / 1e6
+
     def connection(self) -> http.client.HTTPConnection:
         """A keep-alive connection."""
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)

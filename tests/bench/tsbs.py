@@ -1,16 +1,18 @@
 """Query types of the Time Series Benchmark Suite's devops set, as PromQL, with every point checked against numpy.
 
-A type is asked at random places of the data, of the product and of its peer in turn, each over one keep-alive
-connection; reading JSON is not in the time. Points of the product must be those that the raw input gives; how many of
-the peer's differ is told (it has rules of its own for what lies before a window). ``aligned`` asks at whole hours.
+A type is asked at random places of the data, query by query of the product and of its peer in turn, each over one
+keep-alive connection; reading JSON is not in the time. Points of the product must be those that the raw input gives;
+how many of the peer's differ is told (it has rules of its own for what lies before a window). ``aligned`` asks at whole
+hours.
 """
 
 import argparse
+import http.client
 import json
 import time
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -68,9 +70,9 @@ class Ask:
                 made = {
                     (f, f"host_{h}"): v for h, row in zip(hosts, table.tolist(), strict=True) for f, v in enumerate(row)
                 }
-            for (field, host), value in made.items():
+            for (column, host), value in made.items():
                 if self.how != "above" or value > 90:
-                    found.setdefault((f"cpu_{FIELDS[field]}", host), {})[float(t)] = value
+                    found.setdefault((f"cpu_{FIELDS[column]}", host), {})[float(t)] = value
         return found
 
 
@@ -160,43 +162,62 @@ def _compared(
     name: str, made: Type, fleet: Fleet, start_ms: int, seconds: int, scale: float,
     servers: list[tuple[str, Served]], times: int,
 ) -> None:  # fmt: skip
-    medians: dict[str, tuple[float, float]] = {}
-    for who, served in servers:
-        random = np.random.default_rng(7)
-        asks = [made(random, fleet.hosts, seconds, scale) for _ in range(WARM + times)]
-        took, cpu, wrong, size = _ask_all(served, start_ms, asks, fleet)
-        if wrong and who == "product":
-            raise RuntimeError(f"{name}: {wrong} points differ from the raw input")
-        figures = report.quantiles(took)
-        report.line(f"{name} {who}", **figures, cpu_ms=cpu, bytes=size, wrong=wrong)
-        medians[who] = figures["p50_ms"], cpu
+    random = np.random.default_rng(7)
+    asks = [made(random, fleet.hosts, seconds, scale) for _ in range(WARM + times)]
+    runs = [_Run(who, served) for who, served in servers]
+    for number, ask in enumerate(asks):
+        for run in runs:
+            if number == WARM:
+                run.begin()
+            run.ask(start_ms, ask)
+    medians = [run.told(name, fleet, start_ms, asks) for run in runs]
     if len(medians) > 1:
-        (ours, our_cpu), (theirs, their_cpu) = medians.values()
+        (ours, our_cpu), (theirs, their_cpu) = medians
         report.line(f"{name} times as fast", wall=theirs / ours, cpu=their_cpu / max(our_cpu, 1e-9))
 
 
-def _ask_all(served: Served, start_ms: int, asks: list[Ask], fleet: Fleet) -> tuple[list[float], float, int, int]:
-    """(seconds of each but the first, CPU ms of the server per query, points that differ, bytes of the last)."""
-    connection, took, bodies = served.connection(), [], []
-    before: dict[str, float] = {}
-    for number, ask in enumerate(asks):
-        if number == WARM:
-            before = served.cpu()
+@dataclass(slots=True)
+class _Run:
+    """One server's part: what its queries took, and what it answered."""
+
+    who: str
+    served: Served
+    connection: http.client.HTTPConnection = field(init=False)
+    took: list[float] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    before_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.connection = self.served.connection()
+
+    def begin(self) -> None:
+        """From here on it counts."""
+        self.took.clear()
+        self.before_ms = self.served.busy_ms()
+
+    def ask(self, start_ms: int, ask: Ask) -> None:
+        """One query; its body is read, not looked into."""
         call, parameters = asked(start_ms, ask)
-        address = f"{served.prefix}/api/v1/{call}?{urllib.parse.urlencode(parameters)}"
+        address = f"{self.served.prefix}/api/v1/{call}?{urllib.parse.urlencode(parameters)}"
         began = time.perf_counter()
-        connection.request("GET", address, headers=dict(served.headers))
-        body = connection.getresponse().read()
-        took.append(time.perf_counter() - began)
-        bodies.append(body)
-    spent = sum(served.cpu().values()) - sum(before.values())
-    wrong = sum(_wrong(body, ask, start_ms, fleet) for body, ask in zip(bodies, asks, strict=True))
-    return took[WARM:], 1000 * spent / (len(asks) - WARM), wrong, len(bodies[-1])
+        self.connection.request("GET", address, headers=dict(self.served.headers))
+        self.bodies.append(self.connection.getresponse().read())
+        self.took.append(time.perf_counter() - began)
+
+    def told(self, name: str, fleet: Fleet, start_ms: int, asks: list[Ask]) -> tuple[float, float]:
+        """Prints the figures; (median, CPU of a query) in ms. Raises where the product is wrong."""
+        cpu = (self.served.busy_ms() - self.before_ms) / len(self.took)
+        moved = Fleet(fleet.ts - start_ms, fleet.values)
+        wrong = sum(_wrong(body, ask, start_ms, moved) for body, ask in zip(self.bodies, asks, strict=True))
+        if wrong and self.who == "product":
+            raise RuntimeError(f"{name}: {wrong} points differ from the raw input")
+        figures = report.quantiles(self.took)
+        report.line(f"{name} {self.who}", **figures, cpu_ms=cpu, bytes=len(self.bodies[-1]), wrong=wrong)
+        return figures["p50_ms"], cpu
 
 
 def _wrong(body: bytes, ask: Ask, start_ms: int, fleet: Fleet) -> int:
     answer = json.loads(body)
     if answer.get("status") != "success":
         raise RuntimeError(f"{ask.expression}: {answer}")
-    moved = Fleet(fleet.ts - start_ms, fleet.values)
-    return differing(points_of(answer["data"], start_ms), ask.expected(moved))
+    return differing(points_of(answer["data"], start_ms), ask.expected(fleet))
