@@ -63,7 +63,7 @@ def recount(pieces: Sequence[Piece], lens: Lens = PLAIN) -> Counted:
     """What the hours of a unit must say. ``pieces``: all its versions, as they lie in pages and blocks, in order.
 
     1. the visible rows of all pieces, one under the other;
-    2. sorted by (metric, series, ts, stamp, source), rows of equal ones in order of arrival;
+    2. sorted by (metric, series, ts, stamp, source), rows of equal ones in order of arrival, stale markers before all;
     3. the last of each (metric, series, ts) wins, unless it is a stale marker, which says that there is nothing;
     4. counted group by group.
     """
@@ -72,7 +72,7 @@ def recount(pieces: Sequence[Piece], lens: Lens = PLAIN) -> Counted:
         np.concatenate([part[i] for part in parts]) if parts else np.empty(0, np.uint64) for i in range(8)
     )
     _, source = np.unique(source, return_inverse=True)
-    order = np.lexsort((source, sequence, process, ms, ts, series, metric))
+    order = np.lexsort((source, sequence, process, ms, bits != _STALE, ts, series, metric))
     metric, series, ts, bits = metric[order], series[order], ts[order].astype(np.int64), bits[order]
     last = np.ones(len(ts), np.bool_)
     last[:-1] = (metric[1:] != metric[:-1]) | (series[1:] != series[:-1]) | (ts[1:] != ts[:-1])

@@ -211,8 +211,9 @@ def _add(count: _Count, slot: int, piece: Piece, now: Lens, then: Lens) -> None:
         return
     seen = now.kept(piece)
     after: BOOL = left if seen is None else left & seen
-    rows, _ = kernels.winners(piece.counts, piece.ts, _ALL if seen is None else seen)
-    others, _ = kernels.winners(piece.counts, piece.ts, after)
+    bits = piece.values.view(np.int64)
+    rows, _ = kernels.winners(piece.counts, piece.ts, bits, _ALL if seen is None else seen)
+    others, _ = kernels.winners(piece.counts, piece.ts, bits, after)
     gone: I64 = rows[~left[rows]]
     hidden = ~left if seen is None else ~left & seen
     count.versions += int(hidden.sum())

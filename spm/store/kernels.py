@@ -8,6 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from spm.wire import STALE_BITS
+
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -198,10 +200,11 @@ def order_versions(counts: I32, order: I64, ts: I64, rank: I32, bits: I64) -> tu
 
 
 @njit(cache=True, nogil=True)
-def winners(counts: I32, ts: I64, seen: BOOL) -> tuple[I64, I32]:
+def winners(counts: I32, ts: I64, bits: I64, seen: BOOL) -> tuple[I64, I32]:
     """Of rows sorted by (series, ts, stamp): the last seen one of each (series, ts), and the count per series.
 
-    ``seen`` says of each row whether it takes part (as-of, retractions); empty: all do.
+    A stale marker gives way to any value beside it. ``seen`` says of each row whether it takes part (as-of,
+    retractions); empty: all do.
     """
     out = np.empty(ts.size, np.int64)
     kept = np.zeros(counts.size, np.int32)
@@ -214,7 +217,8 @@ def winners(counts: I32, ts: I64, seen: BOOL) -> tuple[I64, I32]:
             if seen.size and not seen[i]:
                 continue
             if written > first and ts[out[written - 1]] == ts[i]:
-                out[written - 1] = i
+                if bits[i] != STALE_BITS or bits[out[written - 1]] == STALE_BITS:
+                    out[written - 1] = i
             else:
                 out[written] = i
                 written += 1
@@ -313,7 +317,7 @@ def warm() -> None:
     decimal_split(values, bits, 1, 1)
     counts, order = group_by_series(rank, 1)
     order_versions(counts, order, ts, rank, bits)
-    winners(counts, ts, np.ones(ts.size, np.bool_))
+    winners(counts, ts, ts, np.ones(ts.size, np.bool_))
     find_timelines(counts, ts, rank)
     take_segments(ts[:1], counts, 2)
     spread(counts, 2)

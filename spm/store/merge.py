@@ -2,7 +2,8 @@
 
 ``merge`` takes pieces (blocks, pages, earlier merges) and gives all distinct versions sorted by (series, ts, stamp);
 ``pick`` gives the winners. A version is (series, ts, value bits, stamp); only fully identical ones are merged. The
-greatest stamp wins; within a message the last. All loops over samples are in ``kernels``.
+greatest stamp wins; within a message the last; but no stale marker over a value. All loops over samples are in
+``kernels``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -117,7 +118,7 @@ _ALL = np.empty(0, np.bool_)
 
 def pick(piece: Piece, kept: npt.NDArray[np.bool_] | None = None) -> Picked:
     """The winner of every (series, ts) of a merged piece, among the rows of ``kept`` (bool[N]; ``None``: all)."""
-    rows, counts = kernels.winners(piece.counts, piece.ts, _ALL if kept is None else kept)
+    rows, counts = kernels.winners(piece.counts, piece.ts, piece.values.view(np.int64), _ALL if kept is None else kept)
     if len(rows) == len(piece.ts):
         return Picked(piece.series, piece.metrics, piece.counts, piece.ts, piece.values)
     return Picked(piece.series, piece.metrics, counts, piece.ts[rows], piece.values[rows])

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spm import wire
 from spm.store import kernels
 from spm.store.merge import EMPTY, Piece, merge, narrow, pick
 from tests.store.rows import Version, bits, number, piece, versions_of
@@ -28,7 +29,8 @@ def reference(arrived: list[Version]) -> list[Version]:
 
 
 def winners(versions: list[Version]) -> dict[tuple[int, int], int]:
-    return {(s, t): b for s, t, b, _ in versions}
+    in_order = sorted(versions, key=lambda v: v[2] != wire.STALE_BITS)  # what comes last stays; the sort is stable
+    return {(s, t): b for s, t, b, _ in in_order}
 
 
 def picked(held: Piece, visible: list[bool] | None = None) -> dict[tuple[int, int], int]:
@@ -44,7 +46,7 @@ def test_merge_keeps_every_distinct_version_in_the_total_order(arrived: list[Ver
 
 
 @given(VERSIONS)
-def test_the_last_of_the_greatest_stamp_wins(arrived: list[Version]) -> None:
+def test_the_last_of_the_greatest_stamp_wins_and_no_stale_marker_over_a_value(arrived: list[Version]) -> None:
     assert picked(merge([piece(arrived)])) == winners(reference(arrived))
 
 

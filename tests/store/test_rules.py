@@ -19,7 +19,7 @@ RULES: dict[str, tuple[str, ...]] = {
     ),
     "2 version: only identical ones merge, a total order picks the winner": (
         "store/test_merge.py::test_merge_keeps_every_distinct_version_in_the_total_order",
-        "store/test_merge.py::test_the_last_of_the_greatest_stamp_wins",
+        "store/test_merge.py::test_the_last_of_the_greatest_stamp_wins_and_no_stale_marker_over_a_value",
         "store/test_merge.py::test_merge_is_the_same_however_messages_are_grouped_ordered_and_repeated",
         "store/test_codec.py::test_floats_of_any_bits_come_back",
     ),
