@@ -16,14 +16,18 @@ import numpy as np
 import pytest
 
 from spm.errors import SpmError
-from spm.query.promql.engine import Engine
+from spm.query.promql.engine import Engine, QueryLimits
 from tests.conftest import missing_service
 from tests.query.generated import MINUTES, START, Maker, dataset, stored
 from tests.query.judge import Judge, Refused, answer_of, binary, differs, judging
 from tests.stack.processes import free_ports
 
-# Shapes of expressions that Prometheus answers in a way of its own, by what of the text shows it.
+# What Prometheus answers in a way of its own, by the expression and the difference that show it.
 REASONS = {
+    r"\bquantile(_over_time)?\b.* here, nan there$": (
+        "a rank that falls on a sample is that sample since 3.16; judges before that add zero times the next one to "
+        "it, and zero times an infinity is NaN"
+    ),
     r"timestamp\([a-z_]+(\{[^}]*\})? @ (start|end)\(\) offset": (
         "timestamp() of a selector that `@` holds and an offset moves reads less far back than the selector alone, in "
         "2.42 and in 3: it leaves out series that the selector shows"
@@ -44,7 +48,6 @@ def test_engine_answers_what_prometheus_answers(tmp_path: Path) -> None:
 @pytest.mark.proof
 def test_differential_against_prometheus(tmp_path: Path) -> None:
     found = compared(tmp_path, int(os.environ.get("SPM_DIFFERENTIAL", "10000")))
-    print("\n".join(found))
     assert not found
 
 
@@ -55,7 +58,7 @@ def compared(folder: Path, count: int) -> list[str]:
     modern = bool(os.environ.get("SPM_PROMETHEUS_URL"))
     data = dataset(SEED, low_counters=modern)
     with judging(folder, free_ports(1)[0], data) as judge:
-        engine, refused = Engine(stored(data)), 0
+        engine, refused = Engine(stored(data), QueryLimits(timeout_s=3_600)), 0  # kernels may have to be compiled first
         found: list[str] = []
         known: list[str] = []
         rng = np.random.default_rng(SEED)
@@ -67,12 +70,12 @@ def compared(folder: Path, count: int) -> list[str]:
             refused += problem == "refused"
             if problem not in ("", "refused"):
                 told = f"{expr} [{start}, {steps} x {step}]: {problem}"
-                reason = next((words for shape, words in REASONS.items() if re.search(shape, expr)), "")
+                reason = next((words for shape, words in REASONS.items() if re.search(shape, told)), "")
                 known += [f"{told}\n    {reason}"] if reason else []
                 found += [] if reason else [told]
+                print((known if reason else found)[-1], flush=True)
             if number % 1_000 == 999:
                 print(f"{number + 1} of {count} compared, {len(found)} differ, both refuse {refused}", flush=True)
-        print(*known, sep="\n")
         print(f"{count} compared, {len(found)} differ, {len(known)} for a known reason, both refuse {refused}")
     return found
 
