@@ -5,11 +5,15 @@ culprit. ``Trial.of`` has a child process do with it what a worker would: read i
 memory. A child that ends, or does not come back in time, gives the message its cause of death; the worker and all other
 messages go on. The child stays for the next ones, since there are often some hundred at a time.
 
-``python -m ingest.trial`` is the child: lengths and messages of MessagePack on its input, one byte for each on its
-output. An error that it survives is no verdict: the worker meets it itself, and knows how to say it.
+No message is to blame for a child that does not begin, or that ended before it got the message; nor for a machine with
+no time to spare: what counts is the child's own time on a processor, and on the clock ten times as much.
+
+``python -m ingest.trial`` is the child: lengths and messages of MessagePack on its input, on its output one byte when
+it has begun, and one for each. An error that it survives is no verdict: the worker meets it, and knows how to say it.
 """
 
 import resource
+import signal
 import struct
 import subprocess
 import sys
@@ -26,6 +30,7 @@ from ingest.routing import AGENTS, LINES_TYPE
 from ingest.transport.delivery import Delivery
 from ingest.write import Writer
 from spm import limits
+from spm.errors import StoreUnavailable
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
 from spm.wire import Envelope, Stamp
@@ -46,28 +51,20 @@ class Tried(msgspec.Struct, frozen=True, array_like=True):
 class Trial:
     """A child process, started when it is first needed and again after each that ended."""
 
-    def __init__(self, command: Sequence[str], wait_s: float = limits.TRIAL_S) -> None:
+    def __init__(self, command: Sequence[str], wait_s: float = limits.TRIAL_WAIT_S) -> None:
         self._command, self._wait_s = command, wait_s
         self._child: subprocess.Popen[bytes] | None = None
 
     def of(self, delivery: Delivery) -> str | None:
-        """Why this message must not be handled here; ``None``: nothing speaks against it."""
+        """Why this message must not be handled here; ``None``: nothing speaks against it.
+
+        ``StoreUnavailable``: it cannot be tried now, and comes again.
+        """
         by_agent = delivery.exchange == AGENTS or delivery.content_type == LINES_TYPE
         packed = msgspec.msgpack.encode(Tried(delivery.body, by_agent, delivery.content_type, delivery.encoding))
-        child = self._child = self._child or _started(self._command)
-        assert child.stdin is not None, "BUG: a child without its pipes"
-        assert child.stdout is not None, "BUG: a child without its pipes"
-        late = threading.Timer(self._wait_s, child.kill)
-        late.start()
-        try:
-            child.stdin.write(_SIZE.pack(len(packed)) + packed)
-            child.stdin.flush()
-            if child.stdout.read(1) == SURVIVED:
-                return None
-        except BrokenPipeError:
-            pass
-        finally:
-            late.cancel()
+        child = self._ready()
+        if _answers(child, _SIZE.pack(len(packed)) + packed, self._wait_s):
+            return None
         self._child = None
         return f"ended {delivery.tries} workers, and the process that tried it ({_end(child)})"
 
@@ -78,9 +75,33 @@ class Trial:
             self._child.wait()
             self._child = None
 
+    def _ready(self) -> "subprocess.Popen[bytes]":
+        """A child that has begun, and lives."""
+        if self._child is None or self._child.poll() is not None:
+            try:
+                self._child = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            except OSError as error:
+                raise StoreUnavailable(f"no process to try a message in: {error}") from error
+            if not _answers(self._child, b"", self._wait_s):
+                why, self._child = _end(self._child), None
+                raise StoreUnavailable(f"the process to try a message in does not begin ({why})")
+        return self._child
 
-def _started(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+def _answers(child: "subprocess.Popen[bytes]", told: bytes, wait_s: float) -> bool:
+    """Whether it says that all is well, in time."""
+    assert child.stdin is not None, "BUG: a child without its pipes"
+    assert child.stdout is not None, "BUG: a child without its pipes"
+    late = threading.Timer(wait_s, child.kill)
+    late.start()
+    try:
+        child.stdin.write(told)
+        child.stdin.flush()
+        return child.stdout.read(1) == SURVIVED
+    except BrokenPipeError:
+        return False
+    finally:
+        late.cancel()
 
 
 def _end(child: subprocess.Popen[bytes]) -> str:
@@ -104,16 +125,24 @@ def handle(tried: Tried) -> None:
 def main(source: BinaryIO, sink: BinaryIO) -> None:
     """The child's life."""
     resource.setrlimit(resource.RLIMIT_DATA, (limits.TRIAL_BYTES_MAX, limits.TRIAL_BYTES_MAX))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # whatever the worker does with it
+    _say(sink)
     while len(size := source.read(_SIZE.size)) == _SIZE.size:
         packed = source.read(_SIZE.unpack(size)[0])
+        signal.setitimer(signal.ITIMER_PROF, limits.TRIAL_S)  # its signal ends a process that does not expect it
         try:
             handle(msgspec.msgpack.decode(packed, type=Tried))
         except MemoryError:
             raise
         except Exception:  # the worker will say it better
             pass
-        sink.write(SURVIVED)
-        sink.flush()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _say(sink)
+
+
+def _say(sink: BinaryIO) -> None:
+    sink.write(SURVIVED)
+    sink.flush()
 
 
 if __name__ == "__main__":

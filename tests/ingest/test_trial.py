@@ -1,5 +1,6 @@
 """A message that may end whoever handles it is tried in a process of its own; and the inbox of the writing thread."""
 
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from ingest.inbox import Inbox
 from ingest.transport.delivery import Delivery
 from ingest.transport.topology import AGENTS
 from ingest.trial import Trial
+from spm.errors import StoreUnavailable
 from tests.chaos.cursed import CURSES
 from tests.stack.rows import message
 
@@ -21,7 +23,7 @@ def suspect(body: bytes, exchange: str = "") -> Delivery:
 @pytest.fixture(scope="module")
 def trial() -> Iterator[Trial]:
     """With a child that dies of some bodies."""
-    made = Trial((sys.executable, "-m", "tests.chaos.cursed"), wait_s=8)
+    made = Trial((sys.executable, "-m", "tests.chaos.cursed"))
     yield made
     made.close()
 
@@ -41,9 +43,37 @@ def test_what_ends_its_process_is_named_and_the_next_one_is_tried_all_the_same(t
     assert trial.of(suspect(message(1).to_bytes())) is None
 
 
+BEGUN = "import sys, time; sys.stdout.write('+'); sys.stdout.flush(); "
+
+
 def test_what_does_not_come_back_in_time_is_ended() -> None:
-    slow = Trial((sys.executable, "-c", "import time; time.sleep(60)"), wait_s=0.3)
+    slow = Trial((sys.executable, "-c", f"{BEGUN} time.sleep(60)"), wait_s=2)
     assert "signal 9" in str(slow.of(suspect(b"x")))
+
+
+def test_what_takes_a_processor_for_too_long_is_ended_by_its_own_clock() -> None:
+    endless = "limits.TRIAL_S = 0.2; trial.handle = lambda tried: all(iter(lambda: 1, 0))"
+    main = "trial.main(sys.stdin.buffer, sys.stdout.buffer)"
+    words = f"import sys; from ingest import trial; from spm import limits; {endless}; {main}"
+    busy = Trial((sys.executable, "-c", words))
+    assert f"signal {signal.SIGPROF.value}" in str(busy.of(suspect(b"x")))
+
+
+def test_a_child_that_ended_before_it_got_a_message_is_no_fault_of_the_message(trial: Trial) -> None:
+    assert trial.of(suspect(message(1).to_bytes())) is None
+    child = trial._child
+    assert child is not None
+    child.kill()
+    child.wait()
+    assert trial.of(suspect(message(2).to_bytes())) is None
+
+
+@pytest.mark.parametrize(
+    "command", [("/nowhere/no-program",), (sys.executable, "-c", "raise SystemExit(3)")], ids=["no program", "ends"]
+)
+def test_a_message_that_cannot_be_tried_comes_again(command: tuple[str, ...]) -> None:
+    with pytest.raises(StoreUnavailable, match="process to try a message in"):
+        Trial(command).of(suspect(b"x"))
 
 
 def test_the_inbox_gives_what_came_in_its_order() -> None:
