@@ -123,7 +123,9 @@ def test_prometheus_client_pushes_every_sample(served: Served) -> None:
         return basic_auth_handler(url, method, timeout, headers, data, "anybody", served.token)
 
     before_ms = time.time() * 1000
-    prometheus_client.push_to_gateway(f"127.0.0.1:{served.port}", "night", registry, {"zone": "a/b"}, handler=handler)
+    prometheus_client.push_to_gateway(
+        f"127.0.0.1:{served.port}", "night", registry, {"zone": "a/b"}, timeout=120, handler=handler
+    )
     found = wait_for(served, "pushed", SAMPLES)
     after_ms = time.time() * 1000
     assert all(before_ms - 1 <= ms <= after_ms for column in found.values() for ms in column)

@@ -22,6 +22,8 @@ PAGES = {
     "chart": ("/apps/{app}/chart?range=1h", 1),
     "send": ("/apps/{app}/send", 0),
     "agents": ("/apps/{app}/agents", 0),
+    "heartbeats": ("/apps/{app}/send/heartbeats", 0),
+    "refused": ("/apps/{app}/delivery/refused", 0),
     "password": ("/account/password", 0),
     "alerts": ("/alerts/", 0),
     "alerts-new": ("/alerts/new", 0),
