@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Collection
 
+import pytest
+from django.db import OperationalError
 from msgspec.structs import replace
 
 from ingest.batch import Batcher
@@ -14,8 +16,9 @@ from spm import limits
 from spm.clock import FakeClock
 from spm.errors import StoreUnavailable
 from spm.store.keys import Distribution
+from spm.wire import Envelope
 from tests.stack.rows import message
-from tests.stack.test_consume import FIVE, Doorman, FailingOn, Notes, Store, delivery
+from tests.stack.test_consume import FIVE, Doorman, FailingOn, Notes, Store, at_the_door, delivery
 
 
 def test_dead_letters_are_kept_before_they_are_acknowledged() -> None:
@@ -166,3 +169,49 @@ def test_letters_of_a_channel_that_is_gone_are_left_to_the_next() -> None:
     worker.take(given_up(1, message(1).to_bytes(), reason="rejected"))
     worker.step()
     assert (kept, notes.stored, notes.given_back) == ([], [], [])
+
+
+def test_a_letter_that_a_worker_wrote_keeps_the_cause_it_came_with() -> None:
+    notes, kept = Notes(), list[Dead]()
+    worker = reviving(Store(), notes, kept.extend)
+    told = {topology.CAUSE: "no lines at all"}
+    worker.take(replace(delivery(1), queue=topology.DEAD, exchange=topology.DEAD, headers=told))
+    worker.step()
+    assert [(letter.tag, cause) for letter, cause in kept] == [(1, "no lines at all")]
+
+
+class Locked(Doorman):
+    """A door behind which, once its answers are used up, no database answers."""
+
+    def accept(self, delivery: Delivery) -> Envelope | None:
+        if not self.answers:
+            raise OperationalError("locked")
+        return super().accept(delivery)
+
+
+def test_letters_of_agents_come_again_while_the_database_does_not_say_whose_they_are() -> None:
+    store, door = Store(), Locked([message(1)])
+    worker, notes = of_an_agent(store, door)
+    worker.take(given_up(2, b"cpu v=1", key="spm_good.h"))
+    worker.step()
+    assert (notes.given_back, notes.stored, store.pending_rows()) == ([2], [], 0)
+    assert door.retired == 1, "what was stamped of the first one is lost to this process"
+
+
+def test_what_an_agent_sent_is_no_poison_because_the_database_does_not_answer() -> None:
+    notes = Notes()
+    with pytest.raises(StoreUnavailable, match="locked"):
+        at_the_door(Store(), notes, Locked([]), "k").step()
+    assert (notes.dead, notes.rejected, notes.stored) == ([], [], [])
+
+
+def test_letters_come_again_when_a_new_one_cannot_be_written_beside_them() -> None:
+    notes, clock = Notes(grave_open=False), FakeClock()
+    worker = Consumer(
+        FailingOn(Store(), Distribution()), notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep,
+        letters=lambda letters: None, trial=lambda suspect: None,
+    )  # fmt: skip
+    worker.source = notes
+    worker.take(given_up(1, message(1, source="cursed").to_bytes()))
+    worker.step()
+    assert (notes.given_back, notes.stored) == ([1], [])
