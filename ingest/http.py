@@ -27,7 +27,9 @@ _DATABASES = {"name": "databases", "columns": ["name"], "values": [["metrics"]]}
 @require_POST
 def metrics(request: HttpRequest) -> HttpResponse:
     """``POST /api/v1/metrics``: samples as JSON."""
-    taken = take(request, lambda body: json_samples.parse(body.raw, now_ms=body.now_ms), "json")
+    taken = take(
+        request, lambda body: json_samples.parse(body.raw, now_ms=body.now_ms, crowded=body.crowded), "json"
+    )  # fmt: skip
     return JsonResponse(report(taken.parsed, taken.message_id), status=202 if len(taken.parsed.ts) else 400)
 
 
@@ -49,7 +51,12 @@ def write(request: HttpRequest) -> HttpResponse:
 @require_POST
 def collectd_lists(request: HttpRequest) -> HttpResponse:
     """``POST /api/v1/collectd``: what collectd's plug-in ``write_http`` sends with ``Format "JSON"``."""
-    taken = take(request, lambda body: collectd.parse(body.raw, now_ms=body.now_ms), "collectd", unit="s")
+    taken = take(
+        request,
+        lambda body: collectd.parse(body.raw, now_ms=body.now_ms, crowded=body.crowded),
+        "collectd",
+        unit="s",
+    )
     return _settled(taken, 200)
 
 

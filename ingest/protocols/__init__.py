@@ -3,10 +3,17 @@
 Enter by the ``parse`` of a module. ``warm`` compiles all kernels of this room into the cache on disk.
 """
 
-from ingest.protocols import line_protocol, otlp, prometheus_text, remote_write
+from ingest.protocols import collectd, json_samples, line_protocol, otlp, prometheus_text, remote_write
 
 _EVERY_FORM = b"m,a=b v=1i,w=2u,x=0.5,y=12345678901234567.89,z=true,e=1e3 1\nm,a=b v=1i,x=0.5,y=12345678901234567.89\n"
 _EVERY_TEXT = b'# TYPE m counter\nm{a="b"} 1.5 1\nm{a="b"} NaN\n'
+_EVERY_SAMPLE = (
+    b'{"samples": [{"metric": "m", "tags": {"a": "b"}, "value": 1.5, "time": 1}, {"metric": "m", "value": "NaN"}]}'
+)
+_EVERY_COLUMN = b'{"series": [{"metric": "m", "tags": {"a": "b"}, "times": [1, 2], "values": [1.5, 2]}]}'
+_EVERY_LIST = (
+    b"""[{"values": [1, null], "dsnames": ["rx", "tx"], "time": 1.5, "host": "h", "plugin": "if", "type": "octets"}]"""
+)
 _SAMPLE = bytes.fromhex("120b 09 000000000000f03f 10 01")
 _LABELLED = bytes.fromhex("0a1c 0a0d 0a085f5f6e616d655f5f 1201 75") + _SAMPLE
 _REFERRING = bytes.fromhex("2200 2208 5f5f6e616d655f5f 2201 75 2a11 0a02 0102") + _SAMPLE
@@ -27,6 +34,9 @@ def warm() -> None:
     for _ in range(2):  # the second time all series are known, and the compiled reader takes the whole way
         line_protocol.parse(_EVERY_FORM, now_ms=1_000_000, precision="ms")
         prometheus_text.parse(_EVERY_TEXT, now_ms=1_000_000)
+        for body in (_EVERY_SAMPLE, _EVERY_COLUMN):
+            json_samples.parse(body, now_ms=1_000_000)
+        collectd.parse(_EVERY_LIST, now_ms=1_000_000)
         remote_write.parse(_LABELLED, now_ms=1_000_000)
         remote_write.parse_v2(_REFERRING, now_ms=1_000_000)
         otlp.parse(_EXPORTED, "application/json", now_ms=1_000_000)

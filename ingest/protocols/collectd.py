@@ -5,19 +5,24 @@
 
 The metric is plugin_type (the plugin alone where both are the same), with _dsname unless that is "value"; the labels
 are host, instance (of the plugin) and type (its instance), where they are not empty. Times are seconds. A null value is
-none. One bad list refuses itself; its "line" is its place. Enter by ``parse``.
+none. One bad list refuses itself; its "line" is its place. A compiled kernel reads what collectd itself writes of known
+series; ``msgspec`` reads the rest and first of all says whether the body is JSON. Enter by ``parse``.
 """
-
-from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from ingest.protocols import naming, times
+from ingest.protocols.collectd_kernels import HEAD_END, HEAD_START, read_lists
+from ingest.protocols.crowd import Crowd
+from ingest.protocols.json_kernels import after_space, next_item, value_end
 from ingest.protocols.line_exact import example
-from spm.errors import BadMessage, LimitExceeded
-from spm.limits import FUTURE_MS, JSON_COMMAS_MAX, MESSAGE_SAMPLES_MAX, MESSAGE_SERIES_BYTES_MAX, REJECTIONS_MAX
-from spm.wire import Parsed, Rejection, SeriesTable, canonical
+from ingest.protocols.line_kernels import COUNT, END, LINE, POSITION, Known
+from ingest.protocols.reading import Reading, Rules
+from ingest.protocols.series_cache import Generation, SeriesCache, Tags, too_much
+from spm.errors import BadMessage
+from spm.limits import FUTURE_MS, JSON_COMMAS_MAX, MESSAGE_LINES_MAX, MESSAGE_SAMPLES_MAX
+from spm.wire import Parsed
 
 UNEQUAL = "values and dsnames differ in length"
 _WANTED = '[{"values", "dsnames", "time", "host", "plugin", "type"}, …]'
@@ -37,92 +42,120 @@ class ValueList(msgspec.Struct, gc=False):
     type_instance: str = ""
 
 
-_OUTER = msgspec.json.Decoder(list[msgspec.Raw])
+_ANY = msgspec.json.Decoder(msgspec.Raw)
 _ONE = msgspec.json.Decoder(ValueList)
+_CACHE, _CROWD = SeriesCache(), Crowd()
 
 
 class _Refused(Exception):
     """Why one list cannot be taken."""
 
 
-def parse(body: bytes, *, now_ms: int) -> Parsed:
-    """All samples of a body. ``BadMessage``: not this form at all; ``LimitExceeded``: a body too rich."""
-    if body.count(b",") > JSON_COMMAS_MAX:
-        raise LimitExceeded("the message has too many commas", wanted=f"at most {JSON_COMMAS_MAX}")
+def parse(body: bytes, *, now_ms: int, crowded: bool = False, cache: SeriesCache | None = None) -> Parsed:
+    """All samples of a body. ``BadMessage``: not this form at all; ``LimitExceeded``: a body too rich.
+
+    ``crowded``: its app has too many series already; what it names is not worth the common cache.
+    """
+    commas = body.count(b",")
+    if commas > JSON_COMMAS_MAX:
+        raise too_much("commas in one body", JSON_COMMAS_MAX)
     try:
-        items = _OUTER.decode(body)
+        _ANY.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadMessage("not collectd's JSON", got=str(error)[:200], wanted=_WANTED) from error
-    reading = _Reading(now_ms)
-    for place, item in enumerate(items, 1):
-        reading.take(place, item)
+    if not body.lstrip().startswith(b"["):
+        raise BadMessage("not collectd's JSON", got=example(body), wanted=_WANTED)
+    rules = Rules(now_ms=now_ms, times=1, per=1, latest_ms=now_ms + FUTURE_MS)
+    generation = (cache or (_CROWD if crowded else _CACHE)).generation()
+    reading = _Reading(body + b"\n", rules, generation, min(commas, MESSAGE_SAMPLES_MAX) + 1)
+    reading.run()
     return reading.parsed()
 
 
-class _Reading:
+class _Reading(Reading):
     """One body on its way."""
 
-    def __init__(self, now_ms: int) -> None:
-        self._now_ms, self._latest_ms = now_ms, now_ms + FUTURE_MS
-        self._numbers: dict[bytes, int] = {}
-        self._form_bytes = 0
-        self._rows: list[tuple[int, int, float]] = []
-        self._rejections: list[Rejection] = []
-        self._rejected = 0
+    def __init__(self, body: bytes, rules: Rules, generation: Generation, room: int) -> None:
+        super().__init__(body, rules, generation, room)
+        first = after_space(self._bytes, after_space(self._bytes, 0) + 1)
+        self._state = np.array([first, 1, 0, 0, 0, 0], np.int64)
+        self._seen: dict[tuple[bytes, str], int] = {}
 
-    def take(self, place: int, item: msgspec.Raw) -> None:
+    def run(self) -> None:
+        """Kernel and exact reader take turns until the list ends."""
+        known = self._generation.view()
+        while self._read_plain(known) != END:
+            self._check_count()
+            self._read_exactly()
+            known = self._generation.view()
+        self._check_count()
+
+    def _read_plain(self, known: Known) -> int:
+        return int(read_lists(self._bytes, self._numbers, known, self._state, self._series, self._ts, self._values))
+
+    def _read_exactly(self) -> None:
         """One list: all of its values, or none."""
+        start = int(self._state[POSITION])
+        end = int(value_end(self._bytes, start))
+        item = self._body[start:end]
         try:
-            self._rows += self._rows_of(item)
+            self._take(_ONE.decode(item))
         except (_Refused, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            self._rejected += 1
-            if len(self._rejections) < REJECTIONS_MAX:
-                self._rejections.append(Rejection(place, str(error)[:200], example(bytes(item))))
-        if len(self._rows) > MESSAGE_SAMPLES_MAX:
-            raise LimitExceeded("the message has too many samples", wanted=f"at most {MESSAGE_SAMPLES_MAX}")
+            self._reject(int(self._state[LINE]), str(error)[:200], example(item))
+        self._state[POSITION] = next_item(self._bytes, end)
+        self._state[LINE] += 1
 
-    def parsed(self) -> Parsed:
-        """What the body gave."""
-        series, ts, values = zip(*self._rows, strict=True) if self._rows else ((), (), ())
-        return Parsed(
-            series=SeriesTable.from_canonical(list(self._numbers)), series_index=np.array(series, np.int32),
-            ts=np.array(ts, np.int64), values=np.array(values, np.float64),
-            rejections=tuple(self._rejections), rejected=self._rejected,
-        )  # fmt: skip
+    def _check_count(self) -> None:
+        if self._state[COUNT] > MESSAGE_SAMPLES_MAX:
+            raise too_much("samples in one body", MESSAGE_SAMPLES_MAX)
+        if self._rejected > MESSAGE_LINES_MAX:
+            raise too_much("lists in one body that cannot be taken", MESSAGE_LINES_MAX)
 
-    def _rows_of(self, item: msgspec.Raw) -> list[tuple[int, int, float]]:
-        one = _ONE.decode(item)
+    def _take(self, one: ValueList) -> None:
         if len(one.values) != len(one.dsnames):
             raise _Refused(UNEQUAL)
         time_ms = round(1000 * max(-_MAX_S, min(one.time, _MAX_S)))
-        if not 1 <= time_ms <= self._latest_ms:
-            raise _Refused(times.TIME_EARLY if time_ms < 1 else times.late(time_ms, self._now_ms, "s"))
-        forms = _forms(one)
-        return [
-            (self._number_of(form), time_ms, value)
-            for form, value in zip(forms, one.values, strict=True)
-            if value is not None
-        ]
+        if not 1 <= time_ms <= self._rules.latest_ms:
+            early = time_ms < 1
+            raise _Refused(times.TIME_EARLY if early else times.late(time_ms, self._rules.now_ms, "s"))
+        numbers = self._numbers_of(one)
+        kept = [(number, value) for number, value in zip(numbers, one.values, strict=True) if value is not None]
+        self._write([number for number, _ in kept], time_ms, [value for _, value in kept])
 
-    def _number_of(self, form: bytes) -> int:
-        if form not in self._numbers:
-            self._form_bytes += len(form)
-            if self._form_bytes > MESSAGE_SERIES_BYTES_MAX:
-                raise LimitExceeded(
-                    "the message has too many bytes of series names and tags",
-                    wanted=f"at most {MESSAGE_SERIES_BYTES_MAX}",
-                )
-        return self._numbers.setdefault(form, len(self._numbers))
+    def _numbers_of(self, one: ValueList) -> list[int]:
+        """The series' numbers in the cache, entered as the list writes them; all names are looked at first."""
+        metrics, tags = _metrics(one), _tags(one)
+        start, end = int(self._state[HEAD_START]), int(self._state[HEAD_END])
+        head = self._body[start:end] if start else _form(one)
+        found = []
+        for dsname, metric in zip(one.dsnames, metrics, strict=True):
+            name = msgspec.json.encode(dsname)
+            number = self._seen.get((head, dsname))
+            if number is None:
+                number, self._budget = self._generation.enter(head, name, metric=metric, tags=tags, budget=self._budget)
+                self._seen[head, dsname] = number
+            found.append(number)
+        return found
 
 
-def _forms(one: ValueList) -> Sequence[bytes]:
-    """The canonical form of each value's series."""
+def _form(one: ValueList) -> bytes:
+    """What stands for the head of a list that has none: no list's text begins so."""
+    names = (one.host, one.plugin, one.plugin_instance, one.type, one.type_instance)
+    return b"\0" + msgspec.json.encode(names)
+
+
+def _tags(one: ValueList) -> Tags:
     labels = {"host": one.host, "instance": one.plugin_instance, "type": one.type_instance}
-    kept = {name: value for name, value in labels.items() if value}
-    fault = naming.tags_fault([(name.encode(), value.encode()) for name, value in kept.items()])
+    tags = [(name.encode(), value.encode()) for name, value in labels.items() if value]
+    if fault := naming.tags_fault(tags):
+        raise _Refused(fault)
+    return tags
+
+
+def _metrics(one: ValueList) -> list[bytes]:
+    """The metric of each value."""
     base = one.plugin if one.plugin == one.type else f"{one.plugin}_{one.type}"
-    names = [base if name == "value" else f"{base}_{name}" for name in one.dsnames]
-    faults = [fault, *(naming.metric_fault(name.encode()) for name in names)]
-    if found := next((f for f in faults if f), None):
-        raise _Refused(found)
-    return [canonical(name, kept) for name in names]
+    metrics = [(base if name == "value" else f"{base}_{name}").encode() for name in one.dsnames]
+    if fault := next((f for f in map(naming.metric_fault, metrics) if f), None):
+        raise _Refused(fault)
+    return metrics

@@ -5,11 +5,12 @@
 
 Times are ms since 1970; a sample without one (or null) gets the server's. Values are numbers, or the strings "NaN",
 "+Inf" (or "Inf") and "-Inf". One bad sample refuses itself; its "line" in the answer is its place, from 1, in its list.
-In columns a bad time refuses its sample, lists of unequal length their series. Enter by ``parse``.
+In columns a bad time refuses its sample, lists of unequal length their series. A compiled kernel reads what is plain
+and known; ``msgspec`` reads the rest and first of all says whether the body is JSON. Enter by ``parse``.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
@@ -18,16 +19,23 @@ from numpy.typing import NDArray
 
 from ingest.protocols import naming
 from ingest.protocols import times as moments
-from ingest.protocols.line_exact import example
-from spm.errors import BadMessage, LimitExceeded
-from spm.limits import (
-    FUTURE_MS,
-    JSON_COMMAS_MAX,
-    MESSAGE_SAMPLES_MAX,
-    MESSAGE_SERIES_BYTES_MAX,
-    REJECTIONS_MAX,
+from ingest.protocols.crowd import Crowd
+from ingest.protocols.json_kernels import (
+    SAMPLES,
+    ends_with,
+    list_start,
+    next_item,
+    read_columns,
+    read_samples,
+    value_end,
 )
-from spm.wire import F64, I32, I64, Parsed, Rejection, SeriesTable, canonical
+from ingest.protocols.line_exact import example
+from ingest.protocols.line_kernels import COUNT, END, LINE, POSITION, TIMELESS, Known
+from ingest.protocols.reading import Reading, Rules
+from ingest.protocols.series_cache import Generation, SeriesCache, too_much
+from spm.errors import BadMessage
+from spm.limits import FUTURE_MS, JSON_COMMAS_MAX, MESSAGE_LINES_MAX, MESSAGE_SAMPLES_MAX
+from spm.wire import I64, Parsed
 
 UNKNOWN_TEXT = 'a value is a text other than "NaN", "+Inf", "Inf" or "-Inf"'
 UNEQUAL = "times and values differ in length"
@@ -36,6 +44,9 @@ _WANTED = (
 )
 _FARTHEST_MS = 1 << 62
 _SPECIAL = {"NaN": math.nan, "+Inf": math.inf, "Inf": math.inf, "-Inf": -math.inf}
+_ODD_MAX = 200  # from then on all items of a body are read without the kernel, which only gets in the way
+_HELD_MAX = 4_096
+_CACHE, _CROWD = SeriesCache(), Crowd()
 
 T = TypeVar("T")
 
@@ -58,6 +69,17 @@ class Series(msgspec.Struct, gc=False):
     tags: dict[str, str] = {}
 
 
+class _Spelt(msgspec.Struct, gc=False):
+    """How an item writes its series."""
+
+    metric: msgspec.Raw
+    tags: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Object(msgspec.Struct):
+    """Any object: only whether the body is one."""
+
+
 class _Loose(msgspec.Struct):
     """The outer form, its items not yet looked at."""
 
@@ -65,133 +87,176 @@ class _Loose(msgspec.Struct):
     series: list[msgspec.Raw] = []
 
 
+_OBJECT = msgspec.json.Decoder(_Object)
 _OUTER = msgspec.json.Decoder(_Loose)
 _SAMPLE = msgspec.json.Decoder(Sample)
 _SERIES = msgspec.json.Decoder(Series)
+_SPELT = msgspec.json.Decoder(_Spelt)
 
 
 class _Refused(Exception):
     """Why one item cannot be taken."""
 
 
-def parse(body: bytes, *, now_ms: int) -> Parsed:
-    """All samples of a body. ``BadMessage``: not this form at all; ``LimitExceeded``: a body too rich."""
-    _within(body.count(b","), JSON_COMMAS_MAX, "commas")
-    try:
-        outer = _OUTER.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadMessage("not the JSON form of a push", got=str(error)[:200], wanted=_WANTED) from error
-    if not outer.samples and not outer.series:
-        raise BadMessage("a push without samples", got="neither samples nor series", wanted=_WANTED)
-    reading = _Reading(now_ms)
-    reading.samples(outer.samples)
-    reading.series(outer.series)
+def parse(body: bytes, *, now_ms: int, crowded: bool = False, cache: SeriesCache | None = None) -> Parsed:
+    """All samples of a body. ``BadMessage``: not this form at all; ``LimitExceeded``: a body too rich.
+
+    ``crowded``: its app has too many series already; what it names is not worth the common cache. A body that is one
+    list, as nearly all are, goes through the kernel; if it was not, all of it is read once more.
+    """
+    commas = body.count(b",")
+    if commas > JSON_COMMAS_MAX:
+        raise too_much("commas in one body", JSON_COMMAS_MAX)
+    _decoded(_OBJECT.decode, body)
+    rules = Rules(now_ms=now_ms, times=1, per=1, latest_ms=now_ms + FUTURE_MS)
+    generation = (cache or (_CROWD if crowded else _CACHE)).generation()
+    room = min(commas, MESSAGE_SAMPLES_MAX) + 1
+    reading = _Reading(body + b"\n", rules, generation, room)
+    if not reading.take_one_list():
+        outer = _decoded(_OUTER.decode, body)
+        if not outer.samples and not outer.series:
+            raise BadMessage("a push without samples", got="neither samples nor series", wanted=_WANTED)
+        reading = _Reading(body, rules, generation, room)
+        reading.take_lists(outer.samples, outer.series)
     return reading.parsed()
 
 
-class _Reading:
-    """One body on its way: distinct series, columns in pieces, refusals."""
+class _Reading(Reading):
+    """One body on its way."""
 
-    def __init__(self, now_ms: int) -> None:
-        self._now_ms, self._latest_ms = now_ms, now_ms + FUTURE_MS
-        self._numbers: dict[bytes, int] = {}
-        self._seen: dict[tuple[object, ...], int] = {}
-        self._form_bytes = 0
-        self._count = self._timeless = self._rejected = 0
-        self._pieces: list[tuple[I32, I64, F64]] = []
-        self._rejections: list[Rejection] = []
+    def __init__(self, body: bytes, rules: Rules, generation: Generation, room: int) -> None:
+        super().__init__(body, rules, generation, room)
+        self._listed = True  # samples, not columns
+        self._seen: dict[tuple[bytes, bytes], int] = {}  # numbers by head and name, as written
+        self._odd = self._bad = 0  # items that the kernel left, but not for a series new to it; those refused whole
+        self._held: tuple[list[int], list[int], list[float]] = ([], [], [])  # samples on their way to the columns
 
-    def samples(self, items: Sequence[msgspec.Raw]) -> None:
-        """Take the list form."""
-        _within(len(items), MESSAGE_SAMPLES_MAX, "samples")
-        series: list[int] = []
-        ts: list[int] = []
-        values: list[float] = []
-        for place, item in enumerate(items, 1):
-            try:
-                sample = _decode(_SAMPLE.decode, item)
-                value, time_ms = _number(sample.value), self._time(sample.time)
-                series.append(self._number_of(sample.metric, sample.tags))
-            except _Refused as refused:
-                self._reject(place, str(refused), item, 1)
-                continue
-            ts.append(time_ms)
-            values.append(value)
-            self._timeless += sample.time is None
-        self._keep(np.array(series, np.int32), np.array(ts, np.int64), np.array(values, np.float64))
+    def take_one_list(self) -> bool:
+        """Take a body that is nothing but one list; false if it is another, and nothing of it counts."""
+        kind, self._state[POSITION] = list_start(self._bytes)
+        if not kind:
+            return False
+        self._listed = kind == SAMPLES
+        self.run()
+        ended = self._odd <= _ODD_MAX and bool(ends_with(self._bytes, self._state[POSITION]))
+        return ended and int(self._state[LINE]) > 1
 
-    def series(self, items: Sequence[msgspec.Raw]) -> None:
-        """Take the columnar form."""
-        for place, item in enumerate(items, 1):
-            try:
-                one = _decode(_SERIES.decode, item)
-                if len(one.times) != len(one.values):
-                    raise _Refused(UNEQUAL)
-                self._columns(place, item, one)
-            except _Refused as refused:
-                self._reject(place, str(refused), item, 1)
+    def take_lists(self, samples: Iterable[msgspec.Raw], series: Iterable[msgspec.Raw]) -> None:
+        """Take both lists, item by item."""
+        for listed, items in ((True, samples), (False, series)):
+            self._listed = listed
+            for place, item in enumerate(items, 1):
+                self._take(place, bytes(item))
+                if place % _HELD_MAX == 0 or not listed:
+                    self._settle()
+            self._settle()
 
-    def parsed(self) -> Parsed:
-        """What the body gave."""
-        series, ts, values = (np.concatenate(column) for column in zip(*self._pieces, strict=True))
-        return Parsed(
-            series=SeriesTable.from_canonical(list(self._numbers)), series_index=series, ts=ts, values=values,
-            timeless=self._timeless, rejections=tuple(self._rejections), rejected=self._rejected,
-        )  # fmt: skip
+    def run(self) -> None:
+        """Kernel and exact reader take turns until the list ends, or turns out to be odd."""
+        known = self._generation.view()
+        while self._read_plain(known) != END and self._odd <= _ODD_MAX:
+            self._settle()
+            self._read_exactly()
+            self._settle()
+            known = self._generation.view()
+        self._settle()
 
-    def _columns(self, place: int, item: msgspec.Raw, one: Series) -> None:
-        values = _numbers(one.values)
-        ts = _times(one.times)
-        early, late = ts < 1, ts > self._latest_ms
+    def _read_plain(self, known: Known) -> int:
+        kernel = read_samples if self._listed else read_columns
+        return int(kernel(self._bytes, self._numbers, known, self._state, self._series, self._ts, self._values))
+
+    def _read_exactly(self) -> None:
+        start = int(self._state[POSITION])
+        end = int(value_end(self._bytes, start))
+        self._take(int(self._state[LINE]), self._body[start:end])
+        self._state[POSITION] = next_item(self._bytes, end)
+        self._state[LINE] += 1
+
+    def _settle(self) -> None:
+        series, ts, values = self._held
+        if values:
+            self._write(series, ts, values)
+            self._held = ([], [], [])
+        if self._state[COUNT] > MESSAGE_SAMPLES_MAX:
+            raise too_much("samples in one body", MESSAGE_SAMPLES_MAX)
+        if self._bad > MESSAGE_LINES_MAX:
+            raise too_much("items in one body that cannot be taken", MESSAGE_LINES_MAX)
+
+    def _take(self, place: int, item: bytes) -> None:
+        known = len(self._seen)
+        try:
+            if self._listed:
+                self._sample(item)
+            else:
+                self._columns(place, item)
+        except _Refused as refused:
+            self._bad += 1
+            self._reject(place, str(refused), example(item))
+        self._odd += len(self._seen) == known
+
+    def _sample(self, item: bytes) -> None:
+        one = _item(_SAMPLE.decode, item)
+        value, time_ms = _number(one.value), self._time(one.time)
+        number = self._number_of(one.metric, one.tags, item)
+        series, ts, values = self._held
+        series.append(number)
+        ts.append(time_ms)
+        values.append(value)
+        if one.time is None:
+            self._state[TIMELESS] += 1
+
+    def _columns(self, place: int, item: bytes) -> None:
+        one = _item(_SERIES.decode, item)
+        if len(one.times) != len(one.values):
+            raise _Refused(UNEQUAL)
+        values, ts = _numbers(one.values), _times(one.times)
+        early, late = ts < 1, ts > self._rules.latest_ms
         for wrong, reason in ((early, moments.early), (late, moments.late)):
             if wrong.any():
-                words = reason(int(ts[wrong.argmax()]), self._now_ms)
-                self._reject(place, f"{int(wrong.sum())} of {len(ts)} samples: {words}", item, int(wrong.sum()))
+                words = reason(int(ts[wrong.argmax()]), self._rules.now_ms)
+                count = int(wrong.sum())
+                self._reject(place, f"{count} of {len(ts)} samples: {words}", example(item), count)
         good = ~(early | late)
         if good.any():
-            number = self._number_of(one.metric, one.tags)
-            self._keep(np.full(int(good.sum()), number, np.int32), ts[good], values[good])
-
-    def _keep(self, series: I32, ts: I64, values: F64) -> None:
-        self._count += len(ts)
-        _within(self._count, MESSAGE_SAMPLES_MAX, "samples")
-        self._pieces.append((series, ts, values))
+            self._write(self._number_of(one.metric, one.tags, item), ts[good], values[good])
 
     def _time(self, time_ms: int | None) -> int:
         if time_ms is None:
-            return self._now_ms
-        if not 1 <= time_ms <= self._latest_ms:
-            raise _Refused((moments.early if time_ms < 1 else moments.late)(time_ms, self._now_ms))
+            return self._rules.now_ms
+        if not 1 <= time_ms <= self._rules.latest_ms:
+            raise _Refused((moments.early if time_ms < 1 else moments.late)(time_ms, self._rules.now_ms))
         return time_ms
 
-    def _number_of(self, metric: str, tags: dict[str, str]) -> int:
-        """The series' place in the message's table; names are checked and joined once per spelling."""
-        spelling = (metric, *tags.items())
-        if spelling not in self._seen:
-            self._seen[spelling] = self._place_of(_form(metric, tags))
-        return self._seen[spelling]
-
-    def _place_of(self, form: bytes) -> int:
-        if form not in self._numbers:
-            self._form_bytes += len(form)
-            _within(self._form_bytes, MESSAGE_SERIES_BYTES_MAX, "bytes of series names and tags")
-        return self._numbers.setdefault(form, len(self._numbers))
-
-    def _reject(self, place: int, reason: str, item: msgspec.Raw, count: int) -> None:
-        self._rejected += count
-        if len(self._rejections) < REJECTIONS_MAX:
-            self._rejections.append(Rejection(place, reason, example(bytes(item))))
+    def _number_of(self, metric: str, tags: dict[str, str], item: bytes) -> int:
+        """The series' number in the cache, entered as the item writes it; looked at once per spelling and body."""
+        spelt = _SPELT.decode(item)
+        name = bytes(spelt.metric)
+        head = bytes(spelt.tags) or name
+        number = self._seen.get((head, name))
+        if number is None:
+            number, self._budget = self._generation.enter(
+                head, name, metric=metric.encode(), tags=_pairs(metric, tags), budget=self._budget
+            )
+            self._seen[head, name] = number
+        return number
 
 
-def _decode(decode: Callable[[msgspec.Raw], T], item: msgspec.Raw) -> T:
+def _decoded(decode: Callable[[bytes], T], body: bytes) -> T:
+    try:
+        return decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadMessage("not the JSON form of a push", got=str(error)[:200], wanted=_WANTED) from error
+
+
+def _item(decode: Callable[[bytes], T], item: bytes) -> T:
     try:
         return decode(item)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _Refused(str(error)[:200]) from error
 
 
-def _form(metric: str, tags: dict[str, str]) -> bytes:
-    """The canonical form, if the names keep the rules."""
+def _pairs(metric: str, tags: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    """The tags as bytes, if the names keep the rules."""
     try:
         pairs = [(name.encode(), value.encode()) for name, value in tags.items()]
         fault = naming.metric_fault(metric.encode()) or naming.tags_fault(pairs)
@@ -199,7 +264,7 @@ def _form(metric: str, tags: dict[str, str]) -> bytes:
         fault = naming.NOT_UTF8
     if fault:
         raise _Refused(fault)
-    return canonical(metric, tags)
+    return pairs
 
 
 def _number(value: float | str) -> float:
@@ -223,10 +288,3 @@ def _times(times: list[int]) -> I64:
         return np.array(times, np.int64)
     except OverflowError:
         return np.array([max(-1, min(time, _FARTHEST_MS)) for time in times], np.int64)
-
-
-def _within(count: int, limit: int, what: str) -> None:
-    if count > limit:
-        raise LimitExceeded(
-            f"too many {what} in one body", got=count, wanted=f"at most {limit}", remedy="Send smaller bodies."
-        )

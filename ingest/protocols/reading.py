@@ -50,14 +50,14 @@ class Rules:
 class Reading:
     """The kernel's state and columns, and what was refused."""
 
-    def __init__(self, body: bytes, rules: Rules, generation: Generation) -> None:
+    def __init__(self, body: bytes, rules: Rules, generation: Generation, room: int = 0) -> None:
         self._body, self._rules, self._generation = body, rules, generation
         self._bytes = np.frombuffer(body, np.uint8)
         raw_max = ((rules.latest_ms + 1) * rules.per - 1) // rules.times
         limits = (raw_max, MESSAGE_LINES_MAX, LINE_BYTES_MAX)
         self._numbers: I64 = np.array([rules.now_ms, rules.times, rules.per, *limits], np.int64)
         self._state: I64 = np.array([0, 1, 0, 0], np.int64)
-        room = len(body) // 16 + 64
+        room = room or len(body) // 16 + 64
         self._series: I32 = np.empty(room, np.int32)
         self._ts: I64 = np.empty(room, np.int64)
         self._values: F64 = np.empty(room, np.float64)
@@ -103,8 +103,8 @@ class Reading:
         if self._state[LINE] > MESSAGE_LINES_MAX and self._state[POSITION] < len(self._body):
             raise too_much("lines in one body", MESSAGE_LINES_MAX)
 
-    def _reject(self, line: int, reason: str, example: str) -> None:
-        self._rejected += 1
+    def _reject(self, line: int, reason: str, example: str, count: int = 1) -> None:
+        self._rejected += count
         if len(self._rejections) < REJECTIONS_MAX:
             self._rejections.append(Rejection(line, reason, example))
 
@@ -116,16 +116,20 @@ class Reading:
         numbers, self._budget = self._generation.series(
             head, measurement=measurement, tags=tags, names=names, budget=self._budget
         )
+        self._write(numbers, self._rules.now_ms if time_ms is None else time_ms, values)
+        if time_ms is None:
+            self._state[TIMELESS] += len(numbers)
+
+    def _write(self, numbers: list[int] | int, ts: I64 | list[int] | int, values: list[float] | F64) -> None:
+        """Behind what is there: samples of these series (or all of one) and times (or all of one)."""
         start = int(self._state[COUNT])
-        end = start + len(numbers)
+        end = start + len(values)
         if end > self._series.size:
             self._grow(2 * end)
         self._series[start:end] = numbers
         self._values[start:end] = values
-        self._ts[start:end] = self._rules.now_ms if time_ms is None else time_ms
+        self._ts[start:end] = ts
         self._state[COUNT] = end
-        if time_ms is None:
-            self._state[TIMELESS] += len(numbers)
 
     def _grow(self, room: int) -> None:
         count = int(self._state[COUNT])
