@@ -23,15 +23,18 @@ def with_labels(parsed: Parsed, labels: Mapping[str, str]) -> Parsed:
     if fault := naming.tags_fault(pairs):
         raise BadMessage(f"a label of the address cannot be taken: {fault}", got=str(dict(labels))[:120])
     numbers: dict[bytes, int] = {}
+    size = 0
     places = np.empty(len(parsed.series), np.int32)
     for number in range(len(parsed.series)):
         metric, own = parse_canonical(parsed.series.canonical(number))
         merged = {**own, **labels}
         if len(merged) > LABELS_MAX:
             raise BadMessage(f"with those of the address a series has {naming.TOO_MANY_TAGS}", got=metric[:80])
-        places[number] = numbers.setdefault(canonical(metric, merged), len(numbers))
-    if sum(map(len, numbers)) > MESSAGE_SERIES_BYTES_MAX:
-        raise LimitExceeded("too many bytes of series names and tags in one body", remedy="Send smaller bodies.")
+        form = canonical(metric, merged)
+        size += len(form) if form not in numbers else 0
+        if size > MESSAGE_SERIES_BYTES_MAX:  # looked at on the way: a long address times many short lines
+            raise LimitExceeded("too many bytes of series names and tags in one body", remedy="Send smaller bodies.")
+        places[number] = numbers.setdefault(form, len(numbers))
     return replace(
         parsed, series=SeriesTable.from_canonical(list(numbers)), series_index=places[parsed.series_index]
     )  # fmt: skip
