@@ -16,7 +16,7 @@ import msgspec
 
 from ingest.protocols.protobuf import delimited, double, fixed64, number
 from spm.errors import BadMessage, LimitExceeded
-from spm.limits import JSON_COMMAS_MAX, JSON_DEPTH_MAX
+from spm.limits import JSON_COMMAS_MAX, JSON_DEPTH_MAX, MESSAGE_SAMPLES_MAX
 
 _WHAT = "not the JSON of an OTLP metrics request"
 _TEMPORALITIES = {
@@ -28,9 +28,14 @@ Table = Mapping[str, tuple[int, Write]]
 
 
 def to_protobuf(body: bytes) -> bytes:
-    """The same request as protobuf. ``BadMessage``: it is none; ``LimitExceeded``: one too rich."""
+    """The same request as protobuf. ``BadMessage``: it is none; ``LimitExceeded``: one too rich.
+
+    All of it becomes objects, also what is passed over: their number is bounded before the first is made.
+    """
     if body.count(b",") > JSON_COMMAS_MAX:
         raise LimitExceeded("too many commas in one body", wanted=f"at most {JSON_COMMAS_MAX}")
+    if body.count(b"[") + body.count(b"{") > MESSAGE_SAMPLES_MAX:
+        raise LimitExceeded("too many lists and objects in one body", wanted=f"at most {MESSAGE_SAMPLES_MAX}")
     try:
         found = msgspec.json.decode(body)
         return _message(_REQUEST, found, 0)

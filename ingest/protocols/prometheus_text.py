@@ -21,6 +21,7 @@ from ingest.protocols.line_exact import example
 from ingest.protocols.line_kernels import I64, LINE, POSITION, Known
 from ingest.protocols.reading import Reading, Rules
 from ingest.protocols.series_cache import Generation, SeriesCache, Tags
+from ingest.protocols.text_comments import described
 from ingest.protocols.text_kernels import read_text
 from spm.limits import FUTURE_MS, LINE_BYTES_MAX
 from spm.wire import U8, Parsed, Rejection
@@ -95,8 +96,8 @@ class _Reading(Reading):
         self._numbers: I64 = np.append(self._numbers, int(seconds))
 
     def parsed(self) -> Parsed:
-        """What the body gave; left-out exemplars are told, but refuse nothing."""
-        parsed = super().parsed()
+        """What the body gave, and what it says of its metrics; left-out exemplars are told, but refuse nothing."""
+        parsed = replace(super().parsed(), metadata=described(self._body))
         if not self._exemplars:
             return parsed
         told = Rejection(0, f"{self._exemplars} {EXEMPLARS}", "")

@@ -18,7 +18,7 @@ from ingest.protocols.otlp_names import label_name, metric_name, unit_name
 from ingest.protocols.otlp_points import FAULTS
 from ingest.protocols.series_cache import SeriesCache
 from spm.errors import BadMessage, LimitExceeded
-from spm.limits import FUTURE_MS, MESSAGE_SERIES_MAX
+from spm.limits import FUTURE_MS, MESSAGE_SAMPLES_MAX, MESSAGE_SERIES_MAX
 from spm.wire import STALE_BITS, parse_canonical
 from tests.ingest.otlp_bodies import NOW, Labels, Metric, Point, request, request_json
 from tests.ingest.remote_bodies import bits, part, real, varint, whole
@@ -316,6 +316,12 @@ def test_json_that_is_no_request_is_refused_whole(body: bytes) -> None:
 
 def test_an_empty_request_is_one_without_points() -> None:
     assert [series_of(read(body, form)) for body, form in ((b"", PROTOBUF), (b"{}", JSON))] == [{}, {}]
+
+
+def test_json_of_nothing_but_lists_in_lists_is_refused_before_they_are_made() -> None:
+    body = b'{"passed_over": [' + b"[[[{}]]]," * (MESSAGE_SAMPLES_MAX // 4) + b"[]]}"
+    with pytest.raises(LimitExceeded, match="lists and objects"):
+        read(body, JSON)
 
 
 def test_too_many_metrics_are_refused_before_they_are_read() -> None:
