@@ -2,21 +2,32 @@
 
 The newest word counts. A process remembers what it wrote, so that senders that repeat themselves (Prometheus does each
 minute) cost the database nothing; an app has room for ``METADATA_APP_MAX`` metrics, what comes beyond is passed over.
+One that says something new with every message is written as seldom as its refusals are; what is passed over is written
+when it is said again.
 """
 
 from collections.abc import Iterable
 
 from ingest.models import MetricDescription
-from spm.limits import METADATA_APP_MAX, METADATA_KNOWN_MAX
+from spm.clock import Clock, SystemClock
+from spm.limits import (
+    METADATA_APP_MAX,
+    METADATA_KNOWN_MAX,
+    REJECTION_APPS_MAX,
+    REJECTION_NOTES_MAX,
+    REJECTION_NOTES_PER_MS,
+)
 from spm.wire import Metadata
 
 _written: dict[tuple[int, str], Metadata] = {}  # by app and metric; bounded below
+_writes: dict[int, tuple[int, int]] = {}  # app → (window, writes in it); bounded by REJECTION_APPS_MAX
+_clock = SystemClock()
 
 
-def note(app_id: int, told: Iterable[Metadata]) -> None:
-    """Keep what is new of this."""
+def note(app_id: int, told: Iterable[Metadata], clock: Clock = _clock) -> None:
+    """Keep what is new of this, unless the app had much to say just now."""
     news = {one.metric: one for one in told if _written.get((app_id, one.metric)) != one}
-    if not news:
+    if not news or not _may_write(app_id, clock.now_ms() // REJECTION_NOTES_PER_MS):
         return
     known = set(MetricDescription.objects.filter(app_id=app_id).values_list("metric", flat=True))
     room = max(METADATA_APP_MAX - len(known), 0)
@@ -42,6 +53,16 @@ def of_app(app_id: int, metric: str | None = None) -> dict[str, Metadata]:
 def forget() -> None:
     """Write again what was written before."""
     _written.clear()
+    _writes.clear()
+
+
+def _may_write(app_id: int, window: int) -> bool:
+    known, writes = _writes.get(app_id, (window, 0))
+    writes = writes + 1 if known == window else 1
+    if len(_writes) >= REJECTION_APPS_MAX:
+        _writes.clear()
+    _writes[app_id] = (window, writes)
+    return writes <= REJECTION_NOTES_MAX
 
 
 def _row(app_id: int, one: Metadata) -> MetricDescription:

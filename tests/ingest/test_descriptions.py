@@ -9,6 +9,7 @@ from ingest import descriptions
 from ingest.models import MetricDescription
 from spm import limits
 from spm.accounts.models import App, Organisation
+from spm.clock import FakeClock
 from spm.wire import Metadata
 
 UP = Metadata("up", "gauge", "Whether it is up.", "bool")
@@ -62,3 +63,13 @@ def test_text_that_a_database_refuses_is_made_fit(app: App) -> None:
     descriptions.note(app.pk, [Metadata("m\0", "x" * 99, "a\0b", "u" * 999)])
     [row] = MetricDescription.objects.all()
     assert (row.metric, len(row.type), row.help, len(row.unit)) == ("m\ufffd", 20, "a\ufffdb", 100)
+
+
+def test_an_app_that_always_has_news_is_written_as_seldom_as_refusals_and_in_the_end(app: App) -> None:
+    clock = FakeClock(0)
+    for number in range(limits.REJECTION_NOTES_MAX + 5):
+        descriptions.note(app.pk, [Metadata("up", "gauge", f"Word {number}.", "")], clock)
+    assert descriptions.of_app(app.pk)["up"].help == f"Word {limits.REJECTION_NOTES_MAX - 1}."
+    clock.advance(limits.REJECTION_NOTES_PER_MS)
+    descriptions.note(app.pk, [UP], clock)
+    assert descriptions.of_app(app.pk) == {"up": UP}
