@@ -46,6 +46,7 @@ class Watch:
     backend: Backend
     app: int
     pause_s: float = 0.3
+    keeps: bool = True  # nobody else moves marks
     looks: int = 0
     waited: int = 0  # looks at which something was on its way
     wrong: list[str] = field(default_factory=list)
@@ -61,7 +62,7 @@ class Watch:
     def look(self) -> Account | None:
         """One look; what must never be is noted. A store that is away is no fault of the account's."""
         try:
-            if self.looks % 3 == 0:
+            if self.keeps and self.looks % 3 == 0:
                 keep(self.backend, self.app, _clock.now_ms(), cells=self.cells)
             found = account(self.backend, self.app, _clock.now_ms(), cells=self.cells)
         except SpmError:

@@ -210,6 +210,20 @@ def test_a_connection_that_was_lost_takes_its_unwritten_messages_with_it() -> No
     assert store.commits() == [1], "only what can be acknowledged is written"
 
 
+def test_nobody_waits_for_the_store_with_messages_that_are_another_worker_s_by_now() -> None:
+    store, notes, clock = Store(failures=10**6), Notes(), FakeClock()
+
+    def wait(seconds: float) -> None:
+        clock.sleep(seconds)
+        notes.lost.add(1)
+
+    worker = Consumer(Writer(store, Distribution()), notes, clock=clock, batcher=Batcher(EACH_ALONE), wait=wait)
+    worker.source = notes
+    worker.take(delivery(1))
+    worker.step()
+    assert (len(store.puts), notes.stored) == (2, [])
+
+
 class FailingOn(Writer):
     """A writer that cannot write messages of one source."""
 
