@@ -87,6 +87,7 @@ def test_a_batch_is_due_at_once_when_the_bound_is_reached_of(bounds: Bounds, sec
     batcher.add(item(1))
     assert batcher.take_due(0) == []
     batcher.add(second)
+    assert batcher.full() == (bounds != LOOSE), "it takes no more, unless one queue alone has sent its share"
     assert [i.delivery.tag for i in batcher.take_due(0)] == [1, 2]
 
 

@@ -63,6 +63,13 @@ def test_a_call_goes_on_while_only_the_help_of_many_leaves_time() -> None:
     assert all(day.seconds(600, busy=0.2, sharing=16))
 
 
+def test_a_call_goes_on_while_its_end_would_make_the_few_half_as_busy_as_a_call_takes() -> None:
+    for busy, over in ((limits.AMQP_CALL_BUSY * 0.45, True), (limits.AMQP_CALL_BUSY * 0.55, False)):
+        day = Day()
+        day.seconds(10, busy=1.0)
+        assert day.seconds(300, busy=busy, sharing=limits.AMQP_CALM_WORKERS)[-1] is not over
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 32)), min_size=1, max_size=200))
 def test_a_call_lasts_as_long_as_calm_must_last_at_least(course: list[tuple[float, int]]) -> None:
     day = Day()

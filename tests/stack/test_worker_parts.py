@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.gauges import Gauges, Tally, text
-from ingest.transport.topology import SEATS, Address, dead_arguments, share, work_arguments
+from ingest.transport.topology import SEATS, Address, dead_arguments, is_work_key, share, work_arguments
 from spm import limits
 
 QUEUES = Address("", 16).queues()
@@ -25,6 +25,19 @@ def test_every_queue_belongs_to_exactly_one_of_the_workers_that_are_there(taken:
 def test_no_worker_has_two_queues_more_than_another(taken: list[int]) -> None:
     sizes = [len(share(QUEUES, taken, own)) for own in taken]
     assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_bodies_go_to_the_queue_of_large_ones_from_one_byte_over_the_bound_on(more: int) -> None:
+    key = Address("", 16).route(1, "h", limits.AMQP_PARTITION_BODY_BYTES_MAX + more)
+    assert (key == "bulk") == bool(more)
+
+
+@pytest.mark.parametrize(
+    ("key", "ours"), [("bulk", True), ("015", True), ("15", False), ("0015", False), ("spm_a.h", False), ("", False)]
+)
+def test_only_our_own_messages_have_keys_of_three_digits(key: str, ours: bool) -> None:
+    assert is_work_key(key) is ours
 
 
 def test_no_queue_is_left_to_the_number_of_deliveries_that_a_broker_allows_by_itself() -> None:

@@ -65,6 +65,14 @@ def test_a_process_learns_whether_all_it_said_is_held() -> None:
     assert not announce(store, APP, PROCESS, word(6, 2))
 
 
+def test_a_word_that_comes_late_is_held_when_the_mark_stands_at_its_place() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    assert moved(store, word(5, 1))
+    announce(store, APP, PROCESS, word(6, 2))
+    assert [announce(store, APP, PROCESS, late) for late in (word(4, 1), word(5, 1))] == [True, True]
+
+
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
 def test_an_announcement_that_failed_is_made_again(lost: bool) -> None:
     store = Faulty(MemoryBackend(), fails_at=1, lost_answer=lost)
