@@ -1,6 +1,7 @@
 """What an expression says now: one reading per series. The only place where the watchman meets the query engine.
 
-``Ask`` is the question as ``evaluate`` and the form put it; ``ask_engine`` answers it from the app's own data.
+``Ask`` is the question as ``evaluate`` and the form put it; ``ask_engine`` answers it from the app's own data. A person
+who tries an expression asks ``in_turn`` with everybody else of the organisation; rules do not wait for people.
 """
 
 import json
@@ -13,6 +14,7 @@ from django.conf import settings
 from spm import limits, query
 from spm.errors import BadQuery, LimitExceeded
 from spm.query.promql.engine import Engine
+from spm.query.turns import shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,16 @@ def ask_engine(app: int, expr: str, at_ms: int) -> Sequence[Reading]:
         )
     rows = zip(result.labels, result.values[:, -1], result.present[:, -1], strict=True)
     return [Reading(labels, float(value)) for labels, value, present in rows if present]
+
+
+def in_turn(organisation: int, ask: Ask) -> Ask:
+    """The same question, asked when it is the organisation's turn."""
+
+    def waiting(app: int, expr: str, at_ms: int) -> Sequence[Reading]:
+        with shared(settings.SPM_DATA / "turns").take(organisation):
+            return ask(app, expr, at_ms)
+
+    return waiting
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:

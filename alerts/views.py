@@ -17,7 +17,7 @@ from alerts.check import check
 from alerts.forms import ConditionForm, RuleForm, initial_of
 from alerts.models import Alert, AlertEvent, Outbox, Rule
 from alerts.notify.email import chart_path
-from alerts.readings import ask_engine
+from alerts.readings import ask_engine, in_turn
 from alerts.rules import State
 from spm.accounts import access
 from spm.accounts.models import App, Role
@@ -90,7 +90,8 @@ def rule_check(request: HttpRequest) -> HttpResponse:
     """What the expression being typed says now: a part of the form's page."""
     app = _app(request)
     condition = ConditionForm(request.GET).condition()
-    found = check(app.pk, request.GET.get("expr", ""), condition, at_ms=_clock.now_ms(), ask=ask_engine)
+    ask = in_turn(app.organisation_id, ask_engine)
+    found = check(app.pk, request.GET.get("expr", ""), condition, at_ms=_clock.now_ms(), ask=ask)
     return _page(request, "parts/check", app, check=found, condition=condition)
 
 
@@ -144,7 +145,8 @@ def _message(request: HttpRequest, message_id: int, role: str) -> Outbox:
 
 def _form(request: HttpRequest, app: App, initial: dict[str, Any]) -> RuleForm:
     data = request.POST if request.method == "POST" else None
-    return RuleForm(data, initial=initial, app=app.pk, ask=ask_engine, at_ms=_clock.now_ms())
+    ask = in_turn(app.organisation_id, ask_engine)
+    return RuleForm(data, initial=initial, app=app.pk, ask=ask, at_ms=_clock.now_ms())
 
 
 def _keep(request: HttpRequest, app: App, form: RuleForm, rule: Rule | None) -> HttpResponse:

@@ -18,9 +18,9 @@ from spm.clock import SystemClock
 from spm.query.budget import Budget, QueryLimits, Watch
 from spm.query.promql.engine import Engine
 from spm.query.storage import AppStorage
-from spm.query.turns import Places, Turns
+from spm.query.turns import shared
 
-turns = Turns(places=Places(settings.SPM_DATA / "turns"))
+turns = shared(settings.SPM_DATA / "turns")
 _clock = SystemClock()
 
 

@@ -23,7 +23,7 @@ from spm.limits import (
 )
 from spm.query import explain
 from spm.query.basis import Basis, joined
-from spm.query.budget import SAMPLE_BYTES, Budget
+from spm.query.budget import SAMPLE_BYTES, SERIES_BYTES, Budget
 from spm.query.levels import Chosen
 from spm.query.select import Matcher, SeriesBatch
 from spm.query.storage import AppStorage
@@ -63,6 +63,7 @@ def by_labels(
             most = min(most * 2, EXPORT_SERIES_AT_ONCE)
         elif len(batch.ts) > EXPORT_STRETCH_SAMPLES:
             most = max(most // 2, 1)
+    budget.hold(-len(order) * SERIES_BYTES)
 
 
 def known_then(
@@ -94,6 +95,7 @@ def _shown(
         begin = max(end - hours, 0)
         low, high = max(slots[begin] * HOUR_MS, span[0]), min((slots[end - 1] + 1) * HOUR_MS, span[1])
         batch = storage.select_portion(left, low, high, tick=budget.tick)
+        budget.series(len(batch.labels), "match[]")
         budget.samples(len(batch.ts))
         budget.hold(-len(batch.ts) * SAMPLE_BYTES)
         bases.append(batch.basis)

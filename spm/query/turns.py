@@ -2,7 +2,8 @@
 
 Waiting costs a thread of the web server, so that the number of those who wait is bounded too, in each process; who
 comes after them is told to come again. A turn ends with its `with` block, however that is left. With `Places` the bound
-holds for all processes together, without them it is each process' own. Enter by `Turns.take`.
+holds for all processes together, without them it is each process' own. Enter by `Turns.take`, of the turns that all
+who ask in a process share: `shared`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from spm import limits
@@ -134,3 +136,9 @@ class Turns:
         counted[organisation] -= 1
         if not counted[organisation]:
             del counted[organisation]
+
+
+@lru_cache(maxsize=8)
+def shared(path: Path) -> Turns:
+    """The turns by the places of a file: one object in a process, since its locks are the process'."""
+    return Turns(places=Places(path))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from alerts.readings import ask_engine
 from frontend import queries
 from frontend.prometheus import door
 from spm import query
@@ -92,6 +93,18 @@ def test_a_page_without_a_turn_says_so_in_words(client: Client, world: World, al
         page = client.get(f"/apps/{alpha.app.pk}/hosts")
     assert page.status_code == 200
     assert "The numbers cannot be read now: 1 queries of your organisation are running" in page.content.decode()
+
+
+def test_trying_the_expression_of_a_rule_waits_for_a_turn_and_rules_do_not(
+    client: Client, world: World, alpha: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.force_login(alpha.owner)
+    line = Turns(running_max=1, waiting_max=0)
+    monkeypatch.setattr("alerts.readings.shared", lambda path: line)
+    with line.take(alpha.organisation.pk):
+        page = client.get(f"/alerts/check?app={alpha.app.pk}&expr=vector(1)&comparator=>&threshold=0")
+        assert [one.value for one in ask_engine(alpha.app.pk, "vector(1)", LAST)] == [1.0]
+    assert "1 queries of your organisation are running" in page.content.decode()
 
 
 @pytest.mark.parametrize(
