@@ -70,6 +70,13 @@ TASK_LAST = Gauge(
     "spm_task_last_success_timestamp_seconds", "When a task last came to its end", ["task"],
     registry=REGISTRY, multiprocess_mode="mostrecent",
 )  # fmt: skip
+QUERY_STEPS = Counter(
+    "spm_query_steps_total", "Steps of range queries: computed, or kept from a question before", ["origin"],
+    registry=REGISTRY,
+)  # fmt: skip
+QUERY_KEPT = Gauge(
+    "spm_query_kept_bytes", "Answers kept for dashboards that refresh", registry=REGISTRY, multiprocess_mode="livesum"
+)
 RULES_JUDGED = Counter("spm_alerts_rules_judged_total", "Rules judged, by outcome", ["outcome"], registry=REGISTRY)
 RULE_S = Histogram(
     "spm_alerts_rule_duration_seconds", "From the question to the engine until the rule's states are written",

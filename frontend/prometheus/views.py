@@ -12,9 +12,10 @@ from typing import Any
 from frontend.prometheus.door import Call, heavy, light
 from frontend.prometheus.explaining import explained
 from frontend.prometheus.parameters import Span
+from spm import telemetry
 from spm.clock import SystemClock
 from spm.errors import BadQuery
-from spm.query import prometheus, stretches
+from spm.query import kept, prometheus, stretches
 from spm.query.basis import Basis
 from spm.query.promql.engine import Engine, Result
 from spm.query.storage import AppStorage
@@ -40,9 +41,12 @@ def range_query(call: Call) -> bytes:
     start_ms, end_ms = call.asked.required_instant("start"), call.asked.required_instant("end")
     step_ms, expr, storage = call.asked.step_ms(), call.asked.required("query"), call.storage()
     try:
-        found = Engine(storage, budget=call.budget).range(expr, start_ms, end_ms, step_ms)
+        found = Engine(storage, budget=call.budget, kept=kept(storage)).range(expr, start_ms, end_ms, step_ms)
     except BadQuery as error:
         raise _of_query(error) from error
+    telemetry.QUERY_STEPS.labels("kept").inc(found.kept)
+    telemetry.QUERY_STEPS.labels("computed").inc(len(found.times) - found.kept)
+    telemetry.QUERY_KEPT.set(kept(storage).results.size)
     return _answer(call, storage, found)
 
 

@@ -9,6 +9,8 @@ from spm import limits
 from spm.clock import Clock, SystemClock
 from spm.errors import Refused
 from spm.query.cache import PageCache
+from spm.query.promql.kept import Kept
+from spm.query.results import Results
 from spm.query.storage import AppStorage
 from spm.store.backends import open_backend
 from spm.store.keys import Distribution
@@ -17,6 +19,7 @@ _LOCK = threading.Lock()
 _SETTINGS: dict[str, str] = {}
 _STORAGES: dict[int, AppStorage] = {}
 _CACHE = PageCache()
+_RESULTS = Results()
 
 
 def configure(url: str) -> None:
@@ -26,6 +29,12 @@ def configure(url: str) -> None:
             _SETTINGS["url"] = url
             _STORAGES.clear()
             _CACHE.clear()
+            _RESULTS.clear()
+
+
+def kept(storage: AppStorage) -> Kept:
+    """What this process has kept of answers, for questions to this storage."""
+    return Kept(_RESULTS, storage)
 
 
 def storage_for(app: int, clock: Clock | None = None) -> AppStorage:

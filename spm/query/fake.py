@@ -31,6 +31,8 @@ _FLOATS = ("sum", "sumsq", "min", "max", "first", "last", "increase")
 class FakeStorage:
     """Samples of one app in arrays."""
 
+    app = 0
+
     def __init__(self) -> None:
         self._series: dict[tuple[tuple[str, str], ...], tuple[dict[str, str], I64, F64]] = {}
 
@@ -116,6 +118,9 @@ class FakeStorage:
 
     def notes(self) -> list[str]:
         return []
+
+    def standing(self, start_ms: int, end_ms: int) -> None:
+        """Answers are not kept: nothing tells when arrays have changed."""
 
     def _alive(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[dict[str, str]]:
         return [labels for labels, ts, _ in self._within(start_ms, end_ms, matchers) if len(ts)]

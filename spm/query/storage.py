@@ -19,11 +19,13 @@ from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.cache import PageCache
 from spm.query.cardinality import Cardinality, counted
 from spm.query.held import Held, Question
+from spm.query.label_table import LabelTable
 from spm.query.levels import Chosen, Levels, Part
 from spm.query.scan import Moved, Scan
 from spm.query.select import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick, nothing
 from spm.query.sketches import COLUMNS as SKETCHED
 from spm.query.sketches import gathered
+from spm.query.standing import Standing
 from spm.query.strips import Strips, Weaver
 from spm.query.weaving import Woven
 from spm.store import aggregates
@@ -179,6 +181,22 @@ class AppStorage:
 
     # --- views
 
+    @property
+    def app(self) -> int:
+        """Whose data this is."""
+        return self._held.app
+
+    def standing(self, start_ms: int, end_ms: int) -> Standing | None:
+        """What samples of this time rest on; ``None`` for as-of answers, and for more time than a query looks back."""
+        if self._asof_ms is not None or end_ms - start_ms > limits.QUERY_DAYS_MAX * DAY_SLOTS * HOUR_MS:
+            return None
+
+        def told(scan: Scan) -> Standing:
+            common = scan.distribution, tuple(scan.known.values()), self._held.quarantine.count
+            return Standing.of(common, scan.manifests, scan.tail)
+
+        return self.viewed(start_ms, end_ms, told)
+
     def viewed(self, start_ms: int, end_ms: int, answer: Callable[[Scan], T]) -> T:
         """Whatever ``answer`` makes of one consistent view of this stretch of time."""
         return self._view(self._question(start_ms, end_ms), answer)
@@ -211,8 +229,8 @@ class AppStorage:
             return np.arange(len(self._held.index))
         return np.unique(np.concatenate([self._held.index.select(m) for m in matcher_sets]))
 
-    def _labels(self, rows: I64) -> list[dict[str, str]]:
-        return self._held.index.labels(rows.tolist())
+    def _labels(self, rows: I64) -> LabelTable:
+        return self._held.index.table(rows)
 
     def _chosen(self, matchers: Sequence[Matcher], tick: Tick = nothing) -> Chosen:
         """The series that match, in the order of their keys: however they came to be known, and wherever they lie."""

@@ -222,7 +222,7 @@ def devops(options: argparse.Namespace) -> None:
         with _servers(options) as servers:
             for _, served in servers:
                 _push(served, fleet.large_bodies())
-            _manage(servers[0][1], "roll")
+            _manage(servers[0][1], "roll", "--local")
             time.sleep(2)
             tsbs.measure(name, fleet, START_MS, servers, options)
 

@@ -54,6 +54,11 @@ class Remarks:
         return list(self._warnings)
 
     @property
+    def step_by_step(self) -> bool:
+        """Whether what is remarked on many steps is what is remarked on each of them."""
+        return not self._forced and not self._warnings
+
+    @property
     def infos(self) -> list[str]:
         """Likewise; about buckets last."""
         return [*self._infos, *(self._about(name, at, found) for (name, at), found in self._forced.items())]

@@ -8,7 +8,7 @@ is to remark (`annotations`) go with it. Enter by `Engine`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,15 +18,19 @@ from spm.clock import Clock, SystemClock
 from spm.errors import BadQuery
 from spm.query.basis import Basis
 from spm.query.budget import Budget, QueryLimits
+from spm.query.label_table import Labels
 from spm.query.promql import plan
 from spm.query.promql.annotations import Remarks
 from spm.query.promql.evaluation import Evaluation
-from spm.query.promql.labels import Labels
+from spm.query.promql.kept import Ask, Kept, Made, answered
+from spm.query.promql.labels import ordered
 from spm.query.promql.lookback import LOOKBACK_MS
 from spm.query.promql.parse import Context, parse
+from spm.query.promql.reach import Reach, reach
 from spm.query.promql.reading import Reader
 from spm.query.promql.vector import Vector, finished
 from spm.query.promql.windows import Steps
+from spm.query.results import Key
 from spm.query.select import SeriesBatch, Storage
 
 __all__ = ["LOOKBACK_MS", "Engine", "QueryLimits", "Result"]
@@ -42,7 +46,7 @@ class Result:
 
     kind: str
     times: I64  # [T] in ms
-    labels: list[Labels]  # [S]
+    labels: Sequence[Labels]  # [S]
     values: F64  # [S, T]; means nothing where not present
     present: Bool  # [S, T]
     notes: list[str] = field(default_factory=list)
@@ -50,6 +54,7 @@ class Result:
     samples: SeriesBatch | None = None  # instead of values, when an instant query asks for a range of samples
     text: str = ""  # instead of values, of a string
     basis: Basis = field(default_factory=Basis)
+    kept: int = 0  # steps that were not computed, but known from a question before
 
 
 class Engine:
@@ -61,12 +66,17 @@ class Engine:
         limits: QueryLimits | None = None,
         clock: Clock | None = None,
         budget: Budget | None = None,
+        kept: Kept | None = None,
     ) -> None:
-        """With a budget: for one query, whose caller looks at it. Without, each query has one of its own."""
+        """With a budget: for one query, whose caller looks at it. Without, each query has one of its own.
+
+        With ``kept``, of the same storage, range queries that come again have only their new steps computed.
+        """
         self._storage = storage
         self._limits = budget.allowed if budget else limits or QueryLimits()
         self._clock = clock or SystemClock()
         self._budget = budget
+        self._kept = kept
 
     def instant(self, expr: str, at_ms: int) -> Result:
         """The value of the expression at one time."""
@@ -95,10 +105,37 @@ class Engine:
         if isinstance(found, plan.Text | plan.Window | plan.Subquery):
             kind = "string" if isinstance(found, plan.Text) else "range vector"
             raise BadQuery(f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector')
-        evaluation = self._evaluation(expr, steps, end_ms)
         if isinstance(found, plan.SCALARS):
+            evaluation = self._evaluation(expr, steps, end_ms)
             return _shown(evaluation, "matrix", evaluation.constant(evaluation.scalar(found)))
-        return _shown(evaluation, "matrix", evaluation.vector(found))
+        around = None if self._kept is None else reach(expr, found, self._limits.lookback_ms)
+        if self._kept is None or around is None or steps.count == 1:
+            evaluation = self._evaluation(expr, steps, end_ms)
+            return _shown(evaluation, "matrix", evaluation.vector(found))
+        return self._refreshed(expr, found, steps, end_ms, around, self._kept)
+
+    def _refreshed(
+        self, expr: str, found: plan.VectorNode, steps: Steps, end_ms: int, around: Reach, kept: Kept
+    ) -> Result:
+        """What was asked before is not computed again."""
+        key = Key(kept.storage.app, expr, steps.step_ms, steps.first_ms % steps.step_ms, self._limits.lookback_ms)
+
+        def evaluate(part: Steps) -> Made:
+            evaluation = self._evaluation(expr, part, end_ms)
+            shown = _sorted(finished(evaluation.vector(found)))
+            reader, remarks = evaluation.reader, evaluation.remarks
+            in_parts = reader.from_samples and remarks.step_by_step
+            told = tuple(remarks.infos), tuple(remarks.warnings)
+            return Made(shown, reader.basis(), *told, reader.samples, in_parts)
+
+        made = answered(kept, Ask(key, steps, around, evaluate))
+        notes = [*made.basis.infos(), *self._storage.notes(), *made.infos]
+        warnings = [*made.basis.warnings(), *made.warnings]
+        whole = made.vector
+        return Result(
+            "matrix", steps.times, whole.labels, whole.values, whole.present, notes, warnings, basis=made.basis,
+            kept=made.kept,
+        )  # fmt: skip
 
     def _steps(self, start_ms: int, end_ms: int, step_ms: int) -> Steps:
         if step_ms <= 0:
@@ -129,11 +166,12 @@ def _bounded(answer: Callable[[], Result]) -> Result:
 
 def _shown(evaluation: Evaluation, kind: str, vector: Vector) -> Result:
     """The answer, in the order of labels when it is a matrix (a vector keeps the order it was made in)."""
-    shown = finished(vector)
-    if kind == "matrix" and len(shown.labels) > 1:
-        keys = [sorted(labels.items()) for labels in shown.labels]
-        shown = shown.take(np.array(sorted(range(len(keys)), key=keys.__getitem__)))
+    shown = _sorted(finished(vector)) if kind == "matrix" else finished(vector)
     return _explained(evaluation, Result(kind, evaluation.times, shown.labels, shown.values, shown.present))
+
+
+def _sorted(shown: Vector) -> Vector:
+    return shown.take(ordered(shown.labels)) if len(shown.labels) > 1 else shown
 
 
 def _explained(evaluation: Evaluation, result: Result) -> Result:

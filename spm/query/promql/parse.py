@@ -36,7 +36,12 @@ class Context:
 
 def parse(text: str, context: Context | None = None) -> plan.Plan:
     """The plan of a text; `BadQuery` if it is too large, malformed, or asks for what is not supported."""
-    return _planned(text, (context or Context()) if _CONTEXT.search(text) else Context())
+    return _planned(text, (context or Context()) if depends_on_query(text) else Context())
+
+
+def depends_on_query(text: str) -> bool:
+    """Whether a text may ask for the start, end, step or range of its query."""
+    return _CONTEXT.search(text) is not None
 
 
 @lru_cache(maxsize=QUERY_PLANS_KEPT)

@@ -34,6 +34,18 @@ class Reader:
         """Raise `QueryTimeout` when the query's time is over."""
         self.budget.tick()
 
+    @property
+    def samples(self) -> int:
+        """How many samples were read."""
+        return sum(strips.samples for strips in self._read.values())
+
+    @property
+    def from_samples(self) -> bool:
+        """Whether samples alone were read: no aggregates, none that are left out, none that have expired."""
+        basis = self.basis()
+        clean = not (basis.retractions or basis.purged or basis.raw_expired_ms or basis.hours_expired_ms)
+        return clean and not self._cells_read and not self._bases and basis.asof_ms is None
+
     def basis(self) -> Basis:
         """What everything that was read rests on."""
         samples = [batch.basis for batch in self._read.values()]
@@ -103,7 +115,7 @@ class Reader:
 
 
 def packed(
-    labels: list[dict[str, str]],
+    labels: Sequence[dict[str, str]],
     times: npt.NDArray[np.int64],
     values: npt.NDArray[np.float64],
     present: npt.NDArray[np.bool_],
