@@ -90,7 +90,8 @@ def _frame(body: bytes) -> tuple[int, dict[str, str], Points]:
 
 
 def _fields(raw: bytes) -> list[tuple[int, Any]]:
-    at, found = 0, []
+    found: list[tuple[int, Any]] = []
+    at = 0
     while at < len(raw):
         tag, at = _varint(raw, at)
         value, at = _varint(raw, at)
