@@ -37,6 +37,7 @@ from spm.wire import Envelope, Stamp
 
 SURVIVED = b"+"
 _SIZE = struct.Struct(">I")
+_LAST_S = 5.0
 
 
 class Tried(msgspec.Struct, frozen=True, array_like=True):
@@ -105,8 +106,12 @@ def _answers(child: "subprocess.Popen[bytes]", told: bytes, wait_s: float) -> bo
 
 
 def _end(child: subprocess.Popen[bytes]) -> str:
-    child.kill()
-    code = child.wait()
+    """How it ended, which it does by itself unless it hangs."""
+    try:
+        code = child.wait(_LAST_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        code = child.wait()
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 

@@ -51,12 +51,21 @@ def test_what_does_not_come_back_in_time_is_ended() -> None:
     assert "signal 9" in str(slow.of(suspect(b"x")))
 
 
+def child(handle: str) -> Trial:
+    """A trial whose child does this with every message; it has a fifth of a second on a processor."""
+    main = "limits.TRIAL_S = 0.2; trial.main(sys.stdin.buffer, sys.stdout.buffer)"
+    words = f"import sys; from ingest import trial; from spm import limits; trial.handle = {handle}; {main}"
+    return Trial((sys.executable, "-c", words))
+
+
 def test_what_takes_a_processor_for_too_long_is_ended_by_its_own_clock() -> None:
-    endless = "limits.TRIAL_S = 0.2; trial.handle = lambda tried: all(iter(lambda: 1, 0))"
-    main = "trial.main(sys.stdin.buffer, sys.stdout.buffer)"
-    words = f"import sys; from ingest import trial; from spm import limits; {endless}; {main}"
-    busy = Trial((sys.executable, "-c", words))
+    busy = child("lambda tried: all(iter(lambda: 1, 0))")
     assert f"signal {signal.SIGPROF.value}" in str(busy.of(suspect(b"x")))
+
+
+def test_what_takes_more_memory_than_there_is_ends_the_child() -> None:
+    greedy = child("lambda tried: bytes(limits.TRIAL_BYTES_MAX)")
+    assert "exit code 1" in str(greedy.of(suspect(b"x")))
 
 
 def test_a_child_that_ended_before_it_got_a_message_is_no_fault_of_the_message(trial: Trial) -> None:

@@ -267,6 +267,23 @@ def test_a_vector_whose_marks_are_gone_is_refused() -> None:
             Vector.from_bytes(raw, found)
 
 
+def test_a_vector_whose_records_are_gone_is_refused() -> None:
+    raw = Vector.of({1: held(1, (5, 0), NONE, [stamps((7, 0)), stamps((9, 0))])}).to_bytes()
+    with pytest.raises(CorruptBlock, match="not there"):
+        Vector.from_bytes(raw, {1: held(1, (5, 0), NONE, [stamps((7, 0))])})
+
+
+def test_a_record_tells_what_is_kept_from_what_is_dead() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    assert marks.adopt(store, APP, row(store), Record(stamps((6, 0), (8, 0)), stamps((7, 0)), Totals(messages=3)))
+    [record] = row(store).adopted
+    assert (record.stamps.tolist(), record.others.tolist()) == (
+        stamps((6, 0), (8, 0)).tolist(),
+        stamps((7, 0)).tolist(),
+    )
+
+
 def test_a_lens_shows_only_what_is_known() -> None:
     vector = Vector.of({1: held(1, (5, 0), stamps((4, 0)), [stamps((7, 0))])})
     found = piece(
