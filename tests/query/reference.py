@@ -145,14 +145,13 @@ class Reference:
             value = a if node.op in plan.COMPARISONS else arithmetic(node.op, a, b)
             if node.as_bool:
                 value, holds = float(holds), True
-            if not holds:
-                continue
             if signature in taken and not node.matching.many:
                 raise SameLabels
             taken.add(signature)
             labels = _matched_labels(node, element.labels, partner.labels)
             _put(results, labels, value)
-            found.append(Element(labels, value, element.nameless or node.as_bool))
+            if holds:  # what a comparison drops is a match all the same
+                found.append(Element(labels, value, element.nameless or node.as_bool))
         return found
 
     def _setoperation(self, node: plan.SetOperation) -> list[Element]:

@@ -28,6 +28,9 @@ REASONS = {
         "a rank that falls on a sample is that sample since 3.16; judges before that add zero times the next one to "
         "it, and zero times an infinity is NaN"
     ),
+    r"(==|!=|[<>]=?) .*: refused here only: multiple matches for labels": (
+        "Prometheus 2 counts the matches that a comparison keeps, 3 all of them, as we do"
+    ),
     r"timestamp\([a-z_]+(\{[^}]*\})? @ (start|end)\(\) offset": (
         "timestamp() of a selector that `@` holds and an offset moves reads less far back than the selector alone, in "
         "2.42 and in 3: it leaves out series that the selector shows"

@@ -79,8 +79,7 @@ def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool:
     alone = _Alone(op, matching, as_bool, swapped)
     lone_many = many.present & ~seen_one[codes_many] if fill_one is not None else many.present & False
     if not matching.many:
-        kept = both & holds  # what a comparison drops is no match
-        matched = _counts(kept, codes_many[rows_many], len(groups.labels))
+        matched = _counts(both, codes_many[rows_many], len(groups.labels))  # also what a comparison drops is a match
         if (matched + _counts(lone_many, codes_many, len(groups.labels)) > 1).any():
             raise QueryFailed(
                 "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
@@ -89,7 +88,10 @@ def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool:
         _result_labels(op, many.labels[m], one.labels[o], matching)
         for m, o in zip(rows_many.tolist(), rows_one.tolist(), strict=True)
     ]
-    parts = [Vector(labels, values, both & holds, many.nameless[rows_many] | as_bool)]
+    nameless = many.nameless[rows_many] | as_bool
+    if matching.many and not holds.all():
+        united(Vector(labels, values, both, nameless))  # raises for what would look alike, dropped or not
+    parts = [Vector(labels, values, both & holds, nameless)]
     if fill_one is not None:
         parts.append(alone.many(many, lone_many, fill_one))
     if fill_many is not None:
