@@ -65,6 +65,7 @@ def address(amqp_vhost: str, monkeypatch: pytest.MonkeyPatch) -> Address:
 @pytest.fixture
 def grave(address: Address) -> Iterator[Publisher]:
     made = Publisher(address)
+    assert made._up.wait(WAIT_S), "no connection"
     yield made
     made.close()
 
@@ -96,6 +97,7 @@ def test_a_broker_s_delivery_limit_kills_no_good_message_and_spares_no_poison(
     good = [message(number) for number in range(3)]
     deadly, unwritable = message(3, source="curse: kill"), message(4, source=UNWRITABLE)
     transport = AmqpTransport(address)
+    assert transport._publisher._up.wait(WAIT_S), "no connection"
     for each in (*good[:2], deadly, unwritable):
         transport.publish(each, WAIT_S)
     grave.publish(topology.EXCHANGE, "000", message(5).to_bytes()[:-1] + b"x", timeout_s=WAIT_S, message_id="5")

@@ -189,9 +189,9 @@ def there(*samples: tuple[int, int, float], backend: Backend | None = None) -> B
     return stored(envelope(samples or [(1, START + 5, 1.0)]), backend=made, spread=2)
 
 
-def accounted(backend: Backend, *, outcome: int = STORED) -> None:
-    """What a run does with all commit records: the account, then the record goes."""
-    for item in list(pending.scan(backend, APP, list(range(256)))):
+def accounted(backend: Backend, *, outcome: int = STORED, most: int | None = None) -> None:
+    """What a run does with all commit records, or the first: the account, then the record goes."""
+    for item in list(pending.scan(backend, APP, list(range(256))))[:most]:
         raw = pending.encode(pending.decode(item.cell), blocks.LEDGER, outcome, item.key.batch)
         backend.put([("ledger", [(account_key(item.key.log(item.slot)), {COLUMN: raw})])])
         backend.delete("pending", [(item.key.to_bytes(), [keys.slot_column(item.slot)])])
@@ -216,6 +216,15 @@ def test_what_is_accounted_as_late_and_put_once_more_by_a_slow_writer_stays_late
     backend.put([("pending", [row])])
     found = settled(backend, APP, 0)
     assert (found.stored.tolist(), found.late.tolist(), found.whole.tolist()) == ([0], [1], [True])
+
+
+def test_a_batch_of_which_one_part_was_abandoned_is_not_whole() -> None:
+    backend = there((1, START + 5, 1.0), (1, START + HOUR_MS + 5, 2.0))
+    assert settled(backend, APP, 0).whole.tolist() == [True]
+    accounted(backend, outcome=pending.ABANDONED, most=1)
+    assert not settled(backend, APP, 0).whole.any()
+    accounted(backend)
+    assert not settled(backend, APP, 0).whole.any()
 
 
 def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
