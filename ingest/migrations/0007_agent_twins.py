@@ -17,8 +17,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="agent",
             name="twin",
-            field=models.DateTimeField(
-                help_text="when two of this name were last heard", null=True
-            ),
+            field=models.DateTimeField(help_text="when two of this name were last heard", null=True),
         ),
     ]
