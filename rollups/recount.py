@@ -118,7 +118,7 @@ def _count(metric: U64, series: U64, ts: I64, bits: U64) -> Counted:
             last_ts=ts[ends - 1],
             increase=np.where(ends - starts > 1, values[ends - 1] - values[starts] + _sums(grows, starts), 0.0),
         )
-        scale = _sums(np.abs(values), starts) + _sums(np.abs(grows), starts)
+        scale = _sums(_sizes(values), starts) + _sums(_sizes(grows), starts)
         whole = (_sums(values != np.rint(values), starts) == 0) & (rows.sumsq < _WHOLE)
     owner = np.repeat(np.arange(len(starts)), ends - starts)[numbers]
     order = np.lexsort((values[numbers], owner))
@@ -173,7 +173,7 @@ def rejoin(hours: Iterable[tuple[U64, Aggregates]]) -> Counted:
             last_ts=rows.last_ts[ends - 1],
             increase=_sums(grown, starts),
         )
-        scale = _sums(np.abs(rows.sum), starts) + _sums(np.abs(grown) + np.abs(rows.last), starts)
+        scale = _sums(_sizes(rows.sum), starts) + _sums(_sizes(grown) + _sizes(rows.last), starts)
         parts = [rows.sum, rows.sumsq, grown]
         whole = np.all([_sums(part != np.rint(part), starts) == 0 for part in parts], axis=0) & (made.sumsq < _WHOLE)
     if len(rows.sketch) == len(rows):
@@ -245,6 +245,11 @@ def _differ(name: str, was: np.ndarray, now: np.ndarray, counted: Counted) -> BO
         odd = ~np.isfinite(scale) & ~np.isfinite(was)  # sums that leave the range of numbers, in one order or another
     apart = ~(same | (near & ~counted.whole) | odd)
     return apart
+
+
+def _sizes(values: F64) -> F64:
+    """What a NaN is summed to is NaN whatever the order: it says nothing of how far other sums may be off."""
+    return np.where(np.isnan(values), 0.0, np.abs(values))
 
 
 def _nan(values: np.ndarray) -> BOOL:

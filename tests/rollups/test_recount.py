@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rollups.recount import Counted, differences, recount, rejoin
@@ -62,6 +62,7 @@ def test_a_recount_agrees_with_what_runs_store_on_any_samples(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=4))
+@example([[(1, 1, 0.0, 0), (1, 2, 1.0, 0)], [(1, 2, np.nan, 0), (1, 3, -9007199254740994.0, 0)], [(1, 1, 0.0, 0)]])
 def test_a_day_agrees_with_what_runs_make_of_its_hours(hours: list[list[tuple[int, int, float, int]]]) -> None:
     made = [by_kernels([piece_of(rows)], Lens()) for rows in hours]
     metrics = np.unique(np.concatenate([m for m, _ in made]))
