@@ -74,7 +74,6 @@ def test_every_way_to_read_waits_for_a_turn_and_gives_it_back(
         answer = ask()
         assert answer.status_code == 200
         body_of(answer)
-        answer.close()
 
 
 @pytest.mark.parametrize("way", ["labels", "label values"])
