@@ -24,6 +24,7 @@ MINUTE_MS = 60_000
     step_ms=st.sampled_from((1_000, 15_000, 37_001, 60_000, 300_000)),
     count=st.integers(1, 12),
 )
+@hypothesis.example(0, 'stddev({__name__=~"a|b"} + time())', 1_699_919_985_822, 15_000, 2)  # far from zero
 def test_engine_agrees_with_the_reference(seed: int, expr: str, start: int, step_ms: int, count: int) -> None:
     samples = random_samples(seed)
     times = [start + i * step_ms for i in range(count)]

@@ -1,7 +1,8 @@
 """Short ways to say what a test needs: samples, envelopes, blocks, a store, and the plain answer to compare with.
 
 A sample is (series, ts, value); a series is a small number that stands for a metric and one label. ``plain`` is rule 2
-in a few lines of Python: of all versions of a (series, ts) the one with the greatest stamp, within a message the last.
+in a few lines of Python: of all versions of a (series, ts) the one with the greatest stamp, within a message the last; a
+stale marker only where there is nothing else.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.blocks import LogBlock, Messages
 from spm.store.keys import Distribution
 from spm.store.merge import Piece
-from spm.wire import Envelope, SeriesTable, Stamp, canonical
+from spm.wire import STALE_BITS, Envelope, SeriesTable, Stamp, canonical
 
 APP = 7
 SLOT = 472_000
@@ -121,14 +122,15 @@ def versions_of(held: Piece) -> list[Version]:
 
 
 def plain(envelopes: Iterable[Envelope]) -> dict[tuple[bytes, int], int]:
-    """(canonical form, ts) -> bits of the winner (rule 2)."""
-    won: dict[tuple[bytes, int], tuple[tuple[Stamp, str, int], int]] = {}
+    """(canonical form, ts) -> bits of the winner (rule 2); a stale marker never is, where there is a value."""
+    won: dict[tuple[bytes, int], tuple[tuple[bool, Stamp, str, int], int]] = {}
     for e in envelopes:
         for i in range(len(e)):
             at = e.series.canonical(int(e.series_index[i])), int(e.ts[i])
-            rank = (e.stamp, e.source, i)
+            here = bits(e.values[i])
+            rank = (here != STALE_BITS, e.stamp, e.source, i)
             if at not in won or won[at][0] <= rank:
-                won[at] = rank, bits(e.values[i])
+                won[at] = rank, here
     return {at: value for at, (_, value) in won.items()}
 
 

@@ -47,6 +47,9 @@ def aggregate(op: str, vector: Vector, groups: Groups, parameter: F64) -> Vector
 def _reduced(code: int, values: F64, present: Bool, codes: I64, groups: int) -> Any:
     steps = values.shape[1]
     total, second, seen = np.zeros((groups, steps)), np.zeros((groups, steps)), np.zeros((groups, steps), np.int64)
+    spreads = code in (STDDEV, STDVAR)  # total is the mean, second the squares of the distances from it, and what is
+    shape = (groups, steps) if spreads else (0, 0)  # lost of both is kept: times are large beside their distances
+    lost_total, lost_second = np.zeros(shape), np.zeros(shape)
     for row in range(values.shape[0]):
         group = codes[row]
         for step in range(steps):
@@ -57,16 +60,22 @@ def _reduced(code: int, values: F64, present: Bool, codes: I64, groups: int) -> 
             if code in (SUM, AVG):
                 added = compensated(total[group, step], second[group, step], value)
                 total[group, step], second[group, step] = added
-            elif code in (STDDEV, STDVAR):
-                distance = value - total[group, step]
-                total[group, step] += distance / seen[group, step]
-                second[group, step] += distance * (value - total[group, step])
+            elif spreads:
+                mean, low = total[group, step], lost_total[group, step]
+                distance = value - mean - low
+                mean, low = compensated(mean, low, distance / seen[group, step])
+                total[group, step], lost_total[group, step] = mean, low
+                squared = distance * (value - mean - low)
+                added = compensated(second[group, step], lost_second[group, step], squared)
+                second[group, step], lost_second[group, step] = added
             elif code in (MIN, MAX):
                 best = total[group, step]
                 if seen[group, step] == 1 or np.isnan(best) or (value > best if code == MAX else value < best):
                     total[group, step] = value
     if code == AVG:
         _retry_overflowed(values, present, codes, total, second, seen)
+    if spreads:
+        second += lost_second
     _finish(code, total, second, seen)
     return total, seen > 0
 

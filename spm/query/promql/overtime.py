@@ -204,9 +204,9 @@ def _variance(values: F64) -> Any:
     mean, lost_mean, squares, lost_squares, seen = 0.0, 0.0, 0.0, 0.0, 0
     for here in values:
         seen += 1
-        distance = here - (mean + lost_mean)
+        distance = here - mean - lost_mean  # exact where all are near to each other and far from zero
         mean, lost_mean = compensated(mean, lost_mean, distance / seen)
-        squares, lost_squares = compensated(squares, lost_squares, distance * (here - (mean + lost_mean)))
+        squares, lost_squares = compensated(squares, lost_squares, distance * (here - mean - lost_mean))
     return (squares + lost_squares) / seen
 
 
