@@ -1,8 +1,8 @@
 """Short ways to say what a test needs: samples, envelopes, blocks, a store, and the plain answer to compare with.
 
 A sample is (series, ts, value); a series is a small number that stands for a metric and one label. ``plain`` is rule 2
-in a few lines of Python: of all versions of a (series, ts) the one with the greatest stamp, within a message the last; a
-stale marker only where there is nothing else.
+in a few lines of Python: of all versions of a (series, ts) the one with the greatest stamp, within a message the last;
+a stale marker only where there is nothing else.
 """
 
 from collections.abc import Iterable, Sequence
