@@ -19,6 +19,7 @@ from ingest.protocols.json_kernels import (
     after_space,
     is_key,
     next_item,
+    next_key,
     number,
     string_end,
     value_end,
@@ -139,12 +140,9 @@ def read_lists(body: U8, rules: I64, known: Known, state: I64, series: I32, ts: 
         apart = False  # something else has stood behind a name
         i = position if body[position] == OPEN else -1
         while i >= 0:
-            start = after_space(body, i + 1)
-            if body[start] != QUOTE:
-                i = -1
+            start, end, i = next_key(body, i)
+            if i < 0:
                 break
-            end = string_end(body, start)
-            i = after_space(body, after_space(body, end) + 1)
             bit = _name_bit(body, start, end)
             if bit:
                 if names & bit or apart or body[i] != QUOTE:

@@ -197,6 +197,16 @@ def ends_with(body: U8, i: int) -> bool:
 
 
 @njit(nogil=True, cache=True)
+def next_key(body: U8, i: int) -> tuple[int, int, int]:
+    """Behind the brace or comma at ``i``: a key's borders, and where its value begins, or -1 where there is no key."""
+    start = after_space(body, i + 1)
+    if body[start] != QUOTE:
+        return -1, -1, -1
+    end = string_end(body, start)
+    return start, end, after_space(body, after_space(body, end) + 1)
+
+
+@njit(nogil=True, cache=True)
 def next_item(body: U8, i: int) -> int:
     """Behind an item that ends at ``i``: where the next one begins, or the list's end stands."""
     i = after_space(body, i)
@@ -215,12 +225,9 @@ def read_columns(body: U8, rules: I64, known: Known, state: I64, series: I32, ts
         metric = metric_end = tags = tags_end = times = found = -1
         i = position if body[position] == OPEN else -1
         while i >= 0:
-            start = after_space(body, i + 1)
-            if body[start] != QUOTE:
-                i = -1
+            start, end, i = next_key(body, i)
+            if i < 0:
                 break
-            end = string_end(body, start)
-            i = after_space(body, after_space(body, end) + 1)
             if is_key(body, start, end, _METRIC) and metric < 0 and body[i] == QUOTE:
                 metric, metric_end = i, string_end(body, i)
                 i = metric_end
@@ -262,12 +269,9 @@ def read_samples(body: U8, rules: I64, known: Known, state: I64, series: I32, ts
         ms = rules[NOW]
         i = position if body[position] == OPEN else -1
         while i >= 0:
-            start = after_space(body, i + 1)
-            if body[start] != QUOTE:
-                i = -1
+            start, end, i = next_key(body, i)
+            if i < 0:
                 break
-            end = string_end(body, start)
-            i = after_space(body, after_space(body, end) + 1)
             if is_key(body, start, end, _METRIC) and metric < 0 and body[i] == QUOTE:
                 metric, metric_end = i, string_end(body, i)
                 i = metric_end

@@ -40,6 +40,8 @@ ARGUMENTS = [
 ]  # fmt: skip
 PICTURES = Path(__file__).parent / "screenshots"
 WIDTH, HEIGHT = 1360, 860
+PATIENCE_MS = 20_000  # of whoever waits: a first page on a new machine compiles kernels
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="session")
@@ -110,7 +112,7 @@ def open_page(browser: Browser, server: str) -> Iterator[Callable[..., Page]]:
         context = browser.new_context(viewport=size, color_scheme=scheme, base_url=server, locale="en-GB")
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(PATIENCE_MS)
         page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
         page.on("console", lambda message: wrong.extend(_complaint(message)))
         page.on("response", lambda answer: wrong.extend(_failure(answer)))
