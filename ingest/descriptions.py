@@ -9,30 +9,25 @@ when it is said again.
 from collections.abc import Iterable
 
 from ingest.models import MetricDescription
+from ingest.seldom import Seldom
 from spm.clock import Clock, SystemClock
-from spm.limits import (
-    METADATA_APP_MAX,
-    METADATA_KNOWN_MAX,
-    REJECTION_APPS_MAX,
-    REJECTION_NOTES_MAX,
-    REJECTION_NOTES_PER_MS,
-)
+from spm.limits import METADATA_APP_MAX, METADATA_KNOWN_MAX
 from spm.wire import Metadata
 
 _written: dict[tuple[int, str], Metadata] = {}  # by app and metric; bounded below
-_writes: dict[int, tuple[int, int]] = {}  # app → (window, writes in it); bounded by REJECTION_APPS_MAX
+_seldom = Seldom()
 _clock = SystemClock()
 
 
 def note(app_id: int, told: Iterable[Metadata], clock: Clock = _clock) -> None:
     """Keep what is new of this, unless the app had much to say just now."""
     news = {one.metric: one for one in told if _written.get((app_id, one.metric)) != one}
-    if not news or not _may_write(app_id, clock.now_ms() // REJECTION_NOTES_PER_MS):
+    if not news or not _seldom.allows(app_id, clock.now_ms()):
         return
     known = set(MetricDescription.objects.filter(app_id=app_id).values_list("metric", flat=True))
     room = max(METADATA_APP_MAX - len(known), 0)
-    fresh = [metric for metric in news if metric not in known]
-    kept = [one for metric, one in news.items() if metric in known or metric in set(fresh[:room])]
+    kept_too = set([metric for metric in news if metric not in known][:room])
+    kept = [one for metric, one in news.items() if metric in known or metric in kept_too]
     MetricDescription.objects.bulk_create(
         (_row(app_id, one) for one in kept),
         update_conflicts=True, unique_fields=["app", "metric"], update_fields=["type", "help", "unit"],
@@ -53,16 +48,7 @@ def of_app(app_id: int, metric: str | None = None) -> dict[str, Metadata]:
 def forget() -> None:
     """Write again what was written before."""
     _written.clear()
-    _writes.clear()
-
-
-def _may_write(app_id: int, window: int) -> bool:
-    known, writes = _writes.get(app_id, (window, 0))
-    writes = writes + 1 if known == window else 1
-    if len(_writes) >= REJECTION_APPS_MAX:
-        _writes.clear()
-    _writes[app_id] = (window, writes)
-    return writes <= REJECTION_NOTES_MAX
+    _seldom.forget()
 
 
 def _row(app_id: int, one: Metadata) -> MetricDescription:

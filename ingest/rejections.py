@@ -10,22 +10,16 @@ from dataclasses import dataclass
 from django.db import models
 
 from ingest.models import RejectedLine
-from spm.limits import (
-    REJECTION_APPS_MAX,
-    REJECTION_EXAMPLE_CHARS_MAX,
-    REJECTION_NOTES_MAX,
-    REJECTION_NOTES_PER_MS,
-    REJECTION_REASONS_SHOWN,
-    REJECTIONS_KEPT_MAX,
-)
+from ingest.seldom import Seldom
+from spm.limits import REJECTION_EXAMPLE_CHARS_MAX, REJECTION_REASONS_SHOWN, REJECTIONS_KEPT_MAX
 from spm.wire import Rejection
 
-_notes: dict[int, tuple[int, int]] = {}  # app -> (window, writes in it); a cache, bounded by REJECTION_APPS_MAX
+_seldom = Seldom()
 
 
 def note(app_id: int, source: str, rejections: Sequence[Rejection], now_ms: int, way: str = "") -> bool:
     """Keep these as the app's newest rejections; false if too many were noted just now."""
-    if not rejections or not _may_note(app_id, now_ms // REJECTION_NOTES_PER_MS):
+    if not rejections or not _seldom.allows(app_id, now_ms):
         return False
     RejectedLine.objects.bulk_create(_row(app_id, source, way, one, now_ms) for one in rejections)
     own = RejectedLine.objects.filter(app_id=app_id).order_by("-id")
@@ -37,16 +31,7 @@ def note(app_id: int, source: str, rejections: Sequence[Rejection], now_ms: int,
 
 def forget_rates() -> None:
     """Begin counting anew: what this process noted before no longer counts."""
-    _notes.clear()
-
-
-def _may_note(app_id: int, window: int) -> bool:
-    known, writes = _notes.get(app_id, (window, 0))
-    writes = writes + 1 if known == window else 1
-    if len(_notes) >= REJECTION_APPS_MAX:
-        _notes.clear()
-    _notes[app_id] = (window, writes)
-    return writes <= REJECTION_NOTES_MAX
+    _seldom.forget()
 
 
 def _row(app_id: int, source: str, way: str, one: Rejection, now_ms: int) -> RejectedLine:
