@@ -1,36 +1,14 @@
 """From a crossed threshold to a mail that a person can read: rule by the form, samples by HTTP, mail in the folder."""
 
-import re
 import time
-import urllib.parse
-import urllib.request
-from http.cookiejar import CookieJar
 
 import pytest
 
 from tests.bench.product import Served
+from tests.person import Person
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(300)]
 WAIT_S = 60
-
-
-class Person:
-    """Somebody who is logged in, with cookies and forms."""
-
-    def __init__(self, served: Served) -> None:
-        self._root = f"http://127.0.0.1:{served.port}"
-        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
-        self.submit("/login", username=served.login, password=served.password)
-
-    def read(self, path: str) -> str:
-        return self._opener.open(self._root + path, timeout=30).read().decode()  # type: ignore[no-any-return]
-
-    def submit(self, path: str, **fields: str) -> str:
-        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', self.read(path))
-        assert token, f"no form at {path}"
-        form = urllib.parse.urlencode({**fields, "csrfmiddlewaretoken": token[1]}).encode()
-        request = urllib.request.Request(self._root + path, form, {"Referer": self._root + path})
-        return self._opener.open(request, timeout=30).read().decode()  # type: ignore[no-any-return]
 
 
 def push(served: Served, value: float) -> None:
@@ -58,7 +36,7 @@ def wait_for_mail(served: Served, words: str, value: float) -> str:
 
 
 def test_a_crossed_threshold_sends_one_mail_and_its_end_another(served: Served) -> None:
-    person = Person(served)
+    person = Person(f"http://127.0.0.1:{served.port}", served.login, served.password)
     push(served, 20)
     person.submit(
         f"/alerts/new?app={served.app}", name="Oven too hot", expr="oven_temperature", comparator=">", threshold="90",
