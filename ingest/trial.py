@@ -63,10 +63,16 @@ class Trial:
         """
         by_agent = delivery.exchange == AGENTS or delivery.content_type == LINES_TYPE
         packed = msgspec.msgpack.encode(Tried(delivery.body, by_agent, delivery.content_type, delivery.encoding))
-        child = self._ready()
-        if _answers(child, _SIZE.pack(len(packed)) + packed, self._wait_s):
+        told = _SIZE.pack(len(packed)) + packed
+        try:
+            well = _answers(self._ready(), told, self._wait_s)
+        except BrokenPipeError:  # it ended before it had the whole message, perhaps by itself: another one decides
+            self.close()
+            well = self._heard(told)
+        if well:
             return None
-        self._child = None
+        child, self._child = self._child, None
+        assert child is not None, "BUG: nobody tried it"
         return f"ended {delivery.tries} workers, and the process that tried it ({_end(child)})"
 
     def close(self) -> None:
@@ -75,6 +81,13 @@ class Trial:
             self._child.kill()
             self._child.wait()
             self._child = None
+
+    def _heard(self, told: bytes) -> bool:
+        """Whether all is well with a child that may end before it has all of a message."""
+        try:
+            return _answers(self._ready(), told, self._wait_s)
+        except BrokenPipeError:
+            return False
 
     def _ready(self) -> "subprocess.Popen[bytes]":
         """A child that has begun, and lives."""
@@ -90,7 +103,7 @@ class Trial:
 
 
 def _answers(child: "subprocess.Popen[bytes]", told: bytes, wait_s: float) -> bool:
-    """Whether it says that all is well, in time."""
+    """Whether it says that all is well, in time; ``BrokenPipeError``: it ended before it was told all."""
     assert child.stdin is not None, "BUG: a child without its pipes"
     assert child.stdout is not None, "BUG: a child without its pipes"
     late = threading.Timer(wait_s, child.kill)
@@ -99,8 +112,6 @@ def _answers(child: "subprocess.Popen[bytes]", told: bytes, wait_s: float) -> bo
         child.stdin.write(told)
         child.stdin.flush()
         return child.stdout.read(1) == SURVIVED
-    except BrokenPipeError:
-        return False
     finally:
         late.cancel()
 

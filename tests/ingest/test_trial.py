@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -51,20 +52,20 @@ def test_what_does_not_come_back_in_time_is_ended() -> None:
     assert "signal 9" in str(slow.of(suspect(b"x")))
 
 
-def child(handle: str) -> Trial:
-    """A trial whose child does this with every message; it has a fifth of a second on a processor."""
-    main = "limits.TRIAL_S = 0.2; trial.main(sys.stdin.buffer, sys.stdout.buffer)"
+def child(handle: str, trial_s: float) -> Trial:
+    """A trial whose child does this with every message, and has so long on a processor."""
+    main = f"limits.TRIAL_S = {trial_s}; trial.main(sys.stdin.buffer, sys.stdout.buffer)"
     words = f"import sys; from ingest import trial; from spm import limits; trial.handle = {handle}; {main}"
     return Trial((sys.executable, "-c", words))
 
 
 def test_what_takes_a_processor_for_too_long_is_ended_by_its_own_clock() -> None:
-    busy = child("lambda tried: all(iter(lambda: 1, 0))")
+    busy = child("lambda tried: all(iter(lambda: 1, 0))", 0.2)
     assert f"signal {signal.SIGPROF.value}" in str(busy.of(suspect(b"x")))
 
 
 def test_what_takes_more_memory_than_there_is_ends_the_child() -> None:
-    greedy = child("lambda tried: bytes(limits.TRIAL_BYTES_MAX)")
+    greedy = child("lambda tried: bytes(limits.TRIAL_BYTES_MAX)", 20)
     assert "exit code 1" in str(greedy.of(suspect(b"x")))
 
 
@@ -75,6 +76,24 @@ def test_a_child_that_ended_before_it_got_a_message_is_no_fault_of_the_message(t
     child.kill()
     child.wait()
     assert trial.of(suspect(message(2).to_bytes())) is None
+
+
+LONG = b"x" * 2**20  # more than a pipe holds: whoever writes it waits until it is read
+DEAF = "import os, pathlib, sys, time; sys.stdout.write('+'); sys.stdout.flush(); "
+
+
+def test_a_child_that_ends_while_it_is_told_a_message_is_no_fault_of_the_message(tmp_path: Path) -> None:
+    told = f"told = pathlib.Path({str(tmp_path / 'told')!r})"
+    once = f"{told}; told.exists() or (told.touch(), time.sleep(0.3), os._exit(0))"
+    then = f"sys.stdin.buffer.read({len(LONG)}); print('+', flush=True); time.sleep(60)"
+    trial = Trial((sys.executable, "-c", f"{DEAF}{once}; {then}"))
+    assert trial.of(suspect(LONG)) is None
+    trial.close()
+
+
+def test_a_message_that_no_child_takes_to_its_end_is_to_blame() -> None:
+    trial = Trial((sys.executable, "-c", f"{DEAF}time.sleep(0.3); os._exit(7)"))
+    assert "exit code 7" in str(trial.of(suspect(LONG)))
 
 
 @pytest.mark.parametrize(
