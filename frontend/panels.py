@@ -63,7 +63,7 @@ def system_panels() -> list[Panel]:
         Panel("Dead letters, by app", "max by (app) (max_over_time(spm_app_dead_letters[$window]))", ""),
         Panel("Waiting in the queue", "max by (queue) (max_over_time(spm_worker_queue_depth[$window]))", ""),
         Panel("Oldest unacknowledged (s)", "max(max_over_time(spm_worker_oldest_unacked_seconds[$window]))", ""),
-        Panel("How full batches are (1: full)", f"{_rate('batch_fill_sum')} / {_rate('batches_total')}", ""),
+        Panel("How full batches are (1: full)", f"{_rate('batch_fill_total')} / {_rate('batches_total')}", ""),
         Panel("Delivered again, a second", _rate("redelivered_total"), ""),
         Panel("Time to write a batch, 99 % (s)", slow("spm_worker_write_seconds", "process"), ""),
         Panel("Requests a second, by status", "sum by (code) (rate(spm_http_requests_total[$window]))", ""),

@@ -43,7 +43,7 @@ def text(tally: Tally, now_ms: int, depths: Mapping[str, int]) -> str:
         "messages_total": tally.messages,
         "samples_total": tally.samples,
         "batches_total": tally.batches,
-        "batch_fill_sum": tally.fill_sum,
+        "batch_fill_total": tally.fill_sum,
         "redelivered_total": tally.redelivered,
         "dead_letters_total": tally.dead,
         "dead_letters_kept_total": tally.letters,

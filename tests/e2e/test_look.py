@@ -47,6 +47,20 @@ def test_pages_fit_the_screen_and_run_without_errors(look: str, open_page: Calla
         assert not too_wide, f"{name} is wider than the screen"
 
 
+@pytest.mark.parametrize(
+    ("ticks", "unit", "step", "texts"),
+    [([0, 0.025, 0.05], "", 0.025, ["0", "0.025", "0.05"]), ([0, 20, 40], "", 20, ["0", "20", "40"]),
+     ([0, 0.0005], "", 0.0005, ["0", "0.0005"]), ([0, 12.5], "percent", 12.5, ["0\u202f%", "12.5\u202f%"]),
+     ([-20_000, 0], "", 20_000, ["-20k", "0"]), ([0, 2**20], "bytes", 2**20, ["0\u202fB", "1\u202fMiB"])],
+)  # fmt: skip
+def test_values_beside_a_chart_tell_neighbours_apart(
+    ticks: list[float], unit: str, step: float, texts: list[str], page: Page
+) -> None:
+    page.goto("/login")
+    script = "([ticks, unit, step]) => import('/static/js/plot.js').then((m) => m.valueTicks(ticks, unit, step))"
+    assert page.evaluate(script, [ticks, unit, step]) == texts
+
+
 ADMIN = {
     "admin": "/admin/",
     "admin-organisation": "/admin/accounts/organisation/{organisation}/change/",

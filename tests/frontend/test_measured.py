@@ -66,6 +66,16 @@ def test_staff_find_the_charts_of_the_system_and_each_of_them_can_be_drawn(staff
         assert drawn.status_code == 200, (panel, drawn.content)
 
 
+def test_every_chart_of_the_system_shows_metrics_that_its_processes_send() -> None:
+    end = telemetry.include(lambda: text(Tally(), 0, {"spm.p0": 7}))
+    with_samples = {reading.name for reading in telemetry.readings()}
+    end()
+    endings = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+    families = {f.name + ending for f in telemetry.REGISTRY.collect() for ending in endings.get(f.type, ())}
+    named = {name for panel in panels.system_panels() for name in re.findall(r"\b(?:spm|process)_\w+", panel.expr)}
+    assert named - with_samples - families - set(standing.HELPS) == set()
+
+
 def test_an_app_of_others_has_no_page_of_the_system(desk: Client, alpha: House) -> None:
     assert desk.get(f"/apps/{alpha.app.pk}/system").status_code == 404
 

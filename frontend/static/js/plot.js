@@ -32,6 +32,15 @@ export function shown(value, unit) {
   return Math.abs(value) < 10_000 ? steps[Math.abs(value) < 100 ? 2 : 1].format(value) : scaled(value, 1000, ["", "k", "M", "G", "T", "P"], "");
 }
 
+/** The values beside the lines of the grid, with as many digits as tell neighbours apart. */
+export function valueTicks(ticks, unit, step) {
+  if (unit.startsWith("bytes") || ticks.some((value) => Math.abs(value) >= 10_000)) return ticks.map((value) => shown(value, unit));
+  let digits = 0;
+  while (digits < 12 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits += 1;
+  const text = decimal(digits);
+  return ticks.map((value) => `${text.format(value)}${unit === "percent" ? "\u202f%" : ""}`);
+}
+
 /** What an expression most likely measures. */
 export function unitOf(expr) {
   if (/percent|usage_/.test(expr)) return "percent";
@@ -235,7 +244,7 @@ export class Plot {
       },
       axes: [
         { ...axis, space: 80, size: 30, values: timeTicks },
-        { ...axis, size: this.unit === "bytes/s" ? 76 : 62, gap: 6, space: this.figure.classList.contains("large") ? 52 : 36, ...(this.unit.startsWith("bytes") ? { incrs: BINARY } : {}), values: (_, ticks) => ticks.map((value) => shown(value, this.unit)) },
+        { ...axis, size: this.unit === "bytes/s" ? 76 : 62, gap: 6, space: this.figure.classList.contains("large") ? 52 : 36, ...(this.unit.startsWith("bytes") ? { incrs: BINARY } : {}), values: (chart, ticks, index, space, step) => valueTicks(ticks, this.unit, step) },
       ],
       series: [{}, ...lines],
       hooks: {
