@@ -74,6 +74,10 @@ export OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf
 export OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=BASE/v1/metrics
 export OTEL_EXPORTER_OTLP_METRICS_HEADERS='Authorization=Bearer%20TOKEN'"""),
         Snippet("Collector: config.yaml", """\
+receivers:
+  otlp:
+    protocols:
+      http:
 exporters:
   otlphttp:
     metrics_endpoint: BASE/v1/metrics
@@ -82,6 +86,7 @@ exporters:
 service:
   pipelines:
     metrics:
+      receivers: [otlp]
       exporters: [otlphttp]"""),
     ), ("otlp", "collector")),
     Way("collectd", "collectd", "Its plug-in write_http.", (
@@ -104,6 +109,7 @@ LoadPlugin write_http
 curl -fsSO BASE/agent.pyz && python3 -m pip install psutil
 SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar statsd --url BASE"""),
         Snippet("Shell: Graphite's plain text on 127.0.0.1:2003", """\
+curl -fsSO BASE/agent.pyz && python3 -m pip install psutil
 SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar graphite --url BASE"""),
     ), ("statsd", "graphite")),
     Way("text", "Prometheus text", "Batch jobs: a body in Prometheus' text form, or a push gateway's client.", (

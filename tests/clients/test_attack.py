@@ -6,44 +6,21 @@ neighbour's are sent at the same time and read back whole.
 """
 
 import http.client
-import json
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
-from tests.bench.product import ROOT, Served
+from tests.bench.product import Served
+from tests.clients.apps import new_apps
 from tests.clients.known import Known, assert_same, wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(1_800)]
 SAMPLES = 10_000
 AT_ONCE = 5_000  # new series in one body
 PATIENCE_S = 30.0  # of a client: no answer to the neighbour takes longer, however busy the machine
-APPS = """
-import json
-from spm.accounts import tokens
-from spm.accounts.models import App
-org = App.objects.get(pk={app}).organisation
-found = []
-for name, most in (("attacked", {quota}), ("neighbour", None)):
-    app = App.objects.create(organisation=org, name=f"{{name}} {{App.objects.count()}}", series_max=most)
-    found.append((app.pk, tokens.issue(app, name=name, scopes=("ingest", "read"))[1]))
-print(json.dumps(found))
-"""
-
-
-def apps_of(served: Served, quota: int) -> list[Served]:
-    """The product as seen with the tokens of two new apps; the first has a quota."""
-    environment = {**os.environ, "SPM_DATA": str(served.data), "DJANGO_SETTINGS_MODULE": "spm.settings"}
-    words = [str(ROOT / "bin/manage"), "shell", "--no-imports", "-c", APPS.format(app=served.app, quota=quota)]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    return [replace(served, app=app, token=token, headers={"Authorization": f"Bearer {token}"}) for app, token in found]
 
 
 def new_series(count: int, beside: Known) -> Iterator[bytes]:
@@ -74,7 +51,7 @@ def report(app: Served, known: Known) -> list[float]:
 
 def attacked(served: Served, *, series: int, quota: int) -> str:
     """The whole story; what the neighbour felt of it."""
-    attacker, neighbour = apps_of(served, quota)
+    attacker, neighbour = new_apps(served, (quota, None))
     mine, theirs = Known.make(f"mine{quota}"), Known.make(f"theirs{quota}")
     beside = Known.make(f"beside{quota}", steps=-(-series // AT_ONCE))
     for app, known in ((attacker, mine), (attacker, beside), (neighbour, theirs)):  # known before the attack

@@ -1,51 +1,196 @@
-"""What the page "Send data" gives to copy into a shell is run as it stands, and its data is there."""
+"""What the page "Send data" gives to copy works as it stands: its texts go to the programs they are for, unmodified.
 
+The page is that of a new app, read by somebody who is logged in and has just made a token there. What a program gets
+beside the text (something to send, a port of its own) is said in each test. Data is there, and the page says so.
+"""
+
+import html
+import re
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from frontend import snippets
-from tests.bench.product import Served
-from tests.clients.known import Samples, read
-from tests.clients.programs import Running
+from tests.bench.product import Served, free_port
+from tests.clients import telegraf
+from tests.clients.apps import new_apps
+from tests.clients.collectd import Collectd, by_plugin
+from tests.clients.known import Known, Naming, Samples, assert_same, by_field, read, wait_for
+from tests.clients.programs import Pages, Running, program
+from tests.clients.test_prometheus import AHEAD_MS, SCRAPE, scraped
+from tests.person import Person
 from tests.stack.processes import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 WITHIN_S = 240
+RunProgram = Callable[..., Running]
+# A program as ``opentelemetry-instrument`` starts it: the SDK sets itself up by its environment alone.
+MEASURED = """
+from opentelemetry import metrics
+from opentelemetry.sdk._configuration import _OTelSDKConfigurator
+_OTelSDKConfigurator().configure()
+metrics.get_meter("shop").create_gauge("queue_length").set(7, {"queue": "mail"})
+metrics.get_meter_provider().shutdown()
+"""
 
 
-def lines(served: Served, way: str, number: int) -> str:
-    """A snippet with the product's own address and token, for the Python that runs the tests."""
-    [found] = [each for each in snippets.WAYS if each.name == way]
-    base = f"http://127.0.0.1:{served.port}"
-    text = snippets.filled(found.snippets[number].text, base=base, token=served.token, key="")
-    return text.replace("python3 ", f"{sys.executable} ")
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """A new app, somebody who looks at its page, and the page's texts by their places."""
+
+    app: Served
+    person: Person
+    texts: Mapping[str, str]
+
+    def command(self, place: str) -> str:
+        """A text for a shell, for the Python that runs the tests."""
+        return self.texts[place].replace("python3 ", f"{sys.executable} ")
+
+    def there(self, selector: str) -> Samples:
+        """What came of the last day."""
+        return read(self.app, f"{selector}[1d]")
+
+    def assert_arrived(self, known: Known, naming: Naming = by_field) -> None:
+        """All of these samples are there, and no others of their names."""
+        assert assert_same(wait_for(self.app, known.name, len(known)), known.samples(naming)) == len(known)
+
+    def says(self, way: str) -> bool:
+        """Whether the page has the mark at a way within the time in which it looks again some times."""
+        mark = f'<span id="came-{way}" hx-swap-oob="true" class="badge done">first data received ✓</span>'
+        return wait_until(lambda: mark in self.person.read(f"/apps/{self.app.app}/send/arrivals"), 30)
 
 
-def there(served: Served, metric: str) -> Samples:
-    return read(served, f"{metric}[1d]")
+@pytest.fixture(scope="module")
+def desk(served: Served) -> Desk:
+    """The page, with a token made a moment ago and the key of a job."""
+    [app] = new_apps(served)
+    person = Person(f"http://127.0.0.1:{served.port}", served.login, served.password)
+    person.submit(f"/apps/{app.app}/send/heartbeats", name="nightly")
+    page = person.submit(f"/apps/{app.app}/send", name="To be copied", use="ingest")
+    assert "first data received ✓" not in page
+    texts = re.findall(r'<code id="([\w-]+)">(.*?)</code>', page, re.DOTALL)
+    return Desk(app, person, {place: html.unescape(text) for place, text in texts})
 
 
 @pytest.mark.parametrize(
-    ("way", "number", "metric"),
-    [("curl", 0, "room_temperature"), ("curl", 1, "room_humidity"), ("text", 0, "backup_bytes")],
+    ("place", "metric"), [("curl", "room_temperature"), ("curl-2", "room_humidity"), ("text", "backup_bytes")]
 )
-def test_lines_for_a_shell_send_what_they_say(
-    served: Served, tmp_path: Path, way: str, number: int, metric: str
-) -> None:
-    words = ["sh", "-ec", lines(served, way, number)]
+def test_lines_for_a_shell_send_what_they_say(desk: Desk, tmp_path: Path, place: str, metric: str) -> None:
+    words = ["sh", "-ec", desk.command(place)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("HTTP/1.1 2"), done.stdout
-    assert wait_until(lambda: len(there(served, metric)) == 1, WITHIN_S), done.stdout
+    assert wait_until(lambda: len(desk.there(metric)) == 1, WITHIN_S), done.stdout
+    assert desk.says(place.partition("-")[0])
 
 
-def test_lines_for_our_agent_watch_this_host(served: Served, run: Callable[..., Running]) -> None:
+def test_lines_for_our_agent_watch_this_host(desk: Desk, run: RunProgram) -> None:
     host = "by-the-snippet"
     told = f"export SPM_AGENT_HOST={host} SPM_AGENT_SPOOL=$PWD/spool SPM_AGENT_PERIOD_S=1 SPM_AGENT_DISCOVER=no\n"
-    running = run("agent", "sh", "-c", told + lines(served, "agent", 0))
-    assert wait_until(lambda: len(there(served, f'load_load1{{host="{host}"}}')) == 1, WITHIN_S), running.said()
+    running = run("agent", "sh", "-c", told + desk.command("agent"))
+    assert wait_until(lambda: len(desk.there(f'load_load1{{host="{host}"}}')) == 1, WITHIN_S), running.said()
     assert "✓ token" in running.said()  # by the doctor, who is asked first
+    assert desk.says("agent")
+    words = ["sh", "-ec", desk.command("agent-2")]  # in the same folder, as the page has it
+    done = subprocess.run(words, cwd=running.folder, capture_output=True, text=True, check=True, timeout=60)
+    assert f"ExecStart={sys.executable} {running.folder / 'agent.pyz'}" in done.stdout
+    assert f'url = "http://127.0.0.1:{desk.app.port}"' in done.stdout
+
+
+@pytest.mark.timeout(1200)  # the first run on a machine builds Telegraf
+def test_an_output_for_telegraf_delivers_what_its_inputs_read(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
+    known = Known.make("copied_telegraf", hosts=3, fields=4, steps=5)
+    (tmp_path / "lines").write_text(known.lines())
+    (tmp_path / "telegraf.conf").write_text(telegraf.config(tmp_path / "lines", [desk.texts["telegraf"]]))
+    run("telegraf", telegraf.binary(), "--config", tmp_path / "telegraf.conf")
+    desk.assert_arrived(known)
+    assert desk.says("telegraf")
+
+
+def test_lines_for_prometheus_send_on_what_it_scrapes(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
+    known = Known.make("copied_prometheus", hosts=3, fields=4, steps=1, ahead_ms=AHEAD_MS)
+    pages = Pages([known.page(0)])
+    scrape = SCRAPE.format(job=known.name, target=pages.address)
+    (tmp_path / "prometheus.yml").write_text(scrape + desk.texts["prometheus"])
+    run(
+        "prometheus", program("prometheus", "prometheus"), f"--config.file={tmp_path / 'prometheus.yml'}",
+        f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{free_port()}",
+    )  # fmt: skip
+    desk.assert_arrived(known, scraped)
+    pages.close()
+    assert desk.says("prometheus")
+
+
+def test_a_command_for_vmagent_sends_on_what_it_scrapes(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
+    known = Known.make("copied_vmagent", hosts=3, fields=4, steps=1, ahead_ms=AHEAD_MS, plain=True)
+    pages = Pages([known.page(0)])
+    (tmp_path / "vmagent").mkdir()
+    (tmp_path / "vmagent" / "scrape.yml").write_text(SCRAPE.format(job=known.name, target=pages.address))
+    program("vmagent", "victoria-metrics")
+    run("vmagent", "sh", "-c", f"exec {desk.command('prometheus-2')} -httpListenAddr=127.0.0.1:{free_port()}")
+    desk.assert_arrived(known, scraped)
+    pages.close()
+    assert desk.says("prometheus")
+
+
+def test_an_environment_for_opentelemetry_is_enough_for_its_sdk(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "measured.py").write_text(MEASURED)
+    words = ["sh", "-ec", f"{desk.command('otlp')}\nexec {sys.executable} measured.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert wait_until(lambda: len(desk.there('queue_length{queue="mail"}')) == 1, WITHIN_S)
+    assert [set(one.values()) for one in desk.there("queue_length").values()] == [{7.0}]
+    assert desk.says("otlp")
+
+
+def test_a_plugin_for_collectd_writes_what_others_read(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
+    known = Known.make("copiedcollectd", hosts=3, fields=4, steps=5, digits=True)
+    sender = Collectd.start(run, tmp_path, f"{desk.texts['collectd']}\n")
+    sender.put(known)
+
+    def all_there() -> bool:
+        sender.flush()
+        return sum(map(len, desk.there("copiedcollectd_gauge").values())) >= len(known)
+
+    wait_until(all_there, WITHIN_S)
+    desk.assert_arrived(known, by_plugin)
+    assert desk.says("collectd")
+
+
+def test_a_line_of_a_crontab_tells_how_its_job_ended(desk: Desk) -> None:
+    schedule, command = desk.texts["ping"].split("  ", 1)
+    assert len(schedule.split()) == 5
+    subprocess.run(["sh", "-c", command], capture_output=True, check=True, timeout=120)
+    wanted = {"heartbeat_start": 1.0, "heartbeat_success": 0.0, "heartbeat_exit_code": 127.0}  # there is no such job
+    assert wait_until(lambda: len(desk.there('{monitor="nightly"}')) == 4, WITHIN_S)
+    found = {dict(of)["__name__"]: set(column.values()) for of, column in desk.there('{monitor="nightly"}').items()}
+    assert found.pop("heartbeat_duration_seconds")
+    assert found == {name: {value} for name, value in wanted.items()}
+    assert desk.says("ping")
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "selector"),
+    [
+        ("statsd", b"copied_jobs:3|g|#kind:night", "copied_jobs"),
+        ("statsd-2", b"copied_rows;kind=night 4", "copied_rows"),
+    ],
+)
+def test_a_side_car_sends_on_what_it_hears(
+    desk: Desk, run: RunProgram, tmp_path: Path, place: str, line: bytes, selector: str
+) -> None:
+    port = free_port()
+    told = "export SPM_AGENT_SPOOL=$PWD/spool SPM_AGENT_PERIOD_S=1\n"
+    running = run(f"car-{place}", "sh", "-c", f"{told}{desk.command(place)} --port {port}")
+
+    def heard() -> bool:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as to:
+            to.sendto(line, ("127.0.0.1", port))
+        return len(desk.there(f'{selector}{{kind="night"}}')) == 1
+
+    assert wait_until(heard, WITHIN_S), running.said()
+    assert desk.says("statsd")

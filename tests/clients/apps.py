@@ -1,0 +1,32 @@
+"""Apps of their own in a running product, each with a token that sends and reads: as new as one that was just made."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tests.bench.product import ROOT, Served
+
+_MADE = """
+import json
+from spm.accounts import tokens
+from spm.accounts.models import App
+org = App.objects.get(pk={app}).organisation
+found = []
+for most in {quotas}:
+    app = App.objects.create(organisation=org, name=f"Of {{App.objects.count()}}", series_max=most)
+    found.append((app.pk, tokens.issue(app, name="test", scopes=("ingest", "read"))[1]))
+print(json.dumps(found))
+"""
+
+
+def new_apps(served: Served, quotas: Sequence[int | None] = (None,)) -> list[Served]:
+    """The product as seen with the tokens of new apps of its first organisation, one for each quota of series."""
+    environment = {**os.environ, "SPM_DATA": str(served.data), "DJANGO_SETTINGS_MODULE": "spm.settings"}
+    code = _MADE.format(app=served.app, quotas=list(quotas))
+    words = [str(ROOT / "bin/manage"), "shell", "--no-imports", "-c", code]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    return [replace(served, app=app, token=token, headers={"Authorization": f"Bearer {token}"}) for app, token in found]
