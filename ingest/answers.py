@@ -102,13 +102,13 @@ def report(parsed: Parsed, message_id: bytes) -> dict[str, object]:
     return told
 
 
-def headline(parsed: Parsed) -> str:
-    """The first reason, in one sentence; line 0 is none of the body's lines but the whole of it."""
+def headline(parsed: Parsed, item: str = "line") -> str:
+    """The first reason, in one sentence; ``item``: what the protocol counts, of which 0 is the body as a whole."""
     if not parsed.rejected:
         return "unable to parse: the body holds no sample"
     first = next(iter(parsed.rejections), None)
     kind = "partial write" if len(parsed.ts) else "unable to parse"
     if first is None:
         return f"{kind}: {parsed.rejected} refused"
-    place = f"line {first.line}: " if first.line else ""
+    place = f"{item} {first.line}: " if first.line else ""
     return f"{kind}: {parsed.rejected} refused; the first is {place}{first.reason}"

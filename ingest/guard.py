@@ -8,7 +8,7 @@ counts stands in ``spm.store.quota``; when the store does not answer, nobody is 
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -231,9 +231,11 @@ def _without_series(parsed: Parsed, refused: BOOL, most: int) -> Parsed:
     telemetry.REFUSED_SERIES.inc(int(refused.sum()))
     reason = f"a new series over the app's quota of {most:,} series; those it has are taken as before"
     room = max(0, limits.REJECTIONS_MAX - len(parsed.rejections))
-    first = np.flatnonzero(refused)[:room].tolist()
-    told = tuple(Rejection(0, reason, _text(parsed.series, number)) for number in first)
-    return _kept(parsed, ~wrong, told)
+    at = np.flatnonzero(wrong)
+    first = np.unique(parsed.series_index[at], return_index=True)[1]
+    rows = np.sort(at[first])[:room].tolist()
+    texts = (_text(parsed.series, int(parsed.series_index[row])) for row in rows)
+    return _kept(parsed, ~wrong, _told(parsed, rows, reason, texts))
 
 
 def _without(parsed: Parsed, wrong: BOOL, reason: str) -> Parsed:
@@ -241,20 +243,25 @@ def _without(parsed: Parsed, wrong: BOOL, reason: str) -> Parsed:
         return parsed
     room = max(0, limits.REJECTIONS_MAX - len(parsed.rejections))
     rows = np.flatnonzero(wrong)[:room].tolist()
-    told = tuple(
-        Rejection(0, reason, f"{_text(parsed.series, int(parsed.series_index[row]))} at {int(parsed.ts[row])} ms")
-        for row in rows
-    )
-    return _kept(parsed, ~wrong, told)
+    texts = (f"{_text(parsed.series, int(parsed.series_index[row]))} at {int(parsed.ts[row])} ms" for row in rows)
+    return _kept(parsed, ~wrong, _told(parsed, rows, reason, texts))
+
+
+def _told(parsed: Parsed, rows: list[int], reason: str, texts: Iterable[str]) -> tuple[Rejection, ...]:
+    """These samples as rejections, each with its line or item, where the protocol knows of any."""
+    lines = parsed.places(rows) if parsed.places and rows else [0] * len(rows)
+    return tuple(Rejection(line, reason, text) for line, text in zip(lines, texts, strict=True))
 
 
 def _kept(parsed: Parsed, rows: BOOL, told: tuple[Rejection, ...]) -> Parsed:
     """These samples, with only the series that they have: a table's others would be registered, too."""
     used, index = np.unique(parsed.series_index[rows], return_inverse=True)
+    places, stood = parsed.places, np.flatnonzero(rows)
     return replace(
         parsed, series=parsed.series.rows(used.astype(np.int64)), series_index=index.astype(np.int32),
         ts=parsed.ts[rows], values=parsed.values[rows],
         rejections=parsed.rejections + told, rejected=parsed.rejected + int(len(rows) - rows.sum()),
+        places=places and (lambda some: places(stood[some].tolist())),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 
-from ingest.answers import UnknownForm, answering, headline
+from ingest.answers import UnknownForm, answering
 from ingest.protocols import otlp
 from ingest.protocols.otlp import Exported
 from ingest.reception import Body, principal_of, take
@@ -52,6 +52,8 @@ def metrics(request: HttpRequest) -> HttpResponse:
     exported = seen[0]
     lost = taken.parsed.rejected - exported.parsed.rejected
     if lost:  # by a quota, behind the parser
-        exported = Exported(taken.parsed, exported.rejected_points + lost, exported.message or headline(taken.parsed))
+        more = otlp.told(taken.parsed.rejections[len(exported.parsed.rejections) :])
+        message = "; ".join(filter(None, (exported.message, more)))
+        exported = Exported(taken.parsed, exported.rejected_points + lost, message)
     headers = {"X-Message-Id": taken.message_id.hex()}
     return HttpResponse(otlp.answer(exported, kind), content_type=kind, headers=headers)

@@ -53,7 +53,9 @@ def remote(request: HttpRequest) -> HttpResponse:
         "X-Prometheus-Remote-Write-Exemplars-Written": "0",
     }
     if taken.parsed.rejected:
-        return HttpResponse(f"{headline(taken.parsed)}\n", status=400, content_type="text/plain", headers=headers)
+        return HttpResponse(
+            f"{headline(taken.parsed, 'series')}\n", status=400, content_type="text/plain", headers=headers
+        )
     return HttpResponse(status=204, headers=headers)
 
 

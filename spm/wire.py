@@ -12,8 +12,8 @@ It is length-prefixed, so that no two label sets can ever spell the same bytes.
 import hashlib
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -132,19 +132,32 @@ class SeriesTable:
         """The canonical form of series ``index``."""
         return self.text[self.starts[index] : self.ends[index]].tobytes()
 
+    def alone(self) -> "SeriesTable":
+        """The same with a text that holds nothing but its forms."""
+        lengths = self.ends - self.starts
+        if int(lengths.sum()) == len(self.text):
+            return self
+        ends = np.cumsum(lengths)
+        text = np.frombuffer(self.forms(), np.uint8).copy()
+        return SeriesTable(self.ids, self.metrics, text, ends - lengths, ends)
+
     def rows(self, rows: I64 | BOOL | slice) -> "SeriesTable":
         """These series; the text stays whole."""
         return SeriesTable(self.ids[rows], self.metrics[rows], self.text, self.starts[rows], self.ends[rows])
 
     @classmethod
     def joined(cls, tables: Sequence["SeriesTable"]) -> "SeriesTable":
-        """These tables one behind the other."""
-        lengths = np.array([len(t.text) for t in tables], np.int64)
+        """These tables one behind the other. A text that all share stays theirs: a cache's is as large as the cache."""
+        if len({id(t.text) for t in tables}) == 1:
+            shared, lengths = tables[0].text, np.zeros(len(tables), np.int64)
+        else:
+            tables = [t.alone() for t in tables]
+            shared, lengths = None, np.array([len(t.text) for t in tables], np.int64)
         shifts = np.cumsum(lengths) - lengths
         return cls(
             ids=joined([t.ids for t in tables], np.uint64),
             metrics=joined([t.metrics for t in tables], np.uint64),
-            text=joined([t.text for t in tables], np.uint8),
+            text=joined([t.text for t in tables], np.uint8) if shared is None else shared,
             starts=joined([t.starts + shift for t, shift in zip(tables, shifts, strict=True)], np.int64),
             ends=joined([t.ends + shift for t, shift in zip(tables, shifts, strict=True)], np.int64),
         )
@@ -184,7 +197,11 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a protocol made of a body. ``timeless`` counts samples that had no time of their own."""
+    """What a protocol made of a body. ``timeless`` counts samples that had no time of their own.
+
+    ``places`` says for some samples, numbered from 0 and in rising order, at which line or item (from 1) of the body
+    each stood; it may read the body again. Who refuses samples behind the parser asks it.
+    """
 
     series: SeriesTable
     series_index: I32
@@ -194,6 +211,7 @@ class Parsed:
     rejections: tuple[Rejection, ...] = ()
     rejected: int = 0
     metadata: tuple[Metadata, ...] = ()
+    places: Callable[[Sequence[int]], list[int]] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from ingest.protocols.collectd_kernels import HEAD_END, HEAD_START, read_lists
 from ingest.protocols.crowd import Crowd
 from ingest.protocols.json_kernels import after_space, next_item, value_end
 from ingest.protocols.line_exact import example
-from ingest.protocols.line_kernels import COUNT, END, LINE, POSITION, Known
+from ingest.protocols.line_kernels import COUNT, END, I64, LINE, POSITION, Known
 from ingest.protocols.reading import Reading, Rules
 from ingest.protocols.series_cache import Generation, SeriesCache, Tags, too_much
 from spm.errors import BadMessage
@@ -77,8 +77,6 @@ class _Reading(Reading):
 
     def __init__(self, body: bytes, rules: Rules, generation: Generation, room: int) -> None:
         super().__init__(body, rules, generation, room)
-        first = after_space(self._bytes, after_space(self._bytes, 0) + 1)
-        self._state = np.array([first, 1, 0, 0, 0, 0], np.int64)
         self._seen: dict[tuple[bytes, str], int] = {}
 
     def run(self) -> None:
@@ -89,6 +87,10 @@ class _Reading(Reading):
             self._read_exactly()
             known = self._generation.view()
         self._check_count()
+
+    def _beginning(self) -> I64:
+        first = after_space(self._bytes, after_space(self._bytes, 0) + 1)
+        return np.array([first, 1, 0, 0, 0, 0], np.int64)
 
     def _read_plain(self, known: Known) -> int:
         return int(read_lists(self._bytes, self._numbers, known, self._state, self._series, self._ts, self._values))

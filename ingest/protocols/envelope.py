@@ -5,6 +5,8 @@ from the canonical forms, whose names must keep the rules. Samples with times ou
 by ``parse``.
 """
 
+import numpy as np
+
 from ingest.protocols import naming
 from ingest.protocols.times import TIME_EARLY, TIME_LATE
 from spm.errors import BadMessage, CorruptBlock, LimitExceeded
@@ -41,6 +43,7 @@ def parse(body: bytes, *, now_ms: int) -> Parsed:
     return Parsed(
         series=SeriesTable.from_canonical(forms), series_index=sent.series_index[good], ts=sent.ts[good],
         values=sent.values[good], rejections=refused, rejected=int((~good).sum()),
+        places=lambda rows: (np.flatnonzero(good)[rows] + 1).tolist(),
     )  # fmt: skip
 
 

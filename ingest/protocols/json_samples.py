@@ -10,7 +10,7 @@ and known; ``msgspec`` reads the rest and first of all says whether the body is 
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -126,6 +126,7 @@ class _Reading(Reading):
 
     def __init__(self, body: bytes, rules: Rules, generation: Generation, room: int) -> None:
         super().__init__(body, rules, generation, room)
+        self._lists: tuple[tuple[bool, Sequence[msgspec.Raw]], ...] = ()  # of a body that is read without the kernel
         self._listed = True  # samples, not columns
         self._seen: dict[tuple[bytes, bytes], int] = {}  # numbers by head and name, as written
         self._odd = self._bad = 0  # items that the kernel left, but not for a series new to it; those refused whole
@@ -133,17 +134,17 @@ class _Reading(Reading):
 
     def take_one_list(self) -> bool:
         """Take a body that is nothing but one list; false if it is another, and nothing of it counts."""
-        kind, self._state[POSITION] = list_start(self._bytes)
-        if not kind:
+        if not self._kind:
             return False
-        self._listed = kind == SAMPLES
+        self._listed = self._kind == SAMPLES
         self.run()
         ended = self._odd <= _ODD_MAX and bool(ends_with(self._bytes, self._state[POSITION]))
         return ended and int(self._state[LINE]) > 1
 
-    def take_lists(self, samples: Iterable[msgspec.Raw], series: Iterable[msgspec.Raw]) -> None:
+    def take_lists(self, samples: Sequence[msgspec.Raw], series: Sequence[msgspec.Raw]) -> None:
         """Take both lists, item by item."""
-        for listed, items in ((True, samples), (False, series)):
+        self._lists = ((True, samples), (False, series))
+        for listed, items in self._lists:
             self._listed = listed
             for place, item in enumerate(items, 1):
                 self._take(place, bytes(item))
@@ -151,15 +152,39 @@ class _Reading(Reading):
                     self._settle()
             self._settle()
 
+    def places(self, rows: Sequence[int]) -> list[int]:
+        """The places of these samples' items, each in its list."""
+        if not self._lists:
+            return super().places(rows)
+        self._rewind()
+        found: list[int] = []
+        for listed, items in self._lists:
+            self._listed = listed
+            for place, item in enumerate(items, 1):
+                if len(found) == len(rows):
+                    return found
+                self._take(place, bytes(item))
+                self._settle()
+                while len(found) < len(rows) and rows[len(found)] < self._state[COUNT]:
+                    found.append(place)
+        return found
+
+    def _beginning(self) -> I64:
+        self._kind, start = list_start(self._bytes)
+        return np.array([start, 1, 0, 0], np.int64)
+
+    def _rewind(self) -> None:
+        super()._rewind()
+        self._bad = 0
+
     def run(self) -> None:
         """Kernel and exact reader take turns until the list ends, or turns out to be odd."""
         known = self._generation.view()
         while self._read_plain(known) != END and self._odd <= _ODD_MAX:
-            self._settle()
+            self._check_count()
             self._read_exactly()
-            self._settle()
             known = self._generation.view()
-        self._settle()
+        self._check_count()
 
     def _read_plain(self, known: Known) -> int:
         kernel = read_samples if self._listed else read_columns
@@ -169,6 +194,7 @@ class _Reading(Reading):
         start = int(self._state[POSITION])
         end = int(value_end(self._bytes, start))
         self._take(int(self._state[LINE]), self._body[start:end])
+        self._settle()
         self._state[POSITION] = next_item(self._bytes, end)
         self._state[LINE] += 1
 
@@ -177,6 +203,9 @@ class _Reading(Reading):
         if values:
             self._write(series, ts, values)
             self._held = ([], [], [])
+        self._check_count()
+
+    def _check_count(self) -> None:
         if self._state[COUNT] > MESSAGE_SAMPLES_MAX:
             raise too_much("samples in one body", MESSAGE_SAMPLES_MAX)
         if self._bad > MESSAGE_LINES_MAX:

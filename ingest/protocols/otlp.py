@@ -13,7 +13,7 @@ Compiled loops read what is known; only what is new to the process is read in Py
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -95,7 +95,7 @@ from spm.limits import (
 )
 from spm.wire import Metadata, Parsed, Rejection
 
-__all__ = ["CROWD", "Exported", "answer", "parse", "status"]
+__all__ = ["CROWD", "Exported", "answer", "parse", "status", "told"]
 
 NO_NAME = "the metric has no name that can be used"
 _ENDINGS = {BUCKET_ROLE: "_bucket", SUM_ROLE: "_sum", COUNT_ROLE: "_count", MIN_ROLE: "_min", MAX_ROLE: "_max"}
@@ -124,6 +124,11 @@ def parse(body: bytes, content_type: str, *, now_ms: int, cache: SeriesCache = _
 def answer(exported: Exported, content_type: str) -> bytes:
     """The body of the answer to a request that was taken, wholly or in part."""
     return answer_of(exported.rejected_points, exported.message, content_type)
+
+
+def told(rejections: Sequence[Rejection]) -> str:
+    """What the sender should know: the first reasons."""
+    return "; ".join(f"data point {one.line}: {one.reason}" if one.line else one.reason for one in rejections[:3])
 
 
 class _Columns(NamedTuple):
@@ -169,14 +174,9 @@ class _Reading:
         parsed = Parsed(
             series=table, series_index=series, ts=columns.ts[good], values=columns.bits[good].view(np.float64),
             rejections=tuple(sorted(self._rejections, key=lambda one: one.line)), rejected=rejected,
-            metadata=tuple(self._metadata.values()),
+            metadata=tuple(self._metadata.values()), places=lambda rows: (columns.points[good][rows] + 1).tolist(),
         )  # fmt: skip
-        return Exported(parsed, rejected, self._message(parsed))
-
-    def _message(self, parsed: Parsed) -> str:
-        """What the sender should know: the first reasons."""
-        return "; ".join(f"data point {one.line}: {one.reason}" if one.line else one.reason
-                         for one in parsed.rejections[:3])  # fmt: skip
+        return Exported(parsed, rejected, told(parsed.rejections))
 
     def _listed(self) -> Rows:
         """The metrics, each with the number of its context."""

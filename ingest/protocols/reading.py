@@ -1,9 +1,11 @@
 """One body of lines on its way: a compiled kernel for what is plain and known, an exact reader for the rest.
 
 ``Reading`` holds the columns that both write to and lets them take turns. A protocol says how its kernel is called
-(``_read_plain``) and what its exact reader makes of one line (``_read_exactly``). Enter by ``run``, then ``parsed``.
+(``_read_plain``) and what its exact reader makes of one line (``_read_exactly``). Enter by ``run``, then ``parsed``;
+``places`` finds the lines of some samples by a second reading, so that the first need not write them down.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,11 +58,8 @@ class Reading:
         raw_max = ((rules.latest_ms + 1) * rules.per - 1) // rules.times
         limits = (raw_max, MESSAGE_LINES_MAX, LINE_BYTES_MAX)
         self._numbers: I64 = np.array([rules.now_ms, rules.times, rules.per, *limits], np.int64)
-        self._state: I64 = np.array([0, 1, 0, 0], np.int64)
-        room = room or len(body) // 16 + 64
-        self._series: I32 = np.empty(room, np.int32)
-        self._ts: I64 = np.empty(room, np.int64)
-        self._values: F64 = np.empty(room, np.float64)
+        self._state: I64 = self._beginning()
+        self._make_room(room or len(body) // 16 + 64)
         self._rejections: list[Rejection] = []
         self._rejected = 0
         self._budget = MESSAGE_SERIES_BYTES_MAX
@@ -87,7 +86,35 @@ class Reading:
         return Parsed(
             series=table, series_index=series, ts=self._ts[:count], values=self._values[:count],
             timeless=int(self._state[TIMELESS]), rejections=tuple(self._rejections), rejected=self._rejected,
+            places=self.places,
         )  # fmt: skip
+
+    def places(self, rows: Sequence[int]) -> list[int]:
+        """The lines of these samples, which come in rising order; ``parsed`` has been asked before.
+
+        The kernel stops where its columns have no more room: before the line of the next sample asked for, or before
+        lines in front of it that give none. The exact reader then takes line by line until it has that sample.
+        """
+        self._rewind()
+        known = self._generation.view()
+        found, line = [], 0
+        for row in rows:
+            while self._state[COUNT] <= row:
+                self._make_room(row)
+                assert self._read_plain(known) != END, "BUG: a second reading of a body finds less than the first"
+                line = int(self._state[LINE])
+                self._read_exactly()
+                known = self._generation.view()
+            found.append(line)
+        return found
+
+    def _beginning(self) -> I64:
+        """The state before anything is read."""
+        return np.array([0, 1, 0, 0], np.int64)
+
+    def _rewind(self) -> None:
+        """Begin again; what was told and given already is another's."""
+        self._state, self._budget, self._rejected = self._beginning(), MESSAGE_SERIES_BYTES_MAX, 0
 
     def _read_plain(self, known: Known) -> int:
         """Call the kernel; its status."""
@@ -130,6 +157,12 @@ class Reading:
         self._values[start:end] = values
         self._ts[start:end] = ts
         self._state[COUNT] = end
+
+    def _make_room(self, room: int) -> None:
+        """New columns."""
+        self._series: I32 = np.empty(room, np.int32)
+        self._ts: I64 = np.empty(room, np.int64)
+        self._values: F64 = np.empty(room, np.float64)
 
     def _grow(self, room: int) -> None:
         count = int(self._state[COUNT])

@@ -203,6 +203,7 @@ class _Reading:
     def written(self, now_ms: int) -> Written:
         """What the request gave, without what was refused."""
         columns = self._columns
+        offsets = columns.offsets
         good = columns.series >= 0
         for wrong, worded in ((columns.ts < 1, early), (columns.ts > now_ms + FUTURE_MS, late)):
             if (wrong & good).any():
@@ -218,6 +219,7 @@ class _Reading:
         parsed = Parsed(
             series=table, series_index=series, ts=ts, values=values, rejections=tuple(self._rejections),
             rejected=self._rejected, metadata=tuple(self.metadata[:METADATA_MESSAGE_MAX]),
+            places=lambda rows: _places(offsets, np.flatnonzero(good)[rows]).tolist(),
         )  # fmt: skip
         return Written(parsed, self._histograms, self._exemplars)
 
@@ -260,9 +262,7 @@ class _Reading:
 
     def _refuse_times(self, at: NDArray[np.intp], worded: Callable[[int, int], str], now_ms: int) -> None:
         """One rejection for each series with samples whose times cannot be, which stand ``at`` these rows."""
-        places, firsts, counts = np.unique(
-            np.searchsorted(self._columns.offsets, at, "right"), return_index=True, return_counts=True
-        )
+        places, firsts, counts = np.unique(_places(self._columns.offsets, at), return_index=True, return_counts=True)
         self._rejected += len(at)
         for place, first, count in zip(places, at[firsts], counts, strict=True):
             if len(self._rejections) >= REJECTIONS_MAX:
@@ -271,6 +271,11 @@ class _Reading:
                 f"{count} samples, from {self._columns.ts[first]} ms: {worded(int(self._columns.ts[first]), now_ms)}"
             )
             self._rejections.append(Rejection(int(place), reason, self._shown(int(self._columns.series[first]))))
+
+
+def _places(offsets: I64, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The number of the series, from 1, in which each of these samples stands."""
+    return np.searchsorted(offsets, rows, "right")
 
 
 def localised(series: I32, generation: Generation) -> I32:

@@ -208,7 +208,7 @@ def test_refused_points_are_told_as_a_partial_success(send: Any, transport: Reco
     allowed[0] = Quota(series=0)
     answer = send("/v1/metrics", exported({"timeUnixNano": "5000000", "asDouble": 1.5}), "application/json")
     assert (answer.status_code, int(answer.json()["partialSuccess"]["rejectedDataPoints"])) == (200, 1)
-    assert "quota" in answer.json()["partialSuccess"]["errorMessage"]
+    assert answer.json()["partialSuccess"]["errorMessage"].startswith("data point 1: a new series over the app's quota")
     assert transport.published == []
 
 
@@ -270,9 +270,9 @@ def test_series_over_the_quota_are_refused_by_name_and_the_others_taken(
     assert send("/write", b"m,host=a v=1 5000000").status_code == 204
     answer = send("/write", b"m,host=a v=1 5000000\nm,host=b v=2 5000000", **{"User-Agent": "telegraf"})
     assert (answer.status_code, answer.json()["accepted"], answer.json()["rejected"]) == (400, 1, 1)
-    assert answer.json()["error"].startswith("partial write: 1 refused; the first is a new series over")
+    assert answer.json()["error"].startswith("partial write: 1 refused; the first is line 2: a new series over")
     kept = RejectedLine.objects.get(app=app)
-    assert (kept.way, kept.line, kept.example) == ("telegraf", 0, 'm_v{host="b"}')
+    assert (kept.way, kept.line, kept.example) == ("telegraf", 2, 'm_v{host="b"}')
 
 
 def test_app_that_is_too_fast_is_told_when_to_come_back(send: Any, allowed: list[Quota], clock: FakeClock) -> None:

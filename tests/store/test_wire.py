@@ -155,3 +155,27 @@ def test_an_envelope_of_another_shape_cannot_be_made(wrong: dict[str, object]) -
 def test_stamps_are_ordered_by_time_then_process_then_sequence() -> None:
     stamps = [Stamp(1, 1, 9), Stamp(1, 2, 0), Stamp(1, 2, 1), Stamp(2, 0, 0)]
     assert sorted(stamps) == stamps
+
+
+FORMS = [canonical("m", {"host": host}) for host in "abcdef"]
+
+
+def forms_of(table: SeriesTable) -> list[bytes]:
+    return [table.canonical(number) for number in range(len(table))]
+
+
+def test_tables_of_one_cache_are_joined_without_a_copy_of_its_text() -> None:
+    cache = SeriesTable.from_canonical(FORMS)
+    joined = SeriesTable.joined([cache.rows(np.array(some, np.int64)) for some in ([0, 3], [], [5, 1])])
+    assert joined.text is cache.text
+    assert forms_of(joined) == [FORMS[at] for at in (0, 3, 5, 1)]
+
+
+def test_tables_of_several_caches_bring_their_own_forms_alone() -> None:
+    first, second = SeriesTable.from_canonical(FORMS), SeriesTable.from_canonical(FORMS[2:])
+    joined = SeriesTable.joined(
+        [first.rows(np.array([4, 0], np.int64)), second.rows(slice(1, 3)), first.rows(slice(0, 0))]
+    )
+    assert forms_of(joined) == [FORMS[at] for at in (4, 0, 3, 4)]
+    assert len(joined.text) == sum(map(len, forms_of(joined)))
+    assert len(SeriesTable.joined([]).text) == 0
