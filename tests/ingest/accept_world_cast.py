@@ -15,6 +15,7 @@ from spm.store.backends.base import Reader
 from spm.store.lens import Lens
 from spm.store.manifest import Replay
 from spm.store.merge import Piece
+from spm.store.pending import Commit
 from spm.store.settled import Settled
 from spm.wire import Parsed, Stamp
 from tests.ingest.accept_world_stage import Actor
@@ -142,3 +143,24 @@ def counts_of(outcome: Settled) -> list[tuple[Stamp, tuple[int, int, int, int, b
     stamps = map(Stamp, outcome.ms.tolist(), outcome.process.tolist(), outcome.sequence.tolist())
     columns = (outcome.stored, outcome.late, outcome.rejected, outcome.dead, outcome.whole)
     return list(zip(stamps, zip(*(c.tolist() for c in columns), strict=True), strict=True))
+
+
+def wholly_written(reader: Reader) -> set[Stamp]:
+    """The messages of batches of which every row is there, counted row by row."""
+    rows: dict[int, set[bytes]] = {}
+    wanted: dict[int, int] = {}
+    stamps: dict[int, set[Stamp]] = {}
+
+    def note(batch: int, row: bytes, commit: Commit) -> None:
+        m = commit.messages
+        rows.setdefault(batch, set()).add(row)
+        wanted[batch] = len(commit.rows)
+        stamps.setdefault(batch, set()).update(map(Stamp, m.ms.tolist(), m.process.tolist(), m.sequence.tolist()))
+
+    for item in pending.scan(reader, APP, BUCKETS):
+        note(item.key.batch, pending.account_key(item.key.log(item.slot)), pending.decode(item.cell))
+    for key, cells in reader.scan("ledger", *keys.ledger_range(APP)):
+        commit, outcome, batch = pending.decode_account(cells[pending.COLUMN])
+        if outcome in (pending.STORED, pending.LATE):
+            note(batch, key, commit)
+    return {stamp for batch, own in stamps.items() if len(rows[batch]) >= wanted[batch] for stamp in own}
