@@ -37,15 +37,16 @@ class PageCache:
 
         ``weigh`` tells a row's bytes from its key and itself, where looking into it would take longer than decoding it.
         """
-        with self._lock:
-            found = {key: self._touch((table, key)) for key in keys}
-        missing = [key for key, page in found.items() if page is None]
-        if missing:
-            for key, page in zip(missing, load(missing), strict=True):
-                found[key] = page
-                if page is not None:
-                    self._keep((table, key), page, weigh(key, page) if weigh else _weight(page))
-        return [found[key] for key in keys]
+        entries = self._touched([(table, key) for key in keys])
+        found = [None if entry is None else entry[0] for entry in entries]
+        if None not in entries:
+            return found
+        missing = list(dict.fromkeys(key for key, page in zip(keys, found, strict=True) if page is None))
+        loaded = dict(zip(missing, load(missing), strict=True))
+        for key, page in loaded.items():
+            if page is not None:
+                self._keep((table, key), page, weigh(key, page) if weigh else _weight(page))
+        return [loaded[key] if page is None else page for key, page in zip(keys, found, strict=True)]
 
     def clear(self) -> None:
         """Forget everything: another store's rows may have the same keys."""
@@ -53,12 +54,13 @@ class PageCache:
             self._pages.clear()
             self._bytes = 0
 
-    def _touch(self, key: Key) -> object | None:
-        entry = self._pages.get(key)
-        if entry is None:
-            return None
-        self._pages.move_to_end(key)
-        return entry[0]
+    def _touched(self, keys: Sequence[Key]) -> list[tuple[object, int] | None]:
+        with self._lock:
+            entries = list(map(self._pages.get, keys))
+            for key, entry in zip(keys, entries, strict=True):
+                if entry is not None:
+                    self._pages.move_to_end(key)
+        return entries
 
     def _keep(self, key: Key, page: object, size: int) -> None:
         if size > self._bytes_max // 4:

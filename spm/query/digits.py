@@ -26,7 +26,8 @@ _PLACES_MAX = 6  # tried behind the point; more are rarely found, and Arrow is q
 _NEAR = 1e-15  # a division is worth its time only where the product is nearly whole
 _OTHER = -1
 _MINUS, _POINT, _ZERO, _E, _PLUS = b"-.0e+"
-_CLOSE, _QUOTE, _COMMA, _END = b']",}'
+_OPEN, _CLOSE, _QUOTE, _COMMA, _END = b'[]",}'
+_AROUND_POINT = len(',[,""]')
 _AROUND = len(',{"metric":,"values":[]}')
 
 
@@ -35,12 +36,21 @@ def texts(values: F64) -> pa.Array:
     plain = np.ascontiguousarray(values, np.float64)
     whole, places = np.empty(len(plain), np.int64), np.empty(len(plain), np.int8)
     count = _classify(plain, whole, places)
-    others = pc.cast(floats(plain[places == _OTHER] if count else plain[:0]), pa.string())
-    given = np.frombuffer(others.buffers()[1], np.int32)[: count + 1] if count else np.zeros(1, np.int32)
-    raw = np.frombuffer(others.buffers()[2], np.uint8) if count else np.empty(0, np.uint8)
+    given, raw = _by_arrow(plain[places == _OTHER]) if count else _NONE_BY_ARROW
     out, ends = np.empty(len(plain) * _CHARS_MAX, np.uint8), np.zeros(len(plain) + 1, np.int32)
     size = _write(plain, whole, places, given, raw, out, ends)
     return pa.Array.from_buffers(pa.string(), len(plain), [None, pa.py_buffer(ends), pa.py_buffer(out[:size])])
+
+
+def _by_arrow(values: F64) -> tuple[npt.NDArray[np.int32], U8]:
+    """(where each text begins, and the last one ends; the texts)."""
+    written = pc.cast(floats(values), pa.string())
+    return np.frombuffer(written.buffers()[1], np.int32)[: len(values) + 1], np.frombuffer(
+        written.buffers()[2], np.uint8
+    )
+
+
+_NONE_BY_ARROW = np.frombuffer(bytes(4), np.int32), np.frombuffer(b" ", np.uint8)  # of one kind with what Arrow gives
 
 
 @njit(cache=True, nogil=True)
@@ -200,24 +210,24 @@ def _word(word: bytes, out: U8, at: int) -> int:
 
 
 def rows(
-    heads: pa.Array, steps: I64, shown: pa.Array, counts: I64, names: U8, borders: I64, *, single: bool
+    times: pa.Array, steps: I64, shown: pa.Array, counts: I64, names: U8, borders: I64, *, single: bool
 ) -> memoryview:
     """Objects of series, `{"metric":{…},"values":[[time,"value"],…]}`, or with `single` `"value":[time,"value"]`.
 
-    `heads` has what stands before a value, by step; the labels of series i are `names[borders[i]:borders[i + 1]]`.
+    `times` are by step; the labels of series i are `names[borders[i]:borders[i + 1]]`.
     """
-    before, after = np.frombuffer(heads.buffers()[1], np.int32), np.frombuffer(shown.buffers()[1], np.int32)
-    widest = int(np.diff(before[: len(heads) + 1]).max(initial=0))
-    points = int(after[len(shown)]) + len(shown) * (widest + 3)
+    before, after = np.frombuffer(times.buffers()[1], np.int32), np.frombuffer(shown.buffers()[1], np.int32)
+    widest = int(np.diff(before[: len(times) + 1]).max(initial=0))
+    points = int(after[len(shown)]) + len(shown) * (widest + _AROUND_POINT)
     out = np.empty(points + int(borders[-1] - borders[0]) + _AROUND * len(counts), np.uint8)
-    heads_raw, shown_raw = (np.frombuffer(each.buffers()[2], np.uint8) for each in (heads, shown))
-    size = _join(before, heads_raw, after, shown_raw, steps, counts, names, borders, single, out)
+    times_raw, shown_raw = (np.frombuffer(each.buffers()[2], np.uint8) for each in (times, shown))
+    size = _join(before, times_raw, after, shown_raw, steps, counts, names, borders, single, out)
     return memoryview(out)[:size]  # type: ignore[arg-type]
 
 
 @njit(cache=True, nogil=True)
 def _join(
-    before: npt.NDArray[np.int32], heads: U8, after: npt.NDArray[np.int32], shown: U8, steps: I64, counts: I64,
+    before: npt.NDArray[np.int32], times: U8, after: npt.NDArray[np.int32], shown: U8, steps: I64, counts: I64,
     names: U8, borders: I64, single: bool, out: U8,
 ) -> int:  # fmt: skip
     at = point = 0
@@ -234,9 +244,13 @@ def _join(
             if k > 0:
                 out[at] = _COMMA
                 at += 1
+            out[at] = _OPEN
+            at += 1
             for n in range(before[steps[point]], before[steps[point] + 1]):
-                out[at] = heads[n]
+                out[at] = times[n]
                 at += 1
+            out[at], out[at + 1] = _COMMA, _QUOTE
+            at += 2
             for n in range(after[point], after[point + 1]):
                 out[at] = shown[n]
                 at += 1

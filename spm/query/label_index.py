@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from spm.limits import LABEL_MASK_BYTES_MAX, LABEL_MASKS_MAX
+from spm.query.literals import literals
 from spm.store import kernels
 from spm.store.columns import Bool, strings
 from spm.store.matchers import Matcher, mask
@@ -71,14 +72,19 @@ class LabelIndex:
     # --- matchers
 
     def hits(self, matcher: Matcher, tick: Callable[[], None]) -> Bool | int:
-        """Which of the values satisfy a matcher; of an equation the number of the one, -1 for none."""
-        if matcher.op == "=":
-            return self._number.get(matcher.value.encode("utf-8", "surrogatepass"), -1)
+        """Which of the values satisfy a matcher; of one that names a single value its number, -1 for none."""
+        named = literals(matcher) if matcher.op in ("=", "=~") else None
+        if named is not None and len(named) == 1:
+            return self._coded(named[0])
         key = matcher.op, matcher.value
         known = self._masks.get(key, np.zeros(0, np.bool_))
         if len(known) < len(self.values):
-            texts = self._column() if not len(known) else strings(self.values[len(known) :])
-            known = np.concatenate((known, mask(texts, matcher, tick=tick)))
+            if named is None:
+                texts = self._column() if not len(known) else strings(self.values[len(known) :])
+                known = np.concatenate((known, mask(texts, matcher, tick=tick)))
+            else:
+                known = np.zeros(len(self.values), np.bool_)
+                known[[code for code in map(self._coded, named) if code >= 0]] = True
             self._masks[key] = known
         self._masks.move_to_end(key)
         while len(self._masks) > LABEL_MASKS_MAX or sum(map(len, self._masks.values())) > LABEL_MASK_BYTES_MAX:
@@ -86,6 +92,9 @@ class LabelIndex:
                 break
             self._masks.popitem(last=False)
         return known
+
+    def _coded(self, text: str) -> int:
+        return self._number.get(text.encode("utf-8", "surrogatepass"), -1)
 
     def _column(self) -> pa.Array:
         if self._texts is None or len(self._texts) != len(self.values):

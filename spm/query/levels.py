@@ -8,6 +8,7 @@ sealed slots there are only hours, of expired ones only days: these answer whate
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -55,8 +56,9 @@ class Chosen:
         if not len(self):
             return {}
         order = np.lexsort((self.series, self.metrics))
-        names, first = np.unique(self.metrics[order], return_index=True)
-        return {int(m): (self.series[part], part) for m, part in zip(names, np.split(order, first[1:]), strict=True)}
+        names = self.metrics[order]
+        cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
+        return {int(names[a]): (self.series[order[a:b]], order[a:b]) for a, b in pairwise(cuts)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,8 @@ class Levels:
     @classmethod
     def of(cls, scan: Scan, chosen: Chosen, columns: Sequence[str]) -> "Levels":
         """Ready to be asked."""
-        asked = scan.asked(chosen.series, chosen.metrics)
-        return cls(scan, chosen, asked, sorted(columns), chosen.by_metric())
+        by_metric = chosen.by_metric()
+        return cls(scan, chosen, scan.asked(by_metric), sorted(columns), by_metric)
 
     # --- days
 

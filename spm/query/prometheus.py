@@ -26,7 +26,6 @@ from spm.query import digits
 from spm.query.budget import Budget
 from spm.query.label_table import json_of, taken
 from spm.query.promql.engine import Result
-from spm.store.columns import strings
 
 _DURATION_PART = re.compile(r"(\d+)(ms|s|m|h|d|w|y)")
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
@@ -203,17 +202,18 @@ def _computed(result: Result, *, single: bool) -> orjson.Fragment:
     steps = np.nonzero(result.present)[1]
     counts = np.count_nonzero(result.present, axis=1)
     return _listed(
-        result.labels, _heads(result.times), steps, result.values[result.present], counts, single=single
+        result.labels, _written(result.times), steps, result.values[result.present], counts, single=single
     )  # fmt: skip
 
 
-def _heads(times: npt.NDArray[np.int64]) -> pa.Array:
-    return strings([f'[{_seconds(ms)},"' for ms in times.tolist()])
+def _written(times: npt.NDArray[np.int64]) -> pa.Array:
+    """Times in seconds, as texts."""
+    return digits.texts(times / 1000)
 
 
 def _listed(
     labels: Sequence[dict[str, str]],
-    heads: pa.Array,
+    times: pa.Array,
     steps: npt.NDArray[np.int64],
     values: npt.NDArray[np.float64],
     counts: npt.NDArray[np.int64],
@@ -228,7 +228,7 @@ def _listed(
         last = max(int(np.searchsorted(ends, ends[row] + _POINTS_AT_ONCE, side="right")) - 1, row + 1)
         part = slice(int(ends[row]), int(ends[last]))
         shown, own = numbers(values[part]), borders[row : last + 1]
-        found.append(digits.rows(heads, steps[part], shown, counts[row:last], names, own, single=single))
+        found.append(digits.rows(times, steps[part], shown, counts[row:last], names, own, single=single))
         row = last
     return orjson.Fragment(b"[" + b",".join(found) + b"]")
 
@@ -239,7 +239,7 @@ def _raw_series(result: Result) -> orjson.Fragment:
     counts = np.diff(batch.offsets)
     held = taken(batch.labels, np.flatnonzero(counts))
     times, steps = np.unique(batch.ts, return_inverse=True)
-    return _listed(held, _heads(times), steps.astype(np.int64), batch.values, counts[counts > 0])
+    return _listed(held, _written(times), steps.astype(np.int64), batch.values, counts[counts > 0])
 
 
 def _seconds(ms: int) -> float:

@@ -18,7 +18,7 @@ from spm.query.alike import alike
 from spm.query.basis import RAW, Ground
 from spm.query.cache import PageCache
 from spm.query.tail import TailView
-from spm.query.weaving import Known, Pages, Woven
+from spm.query.weaving import ByMetric, Known, Pages, Woven
 from spm.store import distribution, keys, manifest, tiers, units
 from spm.store.backends.base import Reader
 from spm.store.blocks import ChunkPage, TimelinesPage
@@ -29,7 +29,6 @@ from spm.store.merge import EMPTY, Picked, Piece, merge, narrow, pick
 from spm.store.quarantine import Quarantine
 from spm.store.retractions import Retraction, touching
 from spm.store.units import Inputs, Unit, Wanted
-from spm.wire import U64
 
 COLUMN = b"v"
 _MANIFEST_GROWTH = 12  # bytes of a decoded manifest for each of its cell's
@@ -179,9 +178,9 @@ class Scan:
     ground: Ground
     tick: Callable[[], None]
 
-    def asked(self, series: U64, metrics: U64) -> Asked:
+    def asked(self, by_metric: ByMetric) -> Asked:
         """What to read for these series, where each metric lies in one bucket only from that."""
-        every = wanted_of(series, metrics)
+        every = Wanted({metric: series for metric, (series, _) in by_metric.items()})
         names = np.fromiter(every.series, np.uint64, len(every.series))
         settled = self.distribution.settled
         place = self.distribution.of(self.app, names)
@@ -359,11 +358,3 @@ def _of(piece: Piece, wanted: Wanted) -> np.ndarray:
         held = piece.metrics == np.uint64(metric)
         chosen |= held if series is None else held & np.isin(piece.series, series)
     return chosen
-
-
-def wanted_of(series: U64, metrics: U64) -> Wanted:
-    """What to read for these series, by metric."""
-    order = np.argsort(metrics, kind="stable")
-    names, first = np.unique(metrics[order], return_index=True)
-    parts = np.split(series[order], first[1:]) if len(names) else []
-    return Wanted({int(m): np.sort(s) for m, s in zip(names, parts, strict=True)})

@@ -16,13 +16,13 @@ from spm.errors import CorruptBlock, LimitExceeded
 from spm.query.forms import columns_of
 from spm.query.label_index import LabelIndex
 from spm.query.label_table import Column, LabelTable
+from spm.query.literals import matches_empty
 from spm.query.select import METRIC_NAME, Matcher, Tick, nothing
 from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.ranges import scan_ranges
 from spm.store.columns import Bool
 from spm.store.dictionary import COLUMN
-from spm.store.matchers import matches_empty
 from spm.wire import I32, I64, U64, series_id
 
 _READ_AT_ONCE = 10_000  # rows of one get: some megabytes

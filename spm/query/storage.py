@@ -101,10 +101,11 @@ class AppStorage:
         return self._view(question, lambda scan: self._select(scan, portion, start_ms, end_ms)).batch()
 
     def _select(self, scan: Scan, chosen: Chosen, start_ms: int, end_ms: int) -> Strips:
-        woven = Woven(chosen.by_metric(), len(chosen), Weaver(start_ms, end_ms))
+        by_metric = chosen.by_metric()
+        woven = Woven(by_metric, len(chosen), Weaver(start_ms, end_ms))
         if len(chosen) and end_ms > start_ms:
             first, last = start_ms // HOUR_MS, (end_ms - 1) // HOUR_MS
-            asked = scan.asked(chosen.series, chosen.metrics)
+            asked = scan.asked(by_metric)
             for slot in scan.sealed(first, last):
                 scan.ground.expired(slot, hours=False)
             for slot, buckets in scan.units(first, last):

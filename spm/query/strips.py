@@ -89,30 +89,32 @@ class Weaver:
     _last: Lines | None = None
     _idle: int = 0  # bytes kept alive that nobody asked for: the rest of their pages
 
-    def add(self, rows: I64, values: F64, first: I64, line: I64, lines: Lines, count: int) -> None:
+    def add(
+        self, rows: I64, values: Sequence[F64], owner: I64, first: I64, line: I64, lines: Lines, count: int
+    ) -> None:
         """Strips of these rows along these numbers among the lines.
 
-        ``first`` is where the values begin that go with a line before it was cut; ``count`` is of what was not cut.
+        ``owner`` says in which of some columns the values of each lie, ``first`` where those begin in it that go with
+        a line before it was cut; ``count`` is of what was not cut.
         """
         if lines.cut:
             lengths = lines.lengths[line]
             kept = lengths > 0
             if not kept.all():
-                rows, first, line, lengths = rows[kept], first[kept], line[kept], lengths[kept]
+                rows, owner, first, line, lengths = rows[kept], owner[kept], first[kept], line[kept], lengths[kept]
             first, count = first + lines.skipped[line], int(lengths.sum())
         if not count:
             return
-        values = np.ascontiguousarray(values, np.float64)
-        if self._idle + 8 * (len(values) - count) > limits.STRIPS_IDLE_BYTES_MAX:
-            taken = lines.lengths[line].astype(np.int32)
-            values = values[kernels.take_segments(first, taken, count)]
-            first = np.cumsum(taken, dtype=np.int64) - taken
-        self._idle += 8 * (len(values) - count)
+        idle = 8 * (sum(map(len, values)) - count)
+        if self._idle + idle > limits.STRIPS_IDLE_BYTES_MAX:
+            values, first = _copied(values, owner, first, lines.lengths[line])
+            owner, idle = np.zeros(len(rows), np.int64), 0
+        self._idle += idle
         self.samples += count
         self._rows.append(rows)
-        self._values.append(address_of(values) + 8 * first)
+        self._values.append(np.fromiter(map(address_of, values), np.int64, len(values))[owner] + 8 * first)
         self._line.append(line + self._line_of(lines))
-        self._held.append(values)
+        self._held += values
 
     def _line_of(self, lines: Lines) -> int:
         """The number of the first of some lines; those of the part before are the same where they are one object."""
@@ -138,6 +140,17 @@ class Weaver:
             [], np.add.reduceat(lengths[line], starts[:-1]), starts, np.concatenate(self._values)[order],
             line.astype(np.int32), np.concatenate(self._times), lengths, tuple(self._held),
         )  # fmt: skip
+
+
+def _copied(values: Sequence[F64], owner: I64, first: I64, lengths: I64) -> tuple[list[F64], I64]:
+    """(one column with nothing else in it, where the values of each strip begin there)."""
+    before, column = np.cumsum(lengths) - lengths, np.empty(int(lengths.sum()))
+    for number, whole in enumerate(values):
+        mine = np.flatnonzero(owner == number)
+        taken, count = lengths[mine].astype(np.int32), int(lengths[mine].sum())
+        place = kernels.take_segments(before[mine], taken, count)
+        column[place] = whole[kernels.take_segments(first[mine], taken, count)]
+    return [column], before
 
 
 @dataclass(frozen=True, slots=True)

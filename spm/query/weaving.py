@@ -1,7 +1,8 @@
 """From what a slot holds to strips: pages as they are, or winners that were picked out of versions.
 
 Pages of one metric name the same series in the same order hour after hour, and their columns are kept once (``alike``);
-so which of them are wanted, and along which lines they lie, is found out once per query. Enter by ``Woven``.
+so which of them are wanted, and along which lines they lie, is found out once per query, for all pages of a slot
+together. Enter by ``Woven``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,28 +42,59 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Which series of pages that look alike are wanted: their numbers among the chosen, where their values begin."""
+    """Which series of a page are wanted: their numbers among the chosen, where their values begin."""
 
-    page: ChunkPage  # keeps the columns alive whose identity is the key
+    page: ChunkPage
     rows: I64
     first: I64
     counts: I32
     timeline: I32
-    pages: Pages
-    _along: dict[tuple[int, tuple[Pages, Pages]], tuple[Known, I64, int]] = field(default_factory=dict)
 
-    def along(self, known: Known, shift: int) -> tuple[I64, int]:
-        """(the line of each, samples in all); raises ``IntegrityError`` where values and times do not go together."""
+
+@dataclass(frozen=True, slots=True)
+class _Sheaf:
+    """The layouts of a unit's pages side by side, for all units whose pages look alike."""
+
+    layouts: Sequence[_Layout]  # keep the columns alive whose identity is the key
+    used: tuple[int, ...]  # numbers of the pages in which any series is wanted
+    owner: I64  # which of these each strip is in
+    rows: I64
+    first: I64
+    counts: I32
+    timeline: I32
+    shift: int
+    pages: Pages  # of the pool
+    samples: int
+    _along: dict[tuple[int, tuple[Pages, Pages]], tuple[Known, I64]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, layouts: Sequence[_Layout], shift: int) -> "_Sheaf":
+        """Of some pages whose generation has so many timelines to a page of its pool."""
+        used = tuple(number for number, layout in enumerate(layouts) if len(layout.rows))
+        if not used:
+            none = np.empty(0, np.int64)
+            return cls(layouts, used, none, none, none, none.astype(np.int32), none.astype(np.int32), shift, (), 0)
+        parts = [layouts[number] for number in used]
+        rows, first, counts, timeline = (
+            np.concatenate(columns)
+            for columns in zip(*((each.rows, each.first, each.counts, each.timeline) for each in parts), strict=True)
+        )
+        owner = np.repeat(np.arange(len(parts)), [len(each.rows) for each in parts])
+        pages = tuple(sorted(set((timeline >> shift).tolist())))
+        return cls(layouts, used, owner, rows, first, counts, timeline, shift, pages, int(counts.sum()))
+
+    def along(self, known: Known) -> I64:
+        """The line of each; raises ``IntegrityError`` where values and times do not go together."""
         key = id(known.counts), known.place
         found = self._along.get(key)
         if found is None:
             numbers, bases = (np.array(each, np.int64) for each in known.place)
-            page = self.timeline >> shift
-            line = bases[np.searchsorted(numbers, page)] + (self.timeline - (page.astype(np.int64) << shift))
+            page = self.timeline >> self.shift
+            line = bases[np.searchsorted(numbers, page)] + (self.timeline - (page.astype(np.int64) << self.shift))
             if line.min() < 0 or line.max() >= len(known.counts) or (known.counts[line] != self.counts).any():
                 raise IntegrityError("a chunk and its timelines differ in length")
-            found = self._along[key] = known, line, int(self.counts.sum())
-        return found[1], found[2]
+            found = self._along[key] = known, line
+        return found[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +104,7 @@ class Woven:
     by_metric: ByMetric  # metric id -> (series ids ascending, their numbers among the chosen)
     series: int  # how many are chosen
     weaver: Weaver
-    _layouts: dict[tuple[int, int, int, int], _Layout] = field(default_factory=dict)
+    _sheaves: dict[tuple[int, tuple[tuple[int, int, int, int], ...]], _Sheaf] = field(default_factory=dict)
 
     def holds(self, slot: int) -> bool:
         """Whether the whole slot is asked for."""
@@ -82,34 +114,32 @@ class Woven:
         self, chunks: Sequence[tuple[int, ChunkPage]], shift: int, lines_of: Callable[[Pages], Known | None], *,
         whole: bool,
     ) -> bool:  # fmt: skip
-        """Add pages as they are; false where that cannot be."""
-        parts = [(page, self._layout(metric, page, shift)) for metric, page in chunks]
-        parts = [(page, layout) for page, layout in parts if len(layout.rows)]
-        if not parts:
+        """Add pages of one unit as they are; false where that cannot be."""
+        sheaf = self._sheaf(chunks, shift)
+        if not len(sheaf.rows):
             return True
-        known = lines_of(tuple(sorted({number for _, layout in parts for number in layout.pages})))
+        known = lines_of(sheaf.pages)
         if known is None:
             return False
         lines = known.lines if whole else known.lines.within(self.weaver.start_ms, self.weaver.end_ms)
-        for page, layout in parts:
-            line, count = layout.along(known, shift)
-            self.weaver.add(layout.rows, page.values, layout.first, line, lines, count)
+        values = [chunks[number][1].values for number in sheaf.used]
+        self.weaver.add(sheaf.rows, values, sheaf.owner, sheaf.first, sheaf.along(known), lines, sheaf.samples)
         return True
 
-    def _layout(self, metric: int, page: ChunkPage, shift: int) -> _Layout:
-        key = metric, id(page.series), id(page.counts), id(page.timeline)
-        found = self._layouts.get(key)
+    def _sheaf(self, chunks: Sequence[tuple[int, ChunkPage]], shift: int) -> _Sheaf:
+        key = shift, tuple([(metric, id(page.series), id(page.counts), id(page.timeline)) for metric, page in chunks])
+        found = self._sheaves.get(key)
         if found is None:
-            ids, numbers = self.by_metric[metric]
-            at = np.searchsorted(page.series, ids)
-            inside = at < len(page.series)
-            inside[inside] = page.series[at[inside]] == ids[inside]
-            picked, starts = at[inside], np.cumsum(page.counts, dtype=np.int64) - page.counts
-            timeline = page.timeline[picked]
-            pages = tuple(np.unique(timeline >> shift).tolist())
-            found = _Layout(page, numbers[inside], starts[picked], page.counts[picked], timeline, pages)
-            self._layouts[key] = found
+            found = self._sheaves[key] = _Sheaf.of([self._layout(*each) for each in chunks], shift)
         return found
+
+    def _layout(self, metric: int, page: ChunkPage) -> _Layout:
+        ids, numbers = self.by_metric[metric]
+        at = np.searchsorted(page.series, ids)
+        inside = at < len(page.series)
+        inside[inside] = page.series[at[inside]] == ids[inside]
+        picked, starts = at[inside], np.cumsum(page.counts, dtype=np.int64) - page.counts
+        return _Layout(page, numbers[inside], starts[picked], page.counts[picked], page.timeline[picked])
 
     def picked(self, parts: Sequence[Picked], *, whole: bool) -> None:
         """Add winners."""
@@ -119,7 +149,10 @@ class Woven:
                 if not whole:
                     lines = lines.within(self.weaver.start_ms, self.weaver.end_ms)
                 every = np.arange(len(part.counts), dtype=np.int64)
-                self.weaver.add(self._rows(part), part.values, whole_lines.first, every, lines, len(part.ts))
+                values = np.ascontiguousarray(part.values, np.float64)
+                self.weaver.add(
+                    self._rows(part), [values], np.zeros_like(every), whole_lines.first, every, lines, len(part.ts)
+                )
 
     def _rows(self, part: Picked) -> I64:
         """The numbers of a part's series among the chosen, all of which are among them."""

@@ -104,4 +104,4 @@ def test_answers_of_regular_expressions_are_remembered_up_to_a_bound(monkeypatch
     for matcher in asked:
         label.hits(matcher, lambda: None)
     assert len(label._masks) == 3
-    assert np.asarray(label.hits(Matcher("host", "=~", "b"), lambda: None)).tolist() == [False, False, True]
+    assert np.asarray(label.hits(Matcher("host", "=~", "b+"), lambda: None)).tolist() == [False, False, True]

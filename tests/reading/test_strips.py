@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from spm.query.promql import overtime, windows
 from spm.query.promql.windows import Steps
 from spm.query.strips import Lines, Strips, Weaver, ascending
+from spm.query.weaving import Known, Pages, Woven
+from spm.store.blocks import ChunkPage
 
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
 VALUE = st.sampled_from([0.0, -0.0, 1.0, -3.5, 1e300, -1e300, np.inf, -np.inf, np.nan, STALE, 0.1, 1e16])
@@ -29,8 +31,18 @@ def woven(draw: st.DrawFn) -> tuple[Strips, int]:
         line = np.array([draw(st.integers(0, 1)) for _ in rows], np.int64)
         counts = np.array([len(times[n]) for n in line], np.int64)
         values = np.array([draw(VALUE) for _ in range(int(counts.sum()))])
-        weaver.add(rows, values, np.cumsum(counts) - counts, line, lines, int(counts.sum()))
+        weaver.add(rows, *parted(draw, values, counts), line, lines, int(counts.sum()))
     return weaver.woven(3)[1], end
+
+
+def parted(
+    draw: st.DrawFn, values: windows.F64, counts: windows.I64
+) -> tuple[list[windows.F64], windows.I64, windows.I64]:
+    """The values of the strips in one column or in two; in which of them those of each lie, and where."""
+    cut = draw(st.integers(0, len(counts)))
+    owner, first = (np.arange(len(counts)) >= cut).astype(np.int64), np.cumsum(counts) - counts
+    border = int(counts[:cut].sum())
+    return [values[:border].copy(), values[border:].copy()], owner, first - owner * border
 
 
 @given(woven(), st.sampled_from(FUNCTIONS), st.integers(5, 150))
@@ -74,10 +86,27 @@ def test_pages_of_which_little_is_wanted_are_copied_once_they_pile_up(monkeypatc
     weaver, lines = Weaver(0, 100), Lines.of(np.array([10], np.int64), np.array([1], np.int32))
     pages = [np.arange(10.0) + 10 * n for n in range(4)]
     for row, page in enumerate(pages):
-        weaver.add(np.array([row]), page, np.array([3]), np.array([0]), lines, 1)
+        weaver.add(np.array([row]), [page], np.array([0]), np.array([3]), np.array([0]), lines, 1)
     held = weaver.woven(4)[1].held
     assert [any(each is page for each in held) for page in pages] == [True, False, False, False]
     assert weaver.woven(4)[1].batch().values.tolist() == [3.0, 13.0, 23.0, 33.0]
+
+
+def test_pages_that_look_alike_find_their_times_however_timelines_are_cut_into_pages() -> None:
+    page = ChunkPage(
+        np.array([5, 6], np.uint64), np.array([0, 1], np.int32), np.array([1, 1], np.int32), np.array([1.0, 2.0])
+    )
+    woven = Woven({9: (page.series, np.arange(2))}, 2, Weaver(0, 100))
+    counts, asked = np.array([1, 1], np.int32), list[Pages]()
+
+    def lines_of(pages: Pages, ts: list[int]) -> Known:
+        asked.append(pages)
+        return Known(Lines.of(np.array(ts, np.int64), counts), counts, (pages, tuple(range(len(pages)))))
+
+    assert woven.opened([(9, page)], 1, lambda pages: lines_of(pages, [10, 11]), whole=True)
+    assert woven.opened([(9, page)], 0, lambda pages: lines_of(pages, [20, 21]), whole=True)
+    assert asked == [(0,), (0, 1)]
+    assert woven.strips()[1].batch().ts.tolist() == [10, 20, 11, 21]
 
 
 def test_a_line_with_two_versions_of_a_time_is_noticed() -> None:

@@ -25,7 +25,7 @@ def check(text: str) -> None:
     """Raise `BadQuery` if the text is too long, too deeply nested, or chains too many operators."""
     if len(text) > QUERY_TEXT_CHARS_MAX:
         raise BadQuery(f"query of {len(text)} characters; at most {QUERY_TEXT_CHARS_MAX} are taken")
-    if any("\ud800" <= sign <= "\udfff" for sign in text):
+    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
         raise BadQuery("a query must be valid Unicode: it has half of a surrogate pair")
     depth = braces = operators = 0
     for kind, token, position in _tokens(text):

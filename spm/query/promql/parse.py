@@ -15,11 +15,11 @@ from typing import Any
 
 from spm.errors import BadQuery
 from spm.limits import QUERY_PLAN_DEPTH_MAX, QUERY_PLANS_KEPT
+from spm.query.literals import matches_empty
 from spm.query.promql import durations, grammar, lexer, plan, syntax
 from spm.query.promql.calls import Calls, kind
 from spm.query.promql.patterns import cuts_characters
 from spm.query.select import METRIC_NAME, Matcher
-from spm.store.matchers import matches_empty
 
 _CONTEXT = re.compile(r"\b(?:start|end|step|range)\s*\(", re.IGNORECASE)
 _PARAMETERS = {"topk": "scalar", "bottomk": "scalar", "limitk": "scalar", "limit_ratio": "scalar", "quantile": "scalar"}

@@ -47,6 +47,8 @@ def reach(text: str, found: plan.Plan, lookback_ms: int) -> Reach | None:
 
 
 def _reach(node: object, lookback_ms: int) -> Reach | None:
+    if node is None or isinstance(node, str | int | float):
+        return None
     if isinstance(node, plan.Enriched):
         raise _Unbounded
     if isinstance(node, plan.Selector):

@@ -1,0 +1,56 @@
+"""A matcher that names its values finds what its expression finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spm.query import literals
+from spm.query.label_index import LabelIndex
+from spm.query.select import Matcher
+from spm.store import matchers
+
+VALUES = ["", "a", "b", "ab", "a|b", "a.b", "A", "host_1", "host-1:9100", "é", "a b", "/var", "(a)", "#", "\n", "a\n"]
+PATTERN = st.lists(
+    st.sampled_from([*VALUES, "|", "|", ".", "*", "(", ")", "[a]", "{2}", "^", "$", "\\", "\\d"]), max_size=5
+).map("".join)
+MATCHER = st.builds(Matcher, st.just("l"), st.sampled_from(["=", "!=", "=~", "!~"]), PATTERN)
+
+
+@settings(deadline=None)
+@given(MATCHER)
+def test_values_that_a_matcher_names_are_those_its_expression_matches(matcher: Matcher) -> None:
+    named = literals.literals(matcher)
+    if named is not None:
+        wanted = matchers.mask(VALUES, matcher).tolist()
+        assert [(value in named) == (matcher.op in ("=", "=~")) for value in VALUES] == wanted
+
+
+@settings(deadline=None)
+@given(MATCHER)
+def test_whether_an_absent_label_matches_is_what_the_expression_says(matcher: Matcher) -> None:
+    if literals.literals(matcher) is not None:
+        assert literals.matches_empty(matcher) == matchers.matches_empty(matcher)
+
+
+@settings(deadline=None)
+@given(MATCHER)
+def test_series_are_found_by_named_values_as_by_expressions(matcher: Matcher) -> None:
+    if literals.literals(matcher) is None:
+        return
+    label, held = LabelIndex(), VALUES[1:]  # series 0 lacks the label
+    label.add(np.arange(1, len(VALUES)), np.arange(len(held)), [value.encode() for value in held], len(VALUES))
+    hits = label.hits(matcher, lambda: None)
+    found = np.zeros(len(VALUES), np.bool_)
+    found[label.rows(hits, len(VALUES))] = True
+    assert found.tolist() == matchers.mask(VALUES, matcher).tolist()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [("a", ("a",)), ("a|b", ("a", "b")), ("a|", ("a", "")), ("", ("",)), ("a.b", None), ("é", None), ("a\n", None)],
+)
+def test_only_what_means_itself_alone_is_looked_up(pattern: str, named: tuple[str, ...] | None) -> None:
+    assert literals.literals(Matcher("l", "=~", pattern)) == named
