@@ -196,6 +196,24 @@ def test_every_way_explains_what_it_rests_on(client: Client, world: World, beare
     assert [unit["samplesNotCompacted"] for unit in answer["explain"]["units"]] == [4]
 
 
+def test_federation_explains_instead_of_samples_what_these_rest_on(
+    client: Client, world: World, bearer: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "_clock", world.clock)
+    world.send((0, world.clock.now_ms() - START, 5.0))
+    world.retract(series=3)
+    asked = {"match[]": ["m0", "m1"]}
+    samples = client.get("/prometheus/federate", asked, headers=bearer)
+    answer = client.get("/prometheus/federate", {**asked, "explain": "1"}, headers=bearer)
+    told = json.loads(answer.content)
+    assert samples.content.startswith(b'# TYPE m0 untyped\nm0{n="0"} 5 ')
+    assert samples["X-SPM-Infos"] == "; ".join(told["infos"])
+    assert (answer.status_code, told["status"], told["data"]) == (200, "success", None)
+    assert [one["resolution"] for one in told["explain"]["segments"]] == ["raw samples"]
+    assert [one["inEffect"] for one in told["explain"]["retractions"]] == [True]
+    assert [unit["samplesNotCompacted"] for unit in told["explain"]["units"]] == [1]
+
+
 @pytest.mark.parametrize("way", ["read", "read, streamed", "export"])
 def test_an_answer_without_room_says_in_its_headers_what_it_rests_on(
     client: Client, world: World, bearer: dict[str, str], way: str

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from rollups.due import Keep
+from rollups.redistribute import close_epoch
 from rollups.rollback import roll_back
 from spm import limits
 from spm.errors import Refused
@@ -29,13 +30,15 @@ from spm.query.results import Entry, Key, Results
 from spm.query.standing import Common, Standing
 from spm.query.storage import AppStorage
 from spm.query.tail import TailView
+from spm.store.distribution import open_epoch
+from spm.store.keys import BYTE, HASH
 from spm.store.manifest import Manifest
 from spm.store.retractions import read
 from tests.rollups.world import APP, START, World
 
 MINUTE_MS = 60_000
 HOURS = 5
-HISTORIES = int(os.environ.get("SPM_KEPT_HISTORIES", "6"))
+HISTORIES = int(os.environ.get("SPM_KEPT_HISTORIES", "20"))  # of the long form
 TEXTS = (
     "m0",
     "sum by (n) ({__name__=~'m.'})",
@@ -68,7 +71,7 @@ class History:
         ]
         self.acts: list[Callable[[], object]] = [
             self.send, self.send, self.send, self.roll, self.roll, self.roll_minor, self.retract, self.undo, self.shred,
-            self.retain, self.roll_back,
+            self.retain, self.roll_back, self.spread, self.spread,
         ]  # fmt: skip
 
     def go(self, acts: int) -> int:
@@ -143,6 +146,23 @@ class History:
         with suppress(Refused):
             roll_back(self.world.store, self.runs[-1], [APP])
 
+    def spread(self) -> None:
+        """Another way of spreading is opened, data goes there, or the way before is closed."""
+        if self.world.spread().settled:
+            strategy, buckets = (HASH, 16) if self.rng.random() < 0.5 else (BYTE, 16)
+            with suppress(Refused):  # it is spread so already
+                open_epoch(
+                    self.world.store, APP, strategy=strategy, buckets=buckets, spread=int(self.rng.integers(1, 5))
+                )
+            self.world.clock.advance(int(self.rng.integers(0, 2 * limits.TAIL_AGE_MS)))
+            return
+        if self.rng.random() < 0.6:
+            self.runs.append(self.world.migrate().run)
+        else:
+            self.roll_minor()
+            with suppress(Refused):
+                close_epoch(self.world.store, APP, self.world.spread().epochs[-2].number)
+
 
 def assert_same(found: Result, wanted: Result) -> None:
     """To the last bit; stretches of raw samples may be said to begin and end a little wider."""
@@ -159,10 +179,25 @@ def _said(result: Result) -> set[str]:
     return {note for note in result.notes if not note.startswith("raw samples")}
 
 
-@hypothesis.settings(max_examples=HISTORIES, deadline=None)
+@hypothesis.settings(max_examples=3, deadline=None)
 @hypothesis.given(seed=st.integers(0, 2**32))
 def test_kept_steps_are_those_that_are_computed_whatever_happens_between(seed: int) -> None:
     History(seed).go(12)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_kept_steps_are_those_that_are_computed_in_many_histories() -> None:
+    kept, first = 0, int(os.environ.get("SPM_KEPT_SEED", "0"))
+    for number in range(HISTORIES):
+        history = History(first + number)
+        try:
+            kept += history.go(12)
+        except AssertionError as error:
+            raise AssertionError(f"history {first + number}: {error}") from error
+        if number % 100 == 99:
+            print(f"{number + 1} of {HISTORIES} histories, {kept} steps were kept", flush=True)
+    assert kept > HISTORIES
 
 
 def _standing_as_of_now(storage: AppStorage, start_ms: int, end_ms: int) -> Standing | None:
