@@ -28,7 +28,7 @@ def _as_status(request: HttpRequest, status: int, error: Explained) -> HttpRespo
 
 
 def _kind(request: HttpRequest) -> str:
-    said = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    said = request.META.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
     return said if said in _KINDS else ""
 
 
@@ -39,7 +39,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     principal_of(request)
     kind = _kind(request)
     if not kind:
-        got = request.headers.get("Content-Type", "")[:120]
+        got = request.META.get("CONTENT_TYPE", "")[:120]
         raise UnknownForm("not a content type of OTLP", got=got, wanted=" or ".join(_KINDS))
     seen: list[Exported] = []
 

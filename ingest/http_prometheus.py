@@ -105,7 +105,7 @@ def _decoded(value: str) -> str:
 
 
 def _reader(request: HttpRequest, labels: dict[str, str]) -> Parse:
-    seconds = prometheus_text.is_open_metrics(request.headers.get("Content-Type", ""))
+    seconds = prometheus_text.is_open_metrics(request.META.get("CONTENT_TYPE", ""))
 
     def parse(body: Body) -> Parsed:
         parsed = prometheus_text.parse(body.raw, now_ms=body.now_ms, seconds=seconds, crowded=body.crowded)
@@ -115,7 +115,7 @@ def _reader(request: HttpRequest, labels: dict[str, str]) -> Parse:
 
 
 def _unit(request: HttpRequest) -> str:
-    return "s" if prometheus_text.is_open_metrics(request.headers.get("Content-Type", "")) else "ms"
+    return "s" if prometheus_text.is_open_metrics(request.META.get("CONTENT_TYPE", "")) else "ms"
 
 
 def _told(taken: Taken, status: int) -> HttpResponse:
@@ -128,11 +128,11 @@ def _told(taken: Taken, status: int) -> HttpResponse:
 def _version(request: HttpRequest) -> int:
     """1 or 2, by the content type's parameter ``proto``; senders fall back to 1.0 on a 415."""
     said = Message()
-    said["Content-Type"] = request.headers.get("Content-Type", "")
+    said["Content-Type"] = request.META.get("CONTENT_TYPE", "")
     kind, proto = said.get_content_type(), str(said.get_param("proto", _FIRST)).lower()
     if kind == "application/x-protobuf" and proto in (_FIRST, _SECOND):
         return 2 if proto == _SECOND else 1
     raise UnknownForm(
-        "not a content type of remote write", got=request.headers.get("Content-Type", "")[:120],
+        "not a content type of remote write", got=request.META.get("CONTENT_TYPE", "")[:120],
         wanted="application/x-protobuf, with proto=prometheus.WriteRequest or io.prometheus.write.v2.Request",
     )  # fmt: skip

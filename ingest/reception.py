@@ -1,7 +1,8 @@
 """From a request to what came in: token, pace, place, body, parser, push. The same for all protocols over HTTP.
 
 Enter by ``take``. The tenant comes from the token alone. ``?token=`` and, for old Influx clients, ``?p=`` beside
-``?u=`` count here, though addresses end up in logs: senders that cannot do better must still be able to send.
+``?u=`` count here, though addresses end up in logs: senders that cannot do better must still be able to send. Headers
+are read where the server put them: Django's own view of them is made anew for each request, of all there are.
 """
 
 from collections.abc import Callable
@@ -42,7 +43,7 @@ Parse = Callable[[Body], Parsed]
 def take(request: HttpRequest, parse: Parse, protocol: str, *, unit: str = "ms", source: str = "") -> Taken:
     """Read, parse and push the request's body. ``unit``: that of its times; ``source``: where no header names one."""
     principal = principal_of(request)
-    named = request.headers.get("X-SPM-Source") or request.GET.get("source") or source
+    named = request.META.get("HTTP_X_SPM_SOURCE") or request.GET.get("source") or source
     sender = sender_of(request, principal, source_of(named, principal.token_id), protocol)
     door = front_door()
     try:
@@ -50,7 +51,7 @@ def take(request: HttpRequest, parse: Parse, protocol: str, *, unit: str = "ms",
         with door.place():
             body = body_of(request)
             parsed = parse(Body(body, door.clock.now_ms(), door.crowded(principal.app_id)))
-            given = request.headers.get("X-Message-Id")
+            given = request.META.get("HTTP_X_MESSAGE_ID")
             message_id = message_id_of(parsed, given=given, token_id=principal.token_id, path=request.path, body=body)
             return Taken(door.push(parsed, sender=sender, message_id=message_id, unit=unit), message_id)
     except (BadMessage, LimitExceeded, UnknownEncoding) as error:
@@ -60,8 +61,8 @@ def take(request: HttpRequest, parse: Parse, protocol: str, *, unit: str = "ms",
 
 def sender_of(request: HttpRequest, principal: Principal, source: str, protocol: str) -> Sender:
     """Who sends, by what way, how often."""
-    way = way_of(protocol, request.headers.get("User-Agent", ""))
-    return Sender(principal.app_id, source, way, period_of(request.headers.get("X-SPM-Period")))
+    way = way_of(protocol, request.META.get("HTTP_USER_AGENT", ""))
+    return Sender(principal.app_id, source, way, period_of(request.META.get("HTTP_X_SPM_PERIOD")))
 
 
 def principal_of(request: HttpRequest) -> Principal:
@@ -75,7 +76,7 @@ def principal_of(request: HttpRequest) -> Principal:
 
 def body_of(request: HttpRequest) -> bytes:
     """The decoded body."""
-    return read_body(_stream(request), encoding=request.headers.get("Content-Encoding", ""), length=_length(request))
+    return read_body(_stream(request), encoding=request.META.get("HTTP_CONTENT_ENCODING", ""), length=_length(request))
 
 
 def _length(request: HttpRequest) -> int | None:

@@ -23,6 +23,7 @@ Encoded = tuple[int, str, int, int, bytes]  # form, dtype, count, parameter, byt
 RAW, CONSTANT, PCO, DECIMAL, FLOAT, ZSTD = range(6)
 DTYPES = ("<u8", "<i8", "<f8", "<u4", "<i4", "<u2", "|u1")  # their order is written in frames: only ever added to
 _DTYPES: dict[str, np.dtype[Any]] = {d: np.dtype(d) for d in DTYPES}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _FEW = 4  # values for which no form beats raw bytes
 _MISS_SHARE = 64  # one exception in so many values is still worth the integer form
 _SCALES = 10  # decimals are tried up to 9 digits after the point
@@ -39,8 +40,8 @@ def encode(column: Column, *, random: bool = False, apart: bool = False) -> Enco
     be no nearer than any two: they are packed as they are, or as differences, whichever is smaller.
     """
     column = np.ascontiguousarray(column)
-    dtype = column.dtype.newbyteorder("<").str
-    assert dtype in _DTYPES, f"BUG: no column form for {dtype}"
+    dtype = _NAMES.get(column.dtype, "")
+    assert dtype, f"BUG: no column form for {column.dtype}"
     assert len(column) <= COLUMN_VALUES_MAX, f"BUG: a column of {len(column)} values could not be read back"
     if random or len(column) < _FEW:
         return RAW, dtype, len(column), 0, column.tobytes()
