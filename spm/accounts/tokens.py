@@ -82,7 +82,8 @@ def from_request(request: HttpRequest, *, query_parameter: bool = False) -> str 
     ``?token=``, and ``?p=`` beside ``?u=`` as old Influx clients write it, count only where the caller says so
     (ingest): addresses end up in logs and histories.
     """
-    kind, _, rest = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
+    said: str = request.META.get("HTTP_AUTHORIZATION", "")
+    kind, _, rest = said.partition(" ")
     rest = rest.strip()
     if kind.lower() in ("bearer", "token") and rest:
         return rest
