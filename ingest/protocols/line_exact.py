@@ -5,7 +5,7 @@ Enter by ``read_line``. It is the whole grammar; the compiled kernel knows only 
 - A delimiter is escaped if a backslash stands right before it. ``\\,`` ``\\=`` ``\\ `` lose their backslash in tags and
   field names, ``\\,`` and ``\\ `` in measurements; any other backslash stays.
 - Values: floats, integers with ``i`` or ``u`` (nearest float64 beyond 2^53), booleans (1 and 0). Strings, NaN, infinity
-  and integers beyond 64 bits are well formed but no sample: such a field is refused alone, the line's others are kept.
+  and integers beyond 64 bits are well formed but no sample: such a field is left out, the line's others are kept.
 - Anything malformed refuses its line. A string may run over line ends if it is closed within STRING_BYTES_MAX and
   followed by a delimiter; else the line ends where it seems to, so that one bad quote cannot swallow the next lines.
 """

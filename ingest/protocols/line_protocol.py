@@ -3,17 +3,20 @@
 Enter by ``parse``. A field's metric is measurement_field, and the measurement alone for a field named ``value``; so two
 spellings that join to the same text are the same metric. Tags become labels in any order. Times are whole numbers in
 the given precision, kept as ms, rounded down; a line without one gets the server's time. One bad line refuses itself.
+A text beside numbers refuses nothing, since agents report such with every message: a body's first one is told.
 The compiled kernel reads what is plain and known; ``line_exact`` reads the rest and holds the whole grammar.
 """
 
+from dataclasses import replace
+
 from ingest.protocols.crowd import Crowd
-from ingest.protocols.line_exact import read_line
+from ingest.protocols.line_exact import STRING_FIELD, read_line
 from ingest.protocols.line_kernels import LINE, POSITION, Known, read_lines
 from ingest.protocols.reading import Reading, Rules
 from ingest.protocols.series_cache import SeriesCache
 from spm.errors import BadMessage
 from spm.limits import FUTURE_MS
-from spm.wire import Parsed
+from spm.wire import Parsed, Rejection
 
 _PRECISIONS = {  # name → (times, per): ms = raw × times // per
     **dict.fromkeys(("", "n", "ns", "nanosecond"), (1, 1_000_000)),
@@ -53,13 +56,24 @@ def parse(
 class _Reading(Reading):
     """One body of line protocol."""
 
+    _text: Rejection | None = None  # the first that was left out beside numbers
+
+    def parsed(self) -> Parsed:
+        """What the body gave; a text that was left out is told behind all that was refused."""
+        parsed = super().parsed()
+        return replace(parsed, rejections=(*parsed.rejections, self._text)) if self._text else parsed
+
     def _read_plain(self, known: Known) -> int:
         return int(read_lines(self._bytes, self._numbers, known, self._state, self._series, self._ts, self._values))
 
     def _read_exactly(self) -> None:
         line = read_line(self._body, int(self._state[POSITION]), self._rules)
+        number = int(self._state[LINE])
         for reason, example in line.faults:
-            self._reject(int(self._state[LINE]), reason, example)
+            if reason == STRING_FIELD and line.names:
+                self._text = self._text or Rejection(number, reason, example)
+            else:
+                self._reject(number, reason, example)
         if line.names:
             self._keep(
                 line.head, measurement=line.measurement, tags=line.tags, names=line.names, values=line.values,

@@ -104,10 +104,12 @@ def test_lines_for_our_agent_watch_this_host(desk: Desk, run: RunProgram) -> Non
 @pytest.mark.timeout(1200)  # the first run on a machine builds Telegraf
 def test_an_output_for_telegraf_delivers_what_its_inputs_read(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
     known = Known.make("copied_telegraf", hosts=3, fields=4, steps=5)
-    (tmp_path / "lines").write_text(known.lines())
+    text = 'copied_system,host=h0 uptime=5i,uptime_format="1 day"\n'  # as its input "system" gives it
+    (tmp_path / "lines").write_text(text + known.lines())
     (tmp_path / "telegraf.conf").write_text(telegraf.config(tmp_path / "lines", [desk.texts["telegraf"]]))
-    run("telegraf", telegraf.binary(), "--config", tmp_path / "telegraf.conf")
+    running = run("telegraf", telegraf.binary(), "--config", tmp_path / "telegraf.conf")
     desk.assert_arrived(known)
+    assert " E! " not in running.said()
     assert desk.says("telegraf")
 
 

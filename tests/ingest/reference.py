@@ -29,6 +29,7 @@ class Reference:
 
     samples: list[tuple[bytes, int, int]] = field(default_factory=list)
     refused: list[tuple[int, str, str]] = field(default_factory=list)
+    texts: list[tuple[int, str, str]] = field(default_factory=list)  # beside samples of their lines
     timeless: int = 0
 
 
@@ -73,8 +74,12 @@ def _line(body: bytes, start: int, number: int, now_ms: int, unit: int, result: 
     except Refused as refused:
         result.refused.append((number, str(refused), _example(text)))
     else:
+        kept, told = len(result.samples), len(result.refused)
         for name, value, raw in fields:
             _sample(measurement, tags, name, value, raw, ms, now_ms, number, result)
+        if len(result.samples) > kept:
+            result.texts += [one for one in result.refused[told:] if one[1] == words.STRING_FIELD]
+            result.refused[told:] = [one for one in result.refused[told:] if one[1] != words.STRING_FIELD]
     return body.index(b"\n", end) + 1
 
 

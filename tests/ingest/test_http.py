@@ -107,6 +107,14 @@ def test_lines_beside_bad_ones_are_kept(post: Any, transport: Recorder) -> None:
     assert transport.published[0].rejected == 1
 
 
+def test_texts_beside_numbers_are_no_error_to_their_sender_and_are_noted(
+    post: Any, transport: Recorder, app: App
+) -> None:
+    assert post("/write", 'system uptime=5i,uptime_format="1 day"').status_code == 204
+    assert (len(transport.published[0]), transport.published[0].rejected) == (1, 0)
+    assert kept_of(app).get().example == 'uptime_format="1 day"'
+
+
 def test_json_samples_beside_bad_ones_are_kept(post: Any, transport: Recorder) -> None:
     answer = post("/api/v1/metrics", {"samples": [SAMPLE["samples"][0], {"metric": "", "value": 1}]})
     assert answer.status_code == 202

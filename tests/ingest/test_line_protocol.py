@@ -156,7 +156,18 @@ def test_field_that_is_no_sample_leaves_the_others_of_its_line(field: str, reaso
 
 def test_lines_are_numbered_through_comments_blanks_and_strings_over_lines() -> None:
     parsed = read('# note\n\nm s="a\nb\nc",v=1\r\n\r\nm v=x\n')
-    assert [(r.line, r.reason) for r in parsed.rejections] == [(3, words.STRING_FIELD), (7, words.NOT_A_VALUE)]
+    assert [(r.line, r.reason) for r in parsed.rejections] == [(7, words.NOT_A_VALUE), (3, words.STRING_FIELD)]
+
+
+def test_texts_beside_numbers_refuse_nothing_and_the_first_is_told() -> None:
+    parsed = read('m v=1,s="a"\nm s="b",v=2\nm v=3')
+    assert (parsed.values.tolist(), parsed.rejected) == ([1.0, 2.0, 3.0], 0)
+    assert [(r.line, r.reason, r.example) for r in parsed.rejections] == [(1, words.STRING_FIELD, 's="a"')]
+
+
+def test_a_line_of_nothing_but_texts_is_refused() -> None:
+    parsed = read('m s="a",t="b"\nm v=1')
+    assert (len(parsed.ts), parsed.rejected, [r.line for r in parsed.rejections]) == (1, 2, [1, 1])
 
 
 def test_open_quote_does_not_swallow_the_lines_after_it() -> None:

@@ -97,7 +97,8 @@ def assert_equal(body: bytes, cache: SeriesCache, precision: str = "ns") -> None
     expected = reference.read(body, NOW_MS, precision)
     parsed = parse(body, now_ms=NOW_MS, precision=precision, cache=cache)
     assert samples(parsed) == expected.samples
-    assert [(r.line, r.reason, r.example) for r in parsed.rejections] == expected.refused[:REJECTIONS_MAX]
+    told = expected.refused[:REJECTIONS_MAX] + expected.texts[:1]
+    assert [(r.line, r.reason, r.example) for r in parsed.rejections] == told
     assert (parsed.rejected, parsed.timeless) == (len(expected.refused), expected.timeless)
 
 
