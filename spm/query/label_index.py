@@ -43,6 +43,7 @@ class LabelIndex:
         self._inverse: _Inverse | None = None
         self._texts: pa.Array | None = None
         self._masks: OrderedDict[tuple[str, str], Bool] = OrderedDict()
+        self._mask_bytes = 0
         self._sorted: list[str] = []
 
     def add(self, rows: I64, number: I64, texts: list[bytes], count: int) -> None:
@@ -79,6 +80,7 @@ class LabelIndex:
         key = matcher.op, matcher.value
         known = self._masks.get(key, np.zeros(0, np.bool_))
         if len(known) < len(self.values):
+            before = len(known)
             if named is None:
                 texts = self._column() if not len(known) else strings(self.values[len(known) :])
                 known = np.concatenate((known, mask(texts, matcher, tick=tick)))
@@ -86,11 +88,10 @@ class LabelIndex:
                 known = np.zeros(len(self.values), np.bool_)
                 known[[code for code in map(self._coded, named) if code >= 0]] = True
             self._masks[key] = known
+            self._mask_bytes += len(known) - before
         self._masks.move_to_end(key)
-        while len(self._masks) > LABEL_MASKS_MAX or sum(map(len, self._masks.values())) > LABEL_MASK_BYTES_MAX:
-            if len(self._masks) == 1:
-                break
-            self._masks.popitem(last=False)
+        while len(self._masks) > 1 and (len(self._masks) > LABEL_MASKS_MAX or self._mask_bytes > LABEL_MASK_BYTES_MAX):
+            self._mask_bytes -= len(self._masks.popitem(last=False)[1])
         return known
 
     def _coded(self, text: str) -> int:

@@ -13,6 +13,7 @@ tsbs     query types of the Time Series Benchmark Suite on 100 hosts × 24 h and
 tail     an hour of 100 agents, one request per agent and 10 s, without a run: one hour of one series; and how long an
          accepted sample takes to be seen
 month    30 days of 100 hosts and 10 metrics, rolled up: charts of them by a process that has just started, and again
+names    one app of --series: its names and a selector of ten series, warm; a cold start, and memory of the process
 footprint  bytes per value by table and column, of whole hours written and rolled up in memory
 full     the full stack, servers and all: HTTP and AMQP through RabbitMQ and a worker into HBase, values/s, messages/s
          and CPU µs per value by process, beside OpenTSDB on the same HBase (--values, --small, --peer-values)
@@ -32,7 +33,7 @@ from pathlib import Path
 
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
-from tests.bench import full, month, report, tsbs
+from tests.bench import full, month, names, report, tsbs
 from tests.bench.footprint import footprint
 from tests.bench.product import ROOT, Served, disk_bytes, start_peer, start_product
 from tests.bench.protocols import protocols
@@ -59,6 +60,7 @@ def main() -> None:
     parser.add_argument("--agent-values", type=int, default=30_000, help="of protocols: in bodies of one agent")
     parser.add_argument("--times", type=int, default=20, help="of tsbs: queries of each type")
     parser.add_argument("--only", default="", help="of tsbs: types with this in their name")
+    parser.add_argument("--series", type=int, default=1_000_000, help="of names")
     parser.add_argument("--scale", type=int, default=1, help="of tsbs: so many times fewer hosts")
     options = parser.parse_args()
     ROOMS[options.what](options)
@@ -275,6 +277,7 @@ ROOMS: dict[str, Callable[[argparse.Namespace], object]] = {
     "tsbs": devops,
     "tail": tail,
     "month": whole_month,
+    "names": lambda options: names.run(options.series),
     "footprint": lambda options: footprint(options.hosts),
     "full": lambda options: full.run(options.values, options.small, options.peer_values),
 }

@@ -148,17 +148,15 @@ class History:
 
     def spread(self) -> None:
         """Another way of spreading is opened, data goes there, or the way before is closed."""
-        if self.world.spread().settled:
-            strategy, buckets = (HASH, 16) if self.rng.random() < 0.5 else (BYTE, 16)
+        settled = self.world.spread().settled
+        if settled:
+            strategy, width = (HASH, BYTE)[self.rng.integers(2)], int(self.rng.integers(1, 5))
             with suppress(Refused):  # it is spread so already
-                open_epoch(
-                    self.world.store, APP, strategy=strategy, buckets=buckets, spread=int(self.rng.integers(1, 5))
-                )
+                open_epoch(self.world.store, APP, strategy=strategy, buckets=16, spread=width)
             self.world.clock.advance(int(self.rng.integers(0, 2 * limits.TAIL_AGE_MS)))
-            return
         if self.rng.random() < 0.6:
             self.runs.append(self.world.migrate().run)
-        else:
+        elif not settled:
             self.roll_minor()
             with suppress(Refused):
                 close_epoch(self.world.store, APP, self.world.spread().epochs[-2].number)

@@ -78,7 +78,8 @@ def _swept(
     numbers = [np.ascontiguousarray(p, np.float64) for p in (*parameters, *[np.zeros(steps.count)] * 2)[:2]]
     order = np.argsort(found.line[found.starts[:-1]], kind="stable")
     many = hands() if found.samples + values.size >= _SHARED_FROM else 1
-    cursors = [(part, np.zeros(2, np.int64)) for part in np.array_split(order, many)]
+    parts = np.array_split(order, many) if many > 1 else [order]
+    cursors = [(part, np.zeros(2, np.int64)) for part in parts]
     longest = int(found.counts.max(initial=0))
 
     def go_on(part: I64, cursor: I64) -> bool:
