@@ -102,22 +102,29 @@ def _tokens(app: App) -> list[Token]:
 
 
 def _shown(app: App, base: str, token: str, key: str, opened: str) -> list[Shown]:
-    came = {arrival.way: arrival for arrival in Arrival.objects.filter(app=app)}
+    came = _came(app)
     return [
         Shown(
             way,
             [Snippet(each.place, snippets.filled(each.text, base=base, token=token, key=key)) for each in way.snippets],
-            next((came[word] for word in way.arrivals if word in came), None),
+            came.get(way.name),
             way.name == opened,
         )
         for way in snippets.WAYS
     ]
 
 
+def _came(app: App) -> dict[str, Arrival]:
+    """The first arrival of each way that has one, by the way's name."""
+    arrivals = Arrival.objects.filter(app=app).order_by("-first_seen", "-pk")
+    ways = {word: way.name for way in snippets.WAYS for word in way.arrivals}
+    return {ways[arrival.way]: arrival for arrival in arrivals if arrival.way in ways}
+
+
 def _arrived(app: App) -> dict[str, Any]:
     """What has come so far, and a mark by which the page knows it again."""
-    came = {arrival.way: arrival for arrival in Arrival.objects.filter(app=app)}
-    by_way = [(way, came[word]) for way in snippets.WAYS for word in way.arrivals if word in came]
+    came = _came(app)
+    by_way = [(way, came[way.name]) for way in snippets.WAYS if way.name in came]
     sources = list(Source.objects.filter(app=app).order_by("-first_seen", "-pk")[:SOURCES_SHOWN])
     text = repr([(way.name, arrival.way) for way, arrival in by_way] + [source.name for source in sources])
     known = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

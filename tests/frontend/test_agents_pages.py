@@ -130,6 +130,14 @@ def test_the_first_data_of_a_way_appears_once_and_then_nothing_new(desk: Client,
     assert desk.get(f"{path}?known={known}").status_code == 204
 
 
+def test_a_way_that_is_spoken_in_two_forms_is_told_once_with_its_first_data(desk: Client, alpha: House) -> None:
+    now = SystemClock().now_ms()
+    arrivals.noted(alpha.app.pk, "influx", "second", now)
+    arrivals.noted(alpha.app.pk, "json", "first", now - 1_000)
+    came = desk.get(f"/apps/{alpha.app.pk}/send/arrivals").content.decode()
+    assert (came.count("> curl <small>from first"), came.count("> curl <small>")) == (1, 1)
+
+
 def test_sources_that_lack_messages_are_shown_on_the_overview(desk: Client, alpha: House) -> None:
     now = SystemClock().now_ms()
     sources.seen(alpha.app.pk, "web-1", now - 7_200_000, period_ms=10_000)
