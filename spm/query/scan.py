@@ -9,16 +9,16 @@ buckets before any winner is chosen. Enter by ``units`` and ``slot``.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_SLOTS
-from spm.query.alike import alike
 from spm.query.basis import RAW, Ground
 from spm.query.cache import PageCache
 from spm.query.tail import TailView
-from spm.query.weaving import ByMetric, Known, Pages, Woven
+from spm.query.weaving import ByMetric, Known, Pages, SharedPage, Woven
 from spm.store import distribution, keys, manifest, tiers, units
 from spm.store.backends.base import Reader
 from spm.store.blocks import ChunkPage, TimelinesPage
@@ -33,7 +33,7 @@ from spm.store.units import Inputs, Unit, Wanted
 COLUMN = b"v"
 _MANIFEST_GROWTH = 12  # bytes of a decoded manifest for each of its cell's
 _FORMS: dict[str, Callable[[Mapping[bytes, bytes]], object]] = {
-    "chunks": lambda row: _shared(ChunkPage.from_bytes(row[COLUMN])),
+    "chunks": lambda row: SharedPage.of(ChunkPage.from_bytes(row[COLUMN])),
     "timelines": lambda row: TimelinesPage.from_bytes(row[COLUMN]),
     "inputs": lambda row: units.decode_inputs(row[COLUMN]),
     "log": Piece.of_row,
@@ -120,13 +120,6 @@ class Rows:
         """Blocks as pieces; ``None`` where there is no row, an empty piece for a damaged one. Not cached."""
         loaded = self._load(reader, "log", names, _FORMS["log"])
         return [piece if piece is None or isinstance(piece, Piece) else EMPTY for piece in loaded]
-
-
-def _shared(page: ChunkPage) -> ChunkPage:
-    """The page with columns that many pages have alike; kernels read its values by their address."""
-    if page.values.dtype != np.float64 or page.timeline.dtype != np.int32 or page.counts.dtype != np.int32:
-        raise CorruptBlock("a chunk has columns of a wrong kind", got=(page.values.dtype, page.timeline.dtype))
-    return ChunkPage(alike(page.series), alike(page.timeline), alike(page.counts), np.ascontiguousarray(page.values))
 
 
 def _grown(key: bytes, _: object) -> int:
@@ -276,13 +269,14 @@ class Scan:
         unit, [generation] = Unit(bucket, self.app, slot), entry.state.generations
         try:
             chunks = units.open_chunks(self._fetch, lambda: self.directory(unit, generation), unit, generation, wanted)
-            return self._woven(unit, generation, chunks, into, whole=whole)
+            pages = cast("list[tuple[int, SharedPage]]", chunks)  # as our own ``_FORMS`` makes them
+            return self._woven(unit, generation, pages, into, whole=whole)
         except IntegrityError:
             self.moved_or_lost(slot)
             raise
 
     def _woven(
-        self, unit: Unit, generation: manifest.Generation, chunks: list[tuple[int, ChunkPage]], into: "Woven", *,
+        self, unit: Unit, generation: manifest.Generation, chunks: list[tuple[int, SharedPage]], into: "Woven", *,
         whole: bool,
     ) -> bool:  # fmt: skip
         def lines_of(pages: Pages) -> Known | None:

@@ -78,9 +78,12 @@ class Weaver:
     start_ms: int
     end_ms: int
     samples: int = 0
-    _rows: list[I64] = field(default_factory=list)
-    _values: list[I64] = field(default_factory=list)
+    _rows: list[I64] = field(default_factory=list)  # a column for each part, as the three below
+    _owner: list[I64] = field(default_factory=list)
+    _first: list[I64] = field(default_factory=list)
     _line: list[I64] = field(default_factory=list)
+    _parts: list[tuple[int, int, int]] = field(default_factory=list)  # strips, number of the first column and line
+    _columns: list[int] = field(default_factory=list)  # their addresses
     _times: list[I64] = field(default_factory=list)
     _lengths: list[I64] = field(default_factory=list)
     _lines: int = 0
@@ -90,12 +93,13 @@ class Weaver:
     _idle: int = 0  # bytes kept alive that nobody asked for: the rest of their pages
 
     def add(
-        self, rows: I64, values: Sequence[F64], owner: I64, first: I64, line: I64, lines: Lines, count: int
-    ) -> None:
+        self, rows: I64, values: Sequence[F64], owner: I64, first: I64, line: I64, lines: Lines, count: int,
+        addresses: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         """Strips of these rows along these numbers among the lines.
 
         ``owner`` says in which of some columns the values of each lie, ``first`` where those begin in it that go with
-        a line before it was cut; ``count`` is of what was not cut.
+        a line before it was cut; ``count`` is of what was not cut. ``addresses`` are those of the columns, if known.
         """
         if lines.cut:
             lengths = lines.lengths[line]
@@ -108,12 +112,15 @@ class Weaver:
         idle = 8 * (sum(map(len, values)) - count)
         if self._idle + idle > limits.STRIPS_IDLE_BYTES_MAX:
             values, first = _copied(values, owner, first, lines.lengths[line])
-            owner, idle = np.zeros(len(rows), np.int64), 0
+            owner, addresses, idle = np.zeros(len(rows), np.int64), (), 0
         self._idle += idle
         self.samples += count
+        self._parts.append((len(rows), len(self._columns), self._line_of(lines)))
         self._rows.append(rows)
-        self._values.append(np.fromiter(map(address_of, values), np.int64, len(values))[owner] + 8 * first)
-        self._line.append(line + self._line_of(lines))
+        self._owner.append(owner)
+        self._first.append(first)
+        self._line.append(line)
+        self._columns += addresses or map(address_of, values)
         self._held += values
 
     def _line_of(self, lines: Lines) -> int:
@@ -133,11 +140,15 @@ class Weaver:
             return none, Strips([], none, np.zeros(1, np.int64), none, none.astype(np.int32), none, none)
         rows = np.concatenate(self._rows).astype(np.int32)
         strips, order = kernels.group_by_series(rows, series)
-        line, lengths = np.concatenate(self._line)[order], np.concatenate(self._lengths)
+        sizes, columns, lines = np.array(self._parts, np.int64).T
+        column = np.concatenate(self._owner) + np.repeat(columns, sizes)
+        values = np.array(self._columns, np.int64)[column] + 8 * np.concatenate(self._first)
+        line = (np.concatenate(self._line) + np.repeat(lines, sizes))[order]
+        lengths = np.concatenate(self._lengths)
         held = np.flatnonzero(strips)
         starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(strips[held], dtype=np.int64)))
         return held, Strips(
-            [], np.add.reduceat(lengths[line], starts[:-1]), starts, np.concatenate(self._values)[order],
+            [], np.add.reduceat(lengths[line], starts[:-1]), starts, values[order],
             line.astype(np.int32), np.concatenate(self._times), lengths, tuple(self._held),
         )  # fmt: skip
 
@@ -161,26 +172,21 @@ class Lines:
     first: I64  # [L] where each begins in ``ts``, ``skipped`` included
     lengths: I64  # [L]
     skipped: I64  # [L]
+    addresses: I64  # [L] of the first time of each
     cut: bool = False  # whether any may be shorter than what was stored
 
     @classmethod
     def of(cls, ts: I64, counts: npt.NDArray[np.integer]) -> Lines:
         """Lines that lie one after the other."""
-        lengths = counts.astype(np.int64)
-        return cls(
-            np.require(ts, np.int64, "C"), np.cumsum(lengths) - lengths, lengths, np.zeros(len(lengths), np.int64)
-        )
-
-    @property
-    def addresses(self) -> I64:
-        """Of the first time of each."""
-        return address_of(self.ts) + 8 * self.first
+        times, lengths = np.require(ts, np.int64, "C"), counts.astype(np.int64)
+        first = np.cumsum(lengths) - lengths
+        return cls(times, first, lengths, np.zeros(len(lengths), np.int64), address_of(times) + 8 * first)
 
     def within(self, start_ms: int, end_ms: int) -> Lines:
         """Only what lies in start_ms < ts ≤ end_ms."""
         skipped, lengths = np.empty_like(self.lengths), np.empty_like(self.lengths)
         _clip(self.ts, self.first, self.lengths, start_ms, end_ms, skipped, lengths)
-        return Lines(self.ts, self.first + skipped, lengths, skipped, cut=True)
+        return Lines(self.ts, self.first + skipped, lengths, skipped, self.addresses + 8 * skipped, cut=True)
 
 
 @njit(cache=True, nogil=True)

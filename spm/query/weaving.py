@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from spm.errors import IntegrityError
+from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import HOUR_MS
+from spm.query.addresses import address_of
 from spm.query.alike import alike
 from spm.query.strips import Lines, Strips, Weaver, ascending
 from spm.store.blocks import ChunkPage
@@ -38,6 +39,21 @@ class Known:
             return None
         place = tuple(pool.pages.tolist()), tuple(pool.bases.tolist())
         return cls(Lines.of(pool.ts, pool.counts), alike(pool.counts), place)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPage(ChunkPage):
+    """A page whose columns but the values are shared with pages that have equal ones."""
+
+    address: int = 0  # of the first value
+
+    @classmethod
+    def of(cls, page: ChunkPage) -> "SharedPage":
+        """Raises ``CorruptBlock`` for a page with columns of a kind that kernels cannot read by their address."""
+        if page.values.dtype != np.float64 or page.timeline.dtype != np.int32 or page.counts.dtype != np.int32:
+            raise CorruptBlock("a chunk has columns of a wrong kind", got=(page.values.dtype, page.timeline.dtype))
+        values = np.ascontiguousarray(page.values)
+        return cls(alike(page.series), alike(page.timeline), alike(page.counts), values, address_of(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +127,7 @@ class Woven:
         return self.weaver.start_ms <= slot * HOUR_MS and (slot + 1) * HOUR_MS <= self.weaver.end_ms
 
     def opened(
-        self, chunks: Sequence[tuple[int, ChunkPage]], shift: int, lines_of: Callable[[Pages], Known | None], *,
+        self, chunks: Sequence[tuple[int, SharedPage]], shift: int, lines_of: Callable[[Pages], Known | None], *,
         whole: bool,
     ) -> bool:  # fmt: skip
         """Add pages of one unit as they are; false where that cannot be."""
@@ -122,11 +138,13 @@ class Woven:
         if known is None:
             return False
         lines = known.lines if whole else known.lines.within(self.weaver.start_ms, self.weaver.end_ms)
-        values = [chunks[number][1].values for number in sheaf.used]
-        self.weaver.add(sheaf.rows, values, sheaf.owner, sheaf.first, sheaf.along(known), lines, sheaf.samples)
+        used = [chunks[number][1] for number in sheaf.used]
+        values, addresses = [page.values for page in used], [page.address for page in used]
+        along = sheaf.along(known)
+        self.weaver.add(sheaf.rows, values, sheaf.owner, sheaf.first, along, lines, sheaf.samples, addresses)
         return True
 
-    def _sheaf(self, chunks: Sequence[tuple[int, ChunkPage]], shift: int) -> _Sheaf:
+    def _sheaf(self, chunks: Sequence[tuple[int, SharedPage]], shift: int) -> _Sheaf:
         key = shift, tuple([(metric, id(page.series), id(page.counts), id(page.timeline)) for metric, page in chunks])
         found = self._sheaves.get(key)
         if found is None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spm.query.promql import overtime, windows
 from spm.query.promql.windows import Steps
 from spm.query.strips import Lines, Strips, Weaver, ascending
-from spm.query.weaving import Known, Pages, Woven
+from spm.query.weaving import Known, Pages, SharedPage, Woven
 from spm.store.blocks import ChunkPage
 
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
@@ -93,9 +93,8 @@ def test_pages_of_which_little_is_wanted_are_copied_once_they_pile_up(monkeypatc
 
 
 def test_pages_that_look_alike_find_their_times_however_timelines_are_cut_into_pages() -> None:
-    page = ChunkPage(
-        np.array([5, 6], np.uint64), np.array([0, 1], np.int32), np.array([1, 1], np.int32), np.array([1.0, 2.0])
-    )
+    numbers = np.array([0, 1], np.int32), np.array([1, 1], np.int32)
+    page = SharedPage.of(ChunkPage(np.array([5, 6], np.uint64), *numbers, np.array([1.0, 2.0])))
     woven = Woven({9: (page.series, np.arange(2))}, 2, Weaver(0, 100))
     counts, asked = np.array([1, 1], np.int32), list[Pages]()
 
@@ -106,7 +105,8 @@ def test_pages_that_look_alike_find_their_times_however_timelines_are_cut_into_p
     assert woven.opened([(9, page)], 1, lambda pages: lines_of(pages, [10, 11]), whole=True)
     assert woven.opened([(9, page)], 0, lambda pages: lines_of(pages, [20, 21]), whole=True)
     assert asked == [(0,), (0, 1)]
-    assert woven.strips()[1].batch().ts.tolist() == [10, 20, 11, 21]
+    found = woven.strips()[1].batch()
+    assert (found.ts.tolist(), found.values.tolist()) == ([10, 20, 11, 21], [1.0, 1.0, 2.0, 2.0])
 
 
 def test_a_line_with_two_versions_of_a_time_is_noticed() -> None:
