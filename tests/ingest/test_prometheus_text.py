@@ -193,6 +193,10 @@ def assert_bears_mutations(count: int, seconds: bool) -> None:
         assert taken_s < 1.0
         assert len(parsed.ts) == len(parsed.values) == len(parsed.series_index)
         if number % 10 == 0:
+            assert parsed.places is not None
+            lines = parsed.places(range(len(parsed.ts)))
+            assert lines == sorted(lines)
+            assert len(set(lines)) == len(parsed.ts)
             assert repr(samples(parsed)) == repr(
                 samples(parse(body, now_ms=NOW_MS, seconds=seconds, cache=SeriesCache()))
             )
