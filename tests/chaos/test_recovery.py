@@ -166,7 +166,7 @@ def back_after_web(line: Line, token: str, number: int) -> float:
 
 
 def backlog(line: Line, token: str, messages: int) -> tuple[float, float, Reader]:
-    """(seconds to accept them with no worker there, seconds one worker takes to begin and store them, who read meanwhile)."""
+    """(seconds to accept them without a worker, seconds until one has begun and stored them, who read meanwhile)."""
     agents = Agents(f"http://127.0.0.1:{line.port}", token, 0.0, patient=True)
     agents.send([Message(number, START_MS, FIELDS) for number in range(HOSTS)])  # their series are known from now on
     first = {number.to_bytes(16, "big") for number in range(HOSTS)}
