@@ -6,7 +6,9 @@ becomes one that the store has to refuse. Enter by `Gathering.add`; `full` and `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -26,6 +28,7 @@ class Gathering:
         self.timeless = 0
         self._numbers: dict[bytes, int] = {}
         self._pieces: list[tuple[I32, I64, F64]] = []
+        self._lines: list[int] = []  # of each piece
         self._count = self._rejected = 0
         self._rejections: list[Rejection] = []
 
@@ -49,6 +52,7 @@ class Gathering:
         if good.any():
             number = self._numbers.setdefault(canonical(name, tags), len(self._numbers))
             self._pieces.append((np.full(int(good.sum()), number, np.int32), ts[good], values[good]))
+            self._lines.append(line)
             self._count += int(good.sum())
 
     def refuse(self, line: int, reason: str, text: str | bytes, count: int = 1) -> None:
@@ -68,15 +72,31 @@ class Gathering:
         if self._count:
             series, ts, values = (np.concatenate(column) for column in zip(*self._pieces, strict=True))
             forms = list(self._numbers)
+            found = _Lines(np.cumsum([len(piece[1]) for piece in self._pieces]), self._lines)
             for rows in _cuts(ts):
                 used, index = np.unique(series[rows], return_inverse=True)
                 table = SeriesTable.from_canonical([forms[number] for number in used.tolist()])
-                yield Parsed(table, index.astype(np.int32), ts[rows], values[rows], timeless=self.timeless)
+                yield Parsed(
+                    table, index.astype(np.int32), ts[rows], values[rows], timeless=self.timeless,
+                    places=partial(found.of, rows),
+                )  # fmt: skip
         if self._rejected:
             nothing = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)
             yield Parsed(SeriesTable.from_canonical([]), *nothing, 0, tuple(self._rejections), self._rejected)
-        self._numbers, self._pieces, self._count, self.timeless = {}, [], 0, 0
+        self._numbers, self._pieces, self._lines, self._count, self.timeless = {}, [], [], 0, 0
         self._rejections, self._rejected = [], 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """At which line of the file each sample stood: pieces end before ``ends``, and each has one line."""
+
+    ends: I64
+    lines: Sequence[int]
+
+    def of(self, rows: I64, some: Sequence[int]) -> list[int]:
+        """The lines of some of these rows."""
+        return [self.lines[piece] for piece in np.searchsorted(self.ends, rows[list(some)], "right").tolist()]
 
 
 def _cuts(ts: I64) -> Iterator[I64]:

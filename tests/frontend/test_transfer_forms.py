@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frontend.transfer import cells, reading, writing
+from frontend.transfer.gathering import Gathering
 from frontend.transfer.selectors import series_of
 from spm.errors import BadMessage
 from spm.limits import IMPORT_SAMPLES_AT_ONCE, IMPORT_SLOTS_AT_ONCE
@@ -182,3 +183,14 @@ def test_an_export_holds_one_batch_at_a_time_however_many_there_are(form: str) -
         most = max(most, sum(each() is not None for each in made))
     assert len(made) == 20
     assert most <= 2  # the one that is written, and its successor while it is made
+
+
+def test_samples_of_a_file_are_found_at_their_lines() -> None:
+    gathered = Gathering(NOW)
+    for line in (2, 5, 7):
+        ts = np.array([NOW - 5_000_000 * line, 9 - line])
+        gathered.add(line, {METRIC_NAME: "m", "odd": str(line % 2)}, ts, np.full(2, line, np.float64))
+    messages = list(gathered.rest())
+    assert [one.places and one.places(range(len(one.ts))) for one in messages] == [
+        one.values.tolist() for one in messages
+    ]
