@@ -44,13 +44,11 @@ def texts(values: F64) -> pa.Array:
 
 def _by_arrow(values: F64) -> tuple[npt.NDArray[np.int32], U8]:
     """(where each text begins, and the last one ends; the texts)."""
-    written = pc.cast(floats(values), pa.string())
-    return np.frombuffer(written.buffers()[1], np.int32)[: len(values) + 1], np.frombuffer(
-        written.buffers()[2], np.uint8
-    )
+    _, ends, text = pc.cast(floats(values), pa.string()).buffers()
+    return np.frombuffer(ends, np.int32)[: len(values) + 1], np.frombuffer(text, np.uint8)
 
 
-_NONE_BY_ARROW = np.frombuffer(bytes(4), np.int32), np.frombuffer(b" ", np.uint8)  # of one kind with what Arrow gives
+_NONE_BY_ARROW = np.zeros(1, np.int32), np.zeros(1, np.uint8)  # writeable as Arrow's: kernels are compiled for one kind
 
 
 @njit(cache=True, nogil=True)
