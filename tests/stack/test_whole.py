@@ -15,7 +15,7 @@ import pytest
 from ingest.agent.push import open_push
 from ingest.agent.push.base import Verdict
 from ingest.agent.records import Message
-from tests.bench.product import ROOT, Served, free_port, start_product
+from tests.bench.product import ROOT, Served, start_product
 from tests.conftest import missing_service
 from tests.stack.command import NOT_RUNNING, main
 from tests.stack.processes import Process, answers, kept_ports, wait_until
@@ -113,7 +113,8 @@ def _start_product(data: Path, settings: Mapping[str, str], port: int) -> Served
 
 @pytest.fixture(scope="module", params=["--light", pytest.param("--cluster", marks=pytest.mark.proof)])
 def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
-    data, port = tmp_path_factory.mktemp("whole") / "stack", free_port()
+    data = tmp_path_factory.mktemp("whole") / "stack"
+    port = kept_ports(data / "site", ["http"])["http"]  # no server of the stack takes it before the site begins
     if reasons := [reason for server in bare(data).servers.values() if (reason := server.missing())]:
         missing_service("; ".join(reasons))
     try:
