@@ -70,7 +70,7 @@ def brokered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokered]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Callable[..., Running]]:
-    """Starts programs: ``run("name", command)``; whatever still runs at the end is stopped."""
+    """Starts programs: ``run("name", command)``; what still runs at the end is stopped, with all that it started."""
     started: list[Running] = []
 
     def start(name: str, *command: str | Path) -> Running:
@@ -82,4 +82,4 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
     yield start
     for one in started:
-        one.stop()
+        one.end()

@@ -7,8 +7,10 @@ one that runs in a folder of its own. ``Pages`` is what Prometheus and vmagent s
 import http.server
 import os
 import shutil
+import signal
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +53,14 @@ class Running:
     def stop(self) -> None:
         """Ask it to end: clients then send what they still hold."""
         self.process.stop(30)
+
+    def end(self) -> None:
+        """Stop it, and then whatever it has started: the children of a shell outlive it."""
+        group = self.process.pid()
+        self.stop()
+        if group is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
 
     def ended(self, seconds: float) -> bool:
         """Whether it ended by itself within this time."""
