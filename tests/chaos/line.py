@@ -42,7 +42,7 @@ class Line:
     folder: Path
     store_url: str
     amqp_url: str
-    sent: list[Envelope] = field(default_factory=list)
+    sent: list[Envelope] = field(default_factory=list, repr=False)  # a failure that shows it would never end
     resent: int = 0
     stored_at_kill: int = 0
     workers: int = 0
