@@ -12,6 +12,7 @@ stops reading from publishers, and acknowledgements must still reach it.
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any
@@ -20,7 +21,7 @@ from ingest.transport import topology
 from ingest.transport.amqp import Link
 from ingest.transport.calling import Calling
 from ingest.transport.delivery import Delivery, Mark
-from ingest.transport.topology import Address, Queue
+from ingest.transport.topology import Address
 from spm import limits
 from spm.clock import Clock, SystemClock
 
@@ -50,19 +51,18 @@ class Receiver(Link):
         self._deliver, self._calling = deliver, calling
         self._queues = [*address.queues(), *([topology.LETTERS] if letters else [])]
         self._given_back: set[int] = set()  # generations
-        self._channels: dict[str, tuple[int, Any]] = {}  # queue → (generation, channel); changed by our thread only
+        self._channels: dict[str, _Held] = {}  # of each queue; changed by our thread only
         self._generations = count(1)
         self._lobby: _Lobby | None = None
         self.depths: dict[str, int] = {}  # queue → messages that wait in it, as last seen
 
     def queues(self) -> set[str]:
         """The queues that are ours now."""
-        return {name for name, (_, channel) in self._channels.items() if channel.is_open}
+        return {name for name, held in self._channels.items() if held.channel.is_open}
 
     def holds(self, mark: Mark) -> bool:
         """Whether this delivery can still be settled; else it comes again, here or elsewhere."""
-        held = self._channels.get(mark.queue, (0,))[0] == mark.generation
-        return held and mark.generation not in self._given_back
+        return self._generation(mark.queue) == mark.generation and mark.generation not in self._given_back
 
     def acknowledge(self, mark: Mark, *, multiple: bool = True) -> None:
         """This message (and all before it from its queue) is stored."""
@@ -86,8 +86,9 @@ class Receiver(Link):
 
     def _settle(self, mark: Mark, action: Callable[[Any], None]) -> None:
         def act() -> None:
-            if self._generation(mark.queue) == mark.generation and self._channels[mark.queue][1].is_open:
-                action(self._channels[mark.queue][1])
+            held = self._channels.get(mark.queue)
+            if held is not None and held.generation == mark.generation and held.channel.is_open:
+                action(held.channel)
 
         self._ask(act)  # of a channel that is gone: the broker delivers again, as if we had never answered
 
@@ -100,28 +101,34 @@ class Receiver(Link):
         return self._calling is None or self._calling.look(sharing, self.depths)
 
     def _shared(self, seats: Sequence[int], own: int) -> None:
-        """Consume from our share of the queues, and from no others."""
+        """Consume from our share of the queues, and from no others; with another share, as much of each as it allows.
+
+        A quorum queue cannot be told so of a consumer that it has: it gets a new one, on another channel.
+        """
         mine = topology.share(self._queues, seats, own)
-        for queue in self._queues:
-            if queue.name in mine and queue.name not in self._channels:
+        wanted = topology.prefetch(queue for queue in self._queues if queue.name in mine)
+        for name, held in list(self._channels.items()):
+            if wanted.get(name) != held.prefetch:
+                self._give_up(name, held.generation)
+        for name, prefetch in wanted.items():
+            if name not in self._channels:
                 generation = next(self._generations)
-                self._channels[queue.name] = generation, _NoChannel
-                opened = partial(self._consume, queue, generation)
+                self._channels[name] = _Held(generation, _NoChannel, prefetch)
+                opened = partial(self._consume, name, generation)
                 self._lobby_channel.connection.channel(on_open_callback=opened)
-            elif queue.name not in mine and queue.name in self._channels:
-                self._give_up(queue.name, self._generation(queue.name))
 
     def _give_up(self, queue: str, generation: int) -> None:
         """Close the queue's channel; if it is still ours, the next look at the seats opens another one."""
         if self._generation(queue) == generation:
-            _leave(self._channels.pop(queue)[1])
+            _leave(self._channels.pop(queue).channel)
 
     def _generation(self, queue: str) -> int:
-        return self._channels.get(queue, (0,))[0]
+        held = self._channels.get(queue)
+        return 0 if held is None else held.generation
 
     def _end(self) -> None:
         while self._channels:
-            _leave(self._channels.popitem()[1][1])
+            _leave(self._channels.popitem()[1].channel)
         super()._end()
 
     def _measure(self, channel: Any) -> None:
@@ -141,32 +148,35 @@ class Receiver(Link):
         assert self._lobby is not None, "BUG: a share without a lobby"
         return self._lobby.channel
 
-    def _consume(self, queue: Queue, generation: int, channel: Any) -> None:
+    def _consume(self, queue: str, generation: int, channel: Any) -> None:
         assert self._loop is not None, "BUG: a channel without its loop"
-        if self._generation(queue.name) != generation:  # it was moved while the channel was opened
+        if self._generation(queue) != generation:  # it was moved while the channel was opened
             channel.close()
             return
-        loop, self._channels[queue.name] = self._loop, (generation, channel)
+        prefetch = self._channels[queue].prefetch
+        loop, self._channels[queue] = self._loop, _Held(generation, channel, prefetch)
         silence = "RabbitMQ: queue %s does not answer; the others are consumed. A restart of the broker helps."
-        timer = loop.call_later(limits.AMQP_QUEUE_ANSWER_S, partial(log.error, silence, queue.name))
-        channel.add_on_close_callback(lambda _channel, reason: self._closed(queue.name, generation, str(reason)))
-        channel.add_on_cancel_callback(lambda _frame: self._fail(f"{queue.name} was taken away"))
-        channel.basic_qos(prefetch_count=queue.prefetch)
-        received = partial(self._received, queue, generation)
-        channel.basic_consume(queue.name, received, callback=lambda _frame: loop.remove_timeout(timer))
+        timer = loop.call_later(limits.AMQP_QUEUE_ANSWER_S, partial(log.error, silence, queue))
+        channel.add_on_close_callback(lambda _channel, reason: self._closed(queue, generation, str(reason)))
+        channel.add_on_cancel_callback(lambda _frame: self._fail(f"{queue} was taken away"))
+        channel.basic_qos(prefetch_count=prefetch)
+        received = partial(self._received, queue, generation, prefetch // 2)
+        channel.basic_consume(queue, received, callback=lambda _frame: loop.remove_timeout(timer))
 
     def _closed(self, queue: str, generation: int, reason: str) -> None:
         if self._generation(queue) == generation:  # not by us
             self._fail(f"{queue}: channel closed: {reason}")
 
-    def _received(self, queue: Queue, generation: int, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+    def _received(
+        self, queue: str, generation: int, share: int, channel: Any, method: Any, properties: Any, body: bytes
+    ) -> None:
         if method.exchange == topology.AGENTS and len(body) > limits.AMQP_PARTITION_BODY_BYTES_MAX:
             channel.basic_nack(
                 method.delivery_tag, requeue=False
             )  # a worker's memory is counted in bodies of that size
         else:
             came_ms = round(self._clock.monotonic() * 1000)
-            self._deliver(_delivery(method, properties, body, generation, queue, came_ms))
+            self._deliver(_delivery(method, properties, body, generation, queue, share, came_ms))
 
     def _lost(self) -> None:
         self._channels.clear()
@@ -190,6 +200,15 @@ class _NoChannel:
     """Stands where a channel is being opened."""
 
     is_open = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A queue that is ours: its channel, of this generation, and how many unacknowledged messages it may bring."""
+
+    generation: int
+    channel: Any
+    prefetch: int
 
 
 class _Lobby:
@@ -272,13 +291,15 @@ class _Lobby:
         self.channel.connection.ioloop.call_later(seconds, act)
 
 
-def _delivery(method: Any, properties: Any, body: bytes, generation: int, queue: Queue, now_ms: int) -> Delivery:
+def _delivery(
+    method: Any, properties: Any, body: bytes, generation: int, queue: str, share: int, now_ms: int
+) -> Delivery:
     headers = properties.headers or {}
     tries = headers.get(TRIES) if method.redelivered else 0  # on a first delivery it would be the sender's own word
     return Delivery(
         generation,
         method.delivery_tag,
-        queue.name,
+        queue,
         body,
         properties.message_id or "",
         now_ms,
@@ -290,5 +311,5 @@ def _delivery(method: Any, properties: Any, body: bytes, generation: int, queue:
         properties.user_id or "",
         bool(method.redelivered),
         tries if isinstance(tries, int) else 0,
-        max(1, queue.prefetch // 2),
+        share,
     )

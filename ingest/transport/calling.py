@@ -27,7 +27,7 @@ class Calling:
     def look(self, sharing: int, behind: Mapping[str, int]) -> bool:
         """Whether it calls from now on; ``sharing``: workers that consume now; ``behind``: what waits in its queues."""
         now = self._note()
-        if self._busy > limits.AMQP_CALL_BUSY or any(count > limits.CONSUME_PREFETCH for count in behind.values()):
+        if self._busy > limits.AMQP_CALL_BUSY or any(count > limits.AMQP_CALL_BEHIND for count in behind.values()):
             self._calls, self._calm_since = True, None
         elif not self._calls or self._busy * sharing > limits.AMQP_CALL_BUSY / 2 * limits.AMQP_CALM_WORKERS:
             self._calm_since = None

@@ -40,7 +40,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     user_id: str = ""
     redelivered: bool = False
     tries: int = 0
-    share: int = limits.CONSUME_PREFETCH // 2  # its queue sends no more before so many of them are settled
+    share: int = limits.CONSUME_HELD // 2  # its queue sends no more before so many of them are settled
 
     @property
     def mark(self) -> Mark:

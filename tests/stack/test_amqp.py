@@ -233,16 +233,28 @@ def test_a_failure_in_the_connection_s_own_thread_makes_another_connection(amqp_
     receiver.close()
 
 
-@pytest.fixture
-def backlog(amqp_vhost: str) -> list[bytes]:
-    """Messages that wait in the queue which a second worker takes over: more than a worker may hold."""
+def held_of(amqp_vhost: str, workers: int = 1) -> int:
+    """How many messages the last of these workers may hold of a queue."""
+    queues = [*Address.parse(amqp_vhost).queues(), topology.LETTERS]
+    mine = topology.share(queues, range(workers), workers - 1)
+    return max(topology.prefetch(queue for queue in queues if queue.name in mine).values())
+
+
+def waiting(amqp_vhost: str, key: str) -> list[bytes]:
+    """Messages that wait in one queue: twice as many as one of two workers may hold."""
     address = Address.parse(amqp_vhost)
-    source = next(f"h{n}" for n in range(999) if address.route(1, f"h{n}", 1) == "001")
-    messages = [message(number, source=source) for number in range(2 * limits.CONSUME_PREFETCH)]
+    source = next(f"h{n}" for n in range(999) if address.route(1, f"h{n}", 1) == key)
+    messages = [message(number, source=source) for number in range(2 * held_of(amqp_vhost, 2))]
     with opened(amqp_vhost) as transport:
         for each in messages:
             transport.publish(each, 10)
     return [each.to_bytes() for each in messages]
+
+
+@pytest.fixture
+def backlog(amqp_vhost: str) -> list[bytes]:
+    """Messages that wait in the queue which a second worker takes over."""
+    return waiting(amqp_vhost, "001")
 
 
 @pytest.mark.seed("A9", compares="what a queue's next worker gets, with what its last one had not settled")
@@ -250,14 +262,30 @@ def test_a_queue_that_moves_gives_first_and_in_order_what_was_not_settled(
     amqp_vhost: str, backlog: list[bytes]
 ) -> None:
     """A consumer that is merely cancelled, as pika does before it closes a channel, leaves what it holds for later."""
-    held = limits.CONSUME_PREFETCH
+    alone, of_two = held_of(amqp_vhost), held_of(amqp_vhost, 2)
     with received(amqp_vhost) as (_, first):
-        assert wait_until(lambda: len(first) == held, 20)
+        assert wait_until(lambda: len(first) == alone, 20)
         with received(amqp_vhost) as (_, second):
-            assert wait_until(lambda: len(second) == held, 20), "a second worker took nothing over"
-        assert [delivery.body for delivery in second] == backlog[:held]
-        assert wait_until(lambda: len(first) == 2 * held, 20), "the first worker did not get it again"
-        assert [delivery.body for delivery in first[held:]] == backlog[:held]
+            assert wait_until(lambda: len(second) == of_two, 20), "a second worker took nothing over"
+        assert [delivery.body for delivery in second] == backlog[:of_two]
+        assert wait_until(lambda: len(first) == 2 * alone, 20), "the first worker did not get it again"
+        assert [delivery.body for delivery in first[alone:]] == backlog[:alone]
+
+
+def test_a_queue_that_stays_gives_more_when_others_go_to_a_second_worker_and_again_in_order(amqp_vhost: str) -> None:
+    """A worker holds as many messages of few queues as of many; what it held and had not settled comes first."""
+    backlog = waiting(amqp_vhost, "000")
+    alone, of_two = held_of(amqp_vhost), held_of(amqp_vhost, 2)
+    assert alone < of_two
+    with received(amqp_vhost) as (receiver, first):
+        assert wait_until(lambda: len(first) == alone, 20)
+        receiver.acknowledge(first[9].mark)
+        with received(amqp_vhost) as (_, second):
+            assert wait_until(lambda: len(first) == alone + 10 + of_two, 20), len(first)
+        assert [delivery.body for delivery in first[alone + 10 :]] == backlog[10 : 10 + of_two]
+        assert not second
+        assert not receiver.holds(first[20].mark), "it came again"
+        assert receiver.holds(first[-1].mark)
 
 
 @pytest.mark.seed("A7", compares="workers that consume while nobody has much to do, with those after a call")
@@ -287,7 +315,7 @@ def test_idle_workers_leave_the_queues_to_a_few_until_one_of_them_calls(
 
 
 def test_what_is_given_back_comes_again_before_what_came_after_it(amqp_vhost: str, backlog: list[bytes]) -> None:
-    held = limits.CONSUME_PREFETCH
+    held = held_of(amqp_vhost)
     with received(amqp_vhost) as (receiver, got):
         assert wait_until(lambda: len(got) == held, 20)
         receiver.acknowledge(got[4].mark)

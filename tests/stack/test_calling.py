@@ -41,7 +41,7 @@ def test_a_worker_that_has_nothing_but_work_calls_within_two_seconds() -> None:
 
 
 def test_a_worker_whose_queue_grows_calls_at_once() -> None:
-    assert Day().seconds(1, busy=0.0, behind=limits.CONSUME_PREFETCH + 1) == [True]
+    assert Day().seconds(1, busy=0.0, behind=limits.AMQP_CALL_BEHIND + 1) == [True]
 
 
 def test_one_slow_write_is_no_call() -> None:

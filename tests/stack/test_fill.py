@@ -3,10 +3,12 @@
 Sources send at a steady low rate; their queues are shared out over k workers as ``topology`` does it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ingest.batch import Batcher, Bounds, Item
 from ingest.transport import topology
@@ -16,20 +18,29 @@ from spm import limits
 
 ADDRESS = Address("", 16)
 SOURCES, EVERY_MS, LASTS_MS = 200, 10_000, 120_000
+FEW = {queue.name for queue in ADDRESS.queues() if queue.few}
 WORKERS = (1, 2, 4, 8, 16)
+
+
+def prefetch(workers: Sequence[int], own: int, address: Address = ADDRESS) -> dict[str, int]:
+    """Of each queue of one of these workers."""
+    mine = topology.share(address.queues(), workers, own)
+    return topology.prefetch(queue for queue in address.queues() if queue.name in mine)
 
 
 def batches(workers: int, *, called: bool) -> list[int]:
     """The sizes of all batches that so many workers write in two minutes."""
     sharing = topology.sharing(range(workers), called=called)
     sizes = []
-    for mine in [topology.share(ADDRESS.queues(), sharing, own) for own in range(workers)]:
+    for own in range(workers):
+        mine = prefetch(workers=sharing, own=own)
         batcher = Batcher()
         for now in range(0, LASTS_MS, 10):
             for number in range(now * SOURCES // EVERY_MS, (now + 10) * SOURCES // EVERY_MS):
                 queue = f"spm.metrics.{ADDRESS.route(1, f'host{number % SOURCES}', 1)}"
                 if queue in mine:
-                    batcher.add(Item(Delivery(1, number, queue, b"", "", now), b"x" * 1000, 10))
+                    delivery = Delivery(1, number, queue, b"", "", now, share=mine[queue] // 2)
+                    batcher.add(Item(delivery, b"x" * 1000, 10))
             if taken := batcher.take_due(now):
                 sizes.append(len(taken))
     return sizes
@@ -50,10 +61,27 @@ def test_batches_of_many_idle_workers_are_as_full_as_those_of_a_few(figure: Call
 def test_what_a_worker_holds_is_bounded_by_its_queues_and_not_by_what_waits_in_them(
     figure: Callable[[str], None],
 ) -> None:
-    held = sum(
-        queue.prefetch * (limits.AMQP_PARTITION_BODY_BYTES_MAX if queue.prefetch > 4 else limits.BODY_DECODED_BYTES_MAX)
-        for queue in ADDRESS.queues()
+    def held(workers: int, own: int) -> int:
+        """Bytes of the largest bodies."""
+        sizes = {True: limits.BODY_DECODED_BYTES_MAX, False: limits.AMQP_PARTITION_BODY_BYTES_MAX}
+        return sum(count * sizes[name in FEW] for name, count in prefetch(range(workers), own).items())
+
+    most = {workers: max(held(workers, own) for own in range(workers)) for workers in WORKERS}
+    figure(
+        "; ".join(
+            f"{workers} workers: at most {size / 2**20:,.0f} MiB of bodies in one" for workers, size in most.items()
+        )
     )
-    figure(f"at most {held / 2**20:,.0f} MiB of bodies in one worker alone with 16 queues")
-    assert held < 700 * 2**20
-    assert Bounds().size <= held
+    assert max(most.values()) < 700 * 2**20
+    assert Bounds().size <= min(most.values())
+
+
+@given(st.integers(1, limits.AMQP_PARTITIONS_MAX), st.integers(1, 32))
+def test_a_worker_holds_as_much_of_few_queues_as_of_many(partitions: int, workers: int) -> None:
+    """Else its batches would be the smaller, and a value the dearer, the more workers there are."""
+    address = Address("", partitions)
+    for own in range(workers):
+        partition = [count for name, count in prefetch(range(workers), own, address).items() if name not in FEW]
+        assert len(set(partition)) <= 1
+        together = sum(partition)
+        assert not partition or limits.CONSUME_HELD / 2 < together <= max(limits.CONSUME_HELD, 16 * len(partition))
