@@ -1,8 +1,8 @@
 """How the front door answers: every error worded, every report alike. Views import it; it decides nothing about data.
 
 ``answering`` makes a view of this room: no CSRF token (programs have none), and each error of ours an answer with its
-status: 400 what cannot be taken, 401 no token, 413 too large, 415 an unknown form, 429 too fast, 503 not now. The last
-two say when to come back. A protocol that words its errors in its own form gives ``answering`` its ``Word``.
+status: 400 what cannot be taken, 401 no token, 405 a wrong method, 413 too large, 415 an unknown form, 429 too fast,
+503 not now. The last two say when to come back. A protocol that words its errors in its own form gives its ``Word``.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 
 from django.db import OperationalError
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from ingest.body import UnknownEncoding
@@ -66,7 +66,7 @@ def answering(view: View, word: Word = as_json, too_fast: int = 429) -> View:
     @wraps(view)
     def answered(request: HttpRequest, **named: str) -> HttpResponse:
         try:
-            return view(request, **named)
+            answer = view(request, **named)
         except (Unauthorised, UnknownEncoding, UnknownForm, LimitExceeded, BadMessage) as error:
             return _worded(word, request, error, too_fast)
         except (QueueUnavailable, StoreUnavailable, OperationalError) as error:
@@ -75,8 +75,17 @@ def answering(view: View, word: Word = as_json, too_fast: int = 429) -> View:
                 remedy="Send the same body again after Retry-After seconds.",
             )  # fmt: skip
             return _worded(word, request, busy, too_fast)
+        return _not_so(word, request, answer) if isinstance(answer, HttpResponseNotAllowed) else answer
 
     return answered
+
+
+def _not_so(word: Word, request: HttpRequest, refused: HttpResponse) -> HttpResponse:
+    """A method that the address does not take, in words."""
+    allowed = refused.headers["Allow"]
+    answer = word(request, 405, Explained("the address does not take this method", got=request.method, wanted=allowed))
+    answer.headers["Allow"] = allowed
+    return answer
 
 
 def _worded(word: Word, request: HttpRequest, error: Explained, too_fast: int) -> HttpResponse:

@@ -11,7 +11,6 @@ the answer; they decide nothing else. Prometheus' forms stand in ``http_promethe
 """
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST
 
 from ingest.answers import answering, report
@@ -60,7 +59,7 @@ def collectd_lists(request: HttpRequest) -> HttpResponse:
     return _settled(taken, 200)
 
 
-@csrf_exempt
+@answering
 @require_http_methods(["GET", "HEAD"])
 def ping(request: HttpRequest) -> HttpResponse:
     """``/ping``: there is somebody here."""
@@ -70,7 +69,7 @@ def ping(request: HttpRequest) -> HttpResponse:
     return HttpResponse(status=204, headers=headers)
 
 
-@csrf_exempt
+@answering
 @require_http_methods(["GET", "HEAD"])
 def health(request: HttpRequest) -> HttpResponse:
     """``/health`` and ``/ready``: likewise, as clients of Influx 2 ask it."""

@@ -19,7 +19,8 @@ from spm.errors import Explained
 from spm.wire import Parsed
 
 _KINDS = ("application/x-protobuf", "application/json")
-_CODES = {400: 3, 401: 16, 413: 8, 415: 3, 429: 8, 503: 14}  # gRPC's: invalid, unauthenticated, exhausted, unavailable
+_CODES = {400: 3, 401: 16, 405: 12, 413: 8, 415: 3, 429: 8, 503: 14}
+"""gRPC's: 3 invalid, 8 exhausted, 12 unimplemented, 14 unavailable, 16 unauthenticated."""
 
 
 def _as_status(request: HttpRequest, status: int, error: Explained) -> HttpResponse:

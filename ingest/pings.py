@@ -6,6 +6,7 @@ late is an alert's question: ``absent_over_time(heartbeat_success{monitor="backu
 identity, 128 random bits; who does not know one learns nothing. A body is not read. Enter by ``ping``.
 """
 
+import re
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from spm.limits import HEARTBEATS_PER_APP_MAX
 from spm.wire import Parsed, SeriesTable, canonical
 
 EXIT_MAX = 255
+_CODE = re.compile("[0-9]{1,4}")
 
 
 @answering
@@ -35,7 +37,7 @@ def ping(request: HttpRequest, key: str, act: str = "") -> HttpResponse:
     """One sign of life; 404 for a key that nobody has."""
     try:
         known = take(uuid.UUID(key), act, front_door().clock.now_ms())
-    except ValueError:  # thirty-two signs, but no key
+    except ValueError:  # no key at all
         known = False
     text, status = ("OK\n", 200) if known else ("no such heartbeat\n", 404)
     return HttpResponse(text, status=status, content_type="text/plain")
@@ -62,11 +64,12 @@ def said(act: str, started_ms: int | None, now_ms: int) -> Mapping[str, float]:
     """What a sign of life says, as metrics."""
     if act == "start":
         return {"heartbeat_start": 1.0}
-    if act.isdecimal() and int(act) > EXIT_MAX:
-        raise BadMessage("not an exit code", got=act, wanted=f"0 to {EXIT_MAX}")
-    values = {"heartbeat_success": float(act in ("", "0") or (act.isdecimal() and int(act) == 0))}
-    if act.isdecimal():
-        values["heartbeat_exit_code"] = float(act)
+    code = int(act) if _CODE.fullmatch(act) else None
+    if act not in ("", "fail") and (code is None or code > EXIT_MAX):
+        raise BadMessage("not a sign of life", got=act, wanted=f"start, fail or an exit code, 0 to {EXIT_MAX}")
+    values = {"heartbeat_success": float(act == "" or code == 0)}
+    if code is not None:
+        values["heartbeat_exit_code"] = float(code)
     if started_ms is not None and now_ms >= started_ms:
         values["heartbeat_duration_seconds"] = (now_ms - started_ms) / 1_000
     return values

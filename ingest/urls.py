@@ -26,6 +26,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("otlp/v1/metrics", http_otlp.metrics, name="otlp-own"),
     path("api/v1/otlp/v1/metrics", http_otlp.metrics, name="otlp-api"),
     re_path(r"^metrics/(?P<group>job(?:@base64)?/.+)$", http_prometheus.pushed, name="pushed"),
-    re_path(r"^ping/(?P<key>[0-9a-fA-F-]{32,36})(?:/(?P<act>start|fail|[0-9]{1,4}))?$", pings.ping, name="heartbeat"),
+    re_path(r"^ping/(?P<key>[^/]+)(?:/(?P<act>[^/]+))?$", pings.ping, name="heartbeat"),
     re_path(rf"^broker/(?P<secret>[^/]+)/(?P<question>{'|'.join(broker.QUESTIONS)})$", broker.ask, name="broker"),
 ]

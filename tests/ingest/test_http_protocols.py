@@ -359,12 +359,19 @@ def test_run_has_a_duration_from_its_start_to_its_end(
     ids=["unknown", "dashes", "a sign too many", "short"],
 )
 def test_key_that_nobody_has_is_not_found(path: str, status: int, client: Client, transport: Recorder) -> None:
-    assert client.get(path).status_code == status
+    answer = client.get(path)
+    assert (answer.status_code, answer.content) == (status, b"no such heartbeat\n")
     assert transport.published == []
 
 
-def test_exit_code_that_is_none_is_refused(client: Client, beat: Heartbeat) -> None:
-    assert client.get(f"/ping/{beat.key}/256").status_code == 400
+@pytest.mark.parametrize("act", ["256", "00000", "-1", "stop", "\u0661"])
+def test_sign_of_life_that_is_none_is_refused_and_told_what_there_is(
+    act: str, client: Client, beat: Heartbeat, transport: Recorder
+) -> None:
+    answer = client.get(f"/ping/{beat.key}/{act}")
+    told = {"got": act, "wanted": "start, fail or an exit code, 0 to 255"}
+    assert (answer.status_code, answer.json() | told) == (400, answer.json())
+    assert transport.published == []
 
 
 def test_heartbeat_of_a_deleted_app_answers_nobody(client: Client, beat: Heartbeat) -> None:

@@ -29,6 +29,16 @@ def test_every_answer_of_a_door_carries_what_protects_and_no_cookie(path: str) -
     assert "Vary" not in answer.headers
 
 
+@pytest.mark.parametrize("path", DOORS)
+def test_a_method_that_a_door_does_not_take_is_refused_in_words(path: str) -> None:
+    answer = Client().generic("BREW", path)
+    said = answer.content.decode()
+    assert answer.status_code == 405
+    assert "does not take this method" in said
+    assert "BREW" in said
+    assert answer.headers["Allow"] in said
+
+
 def test_a_door_s_headers_are_those_of_pages_or_stricter() -> None:
     page, door = Client().get("/login").headers, Client().get("/ping").headers
     for name in ("X-Frame-Options", "X-Content-Type-Options", "Referrer-Policy", "Cross-Origin-Opener-Policy"):
