@@ -227,7 +227,8 @@ class _Lobby:
         self._seat: int | None = None
         self._calling = False
         self._sharing = 1  # workers that consume, as last seen
-        self._taken: dict[int, bool] = {}
+        self._taken: dict[int, bool] = {}  # of the seats that were asked about, in their order
+        self._looks = count()
         self._sit(0)
 
     def _sit(self, seat: int) -> None:
@@ -259,20 +260,29 @@ class _Lobby:
         self._look()
 
     def _look(self) -> None:
-        """Call or do not, and ask about every seat, and at last about calls; the broker answers in order."""
+        """Call or do not, and ask about seats: workers take the lowest free one, so rarely about those far above."""
         if not self.channel.is_open:
             return
+        every = next(self._looks) % limits.AMQP_LOOKS_AT_ALL == 0
+        highest = max((seat for seat, taken in self._taken.items() if taken), default=0)
+        self._ask(topology.SEATS if every else min(highest + 1 + limits.AMQP_SEATS_AHEAD, topology.SEATS))
+        self._call(self._calls(self._sharing))
+
+    def _ask(self, seats: int) -> None:
+        """About the first so many seats, and at last about calls; the broker answers in order."""
         self._taken = {}
-        for seat in range(topology.SEATS):
+        for seat in range(seats):
             self.channel.queue_declare(topology.seat(seat), durable=True, callback=partial(self._seen, seat))
         self.channel.queue_declare(topology.CALL, durable=True, callback=self._heard)
-        self._call(self._calls(self._sharing))
 
     def _seen(self, seat: int, frame: Any) -> None:
         self._taken[seat] = frame.method.consumer_count > 0 or seat == self._seat
 
     def _heard(self, frame: Any) -> None:
         assert self._seat is not None, "BUG: a look from nowhere"
+        if len(self._taken) < topology.SEATS and self._taken[len(self._taken) - 1]:
+            self._ask(topology.SEATS)  # many came at once
+            return
         seats = [number for number, taken in self._taken.items() if taken]
         sharing = topology.sharing(seats, called=frame.method.consumer_count > 0, calm=self._calm)
         self._sharing = len(sharing)

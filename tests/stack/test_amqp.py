@@ -288,6 +288,26 @@ def test_a_queue_that_stays_gives_more_when_others_go_to_a_second_worker_and_aga
         assert receiver.holds(first[-1].mark)
 
 
+@pytest.mark.parametrize("leaves", [0, 2])
+def test_workers_that_come_at_once_and_those_that_stay_share_all_queues(amqp_vhost: str, leaves: int) -> None:
+    """More come within one look than it asks for seats above the highest that it knew."""
+    count = 2 + limits.AMQP_SEATS_AHEAD
+    workers = [Receiver(Address.parse(f"{amqp_vhost}&calm=32"), lambda _: None) for _ in range(count + 1)]
+
+    def shares() -> list[int]:
+        return sorted(len(worker.queues()) for worker in workers)
+
+    workers[0].open()
+    assert wait_until(lambda: len(workers[0].queues()) == count + 1, 20)
+    for worker in workers[1:]:
+        worker.open()
+    assert wait_until(lambda: shares() == [1] * (count + 1), 20), shares()
+    workers.pop(leaves).close()
+    assert wait_until(lambda: shares() == [1] * (count - 1) + [2], 20), shares()
+    for worker in workers:
+        worker.close()
+
+
 @pytest.mark.seed("A7", compares="workers that consume while nobody has much to do, with those after a call")
 def test_idle_workers_leave_the_queues_to_a_few_until_one_of_them_calls(
     amqp_vhost: str, figure: Callable[[str], None]
