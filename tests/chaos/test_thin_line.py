@@ -38,9 +38,7 @@ def line(tmp_path_factory: pytest.TempPathFactory, hbase_url: str, rabbitmq: Rab
 @pytest.fixture(scope="module")
 def through_the_stack(line: Line, fleet: Fleet, rabbitmq: RabbitMQ) -> Line:
     """All messages sent; the first worker killed while it holds some of them."""
-    bodies = [
-        fleet.lines(range(s, s + 10), range(h, h + 1)) for s in range(0, fleet.steps, 10) for h in range(fleet.hosts)
-    ]
+    bodies = [fleet.lines(range(s, s + 1), range(h, h + 1)) for s in range(fleet.steps) for h in range(fleet.hosts)]
     messages = line.accept(bodies)
     half = len(messages) // 2
     first = line.start_worker()

@@ -10,16 +10,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from tests.bench.product import Served, free_port
-from tests.clients import telegraf
+from tests.clients import collector, telegraf
 from tests.clients.apps import new_apps
 from tests.clients.collectd import Collectd, by_plugin
 from tests.clients.known import Known, Naming, Samples, assert_same, by_field, read, wait_for
+from tests.clients.otlp import Noting, observe, provider, without_resource
 from tests.clients.programs import Pages, Running, program
 from tests.clients.test_prometheus import AHEAD_MS, SCRAPE, scraped
 from tests.person import Person
@@ -146,6 +147,31 @@ def test_an_environment_for_opentelemetry_is_enough_for_its_sdk(desk: Desk, tmp_
     assert (done.returncode, done.stderr) == (0, "")
     assert wait_until(lambda: len(desk.there('queue_length{queue="mail"}')) == 1, WITHIN_S)
     assert [set(one.values()) for one in desk.there("queue_length").values()] == [{7.0}]
+    assert desk.says("otlp")
+
+
+def test_a_configuration_for_the_collector_sends_on_what_it_receives(
+    desk: Desk, run: RunProgram, tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_text(desk.texts["otlp-2"])
+    port = free_port()
+    running = run(
+        "collector", collector.binary(), f"--config={tmp_path / 'config.yaml'}",
+        f"--set=receivers.otlp.protocols.http.endpoint=127.0.0.1:{port}", "--set=service.telemetry.metrics.level=none",
+    )  # fmt: skip
+    assert wait_until(lambda: "Everything is ready" in running.said(), WITHIN_S), running.said()
+    known, step = Known.make("copied_collector", hosts=3, fields=4, steps=5), [0]
+    exporter = Noting(replace(desk.app, port=port, token=""))  # to the collector, which alone has the token
+    meters = provider(exporter)
+    observe(meters, known, step)
+    for number in range(known.steps):
+        step[0] = number
+        assert meters.force_flush(60_000)
+    found = wait_for(desk.app, known.name, len(known))
+    by_sdk = {without_resource(labels): column for labels, column in found.items()}
+    assert assert_same(by_sdk, exporter.points()) == len(known), running.said()
+    meters.shutdown()
+    assert "\terror\t" not in running.said()
     assert desk.says("otlp")
 
 
