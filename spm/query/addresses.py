@@ -10,7 +10,7 @@ import numpy as np
 from numba import carray, njit, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 
-from spm.wire import F64, I64
+from spm.wire import F64, I32, I64, U64
 
 _POINTER: Any = types.CPointer
 
@@ -29,12 +29,22 @@ def _integers(typingctx: Any, address: Any) -> Any:
     return _POINTER(types.int64)(types.int64), _as_pointer
 
 
+def _unsigned(typingctx: Any, address: Any) -> Any:
+    return _POINTER(types.uint64)(types.int64), _as_pointer
+
+
+def _shorts(typingctx: Any, address: Any) -> Any:
+    return _POINTER(types.int32)(types.int64), _as_pointer
+
+
 def _as_pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
 
 _float_pointer: Any = intrinsic(_floats)
 _integer_pointer: Any = intrinsic(_integers)
+_unsigned_pointer: Any = intrinsic(_unsigned)
+_short_pointer: Any = intrinsic(_shorts)
 
 
 @njit(cache=True, nogil=True)
@@ -47,3 +57,15 @@ def floats_at(address: int, count: int) -> F64:
 def integers_at(address: int, count: int) -> I64:
     """So many int64 from an address on."""
     return carray(_integer_pointer(address), count)
+
+
+@njit(cache=True, nogil=True)
+def unsigned_at(address: int, count: int) -> U64:
+    """So many uint64 from an address on."""
+    return carray(_unsigned_pointer(address), count)
+
+
+@njit(cache=True, nogil=True)
+def shorts_at(address: int, count: int) -> I32:
+    """So many int32 from an address on."""
+    return carray(_short_pointer(address), count)

@@ -7,12 +7,14 @@ together. Enter by ``Woven``.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numba import njit
 
 from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import HOUR_MS
-from spm.query.addresses import address_of
+from spm.query.addresses import address_of, shorts_at, unsigned_at
 from spm.query.alike import alike
 from spm.query.strips import Lines, Strips, Weaver, ascending
 from spm.store.blocks import ChunkPage
@@ -46,36 +48,32 @@ class SharedPage(ChunkPage):
     """A page whose columns but the values are shared with pages that have equal ones."""
 
     address: int = 0  # of the first value
+    look: tuple[int, int, int, int] = (0, 0, 0, 0)  # series, and the addresses of series, timeline and counts
 
     @classmethod
     def of(cls, page: ChunkPage) -> "SharedPage":
         """Raises ``CorruptBlock`` for a page with columns of a kind that kernels cannot read by their address."""
-        if page.values.dtype != np.float64 or page.timeline.dtype != np.int32 or page.counts.dtype != np.int32:
-            raise CorruptBlock("a chunk has columns of a wrong kind", got=(page.values.dtype, page.timeline.dtype))
-        values = np.ascontiguousarray(page.values)
-        return cls(alike(page.series), alike(page.timeline), alike(page.counts), values, address_of(values))
+        kinds = [column.dtype for column in (page.series, page.timeline, page.counts, page.values)]
+        if kinds != _KINDS:
+            raise CorruptBlock("a chunk has columns of a wrong kind", got=kinds)
+        series, values = alike(np.ascontiguousarray(page.series)), np.ascontiguousarray(page.values)
+        timeline, counts = alike(np.ascontiguousarray(page.timeline)), alike(np.ascontiguousarray(page.counts))
+        look = len(series), address_of(series), address_of(timeline), address_of(counts)
+        return cls(series, timeline, counts, values, address_of(values), look)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Which series of a page are wanted: their numbers among the chosen, where their values begin."""
-
-    page: ChunkPage
-    rows: I64
-    first: I64
-    counts: I32
-    timeline: I32
+_KINDS = [np.uint64, np.int32, np.int32, np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class _Sheaf:
-    """The layouts of a unit's pages side by side, for all units whose pages look alike."""
+    """Which series of a unit's pages are wanted, for all units whose pages look alike."""
 
-    layouts: Sequence[_Layout]  # keep the columns alive whose identity is the key
+    pages_alike: Sequence[SharedPage]  # keep the columns alive whose addresses are the key
     used: tuple[int, ...]  # numbers of the pages in which any series is wanted
     owner: I64  # which of these each strip is in
-    rows: I64
-    first: I64
+    rows: I64  # the number of each among the chosen
+    first: I64  # where its values begin
     counts: I32
     timeline: I32
     shift: int
@@ -84,20 +82,22 @@ class _Sheaf:
     _along: dict[tuple[int, tuple[Pages, Pages]], tuple[Known, I64]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, layouts: Sequence[_Layout], shift: int) -> "_Sheaf":
+    def of(cls, chunks: Sequence[tuple[int, SharedPage]], by_metric: ByMetric, shift: int) -> "_Sheaf":
         """Of some pages whose generation has so many timelines to a page of its pool."""
-        used = tuple(number for number, layout in enumerate(layouts) if len(layout.rows))
-        if not used:
-            none = np.empty(0, np.int64)
-            return cls(layouts, used, none, none, none, none.astype(np.int32), none.astype(np.int32), shift, (), 0)
-        parts = [layouts[number] for number in used]
-        rows, first, counts, timeline = (
-            np.concatenate(columns)
-            for columns in zip(*((each.rows, each.first, each.counts, each.timeline) for each in parts), strict=True)
-        )
-        owner = np.repeat(np.arange(len(parts)), [len(each.rows) for each in parts])
+        asked = [by_metric[metric] for metric, _ in chunks]
+        ids, numbers = (np.concatenate(columns) for columns in zip(*asked, strict=True))
+        ends = np.cumsum([len(wanted) for wanted, _ in asked])
+        rows, first, owner = (np.empty(len(ids), np.int64) for _ in range(3))
+        counts, timeline = np.empty(len(ids), np.int32), np.empty(len(ids), np.int32)
+        looks, each = np.array([page.look for _, page in chunks], np.int64), np.zeros(len(chunks), np.int64)
+        found = _wanted(looks, ids, numbers, ends, rows, first, owner, counts, timeline, each)
+        used = tuple(np.flatnonzero(each).tolist())
+        timeline = timeline[:found]
         pages = tuple(sorted(set((timeline >> shift).tolist())))
-        return cls(layouts, used, owner, rows, first, counts, timeline, shift, pages, int(counts.sum()))
+        return cls(
+            [page for _, page in chunks], used, owner[:found], rows[:found], first[:found], counts[:found], timeline,
+            shift, pages, int(counts[:found].sum()),
+        )  # fmt: skip
 
     def along(self, known: Known) -> I64:
         """The line of each; raises ``IntegrityError`` where values and times do not go together."""
@@ -113,6 +113,33 @@ class _Sheaf:
         return found[1]
 
 
+@njit(cache=True, nogil=True)
+def _wanted(
+    looks: I64, ids: U64, numbers: I64, ends: I64, rows: I64, first: I64, owner: I64, counts: I32, timeline: I32,
+    each: I64,
+) -> Any:  # fmt: skip
+    """Walks along each page's series and those that are wanted of it, both ascending; how many strips there are.
+
+    ``each``: how many of each page; ``owner`` numbers the pages that have any.
+    """
+    found = used = begin = 0
+    for page in range(len(looks)):
+        held = looks[page, 0]
+        series, lengths = unsigned_at(looks[page, 1], held), shorts_at(looks[page, 3], held)
+        lines, place, at = shorts_at(looks[page, 2], held), 0, 0
+        for wanted in range(begin, ends[page]):
+            while place < held and series[place] < ids[wanted]:
+                at += lengths[place]
+                place += 1
+            if place < held and series[place] == ids[wanted]:
+                rows[found], first[found], owner[found] = numbers[wanted], at, used
+                counts[found], timeline[found] = lengths[place], lines[place]
+                found, each[page] = found + 1, each[page] + 1
+        begin = ends[page]
+        used += each[page] > 0
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Woven:
     """The strips of the chosen series of one query."""
@@ -120,7 +147,7 @@ class Woven:
     by_metric: ByMetric  # metric id -> (series ids ascending, their numbers among the chosen)
     series: int  # how many are chosen
     weaver: Weaver
-    _sheaves: dict[tuple[int, tuple[tuple[int, int, int, int], ...]], _Sheaf] = field(default_factory=dict)
+    _sheaves: dict[tuple[int, tuple[tuple[int, tuple[int, int, int, int]], ...]], _Sheaf] = field(default_factory=dict)
 
     def holds(self, slot: int) -> bool:
         """Whether the whole slot is asked for."""
@@ -131,8 +158,8 @@ class Woven:
         whole: bool,
     ) -> bool:  # fmt: skip
         """Add pages of one unit as they are; false where that cannot be."""
-        sheaf = self._sheaf(chunks, shift)
-        if not len(sheaf.rows):
+        sheaf = self._sheaf(chunks, shift) if chunks else None
+        if sheaf is None or not len(sheaf.rows):
             return True
         known = lines_of(sheaf.pages)
         if known is None:
@@ -145,19 +172,11 @@ class Woven:
         return True
 
     def _sheaf(self, chunks: Sequence[tuple[int, SharedPage]], shift: int) -> _Sheaf:
-        key = shift, tuple([(metric, id(page.series), id(page.counts), id(page.timeline)) for metric, page in chunks])
+        key = shift, tuple([(metric, page.look) for metric, page in chunks])
         found = self._sheaves.get(key)
         if found is None:
-            found = self._sheaves[key] = _Sheaf.of([self._layout(*each) for each in chunks], shift)
+            found = self._sheaves[key] = _Sheaf.of(chunks, self.by_metric, shift)
         return found
-
-    def _layout(self, metric: int, page: ChunkPage) -> _Layout:
-        ids, numbers = self.by_metric[metric]
-        at = np.searchsorted(page.series, ids)
-        inside = at < len(page.series)
-        inside[inside] = page.series[at[inside]] == ids[inside]
-        picked, starts = at[inside], np.cumsum(page.counts, dtype=np.int64) - page.counts
-        return _Layout(page, numbers[inside], starts[picked], page.counts[picked], page.timeline[picked])
 
     def picked(self, parts: Sequence[Picked], *, whole: bool) -> None:
         """Add winners."""

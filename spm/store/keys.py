@@ -6,7 +6,7 @@ sorts first. Elsewhere a bucket is an opaque value that this module hands out an
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -43,6 +43,7 @@ _SERIES = struct.Struct(">BIQQ")
 _LOG = struct.Struct(">BIIQQ")
 _PENDING = struct.Struct(">BIQQ")
 _CHUNK = struct.Struct(">BIQIQH")
+_CHUNK_HEAD, _CHUNK_TAIL = struct.Struct(">BI"), struct.Struct(">IQH")
 _TIMELINE = struct.Struct(">BIIQH")
 _INPUTS = struct.Struct(">BIIQ")
 _MANIFEST = struct.Struct(">BII")
@@ -126,6 +127,12 @@ def series_ranges(app: int) -> list[tuple[bytes, bytes]]:
 def chunk(bucket: int, app: int, metric: int, slot: int, generation: int, page: int) -> bytes:
     """One page of one metric and hour of one generation."""
     return _CHUNK.pack(bucket, app, metric, U32 - slot, generation, page)
+
+
+def chunks(bucket: int, app: int, metrics: Iterable[int], slot: int, generation: int, page: int) -> list[bytes]:
+    """The page of this number of each of these metrics."""
+    head, tail = _CHUNK_HEAD.pack(bucket, app), _CHUNK_TAIL.pack(U32 - slot, generation, page)
+    return [head + metric.to_bytes(8, "big") + tail for metric in metrics]
 
 
 def parse_chunk(key: bytes) -> tuple[int, int, int, int, int, int]:

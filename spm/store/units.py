@@ -6,7 +6,7 @@ does not list holds no data, a listed page that is missing is an ``IntegrityErro
 """
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -270,24 +270,26 @@ def open_chunks(
 
 
 def _listing(inputs: Directory, unit: Unit, generation: Generation, wanted: Wanted | None) -> list[tuple[int, bytes]]:
-    def key(metric: int, page: int) -> bytes:
-        return keys.chunk(unit.bucket, unit.app, metric, unit.slot, generation.number, page)
+    def listed(metrics: Iterable[int], page: int) -> Iterator[tuple[int, bytes]]:
+        metrics = list(metrics)
+        names = keys.chunks(unit.bucket, unit.app, metrics, unit.slot, generation.number, page)
+        return zip(metrics, names, strict=True)
 
     if wanted is None:
         made = inputs()
         if made is None:
             raise IntegrityError(f"inputs of generation {generation.number:016x} of {unit} are missing")
         pages_of = {} if isinstance(made, CorruptBlock) else made.pages
-        return [(metric, key(metric, page)) for metric, pages in pages_of.items() for page in pages]
+        return [one for metric, pages in pages_of.items() for page in pages for one in listed([metric], page)]
+    if not generation.page_bits:
+        return list(listed(wanted.series, 0))
     listing: list[tuple[int, bytes]] = []
     for metric, series in wanted.series.items():
         if series is None:
             pages = list(range(1 << generation.page_bits))
-        elif generation.page_bits:
-            pages = np.unique(series >> np.uint64(64 - generation.page_bits)).tolist()
         else:
-            pages = [0]
-        listing += [(metric, key(metric, page)) for page in pages]
+            pages = np.unique(series >> np.uint64(64 - generation.page_bits)).tolist()
+        listing += [one for page in pages for one in listed([metric], page)]
     return listing
 
 

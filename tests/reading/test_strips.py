@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spm.errors import CorruptBlock
 from spm.query.promql import overtime, windows
 from spm.query.promql.windows import Steps
 from spm.query.strips import Lines, Strips, Weaver, ascending
 from spm.query.weaving import Known, Pages, SharedPage, Woven
 from spm.store.blocks import ChunkPage
+from spm.wire import I64, U64
 
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
 VALUE = st.sampled_from([0.0, -0.0, 1.0, -3.5, 1e300, -1e300, np.inf, -np.inf, np.nan, STALE, 0.1, 1e16])
@@ -90,6 +95,64 @@ def test_pages_of_which_little_is_wanted_are_copied_once_they_pile_up(monkeypatc
     held = weaver.woven(4)[1].held
     assert [any(each is page for each in held) for page in pages] == [True, False, False, False]
     assert weaver.woven(4)[1].batch().values.tolist() == [3.0, 13.0, 23.0, 33.0]
+
+
+def extreme(values: list[float], *, greatest: bool) -> float:
+    """One after the other: NaN never wins unless it is alone, of equal ones the first."""
+    found = values[0]
+    for here in values:
+        if math.isnan(found) or (here > found if greatest else here < found):
+            found = here
+    return found
+
+
+@given(st.lists(VALUE, min_size=1, max_size=11), st.booleans())
+def test_the_extreme_of_a_window_is_that_of_its_values_one_after_the_other(values: list[float], greatest: bool) -> None:
+    code = overtime.MAX if greatest else overtime.MIN
+    found = overtime.value(code, np.arange(len(values)), np.array(values), 0, 1, 0.0, 0.0)
+    wanted = extreme(values, greatest=greatest)
+    assert (repr(found), math.copysign(1, found)) == (repr(wanted), math.copysign(1, wanted)) or math.isnan(wanted)
+    assert math.isnan(found) == math.isnan(wanted)
+
+
+@given(st.data())
+def test_of_each_page_the_wanted_series_are_found_with_their_values_and_times(data: st.DataObject) -> None:
+    """Pages with some of the series that are wanted, others besides, and none at all."""
+    by_metric, chunks, wanted = dict[int, tuple[U64, I64]](), list[tuple[int, SharedPage]](), dict[int, list[float]]()
+    number = 0
+    for metric in range(data.draw(st.integers(1, 3))):
+        ids = sorted(data.draw(st.sets(st.integers(0, 9), min_size=1)))
+        held = sorted(data.draw(st.sets(st.integers(0, 9))))
+        numbers = np.arange(number, number + len(ids))
+        number += len(ids)
+        counts = [data.draw(st.integers(1, 2)) for _ in held]
+        values = (np.arange(sum(counts)) + 100 * metric).astype(np.float64)
+        for name, row in zip(ids, numbers.tolist(), strict=True):
+            if name in held:
+                at = sum(counts[: held.index(name)])
+                wanted[row] = values[at : at + counts[held.index(name)]].tolist()
+        lines = np.array(counts, np.int32) - 1  # the first line has one time, the second two
+        page = ChunkPage(np.array(held, np.uint64), lines, np.array(counts, np.int32), values)
+        by_metric[metric] = np.array(ids, np.uint64), numbers
+        chunks.append((metric, SharedPage.of(page)))
+    counts_of_lines = np.array([1, 2], np.int32)
+    known = Known(Lines.of(np.array([5, 5, 6], np.int64), counts_of_lines), counts_of_lines, ((0,), (0,)))
+    found = Woven(by_metric, number, Weaver(0, 100))
+    assert found.opened(chunks, 1, lambda pages: known if pages == (0,) else None, whole=True)
+    rows, strips = found.strips()
+    batch = strips.batch()
+    got = {
+        int(row): batch.values[a:b].tolist() for row, a, b in zip(rows, batch.offsets, batch.offsets[1:], strict=False)
+    }
+    assert got == wanted
+
+
+@pytest.mark.parametrize("column", ["series", "timeline", "counts", "values"])
+def test_a_page_with_a_column_of_another_kind_is_damaged(column: str) -> None:
+    one = np.array([1], np.int32)
+    page = ChunkPage(np.array([5], np.uint64), one, one, np.array([1.0]))
+    with pytest.raises(CorruptBlock, match="wrong kind"):
+        SharedPage.of(dataclasses.replace(page, **{column: np.array([1], np.int16)}))  # type: ignore[arg-type]
 
 
 def test_pages_that_look_alike_find_their_times_however_timelines_are_cut_into_pages() -> None:
