@@ -1,7 +1,8 @@
 """Query types of the Time Series Benchmark Suite's devops set, as PromQL, with every point checked against numpy.
 
-A type is asked at random places of the data, query by query of the product and of its peer in turn, each over one
-keep-alive connection; reading JSON is not in the time. Points of the product must be those that the raw input gives;
+A type is asked at random places of the data, over one keep-alive connection each, ten queries of the product and ten of
+its peer in turn: one by one each would find the processor's caches full of the other's data. What both keep in memory
+is warm; reading JSON is not in the time. Points of the product must be those that the raw input gives;
 how many of the peer's differ is told (it has rules of its own for what lies before a window). ``aligned`` asks at whole
 hours.
 """
@@ -21,7 +22,7 @@ from tests.bench.product import Served
 from tests.fleet import FIELDS, Fleet
 
 HOUR_S, LOOKBACK_S = 3_600, 300
-WARM = 3
+WARM, BLOCK = 20, 10  # queries
 Points = dict[tuple[str, str], dict[float, float]]
 
 
@@ -165,11 +166,9 @@ def _compared(
     random = np.random.default_rng(7)
     asks = [made(random, fleet.hosts, seconds, scale) for _ in range(WARM + times)]
     runs = [_Run(who, served) for who, served in servers]
-    for number, ask in enumerate(asks):
+    for number in range(0, len(asks), BLOCK):
         for run in runs:
-            if number == WARM:
-                run.begin()
-            run.ask(start_ms, ask)
+            run.ask(start_ms, asks[number : number + BLOCK], counts=number >= WARM)
     medians = [run.told(name, fleet, start_ms, asks) for run in runs]
     if len(medians) > 1:
         (ours, our_cpu), (theirs, their_cpu) = medians
@@ -185,28 +184,28 @@ class _Run:
     connection: http.client.HTTPConnection = field(init=False)
     took: list[float] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
-    before_ms: float = 0.0
+    busy_ms: float = 0.0
 
     def __post_init__(self) -> None:
         self.connection = self.served.connection()
 
-    def begin(self) -> None:
-        """From here on it counts."""
-        self.took.clear()
-        self.before_ms = self.served.busy_ms()
-
-    def ask(self, start_ms: int, ask: Ask) -> None:
-        """One query; its body is read, not looked into."""
-        call, parameters = asked(start_ms, ask)
-        address = f"{self.served.prefix}/api/v1/{call}?{urllib.parse.urlencode(parameters)}"
-        began = time.perf_counter()
-        self.connection.request("GET", address, headers=dict(self.served.headers))
-        self.bodies.append(self.connection.getresponse().read())
-        self.took.append(time.perf_counter() - began)
+    def ask(self, start_ms: int, asks: list[Ask], *, counts: bool) -> None:
+        """Some queries; their bodies are read, not looked into. ``counts``: whether what they take is noted."""
+        before_ms, took = self.served.busy_ms(), []
+        for ask in asks:
+            call, parameters = asked(start_ms, ask)
+            address = f"{self.served.prefix}/api/v1/{call}?{urllib.parse.urlencode(parameters)}"
+            began = time.perf_counter()
+            self.connection.request("GET", address, headers=dict(self.served.headers))
+            self.bodies.append(self.connection.getresponse().read())
+            took.append(time.perf_counter() - began)
+        if counts:
+            self.took += took
+            self.busy_ms += self.served.busy_ms() - before_ms
 
     def told(self, name: str, fleet: Fleet, start_ms: int, asks: list[Ask]) -> tuple[float, float]:
         """Prints the figures; (median, CPU of a query) in ms. Raises where the product is wrong."""
-        cpu = (self.served.busy_ms() - self.before_ms) / len(self.took)
+        cpu = self.busy_ms / len(self.took)
         moved = Fleet(fleet.ts - start_ms, fleet.values)
         wrong = sum(_wrong(body, ask, start_ms, moved) for body, ask in zip(self.bodies, asks, strict=True))
         if wrong and self.who == "product":
