@@ -220,7 +220,7 @@ def packed(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase
 
 def takes_gzip(request: HttpRequest) -> bool:
     """Whether the caller reads gzip."""
-    for part in request.headers.get("Accept-Encoding", "").lower().split(","):
+    for part in str(request.META.get("HTTP_ACCEPT_ENCODING", "")).lower().split(","):
         name, _, weight = part.partition(";")
         if name.strip() in ("gzip", "*"):
             return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")

@@ -49,7 +49,11 @@ class Asked:
 
     def text(self, name: str) -> str | None:
         """A value as it came."""
-        return next((value for value in self._form.get(name, []) + self._address.get(name, []) if value), None)
+        for values in (self._form.get(name, ()), self._address.get(name, ())):
+            for value in values:
+                if value:
+                    return value
+        return None
 
     def required(self, name: str) -> str:
         """A value that must be there."""

@@ -22,6 +22,7 @@ from spm.wire import I32, I64
 _LAG = 8  # the inverse is made anew when an eighth of the series is younger
 _LAG_LEAST = 10_000
 _ROWS_OF_MANY = 4  # from a quarter of all series on, looking at all of them is quicker than joining lists
+_FEW = 8_192  # series up to which the same holds of any share
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class _Inverse:
 
     rows: I64
     starts: I64
+    sizes: I64
     count: int
 
 
@@ -112,7 +114,7 @@ class LabelIndex:
             return late + (
                 int(inverse.starts[hits + 1] - inverse.starts[hits]) if hits + 1 < len(inverse.starts) else 0
             )
-        sizes = np.diff(inverse.starts)
+        sizes = inverse.sizes
         return late + int(sizes[hits[: len(sizes)]].sum())
 
     def rows(self, hits: Bool | int, count: int) -> I64:
@@ -121,7 +123,8 @@ class LabelIndex:
             return np.empty(0, np.int64)
         inverse = self._inverted(count)
         late = np.arange(inverse.count, count)
-        late = late[self.among(late, hits)]
+        if len(late):
+            late = late[self.among(late, hits)]
         if isinstance(hits, int):
             found = (
                 inverse.rows[inverse.starts[hits] : inverse.starts[hits + 1]]
@@ -129,11 +132,10 @@ class LabelIndex:
                 else late[:0]
             )
             return np.concatenate((found, late)) if len(late) else found
-        if self.size(hits, count) * _ROWS_OF_MANY > count:
+        if count <= _FEW or self.size(hits, count) * _ROWS_OF_MANY > count:
             return np.flatnonzero(hits[self.codes(count)])
-        known = hits[: len(inverse.starts) - 1]
-        wanted = np.flatnonzero(known)
-        lengths = (inverse.starts[wanted + 1] - inverse.starts[wanted]).astype(np.int32)
+        wanted = np.flatnonzero(hits[: len(inverse.sizes)])
+        lengths = inverse.sizes[wanted].astype(np.int32)
         taken = kernels.take_segments(inverse.starts[wanted], lengths, int(lengths.sum()))
         return np.concatenate((np.sort(inverse.rows[taken]), late))
 
@@ -147,7 +149,7 @@ class LabelIndex:
         if self._inverse is None or (count - self._inverse.count) > max(_LAG_LEAST, self._inverse.count // _LAG):
             sizes, rows = kernels.group_by_series(self.codes(count), len(self.values))
             starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
-            self._inverse = _Inverse(rows, starts, count)
+            self._inverse = _Inverse(rows, starts, np.diff(starts), count)
         return self._inverse
 
     # --- values

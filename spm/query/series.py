@@ -172,7 +172,7 @@ class SeriesIndex:
     def table(self, rows: I64) -> LabelTable:
         """The same by column."""
         found = [Column(n, label.codes(self._count)[rows], label.values) for n, label in sorted(self._labels.items())]
-        return LabelTable([column for column in found if column.codes.any()], len(rows))
+        return LabelTable([column for column in found if np.count_nonzero(column.codes)], len(rows))
 
     def values(self, name: str, rows: I64) -> list[str]:
         """The sorted distinct values of one label among rows."""

@@ -52,6 +52,21 @@ def test_parse_answers_or_refuses_whatever_the_text(text: str) -> None:
         parse(text)
 
 
+@pytest.mark.parametrize("word", ["and", "OR", "Unless", "atan2", "==", "=~", "^", "%"])
+def test_guard_counts_every_operator(word: str) -> None:
+    """What lets short texts pass unread counts no operator too few."""
+    most = limits.QUERY_OPERATORS_MAX
+    guard.check(f"x {word} " * most)
+    with pytest.raises(BadQuery, match=f"more than {most} operators"):
+        guard.check(f"x {word} " * (most + 1))
+
+
+@pytest.mark.parametrize("brackets", ["()", "[]", "{}"])
+def test_guard_counts_every_bracket(brackets: str) -> None:
+    with pytest.raises(BadQuery, match=f"deeper than {limits.QUERY_DEPTH_MAX}"):
+        guard.check(brackets[0] * (limits.QUERY_DEPTH_MAX + 1) + brackets[1])
+
+
 def test_guard_scans_open_strings_once() -> None:
     guard.check('"' + '\\"' * (limits.QUERY_TEXT_CHARS_MAX // 2 - 1))
 

@@ -41,8 +41,16 @@ def test_table_is_grouped_and_sorted_as_a_list_is(series: list[Labels], names: l
     assert same(group_by(table, names), group_by(series, names))
     assert same(group_without(table, names), group_without(series, names))
     assert same(group_equal(table), group_equal(series))
-    assert ordered(table).tolist() == ordered(series).tolist()
+    assert ordered(table).tolist() == table.order().tolist() == ordered(series).tolist()
     assert all(used(table, name) == used(series, name) or not series for name in names)
+
+
+def test_tables_of_many_series_are_sorted_as_lists_are() -> None:
+    """From some series on a table is sorted by column."""
+    draws = np.random.default_rng(5).integers(0, len(TEXTS), (300, len(NAMES)))
+    series = [{n: TEXTS[code] for n, code in zip(NAMES, row, strict=True) if code} for row in draws.tolist()]
+    for count in (63, 64, 65, 300):
+        assert ordered(table_of(series[:count])).tolist() == ordered(series[:count]).tolist()
 
 
 @hypothesis.settings(deadline=None)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from spm.query.promql.engine import Engine, QueryLimits, Result
 from spm.query.promql.plan import Matching
 from spm.query.promql.vector import named
 from spm.query.select import Matcher, SeriesBatch, Tick
+from spm.query.strips import Strips
 
 
 def three_series() -> FakeStorage:
@@ -64,6 +68,33 @@ def test_pairs_of_an_operator_are_bounded() -> None:
     side = named(labels, values, never, nameless=False)
     with pytest.raises(QueryTooLarge, match="pairs"):
         vector_vector("+", side, side, Matching(on=True), as_bool=False)
+
+
+class WatchedStorage(FakeStorage):
+    """Tells whether what it gave is still held by anybody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[weakref.ref[Any]] = []
+
+    def select_strips(
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick | None = None
+    ) -> Strips:
+        found = super().select_strips(matchers, start_ms, end_ms, tick=tick)
+        self.given.append(weakref.ref(found.values))
+        return found
+
+
+@pytest.mark.parametrize("expr", ["m", "sum(rate(m[3s]))", "max_over_time(sum(m)[3s:1s])"])
+def test_samples_are_let_go_with_their_query_and_not_when_the_collector_comes(expr: str) -> None:
+    storage = WatchedStorage()
+    storage.add("m", {}, [1_000, 2_000], [1, 2])
+    gc.disable()
+    try:
+        Engine(storage).range(expr, 1_000, 4_000, 1_000)
+        assert [each() for each in storage.given] == [None]
+    finally:
+        gc.enable()
 
 
 class SlowStorage(FakeStorage):

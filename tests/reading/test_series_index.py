@@ -45,9 +45,12 @@ def plain(found: list[dict[str, str]]) -> list[tuple[tuple[str, str], ...]]:
     return sorted(tuple(sorted((n, v) for n, v in labels.items() if v)) for labels in found)
 
 
-@given(st.lists(SERIES, max_size=12), st.lists(SERIES, max_size=6), st.lists(MATCHER, max_size=3), st.booleans())
+@given(
+    st.lists(SERIES, max_size=12), st.lists(SERIES, max_size=6), st.lists(MATCHER, max_size=3), st.booleans(),
+    st.booleans(),
+)  # fmt: skip
 def test_select_finds_what_every_matcher_is_satisfied_by(
-    first: list[Named], later: list[Named], matchers: list[Matcher], inverted: bool
+    first: list[Named], later: list[Named], matchers: list[Matcher], inverted: bool, many: bool
 ) -> None:
     backend, held = MemoryBackend(), index()
     put(backend, first)
@@ -58,7 +61,9 @@ def test_select_finds_what_every_matcher_is_satisfied_by(
     held.load(backend)
     every = {canonical(m, labels): {METRIC_NAME: m, **labels} for m, labels in [*first, *later]}.values()
     wanted = [each for each in every if all(mask([each.get(m.name, "")], m)[0] for m in matchers)]
-    rows = held.select(matchers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(label_index, "_FEW", 0 if many else label_index._FEW)
+        rows = held.select(matchers)
     assert (np.diff(rows) > 0).all()
     assert plain(held.labels(rows)) == plain(wanted)
     assert held.names(rows) == sorted({n for each in wanted for n, v in each.items() if v})

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from spm.query.promql.parse import Planner
 
 TRAPEZOIDS = 2  # the rule of integral() unless another is asked for
+_IN_ANY_CASE = CONTEXT | {"min_of", "max_of"}
 _FORMER = {"holt_winters": "double_exponential_smoothing"}
 
 
@@ -53,31 +54,10 @@ class Calls:
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
-        self._special: dict[str, Callable[[syntax.Call, int], plan.Plan]] = {
-            "time": lambda node, depth: plan.Time(),
-            "pi": lambda node, depth: plan.Number(math.pi),
-            "scalar": lambda node, depth: plan.ScalarOf(self._vector(node, 0, depth)),
-            "vector": lambda node, depth: plan.VectorOf(self._scalar(node, 0, depth)),
-            "timestamp": lambda node, depth: plan.TimestampOf(self._vector(node, 0, depth)),
-            "absent": self._absent,
-            "absent_over_time": self._absent_over,
-            "sort": self._sorted,
-            "sort_desc": self._sorted,
-            "sort_by_label": self._sorted,
-            "sort_by_label_desc": self._sorted,
-            "label_replace": self._relabelled,
-            "label_join": self._relabelled,
-            "histogram_quantile": self._quantile,
-            "histogram_quantiles": self._quantiles,
-            "histogram_fraction": self._fraction,
-            "info": self._info,
-            "min_of": self._extreme,
-            "max_of": self._extreme,
-        }
 
     def planned(self, node: syntax.Call, depth: int) -> plan.Plan:
         """The plan of a call."""
-        name = node.name.lower() if node.name.lower() in CONTEXT | {"min_of", "max_of"} else node.name
+        name = node.name.lower() if node.name.lower() in _IN_ANY_CASE else node.name
         signature = SIGNATURES.get(name)
         if signature is None:
             raise self._planner.refuse(node.position, f"unknown function with name {node.name!r}")
@@ -91,8 +71,8 @@ class Calls:
         self._count(node, signature)
         if name in CONTEXT:
             return plan.Number(self._context(name))
-        if name in self._special:
-            return self._special[name](node, depth)
+        if name in _SPECIAL:
+            return _SPECIAL[name](self, node, depth)
         if "range" in signature.kinds:
             return self._range_call(node, signature, depth)
         return self._elementwise(node, depth)
@@ -204,3 +184,26 @@ class Calls:
 
     def _extreme(self, node: syntax.Call, depth: int) -> plan.Plan:
         return plan.ScalarBinary(node.name, self._scalar(node, 0, depth), self._scalar(node, 1, depth))
+
+
+_SPECIAL: dict[str, Callable[[Calls, syntax.Call, int], plan.Plan]] = {
+    "time": lambda calls, node, depth: plan.Time(),
+    "pi": lambda calls, node, depth: plan.Number(math.pi),
+    "scalar": lambda calls, node, depth: plan.ScalarOf(calls._vector(node, 0, depth)),
+    "vector": lambda calls, node, depth: plan.VectorOf(calls._scalar(node, 0, depth)),
+    "timestamp": lambda calls, node, depth: plan.TimestampOf(calls._vector(node, 0, depth)),
+    "absent": Calls._absent,
+    "absent_over_time": Calls._absent_over,
+    "sort": Calls._sorted,
+    "sort_desc": Calls._sorted,
+    "sort_by_label": Calls._sorted,
+    "sort_by_label_desc": Calls._sorted,
+    "label_replace": Calls._relabelled,
+    "label_join": Calls._relabelled,
+    "histogram_quantile": Calls._quantile,
+    "histogram_quantiles": Calls._quantiles,
+    "histogram_fraction": Calls._fraction,
+    "info": Calls._info,
+    "min_of": Calls._extreme,
+    "max_of": Calls._extreme,
+}

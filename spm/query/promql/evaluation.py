@@ -42,24 +42,6 @@ class Evaluation:
         self.reader, self.steps, self.remarks = reader, steps, remarks
         self.times: I64 = steps.times
         self._borders = {"start": borders[0], "end": borders[1]}  # of the whole query
-        self._by_type: dict[type[Any], Callable[[Any], Vector]] = {
-            plan.Selector: self._newest,
-            plan.RangeCall: lambda node: ranges.called(self, node),
-            plan.AbsentOver: self._absent_over,
-            plan.Absent: self._absent,
-            plan.Elementwise: self._elementwise,
-            plan.TimestampOf: self._timestamp,
-            plan.VectorOf: lambda node: self.constant(self.scalar(node.scalar)),
-            plan.VectorScalar: self._vector_scalar,
-            plan.VectorVector: self._vector_vector,
-            plan.SetOperation: self._set_operation,
-            plan.Aggregation: self._aggregation,
-            plan.Relabelled: lambda node: relabelled(node.function, self.vector(node.vector), node.texts),
-            plan.Sorted: self._sorted,
-            plan.Quantiles: self._quantiles,
-            plan.Fraction: self._fraction,
-            plan.Enriched: self._enriched,
-        }
 
     # --- entries ---
 
@@ -67,7 +49,7 @@ class Evaluation:
         """Elements per series and step."""
         self.reader.tick()
         before = self.reader.held
-        found = self._by_type[type(node)](node)
+        found = _VECTORS[type(node)](self, node)
         self.reader.hold(before, found.values.size)
         return found
 
@@ -286,3 +268,24 @@ def _selectors(node: object, outer: plan.Selector) -> Iterator[plan.Selector]:
     elif is_dataclass(node):
         for each in fields(node):
             yield from _selectors(getattr(node, each.name), outer)
+
+
+# Beside the class and not in its objects: one that refers to itself would keep its samples until the collector comes.
+_VECTORS: dict[type[Any], Callable[[Evaluation, Any], Vector]] = {
+    plan.Selector: Evaluation._newest,
+    plan.RangeCall: ranges.called,
+    plan.AbsentOver: Evaluation._absent_over,
+    plan.Absent: Evaluation._absent,
+    plan.Elementwise: Evaluation._elementwise,
+    plan.TimestampOf: Evaluation._timestamp,
+    plan.VectorOf: lambda here, node: here.constant(here.scalar(node.scalar)),
+    plan.VectorScalar: Evaluation._vector_scalar,
+    plan.VectorVector: Evaluation._vector_vector,
+    plan.SetOperation: Evaluation._set_operation,
+    plan.Aggregation: Evaluation._aggregation,
+    plan.Relabelled: lambda here, node: relabelled(node.function, here.vector(node.vector), node.texts),
+    plan.Sorted: Evaluation._sorted,
+    plan.Quantiles: Evaluation._quantiles,
+    plan.Fraction: Evaluation._fraction,
+    plan.Enriched: Evaluation._enriched,
+}

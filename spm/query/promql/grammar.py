@@ -59,19 +59,16 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._text, self._tokens, self._next = text, lexer.tokens(text), 0
-        self._durations = Durations(self)
+        self.here = self._tokens[0]  # the token to be read next
 
     # --- tokens ---
 
-    @property
-    def here(self) -> Token:
-        """The token to be read next."""
-        return self._tokens[self._next]
-
     def take(self) -> Token:
-        """Read it."""
+        """Read the next token; the end stays where it is."""
         token = self.here
-        self._next += token.kind != END
+        if token.kind != END:
+            self._next += 1
+            self.here = self._tokens[self._next]
         return token
 
     def sees(self, *signs: str) -> bool:
@@ -290,10 +287,10 @@ class _Reader:
 
     def _bracket(self, node: Node) -> Node:
         bracket = self.take()
-        span = self._durations.read("subquery or range selector")
+        span = Durations(self).read("subquery or range selector")
         if self.sees(":"):
             self.take()
-            step = None if self.sees("]") else self._durations.read("subquery selector")
+            step = None if self.sees("]") else Durations(self).read("subquery selector")
             self.want("]", "subquery selector")
             return Subquery(node, span, step, node.position)
         self.want("]", "subquery or range")
@@ -318,7 +315,7 @@ class _Reader:
     def _offset(self, when: When, word: Token) -> When:
         if when.offset is not None:
             raise self.refuse(word.position, "offset may not be set multiple times")
-        return dataclasses.replace(when, offset=self._durations.simple("offset"))
+        return dataclasses.replace(when, offset=Durations(self).simple("offset"))
 
     def _at(self, when: When, word: Token) -> When:
         if when.at is not None:

@@ -19,6 +19,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _WORD_OPERATORS = frozenset({"and", "or", "unless", "atan2"})
+_OPENING, _SIGNS = "([{", "-+*/%^<>=!"  # each bracket, and at least one sign of each operator that is no word
 
 
 def check(text: str) -> None:
@@ -27,6 +28,8 @@ def check(text: str) -> None:
         raise BadQuery(f"query of {len(text)} characters; at most {QUERY_TEXT_CHARS_MAX} are taken")
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
         raise BadQuery("a query must be valid Unicode: it has half of a surrogate pair")
+    if _is_small(text):
+        return
     depth = braces = operators = 0
     for kind, token, position in _tokens(text):
         if kind == "open":
@@ -41,6 +44,13 @@ def check(text: str) -> None:
             operators += 1
             if operators > QUERY_OPERATORS_MAX:
                 raise BadQuery(f"more than {QUERY_OPERATORS_MAX} operators at position {position}", position)
+
+
+def _is_small(text: str) -> bool:
+    """Whether a text has too few brackets and operators for any limit, strings and comments counted in."""
+    if sum(map(text.count, _OPENING)) > QUERY_DEPTH_MAX:
+        return False
+    return sum(map(text.count, _SIGNS)) + sum(map(text.lower().count, _WORD_OPERATORS)) <= QUERY_OPERATORS_MAX
 
 
 def position_of(text: str, word: str) -> int | None:

@@ -17,6 +17,7 @@ from spm.query.select import METRIC_NAME
 
 I64 = npt.NDArray[np.int64]
 
+_FEW = 64  # series up to which dicts are sorted in less time than columns are numbered
 METADATA = frozenset({METRIC_NAME, "__type__", "__unit__"})  # labels that say what the number of a series means
 
 
@@ -51,7 +52,7 @@ def group_equal(series: Sequence[Labels]) -> Groups:
 
 def ordered(series: Sequence[Labels]) -> I64:
     """The numbers of series, sorted by their labels."""
-    if isinstance(series, LabelTable):
+    if isinstance(series, LabelTable) and len(series) > _FEW:
         return series.order()
     keys = [sorted(labels.items()) for labels in series]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from spm.errors import BadQuery
 
@@ -17,13 +17,14 @@ NUMBER, STRING, WORD, SIGN, END = "number", "string", "name", "sign", "end of in
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
 _DURATION = r"(?:\d+y)?(?:\d+w)?(?:\d+d)?(?:\d+h)?(?:\d+m(?!s))?(?:\d+s)?(?:\d+ms)?"
+# Alternatives begin with different characters, but for numbers and the colon; the most frequent come first.
 _TOKEN = re.compile(
-    r"""(?P<space>[ \t\r\n]++|\#[^\n]*+)"""
+    r"""(?P<word>[A-Za-z_:][A-Za-z0-9_:]*+)"""
+    r"""|(?P<sign>[=!<>]=|[=!]~|</|>/|[-+*/%^<>=(){}\[\],@:])"""
+    r"""|(?P<space>[ \t\r\n]++|\#[^\n]*+)"""
     r"""|(?P<string>"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*'|`[^`]*+`)"""
     rf"""|(?P<duration>(?=\d++(?:ms|[smhdwy])){_DURATION})(?![0-9A-Za-z_])"""
     r"""|(?P<number>0[xX][0-9a-fA-F_]++|(?:\d[\d_]*+\.?[\d_]*+|\.\d[\d_]*+)(?:[eE][+-]?\d++)?)(?![0-9A-Za-z_])"""
-    r"""|(?P<word>[A-Za-z_:][A-Za-z0-9_:]*+)"""
-    r"""|(?P<sign>[=!<>]=|[=!]~|</|>/|[-+*/%^<>=(){}\[\],@:])"""
 )
 _PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+")
 _ESCAPE = re.compile(
@@ -32,8 +33,7 @@ _ESCAPE = re.compile(
 _SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A piece of the text. `value` is a float for numbers, the unquoted text of strings, else the text itself."""
 
     kind: str
@@ -57,25 +57,29 @@ def refuse(text: str, position: int, message: str) -> BadQuery:
 def tokens(text: str) -> list[Token]:
     """All tokens, the last of them the end; `BadQuery` where nothing can begin."""
     found: list[Token] = []
-    position = brackets = 0
-    while position < len(text):
+    position, brackets, end = 0, 0, len(text)
+    while position < end:
         match = _TOKEN.match(text, position)
         if match is None or match.end() == position:
             raise _unreadable(text, position)
-        kind, word = str(match.lastgroup), match.group()
+        kind, word = match.lastgroup, match.group()
         if kind == "word" and brackets:
             plain = _PLAIN_WORD.match(text, position)
-            word = plain.group() if plain else ":"
-            kind = kind if plain else "sign"
+            kind, word = ("word", plain.group()) if plain else ("sign", ":")
         if kind == "sign":
-            brackets += (word == "[") - (word == "]")
-        if kind != "space":
-            found.append(_token(text, kind, word, position))
+            if word in "[]":
+                brackets += 1 if word == "[" else -1
+            found.append(Token(SIGN, word, position, word))
+        elif kind != "space":
+            found.append(_token(text, str(kind), word, position))
         position += len(word)
-    return [*found, Token(END, "", len(text))]
+    found.append(Token(END, "", end))
+    return found
 
 
 def _token(text: str, kind: str, word: str, position: int) -> Token:
+    if kind == "word" and word.lower() not in ("inf", "nan"):
+        return Token(WORD, word, position, word)
     if kind == "string":
         return Token(STRING, word, position, _unquoted(text, word, position))
     if kind == "duration":
@@ -83,9 +87,7 @@ def _token(text: str, kind: str, word: str, position: int) -> Token:
     if kind == "number":
         digits = word.replace("_", "")
         return Token(NUMBER, word, position, float(int(digits, 16)) if digits[:2].lower() == "0x" else _float(digits))
-    if kind == "word" and word.lower() in ("inf", "nan"):
-        return Token(NUMBER, word, position, math.inf if word.lower() == "inf" else math.nan)
-    return Token(WORD if kind == "word" else SIGN, word, position, word)
+    return Token(NUMBER, word, position, math.inf if word.lower() == "inf" else math.nan)
 
 
 def _float(digits: str) -> float:

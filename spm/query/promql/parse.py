@@ -39,6 +39,7 @@ def parse(text: str, context: Context | None = None) -> plan.Plan:
     return _planned(text, (context or Context()) if depends_on_query(text) else Context())
 
 
+@lru_cache(maxsize=QUERY_PLANS_KEPT)
 def depends_on_query(text: str) -> bool:
     """Whether a text may ask for the start, end, step or range of its query."""
     return _CONTEXT.search(text) is not None
@@ -63,24 +64,12 @@ class Planner:
 
     def __init__(self, text: str, context: Context) -> None:
         self.context, self._text = context, text
-        self._calls = Calls(self)
-        self._by_type: dict[type[Any], Callable[[Any, int], plan.Plan]] = {
-            syntax.Literal: lambda node, depth: plan.Number(node.value),
-            syntax.Quoted: lambda node, depth: plan.Text(node.value),
-            syntax.Series: lambda node, depth: self._series(node),
-            syntax.Subquery: self._subquery,
-            syntax.Parenthesis: lambda node, depth: self.any(node.inner, depth),
-            syntax.Signed: self._signed,
-            syntax.Operation: self._operation,
-            syntax.Grouped: self._grouped,
-            syntax.Call: self._calls.planned,
-        }
 
     def any(self, node: syntax.Node, depth: int) -> plan.Plan:
         """The plan of whatever stands here."""
         if depth > QUERY_PLAN_DEPTH_MAX:
             raise self.refuse(node.position, f"expression nested deeper than {QUERY_PLAN_DEPTH_MAX}")
-        return self._by_type[type(node)](node, depth + 1)
+        return _PLANNED[type(node)](self, node, depth + 1)
 
     def vector(self, node: syntax.Node, depth: int, context: str) -> plan.VectorNode:
         """The plan of what must be an instant vector."""
@@ -239,3 +228,16 @@ class Planner:
         parameter = self.scalar(first, depth, "aggregation parameter") if numbered else None
         without = node.grouping == "without"
         return plan.Aggregation(node.op, vector, node.labels, without, parameter, text, first.position)
+
+
+_PLANNED: dict[type[Any], Callable[[Planner, Any, int], plan.Plan]] = {
+    syntax.Literal: lambda planner, node, depth: plan.Number(node.value),
+    syntax.Quoted: lambda planner, node, depth: plan.Text(node.value),
+    syntax.Series: lambda planner, node, depth: planner._series(node),
+    syntax.Subquery: Planner._subquery,
+    syntax.Parenthesis: lambda planner, node, depth: planner.any(node.inner, depth),
+    syntax.Signed: Planner._signed,
+    syntax.Operation: Planner._operation,
+    syntax.Grouped: Planner._grouped,
+    syntax.Call: lambda planner, node, depth: Calls(planner).planned(node, depth),
+}

@@ -6,7 +6,7 @@ own start, end, step or range, or look for info series. Enter by ``reach``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 
 from spm.query.promql import extended, plan
 from spm.query.promql.parse import depends_on_query
@@ -32,6 +32,9 @@ class Reach:
         return Reach(max(self.before_ms, other.before_ms), max(self.after_ms, other.after_ms))
 
 
+_ATOMS = (str, int, float, type(None))  # what a node says beside the nodes it is made of
+
+
 class _Unbounded(Exception):
     """The plan's value depends on more than what lies around a step."""
 
@@ -47,8 +50,6 @@ def reach(text: str, found: plan.Plan, lookback_ms: int) -> Reach | None:
 
 
 def _reach(node: object, lookback_ms: int) -> Reach | None:
-    if node is None or isinstance(node, str | int | float):
-        return None
     if isinstance(node, plan.Enriched):
         raise _Unbounded
     if isinstance(node, plan.Selector):
@@ -61,9 +62,9 @@ def _reach(node: object, lookback_ms: int) -> Reach | None:
         return None if inner is None else inner.wider(node.range_ms).moved(node.offset_ms)
     if isinstance(node, tuple):
         return _joined([_reach(each, lookback_ms) for each in node])
-    if is_dataclass(node):
-        return _joined([_reach(getattr(node, each.name), lookback_ms) for each in fields(node)])
-    return None
+    names = getattr(node, "__dataclass_fields__", ())  # what `fields` looks at, at a tenth of its cost
+    parts = (getattr(node, name) for name in names)
+    return _joined([_reach(part, lookback_ms) for part in parts if not isinstance(part, _ATOMS)])
 
 
 def _of_selector(node: plan.Selector, lookback_ms: int, range_ms: int) -> Reach:
