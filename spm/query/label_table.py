@@ -21,8 +21,9 @@ from spm.wire import I32, I64
 Labels = dict[str, str]
 U8 = npt.NDArray[np.uint8]
 
-_TABLE_LEAST, _TABLE_SHARE = 4_096, 4  # places for each series, up to which groups are found by looking up, not sorting
+_TABLE_LEAST, _TABLE_SHARE = 4_096, 4  # places for each series, up to which they are looked up, not sorted
 _WHOLE = 1 << 62
+_SHORT = 1 << 16  # keys below are sorted digit by digit, not by comparing
 _OPEN, _CLOSE, _COMMA = b"{},"
 
 
@@ -36,8 +37,13 @@ class Column:
 
     def numbered(self) -> tuple[I64, list[str]]:
         """(number of each series' value among those in use, these in the order of their numbers)."""
-        used, codes = np.unique(self.codes, return_inverse=True)
-        return codes.reshape(-1), [self.values[code] for code in used.tolist()]
+        if len(self.values) > _room(len(self.codes)):
+            used, codes = np.unique(self.codes, return_inverse=True)
+            return codes.reshape(-1), [self.values[code] for code in used.tolist()]
+        held = np.zeros(len(self.values), np.bool_)
+        held[self.codes] = True
+        number = np.cumsum(held, dtype=np.int64) - 1
+        return number[self.codes], [self.values[code] for code in np.flatnonzero(held).tolist()]
 
 
 class LabelTable(Sequence[Labels]):
@@ -112,7 +118,7 @@ class LabelTable(Sequence[Labels]):
     def grouped(self) -> tuple[I64, I64]:
         """(number of each series' group of equal labels, in the order of their first series; these first series)."""
         key, size = np.zeros(len(self), np.int64), 1
-        room = max(_TABLE_LEAST, _TABLE_SHARE * len(self))
+        room = _room(len(self))
         for column in self.columns:
             width, codes = len(column.values), column.codes.astype(np.int64)
             if size * width > room:
@@ -148,7 +154,7 @@ class LabelTable(Sequence[Labels]):
                 _, inverse = np.unique(key, return_inverse=True)
                 key, size = inverse.reshape(-1), len(key)
             key, size = key * width + rank, size * width
-        return np.argsort(key, kind="stable")
+        return np.argsort(key.astype(np.uint16) if size <= _SHORT else key, kind="stable")
 
     def json(self) -> tuple[U8, I64]:
         """(each series' labels as an object, one behind the other; where each begins, and the last one ends)."""
@@ -191,6 +197,10 @@ def concatenated(parts: Sequence[Sequence[Labels]]) -> Sequence[Labels]:
 def used(labels: Sequence[Labels], name: str) -> set[str]:
     """The values of one label; "" where a series has none."""
     return labels.used(name) if isinstance(labels, LabelTable) else {each.get(name, "") for each in labels}
+
+
+def _room(series: int) -> int:
+    return max(_TABLE_LEAST, _TABLE_SHARE * series)
 
 
 def _dicts(names: list[str], columns: list[list[str]]) -> list[Labels]:

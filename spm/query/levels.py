@@ -9,8 +9,10 @@ sealed slots there are only hours, of expired ones only days: these answer whate
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numba import njit
 
 from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_SLOTS
@@ -18,6 +20,7 @@ from spm.query.basis import DAYS, HOURS
 from spm.query.scan import Asked, Scan
 from spm.store import aggregates, keys, manifest, retractions
 from spm.store.aggregates import Aggregates
+from spm.store.columns import Bool
 from spm.store.manifest import EXPIRED, SEALED, Generation, first_day_of
 from spm.store.merge import Picked
 from spm.store.tiers import SKETCH, Steps
@@ -63,11 +66,24 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Aggregates, each with its row among the chosen series and its slot (or day)."""
+    """Aggregates of ``table``, those numbered ``at``, each with its row among the chosen series.
+
+    They are not copied: who wants a column or two takes them from the table.
+    """
 
     rows: I64
-    steps: I64
-    values: Aggregates
+    at: I64
+    table: Steps
+
+    @property
+    def steps(self) -> I64:
+        """The slot (or day) of each."""
+        return self.table.step[self.at]
+
+    @property
+    def values(self) -> Aggregates:
+        """All columns of these alone."""
+        return self.table.rows.take(self.at)
 
 
 @dataclass(slots=True)
@@ -88,6 +104,7 @@ class _Pack:
 
 
 _Packs = dict[tuple[int, int, bool], _Pack]  # by bucket, day, and whether samples of its slots are gone
+_Found = list[tuple[_Pack, list[tuple[Steps, int]]]]  # packs, each with rows and their metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +138,8 @@ class Levels:
         left = {day for day in wanted if not self._take_day(day, held.get(day, set()), packs)}
         found, failed = self._read(packs.values())
         left |= {step for pack in failed for step in pack.steps if not self._expired(step)}
-        parts = [cut for steps, metric, pack in found for cut in self._cut(steps, metric, pack.steps - left)]
-        for day in {step for _, _, pack in found for step in pack.steps - left}:
+        parts = [part for pack, rows in found for part in self._cut(rows, pack.steps - left)]
+        for day in {step for pack, _ in found for step in pack.steps - left}:
             self.scan.ground.use(DAYS, day * DAY_SLOTS)
         return parts, sorted(left)
 
@@ -212,10 +229,10 @@ class Levels:
             pack.steps -= lower
             for slot in lower:
                 raw.setdefault(slot, []).append(pack.bucket)
-        for slot in {slot for _, _, pack in found for slot in pack.steps}:
+        for slot in {slot for pack, _ in found for slot in pack.steps}:
             self.scan.ground.use(HOURS, slot)
-        for steps, metric, pack in found:
-            yield from self._cut(steps, metric, pack.steps)
+        for pack, rows in found:
+            yield from self._cut(rows, pack.steps)
         for slot, buckets in sorted(raw.items()):
             for picked in self.scan.slot(slot, sorted(buckets), self.asked):
                 yield self._aggregated(picked, slot)
@@ -261,7 +278,7 @@ class Levels:
 
     def _hour_is_exact(self, bucket: int, slot: int) -> bool:
         of_day = self.scan.manifests.get(slot // DAY_SLOTS)
-        if of_day is None or (bucket, slot) in self.scan.tail.units():
+        if of_day is None or (bucket, slot) in self.scan.tail.held:
             return False
         made, entry = of_day.counted(bucket, slot), of_day.entry(bucket, slot)
         if made is None or not self._known_by_then(made.stamp_max_ms):
@@ -282,8 +299,8 @@ class Levels:
 
     # --- rows
 
-    def _read(self, packs: Iterable[_Pack]) -> tuple[list[tuple[Steps, int, _Pack]], list[_Pack]]:
-        """(rows with their metric, packs that cannot be read) of all these packs, in one call of the store."""
+    def _read(self, packs: Iterable[_Pack]) -> tuple[_Found, list[_Pack]]:
+        """(packs with their rows, packs that cannot be read) of all these packs, in one call of the store."""
         listing = [
             (pack, metric, page, pack.key(metric, page, self.scan.app))
             for pack in packs
@@ -296,14 +313,14 @@ class Levels:
         self.scan.tick()
         names = [name for _, _, _, name in listing]
         rows = self.scan.rows.aggregates(self.scan.reader, table, names, self.columns)
-        found: list[tuple[Steps, int, _Pack]] = []
+        found: dict[int, tuple[_Pack, list[tuple[Steps, int]]]] = {}
         failed: list[_Pack] = []
         for (pack, metric, page, _), row in zip(listing, rows, strict=True):
             if isinstance(row, Steps) and self._has_sketches(row, metric):
-                found.append((row, metric, pack))
+                found.setdefault(id(pack), (pack, []))[1].append((row, metric))
             elif row is not None or not self._is_empty(pack, metric, page):
                 failed.append(pack)
-        return found, [pack for i, pack in enumerate(failed) if pack not in failed[:i]]
+        return list(found.values()), [pack for i, pack in enumerate(failed) if pack not in failed[:i]]
 
     def _last_resort(self, pack: _Pack) -> int | None:
         """A slot of the pack's that has no lower level to turn to, if there is one."""
@@ -336,20 +353,17 @@ class Levels:
         mine = np.isin(row.rows.series, ids)
         return bool(row.rows.sketched[mine].all())
 
-    def _cut(self, row: Steps, metric: int, steps: set[int]) -> Iterator[Part]:
-        """The entries of a row that are asked for."""
+    def _cut(self, rows: Iterable[tuple[Steps, int]], steps: set[int]) -> Iterator[Part]:
+        """The entries of a pack's rows that are asked for."""
         if not steps:
             return
-        ids, numbers = self.by_metric[metric]
-        at = np.minimum(np.searchsorted(ids, row.rows.series), len(ids) - 1)
         first = min(steps)
-        used = np.zeros(max(steps) - first + 2, np.bool_)  # the last one stays False, for steps outside
+        used = np.zeros(max(steps) - first + 1, np.bool_)
         used[[step - first for step in steps]] = True
-        place = row.step - first
-        inside = used[np.where((place >= 0) & (place < len(used) - 1), place, len(used) - 1)]
-        kept = np.flatnonzero((ids[at] == row.rows.series) & inside)
-        if len(kept):
-            yield Part(numbers[at[kept]], row.step[kept], row.rows.take(kept))
+        for row, metric in rows:
+            numbers, at = _entries(row.rows.series, row.step, *self.by_metric[metric], first, used)
+            if len(at):
+                yield Part(numbers, at, row)
 
     def _aggregated(self, picked: Picked, slot: int) -> Part:
         rows = self.chosen.rows(picked.series, picked.metrics).astype(np.int64)
@@ -357,4 +371,27 @@ class Levels:
         wanted = SKETCH in self.columns
         made = aggregates.every(rows.astype(np.uint64), starts, picked.ts, picked.values, sketches=wanted)
         counted = np.flatnonzero(made.count > 0)
-        return Part(rows[counted], np.full(len(counted), slot, np.int64), made.take(counted))
+        return Part(rows[counted], counted, Steps(np.full(len(made), slot, np.int64), made))
+
+
+@njit(cache=True, nogil=True)
+def _entries(series: U64, step: I64, ids: U64, numbers: I64, first: int, used: Bool) -> Any:
+    """(numbers of their series, places) of a row's entries of these ids at the steps in use. Both ascend by id."""
+    rows, at = np.empty(len(series), np.int64), np.empty(len(series), np.int64)
+    found, place = 0, 0
+    for i in range(len(ids)):
+        end = len(series)  # the first entry of this id or a later one lies in place:end
+        while place < end and series[place] < ids[i]:
+            middle = (place + end) // 2
+            if series[middle] < ids[i]:
+                place = middle + 1
+            else:
+                end = middle
+        place = min(place, len(series))
+        while place < len(series) and series[place] == ids[i]:
+            offset = step[place] - first
+            if 0 <= offset < len(used) and used[offset]:
+                rows[found], at[found] = numbers[i], place
+                found += 1
+            place += 1
+    return rows[:found], at[:found]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from numba import njit
 
 from spm import limits
 from spm.clock import Clock
@@ -37,6 +38,7 @@ from spm.wire import I64
 
 T = TypeVar("T")
 Tables = dict[str, np.ndarray]
+_Where = tuple[int, I64]  # the first of some steps (ascending), and the column of each from there on; -1: it has none
 _KINDS: dict[str, type[Any]] = dict(COLUMNS)
 _EMPTY: dict[type[Any], float] = {np.int64: 0, np.float64: np.nan}
 
@@ -131,9 +133,11 @@ class AppStorage:
     def _cells(self, scan: Scan, matchers: Sequence[Matcher], borders: I64, names: Collection[str]) -> HourBatch:
         chosen = self._chosen(matchers, scan.tick)
         tables = cells_of(Levels.of(scan, chosen, list(names)), borders, names) if len(chosen) else _tables(0, 0, names)
-        held = tables["count"].any(axis=1)
-        labels = self._labels(chosen.index[held])
-        columns: dict[str, Any] = {name: tables[name][held] if name in tables else _NOT_ASKED for name in _KINDS}
+        if not tables["count"].all():  # else no series is without data
+            held = np.flatnonzero(tables["count"].any(axis=1))
+            chosen, tables = chosen.take(held), {name: table.take(held, axis=0) for name, table in tables.items()}
+        columns: dict[str, Any] = {name: tables.get(name, _NOT_ASKED) for name in _KINDS}
+        labels = self._labels(chosen.index)
         return HourBatch(labels=labels, slots=borders[:-1], basis=scan.ground.basis(), **columns)
 
     def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick = nothing) -> SketchBatch:
@@ -252,20 +256,21 @@ def cells_of(levels: Levels, borders: I64, names: Collection[str]) -> Tables:
     """Columns [series, cells]: days from their level where exact, else joined from their slots."""
     widths = np.diff(borders)
     _check_size(len(levels.chosen), len(widths))
-    assert bool(np.isin(widths, (1, DAY_SLOTS)).all()), "BUG: a cell is a slot or a day"
+    of_days = widths == DAY_SLOTS
+    assert bool((of_days | (widths == 1)).all()), "BUG: a cell is a slot or a day"
     tables = _tables(len(levels.chosen), len(widths), names)
-    parts, left = levels.days((borders[:-1][widths == DAY_SLOTS] // DAY_SLOTS).tolist())
+    days, single = borders[:-1][of_days] // DAY_SLOTS, borders[:-1][~of_days]
+    parts, left = levels.days(days.tolist())
+    where = _where(days, np.flatnonzero(of_days))
     for part in parts:
-        _put(tables, np.searchsorted(borders, part.steps * DAY_SLOTS), part)
+        _put(tables, part, where)
     _check_size(len(levels.chosen), len(left) * DAY_SLOTS)
-    single = borders[:-1][widths == 1]
     inner = (np.array(left, np.int64)[:, None] * DAY_SLOTS + np.arange(DAY_SLOTS)).ravel()
-    below = _tables(len(levels.chosen), len(inner), names)
+    below = _tables(len(levels.chosen), len(inner), names) if left else {}
+    where, inside = _where(single, np.flatnonzero(~of_days)), _where(inner, np.arange(len(inner)))
     for part in levels.slots([*single.tolist(), *inner.tolist()]):
-        column = np.searchsorted(borders, part.steps, side="right") - 1
-        of_day = widths[column] == DAY_SLOTS
-        _put(tables, column, part, ~of_day)
-        _put(below, np.searchsorted(inner, part.steps), part, of_day)
+        _put(tables, part, where)
+        _put(below, part, inside)
     if left:
         _join_days(tables, below, np.searchsorted(borders, np.array(left, np.int64) * DAY_SLOTS))
     return tables
@@ -283,14 +288,27 @@ def _tables(rows: int, columns: int, names: Collection[str]) -> Tables:
     return {name: np.full((rows, columns), _EMPTY[kind], kind) for name, kind in _KINDS.items() if name in names}
 
 
-def _put(tables: Tables, columns: I64, part: Part, chosen: np.ndarray | None = None) -> None:
-    if chosen is not None and not chosen.all():
-        kept = np.flatnonzero(chosen)
-        if not len(kept):
-            return
-        columns, part = columns[kept], Part(part.rows[kept], part.steps[kept], part.values.take(kept))
+def _where(steps: I64, columns: I64) -> _Where:
+    if not len(steps):
+        return 0, columns
+    first = int(steps[0])
+    column_of = np.full(int(steps[-1]) - first + 1, -1, np.int64)
+    column_of[steps - first] = columns
+    return first, column_of
+
+
+def _put(tables: Tables, part: Part, where: _Where) -> None:
+    """Write what a part says of the steps that have a column; what else it says is left out."""
     for name, table in tables.items():
-        table[part.rows, columns] = getattr(part.values, name)
+        _write(table, part.rows, part.at, part.table.step, getattr(part.table.rows, name), *where)
+
+
+@njit(cache=True, nogil=True)
+def _write(table: Any, rows: I64, at: I64, step: I64, values: Any, first: int, column_of: I64) -> None:
+    for i in range(len(rows)):
+        offset = step[at[i]] - first
+        if 0 <= offset < len(column_of) and column_of[offset] >= 0:
+            table[rows[i], column_of[offset]] = values[at[i]]
 
 
 def _join_days(tables: Tables, below: Tables, columns: I64) -> None:

@@ -70,6 +70,27 @@ def test_hours_agree_with_samples(
     np.testing.assert_allclose(found[0][rows][present], wanted[present], rtol=1e-12)
 
 
+@hypothesis.settings(deadline=None)
+@hypothesis.given(
+    first=st.integers(-60, 60), width=st.integers(1, 80), stride=st.integers(0, 60), count=st.integers(1, 6)
+)
+def test_a_day_is_one_cell_exactly_where_no_border_of_a_window_cuts_it(
+    first: int, width: int, stride: int, count: int
+) -> None:
+    ends = [first + stride * i for i in range(count)]
+    cuts = {*ends, *(end - width for end in ends)}
+    cells, at = [], min(cuts)
+    while at < max(cuts):
+        whole = at % 24 == 0 and at + 24 <= max(cuts) and not cuts & set(range(at + 1, at + 24))
+        cells.append(at)
+        at += 24 if whole else 1
+    found = hours.cells(Steps(first * HOUR_MS, stride * HOUR_MS, count), width * HOUR_MS)
+    assert found is not None
+    assert found.borders.tolist() == [*cells, at]
+    assert found.borders[found.low].tolist() == [end - width for end in ends]
+    assert found.borders[found.high].tolist() == ends
+
+
 def test_engine_reads_hours_when_all_borders_lie_on_hours() -> None:
     engine = Engine(long_series(1, strange=False))
     start = FIRST_SLOT * HOUR_MS + 5 * HOUR_MS

@@ -94,3 +94,21 @@ def test_groups_of_many_wide_columns_are_told_apart() -> None:
     table = LabelTable(columns, 3_000)
     assert same(group_equal(table), group_equal(list(table)))
     assert ordered(table).tolist() == ordered(list(table)).tolist()
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(seed=st.integers(0, 2**32), width=st.integers(1, 600), series=st.integers(0, 50))
+def test_series_are_sorted_alike_by_few_values_and_by_many(seed: int, width: int, series: int) -> None:
+    """Many values are found by sorting and not by looking up, many pairs of them are sorted by comparing."""
+    rng = np.random.default_rng(seed)
+    for more in (0, 5_000):
+        values = ["", *map(str, range(width + more))]
+        codes = [np.append(rng.integers(0, len(values), series), np.arange(width)).astype(np.int32) for _ in "ab"]
+        table = LabelTable([Column(name, each, values) for name, each in zip("ab", codes, strict=True)], series + width)
+        assert ordered(table).tolist() == ordered(list(table)).tolist()
+        assert [json.loads(bytes(text)) for text in _texts(table)] == list(table)
+
+
+def _texts(table: LabelTable) -> list[bytes]:
+    raw, borders = json_of(table)
+    return [raw[a:b].tobytes() for a, b in itertools.pairwise(borders.tolist())]

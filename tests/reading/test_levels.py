@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from spm.clock import FakeClock
 from spm.errors import IntegrityError, QueryTimeout
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.basis import Basis
+from spm.query.levels import _entries
 from spm.query.promql.engine import Engine, QueryLimits
 from spm.query.select import Matcher
 from spm.query.storage import AppStorage
@@ -199,6 +201,38 @@ def test_late_samples_take_a_day_down_to_hours_and_their_hour_down_to_samples() 
     found = day_of(world.fresh())
     assert levels(found.basis) == ["raw samples", "hour aggregates"]
     assert sorted(found.count.ravel().tolist()) == [12, 13]
+
+
+def test_cells_are_those_of_their_hours_where_a_day_is_whole_and_where_it_is_not() -> None:
+    world = World()
+    world.clock.advance(96 * HOUR_MS)
+    for day in range(3):
+        world.send(*((s, day * 24 * HOUR_MS + at * 1_500_000 + 1, float(at + s)) for at in range(50) for s in (0, 3)))
+    world.roll(now_ms=START + 100 * HOUR_MS)
+    world.send((0, 25 * HOUR_MS + 5, 50.0))  # the second day is answered from its hours
+    world.clock.advance(2_000)
+    borders = np.array([*range(FIRST + 5, FIRST + 24), FIRST + 24, FIRST + 48, *range(FIRST + 49, FIRST + 55)])
+    hours = world.fresh().select_hours(M0, FIRST, FIRST + 71)
+    mixed = world.fresh().select_cells(M0, borders, NAMES)
+    assert levels(mixed.basis) == ["hour aggregates", "raw samples", "hour aggregates"]
+    for labels, counts, most in zip(mixed.labels, mixed.count, mixed.max, strict=True):
+        row = list(hours.labels).index(labels)
+        parts = [slice(a - FIRST, b - FIRST) for a, b in pairwise(borders.tolist())]
+        assert counts.tolist() == [hours.count[row, part].sum() for part in parts]
+        np.testing.assert_array_equal(most, [np.fmax.reduce(hours.max[row, part]) for part in parts])
+
+
+@pytest.mark.parametrize("asked", [[1, 2, 3], [2], [5, 9], [9, 10], [0, 11], [0, 4]])
+@pytest.mark.parametrize("steps", [{7}, {7, 9}, {3, 4}, {11, 12}])
+def test_of_a_row_the_series_and_steps_asked_for_are_taken_and_no_others(asked: list[int], steps: set[int]) -> None:
+    row = [(series, step) for series in (1, 2, 5, 9, 10) for step in (4, 7, 8, 9, 11) if (series, step) != (2, 7)]
+    series, step = np.array(row).T
+    used = np.isin(np.arange(min(steps), max(steps) + 1), list(steps))
+    ids, numbers = np.array(asked, np.uint64), np.arange(len(asked))[::-1].copy()
+    rows, at = _entries(series.astype(np.uint64), step.copy(), ids, numbers, min(steps), used)
+    wanted = [i for i, (one, when) in enumerate(row) if one in asked and when in steps]
+    assert at.tolist() == wanted
+    assert rows.tolist() == [numbers[asked.index(row[i][0])] for i in wanted]
 
 
 def test_hours_and_days_that_were_made_of_something_else_are_not_used() -> None:

@@ -108,6 +108,8 @@ def _finish(code: int, total: F64, second: F64, seen: I64) -> None:
             elif code == AVG:
                 if np.isnan(total[group, step]):
                     total[group, step] = second[group, step]
+                elif count == 1:  # a division by one changes nothing and takes long
+                    total[group, step] += second[group, step]
                 else:
                     total[group, step] = total[group, step] / count + second[group, step] / count
             elif code == COUNT:

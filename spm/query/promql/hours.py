@@ -71,11 +71,14 @@ def cells(steps: Steps, range_ms: int) -> Span | None:
     first, last = int(starts[0]), int(ends[-1])
     if last - first > QUERY_DAYS_MAX * DAY_SLOTS:
         return None
-    cut = np.unique(np.concatenate([starts, ends]))
-    days = np.arange(-(-first // DAY_SLOTS), last // DAY_SLOTS)
-    whole = np.setdiff1d(days, cut[cut % DAY_SLOTS != 0] // DAY_SLOTS)
-    slots = np.arange(first, last + 1)
-    borders = slots[(slots % DAY_SLOTS == 0) | ~np.isin(slots // DAY_SLOTS, whole)]
+    slots, day = np.arange(first, last + 1), first // DAY_SLOTS
+    whole = np.zeros(last // DAY_SLOTS - day + 1, np.bool_)  # the days from there on that no border cuts
+    whole[-(-first // DAY_SLOTS) - day : last // DAY_SLOTS - day] = True
+    for cut in (starts, ends):
+        whole[cut[cut % DAY_SLOTS != 0] // DAY_SLOTS - day] = False
+    if not whole.any():
+        return Span(slots, starts - first, ends - first, range_ms)
+    borders = slots[(slots % DAY_SLOTS == 0) | ~whole[slots // DAY_SLOTS - day]]
     return Span(borders, np.searchsorted(borders, starts), np.searchsorted(borders, ends), range_ms)
 
 
@@ -107,7 +110,7 @@ def combine(function: str, hours: HourBatch, span: Span, steps: Steps) -> tuple[
             column = np.zeros(hours.count.shape)  # not looked at
         _levels(code, hours.count, column, span.low, span.high, values, present)
     # A mean whose sum overflowed, and anything infinite, may have had another value on the way.
-    return None if code in (SUM, AVG) and not np.isfinite(values[present]).all() else (values, present)
+    return None if code in (SUM, AVG) and (present & ~np.isfinite(values)).any() else (values, present)
 
 
 def _is_plain(hours: HourBatch) -> bool:

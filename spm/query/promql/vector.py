@@ -37,7 +37,8 @@ class Vector:
 
     def take(self, rows: npt.NDArray[np.int64]) -> Vector:
         """These rows, in this order."""
-        return Vector(taken(self.labels, rows), self.values[rows], self.present[rows], self.nameless[rows])
+        values, present = self.values.take(rows, axis=0), self.present.take(rows, axis=0)
+        return Vector(taken(self.labels, rows), values, present, self.nameless[rows])
 
     def shown(self) -> Vector:
         """Only the rows that have any element."""
