@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,18 @@ EDGES = st.sampled_from([0.0, -0.0, 1e-6, 9.999999999999999e-7, 1e15, 9999999999
 @given(st.lists(st.one_of(st.floats(), DECIMALS, EDGES, BITS.map(lambda n: float(np.uint64(n).view(np.float64))))))
 def test_column_is_written_as_each_number_alone(values: list[float]) -> None:
     column = np.array(values, np.float64)
+    assert digits.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
+
+
+def test_averages_and_borders_are_written_as_each_number_alone() -> None:
+    draw = np.random.default_rng(8)
+    borders = np.array([0.0, 1e-6, 1e6, 1e8, 1e9, 1e15, 2.0**53, 1e16, 1e17, 1e20, 1e21, np.inf])
+    near = [borders, np.nextafter(borders, 0.0), np.nextafter(borders, 2 * borders)]
+    column = np.concatenate([
+        draw.uniform(0, 100, (10_000, 12)).round(2).mean(axis=1), *near, *(-each for each in near), [np.nan],
+        draw.normal(size=10_000) * 10.0 ** draw.integers(-8, 22, 10_000),
+        draw.integers(10**7, 10**15, 5_000) / 10.0 ** draw.integers(0, 7, 5_000),
+    ])  # fmt: skip
     assert digits.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
 
 
@@ -43,6 +56,27 @@ def test_matrix_reads_back_to_its_points(series: int, steps: int, seed: int) -> 
             times.tolist(), values[n], present[n], strict=True) if there]}
         for n in range(series)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_series_are_written_as_if_joined_by_hand(single: bool) -> None:
+    draw = np.random.default_rng(9)
+    counts = np.ones(50, np.int64) if single else draw.integers(0, 5, 50)
+    values, steps = draw.normal(size=counts.sum()), draw.integers(0, 7, counts.sum())
+    values[::3] = values[::3].round(1)
+    names = [b'{"n":"%d"}' % n for n in range(50)]
+    times = digits.texts(1_700_000_000 + 1e7 * 9.0 ** np.arange(7) / 4)
+    found = digits.rows(
+        times, steps, values, counts, np.frombuffer(b"".join(names), np.uint8),
+        np.cumsum([0, *map(len, names)]), single=single,
+    )  # fmt: skip
+    points = [f'[{times[s].as_py()},"{prometheus.number(v)}"]' for s, v in zip(steps.tolist(), values, strict=True)]
+    ends = np.cumsum(counts)
+    series = [",".join(points[end - count : end]) for end, count in zip(ends, counts, strict=True)]
+    key, around = ("value", "%s") if single else ("values", "[%s]")
+    assert bytes(found).decode() == ",".join(
+        f'{{"metric":{name.decode()},"{key}":{around % each}}}' for name, each in zip(names, series, strict=True)
+    )
 
 
 def test_answer_larger_than_one_buffer_is_whole() -> None:
