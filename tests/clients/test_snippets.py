@@ -150,13 +150,14 @@ def test_an_environment_for_opentelemetry_is_enough_for_its_sdk(desk: Desk, tmp_
     assert desk.says("otlp")
 
 
+@pytest.mark.proof  # its collector is built for three minutes where that was not done before
 def test_a_configuration_for_the_collector_sends_on_what_it_receives(
     desk: Desk, run: RunProgram, tmp_path: Path
 ) -> None:
     (tmp_path / "config.yaml").write_text(desk.texts["otlp-2"])
     port = free_port()
     running = run(
-        "collector", collector.binary(), f"--config={tmp_path / 'config.yaml'}",
+        "collector", collector.build(), f"--config={tmp_path / 'config.yaml'}",
         f"--set=receivers.otlp.protocols.http.endpoint=127.0.0.1:{port}", "--set=service.telemetry.metrics.level=none",
     )  # fmt: skip
     assert wait_until(lambda: "Everything is ready" in running.said(), WITHIN_S), running.said()

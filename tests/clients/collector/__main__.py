@@ -1,0 +1,5 @@
+"""Builds the collector ahead of the tests, and says where it is."""
+
+from tests.clients.collector import build
+
+print(build())
