@@ -208,5 +208,6 @@ def test_mutated_bodies_are_read_or_refused_and_nothing_else(seconds: bool) -> N
 
 
 @pytest.mark.proof
-def test_proof_mutated_bodies_are_read_or_refused_at_length() -> None:
-    assert_bears_mutations(int(os.environ.get("SPM_MUTATIONS", "1000000")), False)
+@pytest.mark.parametrize("seconds", [False, True], ids=["0.0.4", "OpenMetrics"])
+def test_proof_mutated_bodies_are_read_or_refused_at_length(seconds: bool) -> None:
+    assert_bears_mutations(int(os.environ.get("SPM_MUTATIONS", "1000000")), seconds)
