@@ -158,6 +158,7 @@ AMQP_BACK_OFF_S = 5.0  # longest wait between two tries to connect
 AMQP_CLOSE_S = 5  # a connection that does not close in this time is dropped; the broker notices by heartbeats
 AMQP_LOOK_S = 1.0  # between two looks at which workers are there: how long a dead worker's queues wait
 AMQP_SEATS_AHEAD = 2  # seats above the highest taken one that a look asks about: each costs a worker 0.1 ms of CPU
+AMQP_LOOKS_SETTLED = 5  # that find the same share before a queue that stays gets another prefetch: a restart is quicker
 AMQP_LOOKS_AT_ALL = 10  # every so many looks ask about all seats
 AMQP_CALM_WORKERS = 2  # that consume while there is little to do: one that hangs delays half of it, not all
 AMQP_CALL_BUSY = 0.5  # part of its time in which a worker has something to do, from which on all others help

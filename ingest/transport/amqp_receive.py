@@ -53,6 +53,8 @@ class Receiver(Link):
         self._given_back: set[int] = set()  # generations
         self._channels: dict[str, _Held] = {}  # of each queue; changed by our thread only
         self._generations = count(1)
+        self._wanted: dict[str, int] = {}  # queue → prefetch, by the newest share
+        self._settled = 0  # looks that have found the same share
         self._lobby: _Lobby | None = None
         self.depths: dict[str, int] = {}  # queue → messages that wait in it, as last seen
 
@@ -101,14 +103,19 @@ class Receiver(Link):
         return self._calling is None or self._calling.look(sharing, self.depths)
 
     def _shared(self, seats: Sequence[int], own: int) -> None:
-        """Consume from our share of the queues, and from no others; with another share, as much of each as it allows.
+        """Consume from our share of the queues, and from no others; as much of each as the share allows.
 
-        A quorum queue cannot be told so of a consumer that it has: it gets a new one, on another channel.
+        A quorum queue cannot be told another prefetch of a consumer that it has: it gets a new one, on another channel,
+        and gives again what was held. So a queue that stays keeps its consumer until the share has stayed, too: a
+        worker that is started again moves a few queues, and no others. Until then we may hold twice as much.
         """
         mine = topology.share(self._queues, seats, own)
         wanted = topology.prefetch(queue for queue in self._queues if queue.name in mine)
+        self._settled = self._settled + 1 if wanted == self._wanted else 0
+        self._wanted = wanted
         for name, held in list(self._channels.items()):
-            if wanted.get(name) != held.prefetch:
+            stays = name in wanted and self._settled < limits.AMQP_LOOKS_SETTLED
+            if wanted.get(name) != held.prefetch and not stays:
                 self._give_up(name, held.generation)
         for name, prefetch in wanted.items():
             if name not in self._channels:

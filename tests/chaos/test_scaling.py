@@ -90,6 +90,7 @@ def cpu_s(workers: Sequence[Process]) -> float:
 
 def micros_per_value(line: Line, running: Sequence[Process], messages: int) -> float:
     """CPU of all workers together for what waits in the queues, per value."""
+    time.sleep((limits.AMQP_LOOKS_SETTLED + 2) * limits.AMQP_LOOK_S)  # until every queue has the prefetch of its share
     warm(line, FIELDS)
     frozen(running, lambda: publish(line, messages, FIELDS))
     before = cpu_s(running)

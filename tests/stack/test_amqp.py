@@ -281,11 +281,26 @@ def test_a_queue_that_stays_gives_more_when_others_go_to_a_second_worker_and_aga
         assert wait_until(lambda: len(first) == alone, 20)
         receiver.acknowledge(first[9].mark)
         with received(amqp_vhost) as (_, second):
-            assert wait_until(lambda: len(first) == alone + 10 + of_two, 20), len(first)
+            assert wait_until(lambda: len(first) == alone + 10 + of_two, 40), len(first)
         assert [delivery.body for delivery in first[alone + 10 :]] == backlog[10 : 10 + of_two]
         assert not second
         assert not receiver.holds(first[20].mark), "it came again"
         assert receiver.holds(first[-1].mark)
+
+
+def test_a_worker_that_comes_and_goes_takes_nothing_from_the_queues_that_stay(amqp_vhost: str) -> None:
+    """What a worker holds of them does not come again, so that it is not taken for what ends its workers."""
+    waiting(amqp_vhost, "000")
+    alone = held_of(amqp_vhost)
+    with received(amqp_vhost) as (receiver, first):
+        assert wait_until(lambda: len(first) == alone, 20)
+        every = receiver.queues()
+        for _ in range(2):
+            with received(amqp_vhost):
+                assert wait_until(lambda: len(receiver.queues()) < len(every), 20)
+            assert wait_until(lambda: receiver.queues() == every, 20)
+        assert len(first) == alone
+        assert receiver.holds(first[0].mark)
 
 
 @pytest.mark.parametrize("leaves", [0, 2])
