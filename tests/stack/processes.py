@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,6 +131,27 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
             return False
         time.sleep(POLL_S)
     return True
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Within, the process stands still with all its threads; afterwards it goes on, if it is there still.
+
+    A signal reaches threads on other processors a moment later, in which a server may answer once more.
+    """
+
+    def still() -> bool:
+        states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+        return set(states) == {"T"}
+
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        if not wait_until(still, 20):
+            raise NotReady(f"process {pid} does not stop")
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def wait_ready(condition: Callable[[], bool], processes: Sequence[Process], seconds: float) -> None:

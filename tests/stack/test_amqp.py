@@ -1,8 +1,6 @@
 """Publishing and receiving on a real RabbitMQ that is blocked, filled, killed and started again."""
 
 import math
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ from spm import limits
 from spm.clock import SystemClock
 from spm.errors import LimitExceeded, QueueUnavailable, Refused
 from tests.stack.amqp_look import letters
-from tests.stack.processes import wait_until
+from tests.stack.processes import stopped, wait_until
 from tests.stack.rabbitmq import RabbitMQ
 from tests.stack.rows import message
 
@@ -105,10 +103,10 @@ def test_what_a_killed_broker_had_not_confirmed_is_published_without_its_sender(
     told: list[bool] = []
     with opened(own_rabbitmq.url) as transport:
         transport.publish(message(1), 10)
-        os.kill(own_rabbitmq.process_id(), signal.SIGSTOP)
-        with pytest.raises(QueueUnavailable):
-            transport.publish(message(2), 0.5, told.append)
-        own_rabbitmq.kill()
+        with stopped(own_rabbitmq.process_id()):
+            with pytest.raises(QueueUnavailable):
+                transport.publish(message(2), 0.5, told.append)
+            own_rabbitmq.kill()
         own_rabbitmq.start()
         assert wait_until(lambda: told == [True], 30)
     assert message(2).to_bytes() in {d.body for d in drained(own_rabbitmq.url, 2)}
@@ -171,14 +169,11 @@ def test_a_broker_that_hangs_is_unavailable_when_the_time_is_up(own_rabbitmq: Ra
     node = own_rabbitmq.process_id()
     with opened(own_rabbitmq.url) as transport:
         transport.publish(message(1), 10)
-        os.kill(node, signal.SIGSTOP)
-        try:
+        with stopped(node):
             begun = time.monotonic()
             with pytest.raises(QueueUnavailable, match="no confirm"):
                 transport.publish(message(2), 1)
             assert time.monotonic() - begun < 2
-        finally:
-            os.kill(node, signal.SIGCONT)
     drained(own_rabbitmq.url, 1)
 
 
