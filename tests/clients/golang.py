@@ -1,14 +1,16 @@
 """Building programs in Go, with the machine's Go or, where that is too old, a newer one from the Go module proxy.
 
-The newer one comes as a module (golang.org/toolchain), by Go's ordinary way, which checks its hash. Enter by ``build``.
+The newer one comes as a module (golang.org/toolchain), by Go's ordinary way, which checks its hash. Enter by ``build``,
+or by ``kept`` for what is built once per machine.
 """
 
+import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,18 @@ def build(folder: Path, made: Path, package: str, *, tags: Sequence[str] = (), a
     )  # fmt: skip
     _reached(done.stderr)
     assert done.returncode == 0, f"{package} could not be built: {done.stderr[-3000:]}"
+
+
+def kept(name: str, made_of: bytes, make: Callable[[Path], None]) -> Path:
+    """A program of the user's cache folder, under a number of everything it is made of; ``make`` writes it there."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    made = cache / "spm-clients" / hashlib.sha256(made_of).hexdigest()[:16] / name
+    if not made.exists():
+        made.parent.mkdir(parents=True, exist_ok=True)
+        draft = made.with_name(f"draft-{os.getpid()}")
+        make(draft)
+        draft.rename(made)
+    return made
 
 
 def _go(at_least: str) -> str:

@@ -5,8 +5,6 @@ everything it is made of, so that it is built once per machine; ``python -m test
 ``config`` writes its configuration: lines of a file in, the outputs out.
 """
 
-import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,10 +37,8 @@ _HEAD = """\
 
 def binary() -> Path:
     """The program, built if need be; without a way to build it the test ends here."""
-    made = _folder() / "telegraf"
-    if not made.exists():
-        _build(made)
-    return made
+    made_of = b"".join((HERE / name).read_bytes() for name in ("go.mod", "go.sum")) + " ".join(PLUGINS).encode()
+    return golang.kept("telegraf", made_of, _build)
 
 
 def config(lines: Path, outputs: Sequence[str]) -> str:
@@ -120,15 +116,5 @@ def amqp(broker: str, user: str, secret: str, name: str = "telegraf_amqp") -> st
 """
 
 
-def _folder() -> Path:
-    """Where this very build is kept."""
-    made_of = b"".join((HERE / name).read_bytes() for name in ("go.mod", "go.sum")) + " ".join(PLUGINS).encode()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "spm-clients" / hashlib.sha256(made_of).hexdigest()[:16]
-
-
 def _build(made: Path) -> None:
-    made.parent.mkdir(parents=True, exist_ok=True)
-    draft = made.with_name(f"draft-{os.getpid()}")
-    golang.build(HERE, draft, PACKAGE, tags=("custom", *PLUGINS), at_least=GO)
-    draft.rename(made)
+    golang.build(HERE, made, PACKAGE, tags=("custom", *PLUGINS), at_least=GO)
