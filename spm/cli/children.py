@@ -39,7 +39,8 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
     common = environ_of(options)
     web: tuple[str, ...] = (
         *(python, "-m", "gunicorn", "spm.wsgi:application", "--bind", f"{options.host}:{options.port}"),
-        *("--worker-class", "gthread", "--workers", str(options.web_processes), "--threads", str(THREADS)),
+        *("--worker-class", "spm.attentive.Attentive", "--threads", str(THREADS)),
+        *("--workers", str(options.web_processes)),
         *("--timeout", "90", "--graceful-timeout", "10", "--keep-alive", "75", "--limit-request-line", "8190"),
         "--no-control-socket",  # one for all instances of a user, outside the data folder
     )
