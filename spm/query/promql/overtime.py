@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from spm.query.promql.sums import summed
+
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
@@ -179,23 +181,8 @@ def compensated(total: float, lost: float, added: float) -> Any:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _added(values: F64, total: float) -> Any:
-    """The same for many: what a step loses is exact by either formula, and this one never guesses a branch wrong.
-
-    Only where nothing overflows: then the total is finite.
-    """
-    lost = 0.0
-    for here in values:
-        found = total + here
-        part = found - total
-        lost += (total - (found - part)) + (here - part)
-        total = found
-    return total, lost
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _sum(values: F64) -> Any:
-    total, lost = _added(values, 0.0)
+    total, lost = summed(values, 0.0)
     if np.isfinite(total):
         return total + lost
     total, lost = 0.0, 0.0
@@ -207,7 +194,7 @@ def _sum(values: F64) -> Any:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _mean(values: F64) -> Any:
     """The sum by the count; from where the sum leaves the range of floats, the mean is carried on instead."""
-    total, lost = _added(values[1:], values[0])
+    total, lost = summed(values[1:], values[0])
     if np.isfinite(total):
         return total / len(values) + lost / len(values)
     total, lost, count = values[0], 0.0, 1

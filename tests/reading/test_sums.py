@@ -1,0 +1,39 @@
+"""Compensated sums, lane by lane: as exact as a sum can be, whatever its length, and what is not finite shows."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spm.query.promql.overtime import AVG, SUM, value
+from spm.query.promql.sums import summed
+
+NUMBERS = st.one_of(
+    st.floats(-1e200, 1e200, allow_nan=False),
+    st.sampled_from([0.0, 1.0, -1.0, 0.1, 1e16, -1e16, 1e100, -1e100, 5e-324]),
+)
+
+
+@given(st.integers(1, 130), st.lists(NUMBERS, min_size=1, max_size=130))
+def test_a_sum_is_the_exact_one_rounded_whatever_its_length(length: int, numbers: list[float]) -> None:
+    values = np.resize(numbers, length)
+    total, lost = summed(values[1:], values[0])
+    left = length**2 * 2.0**-104 * math.fsum(abs(values))  # what compensation does not see
+    assert abs(total + lost - math.fsum(values)) <= math.ulp(total) + left
+
+
+@pytest.mark.parametrize("length", [1, 31, 32, 33, 100])
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_shows_wherever_it_stands(length: int, odd: float) -> None:
+    for place in range(length):
+        values = np.arange(float(length))
+        values[place] = odd
+        for function in (SUM, AVG):
+            np.testing.assert_equal(value(function, np.arange(length), values, 0, 1, 0.0, 0.0), odd)
+
+
+def test_a_mean_of_numbers_whose_sum_is_too_large_is_their_mean() -> None:
+    assert value(AVG, np.arange(64), np.full(64, 1.5e308), 0, 1, 0.0, 0.0) == pytest.approx(1.5e308)
+    assert value(SUM, np.arange(64), np.full(64, 1.5e308), 0, 1, 0.0, 0.0) == math.inf
