@@ -4,6 +4,7 @@ Migrations, static files, compiled kernels. Each step is skipped when a stamp sa
 changed, so that a later start takes a second or two. Enter by ``steps``; the command ``prepare`` runs them in order.
 """
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -16,6 +17,7 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 
 Step = tuple[str, Callable[[], None]]
+REHEARSED = ("way", "bodies")  # the parts of ``spm.cli.rehearsal``, named here so that numba is not loaded for them
 
 
 def steps() -> list[Step]:
@@ -24,7 +26,7 @@ def steps() -> list[Step]:
     if _stale("static", _static_files()):
         found.append(("collecting static files", collect_static))
     if _stale("kernels", _sources()):
-        found.append(("compiling kernels", warm_kernels))
+        found.append(("compiling kernels, once: about a minute", warm_kernels))
     return found
 
 
@@ -42,9 +44,15 @@ def collect_static() -> None:
 def warm_kernels() -> None:
     """Compile every numba kernel into the cache, so that no request waits for a compiler.
 
-    In a process of its own: later starts, which compile nothing, need not load numba for this.
+    In processes of their own, one for each part: later starts, which compile nothing, need not load numba for this.
+    Raises ``CalledProcessError`` when one fails.
     """
-    subprocess.run([sys.executable, "-m", "spm.cli.rehearsal"], cwd=settings.SPM_ROOT, check=True)
+    command = [sys.executable, "-m", "spm.cli.rehearsal"]
+    with contextlib.ExitStack() as stack:
+        begun = [stack.enter_context(subprocess.Popen([*command, part], cwd=settings.SPM_ROOT)) for part in REHEARSED]
+    for process in begun:
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, process.args)
     _stamp("kernels", _sources())
 
 

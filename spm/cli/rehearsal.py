@@ -6,8 +6,11 @@
 4. and the same questions are asked again.
 
 A hand-kept list of calls would go stale; the way itself cannot. The compiled code goes to ``NUMBA_CACHE_DIR``. Nothing
-of it is kept otherwise.
+of it is kept otherwise. Bodies of other forms than line protocol are a part of their own: they take as long to compile
+as all the rest, and another process can do it meanwhile.
 """
+
+import sys
 
 from ingest import protocols
 from ingest.accept import Acceptor
@@ -55,7 +58,13 @@ QUESTIONS = (
 
 
 def rehearse() -> None:
-    """Go the whole way once."""
+    """Everything, in this process."""
+    for part in PARTS.values():
+        part()
+
+
+def whole_way() -> None:
+    """From bodies of line protocol to answers."""
     backend, clock = open_backend("memory://"), FakeClock(_DAY + _HOURS * HOUR_MS + 1)
     _push(backend, clock)
     _ask(backend, clock)
@@ -64,7 +73,6 @@ def rehearse() -> None:
     for minor in (True, False):
         driver.roll(LocalExecutor(backend), [APP], minor=minor)
     _ask(backend, clock)
-    protocols.warm()  # bodies of every other form
     sketch.warm()  # a check of stored sketches has a kernel of its own
 
 
@@ -110,5 +118,9 @@ def _ask(backend: Backend, clock: FakeClock) -> None:
     assert list(remote.frames(0, samples)), "BUG: a rehearsal without samples"
 
 
+PARTS = {"way": whole_way, "bodies": protocols.warm}
+
+
 if __name__ == "__main__":
-    rehearse()
+    for name in sys.argv[1:] or PARTS:
+        PARTS[name]()

@@ -5,7 +5,7 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from spm.cli import rehearsal
+from spm.cli import prepare, rehearsal
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,3 +38,7 @@ def test_every_kernel_that_plain_code_calls_is_compiled_by_the_rehearsal() -> No
     cold = [f"{m}.{name}" for m, name in found if not getattr(importlib.import_module(m), name).signatures]
     assert len(found) > 20
     assert not cold, cold
+
+
+def test_a_start_rehearses_every_part() -> None:
+    assert set(prepare.REHEARSED) == set(rehearsal.PARTS)
