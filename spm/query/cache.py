@@ -37,30 +37,32 @@ class PageCache:
 
         ``weigh`` tells a row's bytes from its key and itself, where looking into it would take longer than decoding it.
         """
-        entries = self._touched([(table, key) for key in keys])
-        found = [None if entry is None else entry[0] for entry in entries]
-        if None not in entries:
+        found = self.held(table, keys)
+        missing = list(dict.fromkeys([key for key, page in zip(keys, found, strict=True) if page is None]))
+        if not missing:
             return found
-        missing = list(dict.fromkeys(key for key, page in zip(keys, found, strict=True) if page is None))
         loaded = dict(zip(missing, load(missing), strict=True))
         for key, page in loaded.items():
             if page is not None:
                 self._keep((table, key), page, weigh(key, page) if weigh else _weight(page))
         return [loaded[key] if page is None else page for key, page in zip(keys, found, strict=True)]
 
+    def held(self, table: str, keys: Sequence[bytes]) -> list[object | None]:
+        """The decoded rows in order, those that are here; ``None`` for all others."""
+        names = [(table, key) for key in keys]
+        with self._lock:
+            entries = list(map(self._pages.get, names))
+            touch = self._pages.move_to_end
+            for name, entry in zip(names, entries, strict=True):
+                if entry is not None:
+                    touch(name)
+        return [None if entry is None else entry[0] for entry in entries]
+
     def clear(self) -> None:
         """Forget everything: another store's rows may have the same keys."""
         with self._lock:
             self._pages.clear()
             self._bytes = 0
-
-    def _touched(self, keys: Sequence[Key]) -> list[tuple[object, int] | None]:
-        with self._lock:
-            entries = list(map(self._pages.get, keys))
-            for key, entry in zip(keys, entries, strict=True):
-                if entry is not None:
-                    self._pages.move_to_end(key)
-        return entries
 
     def _keep(self, key: Key, page: object, size: int) -> None:
         if size > self._bytes_max // 4:

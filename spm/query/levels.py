@@ -59,9 +59,9 @@ class Chosen:
         if not len(self):
             return {}
         order = np.lexsort((self.series, self.metrics))
-        names = self.metrics[order]
+        names, series = self.metrics[order], self.series[order]
         cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
-        return {int(names[a]): (self.series[order[a:b]], order[a:b]) for a, b in pairwise(cuts)}
+        return {int(names[a]): (series[a:b], order[a:b]) for a, b in pairwise(cuts)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ lens then says which versions may be seen. While a distribution is not settled, 
 buckets before any winner is chosen. Enter by ``units`` and ``slot``.
 """
 
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
@@ -18,17 +18,18 @@ from spm.limits import DAY_SLOTS
 from spm.query.basis import RAW, Ground
 from spm.query.cache import PageCache
 from spm.query.tail import TailView
-from spm.query.weaving import ByMetric, Known, Pages, SharedPage, Woven
+from spm.query.weaving import ByMetric, Known, Pages, SharedPage
 from spm.store import distribution, keys, manifest, tiers, units
 from spm.store.backends.base import Reader
 from spm.store.blocks import ChunkPage, TimelinesPage
 from spm.store.keys import Distribution
-from spm.store.lens import Lens
+from spm.store.lens import BOOL, Lens
 from spm.store.manifest import SEALED, Entry, Manifest, Month, month_of
 from spm.store.merge import EMPTY, Picked, Piece, merge, narrow, pick
 from spm.store.quarantine import Quarantine
-from spm.store.retractions import Retraction, touching
+from spm.store.retractions import Retraction
 from spm.store.units import Inputs, Unit, Wanted
+from spm.wire import U64
 
 COLUMN = b"v"
 _MANIFEST_GROWTH = 12  # bytes of a decoded manifest for each of its cell's
@@ -102,6 +103,10 @@ class Rows:
             self._quarantine.report(self._app, table, key, b"".join(row.values()), error)
             return error
 
+    def held(self, table: str, names: Sequence[bytes]) -> list[object | None]:
+        """Those of these rows that are decoded already, in order; ``None`` for all others."""
+        return self._cache.held(table, names)
+
     def lines(self, reader: Reader, unit: Unit, generation: manifest.Generation, pages: Pages) -> Known | None:
         """The lines of these pages of a generation's pool; ``None`` where they cannot be used as they are."""
 
@@ -111,7 +116,7 @@ class Rows:
 
             return [Known.of(units.open_pool(fetch, unit, generation, np.array(pages, np.int32)))]
 
-        key = units.inputs_key(unit, generation) + np.array(pages, np.uint16).tobytes()
+        key = lines_key(unit.bucket, self._app, unit.slot, generation, pages)
         [known] = self._cache.fetch("lines", [key], load)
         assert known is None or isinstance(known, Known), "BUG: lines of another kind"
         return known
@@ -120,6 +125,11 @@ class Rows:
         """Blocks as pieces; ``None`` where there is no row, an empty piece for a damaged one. Not cached."""
         loaded = self._load(reader, "log", names, _FORMS["log"])
         return [piece if piece is None or isinstance(piece, Piece) else EMPTY for piece in loaded]
+
+
+def lines_key(bucket: int, app: int, slot: int, generation: manifest.Generation, pages: Pages) -> bytes:
+    """By which the lines of these pages of a unit's pool are kept."""
+    return keys.inputs(bucket, app, slot, generation.number) + array("H", pages).tobytes()
 
 
 def _grown(key: bytes, _: object) -> int:
@@ -179,11 +189,16 @@ class Scan:
         place = self.distribution.of(self.app, names)
         split: dict[int, Wanted] = {}
         for bucket in self.distribution.all(self.app):
-            left = distribution.abandoned(self.distribution, self.app, bucket, names)
-            mine = names[place == bucket] if settled else names if left is None else names[~left]
-            if len(mine):
-                split[bucket] = Wanted({name: every.series[name] for name in mine.tolist()})
+            kept = place == bucket if settled else self._kept(bucket, names)
+            if kept.any():
+                mine = every.series if kept.all() else {name: every.series[name] for name in names[kept].tolist()}
+                split[bucket] = Wanted(mine)
         return Asked(every, split, settled)
+
+    def _kept(self, bucket: int, names: U64) -> BOOL:
+        """bool[S]: the metrics that may lie in a bucket."""
+        left = distribution.abandoned(self.distribution, self.app, bucket, names)
+        return np.ones(len(names), np.bool_) if left is None else ~left
 
     def units(self, first_slot: int, last_slot: int, *, sealed: bool = False) -> Iterator[tuple[int, list[int]]]:
         """(slot, buckets that hold samples of it) between two slots, in the order of time.
@@ -239,53 +254,8 @@ class Scan:
             return self._picked([piece for pieces, _ in found for piece in pieces], clean=False)
         return [part for pieces, clean in found for part in self._picked(pieces, clean=clean)]
 
-    def weave(self, slot: int, buckets: Sequence[int], asked: Asked, into: "Woven") -> None:
-        """Add the winners of one slot, without a copy where a run has left them alone in their pages."""
-        self.tick()
-        whole = into.holds(slot)
-        wanted = [(bucket, asked.of(bucket)) for bucket in buckets]
-        parts = [(bucket, part) for bucket, part in wanted if part is not None]
-        if not asked.apart and len(parts) > 1:
-            into.picked(self.slot(slot, buckets, asked), whole=whole)
-            return
-        for bucket, part in parts:
-            if not self._weave_pages(bucket, slot, part, into, whole=whole):
-                into.picked(self.slot(slot, [bucket], asked), whole=whole)
-
-    def _weave_pages(self, bucket: int, slot: int, wanted: Wanted, into: "Woven", *, whole: bool) -> bool:
-        """Add the pages of a unit, if they are all there is of it and nothing in them is hidden; whether they were."""
-        entry, name = self.entry(bucket, slot), (bucket, slot)
-        if (
-            len(entry.state.generations) != 1
-            or entry.state.replay
-            or name in self.tail.held
-            or name in self.tail.missing
-        ):
-            return False
-        if self.lens.known is not None or (self.lens.asof_ms is not None and entry.stamp_max_ms > self.lens.asof_ms):
-            return False
-        if self.lens.retractions and touching(self.lens.retractions, entry, slot):
-            return False
-        unit, [generation] = Unit(bucket, self.app, slot), entry.state.generations
-        try:
-            chunks = units.open_chunks(self._fetch, lambda: self.directory(unit, generation), unit, generation, wanted)
-            pages = cast("list[tuple[int, SharedPage]]", chunks)  # as our own ``_FORMS`` makes them
-            return self._woven(unit, generation, pages, into, whole=whole)
-        except IntegrityError:
-            self.moved_or_lost(slot)
-            raise
-
-    def _woven(
-        self, unit: Unit, generation: manifest.Generation, chunks: list[tuple[int, SharedPage]], into: "Woven", *,
-        whole: bool,
-    ) -> bool:  # fmt: skip
-        def lines_of(pages: Pages) -> Known | None:
-            self.ground.use(RAW, unit.slot)
-            return self.rows.lines(self.reader, unit, generation, pages)
-
-        return into.opened(chunks, generation.timeline_shift, lines_of, whole=whole)
-
-    def _fetch(self, table: str, names: Sequence[bytes]) -> list[object | None]:
+    def fetch(self, table: str, names: Sequence[bytes]) -> list[object | None]:
+        """Decoded rows, as ``Rows.fetch`` gives them."""
         return self.rows.fetch(self.reader, table, names)
 
     def _picked(self, pieces: list[Piece], *, clean: bool) -> list[Picked]:
@@ -310,7 +280,7 @@ class Scan:
         return pieces + chosen, clean or (not pieces and len(chosen) == 1 and not entry.state.replay)
 
     def _generation(self, unit: Unit, generation: manifest.Generation, wanted: Wanted) -> list[Piece]:
-        return units.read_generation(self._fetch, lambda: self.directory(unit, generation), unit, generation, wanted)
+        return units.read_generation(self.fetch, lambda: self.directory(unit, generation), unit, generation, wanted)
 
     def directory(self, unit: Unit, generation: manifest.Generation) -> Inputs | CorruptBlock | None:
         """What a generation (of a unit, or of a pack by its first slot) says it wrote; ``None`` where no row is."""

@@ -22,6 +22,7 @@ from spm.query.cardinality import Cardinality, counted
 from spm.query.held import Held, Question
 from spm.query.label_table import LabelTable
 from spm.query.levels import Chosen, Levels, Part
+from spm.query.loom import Loom
 from spm.query.scan import Moved, Scan
 from spm.query.select import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick, nothing
 from spm.query.sketches import COLUMNS as SKETCHED
@@ -110,10 +111,7 @@ class AppStorage:
             asked = scan.asked(by_metric)
             for slot in scan.sealed(first, last):
                 scan.ground.expired(slot, hours=False)
-            for slot, buckets in scan.units(first, last):
-                scan.weave(slot, buckets, asked, woven)
-                if woven.weaver.samples > limits.QUERY_SAMPLES_MAX:
-                    raise QueryTooLarge(f"the query reads more than {limits.QUERY_SAMPLES_MAX} samples: narrow it")
+            Loom(scan, asked, woven).weave(scan.units(first, last))
         held, strips = woven.strips()
         return dataclasses.replace(strips, labels=self._labels(chosen.index[held]), basis=scan.ground.basis())
 

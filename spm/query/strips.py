@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -73,15 +74,16 @@ def _gather(starts: I64, values: I64, line: I32, times: I64, lengths: I64, out_t
 
 @dataclass(slots=True)
 class Weaver:
-    """Strips of chosen series, gathered part by part in the order of time; only what lies between two times."""
+    """Strips of chosen series, gathered part by part in the order of time; only what lies between two times.
+
+    An *entry* is a strip before its place is known: its row, in which of its part's columns its values lie, where they
+    begin there, and along which of its part's lines.
+    """
 
     start_ms: int
     end_ms: int
     samples: int = 0
-    _rows: list[I64] = field(default_factory=list)  # a column for each part, as the three below
-    _owner: list[I64] = field(default_factory=list)
-    _first: list[I64] = field(default_factory=list)
-    _line: list[I64] = field(default_factory=list)
+    _entries: list[I64] = field(default_factory=list)  # of each part, [N, 4]
     _parts: list[tuple[int, int, int]] = field(default_factory=list)  # strips, number of the first column and line
     _columns: list[int] = field(default_factory=list)  # their addresses
     _times: list[I64] = field(default_factory=list)
@@ -92,34 +94,23 @@ class Weaver:
     _last: Lines | None = None
     _idle: int = 0  # bytes kept alive that nobody asked for: the rest of their pages
 
-    def add(
-        self, rows: I64, values: Sequence[F64], owner: I64, first: I64, line: I64, lines: Lines, count: int,
-        addresses: Sequence[int] = (),
-    ) -> None:  # fmt: skip
-        """Strips of these rows along these numbers among the lines.
+    def add(self, entries: I64, values: Sequence[F64], lines: Lines, count: int, addresses: Sequence[int] = ()) -> None:
+        """Strips with values in these columns, along these lines.
 
-        ``owner`` says in which of some columns the values of each lie, ``first`` where those begin in it that go with
-        a line before it was cut; ``count`` is of what was not cut. ``addresses`` are those of the columns, if known.
+        Entries and ``count`` are of what was not cut. ``addresses`` are those of the columns, if known.
         """
         if lines.cut:
-            lengths = lines.lengths[line]
-            kept = lengths > 0
-            if not kept.all():
-                rows, owner, first, line, lengths = rows[kept], owner[kept], first[kept], line[kept], lengths[kept]
-            first, count = first + lines.skipped[line], int(lengths.sum())
+            entries, count = _cut(entries, lines.lengths, lines.skipped)
         if not count:
             return
         idle = 8 * (sum(map(len, values)) - count)
         if self._idle + idle > limits.STRIPS_IDLE_BYTES_MAX:
-            values, first = _copied(values, owner, first, lines.lengths[line])
-            owner, addresses, idle = np.zeros(len(rows), np.int64), (), 0
+            values, entries = _copied(values, entries, lines.lengths)
+            addresses, idle = (), 0
         self._idle += idle
         self.samples += count
-        self._parts.append((len(rows), len(self._columns), self._line_of(lines)))
-        self._rows.append(rows)
-        self._owner.append(owner)
-        self._first.append(first)
-        self._line.append(line)
+        self._parts.append((len(entries), len(self._columns), self._line_of(lines)))
+        self._entries.append(entries)
         self._columns += addresses or map(address_of, values)
         self._held += values
 
@@ -135,33 +126,67 @@ class Weaver:
 
     def woven(self, series: int) -> tuple[I64, Strips]:
         """(rows that have samples, their strips without labels), in the order of rows."""
-        if not self._rows:
+        if not self._parts:
             none = np.empty(0, np.int64)
             return none, Strips([], none, np.zeros(1, np.int64), none, none.astype(np.int32), none, none)
-        rows = np.concatenate(self._rows).astype(np.int32)
-        strips, order = kernels.group_by_series(rows, series)
-        sizes, columns, lines = np.array(self._parts, np.int64).T
-        column = np.concatenate(self._owner) + np.repeat(columns, sizes)
-        values = np.array(self._columns, np.int64)[column] + 8 * np.concatenate(self._first)
-        line = (np.concatenate(self._line) + np.repeat(lines, sizes))[order]
+        parts, columns = np.array(self._parts, np.int64), np.array(self._columns, np.int64)
         lengths = np.concatenate(self._lengths)
-        held = np.flatnonzero(strips)
-        starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(strips[held], dtype=np.int64)))
-        return held, Strips(
-            [], np.add.reduceat(lengths[line], starts[:-1]), starts, values[order],
-            line.astype(np.int32), np.concatenate(self._times), lengths, tuple(self._held),
-        )  # fmt: skip
+        held, counts, starts, values, line = _placed(np.concatenate(self._entries), parts, columns, lengths, series)
+        times = np.concatenate(self._times)
+        return held, Strips([], counts, starts, values, line, times, lengths, tuple(self._held))
 
 
-def _copied(values: Sequence[F64], owner: I64, first: I64, lengths: I64) -> tuple[list[F64], I64]:
-    """(one column with nothing else in it, where the values of each strip begin there)."""
-    before, column = np.cumsum(lengths) - lengths, np.empty(int(lengths.sum()))
+def entries_of(rows: I64, owner: I64, first: I64, line: I64) -> I64:
+    """Entries from their columns."""
+    return np.stack((rows, owner, first, line), axis=1)
+
+
+@njit(cache=True, nogil=True)
+def _cut(entries: I64, lengths: I64, skipped: I64) -> Any:
+    """(entries of lines of which anything is left, how many samples that is)."""
+    left, found, count = np.empty_like(entries), 0, 0
+    for row, owner, first, line in entries:
+        if lengths[line] > 0:
+            left[found] = row, owner, first + skipped[line], line
+            found, count = found + 1, count + lengths[line]
+    return left[:found], count
+
+
+@njit(cache=True, nogil=True)
+def _placed(entries: I64, parts: I64, columns: I64, lengths: I64, series: int) -> Any:
+    """(rows that have entries, samples of each, where its strips begin, address and line of each strip)."""
+    strips, samples = np.zeros(series, np.int64), np.zeros(series, np.int64)
+    end = 0
+    for size, _, first_line in parts:
+        for entry in range(end, end + size):
+            strips[entries[entry, 0]] += 1
+            samples[entries[entry, 0]] += lengths[entries[entry, 3] + first_line]
+        end += size
+    held = np.flatnonzero(strips)
+    starts, at = np.zeros(len(held) + 1, np.int64), np.empty(series, np.int64)
+    for number, row in enumerate(held):
+        at[row] = starts[number]
+        starts[number + 1] = starts[number] + strips[row]
+    values, lines, end = np.empty(end, np.int64), np.empty(end, np.int32), 0
+    for size, first_column, first_line in parts:
+        for row, owner, first, line in entries[end : end + size]:
+            values[at[row]], lines[at[row]] = columns[owner + first_column] + 8 * first, line + first_line
+            at[row] += 1
+        end += size
+    return held, samples[held], starts, values, lines
+
+
+def _copied(values: Sequence[F64], entries: I64, lengths: I64) -> tuple[list[F64], I64]:
+    """(one column with nothing else in it, the entries there)."""
+    rows, owner, first, line = entries.T
+    wanted = lengths[line]
+    before, column = np.cumsum(wanted) - wanted, np.empty(int(wanted.sum()))
     for number, whole in enumerate(values):
         mine = np.flatnonzero(owner == number)
-        taken, count = lengths[mine].astype(np.int32), int(lengths[mine].sum())
+        taken, count = wanted[mine].astype(np.int32), int(wanted[mine].sum())
         place = kernels.take_segments(before[mine], taken, count)
         column[place] = whole[kernels.take_segments(first[mine], taken, count)]
-    return [column], before
+    return [column], entries_of(rows, np.zeros_like(rows), before, line)
 
 
 @dataclass(frozen=True, slots=True)

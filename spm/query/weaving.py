@@ -5,9 +5,9 @@ so which of them are wanted, and along which lines they lie, is found out once p
 together. Enter by ``Woven``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import accumulate
 
 import numpy as np
 from numba import njit
@@ -16,7 +16,7 @@ from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import HOUR_MS
 from spm.query.addresses import address_of, shorts_at, unsigned_at
 from spm.query.alike import alike
-from spm.query.strips import Lines, Strips, Weaver, ascending
+from spm.query.strips import Lines, Strips, Weaver, ascending, entries_of
 from spm.store.blocks import ChunkPage
 from spm.store.merge import Picked
 from spm.store.units import Pool
@@ -48,7 +48,7 @@ class SharedPage(ChunkPage):
     """A page whose columns but the values are shared with pages that have equal ones."""
 
     address: int = 0  # of the first value
-    look: tuple[int, int, int, int] = (0, 0, 0, 0)  # series, and the addresses of series, timeline and counts
+    look: bytes = b""  # how many series, and the addresses of series, timeline and counts: four int64
 
     @classmethod
     def of(cls, page: ChunkPage) -> "SharedPage":
@@ -58,71 +58,62 @@ class SharedPage(ChunkPage):
             raise CorruptBlock("a chunk has columns of a wrong kind", got=kinds)
         series, values = alike(np.ascontiguousarray(page.series)), np.ascontiguousarray(page.values)
         timeline, counts = alike(np.ascontiguousarray(page.timeline)), alike(np.ascontiguousarray(page.counts))
-        look = len(series), address_of(series), address_of(timeline), address_of(counts)
-        return cls(series, timeline, counts, values, address_of(values), look)
+        look = np.array([len(series), address_of(series), address_of(timeline), address_of(counts)], np.int64)
+        return cls(series, timeline, counts, values, address_of(values), look.tobytes())
 
 
 _KINDS = [np.uint64, np.int32, np.int32, np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Sheaf:
+class Sheaf:
     """Which series of a unit's pages are wanted, for all units whose pages look alike."""
 
     pages_alike: Sequence[SharedPage]  # keep the columns alive whose addresses are the key
-    used: tuple[int, ...]  # numbers of the pages in which any series is wanted
-    owner: I64  # which of these each strip is in
-    rows: I64  # the number of each among the chosen
-    first: I64  # where its values begin
+    used: tuple[int, ...]  # numbers of the pages in which any series is wanted; entries number these from 0
+    entries: I64  # [N, 4], without their lines
     counts: I32
     timeline: I32
     shift: int
-    pages: Pages  # of the pool
+    pages: Pages  # of the pool; none where no series is wanted
     samples: int
     _along: dict[tuple[int, tuple[Pages, Pages]], tuple[Known, I64]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, chunks: Sequence[tuple[int, SharedPage]], by_metric: ByMetric, shift: int) -> "_Sheaf":
-        """Of some pages whose generation has so many timelines to a page of its pool."""
-        asked = [by_metric[metric] for metric, _ in chunks]
-        ids, numbers = (np.concatenate(columns) for columns in zip(*asked, strict=True))
-        ends = np.cumsum([len(wanted) for wanted, _ in asked])
-        rows, first, owner = (np.empty(len(ids), np.int64) for _ in range(3))
+    def of(cls, metrics: Sequence[int], chunks: Sequence[SharedPage], by_metric: ByMetric, shift: int) -> "Sheaf":
+        """Of some pages of these metrics, whose generation has so many timelines to a page of its pool."""
+        wanted, rows = zip(*[by_metric[metric] for metric in metrics], strict=True)
+        ids, ends = np.concatenate(wanted), np.array([*accumulate(map(len, wanted))], np.int64)
+        looks = np.frombuffer(b"".join([page.look for page in chunks]), np.int64).reshape(-1, 4)
+        entries, each = np.empty((len(ids), 4), np.int64), np.zeros(len(chunks), np.int64)
         counts, timeline = np.empty(len(ids), np.int32), np.empty(len(ids), np.int32)
-        looks, each = np.array([page.look for _, page in chunks], np.int64), np.zeros(len(chunks), np.int64)
-        found = _wanted(looks, ids, numbers, ends, rows, first, owner, counts, timeline, each)
-        used = tuple(np.flatnonzero(each).tolist())
-        timeline = timeline[:found]
+        found, samples = _wanted(looks, ids, np.concatenate(rows), ends, entries, counts, timeline, each)
+        used, timeline = tuple(np.flatnonzero(each).tolist()), timeline[:found]
         pages = tuple(sorted(set((timeline >> shift).tolist())))
-        return cls(
-            [page for _, page in chunks], used, owner[:found], rows[:found], first[:found], counts[:found], timeline,
-            shift, pages, int(counts[:found].sum()),
-        )  # fmt: skip
+        return cls(chunks, used, entries[:found], counts[:found], timeline, shift, pages, samples)
 
     def along(self, known: Known) -> I64:
-        """The line of each; raises ``IntegrityError`` where values and times do not go together."""
+        """The entries with their lines; raises ``IntegrityError`` where values and times do not go together."""
         key = id(known.counts), known.place
         found = self._along.get(key)
         if found is None:
-            numbers, bases = (np.array(each, np.int64) for each in known.place)
-            page = self.timeline >> self.shift
-            line = bases[np.searchsorted(numbers, page)] + (self.timeline - (page.astype(np.int64) << self.shift))
-            if line.min() < 0 or line.max() >= len(known.counts) or (known.counts[line] != self.counts).any():
+            pages, bases = (np.array(each, np.int64) for each in known.place)
+            entries = self.entries.copy()
+            if not _lined(entries, self.timeline, self.counts, self.shift, pages, bases, known.lines.lengths):
                 raise IntegrityError("a chunk and its timelines differ in length")
-            found = self._along[key] = known, line
+            found = self._along[key] = known, entries
         return found[1]
 
 
 @njit(cache=True, nogil=True)
 def _wanted(
-    looks: I64, ids: U64, numbers: I64, ends: I64, rows: I64, first: I64, owner: I64, counts: I32, timeline: I32,
-    each: I64,
-) -> Any:  # fmt: skip
-    """Walks along each page's series and those that are wanted of it, both ascending; how many strips there are.
+    looks: I64, ids: U64, rows: I64, ends: I64, entries: I64, counts: I32, timeline: I32, each: I64
+) -> tuple[int, int]:
+    """Walks along each page's series and those that are wanted of it, both ascending; (how many entries, samples).
 
-    ``each``: how many of each page; ``owner`` numbers the pages that have any.
+    ``each``: how many of each page; entries name those pages by number that have any.
     """
-    found = used = begin = 0
+    found = samples = used = begin = 0
     for page in range(len(looks)):
         held = looks[page, 0]
         series, lengths = unsigned_at(looks[page, 1], held), shorts_at(looks[page, 3], held)
@@ -132,12 +123,29 @@ def _wanted(
                 at += lengths[place]
                 place += 1
             if place < held and series[place] == ids[wanted]:
-                rows[found], first[found], owner[found] = numbers[wanted], at, used
+                entries[found] = rows[wanted], used, at, 0
                 counts[found], timeline[found] = lengths[place], lines[place]
-                found, each[page] = found + 1, each[page] + 1
+                found, samples, each[page] = found + 1, samples + lengths[place], each[page] + 1
         begin = ends[page]
         used += each[page] > 0
-    return found
+    return found, samples
+
+
+@njit(cache=True, nogil=True)
+def _lined(entries: I64, timeline: I32, counts: I32, shift: int, pages: I64, bases: I64, lengths: I64) -> bool:
+    """Writes the line of each entry: that of its timeline; whether all are there, and as long as the entries' values.
+
+    ``bases``: where the lines begin of each of the pool's pages, which have ``1 << shift`` timelines.
+    """
+    for entry in range(len(entries)):
+        page = timeline[entry] >> shift
+        at = np.searchsorted(pages, page)
+        known = at < len(pages) and pages[at] == page
+        line = bases[at] + (timeline[entry] - (page << shift)) if known else -1
+        if line < 0 or line >= len(lengths) or lengths[line] != counts[entry]:
+            return False
+        entries[entry, 3] = line
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,36 +155,26 @@ class Woven:
     by_metric: ByMetric  # metric id -> (series ids ascending, their numbers among the chosen)
     series: int  # how many are chosen
     weaver: Weaver
-    _sheaves: dict[tuple[int, tuple[tuple[int, tuple[int, int, int, int]], ...]], _Sheaf] = field(default_factory=dict)
+    _sheaves: dict[tuple[int, tuple[int, ...], bytes], Sheaf] = field(default_factory=dict)
 
     def holds(self, slot: int) -> bool:
         """Whether the whole slot is asked for."""
         return self.weaver.start_ms <= slot * HOUR_MS and (slot + 1) * HOUR_MS <= self.weaver.end_ms
 
-    def opened(
-        self, chunks: Sequence[tuple[int, SharedPage]], shift: int, lines_of: Callable[[Pages], Known | None], *,
-        whole: bool,
-    ) -> bool:  # fmt: skip
-        """Add pages of one unit as they are; false where that cannot be."""
-        sheaf = self._sheaf(chunks, shift) if chunks else None
-        if sheaf is None or not len(sheaf.rows):
-            return True
-        known = lines_of(sheaf.pages)
-        if known is None:
-            return False
-        lines = known.lines if whole else known.lines.within(self.weaver.start_ms, self.weaver.end_ms)
-        used = [chunks[number][1] for number in sheaf.used]
-        values, addresses = [page.values for page in used], [page.address for page in used]
-        along = sheaf.along(known)
-        self.weaver.add(sheaf.rows, values, sheaf.owner, sheaf.first, along, lines, sheaf.samples, addresses)
-        return True
-
-    def _sheaf(self, chunks: Sequence[tuple[int, SharedPage]], shift: int) -> _Sheaf:
-        key = shift, tuple([(metric, page.look) for metric, page in chunks])
+    def sheaf(self, metrics: tuple[int, ...], pages: Sequence[SharedPage], shift: int) -> Sheaf:
+        """What is wanted of these pages of a unit, at least one; ``metrics`` says of which metric each is."""
+        key = shift, metrics, b"".join([page.look for page in pages])
         found = self._sheaves.get(key)
         if found is None:
-            found = self._sheaves[key] = _Sheaf.of(chunks, self.by_metric, shift)
+            found = self._sheaves[key] = Sheaf.of(metrics, pages, self.by_metric, shift)
         return found
+
+    def opened(self, pages: Sequence[SharedPage], sheaf: Sheaf, known: Known, *, whole: bool) -> None:
+        """Add what is wanted of these pages along their lines."""
+        lines = known.lines if whole else known.lines.within(self.weaver.start_ms, self.weaver.end_ms)
+        used = [pages[number] for number in sheaf.used]
+        values, addresses = [page.values for page in used], [page.address for page in used]
+        self.weaver.add(sheaf.along(known), values, lines, sheaf.samples, addresses)
 
     def picked(self, parts: Sequence[Picked], *, whole: bool) -> None:
         """Add winners."""
@@ -187,9 +185,8 @@ class Woven:
                     lines = lines.within(self.weaver.start_ms, self.weaver.end_ms)
                 every = np.arange(len(part.counts), dtype=np.int64)
                 values = np.ascontiguousarray(part.values, np.float64)
-                self.weaver.add(
-                    self._rows(part), [values], np.zeros_like(every), whole_lines.first, every, lines, len(part.ts)
-                )
+                entries = entries_of(self._rows(part), np.zeros_like(every), whole_lines.first, every)
+                self.weaver.add(entries, [values], lines, len(part.ts))
 
     def _rows(self, part: Picked) -> I64:
         """The numbers of a part's series among the chosen, all of which are among them."""

@@ -129,10 +129,16 @@ def chunk(bucket: int, app: int, metric: int, slot: int, generation: int, page: 
     return _CHUNK.pack(bucket, app, metric, U32 - slot, generation, page)
 
 
-def chunks(bucket: int, app: int, metrics: Iterable[int], slot: int, generation: int, page: int) -> list[bytes]:
-    """The page of this number of each of these metrics."""
-    head, tail = _CHUNK_HEAD.pack(bucket, app), _CHUNK_TAIL.pack(U32 - slot, generation, page)
-    return [head + metric.to_bytes(8, "big") + tail for metric in metrics]
+def chunk_heads(bucket: int, app: int, metrics: Iterable[int]) -> list[bytes]:
+    """What the keys of each of these metrics' pages begin with, whatever the hour."""
+    head = _CHUNK_HEAD.pack(bucket, app)
+    return [head + metric.to_bytes(8, "big") for metric in metrics]
+
+
+def chunks(heads: Iterable[bytes], slot: int, generation: int, page: int) -> list[bytes]:
+    """The page of this number of each of the metrics with these heads."""
+    tail = _CHUNK_TAIL.pack(U32 - slot, generation, page)
+    return [head + tail for head in heads]
 
 
 def parse_chunk(key: bytes) -> tuple[int, int, int, int, int, int]:

@@ -272,7 +272,8 @@ def open_chunks(
 def _listing(inputs: Directory, unit: Unit, generation: Generation, wanted: Wanted | None) -> list[tuple[int, bytes]]:
     def listed(metrics: Iterable[int], page: int) -> Iterator[tuple[int, bytes]]:
         metrics = list(metrics)
-        names = keys.chunks(unit.bucket, unit.app, metrics, unit.slot, generation.number, page)
+        heads = keys.chunk_heads(unit.bucket, unit.app, metrics)
+        names = keys.chunks(heads, unit.slot, generation.number, page)
         return zip(metrics, names, strict=True)
 
     if wanted is None:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spm.errors import CorruptBlock
+from spm.errors import CorruptBlock, IntegrityError
 from spm.query.promql import overtime, windows
 from spm.query.promql.windows import Steps
-from spm.query.strips import Lines, Strips, Weaver, ascending
-from spm.query.weaving import Known, Pages, SharedPage, Woven
+from spm.query.strips import Lines, Strips, Weaver, ascending, entries_of
+from spm.query.weaving import Known, SharedPage, Woven
 from spm.store.blocks import ChunkPage
 from spm.wire import I64, U64
 
@@ -36,7 +36,8 @@ def woven(draw: st.DrawFn) -> tuple[Strips, int]:
         line = np.array([draw(st.integers(0, 1)) for _ in rows], np.int64)
         counts = np.array([len(times[n]) for n in line], np.int64)
         values = np.array([draw(VALUE) for _ in range(int(counts.sum()))])
-        weaver.add(rows, *parted(draw, values, counts), line, lines, int(counts.sum()))
+        columns, owner, first = parted(draw, values, counts)
+        weaver.add(entries_of(rows, owner, first, line), columns, lines, int(counts.sum()))
     return weaver.woven(3)[1], end
 
 
@@ -91,7 +92,7 @@ def test_pages_of_which_little_is_wanted_are_copied_once_they_pile_up(monkeypatc
     weaver, lines = Weaver(0, 100), Lines.of(np.array([10], np.int64), np.array([1], np.int32))
     pages = [np.arange(10.0) + 10 * n for n in range(4)]
     for row, page in enumerate(pages):
-        weaver.add(np.array([row]), [page], np.array([0]), np.array([3]), np.array([0]), lines, 1)
+        weaver.add(np.array([[row, 0, 3, 0]]), [page], lines, 1)
     held = weaver.woven(4)[1].held
     assert [any(each is page for each in held) for page in pages] == [True, False, False, False]
     assert weaver.woven(4)[1].batch().values.tolist() == [3.0, 13.0, 23.0, 33.0]
@@ -138,7 +139,11 @@ def test_of_each_page_the_wanted_series_are_found_with_their_values_and_times(da
     counts_of_lines = np.array([1, 2], np.int32)
     known = Known(Lines.of(np.array([5, 5, 6], np.int64), counts_of_lines), counts_of_lines, ((0,), (0,)))
     found = Woven(by_metric, number, Weaver(0, 100))
-    assert found.opened(chunks, 1, lambda pages: known if pages == (0,) else None, whole=True)
+    metrics, pages = (tuple(each) for each in zip(*chunks, strict=True))
+    sheaf = found.sheaf(metrics, pages, 1)
+    assert sheaf.pages == ((0,) if wanted else ())
+    if wanted:
+        found.opened(pages, sheaf, known, whole=True)
     rows, strips = found.strips()
     batch = strips.batch()
     got = {
@@ -159,17 +164,36 @@ def test_pages_that_look_alike_find_their_times_however_timelines_are_cut_into_p
     numbers = np.array([0, 1], np.int32), np.array([1, 1], np.int32)
     page = SharedPage.of(ChunkPage(np.array([5, 6], np.uint64), *numbers, np.array([1.0, 2.0])))
     woven = Woven({9: (page.series, np.arange(2))}, 2, Weaver(0, 100))
-    counts, asked = np.array([1, 1], np.int32), list[Pages]()
-
-    def lines_of(pages: Pages, ts: list[int]) -> Known:
-        asked.append(pages)
-        return Known(Lines.of(np.array(ts, np.int64), counts), counts, (pages, tuple(range(len(pages)))))
-
-    assert woven.opened([(9, page)], 1, lambda pages: lines_of(pages, [10, 11]), whole=True)
-    assert woven.opened([(9, page)], 0, lambda pages: lines_of(pages, [20, 21]), whole=True)
-    assert asked == [(0,), (0, 1)]
+    counts = np.array([1, 1], np.int32)
+    for shift, pages, ts in ((1, (0,), [10, 11]), (0, (0, 1), [20, 21])):
+        sheaf = woven.sheaf((9,), [page], shift)
+        assert sheaf.pages == pages
+        known = Known(Lines.of(np.array(ts, np.int64), counts), counts, (pages, tuple(range(len(pages)))))
+        woven.opened([page], sheaf, known, whole=True)
     found = woven.strips()[1].batch()
     assert (found.ts.tolist(), found.values.tolist()) == ([10, 20, 11, 21], [1.0, 1.0, 2.0, 2.0])
+
+
+def test_pages_that_look_alike_are_told_apart_by_their_metrics() -> None:
+    one = np.array([0], np.int32), np.array([1], np.int32)
+    pages = [SharedPage.of(ChunkPage(np.array([5], np.uint64), *one, np.array([value]))) for value in (1.0, 2.0)]
+    woven = Woven({8: (pages[0].series, np.array([0])), 9: (pages[1].series, np.array([1]))}, 2, Weaver(0, 100))
+    for metric, page in zip((8, 9), pages, strict=True):  # as where the other page of each slot is damaged
+        known = Known(Lines.of(np.array([10], np.int64), one[1]), one[1], ((0,), (0,)))
+        woven.opened([page], woven.sheaf((metric,), [page], 1), known, whole=True)
+    rows, strips = woven.strips()
+    assert (rows.tolist(), strips.batch().values.tolist()) == ([0, 1], [1.0, 2.0])
+
+
+@pytest.mark.parametrize(("timeline", "count"), [(0, 2), (2, 1), (3, 1), (-1, 1)])
+def test_values_without_a_line_of_their_length_are_an_integrity_error(timeline: int, count: int) -> None:
+    """The pool has one page with two timelines of one time each."""
+    columns = np.array([timeline], np.int32), np.array([count], np.int32), np.ones(count)
+    page = SharedPage.of(ChunkPage(np.array([5], np.uint64), *columns))
+    woven, counts = Woven({9: (page.series, np.array([0]))}, 1, Weaver(0, 100)), np.array([1, 1], np.int32)
+    known = Known(Lines.of(np.array([10, 11], np.int64), counts), counts, ((0,), (0,)))
+    with pytest.raises(IntegrityError, match="differ in length"):
+        woven.opened([page], woven.sheaf((9,), [page], 1), known, whole=True)
 
 
 def test_a_line_with_two_versions_of_a_time_is_noticed() -> None:

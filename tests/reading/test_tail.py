@@ -1,7 +1,7 @@
 """Claims about spm/query/tail.py and spm/query/cache.py: what a reading process keeps, and when it lets go."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -193,3 +193,16 @@ def test_the_cache_keeps_within_its_bound(size: int, kept: int) -> None:
         cache.fetch("chunks", [bytes([i])], lambda names: [page(size)])
     assert len(cache._pages) == kept
     assert cache._bytes <= 10_000
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["fetched", "looked for"])
+def test_a_page_that_was_asked_for_again_outlasts_older_questions(held: bool) -> None:
+    cache = PageCache(bytes_max=10_000)
+    for i in range(30):
+        cache.fetch("chunks", [bytes([i])], lambda names: [page(100)])
+        assert (cache.held if held else cache_only(cache))("chunks", [b"\0"]) != [None]
+
+
+def cache_only(cache: PageCache) -> Callable[[str, Sequence[bytes]], list[object | None]]:
+    """``fetch`` of what nobody can load."""
+    return lambda table, names: cache.fetch(table, names, lambda missing: [None for _ in missing])

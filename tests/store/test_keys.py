@@ -52,7 +52,8 @@ def test_keys_give_back_their_fields(bucket: int, app: int, slot: int, number: i
     assert row.log(slot) == log
     assert keys.column_slot(keys.slot_column(slot)) == slot
     assert keys.parse_chunk(keys.chunk(bucket, app, number, slot, other, 9)) == (bucket, app, number, slot, other, 9)
-    assert keys.chunks(bucket, app, [number], slot, other, 9) == [keys.chunk(bucket, app, number, slot, other, 9)]
+    heads = keys.chunk_heads(bucket, app, [number])
+    assert keys.chunks(heads, slot, other, 9) == [keys.chunk(bucket, app, number, slot, other, 9)]
     assert keys.parse_inputs(keys.inputs(bucket, app, slot, number)) == (bucket, app, slot, number)
     assert keys.parse_series(keys.series(app, number, other)) == (number, other)
     assert keys.parse_manifest(keys.manifest(app, slot)) == (slot, False)
