@@ -40,7 +40,8 @@ from tests.bench.protocols import protocols
 from tests.bench.rolled import compact
 from tests.fleet import STEP_MS, Fleet
 
-START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z, on the hour: the same bodies in every run
+DAY_NS = 86_400_000_000_000
+START_MS = (time.time_ns() // DAY_NS - 14) * 24 * HOUR_MS  # at midnight; the product takes out raw samples of long ago
 
 
 def main() -> None:
