@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spm.query.addresses import floats_at, integers_at
+from spm.query.addresses import integers_at, unsigned_at
 from spm.query.hands import hands, shared
 from spm.query.promql.overtime import FUNCTIONS, RATE, SMOOTH, value
 from spm.query.select import SeriesBatch, Tick, nothing
@@ -171,13 +171,16 @@ def _sweep(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _values_of(series: int, starts: I64, values: I64, line: I32, lengths: I64, out: F64) -> Any:
-    """How many values there are, and whether any is a stale marker."""
+    """How many values there are, and whether any is a stale marker.
+
+    Both arrays are counted from zero: of an index that might be negative a compiler makes one step per value.
+    """
     at, found, bits = 0, 0, out.view(np.uint64)
     for strip in range(starts[series], starts[series + 1]):
         count = lengths[line[strip]]
-        own = floats_at(values[strip], count).view(np.uint64)
+        own, place = unsigned_at(values[strip], count), bits[at : at + count]
         for i in range(count):
-            bits[at + i] = own[i]
+            place[i] = own[i]
             found += own[i] == STALE_BITS
         at += count
     return at, found > 0
