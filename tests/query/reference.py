@@ -256,7 +256,8 @@ def variance(values: list[float]) -> float:
     if not all(map(math.isfinite, values)):
         return math.nan
     mean = total(values) / len(values)
-    return total([(value - mean) ** 2 for value in values]) / len(values)
+    distances = [value - mean for value in values]
+    return total([each * each for each in distances]) / len(values)  # `**` raises where this is infinite
 
 
 def quantile(values: list[float], q: float) -> float:
