@@ -29,7 +29,7 @@ Bool = npt.NDArray[np.bool_]
 STALE_BITS = np.uint64(0x7FF0000000000002)
 KEEPS_NAME = frozenset({"last_over_time", "first_over_time"})
 _NEWEST, _STAMP = -1, -2  # beside the codes of functions
-_SHARED_FROM = 400_000  # samples and values: below a millisecond of work another hand costs more than it does
+_SHARED_FROM = 1_000_000  # samples and values: below a millisecond of work another hand costs more than it does
 VISITS_AT_ONCE = 20_000_000  # samples visited between two looks at the clock: some tens of ms, sorting ten times that
 
 
