@@ -31,6 +31,10 @@ REASONS = {
     r"(==|!=|[<>]=?) .*: refused here only: multiple matches for labels": (
         "Prometheus 2 counts the matches that a comparison keeps, 3 all of them, as we do"
     ),
+    r"\bor\b.*refused here only: vector cannot contain metrics with the same labelset": (
+        "2.42 drops the name of a function's elements at once, so that those of two metrics become one series; we drop "
+        "names last, as 3 does when asked to, and elements of two metrics that have the same other labels are refused"
+    ),
     r"timestamp\([a-z_]+(\{[^}]*\})? @ (start|end)\(\) offset": (
         "timestamp() of a selector that `@` holds and an offset moves reads less far back than the selector alone, in "
         "2.42 and in 3: it leaves out series that the selector shows"
