@@ -1,4 +1,4 @@
-"""The folder as a broker: nobody ever takes half a message."""
+"""The folder as a broker: nobody takes half a message, or falls over a table of bindings that another left behind."""
 
 import threading
 from pathlib import Path
@@ -59,3 +59,29 @@ def test_messages_come_in_the_order_of_their_writing(folder: Path) -> None:
         there._put("q", {"n": n})
         threading.Event().wait(0.003)
     assert [there._get("q")["n"] for _ in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("left", [b"", b"[[", b"7", b'[["only one"]]', b"\xff"])
+def test_a_table_that_a_killed_process_left_behind_is_written_anew(folder: Path, left: bytes) -> None:
+    there = channel(folder)
+    (folder / "control" / "calls.exchange").write_bytes(left)
+    assert there.get_table("calls") == []
+    there._queue_bind("calls", "key", "", "q")
+    assert [tuple(each) for each in there.get_table("calls")] == [("key", "", "q")]
+
+
+def test_queues_that_are_bound_at_once_are_all_bound_and_each_once(folder: Path) -> None:
+    channels = [channel(folder) for _ in range(4)]
+
+    def bind(number: int) -> None:
+        for n in range(25):
+            channels[number]._queue_bind("calls", "key", "", f"q{n}")
+            channels[number]._queue_bind("calls", "key", "", f"q{n}-{number}")
+
+    threads = [threading.Thread(target=bind, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = sorted(each.queue for each in channels[0].get_table("calls"))
+    assert found == sorted([f"q{n}" for n in range(25)] + [f"q{n}-{k}" for n in range(25) for k in range(4)])
