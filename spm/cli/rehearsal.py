@@ -50,6 +50,8 @@ QUESTIONS = (
     "stddev(cpu_usage)",
     "cpu_usage * on (host) group_left () net_bytes",
     "cpu_usage or net_bytes",
+    "max_over_time(cpu_usage[30m:10m])",
+    'label_replace(topk(1, cpu_usage), "host", "any", "host", ".*")',
     *(f"rate(net_bytes[5m] {bounds})" for bounds in ("anchored", "smoothed")),
     "cpu_usage smoothed",
     *(f"histogram_{asked}, rpc_bucket)" for asked in ("quantile(0.9", "fraction(0, 1")),

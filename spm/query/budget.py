@@ -81,14 +81,14 @@ class Budget:
                 f"{asked} selects {count} series; at most {self.allowed.series} are read: narrow the selector"
             )
         self.usage.series += count
-        self._keep(count * SERIES_BYTES)
+        self.keep(count * SERIES_BYTES)
 
     def samples(self, count: int) -> None:
         """So many samples are read."""
         self.usage.samples += count
         if self.usage.samples > self.allowed.samples:
             raise QueryTooLarge(f"more than {self.allowed.samples} samples to read: ask for less time or fewer series")
-        self._keep(count * SAMPLE_BYTES)
+        self.keep(count * SAMPLE_BYTES)
 
     def cells(self, series: int, steps: int, what: str) -> None:
         """So many values are about to be computed."""
@@ -109,14 +109,15 @@ class Budget:
                 "use a longer step, fewer series, or /api/v1/export"
             )
 
+    def keep(self, size: int) -> None:
+        """So many bytes more are held from now on, and nothing is made beside them."""
+        self.usage.bytes += size
+        self._look_at(self.usage.bytes)
+
     def hold(self, size: int) -> None:
         """So many bytes of values more are held from now on; with a negative number they are let go."""
         self._look_at(self.usage.bytes + max(size, 0) * AT_WORK)
         self.usage.bytes += size
-
-    def _keep(self, size: int) -> None:
-        self.usage.bytes += size
-        self._look_at(self.usage.bytes)
 
     def _look_at(self, size: int) -> None:
         if size > self.allowed.bytes:

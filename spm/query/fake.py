@@ -130,7 +130,7 @@ class FakeStorage:
     ) -> Iterable[tuple[dict[str, str], I64, F64]]:
         for labels, ts, values in self._series.values():
             if all(mask([labels.get(matcher.name, "")], matcher)[0] for matcher in matchers):
-                inside = (ts > start_ms) & (ts <= end_ms)
+                inside = slice(*np.searchsorted(ts, (start_ms, end_ms), side="right"))  # nothing is copied
                 yield labels, ts[inside], values[inside]
 
 

@@ -23,6 +23,10 @@ from spm.query.select import SeriesBatch
 from spm.store import kernels
 from spm.wire import F64, I32, I64
 
+Bool = npt.NDArray[np.bool_]
+
+RUN_BYTES = 28  # an address and a line for the strip, an address and a length for the line
+
 
 @dataclass(frozen=True, slots=True)
 class Strips:
@@ -54,12 +58,64 @@ class Strips:
             address_of(ts) + 8 * first, counts, (ts, values), batch.basis,
         )  # fmt: skip
 
+    @classmethod
+    def where(cls, present: Bool, labels: Sequence[dict[str, str]], times: I64, values: F64) -> Strips:
+        """What S series have at T times they share, [S, T], where it is present: a strip for every run of it."""
+        ts, cells = np.require(times, np.int64, "C"), np.require(values, np.float64, "C")
+        counts, starts, first, line, begin, lengths = _runs(np.require(present, np.bool_, "C"))
+        held, lines = address_of(cells) + 8 * first, address_of(ts) + 8 * begin
+        return cls(labels, counts, starts, held, line, lines, lengths, (ts, cells))
+
     def batch(self) -> SeriesBatch:
         """The samples side by side, for whoever needs them so."""
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
         ts, values = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]))
         _gather(self.starts, self.values, self.line, self.times, self.lengths, ts, values)
         return SeriesBatch(self.labels, offsets, ts, values, self.basis)
+
+
+def runs(present: Bool) -> int:
+    """How many runs of elements the rows have at most; each is `RUN_BYTES` of a `Strips.where`."""
+    return len(present) + int(np.count_nonzero(present[:, 1:] > present[:, :-1]))
+
+
+@njit(cache=True, nogil=True)
+def _runs(present: Bool) -> Any:
+    """(elements of each row, where its strips begin, cell and line of each strip, where each line begins, its length).
+
+    A row with the same runs as the one before has the same lines. One without elements has a strip of length 0.
+    """
+    rows, steps = present.shape
+    counts, starts, alike = np.zeros(rows, np.int64), np.zeros(rows + 1, np.int64), np.zeros(rows, np.bool_)
+    lines = 0
+    for row in range(rows):
+        own, found = present[row], 0
+        for step in range(steps):
+            counts[row] += own[step]
+            found += own[step] and (step == 0 or not own[step - 1])
+        found = max(found, 1)
+        starts[row + 1] = starts[row] + found
+        alike[row] = row > 0 and found == starts[row] - starts[row - 1] and np.all(own == present[row - 1])
+        lines += 0 if alike[row] else found
+    first, line = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.int32)
+    begin, lengths = np.empty(lines, np.int64), np.empty(lines, np.int64)
+    fresh, strip = 0, 0
+    for row in range(rows):
+        step = 0
+        while strip < starts[row + 1]:
+            while counts[row] and not present[row, step]:
+                step += 1
+            end = step
+            while end < steps and present[row, end]:
+                end += 1
+            first[strip] = row * steps + step
+            if alike[row]:
+                line[strip] = line[strip - (starts[row] - starts[row - 1])]
+            else:
+                line[strip], begin[fresh], lengths[fresh] = fresh, step, end - step
+                fresh += 1
+            strip, step = strip + 1, end
+    return counts, starts, first, line, begin, lengths
 
 
 @njit(cache=True, nogil=True)

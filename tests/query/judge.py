@@ -29,6 +29,12 @@ from tests.stack.processes import Process, wait_until
 Labels = dict[str, str]
 Answer = dict[tuple[tuple[str, str], ...], dict[int, float]]
 
+# What Prometheus 3 does when it is asked to, and we always.
+_FEATURES = (
+    "promql-experimental-functions", "promql-delayed-name-removal", "promql-duration-expr",
+    "promql-extended-range-selectors", "promql-binop-fill-modifiers",
+)  # fmt: skip
+
 
 class Refused(Exception):
     """The judge does not answer a query; its words."""
@@ -63,6 +69,7 @@ class Judge:
             body = b"".join(_field(1, _series(labels, points)) for labels, points in data[at : at + 20])
             request = urllib.request.Request(f"{self.url}/api/v1/write", bytes(cramjam.snappy.compress_raw(body)))
             request.add_header("Content-Encoding", "snappy")
+            request.add_header("Content-Type", "application/x-protobuf")
             request.add_header("X-Prometheus-Remote-Write-Version", "0.1.0")
             urllib.request.urlopen(request, timeout=60).close()
 
@@ -70,6 +77,12 @@ class Judge:
 def binary() -> str | None:
     """The Prometheus that is to judge, if there is one."""
     return os.environ.get("SPM_PROMETHEUS") or shutil.which("prometheus")
+
+
+def is_modern() -> bool:
+    """Whether the judge is a Prometheus 3."""
+    program = binary()
+    return bool(os.environ.get("SPM_PROMETHEUS_URL")) or (program is not None and _major(program) >= 3)
 
 
 @contextmanager
@@ -83,15 +96,17 @@ def judging(folder: Path, port: int, data: Sequence[tuple[Labels, list[tuple[int
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "prometheus.yml").write_text("global: {}\n")
     process = Process("prometheus", folder)
+    modern = is_modern()
+    features = [f"--enable-feature={','.join(_FEATURES)}"] if modern else []
     process.start(
         [
             program, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
             f"--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver",
-            "--storage.tsdb.retention.time=100y", "--query.lookback-delta=5m", "--log.level=warn",
+            "--storage.tsdb.retention.time=100y", "--query.lookback-delta=5m", "--log.level=warn", *features,
         ],
         dict(os.environ),
     )  # fmt: skip
-    judge = Judge(f"http://127.0.0.1:{port}", modern=_major(program) >= 3)
+    judge = Judge(f"http://127.0.0.1:{port}", modern=modern)
     try:
         assert wait_until(lambda: _is_ready(judge.url), 60), process.log.read_text()
         judge.write(data)

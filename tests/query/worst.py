@@ -1,7 +1,9 @@
 """`python -m tests.query.worst SHARE`: the worst queries that a share of the limits allows, and the memory each takes.
 
-Prints a line of JSON for each: the expression, what the budget counted at most, by how much the process grew at most,
-and why it was refused, if it was. Runs in a process of its own, so that nothing else's memory is counted.
+Each is asked of so many series that one vector of them just fits, then of fewer and fewer, so that what a query with
+several vectors does at last is also seen near the limit. Prints a line of JSON for each: the expression, the series,
+what the budget counted at most, by how much the process grew at most, and why it was refused, if it was. Runs in a
+process of its own, so that nothing else's memory is counted.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import gc
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +27,8 @@ from spm.query.promql.engine import Engine
 
 STEPS = 5_000
 START = 1_700_000_000_000
+TIMES = START + np.arange(STEPS) * 1_000
+PARTS = (1.0, 0.8, 0.65, 0.5, 0.4)  # of the series of which one vector just fits
 WORST = (
     "m",
     "m + m",
@@ -35,6 +40,11 @@ WORST = (
     "sum by (n) (rate(m[1m]))",
     "quantile_over_time(0.9, m[1m])",
     "max_over_time(rate(m[1m])[2m:1s])",
+    "sum_over_time((m % 2 > 0)[1m:1s])",
+    "stddev by (n) (m)",
+    "quantile by (n) (0.5, m)",
+    "m > on (n) group_left () (max by (n) (m) - 1)",
+    "m + on (n) fill (0) (m + 1)",
     'label_replace(m, "x", "$1", "n", "(.*)")',
     "count_values(\"v\", m)",
     "m or (m * 2) or (m * 3)",
@@ -64,24 +74,33 @@ def main(share: float) -> None:
         shown=int(most.shown * share), timeout_s=600.0,
     )  # fmt: skip
     # So many that a vector alone, its samples and what is made of it just fit; with operands it does not.
-    series = allowed.bytes // (STEPS * (SAMPLE_BYTES + CELL_BYTES * (1 + AT_WORK)) + SERIES_BYTES)
-    storage = FakeStorage()
-    ts = START + np.arange(STEPS) * 1_000
-    for number in range(series):
-        storage.add("m", {"n": str(number), "g": str(number % 7)}, ts, np.arange(STEPS) % 97.0 + number)
-    few = FakeStorage().add("m", {"n": "1", "g": "1"}, ts[:10], np.arange(10.0)).add("n", {"n": "1"}, ts[:10], ts[:10])
+    most_series = allowed.bytes // (STEPS * (SAMPLE_BYTES + CELL_BYTES * (1 + AT_WORK)) + SERIES_BYTES)
+    few = FakeStorage().add("m", {"n": "1", "g": "1"}, TIMES[:10], np.arange(10.0))
     for expr in WORST:
         prometheus.answer(Engine(few).range(expr, START, START + 9_000, 1_000))  # compiles what is not compiled yet
-        budget, before, refused = Budget(allowed, SystemClock()), forget(), ""
-        try:
-            found = Engine(storage, budget=budget).range(expr, START, START + (STEPS - 1) * 1_000, 1_000)
-            budget.shown(prometheus.points_of(found))
-            prometheus.answer(found)
-        except QueryTooLarge as error:
-            refused = str(error)
-        found = None  # type: ignore[assignment]
-        told = {"expr": expr, "counted": budget.usage.bytes_peak, "grown": grown() - before, "refused": refused}
-        print(json.dumps(told), flush=True)
+    for part in PARTS:
+        series = int(most_series * part)
+        storage = _storage(series)
+        for expr in WORST:
+            print(json.dumps({"expr": expr, "series": series} | _asked(expr, storage, allowed)), flush=True)
+
+
+def _storage(series: int) -> FakeStorage:
+    storage = FakeStorage()
+    for number in range(series):
+        storage.add("m", {"n": str(number), "g": str(number % 7)}, TIMES, np.arange(STEPS) % 97.0 + number)
+    return storage
+
+
+def _asked(expr: str, storage: FakeStorage, allowed: QueryLimits) -> dict[str, Any]:
+    budget, before, refused = Budget(allowed, SystemClock()), forget(), ""
+    try:
+        found = Engine(storage, budget=budget).range(expr, START, START + (STEPS - 1) * 1_000, 1_000)
+        budget.shown(prometheus.points_of(found))
+        prometheus.answer(found)
+    except QueryTooLarge as error:
+        refused = str(error)
+    return {"counted": budget.usage.bytes_peak, "grown": grown() - before, "refused": refused}
 
 
 if __name__ == "__main__":

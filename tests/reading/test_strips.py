@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from spm.errors import CorruptBlock, IntegrityError
 from spm.query.promql import overtime, windows
+from spm.query.promql.reading import packed
 from spm.query.promql.windows import Steps
-from spm.query.strips import Lines, Strips, Weaver, ascending, entries_of
+from spm.query.strips import Lines, Strips, Weaver, ascending, entries_of, runs
 from spm.query.weaving import Known, SharedPage, Woven
 from spm.store.blocks import ChunkPage
 from spm.wire import I64, U64
@@ -62,6 +63,33 @@ def test_windows_are_the_same_over_shared_lines_and_over_lines_of_each_series(
         for (values, present), (wanted, there) in pairs:
             np.testing.assert_array_equal(present, there)
             np.testing.assert_array_equal(values[present], wanted[there])
+
+
+@given(st.data(), st.integers(0, 6), st.integers(0, 9), st.sampled_from(FUNCTIONS), st.integers(5, 150))
+def test_elements_where_they_lie_are_those_brought_together(
+    data: st.DataObject, series: int, count: int, function: str, range_ms: int
+) -> None:
+    rows = st.lists(st.booleans(), min_size=count, max_size=count)
+    few = [data.draw(rows) for _ in range(2)]  # rows with the same holes share their lines
+    present = np.array([data.draw(st.sampled_from(few)) for _ in range(series)], np.bool_).reshape(series, count)
+    values = np.array([data.draw(VALUE) for _ in range(present.size)], np.float64).reshape(present.shape)
+    times, labels = 7 + 20 * np.arange(count, dtype=np.int64), [{"n": str(n)} for n in range(series)]
+    strips, wanted = Strips.where(present, labels, times, values), packed(labels, times, values, present)
+    assert len(strips.line) <= runs(present)
+    found = strips.batch()
+    assert (found.offsets.tolist(), found.ts.tolist()) == (wanted.offsets.tolist(), wanted.ts.tolist())
+    assert found.values.view(np.uint64).tolist() == wanted.values.view(np.uint64).tolist()
+    for (ours, there), (theirs, are) in zip(
+        swept(strips, function, Steps(7, 13, 20), range_ms),
+        swept(Strips.of(wanted), function, Steps(7, 13, 20), range_ms), strict=True,
+    ):  # fmt: skip
+        np.testing.assert_array_equal(there, are)
+        np.testing.assert_array_equal(ours[there], theirs[are])
+
+
+def test_rows_that_are_whole_share_one_line() -> None:
+    whole = Strips.where(np.ones((3, 4), np.bool_), [{}] * 3, np.arange(4), np.arange(12.0).reshape(3, 4))
+    assert (whole.line.tolist(), whole.lengths.tolist()) == ([0, 0, 0], [4])
 
 
 def swept(found: Strips, function: str, steps: Steps, range_ms: int) -> list[tuple[windows.F64, windows.Bool]]:

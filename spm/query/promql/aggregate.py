@@ -32,6 +32,8 @@ _CODES = {
     "stddev": STDDEV,
     "stdvar": STDVAR,
 }
+_CELLS_AT_ONCE = 1 << 17  # a megabyte for each accumulator, which a processor keeps near
+_STEPS_AT_LEAST = 8  # values that one look at memory brings
 
 
 def aggregate(op: str, vector: Vector, groups: Groups, parameter: F64) -> Vector:
@@ -45,81 +47,113 @@ def aggregate(op: str, vector: Vector, groups: Groups, parameter: F64) -> Vector
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _reduced(code: int, values: F64, present: Bool, codes: I64, groups: int) -> Any:
+    """Some steps at a time, so that what is kept beside a result is small, however many groups there are."""
     steps = values.shape[1]
-    total, second, seen = np.zeros((groups, steps)), np.zeros((groups, steps)), np.zeros((groups, steps), np.int64)
-    spreads = code in (STDDEV, STDVAR)  # total is the mean, second the squares of the distances from it, and what is
-    shape = (groups, steps) if spreads else (0, 0)  # lost of both is kept: times are large beside their distances
-    lost_total, lost_second = np.zeros(shape), np.zeros(shape)
-    for row in range(values.shape[0]):
-        group = codes[row]
-        for step in range(steps):
-            if not present[row, step]:
-                continue
-            value = values[row, step]
-            seen[group, step] += 1
-            if code in (SUM, AVG):
-                added = compensated(total[group, step], second[group, step], value)
-                total[group, step], second[group, step] = added
-            elif spreads:
-                mean, low = total[group, step], lost_total[group, step]
-                distance = value - mean - low
-                mean, low = compensated(mean, low, distance / seen[group, step])
-                total[group, step], lost_total[group, step] = mean, low
-                squared = distance * (value - mean - low)
-                added = compensated(second[group, step], lost_second[group, step], squared)
-                second[group, step], lost_second[group, step] = added
-            elif code in (MIN, MAX):
-                best = total[group, step]
-                if seen[group, step] == 1 or np.isnan(best) or (value > best if code == MAX else value < best):
-                    total[group, step] = value
-    if code == AVG:
-        _retry_overflowed(values, present, codes, total, second, seen)
-    if spreads:
-        second += lost_second
-    _finish(code, total, second, seen)
-    return total, seen > 0
+    out, there = np.zeros((groups, steps)), np.zeros((groups, steps), np.bool_)
+    width = min(steps, max(_CELLS_AT_ONCE // max(groups, 1), _STEPS_AT_LEAST))
+    spreads = code in (STDDEV, STDVAR)
+    seen, second = (
+        np.empty((groups, width), np.int64),
+        np.empty((groups, width if spreads or code in (SUM, AVG) else 0)),
+    )
+    lost_total, lost_second = np.empty((groups, width if spreads else 0)), np.empty((groups, width if spreads else 0))
+    for begin in range(0, steps, max(width, 1)):
+        end = min(begin + width, steps)
+        seen[:], second[:], lost_total[:], lost_second[:] = 0, 0.0, 0.0, 0.0
+        if spreads:
+            _spread(values, present, codes, begin, end, out, second, lost_total, lost_second, seen)
+        else:
+            _accumulated(code, values, present, codes, begin, end, out, second, seen)
+        if code == AVG:
+            _retry_overflowed(values, present, codes, begin, end, out, second, seen)
+        _finish(code, begin, end, out, second, seen, there)
+    return out, there
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _retry_overflowed(values: F64, present: Bool, codes: I64, total: F64, second: F64, seen: I64) -> None:
+def _accumulated(
+    code: int, values: F64, present: Bool, codes: I64, begin: int, end: int, out: F64, second: F64, seen: I64
+) -> None:
+    for row in range(values.shape[0]):
+        group = codes[row]
+        for step in range(begin, end):
+            if not present[row, step]:
+                continue
+            value, at = values[row, step], step - begin
+            seen[group, at] += 1
+            if code in (SUM, AVG):
+                out[group, step], second[group, at] = compensated(out[group, step], second[group, at], value)
+            elif code in (MIN, MAX):
+                best = out[group, step]
+                if seen[group, at] == 1 or np.isnan(best) or (value > best if code == MAX else value < best):
+                    out[group, step] = value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _spread(
+    values: F64, present: Bool, codes: I64, begin: int, end: int, out: F64, second: F64, lost_mean: F64,
+    lost_second: F64, seen: I64,
+) -> None:  # fmt: skip
+    """The mean, and squares of the distances from it; what is lost of both is kept: times are large beside their
+    distances."""
+    for row in range(values.shape[0]):
+        group = codes[row]
+        for step in range(begin, end):
+            if not present[row, step]:
+                continue
+            at = step - begin
+            seen[group, at] += 1
+            mean, low = out[group, step], lost_mean[group, at]
+            distance = values[row, step] - mean - low
+            mean, low = compensated(mean, low, distance / seen[group, at])
+            out[group, step], lost_mean[group, at] = mean, low
+            squared = distance * (values[row, step] - mean - low)
+            added = compensated(second[group, at], lost_second[group, at], squared)
+            second[group, at], lost_second[group, at] = added
+    second += lost_second
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _retry_overflowed(
+    values: F64, present: Bool, codes: I64, begin: int, end: int, out: F64, second: F64, seen: I64
+) -> None:
     """Sums that left the range of floats are formed again from parts of their mean, scaled to be divided later."""
-    overflowed = np.isinf(total)
-    if not overflowed.any():
-        return
-    for group in range(total.shape[0]):
-        for step in range(total.shape[1]):
-            if overflowed[group, step]:
+    for group in range(out.shape[0]):
+        for step in range(begin, end):
+            if np.isinf(out[group, step]):
                 mean, lost = 0.0, 0.0
                 for row in range(values.shape[0]):
                     if codes[row] == group and present[row, step]:
-                        mean, lost = compensated(mean, lost, values[row, step] / seen[group, step])
-                total[group, step], second[group, step] = np.nan, mean + lost
+                        mean, lost = compensated(mean, lost, values[row, step] / seen[group, step - begin])
+                out[group, step], second[group, step - begin] = np.nan, mean + lost
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _finish(code: int, total: F64, second: F64, seen: I64) -> None:
-    for group in range(total.shape[0]):
-        for step in range(total.shape[1]):
-            count = seen[group, step]
+def _finish(code: int, begin: int, end: int, out: F64, second: F64, seen: I64, there: Bool) -> None:
+    for group in range(out.shape[0]):
+        for step in range(begin, end):
+            at = step - begin
+            count = seen[group, at]
             if count == 0:
                 continue
+            there[group, step] = True
             if code == SUM:
-                total[group, step] += second[group, step]
+                out[group, step] += second[group, at]
             elif code == AVG:
-                if np.isnan(total[group, step]):
-                    total[group, step] = second[group, step]
+                if np.isnan(out[group, step]):
+                    out[group, step] = second[group, at]
                 elif count == 1:  # a division by one changes nothing and takes long
-                    total[group, step] += second[group, step]
+                    out[group, step] += second[group, at]
                 else:
-                    total[group, step] = total[group, step] / count + second[group, step] / count
+                    out[group, step] = out[group, step] / count + second[group, at] / count
             elif code == COUNT:
-                total[group, step] = count
+                out[group, step] = count
             elif code == GROUP:
-                total[group, step] = 1.0
+                out[group, step] = 1.0
             elif code == STDVAR:
-                total[group, step] = second[group, step] / count
+                out[group, step] = second[group, at] / count
             elif code == STDDEV:
-                total[group, step] = np.sqrt(second[group, step] / count)
+                out[group, step] = np.sqrt(second[group, at] / count)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -20,13 +20,15 @@ from spm.query.label_table import Labels
 from spm.query.promql.functions import ARITHMETIC, COMPARISON
 from spm.query.promql.labels import Groups, group_by, group_without, shown, without_name
 from spm.query.promql.plan import Matching
-from spm.query.promql.vector import Vector, stacked, united
+from spm.query.promql.vector import Vector, united
 from spm.query.select import METRIC_NAME
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
-I32 = npt.NDArray[np.int32]
+U8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
+
+_CELLS_AT_ONCE = 1 << 18  # of pairs that are computed at a time: two megabytes an operand
 
 
 def vector_scalar(op: str, vector: Vector, scalar: F64, *, swapped: bool, as_bool: bool) -> Vector:
@@ -56,7 +58,7 @@ def set_operation(op: str, left: Vector, right: Vector, matching: Matching) -> V
         others = Vector(right.labels, right.values, spare, right.nameless).shown()
         if (len(left.labels) + len(others.labels)) * left.values.shape[1] > QUERY_CELLS_MAX:
             raise QueryTooLarge(f"'or' gives {len(left.labels)} and {len(others.labels)} series")
-        return united(stacked([left.shown(), others]))
+        return united([left.shown(), others])
     matched = _seen(right.present, codes_right, len(groups.labels))[codes_left]
     return Vector(left.labels, left.values, left.present & (matched if op == "and" else ~matched), left.nameless)
 
@@ -73,14 +75,15 @@ def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool:
     rows_many, rows_one = _pairs(codes_many, codes_one, len(groups.labels))
     if len(rows_many) * many.values.shape[1] > QUERY_CELLS_MAX:
         raise QueryTooLarge(f"an operator matches {len(rows_many)} pairs of series over {many.values.shape[1]} steps")
-    values, holds = _applied(op, many.values[rows_many], one.values[rows_one], as_bool=as_bool, swapped=swapped)
-    both = many.present[rows_many] & one.present[rows_one]
-    seen_one = _seen(one.present, codes_one, len(groups.labels))
-    alone = _Alone(op, matching, as_bool, swapped)
-    lone_many = many.present & ~seen_one[codes_many] if fill_one is not None else many.present & False
+    values, kept, both = _joined(op, many, one, (rows_many, rows_one), as_bool=as_bool, swapped=swapped)
+    alone, lone_many = _Alone(op, matching, as_bool, swapped), None
+    if fill_one is not None:
+        lone_many = many.present & ~_seen(one.present, codes_one, len(groups.labels))[codes_many]
     if not matching.many:
         matched = _counts(both, codes_many[rows_many], len(groups.labels))  # also what a comparison drops is a match
-        if (matched + _counts(lone_many, codes_many, len(groups.labels)) > 1).any():
+        if lone_many is not None:
+            matched += _counts(lone_many, codes_many, len(groups.labels))
+        if (matched > 1).any():
             raise QueryFailed(
                 "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
             )
@@ -89,15 +92,15 @@ def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool:
         for m, o in zip(rows_many.tolist(), rows_one.tolist(), strict=True)
     ]
     nameless = many.nameless[rows_many] | as_bool
-    if matching.many and not holds.all():
-        united(Vector(labels, values, both, nameless))  # raises for what would look alike, dropped or not
-    parts = [Vector(labels, values, both & holds, nameless)]
-    if fill_one is not None:
+    if matching.many and kept is not both:
+        united([Vector(labels, values, both, nameless)])  # raises for what would look alike, dropped or not
+    parts = [Vector(labels, values, kept, nameless)]
+    if fill_one is not None and lone_many is not None:
         parts.append(alone.many(many, lone_many, fill_one))
     if fill_many is not None:
         seen_many = _seen(many.present, codes_many, len(groups.labels))
         parts.append(alone.one(one, one.present & ~seen_many[codes_one], fill_many))
-    return united(stacked(parts))
+    return united(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +114,26 @@ class _Alone:
 
     def many(self, many: Vector, lone: Bool, fill: float) -> Vector:
         """Elements of the many side; the filling one has the labels they match by."""
-        labels = [_result_labels(self.op, own, _key(own, self.matching), self.matching) for own in many.labels]
-        return self._vector(labels, many, lone, many.values, np.full(many.values.shape, fill))
+        own, lone = _rows_with(many, lone)
+        labels = [_result_labels(self.op, each, _key(each, self.matching), self.matching) for each in own.labels]
+        return self._vector(labels, own, lone, own.values, np.broadcast_to(fill, lone.shape))
 
     def one(self, one: Vector, lone: Bool, fill: float) -> Vector:
         """Likewise of the one side."""
-        labels = [_result_labels(self.op, _key(own, self.matching), own, self.matching) for own in one.labels]
-        return self._vector(labels, one, lone, np.full(one.values.shape, fill), one.values)
+        own, lone = _rows_with(one, lone)
+        labels = [_result_labels(self.op, _key(each, self.matching), each, self.matching) for each in own.labels]
+        return self._vector(labels, own, lone, np.broadcast_to(fill, lone.shape), own.values)
 
     def _vector(self, labels: Sequence[Labels], own: Vector, lone: Bool, many: F64, one: F64) -> Vector:
         values, holds = _applied(self.op, many, one, as_bool=self.as_bool, swapped=self.swapped)
-        return Vector(labels, values, lone & holds, own.nameless | self.as_bool)
+        kept = lone if holds is None else lone & holds
+        return Vector(labels, np.ascontiguousarray(values), kept, own.nameless | self.as_bool)
+
+
+def _rows_with(vector: Vector, wanted: Bool) -> tuple[Vector, Bool]:
+    """The rows of which anything is wanted."""
+    rows = np.flatnonzero(wanted.any(axis=1))
+    return (vector, wanted) if len(rows) == len(wanted) else (vector.take(rows), wanted[rows])
 
 
 def _key(labels: Labels, matching: Matching) -> Labels:
@@ -162,12 +174,34 @@ def _pairs(codes_many: I64, codes_one: I64, groups: int) -> tuple[I64, I64]:
     return rows_many, order[np.repeat(starts[codes_many], per_row) + within]
 
 
-def _applied(op: str, many: F64, one: F64, *, as_bool: bool, swapped: bool) -> tuple[F64, Bool]:
+def _joined(
+    op: str, many: Vector, one: Vector, rows: tuple[I64, I64], *, as_bool: bool, swapped: bool
+) -> tuple[F64, Bool, Bool]:
+    """(values of pairs of rows, where both are there and a comparison holds, where both are there).
+
+    Some pairs at a time, so that their operands are not all lined up at once.
+    """
+    shape = (len(rows[0]), many.values.shape[1])
+    values, both = np.empty(shape), np.empty(shape, np.bool_)
+    kept = both if op in ARITHMETIC or as_bool else np.empty(shape, np.bool_)
+    at_once = max(_CELLS_AT_ONCE // max(shape[1], 1), 1)
+    for first in range(0, shape[0], at_once):
+        here = slice(first, first + at_once)
+        of_many, of_one = rows[0][here], rows[1][here]
+        both[here] = many.present[of_many] & one.present[of_one]
+        values[here], holds = _applied(op, many.values[of_many], one.values[of_one], as_bool=as_bool, swapped=swapped)
+        if holds is not None:
+            kept[here] = both[here] & holds
+    return values, kept, both
+
+
+def _applied(op: str, many: F64, one: F64, *, as_bool: bool, swapped: bool) -> tuple[F64, Bool | None]:
+    """(values, where a comparison that filters holds)."""
     left, right = (one, many) if swapped else (many, one)
     if op in ARITHMETIC:
-        return ARITHMETIC[op](left, right), np.ones(many.shape, np.bool_)
+        return ARITHMETIC[op](left, right), None
     holds = COMPARISON[op](left, right)
-    return (holds.astype(np.float64), np.ones(many.shape, np.bool_)) if as_bool else (left, holds)
+    return (holds.astype(np.float64), None) if as_bool else (left, holds)
 
 
 def _result_labels(op: str, many: Labels, one: Labels, matching: Matching) -> Labels:
@@ -183,10 +217,10 @@ def _result_labels(op: str, many: Labels, one: Labels, matching: Matching) -> La
     return labels
 
 
-def _counts(present: Bool, codes: I64, groups: int) -> I32:
-    """How many elements each group has at each step."""
-    counts = np.zeros((groups, present.shape[1]), np.int32)
-    _count(np.ascontiguousarray(present), codes, counts)
+def _counts(present: Bool, codes: I64, groups: int) -> U8:
+    """How many elements each group has at each step: none, one, or (3) more than one."""
+    counts = np.zeros((groups, present.shape[1]), np.uint8)
+    _count(np.ascontiguousarray(present).view(np.uint8), codes, counts)
     return counts
 
 
@@ -195,7 +229,8 @@ def _seen(present: Bool, codes: I64, groups: int) -> Bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _count(present: Bool, codes: I64, counts: I32) -> None:
+def _count(present: U8, codes: I64, counts: U8) -> None:
     for row in range(present.shape[0]):
         for step in range(present.shape[1]):
-            counts[codes[row], step] += present[row, step]
+            count = counts[codes[row], step]
+            counts[codes[row], step] = count | present[row, step] | (count & present[row, step]) << 1

@@ -52,7 +52,7 @@ def ranked(vector: Vector, groups: Groups, *, greatest: bool) -> Vector:
 
 def counted_values(vector: Vector, label: str, *, labels: tuple[str, ...], without: bool) -> Vector:
     """How many elements of each group have each value; the value becomes a label."""
-    distinct = np.unique(vector.values[vector.present].view(np.uint64))
+    distinct = _distinct(vector)
     texts = [plain(number) for number in distinct.view(np.float64).tolist()]
     pairs = _pairs(vector, distinct)
     series = [vector.labels[pair // len(texts)] | {label: texts[pair % len(texts)]} for pair in pairs.tolist()]
@@ -63,25 +63,41 @@ def counted_values(vector: Vector, label: str, *, labels: tuple[str, ...], witho
     return named(groups.labels, counts, counts > 0, nameless=False)
 
 
+def _distinct(vector: Vector) -> U64:
+    """All values, bit by bit, ascending."""
+    found = np.empty(0, np.uint64)
+    for part in _parts(vector):
+        found = np.union1d(found, vector.values[part][vector.present[part]].view(np.uint64))
+        _check_made(len(found), vector)  # each is a series at least
+    return found
+
+
 def _pairs(vector: Vector, distinct: U64) -> I64:
     """Which series has which of the values at any step: numbers of both in one, ascending."""
     found, count = [np.empty(0, np.int64)], 0
     for part, _ in _places(vector, distinct):
         found.append(np.unique(part))
         count += len(found[-1])
-        if count * vector.values.shape[1] > QUERY_CELLS_MAX:
-            raise QueryTooLarge(f"count_values makes more than {count} series over {vector.values.shape[1]} steps")
+        _check_made(count, vector)
     return np.concatenate(found)
+
+
+def _check_made(count: int, vector: Vector) -> None:
+    if count * vector.values.shape[1] > QUERY_CELLS_MAX:
+        raise QueryTooLarge(f"count_values makes more than {count} series over {vector.values.shape[1]} steps")
 
 
 def _places(vector: Vector, distinct: U64) -> Iterator[tuple[I64, I64]]:
     """(series and value in one number, step) of every element, some series at a time."""
+    for part in _parts(vector):
+        rows, steps = np.nonzero(vector.present[part])
+        codes = np.searchsorted(distinct, vector.values[part][vector.present[part]].view(np.uint64))
+        yield (rows + part.start) * len(distinct) + codes, steps
+
+
+def _parts(vector: Vector) -> Iterator[slice]:
     at_once = max(_ELEMENTS_AT_ONCE // max(vector.values.shape[1], 1), 1)
-    for first in range(0, len(vector.labels), at_once):
-        present = vector.present[first : first + at_once]
-        rows, steps = np.nonzero(present)
-        codes = np.searchsorted(distinct, vector.values[first : first + at_once][present].view(np.uint64))
-        yield (rows + first) * len(distinct) + codes, steps
+    return (slice(first, first + at_once) for first in range(0, len(vector.labels), at_once))
 
 
 def _kept(vector: Vector, present: Bool) -> Vector:

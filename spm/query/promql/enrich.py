@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from spm.errors import QueryFailed
 from spm.query.label_table import Labels
-from spm.query.promql.vector import Vector, stacked, united
+from spm.query.promql.vector import Vector, united
 from spm.query.select import METRIC_NAME, Matcher
 from spm.store.matchers import mask, matches_empty
 
@@ -63,7 +63,7 @@ def enriched(base: Vector, info: Vector, asked: Asked) -> Vector:
         identity = _identity(labels)
         choices = [choice for (_, known), choice in newest.items() if identity and known == identity]
         parts += _by_choice(one, choices, info.labels, wanted, keeps_bare=keeps_bare)
-    return united(stacked(parts)) if parts else base.take(np.empty(0, np.int64))
+    return united(parts) if parts else base.take(np.empty(0, np.int64))
 
 
 def concerned(base: Sequence[Labels], info: Vector) -> Vector:

@@ -179,7 +179,9 @@ class Evaluation:
 
     def _operands(self, node: plan.VectorVector | plan.SetOperation) -> tuple[Vector, Vector]:
         left, right = self.vector(node.left), self.vector(node.right)
-        self.reader.check_cells(max(len(left.labels), len(right.labels)), self.steps.count, f"{node.op!r}")
+        sides = len(left.labels), len(right.labels)
+        most = max(sides) if node.matching.fill_left is node.matching.fill_right is None else sum(sides)
+        self.reader.check_cells(most, self.steps.count, f"{node.op!r}")
         return left, right
 
     # --- groups ---
@@ -218,7 +220,7 @@ class Evaluation:
         if node.label is None:
             return self._quantile(node, elements, found, asked[0])
         parts = [self._labelled(node, elements, found, q) for q in asked]
-        return united(stacked(parts))
+        return united(parts)
 
     def _quantile(self, node: plan.Quantiles, elements: Vector, found: buckets.Histograms, q: F64) -> Vector:
         return buckets.quantile(

@@ -18,11 +18,10 @@ from spm.query import percentiles
 from spm.query.label_table import used
 from spm.query.promql import deltas, extended, hours, plan, windows
 from spm.query.promql.numerals import plain
-from spm.query.promql.reading import packed
 from spm.query.promql.vector import Vector, named
 from spm.query.promql.windows import Steps
 from spm.query.select import METRIC_NAME
-from spm.query.strips import Strips
+from spm.query.strips import RUN_BYTES, Strips, runs
 
 if TYPE_CHECKING:
     from spm.query.promql.evaluation import Evaluation
@@ -63,9 +62,10 @@ def _of_subquery(evaluation: Evaluation, node: plan.RangeCall, window: plan.Subq
     steps = evaluation.placed(window)
     inner = evaluation.inside(window, steps)
     made = inner.vector(window.vector)
-    batch = packed(made.labels, inner.times, made.values, made.present)
-    evaluation.reader.check_cells(len(batch.labels), evaluation.steps.count, f"{node.function}() of a subquery")
-    values, present = _swept(evaluation, node, Strips.of(batch), steps, window.range_ms, parameters)
+    evaluation.reader.keep(runs(made.present) * RUN_BYTES)
+    evaluation.reader.check_cells(len(made.labels), evaluation.steps.count, f"{node.function}() of a subquery")
+    read = Strips.where(made.present, made.labels, inner.times, made.values)
+    values, present = _swept(evaluation, node, read, steps, window.range_ms, parameters)
     nameless = made.nameless | (node.function not in windows.KEEPS_NAME)
     return Vector(made.labels, *evaluation.spread(values, present), nameless)
 

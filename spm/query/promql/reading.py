@@ -103,6 +103,11 @@ class Reader:
         self.budget.hold(before - self.held)
         self.held = before + size
 
+    def keep(self, size: int) -> None:
+        """So many bytes beside the vectors are held until the node that is being computed is done."""
+        self.budget.keep(size)
+        self.held += size
+
     def check_cells(self, series: int, steps: int, what: str) -> None:
         """Raise `QueryTooLarge` before more values are computed than may be."""
         self.budget.cells(series, steps, what)

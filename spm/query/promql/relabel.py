@@ -33,7 +33,7 @@ def relabelled(function: str, vector: Vector, texts: tuple[str, ...]) -> Vector:
     for row, (old, text) in enumerate(zip(vector.labels, made, strict=True)):
         labels.append(old if text is None else _with(old, target, text))
         nameless[row] &= text is None or target != METRIC_NAME
-    return united(Vector(labels, vector.values, vector.present, nameless))
+    return united([Vector(labels, vector.values, vector.present, nameless)])
 
 
 def _with(labels: dict[str, str], name: str, text: str) -> dict[str, str]:

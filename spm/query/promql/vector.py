@@ -13,12 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from spm.errors import QueryFailed
 from spm.query.label_table import Labels, LabelTable, taken, used
 from spm.query.promql.labels import METADATA, group_equal, without_name
 
 F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 
@@ -35,7 +37,7 @@ class Vector:
         """The same series with other elements, the names marked for removal."""
         return Vector(self.labels, values, present, np.ones(len(self.labels), np.bool_))
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Vector:
+    def take(self, rows: I64) -> Vector:
         """These rows, in this order."""
         values, present = self.values.take(rows, axis=0), self.present.take(rows, axis=0)
         return Vector(taken(self.labels, rows), values, present, self.nameless[rows])
@@ -53,6 +55,7 @@ def named(labels: Sequence[Labels], values: F64, present: Bool, *, nameless: boo
 
 def stacked(parts: list[Vector]) -> Vector:
     """The rows of some vectors over the same steps, one after the other."""
+    parts = [part for part in parts if len(part.labels)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     return Vector(
@@ -71,7 +74,7 @@ def finished(vector: Vector) -> Vector:
     one_metric = vector.nameless.all() and all(len(used(vector.labels, name)) == 1 for name in METADATA)
     cleaned = named(_bare(vector), vector.values, vector.present, nameless=False)
     # Series of one metric differ in something else than its name: only several metrics can come to look the same.
-    return cleaned if one_metric else united(cleaned)
+    return cleaned if one_metric else united([cleaned])
 
 
 def _bare(vector: Vector) -> Sequence[Labels]:
@@ -82,21 +85,39 @@ def _bare(vector: Vector) -> Sequence[Labels]:
     ]
 
 
-def united(vector: Vector) -> Vector:
-    """Rows with the same labels joined into one; `QueryFailed` if two of them have an element at the same step.
+def united(parts: list[Vector]) -> Vector:
+    """The rows of some vectors, those with the same labels joined; `QueryFailed` if two have an element at one step.
 
     A row that is to lose its name and one that keeps it stay apart: in the end they are different series.
     """
-    groups = group_equal(vector.labels)
-    if len(groups.labels) == len(vector.labels):
-        return vector
-    order, starts = groups.members()
-    if (np.add.reduceat(vector.present[order], starts[:-1], axis=0, dtype=np.int64) > 1).any():
-        raise QueryFailed("vector cannot contain metrics with the same labelset")
-    codes = groups.codes * 2 + vector.nameless
-    order = np.argsort(codes, kind="stable")
-    heads = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    values = np.add.reduceat(np.where(vector.present, vector.values, 0.0)[order], heads, axis=0)
-    present = np.logical_or.reduceat(vector.present[order], heads, axis=0)
-    rows = order[heads]
-    return Vector(taken(vector.labels, rows), values, present, vector.nameless[rows])
+    labels = parts[0].labels if len(parts) == 1 else [each for part in parts for each in part.labels]
+    groups = group_equal(labels)
+    if len(groups.labels) == len(labels):
+        return stacked(parts)
+    nameless = np.concatenate([part.nameless for part in parts])
+    codes, rows, places = np.unique(groups.codes * 2 + nameless, return_index=True, return_inverse=True)
+    twins = np.minimum(np.searchsorted(codes, codes ^ 1), len(codes) - 1)
+    twins[codes[twins] != codes ^ 1] = -1
+    shape = (len(codes), parts[0].values.shape[1])
+    values, present, first = np.zeros(shape), np.zeros(shape, np.bool_), 0
+    for part in parts:
+        own = places[first : first + len(part.labels)]
+        first += len(part.labels)
+        elements, there = np.ascontiguousarray(part.values), np.ascontiguousarray(part.present)
+        if not _joined(elements, there, own, twins, values, present):
+            raise QueryFailed("vector cannot contain metrics with the same labelset")
+    return Vector(taken(labels, rows), values, present, nameless[rows])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _joined(values: F64, present: Bool, places: I64, twins: I64, out: F64, there: Bool) -> bool:
+    """Whether every element has found its place free, and that of a row with the same labels."""
+    for row in range(len(places)):
+        place = places[row]
+        twin = twins[place]
+        for step in range(values.shape[1]):
+            if present[row, step]:
+                if there[place, step] or (twin >= 0 and there[twin, step]):
+                    return False
+                out[place, step], there[place, step] = values[row, step], True
+    return True

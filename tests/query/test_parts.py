@@ -1,0 +1,67 @@
+"""What is computed some rows or some steps at a time is the same as all at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spm.query.promql import binary, choose
+from spm.query.promql.aggregate import _CELLS_AT_ONCE, _CODES, aggregate
+from spm.query.promql.labels import group_by
+from spm.query.promql.plan import Matching
+from spm.query.promql.vector import Vector, named
+
+SERIES, STEPS = 30_000, 20
+RNG = np.random.default_rng(11)
+
+
+def vector(metric: str, series: int = SERIES) -> Vector:
+    """Half of the elements of so many series, small whole numbers, an infinity here and there."""
+    labels = [{"__name__": metric, "n": str(n), "g": str(n % (SERIES // 2))} for n in range(series)]
+    values = RNG.integers(-9, 9, (series, STEPS)).astype(np.float64)
+    values[RNG.random(values.shape) < 0.01] = np.inf
+    return named(labels, values, RNG.random(values.shape) < 0.5, nameless=False)
+
+
+def columns(whole: Vector, first: int, end: int) -> Vector:
+    """Some of its steps."""
+    values, present = whole.values[:, first:end], whole.present[:, first:end]
+    return Vector(whole.labels, np.ascontiguousarray(values), np.ascontiguousarray(present), whole.nameless)
+
+
+@pytest.mark.parametrize("op", _CODES)
+def test_an_aggregation_over_many_groups_is_the_same_step_by_step(op: str) -> None:
+    whole = vector("m")
+    groups = group_by(whole.labels, ("g",))
+    assert len(groups.labels) * STEPS > _CELLS_AT_ONCE
+    found = aggregate(op, whole, groups, np.zeros(STEPS))
+    for step in range(STEPS):
+        one = aggregate(op, columns(whole, step, step + 1), groups, np.zeros(1))
+        np.testing.assert_array_equal(found.present[:, step], one.present[:, 0])
+        np.testing.assert_array_equal(found.values[:, step], one.values[:, 0])
+
+
+@pytest.mark.parametrize("op", ["-", ">"])
+def test_an_operator_between_many_series_is_that_of_their_arrays(op: str) -> None:
+    left, right = vector("a"), vector("b")
+    assert left.values.size > binary._CELLS_AT_ONCE
+    with np.errstate(invalid="ignore"):
+        found = binary.vector_vector(op, left, right, Matching(on=True, labels=("n",)), as_bool=False)
+        both = left.present & right.present
+        wanted = both if op == "-" else both & (left.values > right.values)
+        values = left.values - right.values if op == "-" else left.values
+    np.testing.assert_array_equal(found.present, wanted)
+    np.testing.assert_array_equal(found.values[wanted], values[wanted])
+
+
+def test_values_of_many_series_are_counted_as_those_of_all() -> None:
+    whole = vector("m")
+    assert whole.values.size > choose._ELEMENTS_AT_ONCE
+    found = choose.counted_values(whole, "v", labels=(), without=False)
+    told = {labels["v"]: row for row, labels in enumerate(found.labels)}
+    numbers = np.unique(whole.values[whole.present])
+    assert len(told) == len(numbers)
+    for number in numbers:
+        text = "+Inf" if np.isinf(number) else f"{number:g}"
+        wanted = ((whole.values == number) & whole.present).sum(axis=0)
+        np.testing.assert_array_equal(np.where(found.present[told[text]], found.values[told[text]], 0), wanted)
