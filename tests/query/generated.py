@@ -140,7 +140,7 @@ class Maker:
                 self._matched, self._set, self._subquery, self._relabelled, self._quantile, self._odd, self._chosen,
             ]  # fmt: skip
             if self.modern:
-                families += [self._modern, self._modern]
+                families += [self._modern, self._modern, self._split]
         return families[int(self.rng.integers(len(families)))](depth - 1)
 
     def scalar(self, depth: int) -> str:
@@ -285,6 +285,14 @@ class Maker:
                 f"({self.vector(depth)})",
             )
         )
+
+    def _split(self, depth: int) -> str:
+        """Elements of one metric of which some keep its name and others lose it, until all lose it."""
+        whose, function = self.selector(), self.pick(("abs", "deg", "-", "1 +", "timestamp", "label_join"))
+        inner = f"(({whose} {self.pick(('<', '>'))} {self.pick(_BETWEEN)}) or ({whose} * 2))"
+        if function == "label_join":
+            return f'label_join(abs({inner}), "new", "/", "instance", "dc")'
+        return f"({function}({inner}))"
 
     def _modern(self, depth: int) -> str:
         return self.pick(

@@ -173,9 +173,11 @@ def _close(a: float, b: float, tolerance: float) -> bool:
 
 def answer_of(result: Any) -> Answer:
     """The engine's result in the same form."""
-    return {
+    found = {
         tuple(sorted(labels.items())): {
             int(t): float(value) for t, value, there in zip(result.times, values, present, strict=True) if there
         }
         for labels, values, present in zip(result.labels, result.values, result.present, strict=True)
     }
+    assert len(found) == len(result.labels), f"BUG: a series stands twice in an answer: {list(result.labels)}"
+    return found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spm.errors import QueryFailed
-from spm.query.promql.vector import Vector, stacked, united
+from spm.query.promql.vector import Vector, finished, stacked, united
 
 STEPS = 4
 VALUE = st.sampled_from([0.0, -0.0, 1.5, np.nan, np.inf])
@@ -16,9 +16,10 @@ VALUE = st.sampled_from([0.0, -0.0, 1.5, np.nan, np.inf])
 
 @st.composite
 def vectors(draw: st.DrawFn) -> Vector:
-    """Some rows of three labels, few elements in each."""
+    """Some rows of three labels, with and without a name, few elements in each."""
     rows = draw(st.integers(0, 4))
-    labels = [{"n": draw(st.sampled_from("abc"))} for _ in range(rows)]
+    names = [draw(st.sampled_from([{}, {"__name__": "m"}])) for _ in range(rows)]
+    labels = [name | {"n": draw(st.sampled_from("abc"))} for name in names]
     cells = [[draw(VALUE) for _ in range(STEPS)] for _ in range(rows)]
     there = [[draw(st.integers(0, 5)) == 0 for _ in range(STEPS)] for _ in range(rows)]
     shape = (rows, STEPS)
@@ -26,28 +27,46 @@ def vectors(draw: st.DrawFn) -> Vector:
     return Vector(labels, np.array(cells).reshape(shape), np.array(there, np.bool_).reshape(shape), nameless)
 
 
-def elements(vector: Vector) -> list[tuple[str, bool, int, str]]:
-    """Every element: its label, whether its row loses its name, its step, its value to the sign of zero."""
+def series(vector: Vector) -> list[tuple[tuple[str, str], bool]]:
+    """What each row is: its labels, and whether it is to lose the name that it has."""
+    keys = [(labels.get("__name__", ""), labels["n"]) for labels in vector.labels]
+    return [(key, bool(nameless) and key[0] != "") for key, nameless in zip(keys, vector.nameless, strict=True)]
+
+
+def elements(vector: Vector) -> list[tuple[tuple[str, str], bool, int, str]]:
+    """Every element with its row's series, its step, and its value to the sign of zero."""
     return [
-        (labels["n"], bool(nameless), step, repr(float(vector.values[row, step])))
-        for row, (labels, nameless) in enumerate(zip(vector.labels, vector.nameless, strict=True))
+        (*which, step, repr(float(vector.values[row, step])))
+        for row, which in enumerate(series(vector))
         for step in range(STEPS)
         if vector.present[row, step]
     ]
 
 
+@settings(deadline=None)  # the first example may load compiled kernels
 @given(st.lists(vectors(), min_size=1, max_size=3))
 def test_joined_rows_have_the_elements_of_all_or_there_is_a_refusal(parts: list[Vector]) -> None:
     wanted = sorted(each for part in parts for each in elements(part))
-    met = [(label, step) for label, _, step, _ in wanted]
+    met = [(labels, step) for labels, _, step, _ in wanted]
     if len(set(met)) < len(met):
         with pytest.raises(QueryFailed, match="same labelset"):
             united(parts)
         return
     found = united(parts)
     assert sorted(elements(found)) == wanted
-    rows = [(labels["n"], bool(nameless)) for labels, nameless in zip(found.labels, found.nameless, strict=True)]
-    assert len(set(rows)) == len(rows)
+    assert len(set(series(found))) == len(found.labels)
+
+
+@settings(deadline=None)  # the first example may load compiled kernels
+@given(vectors())
+def test_what_loses_its_name_at_last_is_one_series_with_what_lost_it_before(vector: Vector) -> None:
+    try:
+        whole = united([vector])
+        shown = finished(whole.having(whole.values, whole.present))
+    except QueryFailed:  # two elements at one step
+        return
+    labels = [tuple(sorted(each.items())) for each in shown.labels]
+    assert len(set(labels)) == len(labels)
 
 
 def test_vectors_without_rows_cost_no_copy() -> None:

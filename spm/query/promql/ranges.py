@@ -66,8 +66,10 @@ def _of_subquery(evaluation: Evaluation, node: plan.RangeCall, window: plan.Subq
     evaluation.reader.check_cells(len(made.labels), evaluation.steps.count, f"{node.function}() of a subquery")
     read = Strips.where(made.present, made.labels, inner.times, made.values)
     values, present = _swept(evaluation, node, read, steps, window.range_ms, parameters)
-    nameless = made.nameless | (node.function not in windows.KEEPS_NAME)
-    return Vector(made.labels, *evaluation.spread(values, present), nameless)
+    values, present = evaluation.spread(values, present)
+    if node.function in windows.KEEPS_NAME:
+        return Vector(made.labels, values, present, made.nameless)
+    return made.having(values, present)
 
 
 def _of_window(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window, parameters: list[F64]) -> Vector:

@@ -34,8 +34,17 @@ class Vector:
     nameless: Bool  # [S]: the metric's name is to be removed in the end
 
     def having(self, values: F64, present: Bool) -> Vector:
-        """The same series with other elements, the names marked for removal."""
-        return Vector(self.labels, values, present, np.ones(len(self.labels), np.bool_))
+        """The same series with other elements, the names marked for removal.
+
+        Rows that stood apart because only one of them was to lose its name are one series from here on.
+        """
+        made = Vector(self.labels, values, present, np.ones(len(self.labels), np.bool_))
+        return united([made]) if self.mixed else made
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some rows are to lose their names, and others are not."""
+        return bool(self.nameless.any() and not self.nameless.all())
 
     def take(self, rows: I64) -> Vector:
         """These rows, in this order."""
@@ -88,13 +97,15 @@ def _bare(vector: Vector) -> Sequence[Labels]:
 def united(parts: list[Vector]) -> Vector:
     """The rows of some vectors, those with the same labels joined; `QueryFailed` if two have an element at one step.
 
-    A row that is to lose its name and one that keeps it stay apart: in the end they are different series.
+    A row that is to lose its name and one that keeps it stay apart: in the end they are different series. Of rows
+    without a name that means nothing.
     """
     labels = parts[0].labels if len(parts) == 1 else [each for part in parts for each in part.labels]
     groups = group_equal(labels)
     if len(groups.labels) == len(labels):
         return stacked(parts)
     nameless = np.concatenate([part.nameless for part in parts])
+    nameless[[METADATA.isdisjoint(each) for each in labels]] = False
     codes, rows, places = np.unique(groups.codes * 2 + nameless, return_index=True, return_inverse=True)
     twins = np.minimum(np.searchsorted(codes, codes ^ 1), len(codes) - 1)
     twins[codes[twins] != codes ^ 1] = -1
