@@ -32,7 +32,7 @@ _CODES = {
     "stddev": STDDEV,
     "stdvar": STDVAR,
 }
-_CELLS_AT_ONCE = 1 << 17  # a megabyte for each accumulator, which a processor keeps near
+_CELLS_AT_ONCE = 1 << 18  # two megabytes for each accumulator, which a processor keeps near
 _STEPS_AT_LEAST = 8  # values that one look at memory brings
 
 
@@ -56,12 +56,12 @@ def _reduced(code: int, values: F64, present: Bool, codes: I64, groups: int) -> 
         np.empty((groups, width), np.int64),
         np.empty((groups, width if spreads or code in (SUM, AVG) else 0)),
     )
-    lost_total, lost_second = np.empty((groups, width if spreads else 0)), np.empty((groups, width if spreads else 0))
+    lost_mean, lost_second = np.empty((groups, width if spreads else 0)), np.empty((groups, width if spreads else 0))
     for begin in range(0, steps, max(width, 1)):
         end = min(begin + width, steps)
-        seen[:], second[:], lost_total[:], lost_second[:] = 0, 0.0, 0.0, 0.0
+        seen[:], second[:], lost_mean[:], lost_second[:] = 0, 0.0, 0.0, 0.0
         if spreads:
-            _spread(values, present, codes, begin, end, out, second, lost_total, lost_second, seen)
+            _spread(values, present, codes, begin, end, out, second, lost_mean, lost_second, seen)
         else:
             _accumulated(code, values, present, codes, begin, end, out, second, seen)
         if code == AVG:
@@ -70,23 +70,28 @@ def _reduced(code: int, values: F64, present: Bool, codes: I64, groups: int) -> 
     return out, there
 
 
+# Below, places are counted from zero: an index that begins elsewhere might be negative, for all a compiler knows.
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _accumulated(
     code: int, values: F64, present: Bool, codes: I64, begin: int, end: int, out: F64, second: F64, seen: I64
 ) -> None:
     for row in range(values.shape[0]):
         group = codes[row]
-        for step in range(begin, end):
-            if not present[row, step]:
+        own, there, total = values[row, begin:end], present[row, begin:end], out[group, begin:end]
+        lost, count = second[group], seen[group]
+        for at in range(len(own)):
+            if not there[at]:
                 continue
-            value, at = values[row, step], step - begin
-            seen[group, at] += 1
+            value = own[at]
+            count[at] += 1
             if code in (SUM, AVG):
-                out[group, step], second[group, at] = compensated(out[group, step], second[group, at], value)
+                total[at], lost[at] = compensated(total[at], lost[at], value)
             elif code in (MIN, MAX):
-                best = out[group, step]
-                if seen[group, at] == 1 or np.isnan(best) or (value > best if code == MAX else value < best):
-                    out[group, step] = value
+                best = total[at]
+                if count[at] == 1 or np.isnan(best) or (value > best if code == MAX else value < best):
+                    total[at] = value
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -94,22 +99,19 @@ def _spread(
     values: F64, present: Bool, codes: I64, begin: int, end: int, out: F64, second: F64, lost_mean: F64,
     lost_second: F64, seen: I64,
 ) -> None:  # fmt: skip
-    """The mean, and squares of the distances from it; what is lost of both is kept: times are large beside their
-    distances."""
+    """The mean, and the squares of the distances from it, with what is lost of both: times are large beside them."""
     for row in range(values.shape[0]):
         group = codes[row]
-        for step in range(begin, end):
-            if not present[row, step]:
+        own, there, means = values[row, begin:end], present[row, begin:end], out[group, begin:end]
+        squares, low, lost, count = second[group], lost_mean[group], lost_second[group], seen[group]
+        for at in range(len(own)):
+            if not there[at]:
                 continue
-            at = step - begin
-            seen[group, at] += 1
-            mean, low = out[group, step], lost_mean[group, at]
-            distance = values[row, step] - mean - low
-            mean, low = compensated(mean, low, distance / seen[group, at])
-            out[group, step], lost_mean[group, at] = mean, low
-            squared = distance * (values[row, step] - mean - low)
-            added = compensated(second[group, at], lost_second[group, at], squared)
-            second[group, at], lost_second[group, at] = added
+            count[at] += 1
+            distance = own[at] - means[at] - low[at]
+            means[at], low[at] = compensated(means[at], low[at], distance / count[at])
+            squared = distance * (own[at] - means[at] - low[at])
+            squares[at], lost[at] = compensated(squares[at], lost[at], squared)
     second += lost_second
 
 
@@ -119,41 +121,43 @@ def _retry_overflowed(
 ) -> None:
     """Sums that left the range of floats are formed again from parts of their mean, scaled to be divided later."""
     for group in range(out.shape[0]):
-        for step in range(begin, end):
-            if np.isinf(out[group, step]):
+        total, more, count = out[group, begin:end], second[group], seen[group]
+        for at in range(len(total)):
+            if np.isinf(total[at]):
                 mean, lost = 0.0, 0.0
                 for row in range(values.shape[0]):
-                    if codes[row] == group and present[row, step]:
-                        mean, lost = compensated(mean, lost, values[row, step] / seen[group, step - begin])
-                out[group, step], second[group, step - begin] = np.nan, mean + lost
+                    if codes[row] == group and present[row, begin + at]:
+                        mean, lost = compensated(mean, lost, values[row, begin + at] / count[at])
+                total[at], more[at] = np.nan, mean + lost
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _finish(code: int, begin: int, end: int, out: F64, second: F64, seen: I64, there: Bool) -> None:
+def _finish(code: int, begin: int, end: int, out: F64, second: F64, seen: I64, present: Bool) -> None:
     for group in range(out.shape[0]):
-        for step in range(begin, end):
-            at = step - begin
-            count = seen[group, at]
+        total, there = out[group, begin:end], present[group, begin:end]
+        more, counts = second[group], seen[group]
+        for at in range(len(total)):
+            count = counts[at]
             if count == 0:
                 continue
-            there[group, step] = True
+            there[at] = True
             if code == SUM:
-                out[group, step] += second[group, at]
+                total[at] += more[at]
             elif code == AVG:
-                if np.isnan(out[group, step]):
-                    out[group, step] = second[group, at]
+                if np.isnan(total[at]):
+                    total[at] = more[at]
                 elif count == 1:  # a division by one changes nothing and takes long
-                    out[group, step] += second[group, at]
+                    total[at] += more[at]
                 else:
-                    out[group, step] = out[group, step] / count + second[group, at] / count
+                    total[at] = total[at] / count + more[at] / count
             elif code == COUNT:
-                out[group, step] = count
+                total[at] = count
             elif code == GROUP:
-                out[group, step] = 1.0
+                total[at] = 1.0
             elif code == STDVAR:
-                out[group, step] = second[group, at] / count
+                total[at] = more[at] / count
             elif code == STDDEV:
-                out[group, step] = np.sqrt(second[group, at] / count)
+                total[at] = np.sqrt(more[at] / count)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
