@@ -323,6 +323,7 @@ STATSD_IDLE_S = 3_600  # after which a series that is not heard of is forgotten
 START_FREE_BYTES_MIN = 200_000_000  # of the data folder's disk: less is gone within hours of use
 RESTART_DELAY_S_MAX = 30  # between two tries to start a process that keeps ending
 WEB_ATTENDS_MS = 5  # how long a thread waits for a connection that asks at once: a client's own work between two
+WEB_SPINS_MS = 0.5  # of these it looks without sleeping, while nobody else is served: most clients have asked by then
 HEALTHY_AFTER_S = 60  # a process that ran this long has earned a prompt restart
 STOP_GRACE_S = 15  # for a process to finish what it does before it is killed
 READY_TIMEOUT_S = 120  # for the first answer of the web server; numpy and numba load slowly on a cold disk

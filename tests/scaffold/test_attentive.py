@@ -134,6 +134,31 @@ def test_a_thread_stays_only_while_half_of_them_are_free(
     assert worker._may_stay(link) is stays
 
 
+@pytest.mark.parametrize(("connections", "spins"), [(1, True), (2, False)])
+def test_a_thread_looks_without_sleeping_only_while_nobody_else_is_served(
+    connections: int, spins: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    class Poll:
+        def register(self, *_: object) -> None:
+            """Nothing ever comes."""
+
+        def poll(self, wait_ms: float) -> list[object]:
+            waits.append(wait_ms)
+            return []
+
+    monkeypatch.setattr("spm.attentive.select", SimpleNamespace(poll=Poll, POLLIN=1))
+    monkeypatch.setattr("spm.attentive.WEB_SPINS_MS", 50)
+    worker = object.__new__(Attentive)
+    worker.nr_conns, worker.keepalived_conns, worker.pending_conns = connections, [], []
+    before = time.monotonic()
+    assert not worker._asks_again(SimpleNamespace(sock=None))
+    assert waits[-1] == WEB_ATTENDS_MS
+    assert set(waits[:-1]) == ({0} if spins else set())
+    assert (time.monotonic() - before >= 0.05) is spins
+
+
 def test_what_was_sent_ahead_of_an_answer_is_answered(server: tuple[Process, int]) -> None:
     one = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server[1]), timeout=60) as link:
