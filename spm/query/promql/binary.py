@@ -69,8 +69,7 @@ def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool:
     fill_one, fill_many = matching.fill_right, matching.fill_left  # what stands for a missing element of that side
     if swapped:
         fill_one, fill_many = fill_many, fill_one
-    filled = fill_one is not None or fill_many is not None
-    met = np.ones(many.values.shape[1], np.bool_) if filled else many.present.any(axis=0)
+    met = np.ones(many.values.shape[1], np.bool_) if matching.filled else many.present.any(axis=0)
     _check_one(one.labels, one.present & met, codes_one, groups, "left" if swapped else "right")
     rows_many, rows_one = _pairs(codes_many, codes_one, len(groups.labels))
     if len(rows_many) * many.values.shape[1] > QUERY_CELLS_MAX:

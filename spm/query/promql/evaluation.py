@@ -180,7 +180,7 @@ class Evaluation:
     def _operands(self, node: plan.VectorVector | plan.SetOperation) -> tuple[Vector, Vector]:
         left, right = self.vector(node.left), self.vector(node.right)
         sides = len(left.labels), len(right.labels)
-        most = max(sides) if node.matching.fill_left is node.matching.fill_right is None else sum(sides)
+        most = sum(sides) if node.matching.filled else max(sides)
         self.reader.check_cells(most, self.steps.count, f"{node.op!r}")
         return left, right
 

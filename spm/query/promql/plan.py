@@ -148,6 +148,11 @@ class Matching:
     fill_left: float | None = None
     fill_right: float | None = None
 
+    @property
+    def filled(self) -> bool:
+        """Whether a number stands for a missing element of either side."""
+        return self.fill_left is not None or self.fill_right is not None
+
 
 @dataclass(frozen=True, slots=True)
 class VectorVector:
