@@ -43,7 +43,7 @@ class Asking:
 @contextmanager
 def asking(app: App, request: HttpRequest, asof_ms: int | None = None) -> Iterator[Asking]:
     """A turn to ask about one app, and no other; `QueryRefused` when there is none in time."""
-    watch = watch_of(request)
+    watch = watch_of(request.META)
     with turns.take(app.organisation_id, watch):
         yield Asking(storage_of(app.pk, asof_ms), watch)
 

@@ -25,14 +25,7 @@ class Lean:
     def __init__(self, get_response: Answer) -> None:
         self._rest = get_response
         self._doors = _doors()
-        self._headers = {
-            "Content-Security-Policy": POLICY,
-            "X-Frame-Options": settings.X_FRAME_OPTIONS,
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": settings.SECURE_REFERRER_POLICY,
-            "Cross-Origin-Opener-Policy": settings.SECURE_CROSS_ORIGIN_OPENER_POLICY,
-            "Cache-Control": "no-store",
-        }
+        self._headers = protection()
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         door = self._doors.get(request.path_info)
@@ -48,6 +41,18 @@ class Lean:
         if not response.has_header("Content-Length"):
             response.headers["Content-Length"] = str(len(response.content))
         return response
+
+
+def protection() -> dict[str, str]:
+    """The headers that protect an answer which is no page."""
+    return {
+        "Content-Security-Policy": POLICY,
+        "X-Frame-Options": settings.X_FRAME_OPTIONS,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": settings.SECURE_REFERRER_POLICY,
+        "Cross-Origin-Opener-Policy": settings.SECURE_CROSS_ORIGIN_OPENER_POLICY,
+        "Cache-Control": "no-store",
+    }
 
 
 def _doors() -> dict[str, tuple[ResolverMatch, Answer]]:

@@ -9,17 +9,25 @@ While no other connection has a thread, it looks again and again for the first `
 sleeping: a processor that slept, if only so long, has lost its caches to others, and the next request takes it longer
 than the looking did.
 
+An answer that is there as a whole leaves in one piece, head and body together: in two, its reader is woken twice.
+
 Named in the command line of the web server (``--worker-class spm.attentive.Attentive``), so nothing of the site is
 loaded with it.
 """
 
 import select
 import time
+from functools import lru_cache
 from typing import Any
 
+from gunicorn import util
+from gunicorn.http import wsgi
 from gunicorn.workers.gthread import ThreadWorker
 
 from spm.limits import WEB_ATTENDS_MS, WEB_SPINS_MS
+
+_LINES_KEPT = 1_024
+_JOINED_MAX = 1 << 17  # bytes of a piece: copying a larger one takes longer than sending the head alone
 
 
 class Attentive(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
@@ -33,6 +41,27 @@ class Attentive(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             conn.answered = time.monotonic()
             if kept is not True or not brisk or not self._may_stay(conn) or not self._asks_again(conn):
                 return kept
+
+    def handle_request(self, req: Any, conn: Any) -> bool:
+        """Have a request answered; whether the connection may be used again. The parent's way, without its hooks."""
+        if self.log.access_log_enabled or self.nr + 1 >= self.max_requests:
+            return bool(super().handle_request(req, conn))
+        answer, environ = wsgi.create(req, conn.sock, conn.client, conn.server, self.cfg, response_class=AtOnce)
+        environ["wsgi.multithread"] = True
+        self.nr += 1
+        if not self.alive or not self.cfg.keepalive or len(self.keepalived_conns) >= self.max_keepalived:
+            answer.force_close()
+        try:
+            answer.send(self.wsgi(environ, answer.start_response))
+        except OSError:
+            raise
+        except (Exception, SystemExit):
+            if not answer.headers_sent:
+                raise
+            self.log.exception("Error handling request")  # half of an answer is no place for another one
+            util.close_graceful(conn.sock)
+            raise StopIteration from None
+        return not answer.should_close()
 
     def _asked_again_at_once(self, conn: Any) -> bool:
         return time.monotonic() - getattr(conn, "answered", 0.0) < WEB_ATTENDS_MS / 1000
@@ -59,3 +88,79 @@ class Attentive(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def _in_hand(self) -> int:
         """How many connections have a thread or wait for one."""
         return int(self.nr_conns - len(self.keepalived_conns) - len(self.pending_conns))
+
+
+class AtOnce(wsgi.Response):  # type: ignore[misc]
+    """An answer whose head leaves with the first piece of its body."""
+
+    headers_sent: bool
+    response_length: int | None
+    upgrade: bool
+
+    def __init__(self, *said: Any) -> None:
+        super().__init__(*said)
+        self._head = b""
+
+    def send(self, pieces: Any) -> None:
+        """Send what an application returned, and close that."""
+        try:
+            if isinstance(pieces, wsgi.FileWrapper):
+                self.write_file(pieces)
+            else:
+                for piece in pieces:
+                    self.write(piece)
+            self.close()
+        finally:
+            if hasattr(pieces, "close"):
+                pieces.close()
+
+    def process_headers(self, headers: list[tuple[str, str]]) -> None:
+        """Check lines, those that answers have in common once."""
+        for name, value in headers:
+            if name == "Set-Cookie":
+                super().process_headers([(name, value)])
+                continue
+            kept, length, upgrade = _checked(name, value)
+            self.headers += kept
+            self.response_length = self.response_length if length is None else length
+            self.upgrade = self.upgrade or upgrade
+
+    def send_headers(self) -> None:
+        """Make the head; it is sent with what follows."""
+        if not self.headers_sent:
+            lines = [*self.default_headers(), *(f"{name}: {value}\r\n" for name, value in self.headers), "\r\n"]
+            self._head = "".join(lines).encode("latin-1")
+            self.headers_sent = True
+
+    def sendfile(self, respiter: Any) -> bool:
+        """A file is sent by the system, past all pieces."""
+        self.send_headers()
+        self._flush()
+        return bool(super().sendfile(respiter))
+
+    def close(self) -> None:
+        """Send what is still to be sent."""
+        super().close()
+        self._flush()
+
+    def _emit_body(self, data: bytes) -> None:
+        if not self.chunked and len(data) <= _JOINED_MAX:
+            head, self._head = self._head, b""
+            self.sock.sendall(head + data if head else data)
+        else:
+            self._flush()
+            super()._emit_body(data)
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self.sock.sendall(head)
+
+
+@lru_cache(maxsize=_LINES_KEPT)
+def _checked(name: str, value: str) -> tuple[tuple[tuple[str, str], ...], int | None, bool]:
+    """(the line, if it is one to be sent; the length of the body, if it says that; whether it asks for an upgrade)."""
+    found = object.__new__(wsgi.Response)
+    found.headers, found.response_length, found.upgrade = [], None, False
+    found.process_headers([(name, value)])
+    return tuple(found.headers), found.response_length, found.upgrade

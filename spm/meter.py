@@ -24,11 +24,14 @@ class Meter:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         begun = _clock.monotonic()
         response = self._get_response(request)
-        view = _view(request)
-        telemetry.REQUEST_S.labels(view).observe(_clock.monotonic() - begun)
-        method = request.method if request.method in _METHODS else "other"
-        telemetry.REQUESTS.labels(view, method, str(response.status_code)).inc()
+        counted(_view(request), request.method or "", response.status_code, begun)
         return response
+
+
+def counted(view: str, method: str, status: int, begun: float) -> None:
+    """Count a request that was answered now; ``begun``: when it came, as ``monotonic`` tells."""
+    telemetry.REQUEST_S.labels(view).observe(_clock.monotonic() - begun)
+    telemetry.REQUESTS.labels(view, method if method in _METHODS else "other", str(status)).inc()
 
 
 def _view(request: HttpRequest) -> str:

@@ -7,6 +7,7 @@ nothing itself, and what such a one opens (threads, a store) is of no use to its
 import gc
 import os
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -15,14 +16,23 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "spm.settings")
 
 gc.disable()  # all that is loaded stays: looking through it again and again is a tenth of a start
-_answer = get_wsgi_application()
+_pages = get_wsgi_application()
 _begin = import_module("ingest.own").start  # by name: its models need the application
 gc.freeze()  # nor does it need to be looked through later, or copied in a child for that
 gc.enable()
+_QUERIES = "/prometheus/"
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Answer one request."""
     _begin("web")
-    answer: Iterable[bytes] = _answer(environ, start_response)
+    queries = environ["PATH_INFO"].startswith(_QUERIES) and "HTTP_AUTHORIZATION" in environ
+    answer: Iterable[bytes] = (_lean() if queries else _pages)(environ, start_response)
     return answer
+
+
+@lru_cache(maxsize=1)
+def _lean() -> Callable[..., Iterable[bytes]]:
+    """Queries with a token go past Django; a server that is asked none starts without what answers them."""
+    found: Callable[..., Iterable[bytes]] = import_module("frontend.prometheus.lean").Lean(_pages)
+    return found

@@ -35,16 +35,21 @@ def caller_of(request: HttpRequest, asked: Asked) -> Caller:
     """The app the call reads, with its organisation; `NotSignedIn`, or 404 for an app of others."""
     secret = tokens.from_request(request)
     if secret is not None:
-        principal = tokens.authenticate(secret, "read")
-        if principal is None:
-            raise NotSignedIn("the token is unknown, revoked, or lacks the scope read")
-        return Caller(principal.app_id, principal.organisation_id)
+        return caller_by(secret)
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         raise NotSignedIn("send a token: Authorization: Bearer spm_…, or Basic with it as the password")
     _check_form(request)
     app = access.app_of_person(user, asked.whole_number("app"))
     return Caller(app.pk, app.organisation_id)
+
+
+def caller_by(secret: str) -> Caller:
+    """The app a token names, with its organisation; `NotSignedIn`."""
+    principal = tokens.authenticate(secret, "read")
+    if principal is None:
+        raise NotSignedIn("the token is unknown, revoked, or lacks the scope read")
+    return Caller(principal.app_id, principal.organisation_id)
 
 
 def _check_form(request: HttpRequest) -> None:

@@ -6,11 +6,12 @@ it is no JSON). What may go wrong is translated in one place (`_FAILURES`) into 
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import wraps
 from itertools import chain
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
@@ -55,7 +56,9 @@ _FAILURES: dict[type[Exception], tuple[int, str]] = {
     StoreUnavailable: (503, "unavailable"),
     IntegrityError: (500, "internal"),
 }
+FAILURES = tuple(_FAILURES)
 _COME_AGAIN = (429, 503)
+VARY = "Accept-Encoding, Authorization, Cookie"
 _GZIP_FROM = 1_400  # bytes: what fits one packet is sent as it is
 _clock = SystemClock()
 
@@ -88,7 +91,7 @@ class Call:
         return turns.take(self.caller.organisation_id, self.watch)
 
 
-_Run = Callable[[Call, dict[str, str]], "bytes | HttpResponseBase"]
+Run = Callable[[Call, dict[str, str]], "bytes | HttpResponseBase"]
 
 
 def light(view: View) -> Callable[..., HttpResponseBase]:
@@ -129,7 +132,7 @@ def _held(view: Streamed, methods: list[str], *, timeout_s: float, form: bool) -
             with ExitStack() as held:
                 held.enter_context(call.turn())
                 return view(call, request, held)
-        except tuple(_FAILURES) as error:
+        except FAILURES as error:
             return failed(error)
 
     return answered
@@ -167,34 +170,55 @@ def remarked(response: HttpResponseBase, basis: Basis) -> HttpResponseBase:
     return response
 
 
-def _door(view: View, run: _Run) -> Callable[..., HttpResponseBase]:
+def _door(view: View, run: Run) -> Callable[..., HttpResponseBase]:
     @csrf_exempt
     @require_http_methods(["GET", "POST"])
     @wraps(view)
     def answered(request: HttpRequest, **path: str) -> HttpResponseBase:
         try:
             found = run(_call(request, asked_of(request)), path)
-        except tuple(_FAILURES) as error:
+        except FAILURES as error:
             return failed(error)
         return packed(request, found if isinstance(found, HttpResponseBase) else json_answer(found))
 
+    answered.run = run  # type: ignore[attr-defined]
     return answered
 
 
+def run_of(view: Callable[..., object]) -> Run:
+    """What a ``light`` or ``heavy`` view does, for whoever made the call and writes the answer himself."""
+    run: Run = view.run  # type: ignore[attr-defined]
+    return run
+
+
 def _call(request: HttpRequest, asked: Asked, *, timeout_s: float | None = None) -> Call:
-    caller, watch = caller_of(request, asked), watch_of(request)
+    return call_of(caller_of(request, asked), asked, request.META, timeout_s=timeout_s)
+
+
+def call_of(caller: Caller, asked: Asked, environ: Mapping[str, Any], *, timeout_s: float | None = None) -> Call:
+    """A call with what it may use."""
+    watch = watch_of(environ)
     allowed = QueryLimits(timeout_s=timeout_s or asked.timeout_s(), lookback_ms=asked.lookback_ms() or LOOKBACK_MS)
     return Call(caller, asked, watch, Budget(allowed, _clock, watch))
 
 
-def failed(error: Exception) -> HttpResponse:
-    """The answer to a call that went wrong."""
+def refusal(error: Exception) -> tuple[int, bytes, dict[str, str]]:
+    """The status, body and headers of the answer to a call that went wrong."""
     status, kind = next(shape for found, shape in _FAILURES.items() if isinstance(error, found))
-    response = json_answer(prometheus.failure(kind, str(error)), status)
+    headers = {}
     if status in _COME_AGAIN:
-        response["Retry-After"] = str(RETRY_AFTER_S)
+        headers["Retry-After"] = str(RETRY_AFTER_S)
     if status == 401:
-        response["WWW-Authenticate"] = 'Bearer realm="spm"'
+        headers["WWW-Authenticate"] = 'Bearer realm="spm"'
+    return status, prometheus.failure(kind, str(error)), headers
+
+
+def failed(error: Exception) -> HttpResponse:
+    """The same as an answer."""
+    status, body, headers = refusal(error)
+    response = json_answer(body, status)
+    for name, value in headers.items():
+        response[name] = value
     return response
 
 
@@ -210,17 +234,27 @@ def packed(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase
     if isinstance(response, StreamingHttpResponse) or response.has_header("Content-Encoding"):
         return response
     assert isinstance(response, HttpResponse), "BUG: an answer of a kind nobody makes"
-    response["Vary"] = "Accept-Encoding, Authorization, Cookie"
-    if len(response.content) >= _GZIP_FROM and takes_gzip(request):
-        packer = zlib.compressobj(1, zlib.DEFLATED, 31)
-        response.content = packer.compress(response.content) + packer.flush()
+    response["Vary"] = VARY
+    if worth_gzip(response.content, request.META):
+        response.content = gzipped(response.content)
         response["Content-Encoding"] = "gzip"
     return response
 
 
-def takes_gzip(request: HttpRequest) -> bool:
+def gzipped(body: bytes) -> bytes:
+    """A body, compressed."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    return packer.compress(body) + packer.flush()
+
+
+def worth_gzip(body: bytes, environ: Mapping[str, Any]) -> bool:
+    """Whether a body is large, and its reader takes gzip."""
+    return len(body) >= _GZIP_FROM and takes_gzip(environ)
+
+
+def takes_gzip(environ: Mapping[str, Any]) -> bool:
     """Whether the caller reads gzip."""
-    for part in str(request.META.get("HTTP_ACCEPT_ENCODING", "")).lower().split(","):
+    for part in str(environ.get("HTTP_ACCEPT_ENCODING", "")).lower().split(","):
         name, _, weight = part.partition(";")
         if name.strip() in ("gzip", "*"):
             return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")

@@ -1,78 +1,159 @@
-"""Middleware that takes queries with a token past the rest: no session, no cookies, no static files, no pages' policy.
+"""Queries with a token, answered past Django: no request and response of its own, no signals, no middleware.
 
-A dashboard sends dozens of small queries at once, and what Django does for pages costs more than answering one. Only
-calls that show a token go this way; those of a session need what stands behind. The views are the same, so that who
-may ask, limits, errors and explanations are. What protects stays, as for pushes (``ingest.lean``).
+A dashboard sends dozens of small queries at once, and what Django does around a view costs as much as answering one.
+This is a WSGI application in front of Django's. It takes the calls that are all alike: by GET, or by POST with a form,
+of an address that answers with JSON, with a token, of a host that is ours. Whatever is unusual about any other call is
+Django's to judge. The views are the same, so that who may ask, limits, errors and explanations are; and what protects
+stays, as for pushes (``ingest.lean``): nothing is sniffed, framed, run or cached, and HTTPS is remembered where the
+site has it.
 """
 
-from functools import partial
-from importlib import import_module
+import logging
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any
 
-from django.core.handlers.exception import convert_exception_to_response
-from django.http import HttpRequest, HttpResponse
-from django.urls import Resolver404, ResolverMatch, URLPattern
+from django.conf import settings
+from django.core.handlers.wsgi import WSGIRequest
+from django.db import close_old_connections
+from django.http.request import split_domain_port, validate_host
+from django.urls import Resolver404, URLPattern
 
-from ingest import lean
+from frontend.prometheus import access, door, urls
+from frontend.prometheus.parameters import FORM, Asked, fields
+from ingest.lean import protection
+from spm import meter
+from spm.accounts import tokens
+from spm.clock import SystemClock
+from spm.errors import BadQuery
+from spm.limits import READ_FORM_BYTES_MAX
+from spm.query import prometheus
 
 PREFIX = "/prometheus/"
-_LONGER = frozenset(
-    {"api/v1/read", "federate"}
-)  # these read and write bodies of their own; speed is not what they need
+_LONGER = frozenset({"api/v1/read", "federate"})  # these read and write bodies of their own; speed is not their need
+_HOSTS_KEPT = 64
+_clock, _log = SystemClock(), logging.getLogger("django.request")
+
+Environ = dict[str, Any]
+Start = Callable[..., Any]
+Application = Callable[[Environ, Start], Iterable[bytes]]
+_Door = tuple[str, door.Run, dict[str, str]]  # the name of a view, what it does, and what its address says
 
 
-class Lean(lean.Lean):
+class Lean:
     """See the module."""
 
-    def __init__(self, get_response: lean.Answer) -> None:
-        super().__init__(get_response)
-        self._doors = self._own = _Doors()
+    def __init__(self, rest: Application) -> None:
+        self._rest, self._doors = rest, _Doors()
+        self._headers = [("Content-Type", "application/json"), ("Vary", door.VARY), *protection().items()]
 
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        if "HTTP_AUTHORIZATION" not in request.META or not request.path_info.startswith(PREFIX):
-            return self._rest(request)
-        if not self._own:
-            self._own.open()
-        return super().__call__(request)
+    def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
+        """Answer one request."""
+        if not _alike(environ):
+            return self._rest(environ, start_response)
+        path: str = environ["PATH_INFO"]
+        secret, found = tokens.from_header(environ["HTTP_AUTHORIZATION"]), self._doors.find(path.removeprefix(PREFIX))
+        if secret is None or found is None:
+            return self._rest(environ, start_response)
+        begun, (name, run, said) = _clock.monotonic(), found
+        close_old_connections()  # what Django's signals do, and all of it that is of use here
+        status, body, headers = _answered(environ, secret, run, said)
+        if door.worth_gzip(body, environ):
+            body = door.gzipped(body)
+            headers["Content-Encoding"] = "gzip"
+        if settings.SECURE_HSTS_SECONDS and WSGIRequest(environ).is_secure():
+            headers["Strict-Transport-Security"] = f"max-age={settings.SECURE_HSTS_SECONDS}"
+        if status >= HTTPStatus.BAD_REQUEST:
+            _log.warning("%s: %s", _line(status), path)
+        start_response(_line(status), [*self._headers, *headers.items(), ("Content-Length", str(len(body)))])
+        meter.counted(name, environ["REQUEST_METHOD"], status, begun)
+        return (body,)
 
 
-class _Doors(dict[str, tuple[ResolverMatch, lean.Answer]]):
-    """Path → how it is known, and its view. Paths with a label's name in them are matched when they are asked for."""
+def _answered(environ: Environ, secret: str, run: door.Run, said: dict[str, str]) -> tuple[int, bytes, dict[str, str]]:
+    """(status, body, headers) of a call."""
+    try:
+        asked = Asked(fields(_form(environ)), fields(environ["QUERY_STRING"].encode("latin-1", "replace")))
+        body = run(door.call_of(access.caller_by(secret), asked, environ), said)
+        assert isinstance(body, bytes), "BUG: a door of this way with an answer of its own kind"
+    except door.FAILURES as error:
+        return door.refusal(error)
+    except Exception:
+        _log.exception("Internal Server Error: %s", environ["PATH_INFO"])
+        return HTTPStatus.INTERNAL_SERVER_ERROR, prometheus.failure("internal", "something went wrong here"), {}
+    return HTTPStatus.OK, body, {}
 
-    _named: tuple[URLPattern, ...] = ()
 
-    def open(self) -> None:
-        """Look the addresses up: at the first query, so that a server that is not asked for any starts without them."""
-        patterns = list(import_module("frontend.prometheus.urls").urlpatterns)
-        self._named = tuple(each for each in patterns if "<" in str(each.pattern))
-        for pattern in patterns:
+def _alike(environ: Environ) -> bool:
+    """Whether a call is one of those that are all alike."""
+    if "HTTP_AUTHORIZATION" not in environ or "HTTP_X_FORWARDED_HOST" in environ or environ.get("SCRIPT_NAME"):
+        return False
+    if not environ["PATH_INFO"].startswith(PREFIX) or not environ["PATH_INFO"].isascii():
+        return False
+    if not _ours(environ.get("HTTP_HOST", ""), tuple(settings.ALLOWED_HOSTS)):
+        return False
+    method: str = environ["REQUEST_METHOD"]
+    return method == "GET" or (
+        method == "POST" and environ.get("CONTENT_TYPE") == FORM and environ.get("CONTENT_LENGTH", "").isdecimal()
+    )
+
+
+@lru_cache(maxsize=_HOSTS_KEPT)
+def _ours(host: str, allowed: tuple[str, ...]) -> bool:
+    name, _ = split_domain_port(host)
+    return bool(name) and validate_host(name, allowed)
+
+
+def _form(environ: Environ) -> bytes:
+    if environ["REQUEST_METHOD"] != "POST":
+        return b""
+    length = int(environ["CONTENT_LENGTH"])
+    if length > READ_FORM_BYTES_MAX:
+        raise BadQuery(f"a form has at most {READ_FORM_BYTES_MAX} bytes")
+    try:
+        body: bytes = environ["wsgi.input"].read(length)
+    except OSError as error:
+        raise BadQuery("the form cannot be read") from error
+    if len(body) < length:
+        raise BadQuery("the form cannot be read")
+    return body
+
+
+@lru_cache(maxsize=_HOSTS_KEPT)
+def _line(status: int) -> str:
+    try:
+        return f"{int(status)} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"{status} Unknown Status Code"
+
+
+class _Doors:
+    """Addresses and what answers them, looked up at the first query: a server that is asked none starts without."""
+
+    def __init__(self) -> None:
+        self._plain: dict[str, _Door] = {}
+        self._named: list[URLPattern] = []  # with a label's name in them
+
+    def find(self, route: str) -> _Door | None:
+        """What answers an address, if it is answered here."""
+        if not self._plain:
+            self._open()
+        return self._plain.get(route) or next(filter(None, (_matched(each, route) for each in self._named)), None)
+
+    def _open(self) -> None:
+        self._named = [each for each in urls.urlpatterns if "<" in str(each.pattern)]
+        for pattern in urls.urlpatterns:
             route = str(pattern.pattern)
             if pattern not in self._named and route not in _LONGER:
-                self[PREFIX + route] = self._door(pattern.resolve(route))
+                found = _matched(pattern, route)
+                assert found is not None, "BUG: a pattern that does not match itself"
+                self._plain[route] = found
 
-    def get(self, path: str, _: object = None) -> tuple[ResolverMatch, lean.Answer] | None:  # type: ignore[override]
-        """The door of a path, if there is one here."""
-        found = super().get(path)
-        if found is not None:
-            return found
-        for pattern in self._named:
-            try:
-                match = pattern.resolve(path.removeprefix(PREFIX))
-            except Resolver404:
-                continue
-            if match is not None:
-                return self._door(match)
+
+def _matched(pattern: URLPattern, route: str) -> _Door | None:
+    try:
+        match = pattern.resolve(route)
+    except Resolver404:
         return None
-
-    @staticmethod
-    def _door(match: ResolverMatch | None) -> tuple[ResolverMatch, lean.Answer]:
-        assert match is not None, "BUG: a pattern that does not match itself"
-        view: lean.Answer = convert_exception_to_response(_checked(partial(match.func, **match.kwargs)))  # type: ignore[assignment]
-        return match, view
-
-
-def _checked(view: lean.Answer) -> lean.Answer:
-    def answer(request: HttpRequest) -> HttpResponse:
-        request.get_host()  # raises for a host that is not ours
-        return view(request)
-
-    return answer
+    return None if match is None else (match.view_name or "none", door.run_of(match.func), match.kwargs)

@@ -21,7 +21,7 @@ from spm.query.prometheus import duration_ms, instant_ms
 from spm.query.promql.parse import parse_selector
 from spm.query.select import Matcher
 
-_FORM = "application/x-www-form-urlencoded"
+FORM = "application/x-www-form-urlencoded"
 _PARTS = "multipart/form-data"
 _FIELDS_MAX = 1_000
 _TRUE = frozenset({"1", "t", "true", "all"})
@@ -125,16 +125,16 @@ class Asked:
 
 def asked_of(request: HttpRequest, *, form: bool = True) -> Asked:
     """The values of a call; without ``form`` from the address alone."""
-    address = _fields(request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
+    address = fields(request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
     if form and request.content_type == _PARTS:
         _check_length(request)
         return Asked({name: [str(each) for each in values] for name, values in request.POST.lists()}, address)
-    return Asked(_fields(_form(request)) if form and request.method == "POST" else {}, address)
+    return Asked(fields(_form(request)) if form and request.method == "POST" else {}, address)
 
 
 def _form(request: HttpRequest) -> bytes:
-    if (request.content_type or _FORM) != _FORM:
-        raise BadQuery(f"a form is wanted as {_FORM}, not {str(request.content_type)[:80]}")
+    if (request.content_type or FORM) != FORM:
+        raise BadQuery(f"a form is wanted as {FORM}, not {str(request.content_type)[:80]}")
     _check_length(request)
     try:
         return request.body
@@ -148,7 +148,10 @@ def _check_length(request: HttpRequest) -> None:
         raise BadQuery(f"a form has at most {READ_FORM_BYTES_MAX} bytes")
 
 
-def _fields(raw: bytes) -> dict[str, list[str]]:
+def fields(raw: bytes) -> dict[str, list[str]]:
+    """The values of an address or form, by their names."""
+    if not raw:
+        return {}
     try:
         pairs = parse_qsl(raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS_MAX)
     except UnicodeDecodeError as error:

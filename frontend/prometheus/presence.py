@@ -7,8 +7,8 @@ reading from it, and no more often than every `QUERY_LOOK_S`. Without a socket e
 
 import select
 import socket
-
-from django.http import HttpRequest
+from collections.abc import Mapping
+from typing import Any
 
 from spm.clock import Clock, SystemClock
 from spm.errors import QueryCancelled
@@ -19,9 +19,9 @@ from spm.query.budget import Watch, nobody
 _GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 
-def watch_of(request: HttpRequest, clock: Clock | None = None) -> Watch:
+def watch_of(environ: Mapping[str, Any], clock: Clock | None = None) -> Watch:
     """The watch over the client of a request."""
-    found = request.META.get("gunicorn.socket")
+    found = environ.get("gunicorn.socket")
     return _Watch(found, clock or SystemClock()) if isinstance(found, socket.socket) else nobody
 
 

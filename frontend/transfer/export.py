@@ -49,7 +49,7 @@ def export(call: Call, request: HttpRequest, held: ExitStack) -> HttpResponseBas
         return explained_alone(call, storage, basis)
     labels = _labels(storage, selectors, start, end) if form in TABLES else []
     batches = _batches(call, storage, selectors, start - 1, end)
-    packed = takes_gzip(request) and form != "parquet"
+    packed = takes_gzip(request.META) and form != "parquet"
     pieces = _compressed(write(batches, labels)) if packed else write(batches, labels)
     response = stream(pieces, held, kind)
     response["Content-Disposition"] = f'attachment; filename="export.{form}"'

@@ -3,10 +3,13 @@
 Most numbers that are measured are decimals of few digits. One of at most 15 digits that is value × 10^k, whole and
 exact again when it is divided, is the only one so short, and is written by integers alone. All others get their digits
 from `shortest`, and only the layout here: no exponent between 1e-6 and 1e21, "NaN", "+Inf", "-Inf". Enter by `texts`,
-or for points by `rows`. What is done for each number is built into its loop by `forceinline`: calls cost as much again.
+or for points by `rows` and `matrix`. What is done for each number is built into its loop by `forceinline`: calls cost
+as much again.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +20,8 @@ from spm.query.shortest import POWERS, U64, decimal
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
+Bool = npt.NDArray[np.bool_]
 U8 = npt.NDArray[np.uint8]
 
 _CHARS_MAX = 32  # of one number: a sign, 0.00000 and 17 digits; or 21 digits. Digits in eights may be cut off again
@@ -28,18 +33,31 @@ _OTHER = -1
 _DIGITS = 17  # the most that a float needs
 _MINUS, _POINT, _ZERO, _E, _PLUS = b"-.0e+"
 _OPEN, _CLOSE, _QUOTE, _COMMA, _END = b'[]",}'
-_AROUND_POINT = len(',[,""]')
+_POINT_MAX = len(',[,""]') + 2 * _CHARS_MAX
 _AROUND = len(',{"metric":,"values":[]}')
 _TEN, _FOUR_DIGITS, _EIGHT_DIGITS, _FULL = (np.uint64(10**n) for n in (1, 4, 8, _DIGITS - 1))
 _EIGHT, _BYTE = 8, np.uint64(8)
 _LIMITS = tuple(np.uint64(10**n) for n in range(1, 8))
 
 
+class Texts(NamedTuple):
+    """Texts one behind the other, with room for a word at the end; text i is ``raw[ends[i]:ends[i + 1]]``."""
+
+    ends: I32
+    raw: U8
+
+
+def written(values: F64) -> Texts:
+    """A text for each value."""
+    out, ends = np.empty(len(values) * _CHARS_MAX + _EIGHT, np.uint8), np.zeros(len(values) + 1, np.int32)
+    return Texts(ends, out[: _write(*_kept(values), POWERS, out, ends) + _EIGHT])
+
+
 def texts(values: F64) -> pa.Array:
-    """A column of texts, one for each value."""
-    out, ends = np.empty(len(values) * _CHARS_MAX, np.uint8), np.zeros(len(values) + 1, np.int32)
-    size = _write(*_kept(values), POWERS, out, ends)
-    return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(out[:size])])
+    """The same as a column."""
+    found = written(values)
+    buffers = [None, pa.py_buffer(found.ends), pa.py_buffer(found.raw)]
+    return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 
 def _kept(values: F64) -> tuple[F64, U64]:
@@ -50,7 +68,7 @@ def _kept(values: F64) -> tuple[F64, U64]:
 
 
 @njit(cache=True, nogil=True)
-def _write(values: F64, bits: U64, powers: U64, out: U8, ends: npt.NDArray[np.int32]) -> int:
+def _write(values: F64, bits: U64, powers: U64, out: U8, ends: I32) -> int:
     at = 0
     for i in range(len(values)):
         at = _number(values[i], bits[i], powers, out, at)
@@ -228,48 +246,93 @@ def _word(word: bytes, out: U8, at: int) -> int:
     return at + len(word)
 
 
-def rows(times: pa.Array, steps: I64, values: F64, counts: I64, names: U8, borders: I64, *, single: bool) -> memoryview:
-    """Objects of series, `{"metric":{…},"values":[[time,"value"],…]}`, or with `single` `"value":[time,"value"]`.
+def rows(times: Texts, steps: I64, values: F64, counts: I64, names: U8, borders: I64) -> memoryview:
+    """Objects of series, `{"metric":{…},"values":[[time,"value"],…]}`.
 
     `times` are by step; the labels of series i are `names[borders[i]:borders[i + 1]]`.
     """
-    before, slack = np.frombuffer(times.buffers()[1], np.int32), np.zeros(_EIGHT, np.uint8)
-    raw = np.concatenate((np.frombuffer(times.buffers()[2], np.uint8), slack))
-    widest = int(np.diff(before[: len(times) + 1]).max(initial=0)) + _CHARS_MAX + _AROUND_POINT
-    out = np.empty(len(values) * widest + int(borders[-1] - borders[0]) + _AROUND * len(counts), np.uint8)
-    size = _join(before, raw, *_kept(values), POWERS, steps, counts, names, borders, single, out)
+    out = _room(len(values), borders)
+    size = _join(*times, *_kept(values), POWERS, steps, counts, names, borders, out)
     return memoryview(out)[:size]  # type: ignore[arg-type]
+
+
+def matrix(times: Texts, values: F64, present: Bool, names: U8, borders: I64, *, single: bool) -> memoryview:
+    """The same of series by steps, where they are present; with `single` of one step: `"value":[time,"value"]`."""
+    out = _room(values.size, borders)
+    there = np.ascontiguousarray(present)
+    size = _join_present(*times, *_kept(values), POWERS, there, names, borders, single, out)
+    return memoryview(out)[:size]  # type: ignore[arg-type]
+
+
+def _room(points: int, borders: I64) -> U8:
+    """Enough for that; what is not written to takes no memory."""
+    series = len(borders) - 1
+    return np.empty(points * _POINT_MAX + int(borders[-1] - borders[0]) + _AROUND * series + _EIGHT, np.uint8)
 
 
 @njit(cache=True, nogil=True)
 def _join(
-    before: npt.NDArray[np.int32], times: U8, values: F64, bits: U64, powers: U64, steps: I64, counts: I64,
-    names: U8, borders: I64, single: bool, out: U8,
+    before: I32, times: U8, values: F64, bits: U64, powers: U64, steps: I64, counts: I64, names: U8, borders: I64,
+    out: U8,
 ) -> int:  # fmt: skip
     at = point = 0
     for row in range(len(counts)):
-        if row > 0:
-            out[at] = _COMMA
-            at += 1
-        at = _word(b'{"metric":', out, at)
-        at = _copied(names, borders[row], borders[row + 1], out, at)
-        at = _word(b',"value":', out, at) if single else _word(b',"values":[', out, at)
+        at = _begun(row, names, borders, out, at)
+        at = _word(b',"values":[', out, at)
         for k in range(counts[row]):
             if k > 0:
                 out[at] = _COMMA
                 at += 1
-            out[at] = _OPEN
-            at = _in_eights(times, before[steps[point]], before[steps[point] + 1], out, at + 1)
-            out[at], out[at + 1] = _COMMA, _QUOTE
-            at = _number(values[point], bits[point], powers, out, at + 2)
-            out[at], out[at + 1] = _QUOTE, _CLOSE
-            at, point = at + 2, point + 1
+            at = _point(before, times, steps[point], values[point], bits[point], powers, out, at)
+            point += 1
+        out[at], out[at + 1] = _CLOSE, _END
+        at += 2
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _join_present(
+    before: I32, times: U8, values: F64, bits: U64, powers: U64, present: Bool, names: U8, borders: I64, single: bool,
+    out: U8,
+) -> int:  # fmt: skip
+    at = 0
+    for row in range(values.shape[0]):
+        at = _begun(row, names, borders, out, at)
+        at = _word(b',"value":', out, at) if single else _word(b',"values":[', out, at)
+        first = True
+        for step in range(values.shape[1]):
+            if present[row, step]:
+                if not first:
+                    out[at] = _COMMA
+                    at += 1
+                first = False
+                at = _point(before, times, step, values[row, step], bits[row, step], powers, out, at)
         if not single:
             out[at] = _CLOSE
             at += 1
         out[at] = _END
         at += 1
     return at
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _begun(row: int, names: U8, borders: I64, out: U8, at: int) -> int:
+    if row > 0:
+        out[at] = _COMMA
+        at += 1
+    return _copied(names, borders[row], borders[row + 1], out, _word(b'{"metric":', out, at))
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _point(
+    before: I32, times: U8, step: int, value: float, bits: np.uint64, powers: U64, out: U8, at: int
+) -> int:  # fmt: skip
+    out[at] = _OPEN
+    at = _in_eights(times, before[step], before[step + 1], out, at + 1)
+    out[at], out[at + 1] = _COMMA, _QUOTE
+    at = _number(value, bits, powers, out, at + 2)
+    out[at], out[at + 1] = _QUOTE, _CLOSE
+    return at + 2
 
 
 @njit(cache=True, nogil=True, forceinline=True)

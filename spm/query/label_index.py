@@ -6,11 +6,12 @@ it found is remembered. All of it only grows. Enter by ``LabelIndex``.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numba import njit
 
 from spm.limits import LABEL_MASK_BYTES_MAX, LABEL_MASKS_MAX
 from spm.query.literals import literals
@@ -23,6 +24,17 @@ _LAG = 8  # the inverse is made anew when an eighth of the series is younger
 _LAG_LEAST = 10_000
 _ROWS_OF_MANY = 4  # from a quarter of all series on, looking at all of them is quicker than joining lists
 _FEW = 8_192  # series up to which the same holds of any share
+_NAMED_MAX = 64  # values that a matcher may name to be answered with their numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The few values that a matcher names, by their numbers."""
+
+    numbers: I64
+
+
+Hits = Bool | Named  # of a label's values: whether each satisfies a matcher, or which few do
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +45,26 @@ class _Inverse:
     starts: I64
     sizes: I64
     count: int
+
+    def rows_of(self, values: I64) -> I64:
+        """The series of some values, ascending."""
+        if len(values) == 1:
+            value = int(values[0])
+            return self.rows[self.starts[value] : self.starts[value + 1]]
+        return np.sort(_gathered(self.rows, self.starts, values))
+
+
+@njit(cache=True, nogil=True)
+def _gathered(rows: I64, starts: I64, values: I64) -> I64:
+    total = 0
+    for value in values:
+        total += starts[value + 1] - starts[value]
+    out, at = np.empty(total, np.int64), 0
+    for value in values:
+        for place in range(starts[value], starts[value + 1]):
+            out[at] = rows[place]
+            at += 1
+    return out
 
 
 class LabelIndex:
@@ -74,11 +106,11 @@ class LabelIndex:
 
     # --- matchers
 
-    def hits(self, matcher: Matcher, tick: Callable[[], None]) -> Bool | int:
-        """Which of the values satisfy a matcher; of one that names a single value its number, -1 for none."""
+    def hits(self, matcher: Matcher, tick: Callable[[], None]) -> Hits:
+        """Which of the values satisfy a matcher: whether each does, or the numbers of those few that it names."""
         named = literals(matcher) if matcher.op in ("=", "=~") else None
-        if named is not None and len(named) == 1:
-            return self._coded(named[0])
+        if named is not None and len(named) <= _NAMED_MAX:
+            return self._named(named)
         key = matcher.op, matcher.value
         known = self._masks.get(key, np.zeros(0, np.bool_))
         if len(known) < len(self.values):
@@ -87,14 +119,23 @@ class LabelIndex:
                 texts = self._column() if not len(known) else strings(self.values[len(known) :])
                 known = np.concatenate((known, mask(texts, matcher, tick=tick)))
             else:
-                known = np.zeros(len(self.values), np.bool_)
-                known[[code for code in map(self._coded, named) if code >= 0]] = True
+                known = self._mask(self._named(named))
             self._masks[key] = known
             self._mask_bytes += len(known) - before
         self._masks.move_to_end(key)
         while len(self._masks) > 1 and (len(self._masks) > LABEL_MASKS_MAX or self._mask_bytes > LABEL_MASK_BYTES_MAX):
             self._mask_bytes -= len(self._masks.popitem(last=False)[1])
         return known
+
+    def _mask(self, hits: Hits) -> Bool:
+        if not isinstance(hits, Named):
+            return hits
+        found = np.zeros(len(self.values), np.bool_)
+        found[hits.numbers] = True
+        return found
+
+    def _named(self, texts: Sequence[str]) -> Named:
+        return Named(np.array([code for code in set(map(self._coded, texts)) if code >= 0], np.int64))
 
     def _coded(self, text: str) -> int:
         return self._number.get(text.encode("utf-8", "surrogatepass"), -1)
@@ -104,46 +145,36 @@ class LabelIndex:
             self._texts = strings(self.values)
         return self._texts
 
-    def size(self, hits: Bool | int, count: int) -> int:
+    def size(self, hits: Hits, count: int) -> int:
         """About how many series satisfy it."""
         inverse = self._inverted(count)
-        late = count - inverse.count
-        if isinstance(hits, int):
-            if hits < 0:
-                return 0
-            return late + (
-                int(inverse.starts[hits + 1] - inverse.starts[hits]) if hits + 1 < len(inverse.starts) else 0
-            )
-        sizes = inverse.sizes
+        sizes, late = inverse.sizes, count - inverse.count
+        if isinstance(hits, Named):
+            return late + int(sizes[hits.numbers[hits.numbers < len(sizes)]].sum())
         return late + int(sizes[hits[: len(sizes)]].sum())
 
-    def rows(self, hits: Bool | int, count: int) -> I64:
+    def rows(self, hits: Hits, count: int) -> I64:
         """The series that satisfy it, ascending."""
-        if isinstance(hits, int) and hits < 0:
-            return np.empty(0, np.int64)
         inverse = self._inverted(count)
         late = np.arange(inverse.count, count)
         if len(late):
             late = late[self.among(late, hits)]
-        if isinstance(hits, int):
-            found = (
-                inverse.rows[inverse.starts[hits] : inverse.starts[hits + 1]]
-                if hits + 1 < len(inverse.starts)
-                else late[:0]
-            )
-            return np.concatenate((found, late)) if len(late) else found
-        if count <= _FEW or self.size(hits, count) * _ROWS_OF_MANY > count:
-            return np.flatnonzero(hits[self.codes(count)])
-        wanted = np.flatnonzero(hits[: len(inverse.sizes)])
-        lengths = inverse.sizes[wanted].astype(np.int32)
-        taken = kernels.take_segments(inverse.starts[wanted], lengths, int(lengths.sum()))
-        return np.concatenate((np.sort(inverse.rows[taken]), late))
+        known, named = len(inverse.sizes), isinstance(hits, Named)
+        single = isinstance(hits, Named) and len(hits.numbers) <= 1
+        few = single or self.size(hits, count) * _ROWS_OF_MANY <= count
+        if not few or (not named and count <= _FEW):
+            return np.flatnonzero(self._mask(hits)[self.codes(count)])
+        wanted = hits.numbers[hits.numbers < known] if isinstance(hits, Named) else np.flatnonzero(hits[:known])
+        found = inverse.rows_of(wanted)
+        return np.concatenate((found, late)) if len(late) else found
 
-    def among(self, rows: I64, hits: Bool | int) -> Bool:
+    def among(self, rows: I64, hits: Hits) -> Bool:
         """Which of these series satisfy it."""
         codes = self.codes(int(rows[-1]) + 1 if len(rows) else 0)[rows]
-        found: Bool = codes == hits if isinstance(hits, int) else hits[codes]
-        return found
+        if isinstance(hits, Named) and len(hits.numbers) == 1:
+            found: Bool = codes == hits.numbers[0]
+            return found
+        return self._mask(hits)[codes]
 
     def _inverted(self, count: int) -> _Inverse:
         if self._inverse is None or (count - self._inverse.count) > max(_LAG_LEAST, self._inverse.count // _LAG):

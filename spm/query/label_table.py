@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, overload
 
 import numpy as np
@@ -22,6 +23,7 @@ Labels = dict[str, str]
 U8 = npt.NDArray[np.uint8]
 
 _TABLE_LEAST, _TABLE_SHARE = 4_096, 4  # places for each series, up to which they are looked up, not sorted
+_FEW = 64  # series whose dicts are sooner made and written than their columns
 _WHOLE = 1 << 62
 _SHORT = 1 << 16  # keys below are sorted digit by digit, not by comparing
 _OPEN, _CLOSE, _COMMA = b"{},"
@@ -170,10 +172,10 @@ class LabelTable(Sequence[Labels]):
 
 def json_of(labels: Sequence[Labels]) -> tuple[U8, I64]:
     """The same of any list."""
-    if isinstance(labels, LabelTable):
+    if isinstance(labels, LabelTable) and len(labels) > _FEW:
         return labels.json()
     texts = list(map(orjson.dumps, labels))
-    return np.frombuffer(b"".join(texts) or b" ", np.uint8), np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    return np.frombuffer(b"".join(texts) or b" ", np.uint8), np.array([0, *accumulate(map(len, texts))], np.int64)
 
 
 def taken(labels: Sequence[Labels], rows: I64) -> Sequence[Labels]:

@@ -30,7 +30,10 @@ from spm.wire import I32, I64, U64, metric_id
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The series of a query: rows of the index, their ids and metric ids. An id names a series within its metric."""
+    """The series of a query: rows of the index, their ids and metric ids. An id names a series within its metric.
+
+    They are in the order of (metric, id): their keys'.
+    """
 
     index: I64
     series: U64
@@ -58,10 +61,10 @@ class Chosen:
         """metric id -> (series ids ascending, their numbers among the chosen)."""
         if not len(self):
             return {}
-        order = np.lexsort((self.series, self.metrics))
-        names, series = self.metrics[order], self.series[order]
+        names, series, every = self.metrics, self.series, np.arange(len(self), dtype=np.int64)
         cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
-        return {int(names[a]): (series[a:b], order[a:b]) for a, b in pairwise(cuts)}
+        found = zip(names[cuts[:-1]].tolist(), pairwise(cuts), strict=True)
+        return {name: (series[a:b], every[a:b]) for name, (a, b) in found}
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,11 +184,13 @@ class Scan:
     def asked(self, by_metric: ByMetric) -> Asked:
         """What to read for these series, where each metric lies in one bucket only from that."""
         every = Wanted({metric: series for metric, (series, _) in by_metric.items()})
+        settled, buckets = self.distribution.settled, self.distribution.all(self.app)
+        if settled and len(buckets) == 1:
+            return Asked(every, dict.fromkeys(buckets, every), settled)
         names = np.fromiter(every.series, np.uint64, len(every.series))
-        settled = self.distribution.settled
         place = self.distribution.of(self.app, names)
         split: dict[int, Wanted] = {}
-        for bucket in self.distribution.all(self.app):
+        for bucket in buckets:
             kept = place == bucket if settled else self._kept(bucket, names)
             if kept.any():
                 mine = every.series if kept.all() else {name: every.series[name] for name in names[kept].tolist()}

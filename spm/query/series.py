@@ -14,14 +14,13 @@ from numba import njit
 from spm import limits
 from spm.errors import CorruptBlock, LimitExceeded
 from spm.query.forms import columns_of
-from spm.query.label_index import LabelIndex
+from spm.query.label_index import Hits, LabelIndex
 from spm.query.label_table import Column, LabelTable
 from spm.query.literals import matches_empty
 from spm.query.select import METRIC_NAME, Matcher, Tick, nothing
 from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.ranges import scan_ranges
-from spm.store.columns import Bool
 from spm.store.dictionary import COLUMN
 from spm.wire import I32, I64, U64, series_id
 
@@ -149,7 +148,7 @@ class SeriesIndex:
 
     def select(self, matchers: Sequence[Matcher], tick: Tick = nothing) -> I64:
         """Rows of the series that satisfy all matchers, ascending; ``tick`` looks at the clock meanwhile."""
-        asked: list[tuple[int, int, LabelIndex, Bool | int]] = []
+        asked: list[tuple[int, int, LabelIndex, Hits]] = []
         for matcher in matchers:
             label = self._labels.get(matcher.name)
             if label is not None:

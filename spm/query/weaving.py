@@ -48,7 +48,7 @@ class SharedPage(ChunkPage):
     """A page whose columns but the values are shared with pages that have equal ones."""
 
     address: int = 0  # of the first value
-    look: bytes = b""  # how many series, and the addresses of series, timeline and counts: four int64
+    look: bytes = b""  # how many series, addresses of series, timeline and counts, values of each or -1: five int64
 
     @classmethod
     def of(cls, page: ChunkPage) -> "SharedPage":
@@ -58,10 +58,13 @@ class SharedPage(ChunkPage):
             raise CorruptBlock("a chunk has columns of a wrong kind", got=kinds)
         series, values = alike(np.ascontiguousarray(page.series)), np.ascontiguousarray(page.values)
         timeline, counts = alike(np.ascontiguousarray(page.timeline)), alike(np.ascontiguousarray(page.counts))
-        look = np.array([len(series), address_of(series), address_of(timeline), address_of(counts)], np.int64)
-        return cls(series, timeline, counts, values, address_of(values), look.tobytes())
+        even = int(counts[0]) if len(counts) and (counts == counts[0]).all() else _UNEVEN
+        look = [len(series), address_of(series), address_of(timeline), address_of(counts), even]
+        return cls(series, timeline, counts, values, address_of(values), np.array(look, np.int64).tobytes())
 
 
+_LOOK, _UNEVEN = 5, -1
+_FEW = 8  # of a page's series one in so many, or fewer, are looked up; more are met by walking along
 _KINDS = [np.uint64, np.int32, np.int32, np.float64]
 
 
@@ -80,11 +83,16 @@ class Sheaf:
     _along: dict[tuple[int, tuple[Pages, Pages]], tuple[Known, I64]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, metrics: Sequence[int], chunks: Sequence[SharedPage], by_metric: ByMetric, shift: int) -> "Sheaf":
-        """Of some pages of these metrics, whose generation has so many timelines to a page of its pool."""
+    def of(
+        cls, metrics: Sequence[int], chunks: Sequence[SharedPage], look: bytes, by_metric: ByMetric, shift: int
+    ) -> "Sheaf":
+        """Of some pages of these metrics, whose generation has so many timelines to a page of its pool.
+
+        ``look``: those of the pages, joined.
+        """
         wanted, rows = zip(*[by_metric[metric] for metric in metrics], strict=True)
         ids, ends = np.concatenate(wanted), np.array([*accumulate(map(len, wanted))], np.int64)
-        looks = np.frombuffer(b"".join([page.look for page in chunks]), np.int64).reshape(-1, 4)
+        looks = np.frombuffer(look, np.int64).reshape(-1, _LOOK)
         entries, each = np.empty((len(ids), 4), np.int64), np.zeros(len(chunks), np.int64)
         counts, timeline = np.empty(len(ids), np.int32), np.empty(len(ids), np.int32)
         found, samples = _wanted(looks, ids, np.concatenate(rows), ends, entries, counts, timeline, each)
@@ -109,19 +117,24 @@ class Sheaf:
 def _wanted(
     looks: I64, ids: U64, rows: I64, ends: I64, entries: I64, counts: I32, timeline: I32, each: I64
 ) -> tuple[int, int]:
-    """Walks along each page's series and those that are wanted of it, both ascending; (how many entries, samples).
+    """Finds in each page's series those that are wanted of it, both ascending; (how many entries, samples).
 
     ``each``: how many of each page; entries name those pages by number that have any.
     """
     found = samples = used = begin = 0
     for page in range(len(looks)):
-        held = looks[page, 0]
+        held, even = looks[page, 0], looks[page, 4]
         series, lengths = unsigned_at(looks[page, 1], held), shorts_at(looks[page, 3], held)
         lines, place, at = shorts_at(looks[page, 2], held), 0, 0
+        few = even != _UNEVEN and (ends[page] - begin) * _FEW <= held
         for wanted in range(begin, ends[page]):
-            while place < held and series[place] < ids[wanted]:
-                at += lengths[place]
-                place += 1
+            if few:
+                place = _lower(series, place, ids[wanted])
+                at = place * even
+            else:
+                while place < held and series[place] < ids[wanted]:
+                    at += lengths[place]
+                    place += 1
             if place < held and series[place] == ids[wanted]:
                 entries[found] = rows[wanted], used, at, 0
                 counts[found], timeline[found] = lengths[place], lines[place]
@@ -129,6 +142,19 @@ def _wanted(
         begin = ends[page]
         used += each[page] > 0
     return found, samples
+
+
+@njit(cache=True, nogil=True)
+def _lower(series: U64, low: int, wanted: np.uint64) -> int:
+    """The first place from ``low`` on that is not below what is wanted."""
+    high = len(series)
+    while low < high:
+        middle = (low + high) // 2
+        if series[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @njit(cache=True, nogil=True)
@@ -163,10 +189,10 @@ class Woven:
 
     def sheaf(self, metrics: tuple[int, ...], pages: Sequence[SharedPage], shift: int) -> Sheaf:
         """What is wanted of these pages of a unit, at least one; ``metrics`` says of which metric each is."""
-        key = shift, metrics, b"".join([page.look for page in pages])
-        found = self._sheaves.get(key)
+        look = b"".join([page.look for page in pages])
+        found = self._sheaves.get((shift, metrics, look))
         if found is None:
-            found = self._sheaves[key] = Sheaf.of(metrics, pages, self.by_metric, shift)
+            found = self._sheaves[shift, metrics, look] = Sheaf.of(metrics, pages, look, self.by_metric, shift)
         return found
 
     def opened(self, pages: Sequence[SharedPage], sheaf: Sheaf, known: Known, *, whole: bool) -> None:

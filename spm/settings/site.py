@@ -54,7 +54,6 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "spm.meter.Meter",
     "ingest.lean.Lean",
-    "frontend.prometheus.lean.Lean",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",

@@ -1,18 +1,24 @@
-"""Queries with a token go past the middleware of pages, and are answered the same: status, body, what protects."""
+"""Queries with a token go past Django, and are answered the same: status, body, what protects; and are counted."""
 
 from __future__ import annotations
 
 import base64
+import gzip
+import io
+import json
+from importlib import import_module
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
 
 from frontend.prometheus import lean
-from ingest.lean import Lean as Plain
-from spm import query
+from frontend.prometheus.parameters import FORM
+from spm import query, telemetry
 from spm.accounts import tokens
 from spm.accounts.models import App, Organisation
+from spm.limits import READ_FORM_BYTES_MAX
 from spm.query.fake import FakeStorage
 
 pytestmark = pytest.mark.django_db
@@ -38,6 +44,8 @@ CALLS: list[Call] = [
     ("a form of another kind", "POST", "query", {}),
 ]
 
+DJANGOS = {"a wrong method", "an address that is none", "a form of another kind"}
+
 
 @pytest.fixture
 def secret(monkeypatch: pytest.MonkeyPatch) -> str:
@@ -50,52 +58,174 @@ def secret(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of requests that the lean way has answered."""
-    found: list[str] = []
-    answer = Plain.__call__
-
-    def noted(self: Plain, request: Any) -> Any:
-        if isinstance(self, lean.Lean) and self._doors.get(request.path_info):
-            found.append(request.path_info)
-        return answer(self, request)
-
-    monkeypatch.setattr(Plain, "__call__", noted)
-    return found
+def rest() -> list[str]:
+    """The paths of calls that were left to Django."""
+    return []
 
 
-def both(call: Call, headers: dict[str, str], client: Client) -> list[Any]:
-    """The answers of the lean way and of all middleware."""
-    _, method, path, asked = call
-    how: dict[str, Any] = {"data": asked} if method != "POST" or asked else {"data": "{}", "content_type": "text/json"}
+class Answer:
+    """What a WSGI application answers."""
+
+    def __init__(self, application: Any, environ: dict[str, Any]) -> None:
+        self.status_code, self.headers = 0, dict[str, str]()
+        self.content = b"".join(application(environ, self._begin))
+
+    def _begin(self, status: str, headers: list[tuple[str, str]]) -> None:
+        self.status_code, self.headers = int(status.split()[0]), dict(headers)
+        assert len(self.headers) == len(headers)
+
+
+@pytest.fixture
+def ask(rest: list[str]) -> Any:
+    """Asks the lean way."""
+
+    def left(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        rest.append(environ["PATH_INFO"])
+        start_response("204 No Content", [])
+        return []
+
+    application = lean.Lean(left)
+
+    def asked(method: str, path: str, headers: dict[str, str], **how: Any) -> Answer:
+        made = getattr(RequestFactory(), method.lower())(path, headers=headers, **how)
+        return Answer(application, {"HTTP_HOST": "testserver", **made.META})
+
+    return asked
+
+
+def how_of(call: Call) -> dict[str, Any]:
+    _, method, _, asked = call
     if method == "DELETE":
-        how = {}
-    ways = [getattr(client, method.lower())(API + path, headers=headers, **how)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lean, "PREFIX", "/nowhere/")
-        ways.append(getattr(client, method.lower())(API + path, headers=headers, **how))
-    return ways
+        return {}
+    if method == "POST" and not asked:
+        return {"data": "{}", "content_type": "text/json"}
+    return {"data": urlencode(asked), "content_type": FORM} if method == "POST" else {"data": asked}
 
 
 @pytest.mark.parametrize("call", CALLS, ids=[name for name, *_ in CALLS])
 @pytest.mark.parametrize("who", ["a token", "an unknown token", "a password"])
-def test_both_ways_answer_alike(call: Call, who: str, client: Client, secret: str) -> None:
+def test_both_ways_answer_alike(
+    call: Call, who: str, client: Client, secret: str, ask: Any, rest: list[str]
+) -> None:  # fmt: skip
     basic = base64.b64encode(f"me:{secret}".encode()).decode()
     shown = {"a token": f"Bearer {secret}", "an unknown token": "Bearer spm_x", "a password": f"Basic {basic}"}
-    quick, slow = both(call, {"Authorization": shown[who]}, client)
+    name, method, path, _ = call
+    headers = {"Authorization": shown[who]}
+    quick, slow = ask(method, API + path, headers, **how_of(call)), getattr(client, method.lower())(
+        API + path, headers=headers, **how_of(call)
+    )  # fmt: skip
+    if name in DJANGOS:
+        assert rest == [API + path]
+        return
+    assert rest == []
     assert (quick.status_code, quick.content) == (slow.status_code, slow.content)
+    assert quick.headers["Content-Length"] == str(len(quick.content))
     for header in HEADERS:
         assert quick.headers.get(header) == slow.headers.get(header), header
 
 
-def test_only_calls_with_a_token_go_the_lean_way(client: Client, secret: str, passed: list[str]) -> None:
-    client.get(API + "query", GOOD)
-    assert passed == []
-    client.get(API + "label/job/values", headers={"Authorization": f"Bearer {secret}"})
-    assert passed == [API + "label/job/values"]
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("query", {}),
+        ("query", {"Authorization": "Digest x"}),
+        ("query", {"Authorization": "Bearer x", "Host": "elsewhere.example"}),
+        ("query", {"Authorization": "Bearer x", "Host": ""}),
+        ("query", {"Authorization": "Bearer x", "X-Forwarded-Host": "testserver"}),
+        ("read", {"Authorization": "Bearer x"}),
+        ("label/\xfc/values", {"Authorization": "Bearer x"}),
+        ("nothing", {"Authorization": "Bearer x"}),
+    ],
+    ids=[
+        "no token",
+        "no kind of ours",
+        "another host",
+        "no host",
+        "a proxy's host",
+        "a body of its own",
+        "not ASCII",
+        "none",
+    ],
+)
+def test_what_is_unusual_is_left_to_django(path: str, headers: dict[str, str], ask: Any, rest: list[str]) -> None:
+    assert ask("GET", API + path, headers, data=GOOD).status_code == 204
+    assert len(rest) == 1
 
 
-def test_a_host_that_is_not_ours_is_refused_on_both_ways(client: Client, secret: str) -> None:
-    call = ("", "GET", "query", {"query": "1"})
-    answers = both(call, {"Authorization": f"Bearer {secret}", "Host": "elsewhere.example"}, client)
-    assert [answer.status_code for answer in answers] == [400, 400]
+@pytest.mark.parametrize(
+    ("body", "length", "told"),
+    [
+        (b"query=1", READ_FORM_BYTES_MAX + 1, "at most"),
+        (b"query=1", 9, "cannot be read"),  # the rest never came
+    ],
+)
+def test_a_form_that_is_too_large_or_breaks_off_is_refused(
+    body: bytes, length: int, told: str, secret: str, ask: Any
+) -> None:
+    headers = {"Authorization": f"Bearer {secret}"}
+    answer = ask(
+        "POST",
+        API + "query",
+        headers,
+        data=body,
+        content_type=FORM,
+        CONTENT_LENGTH=str(length),
+        **{"wsgi.input": io.BytesIO(body)},
+    )
+    assert (answer.status_code, told in answer.content.decode()) == (400, True)
+
+
+def test_large_answers_are_compressed_for_whoever_takes_that(secret: str, ask: Any) -> None:
+    wanted = {"query": "count_values('a', vector(1)) or label_replace(vector(1), 'b', '" + "x" * 2_000 + "', '', '')"}
+    headers = {"Authorization": f"Bearer {secret}"}
+    plain = ask("GET", API + "query", headers, data=wanted)
+    packed = ask("GET", API + "query", {**headers, "Accept-Encoding": "gzip"}, data=wanted)
+    assert (plain.headers.get("Content-Encoding"), packed.headers["Content-Encoding"]) == (None, "gzip")
+    assert len(packed.content) < len(plain.content) == len(gzip.decompress(packed.content))
+    assert "Accept-Encoding" in packed.headers["Vary"]
+
+
+def test_a_fault_of_ours_is_told_logged_and_counted(
+    secret: str, ask: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: int) -> None:
+        raise ZeroDivisionError
+
+    def counted() -> float:
+        named = {"view": "frontend.prometheus.views.instant_query", "method": "GET", "code": "500"}
+        return telemetry.REGISTRY.get_sample_value("spm_http_requests_total", named) or 0
+
+    monkeypatch.setattr(query, "storage_for", broken)
+    before = counted()
+    answer = ask("GET", API + "query", {"Authorization": f"Bearer {secret}"}, data={"query": "up"})
+    assert (answer.status_code, json.loads(answer.content)["errorType"]) == (500, "internal")
+    assert "ZeroDivisionError" in caplog.text
+    assert counted() == before + 1
+
+
+def test_a_site_by_https_says_so(secret: str, ask: Any, settings: Any) -> None:
+    settings.SECURE_HSTS_SECONDS, settings.SECURE_PROXY_SSL_HEADER = 60, ("HTTP_X_FORWARDED_PROTO", "https")
+    headers = {"Authorization": f"Bearer {secret}"}
+    for more, told in (({}, None), ({"X-Forwarded-Proto": "https"}, "max-age=60")):
+        answer = ask("GET", API + "query", {**headers, **more}, data={"query": "1"})
+        assert answer.headers.get("Strict-Transport-Security") == told
+
+
+def test_the_web_server_asks_the_lean_way_first(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wsgi = import_module("spm.wsgi")
+    monkeypatch.setattr(wsgi, "_begin", lambda _: None)
+    found: list[str] = []
+
+    def way(name: str) -> Any:
+        def noted(*_: Any) -> Any:
+            found.append(name)
+            return lambda *_: [b""]
+
+        return noted
+
+    for name in ("_lean", "_pages"):
+        monkeypatch.setattr(wsgi, name, way(name))
+    environs = [{"PATH_INFO": API + "query", "HTTP_AUTHORIZATION": "Bearer x"}, {"PATH_INFO": API + "query"}]
+    for environ in (*environs, {"PATH_INFO": "/", "HTTP_AUTHORIZATION": "Bearer x"}):
+        wsgi.application(environ, None)
+    assert found == ["_lean", "_pages", "_pages"]

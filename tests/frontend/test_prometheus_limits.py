@@ -79,7 +79,7 @@ def test_time_that_is_over_ends_a_query_with_the_reason() -> None:
 def watched(ours: socket.socket, clock: FakeClock) -> Any:
     request = RequestFactory().get("/")
     request.META["gunicorn.socket"] = ours
-    return watch_of(request, clock)
+    return watch_of(request.META, clock)
 
 
 @pytest.mark.parametrize("leave", [lambda s: s.close(), lambda s: s.shutdown(socket.SHUT_WR)], ids=["closed", "shut"])

@@ -58,25 +58,45 @@ def test_matrix_reads_back_to_its_points(series: int, steps: int, seed: int) -> 
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("single", [False, True])
-def test_series_are_written_as_if_joined_by_hand(single: bool) -> None:
+def test_samples_are_written_as_if_joined_by_hand() -> None:
     draw = np.random.default_rng(9)
-    counts = np.ones(50, np.int64) if single else draw.integers(0, 5, 50)
+    counts = draw.integers(0, 5, 50)
     values, steps = draw.normal(size=counts.sum()), draw.integers(0, 7, counts.sum())
     values[::3] = values[::3].round(1)
-    names = [b'{"n":"%d"}' % n for n in range(50)]
-    times = digits.texts(1_700_000_000 + 1e7 * 9.0 ** np.arange(7) / 4)
-    found = digits.rows(
-        times, steps, values, counts, np.frombuffer(b"".join(names), np.uint8),
-        np.cumsum([0, *map(len, names)]), single=single,
-    )  # fmt: skip
-    points = [f'[{times[s].as_py()},"{prometheus.number(v)}"]' for s, v in zip(steps.tolist(), values, strict=True)]
-    ends = np.cumsum(counts)
-    series = [",".join(points[end - count : end]) for end, count in zip(ends, counts, strict=True)]
+    names, times = _named(50), 1_700_000_000 + 1e7 * 9.0 ** np.arange(7) / 4
+    found = digits.rows(digits.written(times), steps, values, counts, *names)
+    points = [_point(times[s], v) for s, v in zip(steps.tolist(), values.tolist(), strict=True)]
+    wanted = [points[end - count : end] for end, count in zip(np.cumsum(counts), counts, strict=True)]
+    assert bytes(found).decode() == ",".join(
+        f'{{"metric":{{"n":"{n}"}},"values":[{",".join(each)}]}}' for n, each in enumerate(wanted)
+    )
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_elements_are_written_as_if_joined_by_hand(single: bool) -> None:
+    draw = np.random.default_rng(9)
+    steps = 1 if single else 7
+    values, present = draw.normal(size=(50, 2 * steps))[:, ::2], draw.random((50, steps)) < 0.6
+    present[:, 0] |= single
+    names, times = _named(50), 1_700_000_000 + 1e7 * 9.0 ** np.arange(steps) / 4
+    found = digits.matrix(digits.written(times), values, present, *names, single=single)
+    wanted = [
+        ",".join(_point(times[s], own[s]) for s in np.flatnonzero(there))
+        for own, there in zip(values, present, strict=True)
+    ]
     key, around = ("value", "%s") if single else ("values", "[%s]")
     assert bytes(found).decode() == ",".join(
-        f'{{"metric":{name.decode()},"{key}":{around % each}}}' for name, each in zip(names, series, strict=True)
+        f'{{"metric":{{"n":"{n}"}},"{key}":{around % each}}}' for n, each in enumerate(wanted)
     )
+
+
+def _named(count: int) -> tuple[np.ndarray, np.ndarray]:
+    names = [b'{"n":"%d"}' % n for n in range(count)]
+    return np.frombuffer(b"".join(names), np.uint8), np.cumsum([0, *map(len, names)])
+
+
+def _point(time: float, value: float) -> str:
+    return f'[{prometheus.number(time)},"{prometheus.number(value)}"]'
 
 
 def test_answer_larger_than_one_buffer_is_whole() -> None:

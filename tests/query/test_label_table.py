@@ -67,7 +67,7 @@ def test_table_is_read_as_a_list_is(series: list[Labels], data: st.DataObject) -
 @hypothesis.settings(deadline=None)
 @hypothesis.given(series=SERIES)
 def test_table_is_written_as_a_list_is(series: list[Labels]) -> None:
-    (raw, ends), (other, borders) = json_of(table_of(series)), json_of(series)
+    (raw, ends), (other, borders) = table_of(series).json(), json_of(series)
     assert ends.tolist() == borders.tolist()
     assert raw[: ends[-1]].tobytes() == other[: borders[-1]].tobytes()
     assert [json.loads(raw[a:b].tobytes()) for a, b in itertools.pairwise(ends)] == series
@@ -110,5 +110,5 @@ def test_series_are_sorted_alike_by_few_values_and_by_many(seed: int, width: int
 
 
 def _texts(table: LabelTable) -> list[bytes]:
-    raw, borders = json_of(table)
+    raw, borders = table.json()
     return [raw[a:b].tobytes() for a, b in itertools.pairwise(borders.tolist())]

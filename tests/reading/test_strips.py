@@ -150,11 +150,12 @@ def test_of_each_page_the_wanted_series_are_found_with_their_values_and_times(da
     by_metric, chunks, wanted = dict[int, tuple[U64, I64]](), list[tuple[int, SharedPage]](), dict[int, list[float]]()
     number = 0
     for metric in range(data.draw(st.integers(1, 3))):
-        ids = sorted(data.draw(st.sets(st.integers(0, 9), min_size=1)))
-        held = sorted(data.draw(st.sets(st.integers(0, 9))))
+        ids = sorted(data.draw(st.sets(st.integers(0, 30), min_size=1, max_size=9)))
+        held = sorted(data.draw(st.sets(st.integers(0, 30))))
         numbers = np.arange(number, number + len(ids))
         number += len(ids)
-        counts = [data.draw(st.integers(1, 2)) for _ in held]
+        even = data.draw(st.sampled_from([None, 1, 2]))
+        counts = [even or data.draw(st.integers(1, 2)) for _ in held]
         values = (np.arange(sum(counts)) + 100 * metric).astype(np.float64)
         for name, row in zip(ids, numbers.tolist(), strict=True):
             if name in held:
