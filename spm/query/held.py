@@ -7,7 +7,7 @@ might lie in a bucket that was not looked into, and the query starts again. Ente
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from spm import limits
@@ -20,7 +20,7 @@ from spm.query.select import Tick, nothing
 from spm.query.series import SeriesIndex
 from spm.query.tail import Tail, TailView
 from spm.store import distribution, keys, retractions
-from spm.store.backends.base import Backend, Reader
+from spm.store.backends.base import Backend, Reader, version_of
 from spm.store.keys import Distribution
 from spm.store.lens import Lens, Pairs
 from spm.store.manifest import Manifest
@@ -43,7 +43,9 @@ class Held:
         self._backend, self._given, self._distribution = backend, given, given
         self.tail = Tail(app, given.all(app), clock, self.rows.log)
         self._nonces: dict[int, int] = {}
+        self._asked: tuple[object, Mapping[int, Manifest]] = None, {}  # the last question for manifests, and these
         self._cells: list[bytes] = []  # of the retractions last read
+        self._retracted_at: int | None = None  # the version these were read from
         self._retractions: tuple[Retraction, ...] = ()
         self._selected: dict[int, tuple[int, Pairs]] = {}  # retraction -> (series known then, those it is about)
 
@@ -62,10 +64,7 @@ class Held:
                 spread = self._distribution
             last = min(question.end_ms, self.clock.now_ms() + _AHEAD_SLOTS * HOUR_MS) // HOUR_MS // DAY_SLOTS
             first = max(question.start_ms // HOUR_MS // DAY_SLOTS, 0, last - limits.QUERY_DAYS_MAX)
-            manifests = self.rows.manifests(reader, range(first, last + 1))
-            if self._spread(reader) != spread:
-                raise Moved("the distribution")
-            self._notice(reader, manifests)
+            manifests = self._manifests(reader, range(first, last + 1), spread)
             # What is being deleted for good is hidden at any moment: a cached tail may hold it for a while yet.
             active = tuple(r for r in found if (r.active(question.asof_ms) or r.purged_ms) and question.reaches(r))
             met = tuple(filter(question.meets, active))
@@ -85,13 +84,30 @@ class Held:
                 tick=question.tick,
             )
 
+    def _manifests(self, reader: Reader, days: range, spread: Distribution) -> Mapping[int, Manifest]:
+        """Those of some days, which go with this distribution; read again when anything at all was written since."""
+        version = version_of(reader)
+        asked = version, days, spread
+        if version is not None and asked == self._asked[0]:
+            return self._asked[1]
+        found = self.rows.manifests(reader, days)
+        if self._spread(reader) != spread:
+            raise Moved("the distribution")
+        self._notice(reader, found)
+        self._asked = asked, found
+        return found
+
     def _read_retractions(self, reader: Reader) -> tuple[Retraction, ...]:
-        """All of the app; decoded again only when any has changed."""
+        """All of the app; read again when anything was written since, decoded again when any of them has changed."""
+        version = version_of(reader)
+        if version is not None and version == self._retracted_at:
+            return self._retractions
         rows = reader.scan("retractions", *keys.retraction_range(self.app), columns=[retractions.COLUMN])
         cells = [row[retractions.COLUMN] for _, row in rows]
         if cells != self._cells:
             self._retractions, self._cells = tuple(map(retractions.decode, cells)), cells
             self._selected.clear()
+        self._retracted_at = version
         return self._retractions
 
     def _spread(self, reader: Reader) -> Distribution:

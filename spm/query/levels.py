@@ -6,7 +6,7 @@ sealed slots there are only hours, of expired ones only days: these answer whate
 ``Part``s; the caller puts them where they belong. Enter by ``Levels``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -18,6 +18,7 @@ from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_SLOTS
 from spm.query.basis import DAYS, HOURS
 from spm.query.scan import Asked, Scan
+from spm.query.weaving import ByMetric
 from spm.store import aggregates, keys, manifest, retractions
 from spm.store.aggregates import Aggregates
 from spm.store.columns import Bool
@@ -57,14 +58,11 @@ class Chosen:
         order = np.argsort(own)
         return order[np.searchsorted(own[order], codes(series, metrics))].astype(np.int32)
 
-    def by_metric(self) -> dict[int, tuple[U64, I64]]:
-        """metric id -> (series ids ascending, their numbers among the chosen)."""
-        if not len(self):
-            return {}
-        names, series, every = self.metrics, self.series, np.arange(len(self), dtype=np.int64)
-        cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
-        found = zip(names[cuts[:-1]].tolist(), pairwise(cuts), strict=True)
-        return {name: (series[a:b], every[a:b]) for name, (a, b) in found}
+    def by_metric(self) -> ByMetric:
+        """The same, and where each metric's lie."""
+        names = self.metrics
+        cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else [0]
+        return ByMetric(self.series, dict(zip(names[cuts[:-1]].tolist(), pairwise(cuts), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ class Levels:
     chosen: Chosen
     asked: Asked
     columns: Sequence[str]  # of Aggregates, and perhaps SKETCH
-    by_metric: Mapping[int, tuple[U64, I64]]
+    by_metric: ByMetric
 
     @classmethod
     def of(cls, scan: Scan, chosen: Chosen, columns: Sequence[str]) -> "Levels":

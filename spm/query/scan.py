@@ -183,7 +183,7 @@ class Scan:
 
     def asked(self, by_metric: ByMetric) -> Asked:
         """What to read for these series, where each metric lies in one bucket only from that."""
-        every = Wanted({metric: series for metric, (series, _) in by_metric.items()})
+        every = Wanted({metric: by_metric.ids[a:b] for metric, (a, b) in by_metric.spans.items()})
         settled, buckets = self.distribution.settled, self.distribution.all(self.app)
         if settled and len(buckets) == 1:
             return Asked(every, dict.fromkeys(buckets, every), settled)

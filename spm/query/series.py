@@ -14,7 +14,7 @@ from numba import njit
 from spm import limits
 from spm.errors import CorruptBlock, LimitExceeded
 from spm.query.forms import columns_of
-from spm.query.label_index import Hits, LabelIndex
+from spm.query.label_index import Hits, LabelIndex, Named
 from spm.query.label_table import Column, LabelTable
 from spm.query.literals import matches_empty
 from spm.query.select import METRIC_NAME, Matcher, Tick, nothing
@@ -29,6 +29,7 @@ _ADDED_AT_ONCE = 50_000  # rows of a scan: what Arrow and numpy cost per call is
 _SERIES_BYTES = (
     600  # of a series beside its text: ids, numbers, its place among the values; measured at a million of them
 )
+_NARROW = 1_000  # series that are looked at in less time than a matcher's are counted
 _LATE_LEAST, _LATE_SHARE = 5_000, 8  # series that are looked up in a dict before all are sorted anew
 
 Report = Callable[[bytes, bytes, CorruptBlock], None]  # key, bytes, what is wrong with them
@@ -148,21 +149,32 @@ class SeriesIndex:
 
     def select(self, matchers: Sequence[Matcher], tick: Tick = nothing) -> I64:
         """Rows of the series that satisfy all matchers, ascending; ``tick`` looks at the clock meanwhile."""
-        asked: list[tuple[int, int, LabelIndex, Hits]] = []
+        asked: list[tuple[LabelIndex, Hits]] = []
         for matcher in matchers:
             label = self._labels.get(matcher.name)
             if label is not None:
-                hits = label.hits(matcher, tick)
-                asked.append((label.size(hits, self._count), len(asked), label, hits))
+                asked.append((label, label.hits(matcher, tick)))
             elif not matches_empty(matcher):
                 return np.empty(0, np.int64)
         if not asked:
             return np.arange(self._count)
-        (_, _, first, hits), *others = sorted(asked, key=lambda each: each[:2])
-        rows = first.rows(hits, self._count)
-        for _, _, label, wanted in others:
-            rows = rows[label.among(rows, wanted)]
+        first = self._narrowest(asked)
+        rows = asked[first][0].rows(asked[first][1], self._count)
+        for place, (label, hits) in enumerate(asked):
+            if place != first:
+                rows = rows[label.among(rows, hits)]
         return rows
+
+    def _narrowest(self, asked: Sequence[tuple[LabelIndex, Hits]]) -> int:
+        """Which matcher the fewest series satisfy, about: of those that name values, if one of these is narrow."""
+        best, least = 0, self._count + 1
+        for named in (True, False):
+            for place, (label, hits) in enumerate(asked):
+                if len(asked) > 1 and isinstance(hits, Named) is named and least > _NARROW:
+                    size = label.size(hits, self._count)
+                    if size < least:
+                        best, least = place, size
+        return best
 
     def labels(self, rows: Iterable[int] | I64) -> list[dict[str, str]]:
         """The labels of rows, each with its metric's name as ``__name__``."""

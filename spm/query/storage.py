@@ -6,7 +6,6 @@ exact (``levels``), and every batch says what it rests on (``basis``).
 """
 
 import copy
-import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
@@ -105,15 +104,14 @@ class AppStorage:
 
     def _select(self, scan: Scan, chosen: Chosen, start_ms: int, end_ms: int) -> Strips:
         by_metric = chosen.by_metric()
-        woven = Woven(by_metric, len(chosen), Weaver(start_ms, end_ms))
+        woven = Woven(by_metric, Weaver(start_ms, end_ms))
         if len(chosen) and end_ms > start_ms:
             first, last = start_ms // HOUR_MS, (end_ms - 1) // HOUR_MS
             asked = scan.asked(by_metric)
             for slot in scan.sealed(first, last):
                 scan.ground.expired(slot, hours=False)
             Loom(scan, asked, woven).weave(scan.units(first, last))
-        held, strips = woven.strips()
-        return dataclasses.replace(strips, labels=self._labels(chosen.index[held]), basis=scan.ground.basis())
+        return woven.strips(lambda held: self._labels(chosen.index[held]), scan.ground.basis())
 
     # --- aggregates
 

@@ -8,7 +8,7 @@ addresses point into. Enter by ``Weaver`` (who reads) and ``Strips`` (who evalua
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -180,16 +180,19 @@ class Weaver:
             self._held.append(lines)
         return self._base
 
-    def woven(self, series: int) -> tuple[I64, Strips]:
-        """(rows that have samples, their strips without labels), in the order of rows."""
+    def woven(self, series: int, labels: Callable[[I64], Sequence[dict[str, str]]], basis: Basis) -> Strips:
+        """The strips of the rows that have samples, in the order of rows; ``labels`` gives those of some rows."""
         if not self._parts:
             none = np.empty(0, np.int64)
-            return none, Strips([], none, np.zeros(1, np.int64), none, none.astype(np.int32), none, none)
+            return Strips(labels(none), none, np.zeros(1, np.int64), none, none.astype(np.int32), none, none, (), basis)
         parts, columns = np.array(self._parts, np.int64), np.array(self._columns, np.int64)
-        lengths = np.concatenate(self._lengths)
-        held, counts, starts, values, line = _placed(np.concatenate(self._entries), parts, columns, lengths, series)
-        times = np.concatenate(self._times)
-        return held, Strips([], counts, starts, values, line, times, lengths, tuple(self._held))
+        entries, times, lengths = _one(self._entries), _one(self._times), _one(self._lengths)
+        held, counts, starts, values, line = _placed(entries, parts, columns, lengths, series)
+        return Strips(labels(held), counts, starts, values, line, times, lengths, tuple(self._held), basis)
+
+
+def _one(parts: Sequence[I64]) -> I64:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def entries_of(rows: I64, owner: I64, first: I64, line: I64) -> I64:

@@ -5,9 +5,8 @@ so which of them are wanted, and along which lines they lie, is found out once p
 together. Enter by ``Woven``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 import numpy as np
 from numba import njit
@@ -16,14 +15,32 @@ from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import HOUR_MS
 from spm.query.addresses import address_of, shorts_at, unsigned_at
 from spm.query.alike import alike
+from spm.query.basis import Basis
 from spm.query.strips import Lines, Strips, Weaver, ascending, entries_of
 from spm.store.blocks import ChunkPage
 from spm.store.merge import Picked
 from spm.store.units import Pool
 from spm.wire import I32, I64, U64
 
-ByMetric = Mapping[int, tuple[U64, I64]]
 Pages = tuple[int, ...]  # of a pool of timelines
+
+
+@dataclass(frozen=True, slots=True)
+class ByMetric:
+    """The ids of the series that a query has chosen, in the order of (metric, id), and where those of a metric lie.
+
+    The number of a series is its place.
+    """
+
+    ids: U64
+    spans: Mapping[int, tuple[int, int]]
+
+    def __contains__(self, metric: int) -> bool:
+        return metric in self.spans
+
+    def __getitem__(self, metric: int) -> tuple[U64, I64]:
+        first, end = self.spans[metric]
+        return self.ids[first:end], np.arange(first, end, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +107,11 @@ class Sheaf:
 
         ``look``: those of the pages, joined.
         """
-        wanted, rows = zip(*[by_metric[metric] for metric in metrics], strict=True)
-        ids, ends = np.concatenate(wanted), np.array([*accumulate(map(len, wanted))], np.int64)
+        ids, spans = by_metric.ids, np.array([by_metric.spans[metric] for metric in metrics], np.int64)
         looks = np.frombuffer(look, np.int64).reshape(-1, _LOOK)
         entries, each = np.empty((len(ids), 4), np.int64), np.zeros(len(chunks), np.int64)
         counts, timeline = np.empty(len(ids), np.int32), np.empty(len(ids), np.int32)
-        found, samples = _wanted(looks, ids, np.concatenate(rows), ends, entries, counts, timeline, each)
+        found, samples = _wanted(looks, ids, spans, entries, counts, timeline, each)
         used, timeline = tuple(np.flatnonzero(each).tolist()), timeline[:found]
         pages = tuple(sorted(set((timeline >> shift).tolist())))
         return cls(chunks, used, entries[:found], counts[:found], timeline, shift, pages, samples)
@@ -115,19 +131,19 @@ class Sheaf:
 
 @njit(cache=True, nogil=True)
 def _wanted(
-    looks: I64, ids: U64, rows: I64, ends: I64, entries: I64, counts: I32, timeline: I32, each: I64
-) -> tuple[int, int]:
+    looks: I64, ids: U64, spans: I64, entries: I64, counts: I32, timeline: I32, each: I64
+) -> tuple[int, int]:  # fmt: skip
     """Finds in each page's series those that are wanted of it, both ascending; (how many entries, samples).
 
     ``each``: how many of each page; entries name those pages by number that have any.
     """
-    found = samples = used = begin = 0
+    found = samples = used = 0
     for page in range(len(looks)):
-        held, even = looks[page, 0], looks[page, 4]
+        held, even, begin, end = looks[page, 0], looks[page, 4], spans[page, 0], spans[page, 1]
         series, lengths = unsigned_at(looks[page, 1], held), shorts_at(looks[page, 3], held)
         lines, place, at = shorts_at(looks[page, 2], held), 0, 0
-        few = even != _UNEVEN and (ends[page] - begin) * _FEW <= held
-        for wanted in range(begin, ends[page]):
+        few = even != _UNEVEN and (end - begin) * _FEW <= held
+        for wanted in range(begin, end):
             if few:
                 place = _lower(series, place, ids[wanted])
                 at = place * even
@@ -136,10 +152,9 @@ def _wanted(
                     at += lengths[place]
                     place += 1
             if place < held and series[place] == ids[wanted]:
-                entries[found] = rows[wanted], used, at, 0
+                entries[found] = wanted, used, at, 0
                 counts[found], timeline[found] = lengths[place], lines[place]
                 found, samples, each[page] = found + 1, samples + lengths[place], each[page] + 1
-        begin = ends[page]
         used += each[page] > 0
     return found, samples
 
@@ -178,10 +193,14 @@ def _lined(entries: I64, timeline: I32, counts: I32, shift: int, pages: I64, bas
 class Woven:
     """The strips of the chosen series of one query."""
 
-    by_metric: ByMetric  # metric id -> (series ids ascending, their numbers among the chosen)
-    series: int  # how many are chosen
+    by_metric: ByMetric
     weaver: Weaver
     _sheaves: dict[tuple[int, tuple[int, ...], bytes], Sheaf] = field(default_factory=dict)
+
+    @property
+    def series(self) -> int:
+        """How many are chosen."""
+        return len(self.by_metric.ids)
 
     def holds(self, slot: int) -> bool:
         """Whether the whole slot is asked for."""
@@ -223,6 +242,6 @@ class Woven:
             rows[mine] = numbers[np.searchsorted(ids, part.series[mine])]
         return rows
 
-    def strips(self) -> tuple[I64, Strips]:
-        """(numbers of the chosen that have samples, their strips), in the order of these numbers."""
-        return self.weaver.woven(self.series)
+    def strips(self, labels: Callable[[I64], Sequence[dict[str, str]]], basis: Basis) -> Strips:
+        """The strips of the chosen that have samples, in order; ``labels`` gives those of some numbers."""
+        return self.weaver.woven(self.series, labels, basis)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -11,17 +12,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spm.errors import CorruptBlock, IntegrityError
+from spm.query.basis import Basis
 from spm.query.promql import overtime, windows
 from spm.query.promql.reading import packed
 from spm.query.promql.windows import Steps
+from spm.query.select import SeriesBatch
 from spm.query.strips import Lines, Strips, Weaver, ascending, entries_of, runs
-from spm.query.weaving import Known, SharedPage, Woven
+from spm.query.weaving import ByMetric, Known, SharedPage, Woven
 from spm.store.blocks import ChunkPage
 from spm.wire import I64, U64
 
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
 VALUE = st.sampled_from([0.0, -0.0, 1.0, -3.5, 1e300, -1e300, np.inf, -np.inf, np.nan, STALE, 0.1, 1e16])
 FUNCTIONS = sorted(set(overtime.FUNCTIONS) - {"double_exponential_smoothing", "integral"})
+
+
+def numbered(rows: I64) -> list[dict[str, str]]:
+    """Labels that say which row it is."""
+    return [{"row": str(row)} for row in rows.tolist()]
+
+
+def chosen(series: dict[int, U64]) -> ByMetric:
+    """What a query has chosen, of each metric."""
+    ends = [*accumulate(map(len, series.values()), initial=0)]
+    return ByMetric(np.concatenate([*series.values()]), dict(zip(series, pairwise(ends), strict=True)))
+
+
+def strips_of(found: Woven) -> tuple[list[int], SeriesBatch]:
+    """(rows that have samples, these)."""
+    strips = found.strips(numbered, Basis())
+    return [int(each["row"]) for each in strips.labels], strips.batch()
 
 
 @st.composite
@@ -39,7 +59,7 @@ def woven(draw: st.DrawFn) -> tuple[Strips, int]:
         values = np.array([draw(VALUE) for _ in range(int(counts.sum()))])
         columns, owner, first = parted(draw, values, counts)
         weaver.add(entries_of(rows, owner, first, line), columns, lines, int(counts.sum()))
-    return weaver.woven(3)[1], end
+    return weaver.woven(3, numbered, Basis()), end
 
 
 def parted(
@@ -121,9 +141,9 @@ def test_pages_of_which_little_is_wanted_are_copied_once_they_pile_up(monkeypatc
     pages = [np.arange(10.0) + 10 * n for n in range(4)]
     for row, page in enumerate(pages):
         weaver.add(np.array([[row, 0, 3, 0]]), [page], lines, 1)
-    held = weaver.woven(4)[1].held
+    held = weaver.woven(4, numbered, Basis()).held
     assert [any(each is page for each in held) for page in pages] == [True, False, False, False]
-    assert weaver.woven(4)[1].batch().values.tolist() == [3.0, 13.0, 23.0, 33.0]
+    assert weaver.woven(4, numbered, Basis()).batch().values.tolist() == [3.0, 13.0, 23.0, 33.0]
 
 
 def extreme(values: list[float], *, greatest: bool) -> float:
@@ -147,7 +167,7 @@ def test_the_extreme_of_a_window_is_that_of_its_values_one_after_the_other(value
 @given(st.data())
 def test_of_each_page_the_wanted_series_are_found_with_their_values_and_times(data: st.DataObject) -> None:
     """Pages with some of the series that are wanted, others besides, and none at all."""
-    by_metric, chunks, wanted = dict[int, tuple[U64, I64]](), list[tuple[int, SharedPage]](), dict[int, list[float]]()
+    by_metric, chunks, wanted = dict[int, U64](), list[tuple[int, SharedPage]](), dict[int, list[float]]()
     number = 0
     for metric in range(data.draw(st.integers(1, 3))):
         ids = sorted(data.draw(st.sets(st.integers(0, 30), min_size=1, max_size=9)))
@@ -163,21 +183,18 @@ def test_of_each_page_the_wanted_series_are_found_with_their_values_and_times(da
                 wanted[row] = values[at : at + counts[held.index(name)]].tolist()
         lines = np.array(counts, np.int32) - 1  # the first line has one time, the second two
         page = ChunkPage(np.array(held, np.uint64), lines, np.array(counts, np.int32), values)
-        by_metric[metric] = np.array(ids, np.uint64), numbers
+        by_metric[metric] = np.array(ids, np.uint64)
         chunks.append((metric, SharedPage.of(page)))
     counts_of_lines = np.array([1, 2], np.int32)
     known = Known(Lines.of(np.array([5, 5, 6], np.int64), counts_of_lines), counts_of_lines, ((0,), (0,)))
-    found = Woven(by_metric, number, Weaver(0, 100))
+    found = Woven(chosen(by_metric), Weaver(0, 100))
     metrics, pages = (tuple(each) for each in zip(*chunks, strict=True))
     sheaf = found.sheaf(metrics, pages, 1)
     assert sheaf.pages == ((0,) if wanted else ())
     if wanted:
         found.opened(pages, sheaf, known, whole=True)
-    rows, strips = found.strips()
-    batch = strips.batch()
-    got = {
-        int(row): batch.values[a:b].tolist() for row, a, b in zip(rows, batch.offsets, batch.offsets[1:], strict=False)
-    }
+    rows, batch = strips_of(found)
+    got = {row: batch.values[a:b].tolist() for row, a, b in zip(rows, batch.offsets, batch.offsets[1:], strict=False)}
     assert got == wanted
 
 
@@ -192,26 +209,26 @@ def test_a_page_with_a_column_of_another_kind_is_damaged(column: str) -> None:
 def test_pages_that_look_alike_find_their_times_however_timelines_are_cut_into_pages() -> None:
     numbers = np.array([0, 1], np.int32), np.array([1, 1], np.int32)
     page = SharedPage.of(ChunkPage(np.array([5, 6], np.uint64), *numbers, np.array([1.0, 2.0])))
-    woven = Woven({9: (page.series, np.arange(2))}, 2, Weaver(0, 100))
+    woven = Woven(chosen({9: page.series}), Weaver(0, 100))
     counts = np.array([1, 1], np.int32)
     for shift, pages, ts in ((1, (0,), [10, 11]), (0, (0, 1), [20, 21])):
         sheaf = woven.sheaf((9,), [page], shift)
         assert sheaf.pages == pages
         known = Known(Lines.of(np.array(ts, np.int64), counts), counts, (pages, tuple(range(len(pages)))))
         woven.opened([page], sheaf, known, whole=True)
-    found = woven.strips()[1].batch()
+    _, found = strips_of(woven)
     assert (found.ts.tolist(), found.values.tolist()) == ([10, 20, 11, 21], [1.0, 1.0, 2.0, 2.0])
 
 
 def test_pages_that_look_alike_are_told_apart_by_their_metrics() -> None:
     one = np.array([0], np.int32), np.array([1], np.int32)
     pages = [SharedPage.of(ChunkPage(np.array([5], np.uint64), *one, np.array([value]))) for value in (1.0, 2.0)]
-    woven = Woven({8: (pages[0].series, np.array([0])), 9: (pages[1].series, np.array([1]))}, 2, Weaver(0, 100))
+    woven = Woven(chosen({8: pages[0].series, 9: pages[1].series}), Weaver(0, 100))
     for metric, page in zip((8, 9), pages, strict=True):  # as where the other page of each slot is damaged
         known = Known(Lines.of(np.array([10], np.int64), one[1]), one[1], ((0,), (0,)))
         woven.opened([page], woven.sheaf((metric,), [page], 1), known, whole=True)
-    rows, strips = woven.strips()
-    assert (rows.tolist(), strips.batch().values.tolist()) == ([0, 1], [1.0, 2.0])
+    rows, batch = strips_of(woven)
+    assert (rows, batch.values.tolist()) == ([0, 1], [1.0, 2.0])
 
 
 @pytest.mark.parametrize(("timeline", "count"), [(0, 2), (2, 1), (3, 1), (-1, 1)])
@@ -219,7 +236,7 @@ def test_values_without_a_line_of_their_length_are_an_integrity_error(timeline: 
     """The pool has one page with two timelines of one time each."""
     columns = np.array([timeline], np.int32), np.array([count], np.int32), np.ones(count)
     page = SharedPage.of(ChunkPage(np.array([5], np.uint64), *columns))
-    woven, counts = Woven({9: (page.series, np.array([0]))}, 1, Weaver(0, 100)), np.array([1, 1], np.int32)
+    woven, counts = Woven(chosen({9: page.series}), Weaver(0, 100)), np.array([1, 1], np.int32)
     known = Known(Lines.of(np.array([10, 11], np.int64), counts), counts, ((0,), (0,)))
     with pytest.raises(IntegrityError, match="differ in length"):
         woven.opened([page], woven.sheaf((9,), [page], 1), known, whole=True)

@@ -44,6 +44,7 @@ _PRECEDENCE = {
     "+": 4, "-": 4, "*": 5, "/": 5, "%": 5, "atan2": 5, "^": 6,
 }  # fmt: skip
 _UNARY = 5  # a sign binds like a product, so weaker than a power
+_FOLLOWING = frozenset({"[", "@", "offset", "anchored", "smoothed"})  # what may follow an expression
 _MATCH_SIGNS = ("=", "!=", "=~", "!~")
 
 
@@ -274,6 +275,8 @@ class _Reader:
 
     def _modified(self, node: Node) -> Node:
         while True:
+            if self.here.text.lower() not in _FOLLOWING:
+                return node
             if self.sees("["):
                 node = self._bracket(node)
             elif self.sees_word("offset"):

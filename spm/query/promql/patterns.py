@@ -18,7 +18,7 @@ _PIECE = re.compile(
 
 def cuts_characters(regex: str) -> bool:
     """Whether an expression matches single bytes."""
-    return any(
+    return r"\C" in regex and any(
         match["byte"] or ((match["skip"] or "").startswith("[") and r"\C" in match["skip"])
         for match in _PIECE.finditer(regex)
     )

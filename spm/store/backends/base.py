@@ -16,7 +16,10 @@ Step = tuple[str, Sequence[RowPut]]
 
 
 class Reader(Protocol):
-    """The reading half: what a snapshot offers."""
+    """The reading half: what a snapshot offers.
+
+    One that can tell has a ``version`` too: whatever others of the same number answer, it answers.
+    """
 
     def get(
         self, table: str, keys: Sequence[bytes], columns: Sequence[bytes] | None = None
@@ -34,6 +37,11 @@ class Reader(Protocol):
         limit: int | None = None,
     ) -> Iterator[Row]:
         """Rows with ``start`` ≤ key < ``stop`` in key order; with ``keys_only`` their cells are left out ({})."""
+
+
+def version_of(reader: Reader) -> int | None:
+    """The version of what a reader shows; ``None`` where it cannot tell."""
+    return getattr(reader, "version", None)
 
 
 class Backend(Reader, Protocol):

@@ -132,6 +132,7 @@ class _Snapshot:
 
     def __init__(self, transaction: Any, tables: Mapping[str, Any]) -> None:
         self._transaction, self._tables = transaction, tables
+        self.version: int = transaction.id()  # of the last write it shows
 
     def get(
         self, table: str, keys: Sequence[bytes], columns: Sequence[bytes] | None = None
