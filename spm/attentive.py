@@ -9,7 +9,9 @@ While no other connection has a thread, it looks again and again for the first `
 sleeping: a processor that slept, if only so long, has lost its caches to others, and the next request takes it longer
 than the looking did.
 
-An answer that is there as a whole leaves in one piece, head and body together: in two, its reader is woken twice.
+An answer that is there as a whole leaves in one piece, head and body together: in two, its reader is woken twice. And
+clients say the same of themselves in every request of a connection: lines that are, byte by byte, those of the request
+before are not read again.
 
 Named in the command line of the web server (``--worker-class spm.attentive.Attentive``), so nothing of the site is
 loaded with it.
@@ -21,7 +23,9 @@ from functools import lru_cache
 from typing import Any
 
 from gunicorn import util
-from gunicorn.http import wsgi
+from gunicorn.http import RequestParser, wsgi
+from gunicorn.http.body import LengthReader
+from gunicorn.http.message import Request
 from gunicorn.workers.gthread import ThreadWorker
 
 from spm.limits import WEB_ATTENDS_MS, WEB_SPINS_MS
@@ -33,10 +37,17 @@ _JOINED_MAX = 1 << 17  # bytes of a piece: copying a larger one takes longer tha
 class Attentive(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     """Serves connections by threads; does what its parent does, but for the wait between two requests."""
 
+    def init_process(self) -> None:
+        """Begin to serve. Settings do not change in a worker, so they are plain attributes from here on."""
+        self.cfg.__dict__.update({name: setting.get() for name, setting in self.cfg.settings.items()})
+        super().init_process()
+
     def handle(self, conn: Any) -> Any:
         """Answer a request, and those that follow at once; whether the connection may be used again."""
         brisk = self._asked_again_at_once(conn)
         while True:
+            if brisk and isinstance(conn.parser, RequestParser):
+                conn.parser.mesg_class = Again
             kept = super().handle(conn)
             conn.answered = time.monotonic()
             if kept is not True or not brisk or not self._may_stay(conn) or not self._asks_again(conn):
@@ -46,8 +57,7 @@ class Attentive(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         """Have a request answered; whether the connection may be used again. The parent's way, without its hooks."""
         if self.log.access_log_enabled or self.nr + 1 >= self.max_requests:
             return bool(super().handle_request(req, conn))
-        answer, environ = wsgi.create(req, conn.sock, conn.client, conn.server, self.cfg, response_class=AtOnce)
-        environ["wsgi.multithread"] = True
+        answer, environ = self._made(req, conn)
         self.nr += 1
         if not self.alive or not self.cfg.keepalive or len(self.keepalived_conns) >= self.max_keepalived:
             answer.force_close()
@@ -62,6 +72,25 @@ class Attentive(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             util.close_graceful(conn.sock)
             raise StopIteration from None
         return not answer.should_close()
+
+    def _made(self, req: Any, conn: Any) -> tuple["AtOnce", dict[str, Any]]:
+        """The answer to be filled, and what the application is told: of a request like the last only what differs."""
+        if getattr(req, "repeats", False) and getattr(conn, "told", None):
+            own = {"wsgi.input": req.body, "REQUEST_METHOD": req.method, "QUERY_STRING": req.query, "RAW_URI": req.uri}
+            path = util.unquote_to_wsgi_str(req.path)
+            return AtOnce(req, conn.sock, self.cfg), {**conn.told, **own, "PATH_INFO": path}
+        answer, environ = wsgi.create(req, conn.sock, conn.client, conn.server, self.cfg, response_class=AtOnce)
+        environ["wsgi.multithread"] = True
+        conn.told = {} if environ["SCRIPT_NAME"] else {k: v for k, v in environ.items() if k != "wsgi.early_hints"}
+        return answer, environ
+
+    def _keepalive_after(self, conn: Any, keepalive: bool) -> bool:
+        """Whether the connection may be used again; of a body that was read to its end nothing has to be drained."""
+        reader = conn.parser.mesg.body.reader
+        if keepalive and isinstance(reader, LengthReader) and reader.length == 0:
+            conn.parser.mesg = None
+            return True
+        return bool(super()._keepalive_after(conn, keepalive))
 
     def _asked_again_at_once(self, conn: Any) -> bool:
         return time.monotonic() - getattr(conn, "answered", 0.0) < WEB_ATTENDS_MS / 1000
@@ -88,6 +117,25 @@ class Attentive(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def _in_hand(self) -> int:
         """How many connections have a thread or wait for one."""
         return int(self.nr_conns - len(self.keepalived_conns) - len(self.pending_conns))
+
+
+class Again(Request):  # type: ignore[misc]
+    """A request of a connection whose lines of header are not read again where they are those of the one before."""
+
+    repeats = False
+
+    def parse_headers(self, data: bytes, from_trailer: bool = False) -> list[tuple[str, str]]:
+        """The lines as gunicorn reads them."""
+        if from_trailer:
+            return list(super().parse_headers(data, from_trailer))
+        known = getattr(self.unreader, "known", None)
+        self.repeats = known is not None and known[:2] == (self.version, data)
+        if known is not None and self.repeats:
+            return list(known[2])
+        scheme, found = self.scheme, list(super().parse_headers(data))
+        plain = scheme == self.scheme and not self._expected_100_continue
+        self.unreader.known = (self.version, data, found) if plain else None
+        return found
 
 
 class AtOnce(wsgi.Response):  # type: ignore[misc]

@@ -21,6 +21,7 @@ from spm.query.promql.engine import Engine, Result
 from spm.query.storage import AppStorage
 
 _clock = SystemClock()
+_KEPT, _COMPUTED = telemetry.QUERY_STEPS.labels("kept"), telemetry.QUERY_STEPS.labels("computed")
 
 
 @heavy
@@ -40,13 +41,14 @@ def range_query(call: Call) -> bytes:
     """`query_range`: an expression at steps from start to end."""
     start_ms, end_ms = call.asked.required_instant("start"), call.asked.required_instant("end")
     step_ms, expr, storage = call.asked.step_ms(), call.asked.required("query"), call.storage()
+    known = kept(storage)
     try:
-        found = Engine(storage, budget=call.budget, kept=kept(storage)).range(expr, start_ms, end_ms, step_ms)
+        found = Engine(storage, budget=call.budget, kept=known).range(expr, start_ms, end_ms, step_ms)
     except BadQuery as error:
         raise _of_query(error) from error
-    telemetry.QUERY_STEPS.labels("kept").inc(found.kept)
-    telemetry.QUERY_STEPS.labels("computed").inc(len(found.times) - found.kept)
-    telemetry.QUERY_KEPT.set(kept(storage).results.size)
+    _KEPT.inc(found.kept)
+    _COMPUTED.inc(len(found.times) - found.kept)
+    telemetry.QUERY_KEPT.set(known.results.size)
     return _answer(call, storage, found)
 
 

@@ -139,6 +139,10 @@ class LabelTable(Sequence[Labels]):
 
     def order(self) -> I64:
         """The series sorted by their labels, as lists of (name, value) in the order of names are."""
+        if len(self.columns) == 1 and len(self) <= _FEW:
+            [column] = self.columns
+            texts = list(map(column.values.__getitem__, column.codes.tolist()))
+            return np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
         key, size = np.zeros(len(self), np.int64), 1
         ranks: list[I64] = []
         more = np.zeros(len(self), np.bool_)  # whether a later label is there

@@ -22,11 +22,11 @@ from spm.query.label_table import Labels
 from spm.query.promql import plan
 from spm.query.promql.annotations import Remarks
 from spm.query.promql.evaluation import Evaluation
-from spm.query.promql.kept import Ask, Kept, Made, answered
+from spm.query.promql.kept import Kept, Made, answered
 from spm.query.promql.labels import ordered
 from spm.query.promql.lookback import LOOKBACK_MS
 from spm.query.promql.parse import Context, parse
-from spm.query.promql.reach import Reach, reach
+from spm.query.promql.reach import reach
 from spm.query.promql.reading import Reader
 from spm.query.promql.vector import Vector, finished
 from spm.query.promql.windows import Steps
@@ -108,15 +108,12 @@ class Engine:
         if isinstance(found, plan.SCALARS):
             evaluation = self._evaluation(expr, steps, end_ms)
             return _shown(evaluation, "matrix", evaluation.constant(evaluation.scalar(found)))
-        around = None if self._kept is None else reach(expr, found, self._limits.lookback_ms)
-        if self._kept is None or around is None or steps.count == 1:
+        if self._kept is None or steps.count == 1:
             evaluation = self._evaluation(expr, steps, end_ms)
             return _shown(evaluation, "matrix", evaluation.vector(found))
-        return self._refreshed(expr, found, steps, end_ms, around, self._kept)
+        return self._refreshed(expr, found, steps, end_ms, self._kept)
 
-    def _refreshed(
-        self, expr: str, found: plan.VectorNode, steps: Steps, end_ms: int, around: Reach, kept: Kept
-    ) -> Result:
+    def _refreshed(self, expr: str, found: plan.VectorNode, steps: Steps, end_ms: int, kept: Kept) -> Result:
         """What was asked before is not computed again."""
         key = Key(kept.storage.app, expr, steps.step_ms, steps.first_ms % steps.step_ms, self._limits.lookback_ms)
 
@@ -128,7 +125,7 @@ class Engine:
             told = tuple(remarks.infos), tuple(remarks.warnings)
             return Made(shown, reader.basis(), *told, reader.samples, in_parts)
 
-        made = answered(kept, Ask(key, steps, around, evaluate))
+        made = answered(kept, key, steps, lambda: reach(expr, found, self._limits.lookback_ms), evaluate)
         notes = [*made.basis.infos(), *self._storage.notes(), *made.infos]
         warnings = [*made.basis.warnings(), *made.warnings]
         whole = made.vector

@@ -96,14 +96,19 @@ class Ask:
         return found
 
 
-def answered(kept: Kept, ask: Ask) -> Made:
-    """See the module."""
+def answered(
+    kept: Kept, key: Key, steps: Steps, around: Callable[[], Reach | None], evaluate: Callable[[Steps], Made]
+) -> Made:
+    """See the module. What has no reach is never kept; ``around`` is asked for it when something may be."""
     results, storage = kept.results, kept.storage
-    if not results.knows(ask.key):
-        made = ask.evaluate(ask.steps)
-        if made.samples >= results.samples_min and made.in_parts:
-            results.keep(ask.key, None)
+    if not results.knows(key):
+        made = evaluate(steps)
+        if made.samples >= results.samples_min and made.in_parts and around() is not None:
+            results.keep(key, None)
         return made
+    reach = around()
+    assert reach is not None, "BUG: a key was kept of what has no reach"
+    ask = Ask(key, steps, reach, evaluate)
     before = ask.standing(storage)
     if before is None:
         return ask.evaluate(ask.steps)

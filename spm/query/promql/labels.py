@@ -52,7 +52,7 @@ def group_equal(series: Sequence[Labels]) -> Groups:
 
 def ordered(series: Sequence[Labels]) -> I64:
     """The numbers of series, sorted by their labels."""
-    if isinstance(series, LabelTable) and len(series) > _FEW:
+    if isinstance(series, LabelTable) and (len(series) > _FEW or len(series.columns) <= 1):
         return series.order()
     keys = [sorted(labels.items()) for labels in series]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
