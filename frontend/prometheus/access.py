@@ -4,14 +4,13 @@ A token alone names its app; `app=` is looked at only with a session. The views 
 because programs send forms without cookies; so a form that comes with a session instead of a token is checked here.
 """
 
-from dataclasses import dataclass
-
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 
 from frontend.prometheus.parameters import Asked
 from spm.accounts import access, tokens
 from spm.errors import SpmError
+from spm.values import dataclass
 
 
 class NotSignedIn(SpmError):

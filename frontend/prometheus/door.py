@@ -8,7 +8,6 @@ it is no JSON). What may go wrong is translated in one place (`_FAILURES`) into 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from functools import wraps
 from itertools import chain
 from typing import Any
@@ -40,6 +39,7 @@ from spm.query.basis import Basis
 from spm.query.budget import Budget, QueryLimits, Watch
 from spm.query.promql.lookback import LOOKBACK_MS
 from spm.query.storage import AppStorage
+from spm.values import dataclass
 
 View = Callable[..., "bytes | HttpResponseBase"]
 CLIENT_GONE = 499  # as nginx and Prometheus write it into their logs: nobody reads the answer

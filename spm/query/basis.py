@@ -8,11 +8,12 @@ fills in while it goes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from spm.limits import HOUR_MS
+from spm.values import dataclass
 
 RAW, HOURS, DAYS = "raw samples", "hour aggregates", "day aggregates"
 _LEVELS = (DAYS, HOURS, RAW)

@@ -9,12 +9,12 @@ from the sizes of its columns and of what is made beside them; a test holds a pr
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from spm import limits
 from spm.clock import Clock
 from spm.errors import QueryTimeout, QueryTooLarge
 from spm.query.promql.lookback import LOOKBACK_MS
+from spm.values import dataclass
 
 SAMPLE_BYTES = 16  # a time and a value
 CELL_BYTES = 9  # a value, and whether it is there

@@ -7,7 +7,6 @@ it found is remembered. All of it only grows. Enter by ``LabelIndex``.
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from spm.query.literals import literals
 from spm.store import kernels
 from spm.store.columns import Bool, strings
 from spm.store.matchers import Matcher, mask
+from spm.values import dataclass
 from spm.wire import I32, I64
 
 _LAG = 8  # the inverse is made anew when an eighth of the series is younger

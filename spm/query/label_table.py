@@ -7,7 +7,6 @@ when somebody asks for them: one, or all at once, kept. Enter by ``LabelTable``,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, overload
 
@@ -17,6 +16,7 @@ import orjson
 from numba import njit
 
 from spm.store.columns import Bool
+from spm.values import dataclass
 from spm.wire import I32, I64
 
 Labels = dict[str, str]

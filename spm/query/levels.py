@@ -7,7 +7,7 @@ sealed slots there are only hours, of expired ones only days: these answer whate
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +26,7 @@ from spm.store.manifest import EXPIRED, SEALED, Generation, first_day_of
 from spm.store.merge import Picked
 from spm.store.tiers import SKETCH, Steps
 from spm.store.units import Inputs, Unit, Wanted
+from spm.values import dataclass
 from spm.wire import I32, I64, U64, metric_id
 
 

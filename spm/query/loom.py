@@ -8,7 +8,7 @@ memory. Enter by ``Loom.weave``.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import NamedTuple, cast
 
@@ -22,6 +22,7 @@ from spm.store import keys, units
 from spm.store.manifest import Generation
 from spm.store.retractions import touching
 from spm.store.units import Unit
+from spm.values import dataclass
 
 _AT_ONCE = 12_000  # strips whose pages are looked for together: a millisecond or two between ticks
 UnitKey = tuple[int, int]  # bucket, slot

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from spm.query.basis import Basis
 from spm.query.budget import CELL_BYTES, SERIES_BYTES
 from spm.query.label_table import Labels
 from spm.query.standing import Standing
+from spm.values import dataclass
 
 _ENTRY_BYTES, _SLOT_BYTES = 2_000, 500
 

@@ -9,7 +9,6 @@ buckets before any winner is chosen. Enter by ``units`` and ``slot``.
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from spm.store.merge import EMPTY, Picked, Piece, merge, narrow, pick
 from spm.store.quarantine import Quarantine
 from spm.store.retractions import Retraction
 from spm.store.units import Inputs, Unit, Wanted
+from spm.values import dataclass
 from spm.wire import U64
 
 COLUMN = b"v"

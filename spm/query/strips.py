@@ -9,7 +9,7 @@ addresses point into. Enter by ``Weaver`` (who reads) and ``Strips`` (who evalua
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from spm.query.addresses import address_of, floats_at, integers_at
 from spm.query.basis import Basis
 from spm.query.select import SeriesBatch
 from spm.store import kernels
+from spm.values import dataclass
 from spm.wire import F64, I32, I64
 
 Bool = npt.NDArray[np.bool_]

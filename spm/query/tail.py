@@ -7,7 +7,7 @@ are merged again; a unit is read anew when more than half of what it holds is no
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from spm.store.backends.base import Reader
 from spm.store.backends.ranges import scan_ranges
 from spm.store.keys import PendingKey
 from spm.store.merge import Piece, merge
+from spm.values import dataclass
 from spm.wire import U64
 
 UnitKey = tuple[int, int]  # bucket, slot

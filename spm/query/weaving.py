@@ -5,8 +5,9 @@ so which of them are wanted, and along which lines they lie, is found out once p
 together. Enter by ``Woven``.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numba import njit
@@ -20,6 +21,7 @@ from spm.query.strips import Lines, Strips, Weaver, ascending, entries_of
 from spm.store.blocks import ChunkPage
 from spm.store.merge import Picked
 from spm.store.units import Pool
+from spm.values import dataclass
 from spm.wire import I32, I64, U64
 
 Pages = tuple[int, ...]  # of a pool of timelines
@@ -60,7 +62,7 @@ class Known:
         return cls(Lines.of(pool.ts, pool.counts), alike(pool.counts), place)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class SharedPage(ChunkPage):
     """A page whose columns but the values are shared with pages that have equal ones."""
 

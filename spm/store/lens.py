@@ -6,7 +6,6 @@ its index, a run asks the dictionary.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ from spm.store import kernels
 from spm.store.marks import Vector
 from spm.store.merge import Piece
 from spm.store.retractions import Retraction
+from spm.values import dataclass
 from spm.wire import U64
 
 BOOL = npt.NDArray[np.bool_]

@@ -6,7 +6,6 @@ clock between them. An absent label has the value "", so callers put "" where a 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 
 from spm.errors import BadQuery
 from spm.store.columns import as_mask, string, strings
+from spm.values import dataclass
 
 METRIC_NAME = "__name__"
 MATCHED_BYTES_AT_ONCE = 1 << 16  # half a second for the worst expressions there are, a millisecond for usual ones

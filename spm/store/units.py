@@ -7,7 +7,6 @@ does not list holds no data, a listed page that is missing is an ``IntegrityErro
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from spm.store.blocks import ChunkPage, Messages, TimelinesPage
 from spm.store.codec import Column
 from spm.store.manifest import Generation, Replay
 from spm.store.merge import Piece
+from spm.values import dataclass
 from spm.wire import I32, I64, U64
 
 FORM = 2  # of the rows that are written now: 2 has inputs as columns, and stamps as lags behind times

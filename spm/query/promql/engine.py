@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from spm.query.promql.vector import Vector, finished
 from spm.query.promql.windows import Steps
 from spm.query.results import Key
 from spm.query.select import SeriesBatch, Storage
+from spm.values import dataclass
 
 __all__ = ["LOOKBACK_MS", "Engine", "QueryLimits", "Result"]
 

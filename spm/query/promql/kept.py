@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +25,7 @@ from spm.query.promql.vector import Vector, named
 from spm.query.promql.windows import Steps
 from spm.query.results import Entry, Key, Results
 from spm.query.standing import Standing
+from spm.values import dataclass
 
 Bool = npt.NDArray[np.bool_]
 

@@ -7,13 +7,13 @@ name over all series), never sorted per series. Codes number the groups in the o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from spm.query.label_table import Labels, LabelTable
 from spm.query.select import METRIC_NAME
+from spm.values import dataclass
 
 I64 = npt.NDArray[np.int64]
 

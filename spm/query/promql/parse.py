@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +19,7 @@ from spm.query.promql import durations, grammar, lexer, plan, syntax
 from spm.query.promql.calls import Calls, kind
 from spm.query.promql.patterns import cuts_characters
 from spm.query.select import METRIC_NAME, Matcher
+from spm.values import dataclass
 
 _CONTEXT = re.compile(r"\b(?:start|end|step|range)\s*\(", re.IGNORECASE)
 _PARAMETERS = {"topk": "scalar", "bottomk": "scalar", "limitk": "scalar", "limit_ratio": "scalar", "quantile": "scalar"}

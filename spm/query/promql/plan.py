@@ -8,9 +8,10 @@ in the text a node's warnings point to; it makes no difference between plans. No
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from spm.query.select import Matcher
+from spm.values import dataclass
 
 
 def _position() -> int:

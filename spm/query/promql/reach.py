@@ -6,10 +6,9 @@ own start, end, step or range, or look for info series. Enter by ``reach``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from spm.query.promql import extended, plan
 from spm.query.promql.parse import depends_on_query
+from spm.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

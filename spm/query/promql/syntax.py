@@ -6,9 +6,10 @@ the business of `parse`. Durations are trees too, because `step()` and `range()`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from spm.query.select import Matcher
+from spm.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

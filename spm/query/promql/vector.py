@@ -9,7 +9,6 @@ meet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ from numba import njit
 from spm.errors import QueryFailed
 from spm.query.label_table import Labels, LabelTable, taken, used
 from spm.query.promql.labels import METADATA, group_equal, without_name
+from spm.values import dataclass
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]

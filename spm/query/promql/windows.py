@@ -7,7 +7,6 @@ stale markers: these are taken out first; an instant selector ends a series at t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from spm.query.hands import hands, shared
 from spm.query.promql.overtime import FUNCTIONS, RATE, SMOOTH, value
 from spm.query.select import SeriesBatch, Tick, nothing
 from spm.query.strips import Strips
+from spm.values import dataclass
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
