@@ -2,7 +2,8 @@
 
 `Context` is what a plan may depend on beside its text: the query's own start, end and step. It matters only to texts
 that ask for it (`step()`, `range()`, and `start()` and `end()` as numbers). What cannot mean anything is refused with
-its position and what was wanted; what is not supported, by its name. Trees and plans are remembered. Enter by `parse`.
+its position and what was wanted; what is not supported, by its name. Trees and plans are remembered, and
+plans by the shape of their texts (`shapes`). Enter by `parse`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any
 from spm.errors import BadQuery
 from spm.limits import QUERY_PLAN_DEPTH_MAX, QUERY_PLANS_KEPT
 from spm.query.literals import matches_empty
-from spm.query.promql import durations, grammar, lexer, plan, syntax
+from spm.query.promql import durations, grammar, lexer, plan, shapes, syntax
 from spm.query.promql.calls import Calls, kind
 from spm.query.promql.patterns import cuts_characters
 from spm.query.select import METRIC_NAME, Matcher
 from spm.values import dataclass
 
-_CONTEXT = re.compile(r"\b(?:start|end|step|range)\s*\(", re.IGNORECASE)
+_CONTEXT_WORDS = ("start", "end", "step", "range")
+_CONTEXT = re.compile(rf"\b(?:{'|'.join(_CONTEXT_WORDS)})\s*\(", re.IGNORECASE)
 _PARAMETERS = {"topk": "scalar", "bottomk": "scalar", "limitk": "scalar", "limit_ratio": "scalar", "quantile": "scalar"}
 
 
@@ -42,7 +44,8 @@ def parse(text: str, context: Context | None = None) -> plan.Plan:
 @lru_cache(maxsize=QUERY_PLANS_KEPT)
 def depends_on_query(text: str) -> bool:
     """Whether a text may ask for the start, end, step or range of its query."""
-    return _CONTEXT.search(text) is not None
+    lowered = text.lower()
+    return any(word in lowered for word in _CONTEXT_WORDS) and _CONTEXT.search(text) is not None
 
 
 @lru_cache(maxsize=QUERY_PLANS_KEPT)
@@ -56,6 +59,12 @@ def parse_selector(text: str) -> tuple[Matcher, ...]:
 
 @lru_cache(maxsize=QUERY_PLANS_KEPT)
 def _planned(text: str, context: Context) -> plan.Plan:
+    found = shapes.planned(text, lambda shape: planned_alone(shape, context), context)
+    return planned_alone(text, context) if found is None else found
+
+
+def planned_alone(text: str, context: Context) -> plan.Plan:
+    """The plan of a text, whatever is known of texts like it."""
     return Planner(text, context).any(grammar.tree(text), 0)
 
 
