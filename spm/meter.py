@@ -5,16 +5,13 @@ what matches none of them is ``none``, so that strangers cannot make up labels.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 
 from django.http import HttpRequest, HttpResponse
-from prometheus_client import Counter, Histogram
 
 from spm import telemetry
 from spm.clock import SystemClock
 
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
-_COUNTERS_KEPT = 4_096  # of all views, methods and codes there are: looking one up takes longer than counting
 _clock = SystemClock()
 
 
@@ -33,14 +30,7 @@ class Meter:
 
 def counted(view: str, method: str, status: int, begun: float) -> None:
     """Count a request that was answered now; ``begun``: when it came, as ``monotonic`` tells."""
-    times, count = _counters(view, method if method in _METHODS else "other", status)
-    times.observe(_clock.monotonic() - begun)
-    count.inc()
-
-
-@lru_cache(maxsize=_COUNTERS_KEPT)
-def _counters(view: str, method: str, status: int) -> tuple[Histogram, Counter]:
-    return telemetry.REQUEST_S.labels(view), telemetry.REQUESTS.labels(view, method, str(status))
+    telemetry.answered(view, method if method in _METHODS else "other", status, _clock.monotonic() - begun)
 
 
 def _view(request: HttpRequest) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from spm.values import dataclass
 
 RAW, HOURS, DAYS = "raw samples", "hour aggregates", "day aggregates"
 _LEVELS = (DAYS, HOURS, RAW)
+_MOMENTS_KEPT = 1_024  # texts of times: most are borders of hours, and those of the same ones
 _SHOWN = 4  # runs of a level, and numbers of retractions, that a sentence names
 
 Run = tuple[int, int]  # first slot, and the one after the last
@@ -124,6 +126,7 @@ class Ground:
         )  # fmt: skip
 
 
+@lru_cache(maxsize=_MOMENTS_KEPT)
 def moment(ms: int) -> str:
     """A time as sentences name it: to the minute, unless it has seconds or less."""
     return f"{np.datetime64(ms // 60_000, 'm') if ms % 60_000 == 0 else np.datetime64(ms, 'ms')}Z"

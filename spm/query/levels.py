@@ -32,21 +32,19 @@ from spm.wire import I32, I64, U64, metric_id
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The series of a query: rows of the index, their ids and metric ids. An id names a series within its metric.
-
-    They are in the order of (metric, id): their keys'.
-    """
+    """The series of a query: rows of the index, their ids and metric ids. An id names a series within its metric."""
 
     index: I64
     series: U64
     metrics: U64
+    in_order: bool = True  # of (metric, id): their keys'
 
     def __len__(self) -> int:
         return len(self.index)
 
     def take(self, rows: I64) -> "Chosen":
         """Those of these numbers, in this order."""
-        return Chosen(self.index[rows], self.series[rows], self.metrics[rows])
+        return Chosen(self.index[rows], self.series[rows], self.metrics[rows], in_order=False)
 
     def rows(self, series: U64, metrics: U64) -> I32:
         """The number among the chosen of each of these pairs, all of which are among them."""
@@ -60,10 +58,13 @@ class Chosen:
         return order[np.searchsorted(own[order], codes(series, metrics))].astype(np.int32)
 
     def by_metric(self) -> ByMetric:
-        """The same, and where each metric's lie."""
-        names = self.metrics
+        """The same in the order of keys."""
+        names, series, numbers = self.metrics, self.series, np.arange(len(self), dtype=np.int64)
+        if not self.in_order:
+            numbers = np.lexsort((series, names))
+            names, series = names[numbers], series[numbers]
         cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else [0]
-        return ByMetric(self.series, dict(zip(names[cuts[:-1]].tolist(), pairwise(cuts), strict=True)))
+        return ByMetric(series, numbers, dict(zip(names[cuts[:-1]].tolist(), pairwise(cuts), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

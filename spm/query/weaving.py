@@ -29,12 +29,10 @@ Pages = tuple[int, ...]  # of a pool of timelines
 
 @dataclass(frozen=True, slots=True)
 class ByMetric:
-    """The ids of the series that a query has chosen, in the order of (metric, id), and where those of a metric lie.
-
-    The number of a series is its place.
-    """
+    """What a query has chosen, in the order of (metric, id): ids of series, their numbers, and where a metric's lie."""
 
     ids: U64
+    numbers: I64  # among the chosen
     spans: Mapping[int, tuple[int, int]]
 
     def __contains__(self, metric: int) -> bool:
@@ -42,7 +40,7 @@ class ByMetric:
 
     def __getitem__(self, metric: int) -> tuple[U64, I64]:
         first, end = self.spans[metric]
-        return self.ids[first:end], np.arange(first, end, dtype=np.int64)
+        return self.ids[first:end], self.numbers[first:end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ class Sheaf:
         looks = np.frombuffer(look, np.int64).reshape(-1, _LOOK)
         entries, each = np.empty((len(ids), 4), np.int64), np.zeros(len(chunks), np.int64)
         counts, timeline = np.empty(len(ids), np.int32), np.empty(len(ids), np.int32)
-        found, samples = _wanted(looks, ids, spans, entries, counts, timeline, each)
+        found, samples = _wanted(looks, ids, by_metric.numbers, spans, entries, counts, timeline, each)
         used, timeline = tuple(np.flatnonzero(each).tolist()), timeline[:found]
         pages = tuple(sorted(set((timeline >> shift).tolist())))
         return cls(chunks, used, entries[:found], counts[:found], timeline, shift, pages, samples)
@@ -133,7 +131,7 @@ class Sheaf:
 
 @njit(cache=True, nogil=True)
 def _wanted(
-    looks: I64, ids: U64, spans: I64, entries: I64, counts: I32, timeline: I32, each: I64
+    looks: I64, ids: U64, numbers: I64, spans: I64, entries: I64, counts: I32, timeline: I32, each: I64
 ) -> tuple[int, int]:  # fmt: skip
     """Finds in each page's series those that are wanted of it, both ascending; (how many entries, samples).
 
@@ -154,7 +152,7 @@ def _wanted(
                     at += lengths[place]
                     place += 1
             if place < held and series[place] == ids[wanted]:
-                entries[found] = wanted, used, at, 0
+                entries[found] = numbers[wanted], used, at, 0
                 counts[found], timeline[found] = lengths[place], lines[place]
                 found, samples, each[page] = found + 1, samples + lengths[place], each[page] + 1
         used += each[page] > 0

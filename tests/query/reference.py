@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -255,9 +256,12 @@ def greatest(values: list[float]) -> float:
 def variance(values: list[float]) -> float:
     if not all(map(math.isfinite, values)):
         return math.nan
-    mean = total(values) / len(values)
-    distances = [value - mean for value in values]
-    return total([each * each for each in distances]) / len(values)  # `**` raises where this is infinite
+    exact = list(map(Fraction, values))  # of times, which are large beside their distances, floats would leave nothing
+    mean = sum(exact) / len(exact)
+    try:
+        return float(sum((value - mean) ** 2 for value in exact) / len(exact))
+    except OverflowError:
+        return math.inf
 
 
 def quantile(values: list[float], q: float) -> float:

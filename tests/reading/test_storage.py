@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +15,16 @@ from spm.clock import FakeClock
 from spm.errors import IntegrityError, QueryTooLarge, StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.query.select import Matcher
-from spm.store import keys
-from spm.store.backends import open_backend
+from spm.store import keys, retractions
+from spm.store.backends import lmdb, open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
+from spm.store.retractions import Retraction
 from spm.wire import Envelope
 from tests.reading.look import EVERY, NOW, look, reader, roll
 from tests.store.faults import Faulty, keys_of
-from tests.store.rows import SLOT, START, envelope, number, plain, stored
+from tests.store.rows import APP, SLOT, START, envelope, number, plain, stored
 
 TS = st.tuples(st.sampled_from([-25, -1, 0, 1]), st.integers(1, 4)).map(
     lambda p: START + p[0] * HOUR_MS + p[1] * 900_000
@@ -253,6 +255,31 @@ def test_a_snapshot_is_never_older_than_the_tail_it_is_used_with(tmp_path: Path)
     backend.hook = another_query_after_a_run
     assert look(storage) == plain(sent)
     others[0].join()
+    backend.close()
+
+
+def test_a_store_without_a_write_since_is_not_asked_again_how_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    for name in ("get", "scan"):
+        call = getattr(lmdb._Snapshot, name)
+
+        def noted(self: object, table: str, *more: Any, _call: Any = call, **how: Any) -> Any:
+            asked.append(table)
+            return _call(self, table, *more, **how)
+
+        monkeypatch.setattr(lmdb._Snapshot, name, noted)
+    sent = [envelope([(1, START + 1, 1.0)])]
+    backend = stored(*sent, backend=open_backend(f"lmdb://{tmp_path}/store"))
+    roll(backend, 5)
+    storage = reader(backend)
+    for again in (False, True):
+        asked.clear()
+        assert look(storage) == plain(sent)
+        assert ({"manifest", "config", "retractions"} <= set(asked)) is not again
+    retractions.add(backend, APP, Retraction(0, NOW, 0, 0, 1 << 50, 0, 1 << 50, "", (), "wrong", "me"))
+    assert look(storage) == {}
     backend.close()
 
 

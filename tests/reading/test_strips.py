@@ -35,7 +35,8 @@ def numbered(rows: I64) -> list[dict[str, str]]:
 def chosen(series: dict[int, U64]) -> ByMetric:
     """What a query has chosen, of each metric."""
     ends = [*accumulate(map(len, series.values()), initial=0)]
-    return ByMetric(np.concatenate([*series.values()]), dict(zip(series, pairwise(ends), strict=True)))
+    ids = np.concatenate([*series.values()])
+    return ByMetric(ids, np.arange(len(ids)), dict(zip(series, pairwise(ends), strict=True)))
 
 
 def strips_of(found: Woven) -> tuple[list[int], SeriesBatch]:
