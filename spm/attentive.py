@@ -188,8 +188,9 @@ class AtOnce(wsgi.Response):  # type: ignore[misc]
 
     def close(self) -> None:
         """Send what is still to be sent."""
-        super().close()
+        self.send_headers()
         self._flush()
+        super().close()
 
     def _emit_body(self, data: bytes) -> None:
         if not self.chunked and len(data) <= _JOINED_MAX:

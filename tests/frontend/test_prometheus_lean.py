@@ -76,7 +76,15 @@ class Answer:
 
 
 @pytest.fixture
-def ask(rest: list[str]) -> Any:
+def closed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often old connections were closed: not that of the test's own transaction."""
+    found: list[int] = []
+    monkeypatch.setattr(lean, "close_old_connections", lambda: found.append(1))
+    return found
+
+
+@pytest.fixture
+def ask(rest: list[str], closed: list[int]) -> Any:
     """Asks the lean way."""
 
     def left(environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -212,6 +220,14 @@ def test_a_site_by_https_says_so(secret: str, ask: Any, settings: Any) -> None:
     for more, told in (({}, None), ({"X-Forwarded-Proto": "https"}, "max-age=60")):
         answer = ask("GET", API + "query", {**headers, **more}, data={"query": "1"})
         assert answer.headers.get("Strict-Transport-Security") == told
+
+
+def test_connections_that_a_database_has_left_are_closed_before_a_call(
+    secret: str, ask: Any, closed: list[int]
+) -> None:  # fmt: skip
+    for calls in (1, 2):
+        ask("GET", API + "query", {"Authorization": f"Bearer {secret}"}, data={"query": "1"})
+        assert len(closed) == calls
 
 
 def test_the_web_server_asks_the_lean_way_first(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import io
+import re
 import socket
 import sys
 import threading
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import BinaryIO
 
 import pytest
 
@@ -39,6 +41,63 @@ def application(environ, start_response):
     start_response("200 OK", [("Content-Length", str(len(body)))])
     return [body]
 """
+
+KINDS = """
+import json
+
+def said(environ):
+    own = "REQUEST_METHOD PATH_INFO QUERY_STRING RAW_URI SERVER_PROTOCOL CONTENT_TYPE CONTENT_LENGTH"
+    found = {name: environ.get(name) for name in own.split()}
+    return json.dumps({**found, **{k: v for k, v in sorted(environ.items()) if k.startswith("HTTP_")}}).encode()
+
+def application(environ, start_response):
+    kind, body = environ["PATH_INFO"].strip("/"), said(environ)
+    if kind == "read":
+        body += environ["wsgi.input"].read()
+    if kind == "early":
+        raise RuntimeError("before anything was said")
+    status = {"none": "204 No Content", "same": "304 Not Modified"}.get(kind, "200 OK")
+    headers = [("Content-Type", "text/plain"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"), ("Connection", "close")]
+    bodies = {"empty": [], "pieces": [b"a", b"", b"b" * 9], "large": [b"x" * 300_000], "more": [body, b"more"]}
+    pieces = bodies.get(kind, [] if kind in ("none", "same") else [body])
+    if kind not in ("empty", "pieces", "none", "same", "more"):
+        headers.append(("Content-Length", str(sum(map(len, pieces)))))
+    if kind == "more":  # than it says
+        headers.append(("Content-Length", str(len(body))))
+    environ["HTTP_LEFT_BEHIND"] = "by the request before"
+    write = start_response(status, headers)
+    if kind == "file":
+        return environ["wsgi.file_wrapper"](open(__file__, "rb"))
+    if kind == "write":
+        write(pieces.pop())
+    if kind == "half":
+        return halves(body)
+    return pieces
+
+def halves(body):
+    yield body[:9]
+    raise RuntimeError("in the middle")
+"""
+HOST = "Host: here\r\n"
+ASKED = [
+    *(f"GET /{kind}?a=%2F&b HTTP/1.1\r\n{HOST}\r\n" for kind in (
+        "plain", "plain", "empty", "pieces", "large", "none", "same", "more", "write", "%C3%A9", "file", "plain"
+    )),
+    f"HEAD /plain HTTP/1.1\r\n{HOST}\r\n", f"HEAD /pieces HTTP/1.1\r\n{HOST}\r\n", f"GET //x HTTP/1.1\r\n{HOST}\r\n",
+    *(f"POST /{kind} HTTP/1.1\r\n{HOST}Content-Length: 4\r\n\r\nGET " for kind in ("read", "read", "plain", "plain")),
+    f"POST /read HTTP/1.1\r\n{HOST}Content-Length: 2\r\nContent-Type: text/x\r\n\r\nab",
+    *[f"POST /read HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n"] * 2,
+    *[f"POST /read HTTP/1.1\r\n{HOST}Expect: 100-continue\r\nContent-Length: 1\r\n\r\nz"] * 2,
+    *[f"GET /plain HTTP/1.1\r\n{HOST}X-Forwarded-Proto: https\r\nCookie: c=1\r\nCookie: d=2\r\n\r\n"] * 2,
+    f"GET /plain HTTP/1.1\r\n{HOST}\r\n", f"GET /plain HTTP/1.0\r\n{HOST}Connection: keep-alive\r\n\r\n",
+    f"GET /plain HTTP/1.1\r\n{HOST}Connection: keep-alive\r\n\r\n",
+]  # fmt: skip
+LAST = [
+    "GET /half HTTP/1.1\r\n",
+    "GET /early HTTP/1.1\r\n",
+    "GET /plain HTTP/1.0\r\n",
+    "GET /plain HTTP/1.1\r\nConnection: close\r\n",
+]
 
 
 @pytest.fixture
@@ -191,3 +250,63 @@ def test_a_stop_waits_for_no_connection_that_goes_on_asking(server: tuple[Proces
     ended.set()
     client.join()
     assert time.monotonic() - before < 15
+
+
+def test_every_kind_of_answer_is_byte_by_byte_that_of_gunicorns_own_worker(tmp_path: Path) -> None:
+    """On one connection without a pause, so that requests are met that are like the one before, and not quite."""
+    (tmp_path / "kinds.py").write_text(KINDS)
+    ports, processes = free_ports(2), []
+    for port, kind in zip(ports, ("gthread", "spm.attentive.Attentive"), strict=True):
+        (tmp_path / kind).mkdir()
+        processes.append(Process("web", tmp_path / kind))
+        processes[-1].start(
+            [sys.executable, "-m", "gunicorn", "kinds:application", "--bind", f"127.0.0.1:{port}",
+             "--worker-class", kind, "--threads", str(THREADS), "--no-control-socket", "--keep-alive", "60"],
+            {"PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        )  # fmt: skip
+    try:
+        for last in LAST:
+            wanted, found = (conversation(port, processes, [*ASKED, f"{last}{HOST}\r\n"]) for port in ports)
+            assert found == wanted
+            assert found.count(b"HTTP/1.1 ") >= len(ASKED)
+    finally:
+        for process in processes:
+            process.stop()
+
+
+def conversation(port: int, processes: list[Process], asked: list[str]) -> bytes:
+    """All that a server says, but for the time of day."""
+
+    def there() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=60).close()
+        except OSError:
+            return False
+        return True
+
+    wait_ready(there, processes, 60)
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as link:
+        read = link.makefile("rb")
+        said = b""
+        for request in asked[:-1]:
+            link.sendall(request.encode())
+            said += answer_of(read, request.startswith("HEAD"))
+        link.sendall(asked[-1].encode())
+        return re.sub(rb"Date: [^\r]*", b"", said + read.read())
+
+
+def answer_of(read: BinaryIO, head: bool) -> bytes:
+    """One answer, however its end is told."""
+    lines = [read.readline(), *iter(read.readline, b"\r\n")]
+    told = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:])}
+    said = b"".join(lines) + b"\r\n"
+    if lines[0].startswith(b"HTTP/1.1 100"):
+        return said + answer_of(read, head)
+    if head or lines[0].split()[1] in (b"204", b"304"):
+        return said
+    if told.get(b"transfer-encoding") == b"chunked":
+        while (size := int(line := read.readline(), 16)) >= 0:
+            said += line + read.read(size + 2)
+            if not size:
+                return said
+    return said + read.read(int(told[b"content-length"]))
