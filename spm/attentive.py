@@ -69,8 +69,7 @@ class Attentive(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             if not answer.headers_sent:
                 raise
             self.log.exception("Error handling request")  # half of an answer is no place for another one
-            util.close_graceful(conn.sock)
-            raise StopIteration from None
+            raise StopIteration from None  # the connection is closed where its end is counted
         return not answer.should_close()
 
     def _made(self, req: Any, conn: Any) -> tuple["AtOnce", dict[str, Any]]:
@@ -81,7 +80,8 @@ class Attentive(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return AtOnce(req, conn.sock, self.cfg), {**conn.told, **own, "PATH_INFO": path}
         answer, environ = wsgi.create(req, conn.sock, conn.client, conn.server, self.cfg, response_class=AtOnce)
         environ["wsgi.multithread"] = True
-        conn.told = {} if environ["SCRIPT_NAME"] else {k: v for k, v in environ.items() if k != "wsgi.early_hints"}
+        alone = environ["SCRIPT_NAME"] or not req.headers  # gunicorn reads no lines where there are none
+        conn.told = {} if alone else {k: v for k, v in environ.items() if k != "wsgi.early_hints"}
         return answer, environ
 
     def _keepalive_after(self, conn: Any, keepalive: bool) -> bool:
@@ -179,6 +179,12 @@ class AtOnce(wsgi.Response):  # type: ignore[misc]
             lines = [*self.default_headers(), *(f"{name}: {value}\r\n" for name, value in self.headers), "\r\n"]
             self._head = "".join(lines).encode("latin-1")
             self.headers_sent = True
+
+    def write(self, arg: bytes) -> None:
+        """Send a piece; an empty one says that the head should not wait."""
+        super().write(arg)
+        if not arg:
+            self._flush()
 
     def sendfile(self, respiter: Any) -> bool:
         """A file is sent by the system, past all pieces."""

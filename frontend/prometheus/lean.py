@@ -65,7 +65,8 @@ class Lean:
         if settings.SECURE_HSTS_SECONDS and WSGIRequest(environ).is_secure():
             headers["Strict-Transport-Security"] = f"max-age={settings.SECURE_HSTS_SECONDS}"
         if status >= HTTPStatus.BAD_REQUEST:
-            _log.warning("%s: %s", _line(status), path)
+            level = logging.ERROR if status >= HTTPStatus.INTERNAL_SERVER_ERROR else logging.WARNING
+            _log.log(level, "%s: %s", _line(status), _shown(path))
         start_response(_line(status), [*self._headers, *headers.items(), ("Content-Length", str(len(body)))])
         meter.counted(name, environ["REQUEST_METHOD"], status, begun)
         return (body,)
@@ -80,9 +81,14 @@ def _answered(environ: Environ, secret: str, run: door.Run, said: dict[str, str]
     except door.FAILURES as error:
         return door.refusal(error)
     except Exception:
-        _log.exception("Internal Server Error: %s", environ["PATH_INFO"])
+        _log.exception("a query failed unexpectedly: %s", _shown(environ["PATH_INFO"]))
         return HTTPStatus.INTERNAL_SERVER_ERROR, prometheus.failure("internal", "something went wrong here"), {}
     return HTTPStatus.OK, body, {}
+
+
+def _shown(path: str) -> str:
+    """A path as a log may have it, in one line."""
+    return path.encode("unicode_escape").decode()
 
 
 def _alike(environ: Environ) -> bool:

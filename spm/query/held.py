@@ -88,8 +88,9 @@ class Held:
         """Those of some days, which go with this distribution; read again when anything at all was written since."""
         version = version_of(reader)
         asked = version, days, spread
-        if version is not None and asked == self._asked[0]:
-            return self._asked[1]
+        known = self._asked  # one look: other queries put theirs in its place
+        if version is not None and asked == known[0]:
+            return known[1]
         found = self.rows.manifests(reader, days)
         if self._spread(reader) != spread:
             raise Moved("the distribution")

@@ -109,8 +109,9 @@ class Sheaf:
         """
         ids, spans = by_metric.ids, np.array([by_metric.spans[metric] for metric in metrics], np.int64)
         looks = np.frombuffer(look, np.int64).reshape(-1, _LOOK)
-        entries, each = np.empty((len(ids), 4), np.int64), np.zeros(len(chunks), np.int64)
-        counts, timeline = np.empty(len(ids), np.int32), np.empty(len(ids), np.int32)
+        room = int((spans[:, 1] - spans[:, 0]).sum())  # of a metric with several pages each may have all
+        entries, each = np.empty((room, 4), np.int64), np.zeros(len(chunks), np.int64)
+        counts, timeline = np.empty(room, np.int32), np.empty(room, np.int32)
         found, samples = _wanted(looks, ids, by_metric.numbers, spans, entries, counts, timeline, each)
         used, timeline = tuple(np.flatnonzero(each).tolist()), timeline[:found]
         pages = tuple(sorted(set((timeline >> shift).tolist())))

@@ -211,7 +211,22 @@ def test_a_fault_of_ours_is_told_logged_and_counted(
     answer = ask("GET", API + "query", {"Authorization": f"Bearer {secret}"}, data={"query": "up"})
     assert (answer.status_code, json.loads(answer.content)["errorType"]) == (500, "internal")
     assert "ZeroDivisionError" in caplog.text
+    assert caplog.records[-1].levelname == "ERROR"
     assert counted() == before + 1
+
+
+def test_no_path_makes_lines_of_its_own_in_the_log(secret: str, ask: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "django.request")
+    headers = {"Authorization": f"Bearer {secret}"}
+    assert ask("GET", API + "label/a%0aFORGED/values", headers, data={"start": "x"}).status_code == 400
+    assert "FORGED" in caplog.text
+    assert "\nFORGED" not in caplog.text
+
+
+@pytest.mark.parametrize("said", ["Basic \xff", "Basic AA", "Basic !", "Bearer \xff", "Basic \u0100"])
+def test_a_token_that_is_none_is_refused(said: str, secret: str, ask: Any, rest: list[str]) -> None:
+    answer = ask("GET", API + "query", {}, data={"query": "1"}, HTTP_AUTHORIZATION=said)
+    assert (answer.status_code, len(rest)) in ((401, 0), (204, 1))
 
 
 def test_a_site_by_https_says_so(secret: str, ask: Any, settings: Any) -> None:

@@ -14,6 +14,7 @@ from spm import limits, wire
 from spm.clock import FakeClock
 from spm.errors import IntegrityError, QueryTooLarge, StoreUnavailable
 from spm.limits import HOUR_MS
+from spm.query.held import Held
 from spm.query.select import Matcher
 from spm.store import keys, retractions
 from spm.store.backends import lmdb, open_backend
@@ -281,6 +282,24 @@ def test_a_store_without_a_write_since_is_not_asked_again_how_it_stands(
         assert standing & set(asked) == wanted
     retractions.add(backend, APP, Retraction(0, NOW, 0, 0, 1 << 50, 0, 1 << 50, "", (), "wrong", "me"))
     assert look(storage) == {}
+    backend.close()
+
+
+def test_manifests_are_those_that_were_found_to_be_asked_for_whoever_asks_meanwhile(tmp_path: Path) -> None:
+    sent = [envelope([(1, START + 1, 1.0)])]
+    backend = stored(*sent, backend=open_backend(f"lmdb://{tmp_path}/store"))
+    roll(backend, 5)
+    storage = reader(backend)
+    assert look(storage) == plain(sent)
+    known = [storage._held._asked]
+
+    class Overtaken(Held):
+        """Behind the first look at them lie those of a query that has just come."""
+
+        _asked = property(lambda _: known.pop() if known else (None, {}), lambda *_: None)
+
+    storage._held.__class__ = Overtaken
+    assert look(storage) == plain(sent)
     backend.close()
 
 

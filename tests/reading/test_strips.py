@@ -232,6 +232,13 @@ def test_pages_that_look_alike_are_told_apart_by_their_metrics() -> None:
     assert (rows, batch.values.tolist()) == ([0, 1], [1.0, 2.0])
 
 
+def test_pages_of_one_metric_have_room_for_all_its_series_each() -> None:
+    numbers = np.array([0, 1], np.int32), np.array([1, 1], np.int32)
+    page = SharedPage.of(ChunkPage(np.array([5, 6], np.uint64), *numbers, np.array([1.0, 2.0])))
+    sheaf = Woven(chosen({9: page.series}), Weaver(0, 100)).sheaf((9, 9), [page, page], 1)
+    assert sheaf.entries[:, :2].tolist() == [[0, 0], [1, 0], [0, 1], [1, 1]]
+
+
 @pytest.mark.parametrize(("timeline", "count"), [(0, 2), (2, 1), (3, 1), (-1, 1)])
 def test_values_without_a_line_of_their_length_are_an_integrity_error(timeline: int, count: int) -> None:
     """The pool has one page with two timelines of one time each."""

@@ -2,6 +2,7 @@
 
 import http.client
 import io
+import logging
 import re
 import socket
 import sys
@@ -10,9 +11,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
+from gunicorn.config import Config
+from gunicorn.http import RequestParser
 
 from spm.attentive import Attentive
 from spm.limits import WEB_ATTENDS_MS
@@ -60,7 +63,7 @@ def application(environ, start_response):
     headers = [("Content-Type", "text/plain"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"), ("Connection", "close")]
     bodies = {"empty": [], "pieces": [b"a", b"", b"b" * 9], "large": [b"x" * 300_000], "more": [body, b"more"]}
     pieces = bodies.get(kind, [] if kind in ("none", "same") else [body])
-    if kind not in ("empty", "pieces", "none", "same", "more"):
+    if kind not in ("empty", "pieces", "none", "same", "more", "nothing"):
         headers.append(("Content-Length", str(sum(map(len, pieces)))))
     if kind == "more":  # than it says
         headers.append(("Content-Length", str(len(body))))
@@ -70,8 +73,8 @@ def application(environ, start_response):
         return environ["wsgi.file_wrapper"](open(__file__, "rb"))
     if kind == "write":
         write(pieces.pop())
-    if kind == "half":
-        return halves(body)
+    if kind in ("half", "nothing"):
+        return halves(body if kind == "half" else b"")
     return pieces
 
 def halves(body):
@@ -89,11 +92,13 @@ ASKED = [
     *[f"POST /read HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n"] * 2,
     *[f"POST /read HTTP/1.1\r\n{HOST}Expect: 100-continue\r\nContent-Length: 1\r\n\r\nz"] * 2,
     *[f"GET /plain HTTP/1.1\r\n{HOST}X-Forwarded-Proto: https\r\nCookie: c=1\r\nCookie: d=2\r\n\r\n"] * 2,
+    *[f"GET /plain HTTP/1.1\r\n{HOST}\r\n"] * 2, "GET /plain HTTP/1.1\r\n\r\n", f"GET /plain HTTP/1.1\r\n{HOST}\r\n",
     f"GET /plain HTTP/1.1\r\n{HOST}\r\n", f"GET /plain HTTP/1.0\r\n{HOST}Connection: keep-alive\r\n\r\n",
     f"GET /plain HTTP/1.1\r\n{HOST}Connection: keep-alive\r\n\r\n",
 ]  # fmt: skip
 LAST = [
     "GET /half HTTP/1.1\r\n",
+    "GET /nothing HTTP/1.1\r\n",
     "GET /early HTTP/1.1\r\n",
     "GET /plain HTTP/1.0\r\n",
     "GET /plain HTTP/1.1\r\nConnection: close\r\n",
@@ -250,6 +255,30 @@ def test_a_stop_waits_for_no_connection_that_goes_on_asking(server: tuple[Proces
     ended.set()
     client.join()
     assert time.monotonic() - before < 15
+
+
+def test_a_connection_whose_answer_breaks_off_is_closed_where_its_end_is_counted() -> None:
+    """Closed twice it would be counted twice, and threads that are taken would look free."""
+
+    def broken(_: object, start_response: Any) -> Iterator[bytes]:
+        start_response("200 OK", [("Content-Length", "9")])
+        yield b"half"
+        raise RuntimeError
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        worker = object.__new__(Attentive)
+        worker.cfg, worker.log, worker.wsgi = Config(), logging.getLogger("gunicorn.error"), broken
+        worker.log.access_log_enabled = False
+        worker.nr, worker.max_requests, worker.max_keepalived, worker.keepalived_conns = 0, 9, 9, []
+        worker.alive = True
+        theirs.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        conn = SimpleNamespace(sock=ours, client=("127.0.0.1", 1), server=("127.0.0.1", 2))
+        conn.parser = RequestParser(worker.cfg, ours, conn.client)
+        with pytest.raises(StopIteration):
+            worker.handle_request(next(conn.parser), conn)
+        assert ours.fileno() >= 0
+        assert theirs.recv(4096).endswith(b"half")
 
 
 def test_every_kind_of_answer_is_byte_by_byte_that_of_gunicorns_own_worker(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def _maker(found: Any) -> Maker | None:
     if is_dataclass(found) and not isinstance(found, type):
         made = _with([getattr(found, each.name) for each in fields(found)], type(found))
         return made if made is None or type(found) not in _CHECKS else _after(made, _CHECKS[type(found)])
-    if _marked(repr(found)):
-        raise _Unlike
+    if found is not None and not isinstance(found, bool | int | float):
+        raise _Unlike  # of another kind than nodes are made of today
     return None
 
 
