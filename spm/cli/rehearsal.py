@@ -22,6 +22,7 @@ from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query import prometheus, remote
 from spm.query.cache import PageCache
+from spm.query.label_table import LabelTable
 from spm.query.promql.engine import Engine
 from spm.query.select import METRIC_NAME, Matcher
 from spm.query.storage import AppStorage
@@ -38,6 +39,7 @@ _AGGREGATES = ("sum", "avg", "min", "max", "count")
 QUESTIONS = (
     "cpu_usage",
     'cpu_usage{host=~"h[01]"} * 2 > 10',
+    '{__name__=~"cpu_up|cpu_big"}',
     "rate(net_bytes[5m])",
     "increase(net_bytes[2h])",
     *(f"{name}_over_time(cpu_usage[10m])" for name in _OVER_TIME),
@@ -116,7 +118,12 @@ def _ask(backend: Backend, clock: FakeClock) -> None:
     for question in QUESTIONS:
         prometheus.answer(engine.instant(question, end))
         prometheus.answer(engine.range(question, _DAY + HOUR_MS, end, 300_000))
-    samples = storage.select([Matcher(METRIC_NAME, "=", "cpu_usage")], _DAY, end)
+    prometheus.answer(engine.instant("cpu_usage[10m]", end))
+    matchers = [Matcher(METRIC_NAME, "=", "cpu_usage")]
+    labels = storage.select_hours(matchers, _DAY // HOUR_MS, _DAY // HOUR_MS).labels
+    assert isinstance(labels, LabelTable), "BUG: labels that are no columns"
+    labels.json()  # which few series are written without
+    samples = storage.select(matchers, _DAY, end)
     assert list(remote.frames(0, samples)), "BUG: a rehearsal without samples"
 
 
