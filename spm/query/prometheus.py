@@ -215,7 +215,8 @@ def _written(times: npt.NDArray[np.int64]) -> digits.Texts:
 
 
 def _listed(found: Sequence[memoryview]) -> orjson.Fragment:
-    return orjson.Fragment(b"".join((b"[", b",".join(found), b"]")))
+    parts = [part for each in found for part in (b",", each)]  # joined once: there may be hundreds of megabytes
+    return orjson.Fragment(b"".join((b"[", *parts[1:], b"]")))
 
 
 def _raw_series(result: Result) -> orjson.Fragment:
