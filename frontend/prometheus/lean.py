@@ -21,13 +21,12 @@ from django.http.request import split_domain_port, validate_host
 from django.urls import Resolver404, URLPattern
 
 from frontend.prometheus import access, door, urls
-from frontend.prometheus.parameters import FORM, Asked, fields
+from frontend.prometheus.parameters import FORM, Asked, check_length, fields
 from ingest.lean import protection
 from spm import meter
 from spm.accounts import tokens
 from spm.clock import SystemClock
 from spm.errors import BadQuery
-from spm.limits import READ_FORM_BYTES_MAX
 from spm.query import prometheus
 
 PREFIX = "/prometheus/"
@@ -114,9 +113,8 @@ def _ours(host: str, allowed: tuple[str, ...]) -> bool:
 def _form(environ: Environ) -> bytes:
     if environ["REQUEST_METHOD"] != "POST":
         return b""
+    check_length(environ)
     length = int(environ["CONTENT_LENGTH"])
-    if length > READ_FORM_BYTES_MAX:
-        raise BadQuery(f"a form has at most {READ_FORM_BYTES_MAX} bytes")
     try:
         body: bytes = environ["wsgi.input"].read(length)
     except OSError as error:

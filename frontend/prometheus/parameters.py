@@ -5,8 +5,9 @@ in the words Prometheus uses. Forms are read here, under a bound of their own, a
 `asked_of`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qsl
 
 from django.core.exceptions import RequestDataTooBig
@@ -127,7 +128,7 @@ def asked_of(request: HttpRequest, *, form: bool = True) -> Asked:
     """The values of a call; without ``form`` from the address alone."""
     address = fields(request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
     if form and request.content_type == _PARTS:
-        _check_length(request)
+        check_length(request.META)
         return Asked({name: [str(each) for each in values] for name, values in request.POST.lists()}, address)
     return Asked(fields(_form(request)) if form and request.method == "POST" else {}, address)
 
@@ -135,15 +136,16 @@ def asked_of(request: HttpRequest, *, form: bool = True) -> Asked:
 def _form(request: HttpRequest) -> bytes:
     if (request.content_type or FORM) != FORM:
         raise BadQuery(f"a form is wanted as {FORM}, not {str(request.content_type)[:80]}")
-    _check_length(request)
+    check_length(request.META)
     try:
         return request.body
     except (RequestDataTooBig, RawPostDataException, OSError) as error:
         raise BadQuery("the form cannot be read") from error
 
 
-def _check_length(request: HttpRequest) -> None:
-    length = request.META.get("CONTENT_LENGTH") or "0"
+def check_length(environ: Mapping[str, Any]) -> None:
+    """Raise `BadQuery` for a form that is too large to be read."""
+    length = environ.get("CONTENT_LENGTH") or "0"
     if not length.isdecimal() or int(length) > READ_FORM_BYTES_MAX:
         raise BadQuery(f"a form has at most {READ_FORM_BYTES_MAX} bytes")
 
