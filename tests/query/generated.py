@@ -17,6 +17,7 @@ from spm.query.fake import STALE, FakeStorage
 
 START = 1_700_000_000_000 - 1_700_000_000_000 % 86_400_000
 MINUTES = 40
+_HIGH = 1_000_000
 HOSTS = ("h0", "h1", "h2", "h10")
 BOUNDS = ("0.1", "0.5", "1", "2.5", "+Inf")
 
@@ -28,7 +29,7 @@ def dataset(seed: int, *, low_counters: bool) -> list[tuple[Labels, list[Sample]
     """Gauges, counters with resets, classic histograms and info series, with jitter, gaps and stale markers.
 
     Times are never whole or half seconds, so that no border of a window or subquery meets one. `low_counters` reset to
-    zero; else they stay far above it, where Prometheus 2 and 3 extrapolate alike.
+    zero; else no window's growth comes near the value it starts from, so that Prometheus 2 and 3 extrapolate alike.
     """
     rng = np.random.default_rng(seed)
     found: list[tuple[Labels, list[Sample]]] = []
@@ -77,9 +78,10 @@ def _gauge(rng: np.random.Generator, special: float = 0.02) -> list[Sample]:
 
 def _counter(rng: np.random.Generator, *, low: bool) -> list[Sample]:
     times = _times(rng)
-    values = np.cumsum(rng.integers(0, 40, len(times))) / 4 + 10_000
-    for reset in rng.integers(0, max(len(times), 1), rng.integers(0, 4)):
-        values[reset:] -= values[reset] - (0 if low else 9_000)
+    values = np.cumsum(rng.integers(0, 40, len(times))) / 4 + _HIGH
+    resets = np.sort(rng.integers(0, max(len(times), 1), rng.integers(0, 4)))
+    for nth, reset in enumerate(resets, start=1):  # a reset grows the counter by all that is left: by less than it was
+        values[reset:] -= values[reset] - (0 if low else _HIGH * 0.4**nth)
     return list(zip(times, values.tolist(), strict=True))
 
 

@@ -54,6 +54,9 @@ REASONS = {
 }
 # What Prometheus 2 answers otherwise than 3.
 REASONS_OF_2 = {
+    r"\b(topk|bottomk)\b.*: (series only here \[\(|.*: other times)": (
+        "where there are not numbers enough, 2.42 keeps the last of the elements that are NaN, 3 the first, as we do"
+    ),
     r"(==|!=|[<>]=?) .*: refused here only: multiple matches for labels": (
         "Prometheus 2 counts the matches that a comparison keeps, 3 all of them, as we do"
     ),
