@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 
 import hypothesis
+import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from spm.errors import QueryFailed
+from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine, Result
 from spm.query.promql.parse import parse
 from tests.query.expressions import START, expressions, random_samples, stored
@@ -16,6 +19,7 @@ from tests.query.reference import LabelSet, Reference, SameLabels, Samples
 MINUTE_MS = 60_000
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @hypothesis.settings(max_examples=300, deadline=None)
 @hypothesis.given(
     seed=st.integers(0, 2**32),
@@ -36,6 +40,16 @@ def test_engine_agrees_with_the_reference(seed: int, expr: str, start: int, step
         return
     assert wanted is not None, "the engine answers what the reference refuses"
     assert_same(found, wanted, times)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_infinities_of_both_signs_are_no_scalar_and_no_warning() -> None:
+    storage = FakeStorage()
+    for number, value in enumerate((np.inf, -np.inf)):
+        storage.add("m", {"n": str(number)}, [START + 1], np.array([value]))
+    found = Engine(storage).instant("vector(scalar(m))", START + 2)
+    assert np.isnan(found.values).all()
+    assert found.present.all()
 
 
 def _reference(samples: Samples, expr: str, times: list[int]) -> list[dict[LabelSet, float]] | None:

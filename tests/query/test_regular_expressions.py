@@ -18,7 +18,7 @@ from spm.errors import QueryTimeout, SpmError
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
 from spm.query.promql.patterns import all_named, cuts_characters
-from spm.store.matchers import MATCHED_BYTES_AT_ONCE, Matcher, mask
+from spm.store.matchers import MATCHED_BYTES_AT_ONCE, UNICODE_CLASSES_MAX, Matcher, mask
 
 LIMIT_S = 0.1  # of CPU
 ATOMS = ("a", "[a-z]", r"\w", ".", "(?:a|aa)", "(?:a|b|ab)", r"(?:\d|[0-9])", "(?i:a)", r"\pL", "é")
@@ -76,6 +76,16 @@ def test_there_are_five_hundred_patterns() -> None:
 
 def test_no_evil_pattern_holds_up_a_matcher() -> None:
     assert too_slow(lambda pattern: mask(TEXTS, Matcher("l", "=~", pattern))) == {}
+
+
+@pytest.mark.parametrize("expr", [r'm{{l=~"{}"}}', r'label_replace(m, "d", "$1", "l", "{}")'])
+def test_an_expression_of_hundreds_of_unicode_classes_is_refused_with_what_to_do(expr: str) -> None:
+    storage = FakeStorage()
+    storage.add("m", {"l": "é" * 100}, [1_000], np.ones(1))
+    engine = Engine(storage)
+    assert len(engine.instant(expr.format(r"\\pL" * UNICODE_CLASSES_MAX), 1_000).labels) == 1
+    with pytest.raises(SpmError, match=r"names 101 classes of Unicode .* at most 100 .* as in \\pL\{2,9\}"):
+        engine.instant(expr.format(r"\\pL" * UNICODE_CLASSES_MAX + r"\\PL?"), 1_000)
 
 
 def test_many_long_values_are_looked_at_in_parts_with_the_clock_between() -> None:

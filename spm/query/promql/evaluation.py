@@ -66,7 +66,8 @@ class Evaluation:
             case plan.ScalarOf(vector):
                 found = self.vector(vector)
                 only = found.present.sum(axis=0) == 1
-                return np.where(only, np.where(found.present, found.values, 0.0).sum(axis=0), np.nan)
+                with np.errstate(invalid="ignore"):  # infinities of both signs, where there is more than one element
+                    return np.where(only, np.where(found.present, found.values, 0.0).sum(axis=0), np.nan)
 
     def samples(self, window: plan.WindowNode) -> SeriesBatch:
         """The samples themselves, as an instant query for a range asks."""

@@ -18,6 +18,7 @@ from spm.query.promql.patterns import all_named, cuts_characters
 from spm.query.promql.vector import Vector, united
 from spm.query.select import METRIC_NAME
 from spm.store.columns import strings
+from spm.store.matchers import too_many_classes
 
 _WHOLE = "spm0"
 _REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)
@@ -64,6 +65,8 @@ def _expanded(values: list[str], replacement: str, regex: str) -> list[str | Non
     names["0"] = _WHOLE
     if cuts_characters(regex):
         raise QueryFailed(f"invalid regular expression in label_replace(): {regex}")
+    if refusal := too_many_classes(regex):
+        raise QueryFailed(f"regular expression in label_replace() is too large: {refusal}")
     try:
         # A value too many, so that an expression is judged even where there is no series.
         found = pc.extract_regex(strings([*values, ""]), pattern=rf"\A(?P<{_WHOLE}>(?s:{pattern}))\z")
