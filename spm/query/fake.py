@@ -74,7 +74,16 @@ class FakeStorage:
     def select_cells(
         self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick | None = None
     ) -> HourBatch:
-        found = list(self._within(int(borders[0]) * HOUR_MS, int(borders[-1]) * HOUR_MS, matchers))
+        runs = tuple((HOURS if e - s == 1 else DAYS, (int(s), int(e))) for s, e in pairwise(borders.tolist()))
+        return self._aggregated(matchers, borders * HOUR_MS, joined([Basis(runs), Basis()]))
+
+    def select_segments(
+        self, matchers: Sequence[Matcher], cuts: Segments, names: Collection[str], *, tick: Tick | None = None
+    ) -> HourBatch:
+        return self._aggregated(matchers, cuts.borders, Basis())
+
+    def _aggregated(self, matchers: Sequence[Matcher], borders: I64, basis: Basis) -> HourBatch:
+        found = list(self._within(int(borders[0]), int(borders[-1]), matchers))
         shape = (len(found), len(borders) - 1)
         whole: dict[str, npt.NDArray[Any]] = {
             name: np.zeros(shape, np.int64) for name in ("count", "first_ts", "last_ts")
@@ -82,12 +91,11 @@ class FakeStorage:
         floats: dict[str, npt.NDArray[Any]] = {name: np.full(shape, np.nan) for name in _FLOATS}
         for row, (_, ts, values) in enumerate(found):
             for column, (start, end) in enumerate(pairwise(borders.tolist())):
-                inside = (ts > start * HOUR_MS) & (ts <= end * HOUR_MS) & ~_is_stale(values)
+                inside = (ts > start) & (ts <= end) & ~_is_stale(values)
                 for name, value in _aggregates(ts[inside], values[inside]).items():
                     (whole if name in whole else floats)[name][row, column] = value
-        runs = tuple((HOURS if e - s == 1 else DAYS, (int(s), int(e))) for s, e in pairwise(borders.tolist()))
-        basis = joined([Basis(runs), Basis()])
-        return HourBatch([dict(labels) for labels, _, _ in found], borders[:-1], **whole, **floats, basis=basis)
+        labels = [dict(labels) for labels, _, _ in found]
+        return HourBatch(labels, borders[:-1] // HOUR_MS, **whole, **floats, basis=basis)
 
     def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick | None = None) -> SketchBatch:
         found = list(self._within(int(cuts.borders[0]), int(cuts.borders[-1]), matchers))

@@ -5,8 +5,8 @@ made from samples. A window is a range of segments, a group a set of series, and
 theirs. Enter by ``of_groups``; ``of_series`` is the same without groups, for the evaluator.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from spm.clock import SystemClock
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.basis import Basis
 from spm.query.budget import Budget, QueryLimits
+from spm.query.remains import Gone, left, until_known
 from spm.query.select import Matcher, Segments, SketchBatch, Storage, Tick, nothing
 from spm.store import sketch
 from spm.store.sketch import Sketches
@@ -45,6 +46,20 @@ def segments(starts: I64, ends: I64) -> Segments:
     return Segments(borders, np.searchsorted(borders, starts), np.searchsorted(borders, ends))
 
 
+def sketched(
+    starts: I64, ends: I64, gone: Gone, read: Callable[[Segments], SketchBatch]
+) -> tuple[Segments, SketchBatch]:
+    """The sketches of windows as far as they are left (`remains`), and their segments: none where too much is gone."""
+
+    def read_knowing(known: Gone) -> SketchBatch:
+        cuts = left(starts, ends, known).segments(segments)
+        return SketchBatch.empty() if cuts is None else read(cuts)
+
+    gone, found = until_known(gone, read_knowing)
+    windows = left(starts, ends, gone)
+    return windows.segments(segments) or Segments.none(len(starts)), replace(found, basis=windows.told(found.basis))
+
+
 def of_groups(
     storage: Storage,
     matchers: Sequence[Matcher],
@@ -56,8 +71,10 @@ def of_groups(
     budget: Budget | None = None,
 ) -> Percentiles:
     """Percentiles of all samples of each group within each window; groups are series alike in the labels ``by``."""
-    cuts, used = segments(starts, ends), budget or Budget(QueryLimits(), SystemClock())
-    found = storage.select_sketches(matchers, cuts, tick=used.tick)
+    used = budget or Budget(QueryLimits(), SystemClock())
+    cuts, found = sketched(
+        starts, ends, Gone(), lambda wanted: storage.select_sketches(matchers, wanted, tick=used.tick)
+    )
     used.series(len(found.labels), "the selector")
     used.samples(len(found.row))
     names = [tuple((name, labels[name]) for name in by if name in labels) for labels in found.labels]

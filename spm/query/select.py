@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from spm.query.basis import Basis
+from spm.store.aggregates import COLUMNS
 from spm.store.matchers import METRIC_NAME, Matcher
 from spm.store.sketch import Sketches
 
@@ -82,6 +83,12 @@ class HourBatch:
     increase: F64
     basis: Basis = field(default_factory=Basis)
 
+    @classmethod
+    def empty(cls) -> HourBatch:
+        """No series at all."""
+        none: dict[str, Any] = {name: np.empty((0, 0), kind) for name, kind in COLUMNS}
+        return cls([], np.empty(0, np.int64), **none)
+
 
 @dataclass(frozen=True, slots=True)
 class Segments:
@@ -90,6 +97,11 @@ class Segments:
     borders: I64
     low: I64
     high: I64
+
+    @classmethod
+    def none(cls, windows: int) -> Segments:
+        """So many windows without any."""
+        return cls(np.zeros(1, np.int64), np.zeros(windows, np.int64), np.zeros(windows, np.int64))
 
     @property
     def needed(self) -> npt.NDArray[np.bool_]:
@@ -111,6 +123,12 @@ class SketchBatch:
     sketches: Sketches
     basis: Basis = field(default_factory=Basis)
 
+    @classmethod
+    def empty(cls) -> SketchBatch:
+        """No series at all."""
+        none = np.empty(0, np.int64)
+        return cls([], none, none, Sketches.empty())
+
 
 class Storage(Protocol):
     """The data of one app, for reading."""
@@ -128,6 +146,11 @@ class Storage(Protocol):
 
         Cell i has the slots borders[i]:borders[i + 1]: one, or the 24 of a UTC day.
         """
+
+    def select_segments(
+        self, matchers: Sequence[Matcher], cuts: Segments, names: Collection[str], *, tick: Tick = ...
+    ) -> HourBatch:
+        """The same of segments, of which a cell is one; those that no window needs may be empty."""
 
     def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick = ...) -> SketchBatch:
         """Sketches of the samples of each series within each segment that any window needs."""

@@ -3,7 +3,7 @@
 Enter by ``gathered``. The percentiles made of them are ``percentiles``' affair.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.levels import Levels, Part
 from spm.query.select import Segments
 from spm.store import kernels, sketch
+from spm.store.columns import Bool
 from spm.store.merge import Picked
 from spm.store.sketch import Sketches
 from spm.store.tiers import SKETCH
-from spm.wire import I64
+from spm.wire import F64, I64
 
 COLUMNS = ("min", SKETCH)  # an hour whose least value is a number and that has no sketch was written without
 _DAY_MS = DAY_SLOTS * HOUR_MS
@@ -67,8 +68,17 @@ def _add(found: _Collected, parts: Iterable[Part], cuts: Segments, step_ms: int)
         found.add(part.rows, segment, part.values.sketch)
 
 
-def _add_edges(found: _Collected, levels: Levels, cuts: Segments, edges: np.ndarray) -> None:
+def _add_edges(found: _Collected, levels: Levels, cuts: Segments, edges: Bool) -> None:
     """Segments that are parts of a slot, from its samples."""
+    for rows, segment, heads, _, values in edge_runs(levels, cuts, edges):
+        found.add(rows, segment, sketch.of_winners(heads, values))
+
+
+def edge_runs(levels: Levels, cuts: Segments, edges: Bool) -> Iterator[tuple[I64, I64, I64, I64, F64]]:
+    """Samples of segments that are parts of a slot: run i is heads[i]:heads[i + 1], of a row within a segment.
+
+    Gives (rows, segments, heads, times, values), a few slots at a time. What has expired is told to the ground.
+    """
     slots = set((cuts.borders[:-1][edges] // HOUR_MS).tolist())
     if not slots:
         return
@@ -77,18 +87,16 @@ def _add_edges(found: _Collected, levels: Levels, cuts: Segments, edges: np.ndar
             levels.scan.ground.expired(slot, hours=False)
     for slot, buckets in levels.scan.units(min(slots), max(slots)):
         for picked in levels.scan.slot(slot, buckets, levels.asked) if slot in slots else ():
-            found.add(*_edges_of(levels, cuts, edges, picked))
+            yield _edges_of(levels, cuts, edges, picked)
 
 
-def _edges_of(levels: Levels, cuts: Segments, edges: np.ndarray, picked: Picked) -> _Found:
-    """A sketch for each run of one series' samples within one segment."""
+def _edges_of(levels: Levels, cuts: Segments, edges: Bool, picked: Picked) -> tuple[I64, I64, I64, I64, F64]:
     owner = kernels.spread(picked.counts, len(picked.ts)).astype(np.int64)
     segment = np.searchsorted(cuts.borders, picked.ts, side="left") - 1
     inside = (segment >= 0) & (segment < len(edges))
     inside[inside] = edges[segment[inside]]
-    owner, segment, values = owner[inside], segment[inside], picked.values[inside]
+    owner, segment, ts, values = owner[inside], segment[inside], picked.ts[inside], picked.values[inside]
     changes = (np.diff(owner, prepend=-1) != 0) | (np.diff(segment, prepend=-1) != 0)
     heads = np.flatnonzero(changes)
-    made = sketch.of_winners(np.concatenate([heads, [len(owner)]]), values)
     rows = levels.chosen.rows(picked.series, picked.metrics).astype(np.int64)
-    return rows[owner[heads]], segment[heads], made
+    return rows[owner[heads]], segment[heads], np.concatenate([heads, [len(owner)]]), ts, values

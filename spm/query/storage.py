@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numba import njit
 
 from spm import limits
 from spm.clock import Clock
@@ -18,9 +17,10 @@ from spm.errors import IntegrityError, QueryTooLarge
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.cache import PageCache
 from spm.query.cardinality import Cardinality, counted
+from spm.query.cells import KINDS, Tables, cells_of, segments_of, tables_of
 from spm.query.held import Held, Question
 from spm.query.label_table import LabelTable
-from spm.query.levels import Chosen, Levels, Part
+from spm.query.levels import Chosen, Levels
 from spm.query.loom import Loom
 from spm.query.scan import Moved, Scan
 from spm.query.select import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick, nothing
@@ -29,18 +29,12 @@ from spm.query.sketches import gathered
 from spm.query.standing import Standing
 from spm.query.strips import Strips, Weaver
 from spm.query.weaving import Woven
-from spm.store import aggregates
-from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
 from spm.store.sketch import Sketches
 from spm.wire import I64
 
 T = TypeVar("T")
-Tables = dict[str, np.ndarray]
-_Where = tuple[int, I64]  # the first of some steps (ascending), and the column of each from there on; -1: it has none
-_KINDS: dict[str, type[Any]] = dict(COLUMNS)
-_EMPTY: dict[type[Any], float] = {np.int64: 0, np.float64: np.nan}
 
 
 class AppStorage:
@@ -117,24 +111,48 @@ class AppStorage:
 
     def select_hours(self, matchers: Sequence[Matcher], first_slot: int, last_slot: int) -> HourBatch:
         """Aggregates of whole slots, both ends included: all columns, from `hours` where exact, else from raw."""
-        return self.select_cells(matchers, np.arange(first_slot, last_slot + 2), list(_KINDS))
+        return self.select_cells(matchers, np.arange(first_slot, last_slot + 2), list(KINDS))
 
     def select_cells(
         self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick = nothing
     ) -> HourBatch:
         """Aggregates of cells, slots or whole days, between borders (slot numbers): only the columns named."""
         question = self._question(int(borders[0]) * HOUR_MS, int(borders[-1]) * HOUR_MS, matchers, tick)
-        return self._view(question, lambda scan: self._cells(scan, matchers, borders, {"count", *names}))
 
-    def _cells(self, scan: Scan, matchers: Sequence[Matcher], borders: I64, names: Collection[str]) -> HourBatch:
-        chosen = self._chosen(matchers, scan.tick)
-        tables = cells_of(Levels.of(scan, chosen, list(names)), borders, names) if len(chosen) else _tables(0, 0, names)
+        def made(levels: Levels) -> Tables:
+            return cells_of(levels, borders, {"count", *names})
+
+        return self._view(question, lambda scan: self._tables(scan, matchers, borders[:-1], names, made))
+
+    def select_segments(
+        self, matchers: Sequence[Matcher], cuts: Segments, names: Collection[str], *, tick: Tick = nothing
+    ) -> HourBatch:
+        """The same of segments: whole hours and days from their levels where exact, all others made from samples."""
+        question = self._question(int(cuts.borders[0]), int(cuts.borders[-1]), matchers, tick)
+
+        def made(levels: Levels) -> Tables:
+            return segments_of(levels, cuts, {"count", *names})
+
+        return self._view(
+            question, lambda scan: self._tables(scan, matchers, cuts.borders[:-1] // HOUR_MS, names, made)
+        )
+
+    def _tables(
+        self,
+        scan: Scan,
+        matchers: Sequence[Matcher],
+        slots: I64,
+        names: Collection[str],
+        made: Callable[[Levels], Tables],
+    ) -> HourBatch:
+        chosen, asked = self._chosen(matchers, scan.tick), {"count", *names}
+        tables = made(Levels.of(scan, chosen, list(asked))) if len(chosen) else tables_of(0, 0, asked)
         if not tables["count"].all():  # else no series is without data
             held = np.flatnonzero(tables["count"].any(axis=1))
             chosen, tables = chosen.take(held), {name: table.take(held, axis=0) for name, table in tables.items()}
-        columns: dict[str, Any] = {name: tables.get(name, _NOT_ASKED) for name in _KINDS}
+        columns: dict[str, Any] = {name: tables.get(name, _NOT_ASKED) for name in KINDS}
         labels = self._labels(chosen.index)
-        return HourBatch(labels=labels, slots=borders[:-1], basis=scan.ground.basis(), **columns)
+        return HourBatch(labels=labels, slots=slots, basis=scan.ground.basis(), **columns)
 
     def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick = nothing) -> SketchBatch:
         """Sketches of whole hours and days from their levels where exact, all others made from samples."""
@@ -246,76 +264,3 @@ class AppStorage:
 
 _NOT_ASKED = np.empty((0, 0))
 NO_SKETCHES = np.empty(0, np.int64), np.empty(0, np.int64), Sketches.empty()
-
-
-def cells_of(levels: Levels, borders: I64, names: Collection[str]) -> Tables:
-    """Columns [series, cells]: days from their level where exact, else joined from their slots."""
-    widths = np.diff(borders)
-    _check_size(len(levels.chosen), len(widths))
-    of_days = widths == DAY_SLOTS
-    assert bool((of_days | (widths == 1)).all()), "BUG: a cell is a slot or a day"
-    tables = _tables(len(levels.chosen), len(widths), names)
-    days, single = borders[:-1][of_days] // DAY_SLOTS, borders[:-1][~of_days]
-    parts, left = levels.days(days.tolist())
-    where = _where(days, np.flatnonzero(of_days))
-    for part in parts:
-        _put(tables, part, where)
-    _check_size(len(levels.chosen), len(left) * DAY_SLOTS)
-    inner = (np.array(left, np.int64)[:, None] * DAY_SLOTS + np.arange(DAY_SLOTS)).ravel()
-    below = _tables(len(levels.chosen), len(inner), names) if left else {}
-    where, inside = _where(single, np.flatnonzero(~of_days)), _where(inner, np.arange(len(inner)))
-    for part in levels.slots([*single.tolist(), *inner.tolist()]):
-        _put(tables, part, where)
-        _put(below, part, inside)
-    if left:
-        _join_days(tables, below, np.searchsorted(borders, np.array(left, np.int64) * DAY_SLOTS))
-    return tables
-
-
-def _check_size(series: int, cells: int) -> None:
-    if series * cells > limits.QUERY_CELLS_MAX:
-        raise QueryTooLarge(
-            f"{series} series of {cells} hours are more than {limits.QUERY_CELLS_MAX} values: "
-            "ask for less time or fewer series"
-        )
-
-
-def _tables(rows: int, columns: int, names: Collection[str]) -> Tables:
-    return {name: np.full((rows, columns), _EMPTY[kind], kind) for name, kind in _KINDS.items() if name in names}
-
-
-def _where(steps: I64, columns: I64) -> _Where:
-    if not len(steps):
-        return 0, columns
-    first = int(steps[0])
-    column_of = np.full(int(steps[-1]) - first + 1, -1, np.int64)
-    column_of[steps - first] = columns
-    return first, column_of
-
-
-def _put(tables: Tables, part: Part, where: _Where) -> None:
-    """Write what a part says of the steps that have a column; what else it says is left out."""
-    for name, table in tables.items():
-        _write(table, part.rows, part.at, part.table.step, getattr(part.table.rows, name), *where)
-
-
-@njit(cache=True, nogil=True)
-def _write(table: Any, rows: I64, at: I64, step: I64, values: Any, first: int, column_of: I64) -> None:
-    for i in range(len(rows)):
-        offset = step[at[i]] - first
-        if 0 <= offset < len(column_of) and column_of[offset] >= 0:
-            table[rows[i], column_of[offset]] = values[at[i]]
-
-
-def _join_days(tables: Tables, below: Tables, columns: I64) -> None:
-    """Slots of days side by side become the days: the same kernel that makes days of hours."""
-    rows, places = np.nonzero(below["count"])
-    days = places // DAY_SLOTS
-    owner = (rows * len(columns) + days).astype(np.uint64)
-    flat: dict[str, Any] = {
-        name: below[name][rows, places] if name in below else np.zeros(len(rows), kind) for name, kind in COLUMNS
-    }
-    made = aggregates.merge_rows(Aggregates(series=owner, **flat))
-    of_row, of_day = np.divmod(made.series.astype(np.int64), len(columns))
-    for name, table in tables.items():
-        table[of_row, columns[of_day]] = getattr(made, name)

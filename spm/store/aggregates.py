@@ -3,8 +3,8 @@
 `aggregate` turns the winners of one slot, sorted by (series, ts), into one row per series; `merge` joins aggregates of
 consecutive stretches of time (hours into a day) and adds what happened between them. Prometheus stale markers are left
 out; an ordinary NaN counts, makes the sum NaN and is passed over by min, max and sketch. Sums are formed in the order
-(series, ts), so that two computations of the same winners agree bit for bit. This module never reads a store and never
-chooses a winner.
+(series, ts), so that two computations of the same winners agree bit for bit; what rounding loses on the way is carried
+along (Neumaier 1974) and added at the end. This module never reads a store and never chooses a winner.
 """
 
 from __future__ import annotations
@@ -164,6 +164,17 @@ def _as_columns(raw: tuple[npt.NDArray[Any], ...]) -> dict[str, npt.NDArray[Any]
     return {name: column.view(kind) if column.dtype == np.uint64 else column for column, (name, kind) in pairs}
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def compensated(total: float, lost: float, added: float) -> Any:
+    """One step of Neumaier's sum: the new total, and what rounding has lost so far."""
+    found = total + added
+    if np.isinf(found):
+        return found, 0.0
+    if abs(total) >= abs(added):
+        return found, lost + ((total - found) + added)
+    return found, lost + ((added - found) + total)
+
+
 @njit(cache=True, nogil=True)
 def _plain(number: float) -> float:
     """One NaN for all: which payload an addition keeps is the compiler's choice, and answers are compared by bits."""
@@ -195,14 +206,14 @@ def _aggregate(starts: I64, ts: I64, bits: U64) -> Any:
             continue
         first[i], first_ts[i] = bits[begin], ts[begin]
         last[i], last_ts[i] = bits[end - 1], ts[end - 1]
-        seen, s, q, lo, hi, resets = 0, 0.0, 0.0, np.nan, np.nan, 0.0
+        seen, s, lost, q, lo, hi, resets = 0, 0.0, 0.0, 0.0, np.nan, np.nan, 0.0
         before = values[begin]
         for k in range(begin, end):
             if bits[k] == stale:
                 continue
             v = values[k]
             seen += 1
-            s += v
+            s, lost = compensated(s, lost, v)
             q += v * v
             # A comparison with NaN is false: `not (v >= lo)` lets the first number in.
             if not np.isnan(v):
@@ -213,7 +224,7 @@ def _aggregate(starts: I64, ts: I64, bits: U64) -> Any:
             if v < before:
                 resets += before
             before = v
-        count[i], total[i], squares[i], low[i], high[i] = seen, _plain(s), _plain(q), lo, hi
+        count[i], total[i], squares[i], low[i], high[i] = seen, _plain(s + lost), _plain(q), lo, hi
         if seen > 1:
             increase[i] = _plain(values[end - 1] - values[begin] + resets)
     return count, total, squares, low, high, first, first_ts, last, last_ts, increase
@@ -241,9 +252,10 @@ def _merge(
         begin, end = heads[i], heads[i + 1]
         first[i], first_ts[i] = firsts[begin], firsts_ts[begin]
         last[i], last_ts[i] = lasts[end - 1], lasts_ts[end - 1]
-        seen, s, q, lo, hi, grown = (
+        seen, s, lost, q, lo, hi, grown = (
             counts[begin],
             sums[begin],
+            0.0,
             sumsqs[begin],
             mins[begin],
             maxs[begin],
@@ -251,7 +263,7 @@ def _merge(
         )
         for k in range(begin + 1, end):
             seen += counts[k]
-            s += sums[k]
+            s, lost = compensated(s, lost, sums[k])
             q += sumsqs[k]
             if not np.isnan(mins[k]) and not (mins[k] >= lo):
                 lo = mins[k]
@@ -259,6 +271,6 @@ def _merge(
                 hi = maxs[k]
             reset = as_first[k] < as_last[k - 1]
             grown += (as_first[k] if reset else as_first[k] - as_last[k - 1]) + increases[k]
-        count[i], total[i], squares[i], low[i], high[i] = seen, _plain(s), _plain(q), lo, hi
+        count[i], total[i], squares[i], low[i], high[i] = seen, _plain(s + lost), _plain(q), lo, hi
         increase[i] = _plain(grown)
     return count, total, squares, low, high, first, first_ts, last, last_ts, increase

@@ -93,7 +93,7 @@ def test_quantile_over_time_of_sealed_hours_comes_from_sketches_and_says_so() ->
     assert "percentiles of aggregated hours are within 1 %" in result.notes
     assert not result.warnings
     half = Engine(told.world.fresh()).instant("quantile_over_time(0.5, m0[90m])", START + 2 * HOUR_MS)
-    assert half.values[0, 0] == pytest.approx(9.5, rel=0.01)
+    assert len(half.labels) == 0
     assert "has expired" in half.warnings[0]
 
 

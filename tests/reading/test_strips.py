@@ -19,6 +19,7 @@ from spm.query.promql.windows import Steps
 from spm.query.select import SeriesBatch
 from spm.query.strips import Lines, Strips, Weaver, ascending, entries_of, runs
 from spm.query.weaving import ByMetric, Known, SharedPage, Woven
+from spm.store.aggregates import compensated
 from spm.store.blocks import ChunkPage
 from spm.wire import I64, U64
 
@@ -128,7 +129,7 @@ def test_sums_and_extremes_are_those_of_the_plain_formulas(numbers: list[float])
     values = np.array(numbers)
     total, lost = 0.0, 0.0
     for each in numbers:
-        total, lost = overtime.compensated(total, lost, each)
+        total, lost = compensated(total, lost, each)
     np.testing.assert_array_equal(overtime._sum(values), total if np.isinf(total) else total + lost)
     for greatest in (True, False):
         found, wanted = overtime._extreme(values, greatest), overtime._extreme_of_all(values, greatest)

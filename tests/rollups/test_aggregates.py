@@ -50,6 +50,17 @@ made([(0, 1, 0.0)])  # compiles the kernels, which would look like a slow exampl
 merge([made([(0, 1, 0.0)]), made([(0, 2, 0.0)])])
 
 
+def neumaier(values: list[float]) -> float:
+    """The sum, with what rounding loses on the way put back at the end; from infinity on nothing is lost."""
+    total = lost = 0.0
+    for v in values:
+        found = total + v
+        large, small = (total, v) if abs(total) >= abs(v) else (v, total)
+        lost = 0.0 if math.isinf(found) else lost + ((large - found) + small)
+        total = found
+    return total + lost
+
+
 def reference(samples: list[Sample]) -> dict[int, dict[str, float]]:
     """The aggregates of each series, one sample at a time."""
     rows: dict[int, dict[str, float]] = {}
@@ -59,14 +70,13 @@ def reference(samples: list[Sample]) -> dict[int, dict[str, float]]:
             continue
         values = [v for _, v in kept]
         numbers = [v for v in values if not math.isnan(v)]
-        total = squares = resets = 0.0
+        squares = resets = 0.0
         for v in values:
-            total += v
             squares += v * v
         for before, after in pairwise(values):
             resets += before if after < before else 0.0
         rows[series] = {
-            "count": len(values), "sum": total, "sumsq": squares,
+            "count": len(values), "sum": neumaier(values), "sumsq": squares,
             "min": min(numbers, default=math.nan), "max": max(numbers, default=math.nan),
             "first": values[0], "first_ts": kept[0][0], "last": values[-1], "last_ts": kept[-1][0],
             "increase": values[-1] - values[0] + resets if len(values) > 1 else 0.0,
@@ -127,6 +137,15 @@ def test_a_whole_of_which_a_part_lacks_its_sketch_has_none(first: list[Sample], 
     assert kept.sketch.sizes.tolist() == [
         whole.sketch.sizes[whole.series == s].sum() for s in kept.series.tolist()
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "values", [[1e100, 1.0, -1e100], [2.0**53, 1.0, 1.0, -(2.0**53)], [0.1, 0.2, -0.3] * 3], ids=str
+)
+def test_sums_of_hours_and_of_days_lose_nothing_that_cancels(values: list[float]) -> None:
+    samples = [(0, at, value) for at, value in enumerate(values)]
+    assert made(samples).sum.tolist() == [math.fsum(values)]
+    assert merge([made([sample]) for sample in samples]).sum.tolist() == [math.fsum(values)]
 
 
 @given(winners(st.one_of(whole, odd)), st.integers(1, 200))

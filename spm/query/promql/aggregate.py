@@ -14,8 +14,9 @@ import numpy.typing as npt
 from numba import njit
 
 from spm.query.promql.labels import Groups
-from spm.query.promql.overtime import compensated, quantile_of
+from spm.query.promql.overtime import quantile_of
 from spm.query.promql.vector import Vector, named
+from spm.store.aggregates import compensated
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]

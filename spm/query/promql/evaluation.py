@@ -103,6 +103,13 @@ class Evaluation:
         self.reader.check_cells(values.shape[0], self.steps.count, "a selector with @")
         return np.repeat(values, self.steps.count, axis=1), np.repeat(present, self.steps.count, axis=1)
 
+    def among(self, steps: slice) -> Evaluation:
+        """The evaluation of some of the steps, one after the other."""
+        first, end, _ = steps.indices(self.steps.count)
+        borders = self._borders["start"], self._borders["end"]
+        some = Steps(self.steps.first_ms + first * self.steps.step_ms, self.steps.step_ms, end - first)
+        return Evaluation(self.reader, some, borders, self.remarks)
+
     def inside(self, node: plan.Subquery, steps: Steps) -> Evaluation:
         """The evaluation of a subquery: at multiples of its step, from the first one inside the first window."""
         step = node.step_ms or SUBQUERY_STEP_MS

@@ -3,13 +3,14 @@
 `span` decides whether a window can be answered so: every border of every step lies on an hour. It cuts the time into
 cells: a UTC day that no border cuts is one, else each hour. `combine` joins the cells of each window: counts and sums
 are added, extremes compared, a change is taken from the first and last sample and extrapolated exactly as from samples,
-counter resets included. Where aggregates cannot give what samples would (a NaN or infinity that hides what is under
-it), it says so and the caller reads the samples.
+counter resets included. Where aggregates cannot tell what samples would give (a NaN that hides what a counter gained, a
+sum beyond the range of floats), it says so, and the caller reads the samples if they are still there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +30,11 @@ from spm.query.promql.overtime import (
     PRESENT,
     RATE,
     SUM,
-    compensated,
     extrapolated,
 )
 from spm.query.promql.windows import Steps
 from spm.query.select import HourBatch
+from spm.store.aggregates import compensated
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -50,14 +51,40 @@ class Span:
     borders: I64
     low: I64
     high: I64
-    range_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows first_ms[t] < ts <= last_ms[t], and the cells low[t]:high[t] that each of them is made of."""
+
+    low: I64
+    high: I64
+    first_ms: I64
+    last_ms: I64
+
+    @classmethod
+    def of(cls, span: Span, steps: Steps, range_ms: int) -> Windows:
+        """Those that end at the steps."""
+        return cls(span.low, span.high, steps.times - range_ms, steps.times)
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """Values and presence [S, T]; ``doubtful`` where samples might give another number."""
+
+    values: F64
+    present: Bool
+    doubtful: bool
 
 
 def span(function: str, steps: Steps, range_ms: int) -> Span | None:
     """The cells that answer the function at all steps exactly, if there are such."""
-    if overtime.FUNCTIONS.get(function) not in _EXACT:
-        return None
-    return cells(steps, range_ms)
+    return cells(steps, range_ms) if answers(function) else None
+
+
+def answers(function: str) -> bool:
+    """Whether aggregates can give the function's value."""
+    return overtime.FUNCTIONS.get(function) in _EXACT
 
 
 def cells(steps: Steps, range_ms: int) -> Span | None:
@@ -77,9 +104,9 @@ def cells(steps: Steps, range_ms: int) -> Span | None:
     for cut in (starts, ends):
         whole[cut[cut % DAY_SLOTS != 0] // DAY_SLOTS - day] = False
     if not whole.any():
-        return Span(slots, starts - first, ends - first, range_ms)
+        return Span(slots, starts - first, ends - first)
     borders = slots[(slots % DAY_SLOTS == 0) | ~whole[slots // DAY_SLOTS - day]]
-    return Span(borders, np.searchsorted(borders, starts), np.searchsorted(borders, ends), range_ms)
+    return Span(borders, np.searchsorted(borders, starts), np.searchsorted(borders, ends))
 
 
 def columns(function: str) -> tuple[str, ...]:
@@ -92,30 +119,41 @@ def columns(function: str) -> tuple[str, ...]:
     return ({MIN: "min", MAX: "max", FIRST: "first", LAST: "last"}.get(code, "sum"),)
 
 
-def combine(function: str, hours: HourBatch, span: Span, steps: Steps) -> tuple[F64, Bool] | None:
-    """Values per series and step; None where only samples can tell."""
+def telling(function: str) -> tuple[str, ...]:
+    """Aggregates that tell more where the others leave a doubt: whether a sum is odd as its samples are."""
+    return (*columns(function), "min", "max") if overtime.FUNCTIONS[function] in (SUM, AVG) else columns(function)
+
+
+def combine(function: str, hours: HourBatch, asked: Windows) -> Combined:
+    """The function's value per series and window."""
     code = overtime.FUNCTIONS[function]
-    if code in _CHANGES and not _is_plain(hours):
-        return None
-    shape = (len(hours.labels), steps.count)
+    shape = (len(hours.labels), len(asked.low))
     values, present = np.empty(shape, np.float64), np.zeros(shape, np.bool_)
     if code in _CHANGES:
-        _changes(
+        doubtful = _changes(
             code, hours.count, hours.first, hours.first_ts, hours.last, hours.last_ts, hours.increase,
-            span.low, span.high, steps.first_ms, steps.step_ms, span.range_ms, values, present,
+            asked.low, asked.high, asked.first_ms, asked.last_ms, values, present,
         )  # fmt: skip
-    else:
-        column = {MIN: hours.min, MAX: hours.max, FIRST: hours.first, LAST: hours.last}.get(code, hours.sum)
-        if code in (COUNT, PRESENT):
-            column = np.zeros(hours.count.shape)  # not looked at
-        _levels(code, hours.count, column, span.low, span.high, values, present)
-    # A mean whose sum overflowed, and anything infinite, may have had another value on the way.
-    return None if code in (SUM, AVG) and (present & ~np.isfinite(values)).any() else (values, present)
+        return Combined(values, present, bool(doubtful))
+    column = {MIN: hours.min, MAX: hours.max, FIRST: hours.first, LAST: hours.last}.get(code, hours.sum)
+    if code in (COUNT, PRESENT):
+        column = np.zeros(hours.count.shape)  # not looked at
+    _levels(code, hours.count, column, asked.low, asked.high, values, present)
+    doubtful = code in (SUM, AVG) and _is_beyond_range(hours, asked, present & ~np.isfinite(values))
+    return Combined(values, present, doubtful)
 
 
-def _is_plain(hours: HourBatch) -> bool:
-    held = hours.count > 0
-    return all(np.isfinite(column[held]).all() for column in (hours.first, hours.last, hours.increase))
+def _is_beyond_range(hours: HourBatch, asked: Windows, odd: Bool) -> bool:
+    """Whether any of the odd sums may be so though no sample under it is: then the order of the samples tells more."""
+    if not odd.any() or not hours.min.size:
+        return bool(odd.any())
+    rows = np.flatnonzero(odd.any(axis=1))
+    strange = (hours.count > 0) & ~(np.isfinite(hours.min) & np.isfinite(hours.max))
+    strange |= np.isnan(hours.sum)  # a NaN is passed over by min and max
+    before = np.zeros((len(rows), strange.shape[1] + 1), np.int64)
+    np.cumsum(strange[rows], axis=1, out=before[:, 1:])
+    explained = before[:, asked.high] > before[:, asked.low]
+    return bool((odd[rows] & ~explained).any())
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -153,11 +191,12 @@ def _levels(code: int, count: I64, column: F64, low: I64, high: I64, out: F64, p
 @njit(cache=True, nogil=True, error_model="numpy")
 def _changes(
     code: int, count: I64, first: F64, first_ts: I64, last: F64, last_ts: I64, increase: F64,
-    low: I64, high: I64, first_ms: int, step_ms: int, range_ms: int, out: F64, present: Bool,
-) -> None:  # fmt: skip
+    low: I64, high: I64, first_ms: I64, last_ms: I64, out: F64, present: Bool,
+) -> Any:  # fmt: skip
+    doubtful = False
     for series in range(count.shape[0]):
         for step in range(out.shape[1]):
-            seen, resets, head, tail = 0, 0.0, -1, -1
+            seen, resets, head, tail, odd = 0, 0.0, -1, -1, False
             for hour in range(low[step], high[step]):
                 if count[series, hour] == 0:
                     continue
@@ -169,13 +208,21 @@ def _changes(
                 seen += count[series, hour]
                 head = hour if head < 0 else head
                 tail = hour
+                # What is not finite hides the resets beside it.
+                odd |= not (
+                    np.isfinite(first[series, hour])
+                    and np.isfinite(last[series, hour])
+                    and np.isfinite(increase[series, hour])
+                )
             if seen < 2:
                 continue
-            t = first_ms + step * step_ms
+            doubtful |= odd
+            range_ms = last_ms[step] - first_ms[step]
             gained = last[series, tail] - first[series, head] + (0.0 if code == DELTA else resets)
             factor = extrapolated(
-                seen, first_ts[series, head], last_ts[series, tail], first[series, head], gained, t, range_ms,
-                code != DELTA,
+                seen, first_ts[series, head], last_ts[series, tail], first[series, head], gained, last_ms[step],
+                range_ms, code != DELTA,
             )  # fmt: skip
             out[series, step] = gained * (factor / (range_ms / 1000) if code == RATE else factor)
             present[series, step] = True
+    return doubtful

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from spm.query.promql.sums import summed
+from spm.store.aggregates import compensated
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -167,17 +168,6 @@ def _place_of_extreme(values: F64, greatest: bool) -> Any:
         if np.isnan(best) or (values[here] >= best if greatest else values[here] <= best):
             place = here
     return place
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def compensated(total: float, lost: float, added: float) -> Any:
-    """One step of Neumaier's sum: the new total, and what rounding has lost so far."""
-    found = total + added
-    if np.isinf(found):
-        return found, 0.0
-    if abs(total) >= abs(added):
-        return found, lost + ((total - found) + added)
-    return found, lost + ((added - found) + total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,13 +1,14 @@
 """Functions of windows, from whatever answers them best: hours and days, samples, sketches, or a subquery's elements.
 
 1. Windows whose borders lie on hours are answered from aggregates where these are exact (`hours`). 2. Else from the
-samples (`windows`), which for percentiles of hours whose samples are gone means their sketches. 3. A subquery's windows
-hold what it computed. A selector that stands still (`@`) has one window for all steps, asked again only where a
-parameter moves. Enter by `called`.
+samples (`windows`). 3. Where samples are gone, from what is left of each window: whole hours and days, their sketches
+for percentiles, and samples for the rest (`remains`). 4. A subquery's windows hold what it computed. A selector that
+stands still (`@`) has one window for all steps, asked again only where a parameter moves. Enter by `called`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,9 +19,10 @@ from spm.query import percentiles
 from spm.query.label_table import used
 from spm.query.promql import deltas, extended, hours, plan, windows
 from spm.query.promql.numerals import plain
-from spm.query.promql.vector import Vector, named
+from spm.query.promql.vector import Vector, named, united
 from spm.query.promql.windows import Steps
-from spm.query.select import METRIC_NAME
+from spm.query.remains import Gone, left, until_known
+from spm.query.select import METRIC_NAME, HourBatch, Segments
 from spm.query.strips import RUN_BYTES, Strips, runs
 
 if TYPE_CHECKING:
@@ -79,23 +81,82 @@ def _of_window(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window
     if selector.mode:
         return _extended(evaluation, node, window, steps)
     if node.function == "sketch_quantile_over_time":
-        return _sketched(evaluation, window, steps, parameters[0])
-    span = hours.span(node.function, steps, window.range_ms)
-    if span is not None:
-        columns = hours.columns(node.function)
-        cells = evaluation.reader.select_cells(selector.matchers, span, columns, steps=evaluation.steps.count)
-        found = hours.combine(node.function, cells, span, steps)
-        if found is not None:
-            return named(cells.labels, *evaluation.spread(*found), nameless=nameless)
+        return _sketched(evaluation, window, steps, parameters[0], Gone())
+    found, gone = _of_hours(evaluation, node, window, steps)
+    if found is not None:
+        return found
     first = steps.first_ms - window.range_ms
-    batch = evaluation.reader.strips(selector.matchers, first, steps.last_ms, steps=evaluation.steps.count)
-    gone = batch.basis.raw_expired_ms and batch.basis.asof_ms is None
-    if node.function == "quantile_over_time" and gone:
-        # Percentiles of windows whose samples are gone in part: what is left of those hours are their sketches.
+    if not gone:
+        batch = evaluation.reader.strips(selector.matchers, first, steps.last_ms, steps=evaluation.steps.count)
+        gone = Gone.of(batch.basis)
+        if not gone or not (hours.answers(node.function) or node.function == "quantile_over_time"):
+            values, present = _swept(evaluation, node, batch, steps, window.range_ms, parameters)
+            present &= left(steps.times - window.range_ms, steps.times, replace(gone, bare=True)).answered
+            return named(batch.labels, *evaluation.spread(values, present), nameless=nameless)
         evaluation.reader.forget(selector.matchers, first, steps.last_ms)
-        return _sketched(evaluation, window, steps, parameters[0])
-    values, present = _swept(evaluation, node, batch, steps, window.range_ms, parameters)
-    return named(batch.labels, *evaluation.spread(values, present), nameless=nameless)
+    early = int(np.searchsorted(steps.times - window.range_ms, gone.samples_ms))
+    if not 0 < early < steps.count:
+        return _of_remains(evaluation, node, window, parameters, gone)
+    head, tail = slice(early), slice(early, steps.count)
+    return _side_by_side(
+        _of_remains(evaluation.among(head), node, window, [each[head] for each in parameters], gone),
+        _of_window(evaluation.among(tail), node, window, [each[tail] for each in parameters]),
+    )
+
+
+def _side_by_side(head: Vector, tail: Vector) -> Vector:
+    """One vector over the steps of both, those of the one before those of the other."""
+    early, late = (0, head.values.shape[1]), (0, tail.values.shape[1])
+    widths = (head, ((0, 0), late)), (tail, ((0, 0), early[::-1]))
+    return united(
+        [replace(each, values=np.pad(each.values, wide), present=np.pad(each.present, wide)) for each, wide in widths]
+    )
+
+
+def _of_hours(
+    evaluation: Evaluation, node: plan.RangeCall, window: plan.Window, steps: Steps
+) -> tuple[Vector | None, Gone]:
+    """The value from hours and days where these tell it; else what was found to be gone."""
+    span, matchers, gone = hours.span(node.function, steps, window.range_ms), window.selector.matchers, Gone()
+    if span is None:
+        return None, gone
+    asked = hours.Windows.of(span, steps, window.range_ms)
+    for columns in dict.fromkeys((hours.columns(node.function), hours.telling(node.function))):
+        cells = evaluation.reader.select_cells(matchers, span, columns, steps=evaluation.steps.count)
+        gone = Gone.of(cells.basis)
+        found = None if gone else hours.combine(node.function, cells, asked)
+        if found is not None and not found.doubtful:
+            nameless = node.function not in windows.KEEPS_NAME
+            return named(cells.labels, *evaluation.spread(found.values, found.present), nameless=nameless), gone
+        evaluation.reader.forget_cells(matchers, span, columns)
+        if gone:
+            break
+    return None, gone
+
+
+def _of_remains(
+    evaluation: Evaluation, node: plan.RangeCall, window: plan.Window, parameters: list[F64], gone: Gone
+) -> Vector:
+    """The value of each window of which enough is left."""
+    steps = evaluation.placed(window.selector)
+    if node.function == "quantile_over_time":
+        return _sketched(evaluation, window, steps, parameters[0], gone)
+    first_ms, last_ms = steps.times - window.range_ms, steps.times
+    columns, matchers = hours.columns(node.function), window.selector.matchers
+
+    def read(known: Gone) -> HourBatch:
+        cuts = left(first_ms, last_ms, known).segments(percentiles.segments)
+        if cuts is None:
+            return HourBatch.empty()
+        return evaluation.reader.select_segments(matchers, cuts, columns, steps=evaluation.steps.count)
+
+    gone, batch = until_known(gone, read)
+    asked = left(first_ms, last_ms, gone)
+    cuts = asked.segments(percentiles.segments) or Segments.none(steps.count)
+    evaluation.reader.rest_on(asked.told(batch.basis))
+    found = hours.combine(node.function, batch, hours.Windows(cuts.low, cuts.high, asked.first_ms, asked.last_ms))
+    nameless = node.function not in windows.KEEPS_NAME
+    return named(batch.labels, *evaluation.spread(found.values, found.present), nameless=nameless)
 
 
 def _swept(
@@ -136,14 +197,18 @@ def _extended(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window,
         node.function, batch, steps, range_ms=window.range_ms, lookback_ms=evaluation.reader.lookback_ms,
         smoothed=selector.mode == "smoothed", tick=evaluation.reader.tick,
     )  # fmt: skip
-    return named(batch.labels, *evaluation.spread(*found), nameless=True)
+    values, present = found
+    present &= left(steps.times - window.range_ms, steps.times, replace(Gone.of(batch.basis), bare=True)).answered
+    return named(batch.labels, *evaluation.spread(values, present), nameless=True)
 
 
-def _sketched(evaluation: Evaluation, window: plan.Window, steps: Steps, parameter: F64) -> Vector:
+def _sketched(evaluation: Evaluation, window: plan.Window, steps: Steps, parameter: F64, gone: Gone) -> Vector:
     if steps.count == 1 < evaluation.steps.count:
         steps = Steps(steps.first_ms, 0, evaluation.steps.count)
-    cuts = percentiles.segments(steps.times - window.range_ms, steps.times)
-    found = evaluation.reader.select_sketches(window.selector.matchers, cuts, steps=evaluation.steps.count)
-    return named(
-        found.labels, *percentiles.of_series(found, cuts, parameter, evaluation.reader.tick), nameless=True
+    reader, matchers = evaluation.reader, window.selector.matchers
+    cuts, found = percentiles.sketched(
+        steps.times - window.range_ms, steps.times, gone,
+        lambda wanted: reader.select_sketches(matchers, wanted, steps=evaluation.steps.count),
     )  # fmt: skip
+    reader.rest_on(found.basis)
+    return named(found.labels, *percentiles.of_series(found, cuts, parameter, reader.tick), nameless=True)

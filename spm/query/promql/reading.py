@@ -89,12 +89,29 @@ class Reader:
             self._cells_read[key] = batch
         return self._cells_read[key]
 
+    def forget_cells(self, matchers: tuple[Matcher, ...], span: hours.Span, columns: tuple[str, ...]) -> None:
+        """Let go of aggregates that turned out to be of no use."""
+        gone = self._cells_read.pop((matchers, span.borders.tobytes(), columns), None)
+        if gone is not None:
+            self.budget.hold(-gone.count.size * SAMPLE_BYTES)
+
+    def select_segments(
+        self, matchers: tuple[Matcher, ...], cuts: Segments, columns: tuple[str, ...], *, steps: int
+    ) -> HourBatch:
+        """Aggregates of segments; who uses them says so by `rest_on`."""
+        found = self._storage.select_segments(matchers, cuts, columns, tick=self.tick)
+        self._check(len(found.labels), found.count.size, matchers, steps)
+        return found
+
     def select_sketches(self, matchers: tuple[Matcher, ...], cuts: Segments, *, steps: int) -> SketchBatch:
-        """Sketches of segments."""
+        """Sketches of segments; who uses them says so by `rest_on`."""
         found = self._storage.select_sketches(matchers, cuts, tick=self.tick)
         self._check(len(found.labels), len(found.row), matchers, steps)
-        self._bases.append(found.basis)
         return found
+
+    def rest_on(self, basis: Basis) -> None:
+        """The answer rests on this, too."""
+        self._bases.append(basis)
 
     def hold(self, before: int, cells: int) -> None:
         """A node is done: its own cells are held from now on, those of its operands (since `before`) let go."""
