@@ -23,7 +23,8 @@ from spm.query.select import METRIC_NAME, Matcher
 from spm.values import dataclass
 
 _CONTEXT_WORDS = ("start", "end", "step", "range")
-_CONTEXT = re.compile(rf"\b(?:{'|'.join(_CONTEXT_WORDS)})\s*\(", re.IGNORECASE)
+# Also within strings and comments: a text that is taken for one that asks is only remembered less well.
+_CONTEXT = re.compile(rf"\b(?:{'|'.join(_CONTEXT_WORDS)})(?:{lexer.SPACE})*+\(", re.IGNORECASE)
 _PARAMETERS = {"topk": "scalar", "bottomk": "scalar", "limitk": "scalar", "limit_ratio": "scalar", "quantile": "scalar"}
 
 
