@@ -87,8 +87,8 @@ class Call:
         return storage_of(self.caller.app_id, self.asof_ms)
 
     def turn(self) -> AbstractContextManager[None]:
-        """A turn among the queries of the caller's organisation."""
-        return turns.take(self.caller.organisation_id, self.watch)
+        """A turn among the queries of the caller's organisation; the time that a query has passes while it waits."""
+        return turns.take(self.caller.organisation_id, self.budget.tick)
 
 
 Run = Callable[[Call, dict[str, str]], "bytes | HttpResponseBase"]

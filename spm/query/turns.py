@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from spm import limits
-from spm.errors import QueryRefused
+from spm.errors import QueryRefused, QueryTimeout
 from spm.query.budget import Watch, nobody
 
 
@@ -120,10 +120,19 @@ class Turns:
                 free, place = self._tried(organisation)
                 if free:
                     return place
-                watch()
+                self._look(watch)
             raise self._refusal(f"for {self._wait_s:g} s already")
         finally:
             self._leave(self._waiting, organisation)
+
+    def _look(self, watch: Watch) -> None:
+        try:
+            watch()
+        except QueryTimeout as error:
+            raise QueryTimeout(
+                f"query timed out while it waited for its turn: {self._running_max} queries of your organisation are "
+                "running; ask again in a few seconds, or give it more time"
+            ) from error
 
     def _refusal(self, more: str) -> QueryRefused:
         return QueryRefused(

@@ -218,6 +218,24 @@ def test_query_without_a_turn_is_a_429_that_says_when_to_come_back(
     assert (other.status_code, ask(alpha).status_code) == (200, 200)
 
 
+@pytest.mark.django_db
+def test_timeout_of_a_query_ends_its_waiting_for_a_turn(
+    client: Client, alpha: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = Turns(running_max=1)
+    monkeypatch.setattr(door, "turns", turns)
+    monkeypatch.setattr(query, "storage_for", lambda app: FakeStorage())
+    with turns.take(alpha.organisation.pk):
+        begun = time.monotonic()
+        refused = client.get(
+            "/prometheus/api/v1/query?query=1&timeout=0.3", headers={"Authorization": f"Bearer {alpha.token}"}
+        )
+        assert time.monotonic() - begun < 5
+    answer = json.loads(refused.content)
+    assert (refused.status_code, answer["errorType"], refused["Retry-After"]) == (503, "timeout", "2")
+    assert "waited for its turn" in answer["error"]
+
+
 BOMBS = {
     "five thousand operands": "g" + "+g" * 5_000,
     "ten thousand parentheses": "(" * 10_000 + "g" + ")" * 10_000,

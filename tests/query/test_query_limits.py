@@ -54,11 +54,12 @@ def test_samples_of_all_selectors_count_together_and_a_repeated_one_once() -> No
         ask(QueryLimits(samples=7), 'm + on (n) m{n="0"}')
 
 
-def test_range_query_may_have_eleven_thousand_points() -> None:
+def test_range_query_may_have_eleven_thousand_intervals() -> None:
     engine = Engine(FakeStorage())
-    assert len(engine.range("1", 0, limits.QUERY_POINTS_MAX - 1, 1).times) == limits.QUERY_POINTS_MAX
+    assert len(engine.range("1", 0, limits.QUERY_POINTS_MAX, 1).times) == limits.QUERY_POINTS_MAX + 1
+    assert len(engine.range("1", 0, limits.QUERY_POINTS_MAX * 10 + 9, 10).times) == limits.QUERY_POINTS_MAX + 1
     with pytest.raises(BadQuery, match="11000 points"):
-        engine.range("1", 0, limits.QUERY_POINTS_MAX, 1)
+        engine.range("1", 0, limits.QUERY_POINTS_MAX + 1, 1)
 
 
 def test_pairs_of_an_operator_are_bounded() -> None:

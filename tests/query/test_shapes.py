@@ -122,9 +122,16 @@ def test_what_is_not_understood_is_parsed_as_it_is(value: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["m * 0 + end#\n()", "m + START # (\n # ) \r\n\t()", "m[step #c\n()]", "m offset -Range#\n( # x\n)", "m offset min_of(1m, step#\n())",
-     'm{a="1"} + end # ="2"\n()', "# end\nm[5m:step#\n()]"],
-)  # fmt: skip
+    [
+        "m * 0 + end#\n()",
+        "m + START # (\n # ) \r\n\t()",
+        "m[step #c\n()]",
+        "m offset -Range#\n( # x\n)",
+        "m offset min_of(1m, step#\n())",
+        'm{a="1"} + end # ="2"\n()',
+        "# end\nm[5m:step#\n()]",
+    ],
+)
 def test_plan_knows_its_query_whatever_parts_a_name_from_its_bracket(text: str) -> None:
     for context in (Context(1_000, 9_000, 2_000), Context(3_000, 7_000, 1_000), Context(1_000, 9_000, 2_000)):
         assert judged(text, context, alone=False) == judged(text, context, alone=True)

@@ -141,7 +141,7 @@ class Engine:
         if end_ms < start_ms:
             raise BadQuery("end timestamp must not be before start time")
         count = (end_ms - start_ms) // step_ms + 1
-        if count > self._limits.points:
+        if count - 1 > self._limits.points:  # as Prometheus counts them: what is between the steps
             raise BadQuery(
                 f"exceeded maximum resolution of {self._limits.points} points per timeseries. "
                 "Try decreasing the query resolution (?step=XX)"

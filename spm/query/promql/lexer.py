@@ -16,13 +16,12 @@ from spm.errors import BadQuery
 NUMBER, STRING, WORD, SIGN, END = "number", "string", "name", "sign", "end of input"
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
-SPACE = r"[ \t\r\n]++|\#[^\n]*+"  # what parts tokens: white space and comments
 _DURATION = r"(?:\d+y)?(?:\d+w)?(?:\d+d)?(?:\d+h)?(?:\d+m(?!s))?(?:\d+s)?(?:\d+ms)?"
 # Alternatives begin with different characters, but for numbers and the colon; the most frequent come first.
 _TOKEN = re.compile(
     r"""(?P<word>[A-Za-z_:][A-Za-z0-9_:]*+)"""
     r"""|(?P<sign>[=!<>]=|[=!]~|</|>/|[-+*/%^<>=(){}\[\],@:])"""
-    rf"""|(?P<space>{SPACE})"""
+    r"""|(?P<space>[ \t\r\n]++|\#[^\n]*+)"""
     r"""|(?P<string>"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*'|`[^`]*+`)"""
     rf"""|(?P<duration>(?=\d++(?:ms|[smhdwy])){_DURATION})(?![0-9A-Za-z_])"""
     r"""|(?P<number>0[xX][0-9a-fA-F_]++|(?:\d[\d_]*+\.?[\d_]*+|\.\d[\d_]*+)(?:[eE][+-]?\d++)?)(?![0-9A-Za-z_])"""

@@ -23,8 +23,9 @@ from spm.query.select import METRIC_NAME, Matcher
 from spm.values import dataclass
 
 _CONTEXT_WORDS = ("start", "end", "step", "range")
-# Also within strings and comments: a text that is taken for one that asks is only remembered less well.
-_CONTEXT = re.compile(rf"\b(?:{'|'.join(_CONTEXT_WORDS)})(?:{lexer.SPACE})*+\(", re.IGNORECASE)
+# A comment may part a name from its bracket, so that one behind a name counts as much. What is taken for a question by
+# this, in a string for one, is only remembered less well.
+_CONTEXT = re.compile(rf"\b(?:{'|'.join(_CONTEXT_WORDS)})\s*[(#]", re.IGNORECASE)
 _PARAMETERS = {"topk": "scalar", "bottomk": "scalar", "limitk": "scalar", "limit_ratio": "scalar", "quantile": "scalar"}
 
 
