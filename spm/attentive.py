@@ -9,6 +9,8 @@ While no other connection has a thread, it looks again and again for the first `
 sleeping: a processor that slept, if only so long, has lost its caches to others, and the next request takes it longer
 than the looking did.
 
+A client that takes no byte of its answer for ``limits.WEB_STALL_S`` does not read it: its connection ends.
+
 An answer that is there as a whole leaves in one piece, head and body together: in two, its reader is woken twice. And
 clients say the same of themselves in every request of a connection: lines that are, byte by byte, those of the request
 before are not read again.
@@ -17,8 +19,11 @@ Named in the command line of the web server (``--worker-class spm.attentive.Atte
 loaded with it.
 """
 
+import errno
 import select
+import socket
 import time
+from array import array
 from functools import lru_cache
 from typing import Any
 
@@ -28,9 +33,10 @@ from gunicorn.http.body import LengthReader
 from gunicorn.http.message import Request
 from gunicorn.workers.gthread import ThreadWorker
 
-from spm.limits import WEB_ATTENDS_MS, WEB_SPINS_MS
+from spm.limits import WEB_ATTENDS_MS, WEB_SPINS_MS, WEB_STALL_S
 
 _LINES_KEPT = 1_024
+_STALL = array("l", [WEB_STALL_S, 0]).tobytes()  # a timeval: seconds and microseconds
 _JOINED_MAX = 1 << 17  # bytes of a piece: copying a larger one takes longer than sending the head alone
 
 
@@ -44,6 +50,8 @@ class Attentive(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def handle(self, conn: Any) -> Any:
         """Answer a request, and those that follow at once; whether the connection may be used again."""
+        if not conn.initialized:
+            conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _STALL)
         brisk = self._asked_again_at_once(conn)
         while True:
             if brisk and isinstance(conn.parser, RequestParser):
@@ -158,6 +166,8 @@ class AtOnce(wsgi.Response):  # type: ignore[misc]
                 for piece in pieces:
                     self.write(piece)
             self.close()
+        except BlockingIOError as error:  # as of somebody who has gone
+            raise BrokenPipeError(errno.EPIPE, f"nobody took a byte for {WEB_STALL_S} s") from error
         finally:
             if hasattr(pieces, "close"):
                 pieces.close()

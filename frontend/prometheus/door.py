@@ -6,10 +6,9 @@ it is no JSON). What may go wrong is translated in one place (`_FAILURES`) into 
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from functools import wraps
-from itertools import chain
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
@@ -33,7 +32,7 @@ from spm.errors import (
     QueryTooLarge,
     StoreUnavailable,
 )
-from spm.limits import EXPORT_TIMEOUT_S, REMOTE_READ_TIMEOUT_S, RETRY_AFTER_S
+from spm.limits import EXPORT_TIMEOUT_S, REMOTE_READ_TIMEOUT_S, RETRY_AFTER_S, STREAM_TURN_BYTES, STREAM_TURN_S
 from spm.query import prometheus
 from spm.query.basis import Basis
 from spm.query.budget import Budget, QueryLimits, Watch
@@ -86,9 +85,13 @@ class Call:
         """The caller's data: as it is, or as accepted by the time that `asof` names."""
         return storage_of(self.caller.app_id, self.asof_ms)
 
-    def turn(self) -> AbstractContextManager[None]:
+    def turn(self, *, patient: bool = False) -> AbstractContextManager[None]:
         """A turn among the queries of the caller's organisation; the time that a query has passes while it waits."""
-        return turns.take(self.caller.organisation_id, self.budget.tick)
+        return turns.take(self.caller.organisation_id, self.budget.tick, patient=patient)
+
+    def place(self) -> AbstractContextManager[None]:
+        """A place among the organisation's answers that are made while they are sent."""
+        return turns.stream(self.caller.organisation_id, self.budget.tick)
 
 
 Run = Callable[[Call, dict[str, str]], "bytes | HttpResponseBase"]
@@ -118,7 +121,7 @@ def protobuf(view: Streamed) -> Callable[..., HttpResponseBase]:
 
 
 def streamed(view: Streamed) -> Callable[..., HttpResponseBase]:
-    """The same for an answer that is made while it is sent: what ``held`` holds, the turn first, ends with it."""
+    """The same for an answer that is made while it is sent: what ``held`` holds, its place first, ends with it."""
     return _held(view, ["GET", "POST"], timeout_s=EXPORT_TIMEOUT_S, form=True)
 
 
@@ -130,32 +133,45 @@ def _held(view: Streamed, methods: list[str], *, timeout_s: float, form: bool) -
         try:
             call = _call(request, asked_of(request, form=form), timeout_s=timeout_s)
             with ExitStack() as held:
-                held.enter_context(call.turn())
-                return view(call, request, held)
+                held.enter_context(call.place())
+                with call.turn():
+                    return view(call, request, held)
         except FAILURES as error:
             return failed(error)
 
     return answered
 
 
-def stream(pieces: Iterator[bytes], held: ExitStack, kind: str) -> StreamingHttpResponse:
+def stream(call: Call, pieces: Iterator[bytes], held: ExitStack, kind: str) -> StreamingHttpResponse:
     """An answer whose first piece is made before it begins: what is refused then is refused with its status."""
-    response = StreamingHttpResponse(_Held(chain([next(pieces, b"")], pieces), held), content_type=kind)
+    response = StreamingHttpResponse(_Held(call, pieces, held), content_type=kind)
     response["Cache-Control"] = "no-store"
     return response
 
 
 class _Held:
-    """The pieces; the turn ends with the answer, also where nobody reads it or reads on."""
+    """The pieces, made in a turn and sent without one; what is held ends with the answer, also an unread one."""
 
-    def __init__(self, pieces: Iterable[bytes], held: ExitStack) -> None:
-        self._pieces, self._held = iter(pieces), held.pop_all()
+    def __init__(self, call: Call, pieces: Iterator[bytes], held: ExitStack) -> None:
+        self._call, self._pieces = call, pieces
+        self._first = next(pieces, b"")
+        self._held = held.pop_all()
 
     def __iter__(self) -> Iterator[bytes]:
-        return self
+        yield self._first
+        while made := self._made():
+            yield from made
 
-    def __next__(self) -> bytes:
-        return next(self._pieces)
+    def _made(self) -> list[bytes]:
+        """The next pieces, as many as one turn makes; none at the end."""
+        made, size, until = list[bytes](), 0, _clock.monotonic() + STREAM_TURN_S
+        with self._call.turn(patient=True):
+            for piece in self._pieces:
+                made.append(piece)
+                size += len(piece)
+                if size >= STREAM_TURN_BYTES or _clock.monotonic() >= until:
+                    break
+        return made
 
     def close(self) -> None:
         """What the web server calls at the end, whatever the end is."""

@@ -76,7 +76,7 @@ def remote_read(call: Call, request: HttpRequest, held: ExitStack) -> HttpRespon
         basis = joined(explain.of_samples(storage, query.start_ms - 1, query.end_ms) for query in wanted.queries)
         if call.asked.flag("explain"):
             return explained_alone(call, storage, basis)
-        return remarked(stream(_frames(call, storage, wanted), held, _STREAM), basis)
+        return remarked(stream(call, _frames(call, storage, wanted), held, _STREAM), basis)
     batches = []
     for query in wanted.queries:
         batch = storage.select(query.matchers, query.start_ms - 1, query.end_ms, tick=call.budget.tick)

@@ -51,7 +51,7 @@ def export(call: Call, request: HttpRequest, held: ExitStack) -> HttpResponseBas
     batches = _batches(call, storage, selectors, start - 1, end)
     packed = takes_gzip(request.META) and form != "parquet"
     pieces = _compressed(write(batches, labels)) if packed else write(batches, labels)
-    response = stream(pieces, held, kind)
+    response = stream(call, pieces, held, kind)
     response["Content-Disposition"] = f'attachment; filename="export.{form}"'
     if packed:
         response["Content-Encoding"] = "gzip"

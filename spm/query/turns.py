@@ -2,8 +2,12 @@
 
 Waiting costs a thread of the web server, so that the number of those who wait is bounded too, in each process; who
 comes after them is told to come again. A turn ends with its `with` block, however that is left. With `Places` the bound
-holds for all processes together, without them it is each process' own. Enter by `Turns.take`, of the turns that all
-who ask in a process share: `shared`.
+holds for all processes together, without them it is each process' own.
+
+An answer that is made while it is sent takes a turn for what it makes and has none while that is sent, so that nobody
+waits for a slow reader. Such answers cost a thread too: they are bounded in each process, and count among those who
+wait. Enter by `Turns.take`, for such answers by `Turns.stream`, of the turns that all who ask in a process share:
+`shared`.
 """
 
 from __future__ import annotations
@@ -12,14 +16,16 @@ import fcntl
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from spm import limits
 from spm.errors import QueryRefused, QueryTimeout
 from spm.query.budget import Watch, nobody
+
+Try = Callable[[], tuple[bool, int | None]]  # whether there is a turn now, and its place
 
 
 class Places:
@@ -71,17 +77,22 @@ class Turns:
         waiting_max: int = limits.QUERY_WAITING_MAX,
         wait_s: float = limits.QUERY_WAIT_S,
         places: Places | None = None,
+        streams_max: int = limits.STREAMS_PARALLEL_MAX,
     ) -> None:
         self._running_max, self._waiting_max, self._wait_s = running_max, waiting_max, wait_s
-        self._places = places
+        self._streams_max, self._places = streams_max, places
         self._changed = threading.Condition()
         self._running: Counter[int] = Counter()
         self._waiting: Counter[int] = Counter()
+        self._streams: Counter[int] = Counter()
 
     @contextmanager
-    def take(self, organisation: int, watch: Watch = nobody) -> Iterator[None]:
-        """A turn; raises `QueryRefused` when there is none in time, or what the watch raises while waiting."""
-        place = self._enter(organisation, watch)
+    def take(self, organisation: int, watch: Watch = nobody, *, patient: bool = False) -> Iterator[None]:
+        """A turn; raises `QueryRefused` when there is none in time, or what the watch raises while waiting.
+
+        Who is ``patient`` waits until the watch raises: a stream that has begun, and is counted as one.
+        """
+        place = self._enter(organisation, watch, patient)
         try:
             yield
         finally:
@@ -91,11 +102,28 @@ class Turns:
                     self._places.give(place)
                 self._changed.notify_all()
 
-    def _enter(self, organisation: int, watch: Watch) -> int | None:
+    @contextmanager
+    def stream(self, organisation: int, watch: Watch = nobody) -> Iterator[None]:
+        """A place among the answers that are made while they are sent; it is no turn. Raises as `take` does."""
+        with self._changed:
+            if self._streams[organisation] >= self._streams_max:
+                who = f"{self._streams_max} exports or remote reads of your organisation are being sent"
+                self._waited(organisation, partial(self._may_stream, organisation), watch, who)
+            self._streams[organisation] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._leave(self._streams, organisation)
+                self._changed.notify_all()
+
+    def _enter(self, organisation: int, watch: Watch, patient: bool) -> int | None:
         with self._changed:
             free, place = self._tried(organisation)
             if not free:
-                place = self._waited(organisation, watch)
+                who = f"{self._running_max} queries of your organisation are running"
+                wait = self._waited_on if patient else self._waited
+                place = wait(organisation, partial(self._tried, organisation), watch, who)
             self._running[organisation] += 1
             return place
 
@@ -108,43 +136,57 @@ class Turns:
         place = self._places.take(organisation)
         return place is not None, place
 
-    def _waited(self, organisation: int, watch: Watch) -> int | None:
-        if self._waiting[organisation] >= self._waiting_max:
-            raise self._refusal(f"and {self._waiting_max} more wait")
+    def _may_stream(self, organisation: int) -> tuple[bool, None]:
+        return self._streams[organisation] < self._streams_max, None
+
+    def _waited(self, organisation: int, tried: Try, watch: Watch, who: str) -> int | None:
+        """What was tried, once it is free."""
+        if self._waiting[organisation] + self._streams[organisation] >= self._waiting_max:
+            raise _refusal(who, f"and {self._waiting_max} more wait")
         self._waiting[organisation] += 1
         try:
             looks = max(1, round(self._wait_s / limits.QUERY_LOOK_S))
             for _ in range(looks):
-                # A turn that ends here wakes us; one that ends in another process is seen at the next look.
-                self._changed.wait(self._wait_s / looks)
-                free, place = self._tried(organisation)
+                free, place = self._next(self._wait_s / looks, tried, watch, who)
                 if free:
                     return place
-                self._look(watch)
-            raise self._refusal(f"for {self._wait_s:g} s already")
+            raise _refusal(who, f"for {self._wait_s:g} s already")
         finally:
             self._leave(self._waiting, organisation)
 
-    def _look(self, watch: Watch) -> None:
-        try:
-            watch()
-        except QueryTimeout as error:
-            raise QueryTimeout(
-                f"query timed out while it waited for its turn: {self._running_max} queries of your organisation are "
-                "running; ask again in a few seconds, or give it more time"
-            ) from error
+    def _waited_on(self, organisation: int, tried: Try, watch: Watch, who: str) -> int | None:
+        """The same for as long as the watch allows; a stream is counted already."""
+        while True:
+            free, place = self._next(limits.QUERY_LOOK_S, tried, watch, who)
+            if free:
+                return place
 
-    def _refusal(self, more: str) -> QueryRefused:
-        return QueryRefused(
-            f"{self._running_max} queries of your organisation are running {more}: "
-            "ask again in a few seconds, or ask for less at once"
-        )
+    def _next(self, pause_s: float, tried: Try, watch: Watch, who: str) -> tuple[bool, int | None]:
+        # A turn that ends here wakes us; one that ends in another process is seen at the next look.
+        self._changed.wait(pause_s)
+        free, place = tried()
+        if not free:
+            _look(watch, who)
+        return free, place
 
     @staticmethod
     def _leave(counted: Counter[int], organisation: int) -> None:
         counted[organisation] -= 1
         if not counted[organisation]:
             del counted[organisation]
+
+
+def _look(watch: Watch, who: str) -> None:
+    try:
+        watch()
+    except QueryTimeout as error:
+        raise QueryTimeout(
+            f"query timed out while it waited for its turn: {who}; ask again in a few seconds, or give it more time"
+        ) from error
+
+
+def _refusal(who: str, more: str) -> QueryRefused:
+    return QueryRefused(f"{who} {more}: ask again in a few seconds, or ask for less at once")
 
 
 @lru_cache(maxsize=8)

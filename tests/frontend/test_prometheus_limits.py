@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -197,6 +198,40 @@ def test_turns_are_bounded_for_all_processes_together_and_free_again_when_one_di
         with turns.take(7):
             pass
     with turns.take(7), turns.take(7), turns.take(7):
+        pass
+
+
+def test_streams_are_bounded_and_count_among_those_who_wait() -> None:
+    turns = Turns(running_max=1, waiting_max=2, wait_s=0.02, streams_max=2)
+    with turns.stream(1), turns.take(1), pytest.raises(QueryRefused, match="already"), turns.take(1):
+        pass
+    with turns.stream(1), turns.stream(1):
+        with turns.stream(2), turns.take(1), pytest.raises(QueryRefused, match="2 more wait"), turns.take(1):
+            pass
+        with pytest.raises(QueryRefused, match="2 exports"), turns.stream(1):
+            pass
+    with turns.stream(1), turns.stream(1):
+        pass
+
+
+def test_stream_that_has_begun_waits_for_its_turn_until_its_time_is_over() -> None:
+    turns, looks = Turns(running_max=1, waiting_max=0, wait_s=0), list[int]()
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) == 2:
+            other.close()
+        if len(looks) > 4:
+            raise QueryTimeout("over")
+
+    other = ExitStack()
+    other.enter_context(turns.take(1))
+    with turns.take(1, look, patient=True):
+        with pytest.raises(QueryTimeout, match="waited"), turns.take(1, look, patient=True):
+            pass
+        with pytest.raises(QueryRefused), turns.take(1):
+            pass
+    with turns.take(1):
         pass
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from frontend.prometheus import door as prometheus_door
 from ingest import push
 from spm.accounts import tokens
 from spm.accounts.models import App
+from spm.query.turns import Turns
 from tests.frontend.conftest import House
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -115,6 +117,23 @@ def test_turn_of_an_export_ends_also_when_nobody_reads_it(client: Client, alpha:
         response = client.get("/api/v1/export", {"match[]": "up"}, headers=token(alpha.app, "read"))
         assert response.status_code == 200
         response.close()
+
+
+def test_an_export_that_nobody_reads_on_has_no_turn_and_still_tells_all(
+    client: Client, alpha: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = Turns(running_max=1, waiting_max=2, wait_s=0.1, streams_max=2)
+    monkeypatch.setattr(prometheus_door, "turns", turns)
+    put(client, alpha.app, LINES)
+
+    def asked(path: str = "/api/v1/export", **said: str) -> Any:
+        return client.get(path, {"match[]": '{__name__!=""}', **said}, headers=token(alpha.app, "read"))
+
+    stalled = [iter(asked()) for _ in range(2)]
+    begun = [next(each) for each in stalled]
+    query = asked("/prometheus/api/v1/query", query="1")
+    assert (query.status_code, asked().status_code) == (200, 429)
+    assert [told(first + b"".join(rest)) for first, rest in zip(begun, stalled, strict=True)] == [told(LINES)] * 2
 
 
 def test_bad_file_says_what_was_wanted_and_what_was_taken(client: Client, alpha: House) -> None:

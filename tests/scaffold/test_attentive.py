@@ -19,7 +19,7 @@ from gunicorn.http import RequestParser
 
 from spm.attentive import Attentive
 from spm.limits import WEB_ATTENDS_MS
-from tests.stack.processes import Process, free_ports, wait_ready
+from tests.stack.processes import Process, answers, free_ports, wait_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 THREADS = 4
@@ -279,6 +279,63 @@ def test_a_connection_whose_answer_breaks_off_is_closed_where_its_end_is_counted
             worker.handle_request(next(conn.parser), conn)
         assert ours.fileno() >= 0
         assert theirs.recv(4096).endswith(b"half")
+
+
+STALLING = """
+import time
+import spm.limits
+spm.limits.WEB_STALL_S = 1
+from spm.attentive import Attentive
+
+ended = []
+
+def application(environ, start_response):
+    if environ["PATH_INFO"] == "/ended":
+        start_response("200 OK", [("Content-Length", "1")])
+        return [str(len(ended)).encode()]
+    start_response("200 OK", [])
+    return Pieces()
+
+class Pieces:
+    def __iter__(self):
+        return (b"x" * 1_000_000 for _ in range(50))
+
+    def close(self):
+        ended.append(1)
+"""
+
+
+def test_a_client_that_takes_no_byte_of_its_answer_is_left_and_a_slow_one_is_not(tmp_path: Path) -> None:
+    (tmp_path / "stalling.py").write_text(STALLING)
+    [port] = free_ports(1)
+    words = ["--worker-class", "stalling.Attentive", "--threads", "4", "--no-control-socket"]
+    process = Process("web", tmp_path)
+    process.start(
+        [sys.executable, "-m", "gunicorn", "stalling:application", "--bind", f"127.0.0.1:{port}", *words],
+        {"PYTHONPATH": f"{tmp_path}:{ROOT}"},
+    )
+    wait_ready(lambda: answers(port), [process], 60)
+    links = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(2)]
+    try:
+        for link in links:
+            link.sendall(b"GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
+        size, before = 0, time.monotonic()
+        while piece := links[1].recv(1 << 20):
+            size += len(piece)
+            time.sleep(max(0, before + 4 * size / 50_000_000 - time.monotonic()))
+        assert size > 50_000_000
+        assert wait_until(lambda: ended_of(port) == b"2", 60)
+    finally:
+        process.stop()
+        for link in links:
+            link.close()
+
+
+def ended_of(port: int) -> bytes:
+    """How many long answers have ended."""
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    link.request("GET", "/ended")
+    return link.getresponse().read()
 
 
 def test_every_kind_of_answer_is_byte_by_byte_that_of_gunicorns_own_worker(tmp_path: Path) -> None:
