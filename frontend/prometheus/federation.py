@@ -14,6 +14,7 @@ import numpy as np
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
+from frontend.prometheus.bodies import whole
 from frontend.prometheus.door import Call, heavy, protobuf, remarked, stream
 from frontend.prometheus.explaining import explained_alone
 from spm.errors import BadQuery
@@ -98,10 +99,7 @@ def _frames(call: Call, storage: AppStorage, wanted: remote.Request) -> Iterator
 
 def _unpacked(request: HttpRequest) -> bytes:
     """The body; what says that it would become too large is not unpacked."""
-    length = request.META.get("CONTENT_LENGTH") or "0"
-    if not length.isdecimal() or int(length) > READ_FORM_BYTES_MAX:
-        raise BadQuery(f"a read request has at most {READ_FORM_BYTES_MAX} bytes")
-    body = request.body
+    body = whole(request, "read request")
     try:
         if cramjam.snappy.decompress_raw_len(body) > READ_FORM_BYTES_MAX:
             raise BadQuery(f"a read request has at most {READ_FORM_BYTES_MAX} bytes when it is unpacked")

@@ -21,7 +21,8 @@ from django.http.request import split_domain_port, validate_host
 from django.urls import Resolver404, URLPattern
 
 from frontend.prometheus import access, door, urls
-from frontend.prometheus.parameters import FORM, Asked, check_length, fields
+from frontend.prometheus.bodies import check_length
+from frontend.prometheus.parameters import FORM, Asked, fields
 from ingest.lean import protection
 from spm import meter
 from spm.accounts import tokens

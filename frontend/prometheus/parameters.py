@@ -5,18 +5,19 @@ in the words Prometheus uses. Forms are read here, under a bound of their own, a
 `asked_of`.
 """
 
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qsl
 
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest
-from django.http.request import RawPostDataException
+from django.http.multipartparser import MultiPartParser, MultiPartParserError
 
+from frontend.prometheus.bodies import whole
 from spm.clock import Clock
 from spm.errors import BadQuery
-from spm.limits import FUTURE_MS, NAMES_SHOWN_MAX, QUERY_TIMEOUT_S, READ_FORM_BYTES_MAX
+from spm.limits import FUTURE_MS, NAMES_SHOWN_MAX, QUERY_TIMEOUT_S
 from spm.query import asof
 from spm.query.prometheus import duration_ms, instant_ms
 from spm.query.promql.parse import parse_selector
@@ -128,26 +129,26 @@ def asked_of(request: HttpRequest, *, form: bool = True) -> Asked:
     """The values of a call; without ``form`` from the address alone."""
     address = fields(request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
     if form and request.content_type == _PARTS:
-        check_length(request.META)
-        return Asked({name: [str(each) for each in values] for name, values in request.POST.lists()}, address)
+        return Asked(_parts(request), address)
     return Asked(fields(_form(request)) if form and request.method == "POST" else {}, address)
 
 
 def _form(request: HttpRequest) -> bytes:
     if (request.content_type or FORM) != FORM:
         raise BadQuery(f"a form is wanted as {FORM}, not {str(request.content_type)[:80]}")
-    check_length(request.META)
+    return whole(request)
+
+
+def _parts(request: HttpRequest) -> dict[str, list[str]]:
+    """The values of a form in parts; files among them are passed over."""
+    body = whole(request)
+    told = {**request.META, "CONTENT_LENGTH": str(len(body))}
     try:
-        return request.body
-    except (RequestDataTooBig, RawPostDataException, OSError) as error:
-        raise BadQuery("the form cannot be read") from error
-
-
-def check_length(environ: Mapping[str, Any]) -> None:
-    """Raise `BadQuery` for a form that is too large to be read."""
-    length = environ.get("CONTENT_LENGTH") or "0"
-    if not length.isdecimal() or int(length) > READ_FORM_BYTES_MAX:
-        raise BadQuery(f"a form has at most {READ_FORM_BYTES_MAX} bytes")
+        parser = MultiPartParser(told, io.BytesIO(body), request.upload_handlers, request.encoding or "utf-8")
+        found, _ = parser.parse()
+    except (MultiPartParserError, SuspiciousOperation) as error:
+        raise BadQuery(f"the form cannot be read: {error}") from error
+    return {name: [str(each) for each in values] for name, values in found.lists()}
 
 
 def fields(raw: bytes) -> dict[str, list[str]]:
