@@ -17,6 +17,8 @@ from spm.query.promql import hours, windows
 from spm.query.select import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Storage
 from spm.query.strips import Strips
 
+_CellsKey = tuple[tuple[Matcher, ...], bytes, tuple[str, ...]]
+
 
 class Reader:
     """One query's way to the storage."""
@@ -28,7 +30,7 @@ class Reader:
         self._read: dict[tuple[tuple[Matcher, ...], int, int], Strips] = {}
         self._batches: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = {}
         self._bases: list[Basis] = []  # of what is read once only
-        self._cells_read: dict[tuple[tuple[Matcher, ...], bytes, tuple[str, ...]], HourBatch] = {}
+        self._cells_read: dict[_CellsKey, HourBatch] = {}
 
     def tick(self) -> None:
         """Raise `QueryTimeout` when the query's time is over."""
@@ -82,7 +84,7 @@ class Reader:
         self, matchers: tuple[Matcher, ...], span: hours.Span, columns: tuple[str, ...], *, steps: int
     ) -> HourBatch:
         """Aggregates of hours and days."""
-        key = (matchers, span.borders.tobytes(), columns)
+        key = _cells_key(matchers, span, columns)
         if key not in self._cells_read:
             batch = self._storage.select_cells(matchers, span.borders, columns, tick=self.tick)
             self._check(len(batch.labels), batch.count.size, matchers, steps)
@@ -90,8 +92,8 @@ class Reader:
         return self._cells_read[key]
 
     def forget_cells(self, matchers: tuple[Matcher, ...], span: hours.Span, columns: tuple[str, ...]) -> None:
-        """Let go of aggregates that turned out to be of no use."""
-        gone = self._cells_read.pop((matchers, span.borders.tobytes(), columns), None)
+        """Let go of aggregates that turned out to be of no use: the answer does not rest on them."""
+        gone = self._cells_read.pop(_cells_key(matchers, span, columns), None)
         if gone is not None:
             self.budget.hold(-gone.count.size * SAMPLE_BYTES)
 
@@ -134,6 +136,10 @@ class Reader:
         self.budget.series(series, asked)
         self.budget.samples(samples)
         self.budget.cells(series, steps, asked)
+
+
+def _cells_key(matchers: tuple[Matcher, ...], span: hours.Span, columns: tuple[str, ...]) -> _CellsKey:
+    return matchers, span.borders.tobytes(), columns
 
 
 def packed(
