@@ -12,8 +12,9 @@ from contextlib import ExitStack, contextmanager
 
 from spm import limits
 from spm.clock import Clock
+from spm.errors import QueryTooLarge
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.query.basis import Ground
+from spm.query.basis import Ground, moment
 from spm.query.cache import PageCache
 from spm.query.scan import Months, Moved, Rows, Scan
 from spm.query.select import Tick, nothing
@@ -21,6 +22,7 @@ from spm.query.series import SeriesIndex
 from spm.query.tail import Tail, TailView
 from spm.store import distribution, keys, retractions
 from spm.store.backends.base import Backend, Reader, version_of
+from spm.store.backends.ranges import scan_ranges
 from spm.store.keys import Distribution
 from spm.store.lens import Lens, Pairs
 from spm.store.manifest import Manifest
@@ -29,6 +31,7 @@ from spm.store.quarantine import Quarantine
 from spm.store.retractions import Retraction
 
 _AHEAD_SLOTS = limits.FUTURE_MS // HOUR_MS + 1  # nothing is accepted further ahead
+_DAY_MS = DAY_SLOTS * HOUR_MS
 _UNSET = Distribution()
 
 
@@ -62,9 +65,7 @@ class Held:
                 found = self._read_retractions(reader)
                 tail = self._refreshed(reader, force=force)
                 spread = self._distribution
-            last = min(question.end_ms, self.clock.now_ms() + _AHEAD_SLOTS * HOUR_MS) // HOUR_MS // DAY_SLOTS
-            first = max(question.start_ms // HOUR_MS // DAY_SLOTS, 0, last - limits.QUERY_DAYS_MAX)
-            manifests = self._manifests(reader, range(first, last + 1), spread)
+            manifests = self._manifests(reader, self._days(question), tail, spread)
             # What is being deleted for good is hidden at any moment: a cached tail may hold it for a while yet.
             active = tuple(r for r in found if (r.active(question.asof_ms) or r.purged_ms) and question.reaches(r))
             met = tuple(filter(question.meets, active))
@@ -84,19 +85,41 @@ class Held:
                 tick=question.tick,
             )
 
-    def _manifests(self, reader: Reader, days: range, spread: Distribution) -> Mapping[int, Manifest]:
+    def _days(self, question: "Question") -> range:
+        """The days that a question is about."""
+        last = min(question.end_ms, self.clock.now_ms() + _AHEAD_SLOTS * HOUR_MS) // _DAY_MS
+        return range(max(question.start_ms // _DAY_MS, 0), last + 1)
+
+    def _manifests(self, reader: Reader, days: range, tail: TailView, spread: Distribution) -> Mapping[int, Manifest]:
         """Those of some days, which go with this distribution; read again when anything at all was written since."""
         version = version_of(reader)
         asked = version, days, spread
         known = self._asked  # one look: other queries put theirs in its place
         if version is not None and asked == known[0]:
             return known[1]
-        found = self.rows.manifests(reader, days)
+        few = len(days) <= limits.QUERY_DAYS_MAX
+        found = self.rows.manifests(reader, days if few else self._days_known(reader, days, tail))
         if self._spread(reader) != spread:
             raise Moved("the distribution")
         self._notice(reader, found)
         self._asked = asked, found
         return found
+
+    def _days_known(self, reader: Reader, days: range, tail: TailView) -> list[int]:
+        """Of more days than a query may read: those the store knows anything of. Raises ``QueryTooLarge``.
+
+        Days of un-compacted samples count too, so that a run changes nothing.
+        """
+        ranges = keys.manifest_ranges(self.app)
+        listed = (keys.parse_manifest(key) for key, _ in scan_ranges(reader, "manifest", ranges, keys_only=True))
+        stored = {day for day, is_month in listed if not is_month and day in days}
+        count = len(stored.union(slot // DAY_SLOTS for _, slot in tail.units() if slot // DAY_SLOTS in days))
+        if count > limits.QUERY_DAYS_MAX:
+            raise QueryTooLarge(
+                f"{count} days between {moment(days[0] * _DAY_MS)} and {moment(days[-1] * _DAY_MS)} hold data; "
+                f"at most {limits.QUERY_DAYS_MAX} are read by one query: ask for less time"
+            )
+        return sorted(stored)
 
     def _read_retractions(self, reader: Reader) -> tuple[Retraction, ...]:
         """All of the app; read again when anything was written since, decoded again when any of them has changed."""
