@@ -48,7 +48,7 @@ def test_functions_that_are_named_are_there() -> None:
         ("series of a selector", limits.QUERY_SERIES_MAX),
         ("samples read", limits.QUERY_SAMPLES_MAX),
         ("days that hold data", limits.QUERY_DAYS_MAX),
-        ("steps of a range", limits.QUERY_POINTS_MAX),
+        ("steps of a range after the first", limits.QUERY_POINTS_MAX),
         ("points of the answer", limits.QUERY_SHOWN_MAX),
     ],
 )
