@@ -91,7 +91,7 @@ def _of_window(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window
         gone = Gone.of(batch.basis)
         if not gone or not (hours.answers(node.function) or node.function == "quantile_over_time"):
             values, present = _swept(evaluation, node, batch, steps, window.range_ms, parameters)
-            present &= left(steps.times - window.range_ms, steps.times, replace(gone, bare=True)).answered
+            present = _answered(present, gone, steps, window)
             return named(batch.labels, *evaluation.spread(values, present), nameless=nameless)
         evaluation.reader.forget(selector.matchers, first, steps.last_ms)
     early = int(np.searchsorted(steps.times - window.range_ms, gone.samples_ms))
@@ -102,6 +102,13 @@ def _of_window(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window
         _of_remains(evaluation.among(head), node, window, [each[head] for each in parameters], gone),
         _of_window(evaluation.among(tail), node, window, [each[tail] for each in parameters]),
     )
+
+
+def _answered(present: Bool, gone: Gone, steps: Steps, window: plan.Window) -> Bool:
+    """Where a function that only samples can answer has a value: where nearly all of them are there."""
+    if not gone:
+        return present
+    return present & left(steps.times - window.range_ms, steps.times, replace(gone, bare=True)).answered
 
 
 def _side_by_side(head: Vector, tail: Vector) -> Vector:
@@ -198,7 +205,7 @@ def _extended(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window,
         smoothed=selector.mode == "smoothed", tick=evaluation.reader.tick,
     )  # fmt: skip
     values, present = found
-    present &= left(steps.times - window.range_ms, steps.times, replace(Gone.of(batch.basis), bare=True)).answered
+    present = _answered(present, Gone.of(batch.basis), steps, window)
     return named(batch.labels, *evaluation.spread(values, present), nameless=True)
 
 
