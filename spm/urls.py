@@ -1,13 +1,16 @@
 """The addresses of the whole site: which room answers where. Each room lists its own addresses."""
 
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import include, path, re_path
+
+from frontend.prometheus.door import unknown
 
 admin.autodiscover()  # here and not at the start of every process: see ``spm.apps``
 
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("prometheus/", include("frontend.prometheus.urls")),
+    re_path("^prometheus/", unknown),
     path("api/v1/", include("frontend.api.urls")),
     path("api/v1/", include("frontend.transfer.urls")),
     path("alerts/", include("alerts.urls")),

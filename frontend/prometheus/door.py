@@ -6,7 +6,7 @@ it is no JSON). What may go wrong is translated in one place (`_FAILURES`) into 
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import wraps
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_http_methods
 
 from frontend.prometheus.access import Caller, NotSignedIn, caller_of
 from frontend.prometheus.parameters import Asked, asked_of
@@ -56,6 +55,7 @@ _FAILURES: dict[type[Exception], tuple[int, str]] = {
     IntegrityError: (500, "internal"),
 }
 FAILURES = tuple(_FAILURES)
+_METHODS = ("GET", "POST")
 _COME_AGAIN = (429, 503)
 VARY = "Accept-Encoding, Authorization, Cookie"
 _GZIP_FROM = 1_400  # bytes: what fits one packet is sent as it is
@@ -125,11 +125,18 @@ def streamed(view: Streamed) -> Callable[..., HttpResponseBase]:
     return _held(view, ["GET", "POST"], timeout_s=EXPORT_TIMEOUT_S, form=True)
 
 
+@csrf_exempt
+def unknown(request: HttpRequest) -> HttpResponseBase:
+    """Whatever else is asked for under the address of a data source."""
+    return failed(Http404("there is no such address here; docs/grafana.md lists those that there are"))
+
+
 def _held(view: Streamed, methods: list[str], *, timeout_s: float, form: bool) -> Callable[..., HttpResponseBase]:
     @csrf_exempt
-    @require_http_methods(methods)
     @wraps(view)
     def answered(request: HttpRequest) -> HttpResponseBase:
+        if request.method not in methods:
+            return _of_other_methods(methods)
         try:
             call = _call(request, asked_of(request, form=form), timeout_s=timeout_s)
             with ExitStack() as held:
@@ -188,9 +195,10 @@ def remarked(response: HttpResponseBase, basis: Basis) -> HttpResponseBase:
 
 def _door(view: View, run: Run) -> Callable[..., HttpResponseBase]:
     @csrf_exempt
-    @require_http_methods(["GET", "POST"])
     @wraps(view)
     def answered(request: HttpRequest, **path: str) -> HttpResponseBase:
+        if request.method not in _METHODS:
+            return _of_other_methods(_METHODS)
         try:
             found = run(_call(request, asked_of(request)), path)
         except FAILURES as error:
@@ -199,6 +207,13 @@ def _door(view: View, run: Run) -> Callable[..., HttpResponseBase]:
 
     answered.run = run  # type: ignore[attr-defined]
     return answered
+
+
+def _of_other_methods(methods: Sequence[str]) -> HttpResponse:
+    wanted = ", ".join(methods)
+    response = json_answer(prometheus.failure("bad_data", f"this address takes {wanted} only"), 405)
+    response["Allow"] = wanted
+    return response
 
 
 def run_of(view: Callable[..., object]) -> Run:

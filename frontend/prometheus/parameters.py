@@ -6,8 +6,10 @@ in the words Prometheus uses. Forms are read here, under a bound of their own, a
 """
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from django.core.exceptions import SuspiciousOperation
@@ -23,9 +25,11 @@ from spm.query.prometheus import duration_ms, instant_ms
 from spm.query.promql.parse import parse_selector
 from spm.query.select import Matcher
 
+T = TypeVar("T")
 FORM = "application/x-www-form-urlencoded"
 _PARTS = "multipart/form-data"
 _FIELDS_MAX = 1_000
+_NEGATIVE = re.compile(r"-[0-9]{1,18}")
 _TRUE = frozenset({"1", "t", "true", "all"})
 
 
@@ -111,7 +115,7 @@ class Asked:
 
     def selectors(self) -> list[tuple[Matcher, ...]]:
         """The selectors of `match[]`."""
-        return [parse_selector(text) for text in self.every("match[]")]
+        return [_named("match[]", parse_selector, text) for text in self.every("match[]")]
 
     def span(self, clock: Clock) -> Span:
         """Selectors, times and limit of a call for names; without times, all of them."""
@@ -120,8 +124,10 @@ class Asked:
             raise BadQuery('invalid parameter "end": end timestamp must not be before start time')
         return Span(self.selectors(), start, end, self.limit())
 
-    def limit(self) -> int:
-        """How many names or series may be in the answer at most."""
+    def limit(self, *, signed: bool = False) -> int:
+        """How many names or series may be in the answer at most; ``signed``: with a number below 0, all that may be."""
+        if signed and _NEGATIVE.fullmatch(self.text("limit") or ""):
+            return NAMES_SHOWN_MAX
         return min(self.whole_number("limit") or NAMES_SHOWN_MAX, NAMES_SHOWN_MAX)
 
 
@@ -167,8 +173,8 @@ def fields(raw: bytes) -> dict[str, list[str]]:
     return found
 
 
-def _named(name: str, read: Callable[[str], int], text: str) -> int:
+def _named(name: str, read: Callable[[str], T], text: str) -> T:
     try:
         return read(text)
     except BadQuery as error:
-        raise BadQuery(f'invalid parameter "{name}": {error}') from error
+        raise BadQuery(f'invalid parameter "{name}": {error}', error.position) from error

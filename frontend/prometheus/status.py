@@ -100,7 +100,7 @@ def tsdb(call: Call) -> bytes:
 @light
 def metadata(call: Call) -> bytes:
     """`metadata`: kind, help and unit of metrics: what senders said of them, else what their names tell."""
-    limit, metric = call.asked.limit(), call.asked.text("metric")
+    limit, metric = call.asked.limit(signed=True), call.asked.text("metric")
     names = call.storage().label_values(METRIC_NAME, [], 0, call.now_ms + FUTURE_MS)
     described = descriptions.of_app(call.caller.app_id, metric)
     told: dict[str, list[dict[str, str]]] = {

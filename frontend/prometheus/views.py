@@ -18,6 +18,7 @@ from spm.errors import BadQuery
 from spm.query import kept, prometheus, stretches
 from spm.query.basis import Basis
 from spm.query.promql.engine import Engine, Result
+from spm.query.promql.parse import parse
 from spm.query.storage import AppStorage
 
 _clock = SystemClock()
@@ -90,7 +91,10 @@ def label_values(call: Call, name: str) -> bytes:
 @light
 def query_exemplars(call: Call) -> bytes:
     """`query_exemplars`: there are none."""
-    call.asked.required("query")
+    try:
+        parse(call.asked.required("query"))
+    except BadQuery as error:
+        raise _of_query(error) from error
     return prometheus.success([])
 
 

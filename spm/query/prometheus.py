@@ -27,8 +27,11 @@ from spm.query.budget import Budget
 from spm.query.label_table import json_of, taken
 from spm.query.promql.engine import Result
 
+# Numbers and times as Go reads them: Python's own readers take other digits, blanks and weeks as well.
+_SECONDS = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _DURATION_PART = re.compile(r"(\d+)(ms|s|m|h|d|w|y)")
-_DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
+_DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?", re.ASCII)
 _UNIT_MS = {
     "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000,
 }  # fmt: skip
@@ -110,7 +113,7 @@ def instant_ms(text: str) -> int:
     seconds = _float(text)
     if seconds is None:
         try:
-            moment = datetime.datetime.fromisoformat(text)
+            moment = datetime.datetime.fromisoformat(text if _RFC3339.fullmatch(text) else "")
         except ValueError as error:
             raise BadQuery(f'cannot parse "{text}" to a valid timestamp') from error
         if moment.tzinfo is None:
@@ -244,9 +247,4 @@ def _seconds(ms: int) -> float:
 
 
 def _float(text: str) -> float | None:
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    # Python also reads "1_0" and "infinity", which are no times.
-    return None if "_" in text or math.isnan(seconds) else seconds
+    return float(text) if _SECONDS.fullmatch(text) else None

@@ -82,4 +82,16 @@ def _matches(texts: pa.Array, matcher: Matcher) -> pa.Array:
     try:
         return pc.match_substring_regex(texts, pattern=rf"\A(?s:{matcher.value})\z")
     except pa.ArrowInvalid as error:
-        raise BadQuery(f"regular expression of {matcher.name}{matcher.op} is not valid: {matcher.value}") from error
+        named = f"{matcher.name}{matcher.op}"
+        raise BadQuery(
+            f"regular expression of {named} is not valid: {matcher.value}: {_reason(matcher.value, error)}"
+        ) from error
+
+
+def _reason(regex: str, error: pa.ArrowInvalid) -> str:
+    """What RE2 says of an expression as it came: with ours around it, it may miss the end of ours."""
+    try:
+        pc.match_substring_regex(strings([""]), pattern=regex)
+    except pa.ArrowInvalid as own:
+        error = own
+    return str(error).removeprefix("Invalid regular expression: ").partition(":")[0]

@@ -107,6 +107,45 @@ def test_metadata_knows_what_names_tell_and_exemplars_are_none(client: Client, b
     assert read(client.post(API + "query_exemplars", {"query": "up"}, headers=bearer))["data"] == []
 
 
+RANGE = {"query": "up", "start": "0", "end": "1", "step": "1"}
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "words"),
+    [
+        ("query_range", {**RANGE, "end": "-1"}, 'invalid parameter "end": end timestamp must not be before start time'),
+        ("query_range", {**RANGE, "step": "-1"}, 'invalid parameter "step": zero or negative query resolution'),
+        ("query_range", {**RANGE, "query": "up[1m]"}, 'invalid parameter "query": invalid expression type "range vec'),
+        ("query", {"query": "up", "asof": "zzz"}, 'invalid parameter "asof": cannot parse "zzz"'),
+        ("query_exemplars", {"query": "sum("}, 'invalid parameter "query": 1:5: parse error: '),
+        ("series", {"match[]": "up{"}, 'invalid parameter "match[]": 1:4: parse error: '),
+        ("series", {"match[]": "up offset 5m"}, 'invalid parameter "match[]": not a selector of series'),
+        ("series", {"match[]": "up @ 5"}, 'invalid parameter "match[]": not a selector of series'),
+        ("series", {"match[]": "(up)"}, 'invalid parameter "match[]": not a selector of series'),
+        ("series", {"match[]": "up[5m]"}, 'invalid parameter "match[]": not a selector of series'),
+    ],
+)
+def test_what_is_wrong_names_its_parameter(
+    client: Client, bearer: dict[str, str], path: str, asked: dict[str, str], words: str
+) -> None:
+    answer = read(client.get(API + path, asked, headers=bearer), 400)
+    assert answer["errorType"] == "bad_data"
+    assert answer["error"].startswith(words)
+
+
+def test_metadata_of_a_limit_below_zero_is_all(client: Client, bearer: dict[str, str]) -> None:
+    every = read(client.get(API + "metadata", headers=bearer))["data"]
+    assert read(client.get(API + "metadata", {"limit": "-1"}, headers=bearer))["data"] == every != {}
+    read(client.get(API + "metadata", {"limit": "-x"}, headers=bearer), 400)
+
+
+@pytest.mark.urls("spm.urls")
+def test_whatever_is_not_there_is_told_in_prometheus_form(client: Client, bearer: dict[str, str]) -> None:
+    for path in ("nothing", "query/", "../../x", "label/a/b/values"):
+        for method in (client.get, client.post, client.delete):
+            assert read(method(API + path, headers=bearer), 404)["errorType"] == "not_found"
+
+
 def test_token_may_be_the_password_of_any_user(client: Client, bearer: dict[str, str]) -> None:
     pair = base64.b64encode(b"any:" + bearer["Authorization"].split()[1].encode()).decode()
     assert read(client.get(API + "labels", headers={"Authorization": f"Basic {pair}"}))["data"]
@@ -187,4 +226,6 @@ def test_form_of_a_session_needs_the_csrf_token(app: App, ours: FakeStorage) -> 
 
 
 def test_other_methods_are_refused(client: Client, bearer: dict[str, str]) -> None:
-    assert client.put(API + "query", headers=bearer).status_code == 405
+    for path, wanted in (("query", "GET, POST"), ("federate", "GET, POST"), ("read", "POST")):
+        refused = client.put((API + path).replace("api/v1/federate", "federate"), headers=bearer)
+        assert (read(refused, 405)["status"], refused["Allow"]) == ("error", wanted)

@@ -119,7 +119,27 @@ def test_time_is_seconds_or_rfc3339(text: str, ms: int) -> None:
     assert prometheus.instant_ms(text) == ms
 
 
-@pytest.mark.parametrize("text", ["", "x", "nan", "inf", "1e300", "1_0", "1970-01-01T00:00:00", "now"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "nan",
+        "inf",
+        "1e300",
+        "1_0",
+        "1970-01-01T00:00:00",
+        "now",
+        "١",
+        " 1",
+        "1\n",
+        "20200101T000000Z",
+        "2020-W01-1",
+        "2020-01-01",
+        "2020-01-01T00:00Z",
+        "٢020-01-01T00:00:00Z",
+    ],
+)
 def test_time_is_refused_when_it_is_none(text: str) -> None:
     with pytest.raises(BadQuery):
         prometheus.instant_ms(text)
@@ -132,7 +152,7 @@ def test_duration_is_seconds_or_units(text: str, ms: int) -> None:
     assert prometheus.duration_ms(text) == ms
 
 
-@pytest.mark.parametrize("text", ["", "m", "5x", "1m1h", "inf", "9999999999999y", "-5m"])
+@pytest.mark.parametrize("text", ["", "m", "5x", "1m1h", "inf", "9999999999999y", "-5m", "٥m", " 5"])
 def test_duration_is_refused_when_it_is_none(text: str) -> None:
     with pytest.raises(BadQuery):
         prometheus.duration_ms(text)

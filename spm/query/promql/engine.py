@@ -105,7 +105,8 @@ class Engine:
         found = parse(expr, Context(steps.first_ms, end_ms, steps.step_ms))
         if isinstance(found, plan.Text | plan.Window | plan.Subquery):
             kind = "string" if isinstance(found, plan.Text) else "range vector"
-            raise BadQuery(f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector')
+            message = f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector'
+            raise BadQuery(message, 0)
         if isinstance(found, plan.SCALARS):
             evaluation = self._evaluation(expr, steps, end_ms)
             return _shown(evaluation, "matrix", evaluation.constant(evaluation.scalar(found)))
@@ -137,9 +138,12 @@ class Engine:
 
     def _steps(self, start_ms: int, end_ms: int, step_ms: int) -> Steps:
         if step_ms <= 0:
-            raise BadQuery("zero or negative query resolution step widths are not accepted. Try a positive integer")
+            raise BadQuery(
+                'invalid parameter "step": zero or negative query resolution step widths are not accepted. '
+                "Try a positive integer"
+            )
         if end_ms < start_ms:
-            raise BadQuery("end timestamp must not be before start time")
+            raise BadQuery('invalid parameter "end": end timestamp must not be before start time')
         count = (end_ms - start_ms) // step_ms + 1
         if count - 1 > self._limits.points:  # as Prometheus counts them: what is between the steps
             raise BadQuery(

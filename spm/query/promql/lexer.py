@@ -48,6 +48,7 @@ class Token(NamedTuple):
 
 
 _made = tuple.__new__  # what `Token` itself calls, at a third of its cost
+_NAME_ENDS = tuple("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _NUMERAL_CHARS = len("inf")
 
 
@@ -92,15 +93,23 @@ def _token(text: str, kind: str, word: str, position: int) -> Token:
     if kind == "duration":
         return Token(NUMBER, word, position, _seconds(word))
     if kind == "number":
-        digits = word.replace("_", "")
-        return Token(NUMBER, word, position, float(int(digits, 16)) if digits[:2].lower() == "0x" else _float(digits))
+        value = _float(word.replace("_", ""))
+        if math.isinf(value):
+            raise refuse(text, position, f"cannot parse {word[:40]!r} to a number: value out of range")
+        return Token(NUMBER, word, position, value)
     return Token(NUMBER, word, position, math.inf if word.lower() == "inf" else math.nan)
 
 
 def _float(digits: str) -> float:
-    # An integer with a leading zero is octal, as in Go.
-    if len(digits) > 1 and digits[0] == "0" and digits.isdigit() and not set(digits) & {"8", "9"}:
-        return float(int(digits, 8))
+    """The number; infinity for one that is too large."""
+    try:
+        if digits[:2].lower() == "0x":
+            return float(int(digits, 16))
+        # An integer with a leading zero is octal, as in Go.
+        if len(digits) > 1 and digits[0] == "0" and digits.isdigit() and not set(digits) & {"8", "9"}:
+            return float(int(digits, 8))
+    except OverflowError:
+        return math.inf
     return float(digits)
 
 
@@ -115,7 +124,9 @@ def _unreadable(text: str, position: int) -> BadQuery:
         return refuse(text, position, "unterminated quoted string")
     if here.isdigit() or here == ".":
         word = re.match(r"[0-9A-Za-z_.]*", text[position:])
-        return refuse(text, position, f"bad number or duration syntax: {word.group() if word else here!r}")
+        named = here == "." and text[:position].endswith(_NAME_ENDS)
+        more = '; a name with dots is written in quotes within braces, as in {"a.b"}' if named else ""
+        return refuse(text, position, f"bad number or duration syntax: {word.group() if word else here!r}{more}")
     return refuse(text, position, f"unexpected character: {here!r}")
 
 

@@ -53,10 +53,11 @@ def depends_on_query(text: str) -> bool:
 @lru_cache(maxsize=QUERY_PLANS_KEPT)
 def parse_selector(text: str) -> tuple[Matcher, ...]:
     """The matchers of a text that is a selector and nothing else, as `match[]` wants it."""
-    node = parse(text)
-    if not isinstance(node, plan.Selector):
+    alone, found = grammar.tree(text), parse(text)
+    plain = isinstance(alone, syntax.Series) and alone.when == syntax.When() and not alone.mode
+    if not plain or not isinstance(found, plan.Selector):
         raise BadQuery(f"not a selector of series: {text}")
-    return node.matchers
+    return found.matchers
 
 
 @lru_cache(maxsize=QUERY_PLANS_KEPT)
