@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ingest.protocols import naming
 from ingest.protocols.line_exact import example
@@ -85,6 +87,12 @@ class Gathering:
             yield Parsed(SeriesTable.from_canonical([]), *nothing, 0, tuple(self._rejections), self._rejected)
         self._numbers, self._pieces, self._lines, self._count, self.timeless = {}, [], [], 0, 0
         self._rejections, self._rejected = [], 0
+
+
+def groups(codes: npt.NDArray[np.integer[Any]], count: int) -> list[I64]:
+    """The rows of each code, in their order."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
 
 
 @dataclass(frozen=True, slots=True)

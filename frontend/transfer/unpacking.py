@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 from django.http import HttpRequest
 
@@ -25,18 +26,25 @@ def _raw(request: HttpRequest) -> Iterator[bytes]:
     # Without a length (chunked) the server's own stream is read, where it promises to end it.
     stream = request.META["wsgi.input"] if wanted is None and request.META.get("wsgi.input_terminated") else request
     size = 0
-    try:
-        while piece := stream.read(_PIECE_BYTES):
-            size += len(piece)
-            if size > IMPORT_BYTES_MAX:
-                raise LimitExceeded(
-                    "the body is too large", got=f"over {IMPORT_BYTES_MAX} bytes", remedy="Cut the file."
-                )
-            yield piece
-    except OSError as error:
-        raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=wanted) from error
+    while piece := _read(stream, size, wanted):
+        size += len(piece)
+        if size > IMPORT_BYTES_MAX:
+            raise LimitExceeded("the body is too large", got=f"over {IMPORT_BYTES_MAX} bytes", remedy="Cut the file.")
+        yield piece
     if wanted is not None and size != wanted:
         raise BadMessage("the body is cut off", got=f"{size} bytes", wanted=f"{wanted}, its Content-Length")
+
+
+def _read(stream: Any, size: int, wanted: int | None) -> bytes:
+    """The next piece after so many bytes."""
+    try:
+        piece: bytes = stream.read(_PIECE_BYTES)
+    except OSError as error:
+        raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=wanted) from error
+    except Exception as error:  # every web server has errors of its own for a body that is badly cut into chunks
+        wrong = f"{type(error).__name__} after {size} bytes"
+        raise BadMessage("the body is not chunked as it should be", got=wrong, wanted="chunks of HTTP/1.1") from error
+    return piece
 
 
 def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:

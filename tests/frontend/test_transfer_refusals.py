@@ -1,0 +1,157 @@
+"""What an import does not take, and what it takes of a file with faults: each refusal in words, never another error."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from django.test import RequestFactory
+from gunicorn.http.errors import ChunkMissingTerminator, InvalidChunkSize
+
+from frontend.transfer import reading
+from frontend.transfer.unpacking import pieces_of
+from spm.errors import BadMessage
+from spm.wire import Parsed, parse_canonical
+
+NOW = 1_700_000_000_000
+MARK = b"\xef\xbb\xbf"
+GOOD = b"metric,label.a,time_ms,value\nm,x,5,1\n"
+
+
+def read(form: str, *pieces: bytes) -> list[Parsed]:
+    return list(reading.FORMS[form](pieces, NOW))
+
+
+def taken(parts: Sequence[Parsed]) -> list[tuple[dict[str, str], int, float]]:
+    """Labels, time and value of each sample."""
+    found = []
+    for parsed in parts:
+        for index, time, value in zip(parsed.series_index.tolist(), parsed.ts.tolist(), parsed.values, strict=True):
+            metric, tags = parse_canonical(parsed.series.canonical(index))
+            found.append(({"__name__": metric, **tags}, time, float(value)))
+    return found
+
+
+def lines_refused(parts: Sequence[Parsed]) -> list[int]:
+    return [each.line for parsed in parts for each in parsed.rejections]
+
+
+def packed(names: Sequence[str], *columns: Any) -> bytes:
+    """A file of Parquet with these columns."""
+    library: Any = pytest.importorskip("pyarrow.parquet")
+    sink = io.BytesIO()
+    library.write_table(pa.Table.from_arrays([pa.array(each) for each in columns], names=list(names)), sink)
+    return sink.getvalue()
+
+
+TIMES = pa.array([5], pa.timestamp("ms", tz="UTC"))
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["value,metric,time_ms", "time_ms,metric,value", "metric,time_ms,value", "label.host,metric,time_ms,value"],
+)
+@pytest.mark.parametrize("before", [MARK, b"\n", b"\r\n\r\n", MARK + b"\n"])
+def test_texts_of_a_table_stay_texts_whatever_stands_before_its_head(head: str, before: bytes) -> None:
+    cells = {"metric": "true", "label.host": "01", "time_ms": "5", "value": "1"}
+    row = ",".join(cells[name] for name in head.split(","))
+    [(labels, time, value)] = taken(read("csv", before + f"{head}\n{row}\n".encode()))
+    assert (labels["__name__"], time, value) == ("true", 5, 1.0)
+    assert labels.get("host") in (None, "01")
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "prometheus", "openmetrics"])
+def test_mark_at_the_beginning_of_a_text_is_no_part_of_it(form: str) -> None:
+    body = {"csv": GOOD, "jsonl": b'{"metric":{"__name__":"m"},"values":[1],"timestamps":[5]}'}.get(form, b"m 1 5")
+    for cut in (1, 4, len(body)):
+        assert taken(read(form, (MARK + body)[:cut], (MARK + body)[cut:]))[0][0]["__name__"] == "m"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"metric,label.\xff,time_ms,value\nm,x,5,1\n", b"metric,label." + b"x" * 140_000 + b",time_ms,value\nm,x,5,1\n",
+     b"metric,label." + b"x," * 200_000, b"", b"\n\n", b"m,x,5,1\n", b"foo,bar\n", MARK],
+    ids=["not UTF-8", "a cell too long", "too long", "empty", "blank lines", "only a row", "others", "a mark"],
+)  # fmt: skip
+def test_table_without_a_head_that_can_be_read_is_refused(body: bytes) -> None:
+    with pytest.raises(BadMessage):
+        read("csv", body)
+
+
+def test_table_of_a_head_alone_is_empty() -> None:
+    assert read("csv", b"metric,time_ms,value") == []
+
+
+def test_table_whose_rows_end_in_any_way_is_read_whole() -> None:
+    rows = [["metric", "label.a", "time_ms", "value"], *(["m", 'x\n"y"', str(n + 1), str(n)] for n in range(20_000))]
+    for end in ("\n", "\r\n", "\r"):
+        text = io.StringIO()
+        csv.writer(text, lineterminator=end, quoting=csv.QUOTE_ALL).writerows(rows)
+        body = text.getvalue().encode()
+        parts = read("csv", *(body[at : at + 7_001] for at in range(0, len(body), 7_001)))
+        assert sum(len(parsed.ts) for parsed in parts) == 20_000
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["label.a,label.a,metric,time_ms,value", "value,value,metric,time_ms", "time_ms,time_ms,metric,value",
+     "metric,metric,time_ms,value", "label.__name__,metric,time_ms,value"],
+)  # fmt: skip
+def test_columns_that_say_the_same_are_refused_and_named(names: str) -> None:
+    cells = {"time_ms": "5", "value": "1"}
+    row = ",".join(cells.get(name, "x") for name in names.split(","))
+    with pytest.raises(BadMessage, match="columns say the same; got " + names.split(",")[0]):
+        read("csv", f"{names}\n{row}\n".encode())
+    columns = [TIMES if name == "time_ms" else [1.0] if name == "value" else ["x"] for name in names.split(",")]
+    with pytest.raises(BadMessage, match="columns say the same"):
+        read("parquet", packed(names.replace("time_ms", "time").split(","), *columns))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"metric":{"__name__":"m","a":"x","a":"y"},"values":[1],"timestamps":[5]}',
+     '{"metric":{"__name__":"m","a":"x","\\u0061":"y"},"values":[1],"timestamps":[5]}',
+     '{"metric":{"__name__":"m"},"values":[1],"values":[2],"timestamps":[5]}'],
+)  # fmt: skip
+def test_line_of_json_that_says_something_twice_is_refused(line: str) -> None:
+    parts = read("jsonl", line.encode())
+    assert (taken(parts), lines_refused(parts)) == ([], [1])
+    assert "twice" in parts[0].rejections[0].reason
+
+
+def test_labels_with_quotes_are_not_taken_for_labels_named_twice() -> None:
+    metric = {"__name__": "m", "a": '"x" "metric" \\', "metric": "values"}
+    line = json.dumps({"metric": metric, "values": [1], "timestamps": [5]}).encode()
+    assert taken(read("jsonl", line)) == [(metric, 5, 1.0)]
+
+
+def test_damaged_name_of_a_column_of_parquet_is_refused() -> None:
+    body = packed(["metric", "label.abcd", "time", "value"], ["m"], ["x"], TIMES, [1.0])
+    with pytest.raises(BadMessage):
+        read("parquet", body.replace(b"label.abcd", b"label.\xff\xfe\xfd\xfc"))
+
+
+@pytest.mark.parametrize("wrong", [InvalidChunkSize(b"zz"), ChunkMissingTerminator(b"xx"), OSError("gone")])
+def test_body_that_is_badly_cut_into_chunks_is_refused(wrong: Exception) -> None:
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise wrong
+
+    request = RequestFactory().post("/api/v1/import")
+    request.META |= {"CONTENT_LENGTH": "", "wsgi.input": Broken(), "wsgi.input_terminated": True}
+    with pytest.raises(BadMessage):
+        list(pieces_of(request))
+
+
+@pytest.mark.parametrize(
+    ("line", "labels"),
+    [('h{le="1"} 5 1 # {trace_id="abc"} 0.5 1', {"le": "1"}), ("c_total 5 1 # {a=\"b\"} 1", {}),
+     ('h{le="} 1 # {"} 5 1 # {trace_id="a b"} 0.5', {"le": "} 1 # {"}), ('{"h",le="\\"}"} 5 1 # {}', {"le": '"}'})],
+)  # fmt: skip
+def test_sample_with_an_exemplar_is_taken_with_its_own_labels(line: str, labels: dict[str, str]) -> None:
+    [(found, time, value)] = taken(read("openmetrics", line.encode()))
+    assert {name: text for name, text in found.items() if name != "__name__"} == labels
+    assert (time, value) == (1_000, 5.0)
