@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spm.errors import BadMessage
 from spm.query.prometheus import numbers
-from spm.store.columns import as_mask, bools, ints, strings
+from spm.store.columns import Bool, as_mask, bools, ints, strings
 from spm.wire import F64
 
 _NAN_BITS = int(np.array([np.nan]).view(np.uint64)[0])
@@ -43,19 +42,31 @@ def texts_of(values: F64, *, zero: str = "-0", quote: str = "") -> pa.Array:
     return texts
 
 
-def values_of(texts: pa.Array) -> F64:
-    """Texts as values; `BadMessage` for one that is none."""
+def values_of(texts: pa.Array) -> tuple[F64, Bool]:
+    """Texts as values, and which texts are values at all; of another, `value_fault` says what is wrong."""
     folded = pc.dictionary_encode(texts)
     distinct = folded.dictionary
+    if not len(distinct):
+        return np.empty(0), np.empty(0, np.bool_)
     plain = pc.match_substring_regex(distinct, pattern=_NUMBER)
     found, keep = np.empty(len(distinct), np.float64), as_mask(plain)
     if keep.any():
         bare = pc.replace_substring_regex(distinct.filter(plain), pattern=r"^\+", replacement="")
         found[keep] = column(pc.cast(bare, pa.float64()), np.float64)
+    good = ~keep | np.isfinite(found)  # a number beyond float64 would become an infinity that nobody has measured
     bits = found.view(np.uint64)
     for row in np.flatnonzero(~keep).tolist():
-        bits[row] = _bits(distinct[row].as_py())
-    return bits[column(folded.indices, np.int32)].view(np.float64)
+        word = _bits(distinct[row].as_py())
+        bits[row], good[row] = word or _NAN_BITS, word is not None
+    codes = column(folded.indices, np.int32)
+    return bits[codes].view(np.float64), good[codes]
+
+
+def value_fault(text: str) -> str:
+    """What is wrong with a text that is no value."""
+    if re.fullmatch(_NUMBER, text):
+        return f"a number beyond what a float64 holds; got {text[:_CHARS_SHOWN]}"
+    return f"not a number; got {text[:_CHARS_SHOWN] or 'nothing'}; wanted a number, NaN, +Inf or -Inf"
 
 
 def column(values: pa.Array, kind: type[T]) -> npt.NDArray[T]:
@@ -83,12 +94,10 @@ def _word(bits: int, zero: str, quote: str) -> str:
     return f"{quote}NaN{quote}" if bits == _NAN_BITS else f"{quote}NaN:{bits:016x}{quote}"
 
 
-def _bits(text: str | None) -> int:
-    text = (text or "").strip().lower()
+def _bits(text: str) -> int | None:
+    text = text.strip().lower()
     if found := _PAYLOAD.fullmatch(text):
         bits = int(found[1], 16)
         if np.isnan(np.array([bits], np.uint64).view(np.float64)[0]):
             return bits
-    if text not in _WORDS:
-        raise BadMessage("not a number", got=text[:_CHARS_SHOWN], wanted="a number, NaN, +Inf or -Inf")
-    return int(np.array([_WORDS[text]]).view(np.uint64)[0])
+    return int(np.array([_WORDS[text]]).view(np.uint64)[0]) if text in _WORDS else None

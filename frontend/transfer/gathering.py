@@ -6,19 +6,21 @@ becomes one that the store has to refuse. Enter by `Gathering.add`; `full` and `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from frontend.transfer.pieces import Pieces
 from ingest.protocols import naming
 from ingest.protocols.line_exact import example
 from ingest.protocols.times import TIME_EARLY, TIME_LATE
+from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS, IMPORT_SAMPLES_AT_ONCE, IMPORT_SLOTS_AT_ONCE, REJECTIONS_MAX
 from spm.query.select import METRIC_NAME
+from spm.store.columns import Bool
 from spm.wire import F64, I32, I64, Parsed, Rejection, SeriesTable, canonical, slot_of
 
 
@@ -30,12 +32,13 @@ class Gathering:
         self.timeless = 0
         self._numbers: dict[bytes, int] = {}
         self._pieces: list[tuple[I32, I64, F64]] = []
-        self._lines: list[int] = []  # of each piece
+        self._lines: list[I64] = []  # of each piece, one for each sample
         self._count = self._rejected = 0
         self._rejections: list[Rejection] = []
 
-    def add(self, line: int, labels: Mapping[str, str], ts: I64, values: F64) -> None:
-        """Samples of one series."""
+    def add(self, line: int | I64, labels: Mapping[str, str], ts: I64, values: F64) -> None:
+        """Samples of one series, all of one line or each of its own."""
+        lines = np.full(len(ts), line) if isinstance(line, int) else line
         name = labels.get(METRIC_NAME, "")
         tags = {label: value for label, value in labels.items() if label != METRIC_NAME and value}
         try:
@@ -44,18 +47,27 @@ class Gathering:
         except UnicodeEncodeError:
             fault = naming.NOT_UTF8
         if fault:
-            self.refuse(line, fault, name, len(ts))
+            if isinstance(line, int):
+                self.refuse(line, fault, name, len(ts))
+            else:
+                self.refuse_rows(line, lambda _: (fault, name))
             return
         early, late = ts < 1, ts > self._latest_ms
         for wrong, reason in ((early, TIME_EARLY), (late, TIME_LATE)):
-            if wrong.any():
-                self.refuse(line, f"{int(wrong.sum())} of {len(ts)} samples: {reason}", name, int(wrong.sum()))
+            self._refuse_times(line, wrong, reason, name)
         good = ~(early | late)
         if good.any():
             number = self._numbers.setdefault(canonical(name, tags), len(self._numbers))
             self._pieces.append((np.full(int(good.sum()), number, np.int32), ts[good], values[good]))
-            self._lines.append(line)
+            self._lines.append(lines[good])
             self._count += int(good.sum())
+
+    def _refuse_times(self, line: int | I64, wrong: Bool, reason: str, name: str) -> None:
+        count = int(wrong.sum())
+        if count and isinstance(line, int):
+            self.refuse(line, f"{count} of {len(wrong)} samples: {reason}", name, count)
+        elif count and not isinstance(line, int):
+            self.refuse_rows(line[wrong], lambda _: (reason, name))
 
     def refuse(self, line: int, reason: str, text: str | bytes, count: int = 1) -> None:
         """A line, or so many samples of it, that cannot be taken."""
@@ -63,6 +75,26 @@ class Gathering:
         if len(self._rejections) < REJECTIONS_MAX:
             raw = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
             self._rejections.append(Rejection(line, reason[:200], example(raw)))
+
+    def refuse_rows(self, lines: I64, why: Callable[[int], tuple[str, str]]) -> None:
+        """Lines of one sample each. `why` says of the first ones, numbered from 0, the reason and how they began."""
+        room = max(0, REJECTIONS_MAX - len(self._rejections))
+        for at, line in enumerate(lines[:room].tolist()):
+            self.refuse(line, *why(at))
+        self._rejected += len(lines[room:])
+
+    def kept(
+        self, lines: I64, checks: Sequence[tuple[Bool, Callable[[int], str]]], shown: Callable[[int], str]
+    ) -> Bool:
+        """Which rows pass all checks: who passes each, and what is wrong with another row. Those are refused."""
+        left = np.ones(len(lines), np.bool_)
+        for passed, reason in checks:
+            rows = np.flatnonzero(left & ~passed).tolist()
+            if rows:
+                why = partial(_why, rows=rows, reason=reason, shown=shown)
+                self.refuse_rows(lines[rows], why)
+                left &= passed
+        return left
 
     def full(self) -> Iterator[Parsed]:
         """Messages, once there is enough for one."""
@@ -74,17 +106,18 @@ class Gathering:
         if self._count:
             series, ts, values = (np.concatenate(column) for column in zip(*self._pieces, strict=True))
             forms = list(self._numbers)
-            found = _Lines(np.cumsum([len(piece[1]) for piece in self._pieces]), self._lines)
+            lines = np.concatenate(self._lines)
             for rows in _cuts(ts):
                 used, index = np.unique(series[rows], return_inverse=True)
                 table = SeriesTable.from_canonical([forms[number] for number in used.tolist()])
                 yield Parsed(
                     table, index.astype(np.int32), ts[rows], values[rows], timeless=self.timeless,
-                    places=partial(found.of, rows),
+                    places=partial(_places, lines[rows]),
                 )  # fmt: skip
         if self._rejected:
+            told = tuple(sorted(self._rejections, key=lambda each: each.line))
             nothing = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)
-            yield Parsed(SeriesTable.from_canonical([]), *nothing, 0, tuple(self._rejections), self._rejected)
+            yield Parsed(SeriesTable.from_canonical([]), *nothing, 0, told, self._rejected)
         self._numbers, self._pieces, self._lines, self._count, self.timeless = {}, [], [], 0, 0
         self._rejections, self._rejected = [], 0
 
@@ -95,16 +128,45 @@ def groups(codes: npt.NDArray[np.integer[Any]], count: int) -> list[I64]:
     return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """At which line of the file each sample stood: pieces end before ``ends``, and each has one line."""
+def in_messages(read: Callable[[Pieces, Gathering], Iterator[int]]) -> Callable[[Pieces, int], Iterator[Parsed]]:
+    """A form that gathers, and tells now and then up to which line it is through, as one that gives messages.
 
-    ends: I64
-    lines: Sequence[int]
+    What stood before an error that ends the file is given all the same; the error says from where to go on.
+    """
 
-    def of(self, rows: I64, some: Sequence[int]) -> list[int]:
-        """The lines of some of these rows."""
-        return [self.lines[piece] for piece in np.searchsorted(self.ends, rows[list(some)], "right").tolist()]
+    def messages(pieces: Pieces, now_ms: int) -> Iterator[Parsed]:
+        gathered, line, fault = Gathering(now_ms), 0, None
+        try:
+            for done in read(pieces, gathered):
+                line = done
+                yield from gathered.full()
+        except (BadMessage, LimitExceeded) as error:
+            fault = error
+        yield from gathered.rest()
+        if fault:
+            raise _with_place(fault, line) from fault
+
+    return messages
+
+
+def _with_place(fault: BadMessage | LimitExceeded, line: int) -> BadMessage | LimitExceeded:
+    whole = "Mend the file and send it again."
+    rest = (
+        f"What stands up to line {line} was read. Mend the file and send it again from line {line + 1} on (a table "
+        "with its head), or all of it: what was accepted counts once."
+    )
+    remedy = f"{fault.remedy} {rest if line else whole}".strip()
+    return type(fault)(fault.what, got=fault.got, wanted=fault.wanted, remedy=remedy)
+
+
+def _why(at: int, *, rows: Sequence[int], reason: Callable[[int], str], shown: Callable[[int], str]) -> tuple[str, str]:
+    return reason(rows[at]), shown(rows[at])
+
+
+def _places(lines: I64, some: Sequence[int]) -> list[int]:
+    """The lines of some samples."""
+    found: list[int] = lines[list(some)].tolist()
+    return found
 
 
 def _cuts(ts: I64) -> Iterator[I64]:

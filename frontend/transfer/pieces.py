@@ -3,6 +3,7 @@
 Enter by `blocks`, `lines`, `File`, `spool`; `without_mark` stands before the forms of text.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
@@ -10,7 +11,9 @@ from spm.errors import BadMessage, LimitExceeded
 from spm.limits import IMPORT_LINE_BYTES_MAX, IMPORT_PARQUET_BYTES_MAX, IMPORT_PIECE_BYTES
 
 Pieces = Iterable[bytes]
+DAMAGED = "\ufdd0"  # Unicode keeps it for such uses: no text has it
 _MARK = b"\xef\xbb\xbf"
+_STRAY = re.compile("[\udc80-\udcff]")
 
 
 def without_mark(pieces: Pieces) -> Iterator[bytes]:
@@ -52,13 +55,18 @@ def lines(pieces: Pieces) -> Iterator[bytes]:
 
 
 class File:
-    """Pieces as a file to read from, whole lines at a time. Where the body breaks off it ends early, with a `fault`."""
+    """Pieces as a file of text to read from, whole lines at a time.
+
+    Where the body breaks off it ends early, with a `fault`. Once there are bytes that are not UTF-8 it is `damaged`; in
+    their place stands `DAMAGED`, as Arrow cannot tell of a row that is no text.
+    """
 
     closed = False
 
     def __init__(self, pieces: Pieces) -> None:
         self._pieces, self._left = iter(pieces), b""
         self.fault: BadMessage | LimitExceeded | None = None
+        self.damaged = False
 
     def begun(self, size: int) -> bytes:
         """The first bytes of what was not read yet, if there are so many; they stay."""
@@ -76,6 +84,14 @@ class File:
             pass
         end = len(self._left) if size < 0 or len(self._left) <= size else _whole(self._left[:size]) or size
         taken, self._left = self._left[:end], self._left[end:]
+        return self._clean(taken)
+
+    def _clean(self, taken: bytes) -> bytes:
+        try:
+            taken.decode()
+        except UnicodeDecodeError:
+            self.damaged = True
+            return _STRAY.sub(DAMAGED, taken.decode("utf-8", "surrogateescape")).encode()
         return taken
 
     def _more(self) -> bool:

@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frontend.transfer.cells import column, values_of
-from frontend.transfer.gathering import Gathering, groups
+from frontend.transfer.cells import column, value_fault, values_of
+from frontend.transfer.gathering import Gathering, groups, in_messages
 from frontend.transfer.pieces import Pieces, blocks, lines, without_mark
 from frontend.transfer.selectors import series_of
 from frontend.transfer.tables import parquet, table
+from ingest.protocols import naming
 from spm.errors import BadMessage
 from spm.store.columns import as_mask, bools, ints, string, strings
 from spm.wire import F64, I64, Parsed
@@ -34,6 +36,7 @@ _SAMPLE = (
     r"(?:\s+(?P<time>-?[0-9]+(?:\.[0-9]+)?))?(?:\s+#.*)?\s*$"
 )
 _CHARS_SHOWN = 80
+_NO_SAMPLE = "not a sample: a name with labels, a value, perhaps a time"
 _BLANK = r"^\s*(?:#.*)?$"
 
 
@@ -50,40 +53,25 @@ _METRIC = msgspec.json.Decoder(dict[str, str])
 _KEYS = tuple(f'"{name}"'.encode() for name in _Line.__struct_fields__)
 
 
-def json_lines(pieces: Pieces, now_ms: int) -> Iterator[Parsed]:
+@in_messages
+def json_lines(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
     """VictoriaMetrics' JSON lines."""
-    gathered = Gathering(now_ms)
     for number, line in enumerate(lines(without_mark(pieces)), 1):
-        if not line.strip():
-            continue
-        try:
-            one = _LINE.decode(line)
-            metric = _METRIC.decode(one.metric)
-            _check_keys(line, bytes(one.metric), len(metric))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadMessage) as error:
-            gathered.refuse(number, f"not a line of JSON with metric, values and timestamps: {error}", line)
-            continue
-        if len(one.values) != len(one.timestamps):
-            gathered.refuse(number, "values and timestamps differ in length", line)
-            continue
-        try:
-            ts, values = np.array(one.timestamps, np.int64), _json_values(one.values)
-        except (OverflowError, BadMessage) as error:
-            gathered.refuse(number, f"a value or time cannot be taken: {error}", line)
-            continue
-        gathered.add(number, metric, ts, values)
-        yield from gathered.full()
-    yield from gathered.rest()
+        if line.strip():
+            _json_line(gathered, number, line)
+        yield number
 
 
-def text(pieces: Pieces, now_ms: int) -> Iterator[Parsed]:
+@in_messages
+def text(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
     """Prometheus' text: times in ms; a sample without one gets the server's."""
-    yield from _text(pieces, now_ms, unit=1)
+    yield from _text(pieces, gathered, unit=1)
 
 
-def open_metrics(pieces: Pieces, now_ms: int) -> Iterator[Parsed]:
+@in_messages
+def open_metrics(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
     """OpenMetrics: times in seconds."""
-    yield from _text(pieces, now_ms, unit=1_000)
+    yield from _text(pieces, gathered, unit=1_000)
 
 
 FORMS: Mapping[str, Read] = {
@@ -98,35 +86,44 @@ FORMS: Mapping[str, Read] = {
 # --- text ---
 
 
-def _text(pieces: Pieces, now_ms: int, *, unit: int) -> Iterator[Parsed]:
-    gathered, number = Gathering(now_ms), 1
+def _text(pieces: Pieces, gathered: Gathering, *, unit: int) -> Iterator[int]:
+    number = 1
     for block in blocks(without_mark(pieces)):
-        texts = _decoded(block).split("\n")
+        texts = _decoded(gathered, block, number)
         _text_block(gathered, strings(texts), number, unit)
         number += len(texts)
-        yield from gathered.full()
-    yield from gathered.rest()
+        yield number - 1
 
 
 def _text_block(gathered: Gathering, texts: pa.Array, number: int, unit: int) -> None:
     blank = as_mask(pc.match_substring_regex(texts, pattern=_BLANK))
     found = pc.extract_regex(texts, pattern=_SAMPLE)
     good = as_mask(found.is_valid()) & ~blank
-    for row in np.flatnonzero(~good & ~blank).tolist():
-        gathered.refuse(number + row, "not a sample: a name with labels, a value, perhaps a time", texts[row].as_py())
+    numbers = np.arange(number, number + len(texts))
+    gathered.kept(numbers, [(good | blank, lambda _: _NO_SAMPLE)], lambda row: str(texts[row]))
     rows = np.flatnonzero(good)
-    if not len(rows):
-        return
     taken = found.take(ints(rows))
-    values = values_of(taken.field("value"))
+    values, valued = values_of(taken.field("value"))
+    checks = [(valued, lambda row: value_fault(str(taken.field("value")[row])))]
+    left = gathered.kept(numbers[rows], checks, lambda row: str(texts[rows[row]]))
+    _add_series(gathered, taken.filter(bools(left)), values[left], numbers[rows[left]], unit)
+
+
+def _add_series(gathered: Gathering, taken: pa.Array, values: F64, numbers: I64, unit: int) -> None:
+    if not len(taken):
+        return
     ts = _text_times(taken.field("time"), gathered, unit)
     folded = pc.dictionary_encode(taken.field("series"))
     for code, mine in enumerate(groups(column(folded.indices, np.int32), len(folded.dictionary))):
-        name, first = folded.dictionary[code].as_py(), number + int(rows[mine[0]])
+        name = folded.dictionary[code].as_py()
         try:
-            gathered.add(first, series_of(name), ts[mine], values[mine])
+            gathered.add(numbers[mine], series_of(name), ts[mine], values[mine])
         except BadMessage as error:
-            gathered.refuse(first, str(error), name, len(mine))
+            gathered.refuse_rows(numbers[mine], partial(_same, (str(error), name)))
+
+
+def _same(why: tuple[str, str], _: int) -> tuple[str, str]:
+    return why
 
 
 def _text_times(texts: pa.Array, gathered: Gathering, unit: int) -> I64:
@@ -141,15 +138,45 @@ def _text_times(texts: pa.Array, gathered: Gathering, unit: int) -> I64:
     return ts
 
 
-def _decoded(block: bytes) -> str:
+def _decoded(gathered: Gathering, block: bytes, number: int) -> list[str]:
+    """The lines of a block. One that is not UTF-8 is refused, and empty from then on."""
     try:
-        return block.decode()
-    except UnicodeDecodeError as error:
-        raise BadMessage("the text is not UTF-8", got=str(error)[:80]) from error
+        return block.decode().split("\n")
+    except UnicodeDecodeError:
+        raw = block.split(b"\n")
+    for row, line in enumerate(raw):
+        if not naming.is_utf8(line):
+            gathered.refuse(number + row, naming.NOT_UTF8, line)
+            raw[row] = b""
+    return [line.decode() for line in raw]
+
+
+# --- JSON ---
+
+
+def _json_line(gathered: Gathering, number: int, line: bytes) -> None:
+    try:
+        one = _LINE.decode(line)
+        metric = _METRIC.decode(one.metric)
+        _check_keys(line, bytes(one.metric), len(metric))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadMessage) as error:
+        gathered.refuse(number, f"not a line of JSON with metric, values and timestamps: {error}", line)
+        return
+    if len(one.values) != len(one.timestamps):
+        gathered.refuse(number, "values and timestamps differ in length", line)
+        return
+    try:
+        ts, values = np.array(one.timestamps, np.int64), _json_values(one.values)
+    except (OverflowError, BadMessage) as error:
+        gathered.refuse(number, f"a value or time cannot be taken: {error}", line)
+        return
+    gathered.add(number, metric, ts, values)
 
 
 def _check_keys(line: bytes, metric: bytes, count: int) -> None:
-    """Nothing is said twice. Every label has four quotes; only a line with more of them is read again."""
+    """Nothing is said twice. Labels have four quotes, the line's keys two; only a line with more may be read again."""
+    if line.count(b'"') == 4 * count + 2 * len(_KEYS):
+        return
     if metric.count(b'"') != 4 * count or any(line.count(key) > 1 for key in _KEYS):
         json.loads(line, object_pairs_hook=_check_pairs, parse_int=str, parse_float=str)
 
@@ -169,6 +196,9 @@ def _json_values(values: Sequence[float | str | None]) -> F64:
     odd = [each if isinstance(each, str) else "NaN" if each is None else None for each in values]
     found = np.array([each if text is None else math.nan for text, each in zip(odd, values, strict=True)], np.float64)
     rows = [row for row, text in enumerate(odd) if text is not None]
-    bits = values_of(strings([text for text in odd if text is not None])).view(np.uint64)
-    found.view(np.uint64)[rows] = bits
+    texts = [text for text in odd if text is not None]
+    told, good = values_of(strings(texts))
+    if not good.all():
+        raise BadMessage(value_fault(texts[int(np.argmin(good))]))
+    found.view(np.uint64)[rows] = told.view(np.uint64)
     return found

@@ -11,6 +11,7 @@ import csv as plain_csv
 import importlib
 import io
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,55 +20,64 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from frontend.transfer.cells import column, unguarded, values_of
-from frontend.transfer.gathering import Gathering, groups
-from frontend.transfer.pieces import File, Pieces, spool, without_mark
+from frontend.transfer.cells import column, unguarded, value_fault, values_of
+from frontend.transfer.gathering import Gathering, groups, in_messages
+from frontend.transfer.pieces import DAMAGED, File, Pieces, spool, without_mark
 from frontend.transfer.writing import LABEL
+from ingest.protocols import naming
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import IMPORT_GROUP_BYTES_MAX, IMPORT_PIECE_BYTES, IMPORT_SAMPLES_AT_ONCE
 from spm.query.select import METRIC_NAME
-from spm.store.columns import string
-from spm.wire import F64, I64, Parsed
+from spm.store.columns import Bool, as_mask, bools, string, strings
+from spm.wire import F64, I64
 
 _HEAD_BYTES_MAX = 1 << 18
 _NAMES_SHOWN = 200
+_WHOLE = r"^(?:-?[0-9]{1,18}|0[xX][0-9a-fA-F]{1,16})$"  # what Arrow takes for one
+_NOTHING = pa.scalar(b"", pa.binary())
 
 
-def table(pieces: Pieces, now_ms: int) -> Iterator[Parsed]:
+@in_messages
+def table(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
     """CSV with a head line: metric, columns that begin with `label.`, time_ms and value."""
-    gathered, file = Gathering(now_ms), File(without_mark(pieces))
+    file = File(without_mark(pieces))
     names, number = _head_of(file)
     _check_names(names, "time_ms")
+    skipped = _Skipped(gathered, number)
     try:
-        for batch in _batches(file, names):
-            _table(gathered, _by_name(batch), number)
-            number += batch.num_rows
-            yield from gathered.full()
+        for batch in _batches(file, names, skipped):
+            numbers = skipped.numbers(batch.num_rows)
+            if len(numbers):
+                _table(gathered, _by_name(batch), numbers, damaged=file.damaged)
+                yield int(numbers[-1])
     except pa.ArrowInvalid as error:
+        if "straddling" in str(error):
+            raise LimitExceeded("a row is too long", got=f"over {IMPORT_PIECE_BYTES} bytes",
+                                remedy="Is there a quote that nothing closes?") from error  # fmt: skip
         raise BadMessage("not a table", got=str(error)[:200], wanted="CSV with a head line") from error
     if file.fault:
         raise file.fault
-    yield from gathered.rest()
 
 
-def parquet(pieces: Pieces, now_ms: int) -> Iterator[Parsed]:
+@in_messages
+def parquet(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
     """Parquet with the same columns, times as timestamps. It is spooled first: its index stands at its end."""
     library: Any = importlib.import_module("pyarrow.parquet")
-    gathered = Gathering(now_ms)
     with tempfile.TemporaryFile() as spooled:
         spool(pieces, spooled)
         try:
             file = library.ParquetFile(spooled)
             _check_names(file.schema_arrow.names, "time")
+            _check_types(file.schema_arrow)
             _check_groups(file)
-            number = 0
+            number = 1
             for batch in file.iter_batches(batch_size=IMPORT_SAMPLES_AT_ONCE):
-                _parquet(gathered, _by_name(batch), number)
+                _parquet(gathered, _by_name(batch), np.arange(number, number + batch.num_rows))
                 number += batch.num_rows
-                yield from gathered.full()
+                yield number - 1
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise BadMessage("not a Parquet file that can be read", got=str(error)[:200]) from error
-    yield from gathered.rest()
+            remedy = "Is it whole, and was it written by a program that others can read?"
+            raise BadMessage("not a Parquet file that can be read", got=str(error)[:200], remedy=remedy) from error
 
 
 # --- names of columns ---
@@ -81,12 +91,14 @@ def _head_of(file: File) -> tuple[list[str], int]:
     try:
         names = next((row for row in rows if row), [])
     except plain_csv.Error as error:
-        raise BadMessage("the head of the table cannot be read", got=str(error), wanted="names of columns") from error
+        raise BadMessage("the head of the table cannot be read", got=str(error), wanted="names of columns",
+                         remedy="A table begins with the names of its columns.") from error  # fmt: skip
     if text.tell() == len(begun):
         if file.fault:
             raise file.fault
         if len(begun.encode("utf-8", "surrogateescape")) == _HEAD_BYTES_MAX:
-            raise BadMessage("the head of the table is too long", got=f"over {_HEAD_BYTES_MAX} bytes")
+            raise BadMessage("the head of the table is too long", got=f"over {_HEAD_BYTES_MAX} bytes",
+                             remedy="Is there a quote that nothing closes?")  # fmt: skip
     file.skip(len(begun[: text.tell()].encode("utf-8", "surrogateescape")))
     try:
         "".join(names).encode()
@@ -121,14 +133,41 @@ def _label_of(name: str) -> str:
 # --- rows ---
 
 
-def _batches(file: File, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Rows of CSV after its head: every column is text, whatever is in it."""
+class _Skipped:
+    """Rows with too few or too many cells, which Arrow leaves out; it may be ahead of the rows that it gives."""
+
+    def __init__(self, gathered: Gathering, head: int) -> None:
+        self._gathered, self._head, self._next = gathered, head, head + 1
+        self._ahead: deque[int] = deque()
+
+    def __call__(self, row: Any) -> str:
+        """One of them: its number counts from the first after the head."""
+        self._ahead.append(self._head + row.number)
+        fault = f"a row with {row.actual_columns} cells; wanted {row.expected_columns}, as the head has"
+        shown = row.text[:_NAMES_SHOWN].replace(DAMAGED, "\ufffd")
+        self._gathered.refuse(self._head + row.number, fault, shown)
+        return "skip"
+
+    def numbers(self, count: int) -> I64:
+        """The numbers of the next rows that were given."""
+        first, end, left_out = self._next, self._next + count, list[int]()
+        while self._ahead and self._ahead[0] < end:
+            left_out.append(self._ahead.popleft())
+            end += 1
+        self._next = end
+        found: I64 = np.delete(np.arange(first, end), np.array(left_out, np.int64) - first)
+        return found
+
+
+def _batches(file: File, names: Sequence[str], skipped: _Skipped) -> Iterator[pa.RecordBatch]:
+    """Rows of CSV after its head: every column is text, whatever is in it. An empty line is a row of empty cells."""
     if not file.begun(1):
         return
     yield from csv.open_csv(
         pa.PythonFile(file, mode="r"),
+        # Rows are numbered for who skips them only where no threads read.
         read_options=csv.ReadOptions(block_size=IMPORT_PIECE_BYTES, use_threads=False, column_names=list(names)),
-        parse_options=csv.ParseOptions(newlines_in_values=True),
+        parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=skipped),
         convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False),
     )
 
@@ -137,39 +176,146 @@ def _by_name(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     return dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
-def _table(gathered: Gathering, columns: Mapping[str, pa.Array], number: int) -> None:
+def _table(gathered: Gathering, texts: Mapping[str, pa.Array], numbers: I64, *, damaged: bool) -> None:
+    utf8 = np.ones(len(numbers), np.bool_)
+    for each in texts.values() if damaged else ():
+        utf8 &= ~as_mask(pc.match_substring(each, pattern=DAMAGED))
+    values, valued = values_of(texts["value"])
+    times, timed = _whole_numbers(texts["time_ms"])
+    good = utf8 & valued & timed
+    if not good.all():  # an empty line is a row of empty cells
+        there = np.any([as_mask(pc.not_equal(each, string(""))) for each in texts.values()], axis=0)
+        numbers, values, times = numbers[there], values[there], times[there]
+        utf8, valued, timed = utf8[there], valued[there], timed[there]
+        texts = _filtered(texts, there)
+    checks = [
+        (utf8, lambda _: naming.NOT_UTF8),
+        (timed, lambda row: f"time_ms is not a whole number of ms; got {str(texts['time_ms'][row])[:40] or 'nothing'}"),
+        (valued, lambda row: value_fault(str(texts["value"][row]))),
+    ]
+    left = gathered.kept(
+        numbers, checks, lambda row: ",".join(str(each[row]) for each in texts.values()).replace(DAMAGED, "\ufffd")
+    )
+    labels = {name: each for name, each in texts.items() if _is_text(name)}
+    _add_rows(gathered, _filtered(labels, left), numbers[left], times[left], values[left])
+
+
+def _filtered(columns: Mapping[str, pa.Array], kept: Bool) -> Mapping[str, pa.Array]:
+    return columns if kept.all() else {name: each.filter(bools(kept)) for name, each in columns.items()}
+
+
+def _whole_numbers(texts: pa.Array) -> tuple[I64, Bool]:
+    """Texts as whole numbers, and which are some."""
+    good = np.ones(len(texts), np.bool_)
     try:
-        times = pc.cast(columns["time_ms"], pa.int64())
-    except pa.ArrowInvalid as error:
-        raise BadMessage("time_ms has a cell that is no whole number", got=str(error)[:120]) from error
-    _add_rows(gathered, columns, number, column(times, np.int64), values_of(columns["value"]))
+        return column(pc.cast(texts, pa.int64()), np.int64), good
+    except pa.ArrowInvalid:
+        plain = pc.match_substring_regex(texts, pattern=_WHOLE)
+    times = pc.cast(pc.if_else(plain, texts, string("0")), pa.int64())
+    return column(times, np.int64), as_mask(plain)
 
 
-def _parquet(gathered: Gathering, columns: Mapping[str, pa.Array], number: int) -> None:
-    times, values = columns["time"], columns["value"]
-    if times.null_count or values.null_count or not pa.types.is_timestamp(times.type):
-        raise BadMessage("time and value must be there in every row, time as a timestamp", got=str(times.type))
-    ms = pc.cast(times, pa.timestamp("ms", tz=times.type.tz), safe=False).view(pa.int64())
-    numbers = column(pc.cast(values, pa.float64()), np.float64)
-    texts = {name: pc.fill_null(each.cast(pa.string()), string("")) for name, each in columns.items() if _is_text(name)}
-    for each in texts.values():
-        each.validate(full=True)
-    _add_rows(gathered, texts, number, column(ms, np.int64), numbers, plain=True)
+def _texts(columns: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array], Bool]:
+    """Columns of bytes as texts, and which rows are UTF-8 in all of them."""
+    texts, good = {}, np.ones(len(next(iter(columns.values()))), np.bool_)
+    for name, raw in columns.items():
+        try:
+            texts[name] = raw.cast(pa.string())
+        except pa.ArrowInvalid:
+            folded = pc.dictionary_encode(raw)
+            distinct = folded.dictionary.to_pylist()
+            fine = np.array([naming.is_utf8(each) for each in distinct])
+            good &= fine[column(folded.indices, np.int32)]
+            texts[name] = strings([each.decode("utf-8", "replace") for each in distinct]).take(folded.indices)
+    return texts, good
 
 
 def _add_rows(
-    gathered: Gathering, columns: Mapping[str, pa.Array], number: int, ts: I64, values: F64, *, plain: bool = False
+    gathered: Gathering, columns: Mapping[str, pa.Array], numbers: I64, ts: I64, values: F64, *, plain: bool = False
 ) -> None:
     """Rows by series: text columns become numbers of their distinct texts, and rows with equal numbers are a series."""
-    names = [name for name in columns if _is_text(name)]
-    folded = [pc.dictionary_encode(columns[name]) for name in names]
+    if not len(ts):
+        return
+    folded = [pc.dictionary_encode(each) for each in columns.values()]
     codes = np.stack([column(each.indices, np.int32) for each in folded], axis=1)
     texts = [[each if plain else unguarded(each) for each in one.dictionary.to_pylist()] for one in folded]
-    labels = [_label_of(name) for name in names]
+    labels = [_label_of(name) for name in columns]
     distinct, owner = np.unique(codes, axis=0, return_inverse=True)
     for picked, mine in zip(distinct.tolist(), groups(owner.ravel(), len(distinct)), strict=True):
         series = {label: one[code] for label, one, code in zip(labels, texts, picked, strict=True)}
-        gathered.add(number + 1 + int(mine[0]), series, ts[mine], values[mine])
+        gathered.add(numbers[mine], series, ts[mine], values[mine])
+
+
+# --- rows of Parquet ---
+
+
+def _check_types(schema: Any) -> None:
+    """Every column is of a type that can be a text, a time or a value."""
+    for field in schema:
+        kind, wanted = field.type, ""
+        if field.name == "time" and not pa.types.is_timestamp(kind):
+            wanted = "a timestamp"
+        elif field.name == "value" and not (_is_word(kind) or _is_number(kind)):
+            wanted = "numbers, or texts of numbers"
+        elif pa.types.is_nested(kind):
+            wanted = "texts"
+        if wanted:
+            remedy = "Write the column as that type."
+            raise BadMessage(f"the column {field.name} is of a strange type", got=kind, wanted=wanted, remedy=remedy)
+
+
+def _is_word(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
+    return any(each(kind) for each in kinds)
+
+
+def _parquet(gathered: Gathering, columns: Mapping[str, pa.Array], numbers: I64) -> None:
+    texts, utf8 = _texts({name: _raw(each) for name, each in columns.items() if _is_text(name)})
+    times, value = columns["time"], columns["value"]
+    ms = pc.cast(times, pa.timestamp("ms", tz=times.type.tz), safe=False).view(pa.int64())
+    values, valued = _numbers(value)
+    checks = [
+        (utf8, lambda _: naming.NOT_UTF8),
+        (as_mask(times.is_valid()), lambda _: "no time"),
+        (as_mask(value.is_valid()), lambda _: "no value"),
+        (valued, lambda row: _number_fault(value[row].as_py())),
+    ]
+    left = gathered.kept(numbers, checks, lambda row: ",".join(str(each[row]) for each in texts.values()))
+    _add_rows(gathered, _filtered(texts, left), numbers[left], column(ms, np.int64)[left], values[left], plain=True)
+
+
+def _raw(texts: pa.Array) -> pa.Array:
+    """A label's column of any type as bytes; nothing is an empty text."""
+    if not pa.types.is_binary(texts.type):
+        texts = texts.cast(pa.string()).view(pa.binary())
+    return pc.fill_null(texts, _NOTHING)
+
+
+def _numbers(values: pa.Array) -> tuple[F64, Bool]:
+    """A column of any type as numbers, and which rows are some: a whole number that a float64 would change is none."""
+    if _is_word(values.type):
+        texts, utf8 = _texts({"value": _raw(values)})
+        found, good = values_of(texts["value"])
+        return found, good & utf8
+    found = column(pc.cast(values, pa.float64(), safe=False), np.float64)
+    if not pa.types.is_integer(values.type) or values.type.bit_width < 64:
+        return found, np.ones(len(found), np.bool_)
+    kind = np.uint64 if pa.types.is_unsigned_integer(values.type) else np.int64
+    edge = float(np.iinfo(kind).max)  # one more than that: it cannot be turned back
+    back = np.where(found < edge, found, 0).astype(kind)
+    return found, (back == column(values, kind)) & (found < edge)
+
+
+def _number_fault(value: object) -> str:
+    if isinstance(value, str):
+        return value_fault(value)
+    return f"a whole number that a float64 cannot hold; got {value}"
 
 
 def _check_groups(file: Any) -> None:
@@ -177,4 +323,5 @@ def _check_groups(file: Any) -> None:
         size = file.metadata.row_group(number).total_byte_size
         if size > IMPORT_GROUP_BYTES_MAX:
             wanted = f"at most {IMPORT_GROUP_BYTES_MAX}"
-            raise LimitExceeded("a row group is too large", got=f"{size} bytes", wanted=wanted)
+            remedy = "Write the file with more and smaller row groups."
+            raise LimitExceeded("a row group is too large", got=f"{size} bytes", wanted=wanted, remedy=remedy)

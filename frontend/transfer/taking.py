@@ -25,6 +25,8 @@ from spm.limits import REJECTIONS_MAX, RETRY_AFTER_S
 from spm.wire import Parsed
 
 _ID_BYTES = 16
+_CHARS_SHOWN = 600
+_MEND = "Mend the lines named under errors (the first of them) and send them again; all others are stored."
 _KINDS = {
     "application/x-ndjson": "jsonl",
     "application/json": "jsonl",
@@ -59,6 +61,8 @@ def take(request: HttpRequest) -> HttpResponse:
         return _failed(told, error, 400)
     except (QueueUnavailable, StoreUnavailable, OperationalError) as error:
         return _failed(told, error, 503)
+    if told["rejected"]:
+        told["remedy"] = _MEND
     return JsonResponse(told, status=200 if told["accepted"] or not told["rejected"] else 400)
 
 
@@ -66,7 +70,7 @@ def _messages(request: HttpRequest, now_ms: int) -> Iterator[Parsed]:
     kind = (request.content_type or "").lower()
     form = request.GET.get("format") or _KINDS.get(kind, "jsonl")
     if form not in FORMS:
-        raise BadMessage("an unknown format", got=form[:40], wanted=", ".join(FORMS))
+        raise BadMessage("an unknown format", got=form[:40], wanted=", ".join(FORMS), remedy="Name it: ?format=")
     return FORMS[form](pieces_of(request), now_ms)
 
 
@@ -92,7 +96,7 @@ def _id_of(parsed: Parsed, token_id: int) -> bytes:
 def _failed(told: dict[str, Any], error: Exception, status: int) -> HttpResponse:
     what = error.what if isinstance(error, Explained) else "cannot take data now"
     remedy = error.remedy if isinstance(error, Explained) else ""
-    again = "Send the whole file again: what was accepted counts once." if told["accepted"] or status == 503 else ""
-    answer = {**told, "error": what, "got": str(error)[:300], "remedy": f"{remedy} {again}".strip()}
+    again = "Send the whole file again: what was accepted counts once." if status == 503 or not remedy else ""
+    answer = {**told, "error": what, "got": str(error)[:_CHARS_SHOWN], "remedy": f"{remedy} {again}".strip()}
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
     return JsonResponse(answer, status=status, headers=headers)

@@ -16,7 +16,8 @@ def pieces_of(request: HttpRequest) -> Iterator[bytes]:
     """Pieces of some hundred kilobytes; `BadMessage` for a body that is cut off or cannot be unpacked."""
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip"):
-        raise BadMessage("unknown Content-Encoding", got=encoding[:40], wanted="gzip or none")
+        raise BadMessage("unknown Content-Encoding", got=encoding[:40], wanted="gzip or none",
+                         remedy="Compress the body with gzip, once, or not at all.")  # fmt: skip
     return _unpacked(_raw(request)) if encoding == "gzip" else _raw(request)
 
 
@@ -32,7 +33,8 @@ def _raw(request: HttpRequest) -> Iterator[bytes]:
             raise LimitExceeded("the body is too large", got=f"over {IMPORT_BYTES_MAX} bytes", remedy="Cut the file.")
         yield piece
     if wanted is not None and size != wanted:
-        raise BadMessage("the body is cut off", got=f"{size} bytes", wanted=f"{wanted}, its Content-Length")
+        raise BadMessage("the body is cut off", got=f"{size} bytes", wanted=f"{wanted}, its Content-Length",
+                         remedy="Send it whole.")  # fmt: skip
 
 
 def _read(stream: Any, size: int, wanted: int | None) -> bytes:
@@ -40,10 +42,11 @@ def _read(stream: Any, size: int, wanted: int | None) -> bytes:
     try:
         piece: bytes = stream.read(_PIECE_BYTES)
     except OSError as error:
-        raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=wanted) from error
+        raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=wanted,
+                         remedy="Send it whole.") from error  # fmt: skip
     except Exception as error:  # every web server has errors of its own for a body that is badly cut into chunks
-        wrong = f"{type(error).__name__} after {size} bytes"
-        raise BadMessage("the body is not chunked as it should be", got=wrong, wanted="chunks of HTTP/1.1") from error
+        wrong, remedy = f"{type(error).__name__} after {size} bytes", "Send it with a Content-Length."
+        raise BadMessage("the chunks of the body are damaged", got=wrong, remedy=remedy) from error
     return piece
 
 
@@ -55,16 +58,19 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
             if inflater.eof:
                 inflater, members = zlib.decompressobj(31), members + 1
                 if members > GZIP_MEMBERS_MAX:
-                    raise LimitExceeded("too many gzip members", got=members, wanted=f"at most {GZIP_MEMBERS_MAX}")
+                    raise LimitExceeded("too many gzip members", got=members, wanted=f"at most {GZIP_MEMBERS_MAX}",
+                                        remedy="Compress the file in one go.")  # fmt: skip
             try:
                 made = inflater.decompress(rest, _PIECE_BYTES)
             except zlib.error as error:
-                raise BadMessage("the body cannot be decompressed", got=str(error), wanted="gzip") from error
+                raise BadMessage("the body cannot be decompressed", got=str(error), wanted="gzip",
+                                 remedy="Is it compressed, and whole (gzip -t)?") from error  # fmt: skip
             size += len(made)
             if size > IMPORT_DECODED_BYTES_MAX:
-                raise LimitExceeded("the body is too large", got=f"over {IMPORT_DECODED_BYTES_MAX} bytes decompressed")
+                raise LimitExceeded("the body is too large", got=f"over {IMPORT_DECODED_BYTES_MAX} bytes decompressed",
+                                    remedy="Cut the file.")  # fmt: skip
             if made:
                 yield made
             rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
     if not inflater.eof:
-        raise BadMessage("the compressed body is cut off", wanted="all of it")
+        raise BadMessage("the compressed body is cut off", wanted="all of it", remedy="Is the file whole (gzip -t)?")

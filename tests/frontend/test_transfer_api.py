@@ -142,3 +142,32 @@ def test_bad_file_says_what_was_wanted_and_what_was_taken(client: Client, alpha:
     assert "columns" in answer.json()["error"]
     half = put(client, alpha.app, LINES + b"nonsense\n").json()
     assert (half["accepted"], half["rejected"], half["errors"][0]["line"]) == (4, 1, 3)
+
+
+TABLE = b"metric,time_ms,value\nm,1700000000000,1\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "body", "headers"),
+    [("csv", TABLE + b"m,5\n", {}), ("csv", b"a,b\n1,2\n", {}), ("csv", b"\xff", {}), ("parquet", b"PAR1", {}),
+     ("csv", b'metric,label.a,time_ms,value\nm,"' + b"x" * 20_000_000, {}), ("jsonl", LINES + b"x" * 21_000_000, {}),
+     ("jsonl", b"nonsense", {}), ("prometheus", b"\xff\xfe", {}), ("xml", TABLE, {}),
+     ("csv", gzip.compress(TABLE)[:-9], {"Content-Encoding": "gzip"}), ("csv", TABLE, {"Content-Encoding": "gzip"}),
+     ("csv", TABLE, {"Content-Encoding": "br"})],
+    ids=range(12),
+)  # fmt: skip
+def test_every_refusal_says_what_to_do(
+    client: Client, alpha: House, form: str, body: bytes, headers: dict[str, str]
+) -> None:
+    response = put(client, alpha.app, body, form, **headers)
+    answer = response.json()
+    assert answer["remedy"], answer
+    assert response.status_code in ((200,) if answer["accepted"] and "error" not in answer else (400, 413))
+    assert "straddling" not in str(answer)
+
+
+def test_good_line_before_one_that_is_too_long_is_stored(client: Client, alpha: House) -> None:
+    answer = put(client, alpha.app, LINES + b"x" * 21_000_000)
+    assert (answer.status_code, answer.json()["accepted"]) == (413, 4)
+    assert "from line 3 on" in answer.json()["remedy"]
+    assert told(got(client, alpha.app)) == told(LINES)

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,8 @@ from gunicorn.http.errors import ChunkMissingTerminator, InvalidChunkSize
 
 from frontend.transfer import reading
 from frontend.transfer.unpacking import pieces_of
-from spm.errors import BadMessage
+from spm.errors import BadMessage, Explained
+from spm.limits import IMPORT_LINE_BYTES_MAX, REJECTIONS_MAX
 from spm.wire import Parsed, parse_canonical
 
 NOW = 1_700_000_000_000
@@ -155,3 +156,113 @@ def test_sample_with_an_exemplar_is_taken_with_its_own_labels(line: str, labels:
     [(found, time, value)] = taken(read("openmetrics", line.encode()))
     assert {name: text for name, text in found.items() if name != "__name__"} == labels
     assert (time, value) == (1_000, 5.0)
+
+
+PADDING = b"p" * 60
+MANY = 70_000  # of which more than one block is made
+LINES = {
+    "csv": (b"metric,label.a,time_ms,value", b"m,%d" + PADDING + b",%d,1"),
+    "jsonl": (b"", b'{"metric":{"__name__":"m","a":"%d' + PADDING + b'"},"values":[1],"timestamps":[%d]}'),
+    "prometheus": (b"", b'm{a="%d' + PADDING + b'"} 1 %d'),
+}
+BAD_LINES = [
+    ("csv", b"m,x,5,n/a"), ("csv", b"m,x,5,"), ("csv", b"m,x,1.5,1"), ("csv", b"m,x,5"), ("csv", b"m,x,5,1,1"),
+    ("csv", b"m,\xff,5,1"), ("csv", b"m,\xff,5"), ("csv", b"m,x,5,1e400"), ("csv", b"m,x,5,-1e400"),
+    ("csv", b"m,x,-5,1"), ("csv", b",x,5,1"), ("csv", b"m,x,99999999999999999999,1"),
+    ("jsonl", b'{"metric":{"__name__":"m"},"values":["1e400"],"timestamps":[5]}'), ("jsonl", b"\xff"),
+    ("prometheus", b"caf\xe9 1 5"), ("prometheus", b"m 1e400 5"), ("prometheus", b"m -1e400 5"),
+    ("prometheus", b"m 1 2 3"), ("prometheus", b'm{a="x",a="y"} 1 5'), ("prometheus", b"m 1 99999999999999999"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "bad"), BAD_LINES)
+@pytest.mark.parametrize("count", [2, MANY])
+def test_bad_line_refuses_itself_alone_and_is_named(form: str, bad: bytes, count: int) -> None:
+    head, line = LINES[form]
+    begun = [head] if head else []
+    rows = [*begun, *(line % (n % 9, n + 1) for n in range(count // 2)), b"", bad, b""]
+    wanted = len(rows) - 1
+    rows += [*(line % (n % 9, n + 1) for n in range(count // 2)), bad]
+    body = b"\n".join(rows)
+    parts = read(form, *(body[at : at + 70_000] for at in range(0, len(body), 70_000)))
+    assert sum(len(parsed.ts) for parsed in parts) == count // 2 * 2
+    assert lines_refused(parts) == [wanted, len(rows)]
+    assert sum(parsed.rejected for parsed in parts) == 2
+
+
+@pytest.mark.parametrize("word", ["Inf", "+Inf", "-Infinity", "NaN", "1e308", "1e-400", "-0"])
+def test_words_of_values_stay_what_they_mean(word: str) -> None:
+    parts = read("csv", f"metric,time_ms,value\nm,5,{word}\n".encode())
+    assert str(taken(parts)[0][2]) == str(float(word))
+
+
+def test_bad_rows_are_all_counted_and_the_first_are_listed() -> None:
+    parts = read("csv", b"metric,time_ms,value\n" + b"m,5,x\nm,5\n" * 300 + b"m,5,1\n")
+    assert (len(taken(parts)), sum(parsed.rejected for parsed in parts)) == (1, 600)
+    assert 0 < len(lines_refused(parts)) <= REJECTIONS_MAX
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [("int64", [2**60, 2**53 + 1, None, -(2**63), 2**63 - 1]), ("uint64", [2**60, 2**53 + 1, None, 2**63, 2**64 - 1]),
+     ("string", ["1.5", "n/a", None, "Inf", "1e400"])],
+)  # fmt: skip
+def test_bad_row_of_parquet_refuses_itself_alone_and_is_named(kind: str, values: list[Any]) -> None:
+    times = pa.array([5, 6, 7, 8, 9], pa.timestamp("ms", tz="UTC"))
+    parts = read("parquet", packed(["metric", "time", "value"], ["m"] * 5, times, pa.array(values, kind)))
+    assert [(time, value) for _, time, value in taken(parts)] == [(5, float(values[0])), (8, float(values[3]))]
+    assert lines_refused(parts) == [2, 3, 5]
+
+
+def test_text_of_parquet_that_is_not_utf8_and_a_missing_time_refuse_their_rows() -> None:
+    raw = pa.array([b"x", b"\xed\xa0\x80", b"z", None], pa.binary()).view(pa.string())
+    times = pa.array([5, 6, None, 8], pa.timestamp("ms", tz="UTC"))
+    for labels in (raw, raw.dictionary_encode()):
+        parts = read("parquet", packed(["metric", "label.a", "time", "value"], ["m"] * 4, labels, times, [1.0] * 4))
+        assert ([time for _, time, _ in taken(parts)], lines_refused(parts)) == ([5, 8], [2, 3])
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("value", pa.array([[1.0]])), ("label.a", pa.array([[1.0]])), ("time", pa.array([5]))]
+)
+def test_column_of_parquet_of_a_strange_type_is_refused_by_its_name(name: str, column: pa.Array) -> None:
+    columns = {"metric": ["m"], "label.a": ["x"], "time": TIMES, "value": [1.0], name: column}
+    with pytest.raises(BadMessage, match=f"the column {name} ") as caught:
+        read("parquet", packed(list(columns), *columns.values()))
+    assert caught.value.remedy
+
+
+def until_fault(read: Iterator[Parsed]) -> tuple[list[Parsed], Explained]:
+    """What was read, and what ended it."""
+    parts: list[Parsed] = []
+    try:
+        for parsed in read:
+            parts.append(parsed)
+    except Explained as error:
+        return parts, error
+    raise AssertionError("nothing ended it")
+
+
+def broken(body: bytes) -> Iterator[bytes]:
+    yield body
+    raise BadMessage("the body is cut off")
+
+
+@pytest.mark.parametrize("form", LINES)
+@pytest.mark.parametrize("count", [3, MANY])
+def test_what_stands_before_a_break_is_stored_and_the_answer_says_where_to_go_on(form: str, count: int) -> None:
+    head, line = LINES[form]
+    rows = [*([head] if head else []), *(line % (n % 9, n + 1) for n in range(count)), line % (1, 123456)]
+    parts, fault = until_fault(reading.FORMS[form](broken(b"\n".join(rows)[:-3]), NOW))
+    assert f"from line {len(rows)} on" in fault.remedy
+    assert sum(len(parsed.ts) for parsed in parts) == count
+
+
+@pytest.mark.parametrize("form", LINES)
+def test_line_over_the_limit_ends_the_file_behind_what_was_good(form: str) -> None:
+    head, line = LINES[form]
+    body = (head + b"\n" if head else b"") + line % (1, 5) + b"\nm," + b"x" * (IMPORT_LINE_BYTES_MAX + 4_000_000)
+    pieces = (body[at : at + (1 << 18)] for at in range(0, len(body), 1 << 18))
+    parts, fault = until_fault(reading.FORMS[form](pieces, NOW))
+    assert (len(taken(parts)), fault.what[-8:]) == (1, "too long")
+    assert f"from line {3 if head else 2} on" in fault.remedy
