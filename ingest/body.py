@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
+from gunicorn.http.errors import ParseException
+
 from ingest.packed import UNPACK, cut_off, too_large
 from spm.errors import BadMessage, Explained, LimitExceeded
 from spm.limits import BODY_BYTES_MAX, BODY_DECODED_BYTES_MAX, GZIP_MEMBERS_MAX
@@ -61,6 +63,9 @@ def _pieces(stream: Stream, length: int | None) -> Iterator[bytes]:
             yield piece
     except OSError as error:
         raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=length) from error
+    except ParseException as error:
+        raise BadMessage("a chunk of the body is malformed or missing", got=f"{size} bytes before it",
+                         remedy="Send it with a Content-Length.") from error  # fmt: skip
     if length is not None and size != length:
         raise BadMessage("the body is cut off", got=f"{size} bytes", wanted=f"{length}, its Content-Length")
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.http import HttpRequest
+from gunicorn.http.errors import ParseException
 
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import GZIP_MEMBERS_MAX, IMPORT_BYTES_MAX, IMPORT_DECODED_BYTES_MAX
@@ -44,9 +45,9 @@ def _read(stream: Any, size: int, wanted: int | None) -> bytes:
     except OSError as error:
         raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=wanted,
                          remedy="Send it whole.") from error  # fmt: skip
-    except Exception as error:  # every web server has errors of its own for a body that is badly cut into chunks
-        wrong, remedy = f"{type(error).__name__} after {size} bytes", "Send it with a Content-Length."
-        raise BadMessage("the chunks of the body are damaged", got=wrong, remedy=remedy) from error
+    except ParseException as error:
+        raise BadMessage("a chunk of the body is malformed or missing", got=f"{size} bytes before it",
+                         remedy="Send it with a Content-Length.") from error  # fmt: skip
     return piece
 
 

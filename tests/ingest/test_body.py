@@ -6,6 +6,7 @@ import tracemalloc
 import zlib
 
 import pytest
+from gunicorn.http.errors import ChunkMissingTerminator, InvalidChunkSize
 
 from ingest import body as bodies
 from ingest.body import UnknownEncoding, read_body
@@ -69,12 +70,18 @@ def test_body_shorter_than_announced_is_refused(encoding: str) -> None:
         read(raw, encoding, length=len(raw) + 1)
 
 
-def test_broken_connection_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(ConnectionResetError(), "connection broke"), (InvalidChunkSize(b"zz"), "a chunk"),
+     (ChunkMissingTerminator(b"xx"), "a chunk")],
+    ids=["connection", "chunk's size", "chunk's end"],
+)  # fmt: skip
+def test_broken_connection_and_broken_chunks_are_refused(error: Exception, words: str) -> None:
     class Broken:
         def read(self, size: int, /) -> bytes:
-            raise ConnectionResetError
+            raise error
 
-    with pytest.raises(BadMessage, match="connection"):
+    with pytest.raises(BadMessage, match=words):
         read_body(Broken(), encoding="", length=None)
 
 
