@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from spm.limits import HOUR_MS
+from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.values import dataclass
 
 RAW, HOURS, DAYS = "raw samples", "hour aggregates", "day aggregates"
@@ -29,12 +29,17 @@ class Basis:
     """What one or several batches rest on; times are ms, 0 where there is none."""
 
     runs: tuple[tuple[str, Run], ...] = ()
-    retractions: frozenset[int] = frozenset()
+    retractions: frozenset[int] = frozenset()  # that take something out of it
     purged: frozenset[int] = frozenset()  # retractions whose samples this as-of answer should still show
     raw_expired_ms: int = 0  # up to here samples were asked for that are gone
     hours_expired_ms: int = 0  # likewise hours
     sketched: bool = False  # some percentiles come from sketches
     asof_ms: int | None = None
+    perhaps: frozenset[int] = frozenset()  # retractions of which nobody can tell without reading more
+    too_late: frozenset[int] = frozenset()  # in force, but some hours whose samples are gone count what they are about
+    lasting: frozenset[int] = frozenset()  # undone, but such hours leave it out for good
+    asked: Run | None = None  # slots that were asked for, whatever there was in them
+    buckets: frozenset[int] = frozenset()  # in which the metrics asked for may lie
 
     def infos(self) -> list[str]:
         """Sentences that say where the answer comes from."""
@@ -44,6 +49,8 @@ class Basis:
             found.append("percentiles of aggregated hours are within 1 %")
         if self.retractions:
             found.append(f"{_counted(self.retractions, 'retraction')} in effect: {_listed(self.retractions)}")
+        if self.perhaps:
+            found.append(f"{_counted(self.perhaps, 'retraction')} may be in effect: {_listed(self.perhaps)}")
         if self.asof_ms is not None:
             found.append(f"as accepted by {moment(self.asof_ms)}")
         return found
@@ -62,6 +69,12 @@ class Basis:
                 f"samples of {_counted(self.purged, 'retraction')} were deleted since then and are missing: "
                 f"{_listed(self.purged)}"
             )
+        for numbers, what in ((self.too_late, "without effect"), (self.lasting, "undone since and still left out")):
+            if numbers:
+                found.append(
+                    f"hours whose samples are gone stay as they are: {_counted(numbers, 'retraction')} {what} there: "
+                    f"{_listed(numbers)}"
+                )
         return found
 
 
@@ -71,15 +84,29 @@ def joined(parts: Iterable[Basis]) -> Basis:
     if len(parts) == 1:
         return parts[0]
     runs = [(level, run) for level in _LEVELS for run in _united(r for p in parts for n, r in p.runs if n == level)]
+    in_effect = _all(p.retractions for p in parts)
     return Basis(
         tuple(runs),
-        frozenset(number for p in parts for number in p.retractions),
-        frozenset(number for p in parts for number in p.purged),
+        in_effect,
+        _all(p.purged for p in parts),
         max((p.raw_expired_ms for p in parts), default=0),
         max((p.hours_expired_ms for p in parts), default=0),
         any(p.sketched for p in parts),
         next((p.asof_ms for p in parts if p.asof_ms is not None), None),
+        _all(p.perhaps for p in parts) - in_effect,
+        _all(p.too_late for p in parts),
+        _all(p.lasting for p in parts),
+        _spanned([p.asked for p in parts if p.asked is not None]),
+        _all(p.buckets for p in parts),
     )
+
+
+def _spanned(runs: Sequence[Run]) -> Run | None:
+    return (min(first for first, _ in runs), max(end for _, end in runs)) if runs else None
+
+
+def _all(sets: Iterable[frozenset[int]]) -> frozenset[int]:
+    return frozenset().union(*sets)
 
 
 @dataclass(slots=True)
@@ -87,11 +114,17 @@ class Ground:
     """What one read finds out about its own basis while it goes."""
 
     asof_ms: int | None = None
-    retractions: frozenset[int] = frozenset()
     purged: frozenset[int] = frozenset()
+    asked: Run | None = None
     sketched: bool = False
+    buckets: set[int] = field(default_factory=set)
+    retractions: set[int] = field(default_factory=set)
+    perhaps: set[int] = field(default_factory=set)
+    too_late: set[int] = field(default_factory=set)
+    lasting: set[int] = field(default_factory=set)
     _used: dict[int, str] = field(default_factory=dict)  # slot -> the lowest level it was answered from
     _whole_days: set[int] = field(default_factory=set)  # first slots of days
+    _gone: set[int] = field(default_factory=set)
     _raw_expired: int = 0
     _hours_expired: int = 0
 
@@ -104,15 +137,20 @@ class Ground:
 
     def expired(self, slot: int, *, hours: bool) -> None:
         """Samples of this slot (or even its hours) were wanted and are gone."""
+        self._gone.add(slot)
         end = (slot + 1) * HOUR_MS
         self._raw_expired = max(self._raw_expired, end)
         if hours:
             self._hours_expired = max(self._hours_expired, end)
 
+    def aggregated(self, slot: int) -> bool:
+        """Whether a slot's answer may come from hours or days: neither samples of it were read, nor is it left out."""
+        return self._used.get(slot) != RAW and slot not in self._gone
+
     def basis(self) -> Basis:
         """The value, neighbours merged: a gap without data between two slots of one level does not part them."""
         parts = sorted(
-            [*((s, 1, level) for s, level in self._used.items()), *((s, 24, DAYS) for s in self._whole_days)]
+            [*((s, 1, level) for s, level in self._used.items()), *((s, DAY_SLOTS, DAYS) for s in self._whole_days)]
         )
         runs: list[tuple[str, Run]] = []
         for slot, width, level in parts:
@@ -121,8 +159,9 @@ class Ground:
             else:
                 runs.append((level, (slot, slot + width)))
         return Basis(
-            tuple(runs), self.retractions, self.purged, self._raw_expired, self._hours_expired, self.sketched,
-            self.asof_ms,
+            tuple(runs), frozenset(self.retractions), self.purged, self._raw_expired, self._hours_expired,
+            self.sketched, self.asof_ms, frozenset(self.perhaps - self.retractions), frozenset(self.too_late),
+            frozenset(self.lasting), self.asked, frozenset(self.buckets),
         )  # fmt: skip
 
 

@@ -7,18 +7,25 @@ are left out. Enter by `explanation`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spm.limits import EXPLAINED_HOURS, EXPLAINED_UNITS_MAX, HOUR_MS
+import numpy as np
+
+from spm.limits import DAY_SLOTS, EXPLAINED_HOURS, EXPLAINED_UNITS_MAX, HOUR_MS
+from spm.query import effects
 from spm.query.basis import RAW, Basis, moment
 from spm.query.scan import Scan
 from spm.query.storage import AppStorage
 from spm.store import marks
-from spm.store.manifest import EXPIRED, OPEN, SEALED, SEALING, Generation
+from spm.store.lens import BOOL
+from spm.store.manifest import EXPIRED, OPEN, SEALED, SEALING, Entry, Generation
+from spm.store.merge import Piece
 from spm.store.retractions import Retraction
 
 _STATES = {OPEN: "open", SEALING: "being sealed", SEALED: "samples expired", EXPIRED: "hours expired"}
 _ATTEMPT_BITS = 24
+_LOOKED_BACK = 2 * EXPLAINED_HOURS  # slots with data, for who has sent for the last hours and for the ones before
 
 
 def explanation(storage: AppStorage, basis: Basis, now_ms: int) -> dict[str, Any]:
@@ -33,8 +40,11 @@ def explanation(storage: AppStorage, basis: Basis, now_ms: int) -> dict[str, Any
         "missing": basis.warnings(),
     }
     first, end = span_of(basis)
-    if basis.runs:
-        found |= storage.viewed(first * HOUR_MS, end * HOUR_MS, lambda scan: _units(scan, basis, first, end, now_ms))
+    begun = now_ms // HOUR_MS + 1  # of hours to come there is nothing to say, unless there is data
+    end = max(min(end, begun), max((run[1] for _, run in basis.runs), default=0))
+    if first < end:
+        before = (first - 1) * HOUR_MS
+        found |= storage.viewed(before, end * HOUR_MS, lambda scan: _units(scan, basis, first, end, now_ms))
     else:
         found |= {"units": [], "unitsLeftOut": 0, "lastHours": [], "retractions": []}
     return found
@@ -47,75 +57,138 @@ def of_samples(storage: AppStorage, start_ms: int, end_ms: int) -> Basis:
         first, last = max(start_ms, 0) // HOUR_MS, max(end_ms - 1, 0) // HOUR_MS
         for slot in scan.sealed(first, last):
             scan.ground.expired(slot, hours=False)
-        for slot, _ in scan.units(first, last):
+        scan.ground.buckets.update(scan.distribution.all(scan.app))
+        for slot, buckets in scan.units(first, last):
             scan.ground.use(RAW, slot)
+            effects.note_unread(scan, slot, buckets)
         return scan.ground.basis()
 
     return storage.viewed(start_ms, end_ms, looked)
 
 
 def span_of(basis: Basis) -> tuple[int, int]:
-    """First slot and the one after the last that an answer rests on; (0, 0) for one that rests on nothing."""
-    runs = [run for _, run in basis.runs]
+    """First slot and the one after the last that were asked for; (0, 0) where nothing was read."""
+    runs = [run for _, run in basis.runs] + ([basis.asked] if basis.asked else [])
     return (min(run[0] for run in runs), max(run[1] for run in runs)) if runs else (0, 0)
 
 
 def _units(scan: Scan, basis: Basis, first: int, end: int, now_ms: int) -> dict[str, Any]:
-    slots = list(scan.units(first, end - 1, sealed=True))
-    pairs = [(slot, bucket) for slot, buckets in slots for bucket in buckets]
+    held = [(slot, _concerned(scan, basis, slot, found)) for slot, found in scan.units(first - 1, end - 1, sealed=True)]
+    units = [(slot, buckets) for slot, buckets in held if buckets]
+    pairs = [(slot, bucket) for slot, buckets in units for bucket in buckets if slot >= first]
     told = [r for r in scan.known.values() if r.data_from_ms < end * HOUR_MS and r.data_to_ms > first * HOUR_MS]
-    behind_ms = marks.lag_ms(marks.read(scan.reader, scan.app), now_ms)
+    then_ms = now_ms if basis.asof_ms is None else basis.asof_ms
+    behind_ms = max(marks.lag_ms(marks.read(scan.reader, scan.app), now_ms) - (now_ms - then_ms), 0)
+    senders = {slot: _senders(scan, slot, buckets) for slot, buckets in units[-_LOOKED_BACK:]}
     return {
         "units": [_unit(scan, slot, bucket) for slot, bucket in pairs[-EXPLAINED_UNITS_MAX:]],
         "unitsLeftOut": max(len(pairs) - EXPLAINED_UNITS_MAX, 0),
-        "lastHours": [_hour(scan, slot, now_ms, behind_ms) for slot in range(max(first, end - EXPLAINED_HOURS), end)],
+        "lastHours": [
+            _hour(senders, slot, then_ms, behind_ms) for slot in range(max(first, end - EXPLAINED_HOURS), end)
+        ],
         "retractions": [
-            _retraction(r, r.number in basis.retractions) for r in sorted(told, key=lambda r: -r.number)
+            _retraction(r, basis) for r in sorted(told, key=lambda r: -r.number)
         ][:EXPLAINED_UNITS_MAX],
     }  # fmt: skip
 
 
+def _concerned(scan: Scan, basis: Basis, slot: int, buckets: Sequence[int]) -> Sequence[int]:
+    """The buckets of a slot that metrics asked for may lie in: what is sealed may lie where it once belonged."""
+    mine = [bucket for bucket in buckets if bucket in basis.buckets]
+    return mine or (buckets if basis.buckets and scan.seal(slot) >= SEALED else [])
+
+
 def _unit(scan: Scan, slot: int, bucket: int) -> dict[str, Any]:
-    entry, day = scan.entry(bucket, slot), scan.manifests.get(slot * HOUR_MS // (24 * HOUR_MS))
+    """One hour of a bucket; what cannot be told of the time asked for is ``None``."""
+    entry, day = scan.entry(bucket, slot), scan.manifests.get(slot // DAY_SLOTS)
     hours = day.hours.get(bucket) if day else None
-    pending = scan.tail.pieces(bucket, slot)
+    pending = [(piece, _known(scan, piece)) for piece in scan.tail.pieces(bucket, slot)]
+    newest = [int(piece.messages.ms[known].max()) for piece, known in pending if known.any()]
+    sources = _sources(scan, slot, bucket)
+    if _is_cut(scan, entry):
+        newest = []
+    elif entry.stamp_max_ms and not _is_later(scan, entry):
+        newest.append(entry.stamp_max_ms)
     return {
         "start": moment(slot * HOUR_MS),
+        "bucket": bucket,
         "state": _STATES[scan.seal(slot)],
         "generations": [_named(generation) for generation in entry.state.generations],
         "blocksReplayed": len(entry.state.replay),
-        "samplesNotCompacted": sum(len(piece) for piece in pending),
+        "samplesNotCompacted": sum(int(known[piece.message].sum()) for piece, known in pending),
         "hourAggregates": _named(hours.generation) if hours and slot in hours.slots else None,
-        "newestAccepted": moment(entry.stamp_max_ms) if entry.stamp_max_ms else None,
-        "sources": len(_sources(scan, slot, bucket)),
+        "newestAccepted": moment(max(newest)) if newest else None,
+        "sources": None if sources is None else len(sources),
     }
 
 
-def _hour(scan: Scan, slot: int, now_ms: int, behind_ms: int) -> dict[str, Any]:
-    """Whether all that was accepted for an hour, one of the last, is in the answer; and who has sent for it."""
-    buckets = [b for s, found in scan.units(slot - 1, slot, sealed=True) for b in found if s in (slot - 1, slot)]
-    now, before = (set().union(*(_sources(scan, s, b) for b in buckets)) for s in (slot, slot - 1))
-    over = (slot + 1) * HOUR_MS <= now_ms
+def _hour(senders: Mapping[int, set[str] | None], slot: int, then_ms: int, behind_ms: int) -> dict[str, Any]:
+    """Whether all that was accepted for an hour, one of the last, is in the answer; and who has sent for it.
+
+    Silent are those who sent for the last hour before it that anybody sent for. What nobody can tell is ``None``.
+    """
+    now, before = senders.get(slot, set()), senders.get(slot - 1, set())
+    earlier = [sources for s, sources in senders.items() if s < slot]  # in the order of time
+    heard = earlier[-1] if earlier else set()
+    over = (slot + 1) * HOUR_MS <= then_ms
+    silent = None if now is None or heard is None else heard - now
+    settled = over and not behind_ms
     return {
         "start": moment(slot * HOUR_MS),
         "over": over,
-        "complete": over and not behind_ms and before <= now,
-        "sources": len(now),
-        "sourcesOfTheHourBefore": len(before),
-        "sourcesSilentSince": sorted(before - now)[:EXPLAINED_HOURS],
+        "complete": None if settled and silent is None else settled and bool(now) and not silent,
+        "sources": None if now is None else len(now),
+        "sourcesOfTheHourBefore": None if before is None else len(before),
+        "sourcesSilentSince": None if silent is None else sorted(silent)[:EXPLAINED_HOURS],
         "acceptedNotYetVisibleForMs": behind_ms,
     }
 
 
-def _sources(scan: Scan, slot: int, bucket: int) -> set[str]:
-    pending = (name for piece in scan.tail.pieces(bucket, slot) for name in piece.messages.sources)
-    return {*scan.entry(bucket, slot).sources, *pending}
+def _senders(scan: Scan, slot: int, buckets: Sequence[int]) -> set[str] | None:
+    """Who has sent for a slot; ``None`` where nobody can tell."""
+    found = [_sources(scan, slot, bucket) for bucket in buckets]
+    known = [sources for sources in found if sources is not None]
+    return set().union(*known) if len(known) == len(found) else None
 
 
-def _retraction(found: Retraction, counts: bool) -> dict[str, Any]:
+def _sources(scan: Scan, slot: int, bucket: int) -> set[str] | None:
+    """Of one bucket. Units that runs have merged do not say who was in them by a time, nor do expired ones say who."""
+    entry = scan.entry(bucket, slot)
+    held = bool(entry.state.generations or entry.state.replay) and not _is_later(scan, entry)
+    if held and (_is_cut(scan, entry) or not entry.sources):
+        return None
+    found = set(entry.sources) if held else set()
+    for piece in scan.tail.pieces(bucket, slot):
+        messages = piece.messages
+        found.update(messages.sources[i] for i in np.unique(messages.source[_known(scan, piece)]))
+    return found
+
+
+def _known(scan: Scan, piece: Piece) -> BOOL:
+    """bool[M]: the messages of a piece that were accepted by the time asked for."""
+    asof_ms, ms = scan.lens.asof_ms, piece.messages.ms
+    return np.ones(len(ms), np.bool_) if asof_ms is None else ms <= asof_ms
+
+
+def _is_later(scan: Scan, entry: Entry) -> bool:
+    """Whether all that runs have merged into a unit was accepted after the time asked for."""
+    return scan.lens.asof_ms is not None and entry.stamp_min_ms > scan.lens.asof_ms
+
+
+def _is_cut(scan: Scan, entry: Entry) -> bool:
+    """Whether a part of it was."""
+    asof_ms = scan.lens.asof_ms
+    return asof_ms is not None and entry.stamp_min_ms <= asof_ms < entry.stamp_max_ms
+
+
+def _retraction(found: Retraction, basis: Basis) -> dict[str, Any]:
+    """``inEffect`` is ``None`` where only more reading would tell."""
+    number = found.number
     return {
-        "number": found.number,
-        "inEffect": counts,
+        "number": number,
+        "inEffect": True if number in basis.retractions else None if number in basis.perhaps else False,
+        "withoutEffectWhereSamplesAreGone": number in basis.too_late,
+        "staysLeftOutWhereSamplesAreGone": number in basis.lasting,
         "made": moment(found.start_ms),
         "undone": moment(found.end_ms) if found.end_ms else None,
         "source": found.source or None,

@@ -69,7 +69,6 @@ class Held:
             # What is being deleted for good is hidden at any moment: a cached tail may hold it for a while yet.
             active = tuple(r for r in found if (r.active(question.asof_ms) or r.purged_ms) and question.reaches(r))
             met = tuple(filter(question.meets, active))
-            ground = Ground(question.asof_ms, frozenset(r.number for r in met), question.purged(found))
             yield Scan(
                 app=self.app,
                 reader=reader,
@@ -81,7 +80,8 @@ class Held:
                 active=active,
                 known={r.number: r for r in found},
                 distribution=spread,
-                ground=ground,
+                ground=Ground(question.asof_ms, question.purged(found), question.slots()),
+                span_ms=(question.start_ms, question.end_ms),
                 tick=question.tick,
             )
 
@@ -185,6 +185,12 @@ class Question:
     ) -> None:
         self.start_ms, self.end_ms, self.asof_ms, self.tick = start_ms, end_ms, asof_ms, tick
         self.metric = next((m.value for m in matchers if m.name == METRIC_NAME and m.op == "="), None)
+
+    def slots(self) -> tuple[int, int] | None:
+        """The first slot it is about and the one after the last; ``None`` for no time at all."""
+        first = max(int(self.start_ms) // HOUR_MS, 0)
+        end = min(-(-int(self.end_ms) // HOUR_MS), limits.TIME_MAX_MS // HOUR_MS)
+        return (first, end) if first < end else None
 
     def reaches(self, retraction: Retraction) -> bool:
         """Whether a retraction is about anything within the time range."""

@@ -179,6 +179,7 @@ class Scan:
     known: Mapping[int, Retraction]
     distribution: Distribution
     ground: Ground
+    span_ms: tuple[int, int]  # samples with first < ts <= second are asked for
     tick: Callable[[], None]
 
     def asked(self, by_metric: ByMetric) -> Asked:
@@ -186,6 +187,7 @@ class Scan:
         every = Wanted({metric: by_metric.ids[a:b] for metric, (a, b) in by_metric.spans.items()})
         settled, buckets = self.distribution.settled, self.distribution.all(self.app)
         if settled and len(buckets) == 1:
+            self.ground.buckets.update(buckets)
             return Asked(every, dict.fromkeys(buckets, every), settled)
         names = np.fromiter(every.series, np.uint64, len(every.series))
         place = self.distribution.of(self.app, names)
@@ -195,6 +197,7 @@ class Scan:
             if kept.any():
                 mine = every.series if kept.all() else {name: every.series[name] for name in names[kept].tolist()}
                 split[bucket] = Wanted(mine)
+        self.ground.buckets.update(split)
         return Asked(every, split, settled)
 
     def _kept(self, bucket: int, names: U64) -> BOOL:
@@ -264,7 +267,20 @@ class Scan:
 
     def _picked(self, pieces: list[Piece], *, clean: bool) -> list[Picked]:
         whole = pieces if clean or not pieces else [merge(pieces)]
-        return [pick(piece, self.lens.kept(piece)) for piece in whole]
+        return [pick(piece, self._seen(piece)) for piece in whole]
+
+    def _seen(self, piece: Piece) -> BOOL | None:
+        """What the lens keeps of a piece; retractions that take something out of what is asked for are noted."""
+        kept = self.lens.kept(piece)
+        if kept is None:
+            return None
+        asked = (piece.ts > self.span_ms[0]) & (piece.ts <= self.span_ms[1])
+        for retraction in self.lens.retractions:
+            if retraction.number not in self.ground.retractions:
+                left = Lens((retraction,), self.lens.series_of).kept(piece)
+                if left is not None and (asked & ~left).any():
+                    self.ground.retractions.add(retraction.number)
+        return kept
 
     def versions(self, bucket: int, slot: int, wanted: Wanted) -> tuple[list[Piece], bool]:
         """All versions of one unit, and whether the pieces are merged already and have no series in common."""

@@ -15,6 +15,7 @@ from spm import limits
 from spm.clock import Clock
 from spm.errors import IntegrityError, QueryTooLarge
 from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.query import effects
 from spm.query.cache import PageCache
 from spm.query.cardinality import Cardinality, counted
 from spm.query.cells import KINDS, Tables, cells_of, segments_of, tables_of
@@ -122,7 +123,8 @@ class AppStorage:
         def made(levels: Levels) -> Tables:
             return cells_of(levels, borders, {"count", *names})
 
-        return self._view(question, lambda scan: self._tables(scan, matchers, borders[:-1], names, made))
+        slots = np.arange(borders[0], borders[-1])
+        return self._view(question, lambda scan: self._tables(scan, matchers, borders[:-1], slots, names, made))
 
     def select_segments(
         self, matchers: Sequence[Matcher], cuts: Segments, names: Collection[str], *, tick: Tick = nothing
@@ -133,26 +135,29 @@ class AppStorage:
         def made(levels: Levels) -> Tables:
             return segments_of(levels, cuts, {"count", *names})
 
-        return self._view(
-            question, lambda scan: self._tables(scan, matchers, cuts.borders[:-1] // HOUR_MS, names, made)
-        )
+        firsts, slots = cuts.borders[:-1] // HOUR_MS, _whole_slots(cuts)
+        return self._view(question, lambda scan: self._tables(scan, matchers, firsts, slots, names, made))
 
     def _tables(
         self,
         scan: Scan,
         matchers: Sequence[Matcher],
+        firsts: I64,
         slots: I64,
         names: Collection[str],
         made: Callable[[Levels], Tables],
     ) -> HourBatch:
+        """A batch of cells that begin at ``firsts``; ``slots`` are those that are asked for as a whole."""
         chosen, asked = self._chosen(matchers, scan.tick), {"count", *names}
-        tables = made(Levels.of(scan, chosen, list(asked))) if len(chosen) else tables_of(0, 0, asked)
+        levels = Levels.of(scan, chosen, list(asked))
+        tables = made(levels) if len(chosen) else tables_of(0, 0, asked)
+        effects.note(levels, slots)
         if not tables["count"].all():  # else no series is without data
             held = np.flatnonzero(tables["count"].any(axis=1))
             chosen, tables = chosen.take(held), {name: table.take(held, axis=0) for name, table in tables.items()}
         columns: dict[str, Any] = {name: tables.get(name, _NOT_ASKED) for name in KINDS}
         labels = self._labels(chosen.index)
-        return HourBatch(labels=labels, slots=slots, basis=scan.ground.basis(), **columns)
+        return HourBatch(labels=labels, slots=firsts, basis=scan.ground.basis(), **columns)
 
     def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick = nothing) -> SketchBatch:
         """Sketches of whole hours and days from their levels where exact, all others made from samples."""
@@ -161,7 +166,9 @@ class AppStorage:
 
     def _sketches(self, scan: Scan, matchers: Sequence[Matcher], cuts: Segments) -> SketchBatch:
         chosen = self._chosen(matchers, scan.tick)
-        rows, segment, found = gathered(Levels.of(scan, chosen, SKETCHED), cuts) if len(chosen) else NO_SKETCHES
+        levels = Levels.of(scan, chosen, SKETCHED)
+        rows, segment, found = gathered(levels, cuts) if len(chosen) else NO_SKETCHES
+        effects.note(levels, _whole_slots(cuts))
         held, row = np.unique(rows, return_inverse=True)
         scan.ground.sketched = True
         return SketchBatch(self._labels(chosen.index[held]), row, segment, found, scan.ground.basis())
@@ -264,3 +271,10 @@ class AppStorage:
 
 _NOT_ASKED = np.empty((0, 0))
 NO_SKETCHES = np.empty(0, np.int64), np.empty(0, np.int64), Sketches.empty()
+
+
+def _whole_slots(cuts: Segments) -> I64:
+    """The slots that lie within segments that are needed, ascending."""
+    firsts, ends = -(-cuts.borders[:-1] // HOUR_MS), cuts.borders[1:] // HOUR_MS
+    parts = [np.arange(a, b) for a, b in zip(firsts[cuts.needed], ends[cuts.needed], strict=True)]
+    return np.concatenate([np.empty(0, np.int64), *parts])

@@ -58,6 +58,7 @@ def test_nothing_read_has_nothing_to_say() -> None:
 
 def test_a_retraction_elsewhere_in_time_or_about_another_metric_is_not_named() -> None:
     world = a_day()
+    world.send((0, 10 * HOUR_MS + 1, 1.0))
     world.retract(metric=1)
     world.retract(data_from=START + 10 * HOUR_MS, data_to=START + 11 * HOUR_MS)
     world.clock.advance(2_000)

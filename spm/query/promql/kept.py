@@ -163,7 +163,10 @@ def _of(entry: Entry, ask: Ask, low: int, high: int) -> Made:
     vector = named(entry.labels, entry.values[:, part], entry.present[:, part], nameless=False)
     first, last = ask.slots()
     runs = [(max(a, int(first[low])), min(b, int(last[high - 1]) + 1)) for _, (a, b) in entry.basis.runs]
-    basis = dataclasses.replace(entry.basis, runs=tuple((RAW, run) for run in runs if run[0] < run[1]))
+    basis = dataclasses.replace(
+        entry.basis, runs=tuple((RAW, run) for run in runs if run[0] < run[1]),
+        asked=(max(int(first[low]), 0), int(last[high - 1]) + 1),
+    )  # fmt: skip
     return Made(vector, basis, entry.infos, in_parts=True, kept=high - low)
 
 
