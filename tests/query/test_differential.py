@@ -45,8 +45,13 @@ REASONS = {
         "of times, which are large beside their distances, the judge loses the eighth digit; we are right to the last "
         "(reckoned in fractions for two of them)"
     ),
-    r"\b(sin|cos|tan)\(.*(\bexp|\bcosh|\bsinh|\^).* at \d+: ": (
-        "of a number of many digits an angle is decided by the last bit, in which Go's powers differ from C's"
+    r"\b(sin|cos|tan)\(.*(\bexp|\bcosh|\bsinh|\^|\bstdvar).* at \d+: ": (
+        "of a number of many digits an angle is decided by the last bit, in which Go's powers differ from C's, and "
+        "variances of counters by how they are summed"
+    ),
+    r"\b(g|h|c_total|lat_bucket)\b.*\bor\b.*\(\1\b.*: series only here .*only there \[\]$": (
+        "of elements of one metric, some of which lost their name, the judge makes one series with the name of the "
+        "first; what lost its name and what kept it are two here"
     ),
     r"\^.*%.* at \d+: ": (
         "a power differs in its last bit between Go and C, and the remainder of a number beyond 2^53 is nothing else"
