@@ -5,11 +5,10 @@ before the first byte where the format says how large it becomes (``packed``), s
 an honest body. One encoding at a time: whoever packs twice has a broken client, or wants to hide something.
 """
 
+import sys
 import zlib
 from collections.abc import Iterator
 from typing import Protocol
-
-from gunicorn.http.errors import ParseException
 
 from ingest.packed import UNPACK, cut_off, too_large
 from spm.errors import BadMessage, Explained, LimitExceeded
@@ -44,6 +43,24 @@ def read_body(stream: Stream, *, encoding: str, length: int | None) -> bytes:
     return _inflated(_pieces(stream, length), _WINDOWS[encoding])
 
 
+def next_piece(stream: Stream, most: int, size: int, length: int | None) -> bytes:
+    """What comes after the first ``size`` bytes of a body, at ``most`` so many; ``BadMessage`` where it breaks off."""
+    try:
+        return stream.read(most)
+    except OSError as error:
+        raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=length,
+                         remedy="Send it whole.") from error  # fmt: skip
+    except _chunk_errors() as error:
+        raise BadMessage("a chunk of the body is malformed or missing", got=f"{size} bytes before it",
+                         remedy="Send it with a Content-Length.") from error  # fmt: skip
+
+
+def _chunk_errors() -> type[Exception] | tuple[()]:
+    """What the web server raises for chunks it cannot read. It is loaded where it does; workers never load it."""
+    errors: type[Exception] | tuple[()] = getattr(sys.modules.get("gunicorn.http.errors"), "ParseException", ())
+    return errors
+
+
 def _unknown(encoding: str) -> UnknownEncoding:
     several = "," in encoding
     return UnknownEncoding(
@@ -55,17 +72,11 @@ def _unknown(encoding: str) -> UnknownEncoding:
 def _pieces(stream: Stream, length: int | None) -> Iterator[bytes]:
     """The body as sent. One that ends before its announced length is refused: its last line would be a wrong number."""
     size = 0
-    try:
-        while piece := stream.read(_PIECE_BYTES):
-            size += len(piece)
-            if size > BODY_BYTES_MAX:
-                raise _too_large(size, BODY_BYTES_MAX)
-            yield piece
-    except OSError as error:
-        raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=length) from error
-    except ParseException as error:
-        raise BadMessage("a chunk of the body is malformed or missing", got=f"{size} bytes before it",
-                         remedy="Send it with a Content-Length.") from error  # fmt: skip
+    while piece := next_piece(stream, _PIECE_BYTES, size, length):
+        size += len(piece)
+        if size > BODY_BYTES_MAX:
+            raise _too_large(size, BODY_BYTES_MAX)
+        yield piece
     if length is not None and size != length:
         raise BadMessage("the body is cut off", got=f"{size} bytes", wanted=f"{length}, its Content-Length")
 

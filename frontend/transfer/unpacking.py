@@ -2,11 +2,10 @@
 
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 from django.http import HttpRequest
-from gunicorn.http.errors import ParseException
 
+from ingest.body import next_piece
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import GZIP_MEMBERS_MAX, IMPORT_BYTES_MAX, IMPORT_DECODED_BYTES_MAX
 
@@ -28,7 +27,7 @@ def _raw(request: HttpRequest) -> Iterator[bytes]:
     # Without a length (chunked) the server's own stream is read, where it promises to end it.
     stream = request.META["wsgi.input"] if wanted is None and request.META.get("wsgi.input_terminated") else request
     size = 0
-    while piece := _read(stream, size, wanted):
+    while piece := next_piece(stream, _PIECE_BYTES, size, wanted):
         size += len(piece)
         if size > IMPORT_BYTES_MAX:
             raise LimitExceeded("the body is too large", got=f"over {IMPORT_BYTES_MAX} bytes", remedy="Cut the file.")
@@ -36,19 +35,6 @@ def _raw(request: HttpRequest) -> Iterator[bytes]:
     if wanted is not None and size != wanted:
         raise BadMessage("the body is cut off", got=f"{size} bytes", wanted=f"{wanted}, its Content-Length",
                          remedy="Send it whole.")  # fmt: skip
-
-
-def _read(stream: Any, size: int, wanted: int | None) -> bytes:
-    """The next piece after so many bytes."""
-    try:
-        piece: bytes = stream.read(_PIECE_BYTES)
-    except OSError as error:
-        raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=wanted,
-                         remedy="Send it whole.") from error  # fmt: skip
-    except ParseException as error:
-        raise BadMessage("a chunk of the body is malformed or missing", got=f"{size} bytes before it",
-                         remedy="Send it with a Content-Length.") from error  # fmt: skip
-    return piece
 
 
 def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from spm.clock import SystemClock
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.basis import Basis
 from spm.query.budget import Budget, QueryLimits
-from spm.query.remains import Gone, left, until_known
+from spm.query.remains import Gone, read_left
 from spm.query.select import Matcher, Segments, SketchBatch, Storage, Tick, nothing
 from spm.store import sketch
 from spm.store.sketch import Sketches
@@ -50,14 +50,8 @@ def sketched(
     starts: I64, ends: I64, gone: Gone, read: Callable[[Segments], SketchBatch]
 ) -> tuple[Segments, SketchBatch]:
     """The sketches of windows as far as they are left (`remains`), and their segments: none where too much is gone."""
-
-    def read_knowing(known: Gone) -> SketchBatch:
-        cuts = left(starts, ends, known).segments(segments)
-        return SketchBatch.empty() if cuts is None else read(cuts)
-
-    gone, found = until_known(gone, read_knowing)
-    windows = left(starts, ends, gone)
-    return windows.segments(segments) or Segments.none(len(starts)), replace(found, basis=windows.told(found.basis))
+    windows, cuts, found = read_left(starts, ends, gone, segments, read, SketchBatch.empty())
+    return cuts, replace(found, basis=windows.told(found.basis))
 
 
 def of_groups(

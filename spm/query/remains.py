@@ -2,7 +2,7 @@
 
 Hours and days are stored for longer than samples. A window that begins or ends within one of them is cut to the whole
 ones inside: what it lacks is gone. It has an answer if nearly all of it is left, and none otherwise: a part of a window
-must never pass for the whole. Enter by ``left``; ``until_known`` asks again when a read finds out that more is gone.
+must never pass for the whole. Enter by ``left``; ``read_left`` reads what is left, too.
 """
 
 from collections.abc import Callable
@@ -94,14 +94,21 @@ def left(first_ms: I64, last_ms: I64, gone: Gone) -> Left:
     return Left(first, last, answered, gone, not bool(cut.any()), of_hours)
 
 
-def until_known(gone: Gone, read: Callable[[Gone], B]) -> tuple[Gone, B]:
-    """What a read gives that knew all that is gone."""
+def read_left(
+    first_ms: I64, last_ms: I64, gone: Gone, cut: Callable[[I64, I64], Segments], read: Callable[[Segments], B], none: B
+) -> tuple[Left, Segments, B]:
+    """Windows as far as they are left, their segments by a rule for cutting, and what a read of these gives.
+
+    Where a read finds out that more is gone it is asked again. ``none`` is what it gives of no window at all.
+    """
     while True:
-        found = read(gone)
+        windows = left(first_ms, last_ms, gone)
+        cuts = windows.segments(cut)
+        found = none if cuts is None else read(cuts)
         more = Gone.of(found.basis)
         known = gone.joined(more) if more else gone
         if known == gone:
-            return gone, found
+            return windows, cuts or Segments.none(len(first_ms)), found
         gone = known
 
 

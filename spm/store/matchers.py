@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spm.errors import BadQuery
+from spm.store import unicode_classes
 from spm.store.columns import as_mask, string, strings
 from spm.values import dataclass
 
@@ -49,13 +50,13 @@ def mask(
 
 
 def too_many_classes(regex: str) -> str:
-    """Why an expression is refused before RE2 tries to build it: it names classes of Unicode too often. Else empty."""
-    found = regex.count(r"\p") + regex.count(r"\P")
+    """Why an expression is refused before RE2 tries to build it: classes of Unicode come too often. Else empty."""
+    found = unicode_classes.built(regex)
     if found <= UNICODE_CLASSES_MAX:
         return ""
     return (
-        f"it names {found} classes of Unicode (as \\pL), at most {UNICODE_CLASSES_MAX} are taken: "
-        "say how often one comes, as in \\pL{2,9}"
+        f"it holds {found} classes of Unicode (as \\pL), repetitions such as {{9}} counted, where at most "
+        f"{UNICODE_CLASSES_MAX} are taken: use * or + instead"
     )
 
 
@@ -89,9 +90,18 @@ def _matches(texts: pa.Array, matcher: Matcher) -> pa.Array:
 
 
 def _reason(regex: str, error: pa.ArrowInvalid) -> str:
-    """What RE2 says of an expression as it came: with ours around it, it may miss the end of ours."""
+    """What RE2 says of an expression as it came: with ours around it, it may miss the end of ours.
+
+    One that is too large is so either way, and takes a tenth of a second to be found so: it is not asked again.
+    """
+    if "too large" not in str(error):
+        error = _own_error(regex) or error
+    return str(error).removeprefix("Invalid regular expression: ").partition(":")[0]
+
+
+def _own_error(regex: str) -> pa.ArrowInvalid | None:
     try:
         pc.match_substring_regex(strings([""]), pattern=regex)
-    except pa.ArrowInvalid as own:
-        error = own
-    return str(error).removeprefix("Invalid regular expression: ").partition(":")[0]
+    except pa.ArrowInvalid as error:
+        return error
+    return None

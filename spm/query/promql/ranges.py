@@ -21,7 +21,7 @@ from spm.query.promql import deltas, extended, hours, plan, windows
 from spm.query.promql.numerals import plain
 from spm.query.promql.vector import Vector, named, united
 from spm.query.promql.windows import Steps
-from spm.query.remains import Gone, left, until_known
+from spm.query.remains import Gone, left, read_left
 from spm.query.select import METRIC_NAME, HourBatch, Segments
 from spm.query.strips import RUN_BYTES, Strips, runs
 
@@ -148,18 +148,13 @@ def _of_remains(
     steps = evaluation.placed(window.selector)
     if node.function == "quantile_over_time":
         return _sketched(evaluation, window, steps, parameters[0], gone)
-    first_ms, last_ms = steps.times - window.range_ms, steps.times
     columns, matchers = hours.columns(node.function), window.selector.matchers
 
-    def read(known: Gone) -> HourBatch:
-        cuts = left(first_ms, last_ms, known).segments(percentiles.segments)
-        if cuts is None:
-            return HourBatch.empty()
+    def read(cuts: Segments) -> HourBatch:
         return evaluation.reader.select_segments(matchers, cuts, columns, steps=evaluation.steps.count)
 
-    gone, batch = until_known(gone, read)
-    asked = left(first_ms, last_ms, gone)
-    cuts = asked.segments(percentiles.segments) or Segments.none(steps.count)
+    first_ms, cut = steps.times - window.range_ms, percentiles.segments
+    asked, cuts, batch = read_left(first_ms, steps.times, gone, cut, read, HourBatch.empty())
     evaluation.reader.rest_on(asked.told(batch.basis))
     found = hours.combine(node.function, batch, hours.Windows(cuts.low, cuts.high, asked.first_ms, asked.last_ms))
     nameless = node.function not in windows.KEEPS_NAME
