@@ -123,9 +123,9 @@ class Engine:
             evaluation = self._evaluation(expr, part, end_ms)
             shown = _sorted(finished(evaluation.vector(found)))
             reader, remarks = evaluation.reader, evaluation.remarks
-            in_parts = reader.from_samples and remarks.step_by_step
+            joins = remarks.step_by_step and not reader.tried_aggregates
             told = tuple(remarks.infos), tuple(remarks.warnings)
-            return Made(shown, reader.basis(), *told, reader.samples, in_parts)
+            return Made(shown, reader.basis(), *told, reader.samples, joins, joins and reader.from_samples)
 
         made = answered(kept, key, steps, lambda: reach(expr, found, self._limits.lookback_ms), evaluate)
         notes = [*made.basis.infos(), *self._storage.notes(), *made.infos]

@@ -3,8 +3,9 @@
 1. A key that is new is computed, and left behind if the work was worth it. 2. Else the standing of the samples is
 taken, and the longest run of kept steps that rest on the same is used. 3. What lies before and behind is computed:
 never one step alone, which might be answered from hours where all steps together are not. 4. What may have been said
-about the whole, and cannot be told from its parts, is found out by computing the whole. 5. The standing is taken again;
-steps whose samples were settled all the while are kept. Enter by ``answered``.
+about the whole, and cannot be told from its parts, is found out by computing the whole; so is what a part had from
+aggregates, which the whole might have from samples. 5. The standing is taken again; steps whose samples were settled
+all the while are kept. Enter by ``answered``.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Made:
     infos: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     samples: int = 0
-    in_parts: bool = False  # whether it is the same step by step: from samples alone, with nothing said about it all
+    joins: bool = False  # whether it is the same step by step: from samples alone, with nothing said about it all
+    in_parts: bool = False  # whether it also may be kept: no sample under it was left out or is gone
     kept: int = 0  # steps that were not computed
 
 
@@ -129,7 +131,8 @@ def _with(entry: Entry | None, ask: Ask, now: Standing) -> Made:
         whole = entry.first_ms == ask.steps.first_ms and entry.steps == ask.steps.count
         return _joined(ask, [_of(entry, ask, low, high)]) if whole or not entry.infos else ask.evaluate(ask.steps)
     fresh = [*ask.part(0, low), *ask.part(high, ask.steps.count)]
-    if not set(entry.infos) <= {info for made in fresh for info in made.infos}:
+    told = {info for made in fresh for info in made.infos}
+    if not (all(made.joins for made in fresh) and set(entry.infos) <= told):
         return ask.evaluate(ask.steps)
     places = fresh[: low > 0], fresh[low > 0 :]
     return _joined(ask, [*places[0], _of(entry, ask, low, high), *places[1]])
@@ -167,7 +170,7 @@ def _of(entry: Entry, ask: Ask, low: int, high: int) -> Made:
         entry.basis, runs=tuple((RAW, run) for run in runs if run[0] < run[1]),
         asked=(max(int(first[low]), 0), int(last[high - 1]) + 1),
     )  # fmt: skip
-    return Made(vector, basis, entry.infos, in_parts=True, kept=high - low)
+    return Made(vector, basis, entry.infos, joins=True, in_parts=True, kept=high - low)
 
 
 def _joined(ask: Ask, parts: Sequence[Made]) -> Made:
@@ -189,6 +192,7 @@ def _joined(ask: Ask, parts: Sequence[Made]) -> Made:
         tuple(dict.fromkeys(info for made in parts for info in made.infos)),
         tuple(dict.fromkeys(warning for made in parts for warning in made.warnings)),
         sum(made.samples for made in parts),
+        all(made.joins for made in parts),
         all(made.in_parts for made in parts),
         sum(made.kept for made in parts),
     )

@@ -31,6 +31,7 @@ class Reader:
         self._batches: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = {}
         self._bases: list[Basis] = []  # of what is read once only
         self._cells_read: dict[_CellsKey, HourBatch] = {}
+        self._tried = False  # whether aggregates were read, of use or not
 
     def tick(self) -> None:
         """Raise `QueryTimeout` when the query's time is over."""
@@ -47,6 +48,11 @@ class Reader:
         basis = self.basis()
         clean = not (basis.retractions or basis.purged or basis.raw_expired_ms or basis.hours_expired_ms)
         return clean and not self._cells_read and not self._bases and basis.asof_ms is None
+
+    @property
+    def tried_aggregates(self) -> bool:
+        """Whether aggregates were read, if only to find that samples must tell: which do depends on all the steps."""
+        return self._tried or bool(self._bases)
 
     def basis(self) -> Basis:
         """What everything that was read rests on."""
@@ -84,7 +90,7 @@ class Reader:
         self, matchers: tuple[Matcher, ...], span: hours.Span, columns: tuple[str, ...], *, steps: int
     ) -> HourBatch:
         """Aggregates of hours and days."""
-        key = _cells_key(matchers, span, columns)
+        key, self._tried = _cells_key(matchers, span, columns), True
         if key not in self._cells_read:
             batch = self._storage.select_cells(matchers, span.borders, columns, tick=self.tick)
             self._check(len(batch.labels), batch.count.size, matchers, steps)
