@@ -22,7 +22,7 @@ from django.urls import Resolver404, URLPattern
 
 from frontend.prometheus import access, door, urls
 from frontend.prometheus.bodies import check_length
-from frontend.prometheus.parameters import FORM, Asked, fields
+from frontend.prometheus.parameters import FORM, PARTS, Asked, fields
 from ingest.lean import protection
 from spm import meter
 from spm.accounts import tokens
@@ -100,9 +100,10 @@ def _alike(environ: Environ) -> bool:
     if not _ours(environ.get("HTTP_HOST", ""), tuple(settings.ALLOWED_HOSTS)):
         return False
     method: str = environ["REQUEST_METHOD"]
-    return method == "GET" or (
-        method == "POST" and environ.get("CONTENT_TYPE") == FORM and environ.get("CONTENT_LENGTH", "").isdecimal()
-    )
+    kind: str = environ.get("CONTENT_TYPE", "")
+    if method == "GET":
+        return PARTS not in kind.lower()  # such a form is read by any method
+    return method == "POST" and kind == FORM and environ.get("CONTENT_LENGTH", "").isdecimal()
 
 
 @lru_cache(maxsize=_HOSTS_KEPT)

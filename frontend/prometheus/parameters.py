@@ -27,7 +27,7 @@ from spm.query.select import Matcher
 
 T = TypeVar("T")
 FORM = "application/x-www-form-urlencoded"
-_PARTS = "multipart/form-data"
+PARTS = "multipart/form-data"
 _FIELDS_MAX = 1_000
 _NEGATIVE = re.compile(r"-[0-9]{1,18}")
 _TRUE = frozenset({"1", "t", "true", "all"})
@@ -134,7 +134,7 @@ class Asked:
 def asked_of(request: HttpRequest, *, form: bool = True) -> Asked:
     """The values of a call; without ``form`` from the address alone."""
     address = fields(request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
-    if form and request.content_type == _PARTS:
+    if form and request.content_type == PARTS:
         return Asked(_parts(request), address)
     return Asked(fields(_form(request)) if form and request.method == "POST" else {}, address)
 
