@@ -70,3 +70,11 @@ def test_hours_that_cannot_tell_at_one_step_decide_for_the_steps_beside_it_alone
     asker.run()
     asker.ask("delta(m0[1h])", hours=(1, 5), step_s=3_600, times=3)
     asker.ask("delta(m0[1h])", hours=later, step_s=3_600)
+
+
+def test_retraction_between_a_new_step_and_a_kept_one_is_told() -> None:
+    asker = Asker()
+    gap = START + 2 * HOUR_MS + 10 * MINUTE_MS
+    asker.world.retract(data_from=gap, data_to=gap + 5 * MINUTE_MS)
+    assert asker.ask(hours=(2.5, 4), step_s=1_800, times=3) == 4
+    assert asker.ask(hours=(1, 4), step_s=1_800) == 3

@@ -1,8 +1,9 @@
 """A range query's answer from steps that were kept and steps that are computed.
 
 1. A key that is new is computed, and left behind if the work was worth it. 2. Else the standing of the samples is
-taken, and the longest run of kept steps that rest on the same is used. 3. What lies before and behind is computed:
-never one step alone, which might be answered from hours where all steps together are not. 4. What may have been said
+taken, and the longest run of kept steps that rest on the same is used. 3. What lies before and behind is computed, each
+with the kept step beside it: never one step alone, which might be answered from hours where all steps together are not,
+and no sample between two steps is unread, of which the whole would tell that it is left out. 4. What may have been said
 about the whole, and cannot be told from its parts, is found out by computing the whole; so is what a part had from
 aggregates, which the whole might have from samples. 5. The standing is taken again; steps whose samples were settled
 all the while are kept. Enter by ``answered``.
@@ -146,7 +147,7 @@ def _usable(entry: Entry, ask: Ask, now: Standing) -> tuple[int, int]:
     there = np.zeros(count, np.bool_)
     there[max(shift, 0) : max(shift + entry.steps, 0)] = True
     low, high = _longest(there & ask.where(lambda slot: entry.standing.holds(slot, now)))
-    return (2 if low == 1 else low), (count - 2 if high == count - 1 else high)
+    return (low + 1 if low else 0), (high - 1 if high < count else count)
 
 
 def _longest(good: Bool) -> tuple[int, int]:
