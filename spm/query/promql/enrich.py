@@ -1,6 +1,6 @@
 """`info`: labels taken over from info series, such as `target_info`, that name the same `instance` and `job`.
 
-At each step the newest info series of a name counts; two that are equally new and say different things are an error.
+At each step the newest info series of a name counts; two that are equally new are an error where there is any element.
 Labels a series has already stay as they are. A series for which there is no info keeps its labels, unless a label was
 asked for that must not be empty: then it is left out. Info series themselves are passed on. Enter by `enriched`.
 """
@@ -20,6 +20,7 @@ from spm.query.select import METRIC_NAME, Matcher
 from spm.store.matchers import mask, matches_empty
 
 I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 
 IDENTIFYING = ("instance", "job")
 _DEFAULT = Matcher(METRIC_NAME, "=", "target_info")
@@ -51,7 +52,8 @@ class Asked:
 
 def enriched(base: Vector, info: Vector, asked: Asked) -> Vector:
     """The base with labels of `info`, whose values are the times of its samples."""
-    newest = _newest(info)
+    met: Bool = np.any(base.present, axis=0)
+    newest = _newest(info, met)
     wanted = {matcher.name for matcher in asked.data}
     keeps_bare = all(map(matches_empty, asked.data))
     parts: list[Vector] = []
@@ -66,9 +68,9 @@ def enriched(base: Vector, info: Vector, asked: Asked) -> Vector:
     return united(parts) if parts else base.take(np.empty(0, np.int64))
 
 
-def concerned(base: Sequence[Labels], info: Vector) -> Vector:
-    """The info series that any of the base may go with."""
-    known = {_identity(labels) for labels in base} - {()}
+def concerned(base: Sequence[Labels], info: Vector, asked: Asked) -> Vector:
+    """The info series that any of the base may go with; nothing goes with those that are info series themselves."""
+    known = {_identity(labels) for labels in base if not asked.is_info(labels)} - {()}
     rows = [row for row, labels in enumerate(info.labels) if _identity(labels) in known]
     return info.take(np.array(rows, np.int64))
 
@@ -77,8 +79,11 @@ def _identity(labels: Labels) -> tuple[tuple[str, str], ...]:
     return tuple((name, labels[name]) for name in IDENTIFYING if labels.get(name))
 
 
-def _newest(info: Vector) -> dict[tuple[str, tuple[tuple[str, str], ...]], I64]:
-    """Per metric and identity the row of the newest info series at each step, -1 where there is none."""
+def _newest(info: Vector, met: Bool) -> dict[tuple[str, tuple[tuple[str, str], ...]], I64]:
+    """Per metric and identity the row of the newest info series at each step, -1 where there is none.
+
+    Two that are equally new are refused where they are met by any element.
+    """
     rows: dict[tuple[str, tuple[tuple[str, str], ...]], list[int]] = {}
     for row, labels in enumerate(info.labels):
         rows.setdefault((labels.get(METRIC_NAME, ""), _identity(labels)), []).append(row)
@@ -87,7 +92,7 @@ def _newest(info: Vector) -> dict[tuple[str, tuple[tuple[str, str], ...]], I64]:
         stamps = np.where(info.present[own], info.values[own], -np.inf)
         best = stamps.max(axis=0)
         twice = ((stamps == best) & np.isfinite(stamps)).sum(axis=0) > 1
-        if twice.any():
+        if (twice & met).any():
             raise QueryFailed(f"found duplicate series for info metric: {key[0]}")
         found[key] = np.where(np.isfinite(best), np.array(own)[stamps.argmax(axis=0)], -1)
     return found

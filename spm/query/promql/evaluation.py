@@ -262,7 +262,7 @@ class Evaluation:
         base, asked = self.vector(node.vector), enrich.Asked.of(node.matchers)
         selector = next(_selectors(node.vector, plan.Selector(())), plan.Selector(()))
         wanted = plan.Selector((*asked.names, *asked.data), selector.offset_ms, selector.at)
-        return enrich.enriched(base, enrich.concerned(base.labels, self._stamped(wanted)), asked)
+        return enrich.enriched(base, enrich.concerned(base.labels, self._stamped(wanted), asked), asked)
 
 
 def _selectors(node: object, outer: plan.Selector) -> Iterator[plan.Selector]:
