@@ -52,6 +52,15 @@ def test_infinities_of_both_signs_are_no_scalar_and_no_warning() -> None:
     assert found.present.all()
 
 
+def test_border_drawn_from_an_infinity_is_no_number() -> None:
+    storage = FakeStorage().add("m", {}, [START + 10_000, START + 20_000, START + 30_000], [1.0, -np.inf, 2.0])
+    found = Engine(storage).instant("m[10s] smoothed", START + 25_000).samples
+    assert found is not None
+    assert (found.ts - START).tolist() == [15_000, 20_000, 25_000]
+    assert found.values[1] == -np.inf
+    assert np.isnan(found.values[2])
+
+
 def _reference(samples: Samples, expr: str, times: list[int]) -> list[dict[LabelSet, float]] | None:
     node = parse(expr)
     try:

@@ -79,12 +79,20 @@ def _bordered(ts: I64, values: F64, start_ms: int, end_ms: int, *, smoothed: boo
         return ts[:0], values[:0]
     borders = np.array([start_ms, end_ms], np.int64)
     if smoothed:
-        left, right = np.interp(borders, ts, values)
+        left, right = (_drawn(border, ts, values) for border in (start_ms, end_ms))
     else:
         first = before[-1] if len(before) else 0
         left, right = values[first], values[ts <= end_ms][-1] if (ts <= end_ms).any() else values[first]
     head, tail = borders[:1], borders[1:]
     return np.concatenate([head, ts[inside], tail]), np.concatenate([[left], values[inside], [right]])
+
+
+def _drawn(t: int, ts: I64, values: F64) -> float:
+    """The value drawn straight between the samples around a time; before the first and behind the last it is theirs."""
+    after = min(int(np.searchsorted(ts, t)), len(ts) - 1)
+    if after == 0 or ts[after] <= t:
+        return float(values[after])
+    return float(_between(t, ts[after - 1], values[after - 1], ts[after], values[after], False))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
