@@ -8,7 +8,7 @@ these are exact (`ranges`). Enter by `vector`, `scalar` and `samples`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -260,24 +260,43 @@ class Evaluation:
 
     def _enriched(self, node: plan.Enriched) -> Vector:
         base, asked = self.vector(node.vector), enrich.Asked.of(node.matchers)
-        selector = next(_selectors(node.vector, plan.Selector(())), plan.Selector(()))
+        selector = self._shared(node.vector)
         wanted = plan.Selector((*asked.names, *asked.data), selector.offset_ms, selector.at)
         return enrich.enriched(base, enrich.concerned(base.labels, self._stamped(wanted), asked), asked)
 
+    def _shared(self, node: plan.VectorNode) -> plan.Selector:
+        """Where all selectors of a plan are placed in time; the step itself where they differ, or a part has none."""
+        found = list(_selectors(node, plan.Selector(())))
+        places = {None if each is None else self._place(each) for each in found}
+        return found[0] if len(places) == 1 and found[0] is not None else plan.Selector(())
 
-def _selectors(node: object, outer: plan.Selector) -> Iterator[plan.Selector]:
-    """The selectors of a plan, each as it is placed in time: `@` holds, offsets of subqueries around it add up."""
-    if isinstance(node, plan.Selector):
+    def _place(self, selector: plan.Selector) -> tuple[bool, int]:
+        """Whether a selector stands still, and its time if it does, else its offset."""
+        if selector.at is None:
+            return False, selector.offset_ms
+        return True, self.placed(selector).first_ms
+
+
+def _selectors(node: plan.VectorNode | plan.WindowNode, outer: plan.Selector) -> Iterator[plan.Selector | None]:
+    """The selectors of a plan, each as it is placed in time: `@` holds, offsets of subqueries around it add up.
+
+    ``None`` stands for a part that has none, such as `vector(1)`. Scalars are passed over.
+    """
+    if isinstance(node, plan.Selector | plan.Subquery):
         anchored = node.at is not None
         offset = node.offset_ms + (0 if anchored else outer.offset_ms)
-        yield plan.Selector(node.matchers, offset, node.at if anchored else outer.at)
-    elif isinstance(node, plan.Subquery):
-        anchored = node.at is not None
-        offset = node.offset_ms + (0 if anchored else outer.offset_ms)
-        yield from _selectors(node.vector, plan.Selector((), offset, node.at if anchored else outer.at))
-    elif is_dataclass(node):
-        for each in fields(node):
-            yield from _selectors(getattr(node, each.name), outer)
+        here = plan.Selector((), offset, node.at if anchored else outer.at)
+        if isinstance(node, plan.Selector):
+            yield here
+        else:
+            yield from _selectors(node.vector, here)
+        return
+    parts = [getattr(node, each.name) for each in fields(node)]
+    inner = [part for part in parts if isinstance(part, plan.VECTORS + plan.WINDOWS)]
+    if not inner:
+        yield None
+    for part in inner:
+        yield from _selectors(part, outer)
 
 
 # Beside the class and not in its objects: one that refers to itself would keep its samples until the collector comes.
