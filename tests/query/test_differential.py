@@ -49,9 +49,9 @@ REASONS = {
         "of a number of many digits an angle is decided by the last bit, in which Go's powers differ from C's, and "
         "variances of counters by how they are summed"
     ),
-    r"\b(g|h|c_total|lat_bucket)\b.*\bor\b.*\(\1\b.*: series only here .*only there \[\]$": (
-        "of elements of one metric, some of which lost their name, the judge makes one series with the name of the "
-        "first; what lost its name and what kept it are two here"
+    r"\b(g|h|c_total|lat_bucket)\b.*\bor\b.*\b\1\b.*: series only here .*only there \[\]$": (
+        "of elements of one metric, some of which lost their name, the judge makes one series, named or not as the "
+        "first of them; what lost its name and what kept it are two here, and so they are at each step there"
     ),
     r"\^.*%.* at \d+: ": (
         "a power differs in its last bit between Go and C, and the remainder of a number beyond 2^53 is nothing else"
