@@ -265,3 +265,14 @@ def test_the_web_server_asks_the_lean_way_first(secret: str, monkeypatch: pytest
     for environ in (*environs, {"PATH_INFO": "/", "HTTP_AUTHORIZATION": "Bearer x"}):
         wsgi.application(environ, None)
     assert found == ["_lean", "_pages", "_pages"]
+
+
+@pytest.mark.parametrize("path", ["/login", "/write", API + "query", "/api/v1/schema"])
+def test_too_many_parameters_beside_a_character_set_are_refused_not_an_error_of_the_server(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wsgi = import_module("spm.wsgi")
+    monkeypatch.setattr(wsgi, "_begin", lambda _: None)
+    environ = RequestFactory().post(path).environ
+    odd = {"QUERY_STRING": "a=1&" * 1_001, "CONTENT_TYPE": "application/json; charset=utf-8"}
+    assert 400 <= Answer(wsgi.application, environ | odd).status_code < 500

@@ -53,8 +53,9 @@ REASONS = {
         "of elements of one metric, some of which lost their name, the judge makes one series, named or not as the "
         "first of them; what lost its name and what kept it are two here, and so they are at each step there"
     ),
-    r"\^.*%.* at \d+: ": (
-        "a power differs in its last bit between Go and C, and the remainder of a number beyond 2^53 is nothing else"
+    r"(\^.*%|%.*\batan2\b).* at \d+: ": (
+        "a power or an angle differs in its last bit between Go and C, and the remainder of a number that is large "
+        "beside it, as a time is, is little else"
     ),
 }
 # What Prometheus 2 answers otherwise than 3.
