@@ -70,6 +70,7 @@ class Call:
     asked: Asked
     watch: Watch
     budget: Budget
+    accepts: str = ""  # the kinds of answers, as its header says
 
     @property
     def now_ms(self) -> int:
@@ -230,7 +231,7 @@ def call_of(caller: Caller, asked: Asked, environ: Mapping[str, Any], *, timeout
     """A call with what it may use."""
     watch = watch_of(environ)
     allowed = QueryLimits(timeout_s=timeout_s or asked.timeout_s(), lookback_ms=asked.lookback_ms() or LOOKBACK_MS)
-    return Call(caller, asked, watch, Budget(allowed, _clock, watch))
+    return Call(caller, asked, watch, Budget(allowed, _clock, watch), str(environ.get("HTTP_ACCEPT", "")))
 
 
 def refusal(error: Exception) -> tuple[int, bytes, dict[str, str]]:

@@ -2,11 +2,13 @@
 
 Remote read answers with the type SAMPLES, snappy over protobuf, or with STREAMED_XOR_CHUNKS, made while it is sent and
 therefore not bounded by what one answer may hold. Federation gives the newest sample of each series within the
-look-back, without those that have ended. What the samples rest on stands in headers; `explain=1` gives all of it,
-instead of the samples.
+look-back, without those that have ended, metric by metric. Readers that do not accept `escaping=allow-utf-8`, as those
+of Prometheus 2, would refuse a page with a quoted name: they get `_` for what their alphabet lacks. What the samples
+rest on stands in headers; `explain=1` gives all of it, instead of the samples.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 
 import cramjam
@@ -25,7 +27,11 @@ from spm.query.select import METRIC_NAME, SeriesBatch
 from spm.query.storage import AppStorage
 from spm.wire import STALE_BITS
 
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_TEXT = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
+_TEXT_QUOTED = "text/plain; version=1.0.0; charset=utf-8; escaping=allow-utf-8"
+_QUOTES = re.compile(r"escaping *= *\"?allow-utf-8", re.IGNORECASE)
+# Whoever scrapes this with `honor_labels` writes his own target into an instance that is not named.
+_NO_INSTANCE = {"instance": ""}
 _STREAM = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse"
 
 
@@ -36,37 +42,39 @@ def federate(call: Call) -> HttpResponseBase:
     if not selectors:
         raise BadQuery("no match[] parameter provided")
     now_ms, storage = call.now_ms, call.storage()
-    found: dict[str, bytes] = {}
+    quotes = _QUOTES.search(call.accepts) is not None
+    found: dict[str, dict[str, str]] = {}
     bases = []
     for matchers in selectors:
         batch = storage.select(matchers, now_ms - call.budget.allowed.lookback_ms, now_ms, tick=call.budget.tick)
         call.budget.series(len(batch.labels), "match[]")
         call.budget.samples(len(batch.ts))
         bases.append(batch.basis)
-        found |= _newest(batch)
+        for metric, series, line in _newest(batch, quotes=quotes):
+            found.setdefault(metric, {})[series] = line
     basis = joined(bases)
     if call.asked.flag("explain"):
         return explained_alone(call, storage, basis)
-    body = b"".join(found[name] for name in sorted(found))
-    return remarked(HttpResponse(body, content_type=_TEXT), basis)
+    body = "".join(_family(metric, found[metric]) for metric in sorted(found))
+    return remarked(HttpResponse(body, content_type=_TEXT_QUOTED if quotes else _TEXT), basis)
 
 
-def _newest(batch: SeriesBatch) -> dict[str, bytes]:
-    """A line for each series that has not ended, by its text."""
+def _newest(batch: SeriesBatch, *, quotes: bool) -> Iterator[tuple[str, str, str]]:
+    """(metric, series, line) for each series that has not ended."""
     last = batch.offsets[1:] - 1
     going = batch.values[last].view(np.uint64) != STALE_BITS
-    found = {}
     for row in np.flatnonzero(going).tolist():
-        at = int(last[row])
-        name = exposition.series_text(batch.labels[row])
-        line = f"{name} {prometheus.number(float(batch.values[at]))} {int(batch.ts[at])}\n"
-        found[name] = f"# TYPE {_typed(batch.labels[row][METRIC_NAME])} untyped\n{line}".encode()
-    return found
+        labels = _NO_INSTANCE | batch.labels[row]
+        shown = labels if quotes else exposition.plain(labels)
+        at, series = int(last[row]), exposition.series_text(shown)
+        line = f"{series} {prometheus.number(float(batch.values[at]))} {int(batch.ts[at])}\n"
+        yield shown[METRIC_NAME], series, line
 
 
-def _typed(name: str) -> str:
-    text = exposition.series_text({METRIC_NAME: name})
-    return text.strip("{}")
+def _family(metric: str, lines: Mapping[str, str]) -> str:
+    """The lines of a metric, which have to stand together."""
+    head = f"# TYPE {exposition.name_text(metric)} untyped\n"
+    return head + "".join(lines[series] for series in sorted(lines))
 
 
 @protobuf

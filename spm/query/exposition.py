@@ -1,7 +1,8 @@
 """Series as lines of text, as Prometheus' scrapers and importers read them: names, labels, values, times in ms.
 
-A name or label that is not of the old alphabet is quoted within the braces, as Prometheus 3 writes it. Numbers are
-written as columns; a line costs no Python. Enter by `lines`; `series_text` writes what stands before a value.
+A name or label that is not of the old alphabet is quoted within the braces, as Prometheus 3 writes it; for readers
+that do not know this, `plain` gives it another name. Numbers are written as columns; a line costs no Python. Enter by
+`lines`; `series_text` writes what stands before a value.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from spm.wire import F64, I64
 
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_NOT_IN_METRIC, _NOT_IN_LABEL = re.compile(r"^[0-9]|[^a-zA-Z0-9_:]"), re.compile(r"^[0-9]|[^a-zA-Z0-9_]")
 
 
 def series_text(labels: Mapping[str, str]) -> str:
@@ -30,6 +32,17 @@ def series_text(labels: Mapping[str, str]) -> str:
         parts.insert(0, quoted(name))
         name = ""
     return f"{name}{{{','.join(parts)}}}" if parts else name
+
+
+def name_text(metric: str) -> str:
+    """The name of a metric as it stands in a comment."""
+    return metric if _METRIC.fullmatch(metric) else quoted(metric)
+
+
+def plain(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels in the old alphabet, with `_` for each other sign; of labels that become one the last counts."""
+    found = {_NOT_IN_LABEL.sub("_", name): value for name, value in sorted(labels.items())}
+    return {**found, METRIC_NAME: _NOT_IN_METRIC.sub("_", labels.get(METRIC_NAME, ""))}
 
 
 def lines(labels: Mapping[str, str], ts: I64, values: F64, *, seconds: bool = False) -> bytes:

@@ -191,9 +191,42 @@ def test_federation_gives_the_newest_of_what_has_not_ended(client: Client, alpha
     stale = np.array([STALE_BITS], np.uint64).view(np.float64)[0]
     storage.add("up", {"job": "a"}, [now - 5, now], [1, 0.5]).add("up", {"job": "old"}, [now - 600_000], [1])
     storage.add("up", {"job": "gone"}, [now - 5, now], np.array([1, stale])).add("a.b", {"x": 'q"'}, [now], [np.inf])
-    headers = {"Authorization": f"Bearer {alpha.token}"}
+    headers = {"Authorization": f"Bearer {alpha.token}", "Accept": "text/plain;version=1.0.0;escaping=allow-utf-8"}
     found = client.get("/prometheus/federate", {"match[]": ["up", '{__name__!=""}']}, headers=headers)
     assert found.content.decode().splitlines() == [
-        '# TYPE up untyped', f'up{{job="a"}} 0.5 {now}', '# TYPE "a.b" untyped', f'{{"a.b",x="q\\""}} +Inf {now}',
+        '# TYPE "a.b" untyped', f'{{"a.b",instance="",x="q\\""}} +Inf {now}',
+        '# TYPE up untyped', f'up{{instance="",job="a"}} 0.5 {now}',
     ]  # fmt: skip
     assert client.get("/prometheus/federate", headers=headers).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [("text/plain;version=0.0.4;q=1,*/*;q=0.1", "underscores"), ("", "underscores"),
+     ("text/plain;version=1.0.0;escaping=underscores", "underscores"),
+     ("application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;q=0.1", "allow-utf-8")],
+)  # fmt: skip
+def test_federation_writes_quoted_names_only_for_who_reads_them(
+    client: Client, alpha: House, storage: FakeStorage, accept: str, expected: str
+) -> None:
+    now = SystemClock().now_ms() - 1_000
+    storage.add("1a.b:é", {"x.y": "q", "c:d": "e"}, [now], [1])
+    headers = {"Authorization": f"Bearer {alpha.token}", "Accept": accept}
+    found = client.get("/prometheus/federate", {"match[]": '{__name__!=""}'}, headers=headers)
+    assert f"escaping={expected}" in found["Content-Type"]
+    plain, quoted = '_a_b:_{c_d="e",instance="",x_y="q"}', '{"1a.b:é","c:d"="e",instance="","x.y"="q"}'
+    assert (plain if expected == "underscores" else quoted) in found.content.decode()
+
+
+def test_federation_names_each_metric_once_with_all_its_series(
+    client: Client, alpha: House, storage: FakeStorage
+) -> None:
+    now = SystemClock().now_ms() - 1_000
+    for name, labels in (("room", {}), ("room_a", {"x": "1"}), ("room", {"x": "1"}), ("room", {"instance": "own"})):
+        storage.add(name, labels, [now], [1])
+    asked = {"match[]": ['{__name__=~"room.*"}', "room"]}
+    found = client.get("/prometheus/federate", asked, headers={"Authorization": f"Bearer {alpha.token}"})
+    assert found.content.decode().splitlines() == [
+        "# TYPE room untyped", f'room{{instance="",x="1"}} 1 {now}', f'room{{instance=""}} 1 {now}',
+        f'room{{instance="own"}} 1 {now}', "# TYPE room_a untyped", f'room_a{{instance="",x="1"}} 1 {now}',
+    ]  # fmt: skip
