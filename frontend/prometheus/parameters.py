@@ -96,17 +96,21 @@ class Asked:
 
     def timeout_s(self) -> float:
         """How long the query may run: what is asked for, up to the limit."""
-        found = self.text("timeout")
-        return QUERY_TIMEOUT_S if found is None else min(QUERY_TIMEOUT_S, _named("timeout", duration_ms, found) / 1000)
+        wanted_ms = self._positive_ms("timeout")
+        return QUERY_TIMEOUT_S if wanted_ms is None else min(QUERY_TIMEOUT_S, wanted_ms / 1000)
 
     def lookback_ms(self) -> int | None:
         """How far back an instant selector looks, if it is not to be as usual."""
-        found = self.text("lookback_delta")
+        return self._positive_ms("lookback_delta")
+
+    def _positive_ms(self, name: str) -> int | None:
+        """A duration of 1 ms or more."""
+        found = self.text(name)
         if found is None:
             return None
-        wanted = _named("lookback_delta", duration_ms, found)
+        wanted = _named(name, duration_ms, found)
         if wanted <= 0:
-            raise BadQuery('invalid parameter "lookback_delta": it must be positive')
+            raise BadQuery(f'invalid parameter "{name}": it must be positive, 1ms or more, not {found[:40]}')
         return wanted
 
     def asof_ms(self, now_ms: int) -> int | None:

@@ -36,6 +36,9 @@ _UNIT_MS = {
     "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000,
 }  # fmt: skip
 _UNITS = tuple(reversed(_UNIT_MS.items()))
+_INSTANTS = "seconds or RFC 3339 are wanted, as in 1700000000.5 or 2023-11-14T22:13:20Z"
+_DURATIONS = "seconds or units are wanted, as in 90 or 1h30m"
+_TEXT_SHOWN = 80  # characters of what cannot be read
 _ESCAPED = re.compile(r"__|_([0-9A-Fa-f]{1,6})_")
 TRUNCATED = "results truncated due to limit"
 _POINTS_AT_ONCE = 200_000  # written into one buffer: some 10 MB
@@ -115,28 +118,37 @@ def instant_ms(text: str) -> int:
         try:
             moment = datetime.datetime.fromisoformat(text if _RFC3339.fullmatch(text) else "")
         except ValueError as error:
-            raise BadQuery(f'cannot parse "{text}" to a valid timestamp') from error
+            raise _no_instant(text, _INSTANTS) from error
         if moment.tzinfo is None:
-            raise BadQuery(f'cannot parse "{text}" to a valid timestamp: it has no time zone')
+            raise _no_instant(text, f"it has no time zone; {_INSTANTS}")
         seconds = moment.timestamp()
     if not abs(seconds) * 1000 <= TIME_MAX_MS:
-        raise BadQuery(f'cannot parse "{text}" to a valid timestamp: out of range')
+        raise _no_instant(text, "out of range, which ends with the year 9999")
     return round(seconds * 1000)
 
 
 def duration_ms(text: str) -> int:
     """Milliseconds of a duration: seconds as a float, or units as in `1h30m`."""
     seconds = _float(text)
-    if seconds is not None:
-        if not abs(seconds) * 1000 <= TIME_MAX_MS:
-            raise BadQuery(f'cannot parse "{text}" to a valid duration. It overflows')
-        return round(seconds * 1000)
-    if not text or not _DURATION.fullmatch(text):
-        raise BadQuery(f'cannot parse "{text}" to a valid duration')
-    total = sum(int(count) * _UNIT_MS[unit] for count, unit in _DURATION_PART.findall(text))
-    if total > TIME_MAX_MS:
-        raise BadQuery(f'cannot parse "{text}" to a valid duration. It overflows')
-    return total
+    if seconds is None and not (text and _DURATION.fullmatch(text)):
+        raise BadQuery(f'cannot parse "{_cut(text)}" to a valid duration: {_DURATIONS}')
+    # Numbers of any length: as floats they are exact wherever they are not too large.
+    total = seconds * 1000 if seconds is not None else _sum_ms(text)
+    if not abs(total) <= TIME_MAX_MS:
+        raise BadQuery(f'cannot parse "{_cut(text)}" to a valid duration. It overflows: some 8,000 years are the most')
+    return round(total)
+
+
+def _sum_ms(text: str) -> float:
+    return math.fsum(float(count) * _UNIT_MS[unit] for count, unit in _DURATION_PART.findall(text))
+
+
+def _no_instant(text: str, why: str) -> BadQuery:
+    return BadQuery(f'cannot parse "{_cut(text)}" to a valid timestamp: {why}')
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]}..."
 
 
 def duration(ms: int) -> str:

@@ -7,6 +7,7 @@ import math
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 
 import hypothesis
 import numpy as np
@@ -146,16 +147,54 @@ def test_time_is_refused_when_it_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "ms"), [("15", 15_000), ("0.5", 500), ("1h30m", 5_400_000), ("1d", 86_400_000), ("250ms", 250)]
+    ("text", "ms"),
+    [
+        ("15", 15_000),
+        ("0.5", 500),
+        ("1h30m", 5_400_000),
+        ("1d", 86_400_000),
+        ("250ms", 250),
+        ("0" * 5_000 + "1h", 3_600_000),
+        ("8000y", 252_288_000_000_000),
+    ],
 )
 def test_duration_is_seconds_or_units(text: str, ms: int) -> None:
     assert prometheus.duration_ms(text) == ms
 
 
-@pytest.mark.parametrize("text", ["", "m", "5x", "1m1h", "inf", "9999999999999y", "-5m", "٥m", " 5"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "m",
+        "5x",
+        "1m1h",
+        "inf",
+        "9999999999999y",
+        "-5m",
+        "٥m",
+        " 5",
+        "9" * 5_000 + "s",
+        "9" * 5_000,
+        "8036y",
+        "1d" * 9,
+    ],
+)
 def test_duration_is_refused_when_it_is_none(text: str) -> None:
     with pytest.raises(BadQuery):
         prometheus.duration_ms(text)
+
+
+@pytest.mark.parametrize(
+    ("read", "wanted"),
+    [(prometheus.instant_ms, "RFC 3339"), (prometheus.duration_ms, "1h30m")],
+    ids=["time", "duration"],
+)
+def test_what_cannot_be_read_is_shown_in_part_with_what_is_wanted(read: Callable[[str], int], wanted: str) -> None:
+    with pytest.raises(BadQuery, match=wanted) as caught:
+        read("x" * 900_000)
+    assert 'cannot parse "xxx' in str(caught.value)
+    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize(

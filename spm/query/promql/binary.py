@@ -57,10 +57,17 @@ def set_operation(op: str, left: Vector, right: Vector, matching: Matching) -> V
         spare = right.present & ~_seen(left.present, codes_left, len(groups.labels))[codes_right]
         others = Vector(right.labels, right.values, spare, right.nameless).shown()
         if (len(left.labels) + len(others.labels)) * left.values.shape[1] > QUERY_CELLS_MAX:
-            raise QueryTooLarge(f"'or' gives {len(left.labels)} and {len(others.labels)} series")
+            found = f"'or' gives {len(left.labels)} and {len(others.labels)} series"
+            raise _too_large(found, left.values.shape[1])
         return united([left.shown(), others])
     matched = _seen(right.present, codes_right, len(groups.labels))[codes_left]
     return Vector(left.labels, left.values, left.present & (matched if op == "and" else ~matched), left.nameless)
+
+
+def _too_large(found: str, steps: int) -> QueryTooLarge:
+    return QueryTooLarge(
+        f"{found} at {steps} steps; at most {QUERY_CELLS_MAX} values are computed: use a longer step or fewer series"
+    )
 
 
 def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool: bool, swapped: bool) -> Vector:
@@ -73,7 +80,7 @@ def _matched(op: str, many: Vector, one: Vector, matching: Matching, *, as_bool:
     _check_one(one.labels, one.present & met, codes_one, groups, "left" if swapped else "right")
     rows_many, rows_one = _pairs(codes_many, codes_one, len(groups.labels))
     if len(rows_many) * many.values.shape[1] > QUERY_CELLS_MAX:
-        raise QueryTooLarge(f"an operator matches {len(rows_many)} pairs of series over {many.values.shape[1]} steps")
+        raise _too_large(f"'{op}' matches {len(rows_many)} pairs of series", many.values.shape[1])
     values, kept, both = _joined(op, many, one, (rows_many, rows_one), as_bool=as_bool, swapped=swapped)
     alone, lone_many = _Alone(op, matching, as_bool, swapped), None
     if fill_one is not None:

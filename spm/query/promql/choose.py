@@ -84,7 +84,10 @@ def _pairs(vector: Vector, distinct: U64) -> I64:
 
 def _check_made(count: int, vector: Vector) -> None:
     if count * vector.values.shape[1] > QUERY_CELLS_MAX:
-        raise QueryTooLarge(f"count_values makes more than {count} series over {vector.values.shape[1]} steps")
+        raise QueryTooLarge(
+            f"count_values makes {count} series or more at {vector.values.shape[1]} steps; at most {QUERY_CELLS_MAX} "
+            "values are computed: round the values first, or use a longer step or fewer series"
+        )
 
 
 def _places(vector: Vector, distinct: U64) -> Iterator[tuple[I64, I64]]:

@@ -116,7 +116,10 @@ class Evaluation:
         first = (steps.first_ms - node.range_ms) // step * step + step
         count = max((steps.last_ms - first) // step + 1, 0)
         if count > QUERY_SUBQUERY_STEPS_MAX:
-            raise QueryTooLarge(f"a subquery has {count} steps; at most {QUERY_SUBQUERY_STEPS_MAX} are evaluated")
+            raise QueryTooLarge(
+                f"a subquery has {count} steps; at most {QUERY_SUBQUERY_STEPS_MAX} are evaluated: "
+                "use a longer step in its brackets, or a shorter range"
+            )
         borders = self._borders["start"], self._borders["end"]
         return Evaluation(self.reader, Steps(first, step, count), borders, self.remarks)
 

@@ -25,7 +25,10 @@ _OPENING, _SIGNS = "([{", "-+*/%^<>=!"  # each bracket, and at least one sign of
 def check(text: str) -> None:
     """Raise `BadQuery` if the text is too long, too deeply nested, or chains too many operators."""
     if len(text) > QUERY_TEXT_CHARS_MAX:
-        raise BadQuery(f"query of {len(text)} characters; at most {QUERY_TEXT_CHARS_MAX} are taken")
+        raise BadQuery(
+            f"query of {len(text)} characters; at most {QUERY_TEXT_CHARS_MAX} are taken: "
+            "ask in several queries, or name values by a shorter regular expression"
+        )
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
         raise BadQuery("a query must be valid Unicode: it has half of a surrogate pair")
     if _is_small(text):
@@ -36,14 +39,21 @@ def check(text: str) -> None:
             depth += 1
             braces += token == "{"
             if depth > QUERY_DEPTH_MAX:
-                raise BadQuery(f"brackets nested deeper than {QUERY_DEPTH_MAX} at position {position}", position)
+                raise BadQuery(
+                    f"brackets nested deeper than {QUERY_DEPTH_MAX} at position {position}: ask in several queries",
+                    position,
+                )
         elif kind == "close":
             depth -= 1
             braces -= token == "}"
         elif braces <= 0 and (kind == "operator" or token.lower() in _WORD_OPERATORS):
             operators += 1
             if operators > QUERY_OPERATORS_MAX:
-                raise BadQuery(f"more than {QUERY_OPERATORS_MAX} operators at position {position}", position)
+                raise BadQuery(
+                    f"more than {QUERY_OPERATORS_MAX} operators at position {position}: ask in several queries, "
+                    "or take several values by one regular expression",
+                    position,
+                )
 
 
 def _is_small(text: str) -> bool:

@@ -56,7 +56,9 @@ def parse_selector(text: str) -> tuple[Matcher, ...]:
     alone, found = grammar.tree(text), parse(text)
     plain = isinstance(alone, syntax.Series) and alone.when == syntax.When() and not alone.mode
     if not plain or not isinstance(found, plan.Selector):
-        raise BadQuery(f"not a selector of series: {text}")
+        raise BadQuery(
+            f'not a selector of series: {text[:100]}; a name or labels alone are wanted, as in up{{job="a"}}'
+        )
     return found.matchers
 
 

@@ -78,7 +78,10 @@ def _expanded(values: list[str], replacement: str, regex: str) -> list[str | Non
 def _bounded(separator: str, parts: list[str]) -> str:
     """The parts joined, unless that is longer than a label may be: a label made of itself doubles again and again."""
     if sum(map(len, parts)) + len(separator) * (len(parts) - 1) > LABEL_VALUE_BYTES_MAX:
-        raise QueryTooLarge(f"a label is made longer than {LABEL_VALUE_BYTES_MAX} characters")
+        raise QueryTooLarge(
+            f"a label is made longer than {LABEL_VALUE_BYTES_MAX} characters, which is the most it may have: "
+            "make it of fewer or shorter parts"
+        )
     return separator.join(parts)
 
 
