@@ -206,7 +206,7 @@ def test_federation_explains_instead_of_samples_what_these_rest_on(
     samples = client.get("/prometheus/federate", asked, headers=bearer)
     answer = client.get("/prometheus/federate", {**asked, "explain": "1"}, headers=bearer)
     told = json.loads(answer.content)
-    assert samples.content.startswith(b'# TYPE m0 untyped\nm0{n="0"} 5 ')
+    assert samples.content.startswith(b'# TYPE m0 untyped\nm0{instance="",n="0"} 5 ')
     assert samples["X-SPM-Infos"] == "; ".join(told["infos"])
     assert (answer.status_code, told["status"], told["data"]) == (200, "success", None)
     assert [one["resolution"] for one in told["explain"]["segments"]] == ["raw samples"]
