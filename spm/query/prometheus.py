@@ -26,6 +26,9 @@ from spm.query import digits
 from spm.query.budget import Budget
 from spm.query.label_table import json_of, taken
 from spm.query.promql.engine import Result
+from spm.query.promql.labels import ordered
+from spm.query.select import SeriesBatch
+from spm.wire import I64
 
 # Numbers and times as Go reads them: Python's own readers take other digits, blanks and weeks as well.
 _SECONDS = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -49,6 +52,7 @@ def answer(
     result: Result, *, limit: int = 0, stats: Budget | None = None, explain: Mapping[str, Any] | None = None
 ) -> bytes:
     """The body for a query's result, its notes as `infos`; with at most so many series (0: all)."""
+    result = _in_order(result)
     cut = limited(result, limit)
     data: dict[str, object] = {"resultType": result.kind, "result": _shaped(cut)}
     if stats is not None:
@@ -59,11 +63,29 @@ def answer(
 
 def limited(result: Result, limit: int) -> Result:
     """The first so many series of a result; 0: all."""
-    if not limit or len(result.labels) <= limit:
+    if not limit or len(result.labels if result.samples is None else result.samples.labels) <= limit:
         return result
+    if result.samples is not None:
+        return dataclasses.replace(result, samples=_taken(result.samples, np.arange(limit)))
     return dataclasses.replace(
         result, labels=result.labels[:limit], values=result.values[:limit], present=result.present[:limit]
     )
+
+
+def _in_order(result: Result) -> Result:
+    """The same; samples of those series that have any, by their labels, as every matrix is."""
+    if result.samples is None:
+        return result
+    held = np.flatnonzero(np.diff(result.samples.offsets))
+    rows = held[ordered(taken(result.samples.labels, held))]
+    return dataclasses.replace(result, samples=_taken(result.samples, rows))
+
+
+def _taken(batch: SeriesBatch, rows: I64) -> SeriesBatch:
+    counts = np.diff(batch.offsets)[rows]
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    at = np.arange(offsets[-1]) + np.repeat(batch.offsets[rows] - offsets[:-1], counts)
+    return SeriesBatch(taken(batch.labels, rows), offsets, batch.ts[at], batch.values[at], batch.basis)
 
 
 def points_of(result: Result) -> int:
@@ -237,12 +259,10 @@ def _listed(found: Sequence[memoryview]) -> orjson.Fragment:
 def _raw_series(result: Result) -> orjson.Fragment:
     """The same of samples, so many series at a time that buffers stay small."""
     assert result.samples is not None, "BUG: asked for the samples of a result without any"
-    batch = result.samples
-    counts = np.diff(batch.offsets)
-    held = np.flatnonzero(counts)
-    counts, (names, borders) = counts[held], json_of(taken(batch.labels, held))
+    batch, ends = result.samples, result.samples.offsets
+    counts, (names, borders) = np.diff(ends), json_of(batch.labels)
     moments, steps = np.unique(batch.ts, return_inverse=True)
-    times, ends = _written(moments), np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    times = _written(moments)
     found: list[memoryview] = []
     row = 0
     while row < len(counts):

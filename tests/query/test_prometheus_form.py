@@ -92,6 +92,17 @@ def test_range_of_samples_has_their_own_times() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("expr", "limit", "jobs"),
+    [("up[1m]", 0, "ab"), ("up[1m]", 1, "a"), ("up[1m]", 2, "ab"), ("up[1m:1s]", 1, "a"), ('up{job="c"}[1m]', 1, "")],
+)
+def test_range_of_samples_is_sorted_by_labels_and_cut_with_a_warning(expr: str, limit: int, jobs: str) -> None:
+    storage = gauges().add("up", {"job": "0"}, [70_000], [1])
+    answer = json.loads(prometheus.answer(Engine(storage).instant(expr, 3_000), limit=limit))
+    assert [one["metric"]["job"] for one in answer["data"]["result"]] == list(jobs)
+    assert (prometheus.TRUNCATED in answer.get("warnings", [])) is (len(jobs) == limit == 1)
+
+
 def test_string_is_answered_as_it_is() -> None:
     assert body(prometheus.answer(Engine(gauges()).instant('"hi"', 1_000))) == {
         "resultType": "string",
