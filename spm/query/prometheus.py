@@ -52,40 +52,12 @@ def answer(
     result: Result, *, limit: int = 0, stats: Budget | None = None, explain: Mapping[str, Any] | None = None
 ) -> bytes:
     """The body for a query's result, its notes as `infos`; with at most so many series (0: all)."""
-    result = _in_order(result)
-    cut = limited(result, limit)
-    data: dict[str, object] = {"resultType": result.kind, "result": _shaped(cut)}
+    shown, is_cut = _samples(result.samples, limit) if result.samples is not None else _values(result, limit)
+    data: dict[str, object] = {"resultType": result.kind, "result": shown}
     if stats is not None:
         data["stats"] = _stats(stats)
-    more = [TRUNCATED] if cut is not result else []
+    more = [TRUNCATED] if is_cut else []
     return success(data, warnings=[*more, *result.warnings], infos=result.notes, explain=explain)
-
-
-def limited(result: Result, limit: int) -> Result:
-    """The first so many series of a result; 0: all."""
-    if not limit or len(result.labels if result.samples is None else result.samples.labels) <= limit:
-        return result
-    if result.samples is not None:
-        return dataclasses.replace(result, samples=_taken(result.samples, np.arange(limit)))
-    return dataclasses.replace(
-        result, labels=result.labels[:limit], values=result.values[:limit], present=result.present[:limit]
-    )
-
-
-def _in_order(result: Result) -> Result:
-    """The same; samples of those series that have any, by their labels, as every matrix is."""
-    if result.samples is None:
-        return result
-    held = np.flatnonzero(np.diff(result.samples.offsets))
-    rows = held[ordered(taken(result.samples.labels, held))]
-    return dataclasses.replace(result, samples=_taken(result.samples, rows))
-
-
-def _taken(batch: SeriesBatch, rows: I64) -> SeriesBatch:
-    counts = np.diff(batch.offsets)[rows]
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-    at = np.arange(offsets[-1]) + np.repeat(batch.offsets[rows] - offsets[:-1], counts)
-    return SeriesBatch(taken(batch.labels, rows), offsets, batch.ts[at], batch.values[at], batch.basis)
 
 
 def points_of(result: Result) -> int:
@@ -224,14 +196,25 @@ def _stats(used: Budget) -> dict[str, object]:
     }
 
 
-def _shaped(result: Result) -> object:
+def _values(result: Result, limit: int) -> tuple[object, bool]:
+    """What was computed, of so many series (0: all), and whether there are more."""
     if result.kind == "string":
-        return [_seconds(int(result.times[0])), result.text]
-    if result.samples is not None:
-        return _raw_series(result)
+        return [_seconds(int(result.times[0])), result.text], False
     if result.kind == "scalar":
-        return [_seconds(int(result.times[0])), number(result.values[0, 0])]
-    return _computed(result, single=result.kind == "vector")
+        return [_seconds(int(result.times[0])), number(result.values[0, 0])], False
+    is_cut = 0 < limit < len(result.labels)
+    if is_cut:
+        result = dataclasses.replace(
+            result, labels=result.labels[:limit], values=result.values[:limit], present=result.present[:limit]
+        )
+    return _computed(result, single=result.kind == "vector"), is_cut
+
+
+def _samples(batch: SeriesBatch, limit: int) -> tuple[orjson.Fragment, bool]:
+    """The samples of so many series (0: all) of those that have any, by their labels; and whether there are more."""
+    held = np.flatnonzero(np.diff(batch.offsets))
+    rows = held[ordered(taken(batch.labels, held))]
+    return _raw_series(batch, rows[: limit or None]), 0 < limit < len(rows)
 
 
 def _computed(result: Result, *, single: bool) -> orjson.Fragment:
@@ -256,19 +239,19 @@ def _listed(found: Sequence[memoryview]) -> orjson.Fragment:
     return orjson.Fragment(b"".join((b"[", *parts[1:], b"]")))
 
 
-def _raw_series(result: Result) -> orjson.Fragment:
+def _raw_series(batch: SeriesBatch, rows: I64) -> orjson.Fragment:
     """The same of samples, so many series at a time that buffers stay small."""
-    assert result.samples is not None, "BUG: asked for the samples of a result without any"
-    batch, ends = result.samples, result.samples.offsets
-    counts, (names, borders) = np.diff(ends), json_of(batch.labels)
+    firsts, counts = batch.offsets[rows], np.diff(batch.offsets)[rows]
+    names, borders = json_of(taken(batch.labels, rows))
     moments, steps = np.unique(batch.ts, return_inverse=True)
-    times = _written(moments)
+    times, ends = _written(moments), np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
     found: list[memoryview] = []
     row = 0
     while row < len(counts):
         last = max(int(np.searchsorted(ends, ends[row] + _POINTS_AT_ONCE, side="right")) - 1, row + 1)
-        part, own = slice(int(ends[row]), int(ends[last])), borders[row : last + 1]
-        found.append(digits.rows(times, steps[part], batch.values[part], counts[row:last], names, own))
+        own = borders[row : last + 1]
+        at = np.arange(ends[row], ends[last]) + np.repeat(firsts[row:last] - ends[row:last], counts[row:last])
+        found.append(digits.rows(times, steps[at], batch.values[at], counts[row:last], names, own))
         row = last
     return _listed(found)
 
