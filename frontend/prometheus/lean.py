@@ -122,7 +122,7 @@ def _form(environ: Environ) -> bytes:
     except OSError as error:
         raise BadQuery("the form cannot be read") from error
     if len(body) < length:
-        raise BadQuery("the form cannot be read")
+        raise BadQuery(f"the form cannot be read: {len(body)} of its {length} bytes came; send it again")
     return body
 
 

@@ -36,6 +36,8 @@ def counted(index: SeriesIndex, most: int) -> Cardinality:
     for name, codes, values in index.label_columns():
         of_value = np.bincount(codes, minlength=len(values))
         of_value[0] = 0  # the label is absent
+        if not of_value.any():
+            continue  # the name of metrics, which is known before there are any
         largest = np.argsort(-of_value, kind="stable")[:most].tolist()
         ranked = [(values[code], int(of_value[code])) for code in largest if of_value[code]]
         by_pair += [(f"{name}={value}", count) for value, count in ranked]

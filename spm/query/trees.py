@@ -72,6 +72,7 @@ def _json(node: Node) -> dict[str, Any]:
         case Subquery():
             step = 0 if node.step is None else _ms(node.step)
             return {"type": "subquery", "expr": _json(node.inner), "range": _ms(node.range), "step": step,
+                    "rangeExpr": _arithmetic(node.range), "stepExpr": _arithmetic(node.step),
                     **_when_json(node.when)}  # fmt: skip
         case Grouped():
             first = _json(node.arguments[0]) if len(node.arguments) > 1 else None
@@ -92,19 +93,19 @@ def _series_json(node: Series) -> dict[str, Any]:
         "name": _name_of(node),
         "matchers": [{"name": m.name, "value": m.value, "type": m.op} for m in (*node.matchers, *named)],
         **_when_json(node.when),
+        "anchored": node.mode == "anchored",
+        "smoothed": node.mode == "smoothed",
     }
     if node.range is not None:
-        found["range"] = _ms(node.range)
-    if node.mode:
-        found[node.mode] = True
+        found |= {"range": _ms(node.range), "rangeExpr": _arithmetic(node.range)}
     return found
 
 
 def _when_json(when: When) -> dict[str, Any]:
-    offset = 0 if when.offset is None else _ms(when.offset)
+    offset = {"offset": 0 if when.offset is None else _ms(when.offset), "offsetExpr": _arithmetic(when.offset)}
     if isinstance(when.at, str):
-        return {"offset": offset, "timestamp": None, "startOrEnd": when.at}
-    return {"offset": offset, "timestamp": None if when.at is None else round(when.at * 1000), "startOrEnd": None}
+        return {**offset, "timestamp": None, "startOrEnd": when.at}
+    return {**offset, "timestamp": None if when.at is None else round(when.at * 1000), "startOrEnd": None}
 
 
 def _matching_json(node: Operation) -> dict[str, Any]:
@@ -146,9 +147,21 @@ def _is_scalar(node: Node) -> bool:
             return False
 
 
-def _ms(span: Span) -> int | str:
-    """Milliseconds, or the text of what is known only when a query is asked."""
-    return round(span.value * 1000) if isinstance(span, Literal) else _span(span)
+def _ms(span: Span) -> int:
+    """Milliseconds; 0 where they are computed when a query is asked, as `_arithmetic` says."""
+    return round(span.value * 1000) if isinstance(span, Literal) else 0
+
+
+def _arithmetic(span: Span | None) -> dict[str, Any] | None:
+    """How a duration is computed, if it is."""
+    return None if span is None or isinstance(span, Literal) else _duration_json(span)
+
+
+def _duration_json(span: Span) -> dict[str, Any]:
+    if isinstance(span, Literal):
+        return {"type": "numberLiteral", "val": plain(span.value), "duration": True}
+    left, right = map(_duration_json, span.parts) if span.parts else (None, None)
+    return {"type": "durationExpr", "op": span.op, "lhs": left, "rhs": right, "wrapped": False}
 
 
 # --- texts ---

@@ -182,7 +182,7 @@ def test_expression_is_written_out_and_given_as_a_tree(grafana: Desk) -> None:
         (Recorded("GET", "rules", "type=odd"), 400, "bad_data", "type"),
         (Recorded("GET", "query", "query=up&time=%FF"), 400, "bad_data", "UTF-8"),
         (Recorded("POST", "query", "query=up&lookback_delta=0"), 400, "bad_data", "lookback_delta"),
-        (Recorded("POST", "query", "query=cpu_usage_user&timeout=0s"), 503, "timeout", "timed out"),
+        (Recorded("POST", "query", "query=cpu_usage_user&timeout=0s"), 400, "bad_data", "timeout"),
     ],
 )
 def test_failure_says_in_prometheus_form_what_is_wrong(
@@ -191,6 +191,13 @@ def test_failure_says_in_prometheus_form_what_is_wrong(
     answer = grafana.ask(call, status)
     assert (answer["status"], answer["errorType"]) == ("error", kind)
     assert words in answer["error"]
+
+
+def test_query_whose_time_is_over_is_a_503_that_says_so(grafana: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frontend.prometheus.parameters.QUERY_TIMEOUT_S", 0.0)
+    answer = grafana.ask(Recorded("POST", "query", "query=cpu_usage_user&timeout=1m"), 503)
+    assert answer["errorType"] == "timeout"
+    assert "timed out" in answer["error"]
 
 
 def test_large_answers_are_packed_for_who_takes_gzip(grafana: Desk) -> None:
@@ -230,3 +237,9 @@ def test_answer_explains_what_it_rests_on_when_asked(grafana: Desk) -> None:
     ends_ms = datetime.fromisoformat(last["start"]).timestamp() * 1000 + 3_600_000
     assert last["over"] in {ends_ms <= before_ms, ends_ms <= SystemClock().now_ms()}  # it may end meanwhile
     assert "explain" not in grafana.ask(CALLS["table"])
+
+
+def test_cardinality_of_an_app_without_data_lists_nothing(client: Client, alpha: House) -> None:
+    told = client.get(f"{API}status/tsdb", headers={"Authorization": f"Bearer {alpha.token}"}).json()["data"]
+    assert told.pop("headStats") == {"numSeries": 0, "numLabelPairs": 0}
+    assert set(map(len, told.values())) == {0}

@@ -25,7 +25,7 @@ def test_expression_is_written_in_one_form_that_stays(text: str, written: str) -
     assert trees.formatted(text) == written
 
 
-@pytest.mark.parametrize("text", [text for text in FORMATTED if "step()" not in text])
+@pytest.mark.parametrize("text", list(FORMATTED))
 def test_expression_written_out_has_the_same_tree(text: str) -> None:
     assert trees.as_json(trees.formatted(text)) == trees.as_json(text)
 
@@ -43,3 +43,22 @@ def test_tree_says_how_sides_are_matched() -> None:
     assert (tree["matching"]["labels"], tree["matching"]["on"], tree["matching"]["include"]) == (["x"], True, ["y"])
     assert trees.as_json("a * 2")["matching"] is None
     assert trees.as_json("a and b")["matching"]["card"] == "many-to-many"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "op"),
+    [("x[2*step()]", "range", "*"), ("x offset -step()", "offset", "*"), ("x[5m:min_of(1m,step())]", "step", "min_of"),
+     ("x[range():1m]", "range", "range")],
+)  # fmt: skip
+def test_tree_has_numbers_for_durations_and_says_beside_them_how_they_are_computed(
+    text: str, name: str, op: str
+) -> None:
+    tree = trees.as_json(text)
+    assert (tree[name], tree[f"{name}Expr"]["op"]) == (0, op)
+    assert trees.as_json("x[5m:1m] offset 1h")[f"{name}Expr"] is None
+
+
+def test_tree_says_of_each_selector_whether_it_is_anchored_or_smoothed() -> None:
+    asked = ("x[5m]", "x[5m] anchored", "x smoothed")
+    modes = [(tree["anchored"], tree["smoothed"]) for tree in map(trees.as_json, asked)]
+    assert modes == [(False, False), (True, False), (False, True)]
