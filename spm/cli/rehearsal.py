@@ -118,7 +118,8 @@ def _ask(backend: Backend, clock: FakeClock) -> None:
     for question in QUESTIONS:
         prometheus.answer(engine.instant(question, end))
         prometheus.answer(engine.range(question, _DAY + HOUR_MS, end, 300_000))
-    prometheus.answer(engine.instant("cpu_usage[10m]", end))
+    for samples_of in ("cpu_usage[10m]", "cpu_usage[605s] smoothed"):
+        prometheus.answer(engine.instant(samples_of, end - 5_000))
     matchers = [Matcher(METRIC_NAME, "=", "cpu_usage")]
     labels = storage.select_hours(matchers, _DAY // HOUR_MS, _DAY // HOUR_MS).labels
     assert isinstance(labels, LabelTable), "BUG: labels that are no columns"

@@ -37,7 +37,7 @@ REASONS = {
         "info() looks an offset's distance away for info series, and asks then what they were at the step itself: some "
         "are too old by then, others newer than the elements they are to go with"
     ),
-    r"\blimitk\b.*: series only here": (
+    r"\blimitk\b.*(: series only here| at \d+: )": (
         "limitk is promised to keep some k elements: the judge takes those its storage names first, we the first by "
         "the order of series"
     ),

@@ -27,3 +27,11 @@ def letters(url: str, queue: str) -> list[Letter]:
         found.append(Letter(body, dict(properties.headers or {})))
     connection.close()  # what was not acknowledged goes back
     return found
+
+
+def depth_of(url: str, queue: str) -> int:
+    """How many messages wait in a queue. They are not read: one in a reader's hand leaves its room to another."""
+    connection = pika.BlockingConnection(pika.URLParameters(Address.parse(url).url))
+    count: int = connection.channel().queue_declare(queue, passive=True).method.message_count
+    connection.close()
+    return count

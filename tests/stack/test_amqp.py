@@ -15,7 +15,7 @@ from ingest.transport.topology import Address
 from spm import limits
 from spm.clock import SystemClock
 from spm.errors import LimitExceeded, QueueUnavailable, Refused
-from tests.stack.amqp_look import letters
+from tests.stack.amqp_look import depth_of, letters
 from tests.stack.processes import stopped, wait_until
 from tests.stack.rabbitmq import RabbitMQ
 from tests.stack.rows import message
@@ -385,10 +385,11 @@ def test_a_dead_letter_waits_in_its_queue_while_the_dead_letters_have_no_room(
     with opened(url) as transport, received(url) as (receiver, got):
         transport.publish(message(1), 10)
         assert wait_until(lambda: len(got) == 1, 10)
-        full = _count(own_rabbitmq, "no-room", topology.DEAD)
+        assert wait_until(lambda: depth_of(url, topology.DEAD) >= 4, 20)  # a queue says so some seconds later
+        full = depth_of(url, topology.DEAD)
         receiver.reject(got[0].mark)
         time.sleep(1)
-        assert _count(own_rabbitmq, "no-room", topology.DEAD) == full
+        assert depth_of(url, topology.DEAD) == full
         own_rabbitmq.control("purge_queue", "-p", "no-room", topology.DEAD)
         assert wait_until(lambda: _dead_letters(url) == [message(1).to_bytes()], 20)
     grave.close()
@@ -397,12 +398,6 @@ def test_a_dead_letter_waits_in_its_queue_while_the_dead_letters_have_no_room(
 def _fill(grave: Publisher) -> None:
     for _ in range(20):
         grave.publish(topology.DEAD, "", b"x" * 500, timeout_s=5, message_id="1")
-
-
-def _count(rabbitmq: RabbitMQ, vhost: str, queue: str) -> int:
-    """How many letters a queue holds. They are not read: a letter in a reader's hand leaves its room to another."""
-    rows = rabbitmq.control("list_queues", "-q", "-p", vhost, "name", "messages").split("\n")
-    return next(int(count) for name, _, count in (row.partition("\t") for row in rows) if name == queue)
 
 
 def _dead_letters(url: str) -> list[bytes]:
