@@ -134,7 +134,7 @@ def duration_ms(text: str) -> int:
 
 
 def _sum_ms(text: str) -> float:
-    return math.fsum(float(count) * _UNIT_MS[unit] for count, unit in _DURATION_PART.findall(text))
+    return sum(float(count) * _UNIT_MS[unit] for count, unit in _DURATION_PART.findall(text))
 
 
 def _no_instant(text: str, why: str) -> BadQuery:
