@@ -12,9 +12,9 @@ from alerts.models import AlertEvent, Rule
 from alerts.rules import State
 from spm.errors import BadQuery
 from spm.query.promql.engine import LOOKBACK_MS
-from spm.query.promql.parse import parse
-from spm.query.promql.plan import Selector, Subquery, Window
-from spm.query.select import METRIC_NAME, Matcher
+from spm.query.promql.planning.plan import Selector, Subquery, Window
+from spm.query.promql.planning.planner import parse
+from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.store.matchers import mask
 
 

@@ -14,7 +14,7 @@ from django.conf import settings
 from spm import limits, query
 from spm.errors import BadQuery, LimitExceeded
 from spm.query.promql.engine import Engine
-from spm.query.turns import shared
+from spm.query.request.admission import shared
 
 
 @dataclass(frozen=True, slots=True)

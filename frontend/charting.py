@@ -12,8 +12,8 @@ import numpy as np
 from frontend.hosts import columns
 from frontend.timing import filled, steps_of
 from spm.limits import CHART_SERIES_MAX
-from spm.query.basis import Basis
 from spm.query.promql.engine import Engine
+from spm.query.request.provenance import Basis
 
 RANGE_MS = 3_600_000
 

@@ -13,7 +13,7 @@ from rollups.corrected import Actor
 from rollups.retract import Done, Draft, Preview
 from spm.accounts.models import App
 from spm.errors import BadQuery
-from spm.query.promql.parse import parse_selector
+from spm.query.promql.planning.planner import parse_selector
 from spm.store.matchers import Matcher
 
 NAMES_SHOWN = 8

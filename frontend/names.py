@@ -2,7 +2,7 @@
 
 from spm.limits import PICKER_VALUES_MAX
 from spm.query import storage_for
-from spm.query.select import METRIC_NAME, Matcher
+from spm.query.request.batches import METRIC_NAME, Matcher
 
 SPAN_MS = 7 * 86_400_000
 

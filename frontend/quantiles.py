@@ -11,11 +11,11 @@ import numpy as np
 
 from frontend.timing import steps_of
 from spm.limits import CHART_SERIES_MAX
-from spm.query import percentiles
-from spm.query.basis import Basis
-from spm.query.budget import Budget
-from spm.query.promql.parse import parse_selector
-from spm.query.storage import AppStorage
+from spm.query.promql.planning.planner import parse_selector
+from spm.query.reader import AppStorage
+from spm.query.request.budget import Budget
+from spm.query.request.provenance import Basis
+from spm.query.rolled import percentiles
 from spm.wire import F64
 
 RANGE_MS = 3_600_000

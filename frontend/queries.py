@@ -15,10 +15,10 @@ from frontend.prometheus.presence import watch_of
 from spm import query
 from spm.accounts.models import App
 from spm.clock import SystemClock
-from spm.query.budget import Budget, QueryLimits, Watch
 from spm.query.promql.engine import Engine
-from spm.query.storage import AppStorage
-from spm.query.turns import shared
+from spm.query.reader import AppStorage
+from spm.query.request.admission import shared
+from spm.query.request.budget import Budget, QueryLimits, Watch
 
 turns = shared(settings.SPM_DATA / "turns")
 _clock = SystemClock()

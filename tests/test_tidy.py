@@ -58,7 +58,7 @@ def test_rule_complains_about_a_bad_example(rule: Rule) -> None:
     [
         ("spm.store.backends", "django celery pyspark"),
         ("spm.query.promql.engine", "django celery pyspark"),
-        ("spm.query.scan", "django celery pyspark"),
+        ("spm.query.view.view", "django celery pyspark"),
         ("ingest.protocols", "django celery pyspark"),
         ("ingest.accept", "django celery pyspark"),
         ("rollups.kernel", "django celery pyspark"),

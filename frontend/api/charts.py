@@ -13,7 +13,7 @@ from frontend.prometheus.explaining import explained
 from frontend.queries import asking
 from spm.clock import SystemClock
 from spm.limits import QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
-from spm.query import asof
+from spm.query.formats import asof
 
 _clock = SystemClock()
 

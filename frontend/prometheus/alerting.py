@@ -15,7 +15,7 @@ from frontend.prometheus.parameters import Asked
 from spm.accounts.models import App
 from spm.errors import BadQuery
 from spm.limits import RULE_PERIOD_MS
-from spm.query import prometheus
+from spm.query.formats import prometheus
 from spm.store.matchers import Matcher, mask
 
 FILE = "alert rules"  # Prometheus groups by file; here they stand in the database

@@ -32,11 +32,11 @@ from spm.errors import (
     StoreUnavailable,
 )
 from spm.limits import EXPORT_TIMEOUT_S, REMOTE_READ_TIMEOUT_S, RETRY_AFTER_S, STREAM_TURN_BYTES, STREAM_TURN_S
-from spm.query import prometheus
-from spm.query.basis import Basis
-from spm.query.budget import Budget, QueryLimits, Watch
-from spm.query.promql.lookback import LOOKBACK_MS
-from spm.query.storage import AppStorage
+from spm.query.formats import prometheus
+from spm.query.reader import AppStorage
+from spm.query.request.budget import Budget, QueryLimits, Watch
+from spm.query.request.lookback import LOOKBACK_MS
+from spm.query.request.provenance import Basis
 from spm.values import dataclass
 
 View = Callable[..., "bytes | HttpResponseBase"]

@@ -8,10 +8,10 @@ from django.http import HttpResponse
 from frontend.prometheus.door import Call, json_answer
 from rollups.models import Correction
 from spm.limits import EXPLAINED_UNITS_MAX, HOUR_MS
-from spm.query import prometheus
-from spm.query.basis import Basis
 from spm.query.explain import explanation, span_of
-from spm.query.storage import AppStorage
+from spm.query.formats import prometheus
+from spm.query.reader import AppStorage
+from spm.query.request.provenance import Basis
 
 
 def explained(storage: AppStorage, app_id: int, basis: Basis, now_ms: int) -> dict[str, Any]:

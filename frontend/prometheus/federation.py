@@ -21,10 +21,12 @@ from frontend.prometheus.door import Call, heavy, protobuf, remarked, stream
 from frontend.prometheus.explaining import explained_alone
 from spm.errors import BadQuery
 from spm.limits import FUTURE_MS, READ_FORM_BYTES_MAX
-from spm.query import explain, exposition, prometheus, remote, stretches
-from spm.query.basis import joined
-from spm.query.select import METRIC_NAME, SeriesBatch
-from spm.query.storage import AppStorage
+from spm.query import explain, streaming
+from spm.query.formats import exposition, prometheus
+from spm.query.formats import remote_read as formats_remote_read
+from spm.query.reader import AppStorage
+from spm.query.request.batches import METRIC_NAME, SeriesBatch
+from spm.query.request.provenance import joined
 from spm.wire import STALE_BITS
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
@@ -80,7 +82,7 @@ def _family(metric: str, lines: Mapping[str, str]) -> str:
 @protobuf
 def remote_read(call: Call, request: HttpRequest, held: ExitStack) -> HttpResponseBase:
     """`read`: the samples of some selectors."""
-    storage, wanted = call.storage(), remote.asked(_unpacked(request)).until(call.now_ms + FUTURE_MS)
+    storage, wanted = call.storage(), formats_remote_read.asked(_unpacked(request)).until(call.now_ms + FUTURE_MS)
     if wanted.streamed or call.asked.flag("explain"):
         basis = joined(explain.of_samples(storage, query.start_ms - 1, query.end_ms) for query in wanted.queries)
         if call.asked.flag("explain"):
@@ -93,16 +95,16 @@ def remote_read(call: Call, request: HttpRequest, held: ExitStack) -> HttpRespon
         call.budget.samples(len(batch.ts))
         call.budget.shown(call.budget.usage.samples)
         batches.append(batch)
-    packed = bytes(cramjam.snappy.compress_raw(remote.answered(batches)))
+    packed = bytes(cramjam.snappy.compress_raw(formats_remote_read.answered(batches)))
     response = HttpResponse(packed, content_type="application/x-protobuf", headers={"Content-Encoding": "snappy"})
     return remarked(response, joined(batch.basis for batch in batches))
 
 
-def _frames(call: Call, storage: AppStorage, wanted: remote.Request) -> Iterator[bytes]:
+def _frames(call: Call, storage: AppStorage, wanted: formats_remote_read.Request) -> Iterator[bytes]:
     for number, query in enumerate(wanted.queries):
-        parts = stretches.by_labels(storage, query.matchers, query.start_ms - 1, query.end_ms, call.budget)
+        parts = streaming.by_labels(storage, query.matchers, query.start_ms - 1, query.end_ms, call.budget)
         for batch in parts:
-            yield from remote.frames(number, batch)
+            yield from formats_remote_read.frames(number, batch)
 
 
 def _unpacked(request: HttpRequest) -> bytes:

@@ -4,19 +4,19 @@ from collections.abc import Callable
 
 from frontend.prometheus.door import Call, light
 from spm.errors import BadQuery
-from spm.query import prometheus, trees
+from spm.query.formats import prometheus, promql_format
 
 
 @light
 def format_query(call: Call) -> bytes:
     """`format_query`: the expression, its lines broken at its parts."""
-    return prometheus.success(_made(call, trees.formatted))
+    return prometheus.success(_made(call, promql_format.formatted))
 
 
 @light
 def parse_query(call: Call) -> bytes:
     """`parse_query`: its tree."""
-    return prometheus.success(_made(call, trees.as_json))
+    return prometheus.success(_made(call, promql_format.as_json))
 
 
 def _made(call: Call, make: Callable[[str], object]) -> object:

@@ -28,7 +28,7 @@ from spm import meter
 from spm.accounts import tokens
 from spm.clock import SystemClock
 from spm.errors import BadQuery
-from spm.query import prometheus
+from spm.query.formats import prometheus
 
 PREFIX = "/prometheus/"
 _LONGER = frozenset({"api/v1/read", "federate"})  # these read and write bodies of their own; speed is not their need

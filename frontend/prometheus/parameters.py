@@ -20,10 +20,10 @@ from frontend.prometheus.bodies import whole
 from spm.clock import Clock
 from spm.errors import BadQuery
 from spm.limits import FUTURE_MS, NAMES_SHOWN_MAX, QUERY_TIMEOUT_S
-from spm.query import asof
-from spm.query.prometheus import duration_ms, instant_ms
-from spm.query.promql.parse import parse_selector
-from spm.query.select import Matcher
+from spm.query.formats import asof
+from spm.query.formats.prometheus import duration_ms, instant_ms
+from spm.query.promql.planning.planner import parse_selector
+from spm.query.request.batches import Matcher
 
 T = TypeVar("T")
 FORM = "application/x-www-form-urlencoded"

@@ -13,7 +13,7 @@ from typing import Any
 from spm.clock import Clock, SystemClock
 from spm.errors import QueryCancelled
 from spm.limits import QUERY_LOOK_S
-from spm.query.budget import Watch, nobody
+from spm.query.request.budget import Watch, nobody
 
 # Half-closed counts as gone: clients that send "nothing more" before they read are none of those that ask here.
 _GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR

@@ -20,9 +20,9 @@ from spm.limits import (
     READ_TOP_MAX,
     RULE_PERIOD_MS,
 )
-from spm.query import prometheus
-from spm.query.promql.lookback import LOOKBACK_MS, SUBQUERY_STEP_MS
-from spm.query.select import METRIC_NAME
+from spm.query.formats import prometheus
+from spm.query.request.batches import METRIC_NAME
+from spm.query.request.lookback import LOOKBACK_MS, SUBQUERY_STEP_MS
 
 API_VERSION = "3.0.0"  # whose semantics are kept; Grafana chooses by it which calls to make
 _clock = SystemClock()

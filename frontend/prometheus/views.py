@@ -15,11 +15,12 @@ from frontend.prometheus.parameters import Span
 from spm import telemetry
 from spm.clock import SystemClock
 from spm.errors import BadQuery
-from spm.query import kept, prometheus, stretches
-from spm.query.basis import Basis
+from spm.query import kept, streaming
+from spm.query.formats import prometheus
 from spm.query.promql.engine import Engine, Result
-from spm.query.promql.parse import parse
-from spm.query.storage import AppStorage
+from spm.query.promql.planning.planner import parse
+from spm.query.reader import AppStorage
+from spm.query.request.provenance import Basis
 
 _clock = SystemClock()
 _KEPT, _COMPUTED = telemetry.QUERY_STEPS.labels("kept"), telemetry.QUERY_STEPS.labels("computed")
@@ -129,8 +130,8 @@ def _names(
     return _limited(call, storage, found, asked.limit, then.basis)
 
 
-def _known_then(call: Call, storage: AppStorage, asked: Span) -> stretches.Names:
-    return stretches.known_then(storage, asked.matcher_sets, asked.start_ms, asked.end_ms, call.budget)
+def _known_then(call: Call, storage: AppStorage, asked: Span) -> streaming.Names:
+    return streaming.known_then(storage, asked.matcher_sets, asked.start_ms, asked.end_ms, call.budget)
 
 
 _NO_SAMPLES = Basis()  # of what the dictionary says

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spm.query.prometheus import numbers
+from spm.query.formats.prometheus import numbers
 from spm.store.columns import Bool, as_mask, bools, ints, strings
 from spm.wire import F64
 

@@ -26,9 +26,9 @@ from spm.limits import (
     HOUR_MS,
 )
 from spm.query import explain
-from spm.query.levels import Chosen
-from spm.query.select import METRIC_NAME, Matcher, SeriesBatch
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import METRIC_NAME, Matcher, SeriesBatch
+from spm.query.rolled.resolutions import Chosen
 
 
 @streamed

@@ -19,7 +19,7 @@ from ingest.protocols.line_exact import example
 from ingest.protocols.times import TIME_EARLY, TIME_LATE
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS, IMPORT_SAMPLES_AT_ONCE, IMPORT_SLOTS_AT_ONCE, REJECTIONS_MAX
-from spm.query.select import METRIC_NAME
+from spm.query.request.batches import METRIC_NAME
 from spm.store.columns import Bool
 from spm.wire import F64, I32, I64, Parsed, Rejection, SeriesTable, canonical, slot_of
 

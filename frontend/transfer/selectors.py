@@ -3,7 +3,7 @@
 import re
 
 from spm.errors import BadMessage
-from spm.query.select import METRIC_NAME
+from spm.query.request.batches import METRIC_NAME
 
 _NAME = re.compile(r"\s*([^\s{\"]+)?\s*(?:\{(.*)\})?\s*", re.DOTALL)
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'

@@ -27,7 +27,7 @@ from frontend.transfer.writing import LABEL
 from ingest.protocols import naming
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import IMPORT_GROUP_BYTES_MAX, IMPORT_PIECE_BYTES, IMPORT_SAMPLES_AT_ONCE
-from spm.query.select import METRIC_NAME
+from spm.query.request.batches import METRIC_NAME
 from spm.store.columns import Bool, as_mask, bools, string, strings
 from spm.wire import F64, I64
 

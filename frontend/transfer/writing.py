@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frontend.transfer.cells import guarded, texts_of
-from spm.query import exposition
-from spm.query.select import METRIC_NAME, SeriesBatch
+from spm.query.formats import exposition
+from spm.query.request.batches import METRIC_NAME, SeriesBatch
 from spm.store.columns import floats, ints, string, strings
 from spm.wire import F64, I64, STALE_BITS
 

@@ -20,12 +20,12 @@ from rollups.local import LocalExecutor
 from rollups.run import Driver
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
-from spm.query import prometheus, remote
-from spm.query.cache import PageCache
-from spm.query.label_table import LabelTable
+from spm.query.formats import prometheus, remote_read
 from spm.query.promql.engine import Engine
-from spm.query.select import METRIC_NAME, Matcher
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import METRIC_NAME, Matcher
+from spm.query.series.label_table import LabelTable
+from spm.query.view.page_cache import PageCache
 from spm.store import sketch
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
@@ -125,7 +125,7 @@ def _ask(backend: Backend, clock: FakeClock) -> None:
     assert isinstance(labels, LabelTable), "BUG: labels that are no columns"
     labels.json()  # which few series are written without
     samples = storage.select(matchers, _DAY, end)
-    assert list(remote.frames(0, samples)), "BUG: a rehearsal without samples"
+    assert list(remote_read.frames(0, samples)), "BUG: a rehearsal without samples"
 
 
 PARTS = {"way": whole_way, "bodies": protocols.warm}

@@ -8,10 +8,10 @@ import threading
 from spm import limits
 from spm.clock import Clock, SystemClock
 from spm.errors import Refused
-from spm.query.cache import PageCache
-from spm.query.promql.kept import Kept
-from spm.query.results import Results
-from spm.query.storage import AppStorage
+from spm.query.promql.result_cache.entries import Results
+from spm.query.promql.result_cache.reuse import Kept
+from spm.query.reader import AppStorage
+from spm.query.view.page_cache import PageCache
 from spm.store.backends import open_backend
 from spm.store.keys import Distribution
 

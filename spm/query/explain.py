@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from spm.limits import DAY_SLOTS, EXPLAINED_HOURS, EXPLAINED_UNITS_MAX, HOUR_MS
-from spm.query import effects
-from spm.query.basis import RAW, Basis, moment
-from spm.query.scan import Scan
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.provenance import RAW, Basis, moment
+from spm.query.rolled import retraction_effects
+from spm.query.view.view import Scan
 from spm.store import marks
 from spm.store.lens import BOOL
 from spm.store.manifest import EXPIRED, OPEN, SEALED, SEALING, Entry, Generation
@@ -60,7 +60,7 @@ def of_samples(storage: AppStorage, start_ms: int, end_ms: int) -> Basis:
         scan.ground.buckets.update(scan.distribution.all(scan.app))
         for slot, buckets in scan.units(first, last):
             scan.ground.use(RAW, slot)
-            effects.note_unread(scan, slot, buckets)
+            retraction_effects.note_unread(scan, slot, buckets)
         return scan.ground.basis()
 
     return storage.viewed(start_ms, end_ms, looked)

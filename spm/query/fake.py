@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.limits import HOUR_MS
-from spm.query.basis import DAYS, HOURS, Basis, joined
-from spm.query.select import METRIC_NAME, HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick
-from spm.query.strips import Strips
+from spm.query.request.batches import METRIC_NAME, HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick
+from spm.query.request.provenance import DAYS, HOURS, Basis, joined
+from spm.query.samples.sample_runs import Strips
 from spm.store import sketch
 from spm.store.matchers import mask
 from spm.store.sketch import Sketches

@@ -2,7 +2,7 @@
 
 ``Registry`` is the writer's half: it remembers which ids this process has seen registered, asks the store for the rest
 in bulk, and puts what is missing by check-and-put. An id that already stands for another canonical form is a collision:
-reported, never merged. The reader's half is ``spm.query.series``; ``matching`` is for those who ask once and keep no
+reported, never merged. The reader's half is ``spm.query.series.index``; ``matching`` is for those who ask once and keep no
 index, as retractions do.
 """
 

@@ -20,10 +20,10 @@ from ingest.write import Writer
 from spm import query
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
-from spm.query import prometheus
+from spm.query.formats import prometheus
 from spm.query.promql.engine import Engine
-from spm.query.select import METRIC_NAME, Matcher
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.store.backends import open_backend
 from spm.store.keys import Distribution
 from spm.wire import Parsed, SeriesTable, canonical

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from spm.limits import HOUR_MS
-from spm.query.select import Matcher
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import Matcher
 from tests.stack.stored import Copies, Sample, series_name
 
 ACKED, REFUSED, UNKNOWN = "acked", "refused", "unknown"

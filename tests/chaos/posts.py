@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spm.clock import SystemClock
-from spm.query.cache import PageCache
-from spm.query.select import Matcher
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import Matcher
+from spm.query.view.page_cache import PageCache
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
 

@@ -7,8 +7,8 @@ import pytest
 
 from ingest.write import Writer
 from spm.clock import SystemClock
-from spm.query.cache import PageCache
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.view.page_cache import PageCache
 from spm.store.backends import open_backend
 from spm.store.keys import Distribution
 from tests.chaos.line import APP, Line

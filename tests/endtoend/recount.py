@@ -3,8 +3,8 @@
 import numpy as np
 
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.query.select import Matcher, SeriesBatch, Storage
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import Matcher, SeriesBatch, Storage
 from tests.fleet import FIELDS, Fleet
 
 

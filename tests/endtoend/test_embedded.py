@@ -14,8 +14,8 @@ import pytest
 
 from spm.clock import SystemClock
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.query.cache import PageCache
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.view.page_cache import PageCache
 from spm.store import keys, manifest
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend

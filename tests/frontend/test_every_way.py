@@ -11,7 +11,7 @@ from frontend import queries
 from frontend.prometheus import door
 from spm import query
 from spm.errors import QueryFailed, QueryTimeout, QueryTooLarge
-from spm.query.turns import Turns
+from spm.query.request.admission import Turns
 from tests.frontend.chunked import read_stream
 from tests.frontend.conftest import House
 from tests.frontend.ways import NAMES, SAMPLES, body_of, names_told, told
@@ -176,7 +176,7 @@ def test_names_of_a_time_are_those_of_all_samples_in_it_however_far_apart(
     made.clock.advance(HOUR)
     made.send(*((number, 2, 1.0) for number in range(9, 12)))
     monkeypatch.setattr(query, "storage_for", lambda app: made.fresh())
-    monkeypatch.setattr("spm.query.stretches.EXPORT_SERIES_AT_ONCE", 2)
+    monkeypatch.setattr("spm.query.streaming.EXPORT_SERIES_AT_ONCE", 2)
     asked = {"match[]": ['m0{n!="3"}', '{__name__=~"m."}'], "asof": asof, "start": str(START / 1000 + 1)}
     found = names_told(client.get("/prometheus/api/v1/series", asked, headers=bearer))
     assert sorted(int(one["n"]) for one in found) == [1, 2, 3, 4, 5, 6, 7, 8]

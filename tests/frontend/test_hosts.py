@@ -6,7 +6,7 @@ from frontend.hosts import NOTHING, Hosts, Reading, rows
 from frontend.panels import host_panels, quoted
 from frontend.shapes import HEIGHT, WIDTH, spark
 from frontend.templatetags.desk import age, percent
-from spm.query.promql.parse import parse
+from spm.query.promql.planning.planner import parse
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000

@@ -24,7 +24,7 @@ from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock, SystemClock
 from spm.errors import QueueUnavailable, StoreUnavailable
 from spm.query import storage_for
-from spm.query.select import Matcher
+from spm.query.request.batches import Matcher
 from spm.store.account import glance
 from spm.store.backends import open_backend
 from spm.telemetry import Reading

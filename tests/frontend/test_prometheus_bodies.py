@@ -16,8 +16,8 @@ from frontend.prometheus.parameters import FORM
 from spm import query
 from spm.limits import READ_FORM_BYTES_MAX
 from spm.query.fake import FakeStorage
-from spm.query.remote import Asked
-from spm.query.select import Matcher
+from spm.query.formats.remote_read import Asked
+from spm.query.request.batches import Matcher
 from tests.frontend.conftest import House
 from tests.frontend.test_prometheus_federation import request_of
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from spm import query
 from spm.clock import SystemClock
 from spm.errors import BadQuery
-from spm.query import remote
 from spm.query.fake import FakeStorage
-from spm.query.remote import Asked, Request
-from spm.query.select import Matcher, SeriesBatch
+from spm.query.formats import remote_read
+from spm.query.formats.remote_read import Asked, Request
+from spm.query.request.batches import Matcher, SeriesBatch
 from spm.wire import STALE_BITS
 from tests.frontend.conftest import House
 
@@ -105,14 +105,14 @@ QUERIES = st.builds(
 
 @given(st.lists(QUERIES, min_size=1, max_size=3))
 def test_request_reads_as_it_was_written(queries: list[Asked]) -> None:
-    assert remote.asked(request_of(*queries)) == Request(tuple(queries), streamed=False)
+    assert remote_read.asked(request_of(*queries)) == Request(tuple(queries), streamed=False)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_damaged_request_is_refused_and_nothing_else(raw: bytes) -> None:
     with contextlib.suppress(BadQuery):
-        remote.asked(raw)
+        remote_read.asked(raw)
 
 
 @settings(deadline=None)
@@ -121,7 +121,7 @@ def test_samples_are_written_with_their_times_and_all_bits(points: list[tuple[in
     ts = np.array([at for at, _ in points], np.int64)
     bits = np.array([value for _, value in points], np.uint64)
     batch = SeriesBatch([{"__name__": "m", "a": "ä"}], np.array([0, len(ts)]), ts, bits.view(np.float64))
-    assert series_of(remote.answered([batch])) == [[({"__name__": "m", "a": "ä"}, points)]]
+    assert series_of(remote_read.answered([batch])) == [[({"__name__": "m", "a": "ä"}, points)]]
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_bomb_is_refused_before_it_is_unpacked(client: Client, alpha: House, sto
      (text(2, b"\x00\x01"), False), (number(2, 7) + number(2, 1), True)],
 )  # fmt: skip
 def test_the_first_type_of_answer_that_is_accepted_and_there_is_given(accept: bytes, *, streamed: bool) -> None:
-    assert remote.asked(request_of(Asked((Matcher("a", "=", "b"),), 1, 2), accept=accept)).streamed is streamed
+    assert remote_read.asked(request_of(Asked((Matcher("a", "=", "b"),), 1, 2), accept=accept)).streamed is streamed
 
 
 def test_federation_gives_the_newest_of_what_has_not_ended(client: Client, alpha: House, storage: FakeStorage) -> None:

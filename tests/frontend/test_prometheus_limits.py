@@ -20,10 +20,10 @@ from frontend.prometheus.presence import watch_of
 from spm import query
 from spm.clock import FakeClock
 from spm.errors import QueryCancelled, QueryRefused, QueryTimeout, QueryTooLarge
-from spm.query.budget import AT_WORK, CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, Budget, QueryLimits
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
-from spm.query.turns import Places, Turns
+from spm.query.request.admission import Places, Turns
+from spm.query.request.budget import AT_WORK, CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, Budget, QueryLimits
 from tests.frontend.conftest import House
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 
 from spm.limits import QUERY_PARALLEL_MAX
-from spm.query.turns import Places
+from spm.query.request.admission import Places
 from tests.stack.processes import Process, answers, free_ports, wait_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

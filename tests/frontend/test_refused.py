@@ -10,7 +10,7 @@ from django.test import Client
 from ingest import pings, rejections
 from ingest.models import Heartbeat, RejectedLine
 from spm.accounts.models import App, AuditEntry
-from spm.query.promql.parse import parse
+from spm.query.promql.planning.planner import parse
 from spm.store import quota
 from spm.store.backends import open_backend
 from spm.wire import Rejection

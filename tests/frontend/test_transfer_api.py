@@ -12,7 +12,7 @@ from frontend.prometheus import door as prometheus_door
 from ingest import push
 from spm.accounts import tokens
 from spm.accounts.models import App
-from spm.query.turns import Turns
+from spm.query.request.admission import Turns
 from tests.frontend.conftest import House
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -15,8 +15,8 @@ from frontend.transfer.gathering import Gathering
 from frontend.transfer.selectors import series_of
 from spm.errors import BadMessage
 from spm.limits import IMPORT_SAMPLES_AT_ONCE, IMPORT_SLOTS_AT_ONCE
-from spm.query.exposition import series_text
-from spm.query.select import METRIC_NAME, SeriesBatch
+from spm.query.formats.exposition import series_text
+from spm.query.request.batches import METRIC_NAME, SeriesBatch
 from spm.wire import STALE_BITS, Parsed, parse_canonical
 
 NOW = 1_700_000_000_000

@@ -8,8 +8,8 @@ from typing import Any
 import cramjam
 from django.test import Client
 
-from spm.query.remote import Asked
-from spm.query.select import Matcher
+from spm.query.formats.remote_read import Asked
+from spm.query.request.batches import Matcher
 from tests.frontend.chunked import read_stream
 from tests.frontend.test_prometheus_federation import number, request_of, series_of
 

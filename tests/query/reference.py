@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from spm.query.promql import plan
+from spm.query.promql.planning import plan
 from spm.store.matchers import mask
 
 LabelSet = tuple[tuple[str, str], ...]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spm.query import digits, prometheus
+from spm.query.formats import float_text, prometheus
 from spm.query.promql.engine import Result
 
 BITS = st.integers(0, 2**64 - 1)
@@ -19,7 +19,7 @@ EDGES = st.sampled_from([0.0, -0.0, 1e-6, 9.999999999999999e-7, 1e15, 9999999999
 @given(st.lists(st.one_of(st.floats(), DECIMALS, EDGES, BITS.map(lambda n: float(np.uint64(n).view(np.float64))))))
 def test_column_is_written_as_each_number_alone(values: list[float]) -> None:
     column = np.array(values, np.float64)
-    assert digits.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
+    assert float_text.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
 
 
 def test_averages_and_borders_are_written_as_each_number_alone() -> None:
@@ -31,7 +31,7 @@ def test_averages_and_borders_are_written_as_each_number_alone() -> None:
         draw.normal(size=10_000) * 10.0 ** draw.integers(-8, 22, 10_000),
         draw.integers(10**7, 10**15, 5_000) / 10.0 ** draw.integers(0, 7, 5_000),
     ])  # fmt: skip
-    assert digits.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
+    assert float_text.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
 
 
 def test_many_random_bits_are_written_as_each_number_alone() -> None:
@@ -40,7 +40,7 @@ def test_many_random_bits_are_written_as_each_number_alone() -> None:
         draw.integers(0, 2**64, 20_000, dtype=np.uint64).view(np.float64), draw.uniform(-100, 100, 5_000).round(2),
         10.0 ** draw.integers(-12, 24, 5_000) * draw.integers(1, 1_000, 5_000),
     ])  # fmt: skip
-    assert digits.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
+    assert float_text.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
 
 
 @settings(deadline=None)
@@ -64,7 +64,7 @@ def test_samples_are_written_as_if_joined_by_hand() -> None:
     values, steps = draw.normal(size=counts.sum()), draw.integers(0, 7, counts.sum())
     values[::3] = values[::3].round(1)
     names, times = _named(50), 1_700_000_000 + 1e7 * 9.0 ** np.arange(7) / 4
-    found = digits.rows(digits.written(times), steps, values, counts, *names)
+    found = float_text.rows(float_text.written(times), steps, values, counts, *names)
     points = [_point(times[s], v) for s, v in zip(steps.tolist(), values.tolist(), strict=True)]
     wanted = [points[end - count : end] for end, count in zip(np.cumsum(counts), counts, strict=True)]
     assert bytes(found).decode() == ",".join(
@@ -79,7 +79,7 @@ def test_elements_are_written_as_if_joined_by_hand(single: bool) -> None:
     values, present = draw.normal(size=(50, 2 * steps))[:, ::2], draw.random((50, steps)) < 0.6
     present[:, 0] |= single
     names, times = _named(50), 1_700_000_000 + 1e7 * 9.0 ** np.arange(steps) / 4
-    found = digits.matrix(digits.written(times), values, present, *names, single=single)
+    found = float_text.matrix(float_text.written(times), values, present, *names, single=single)
     wanted = [
         ",".join(_point(times[s], own[s]) for s in np.flatnonzero(there))
         for own, there in zip(values, present, strict=True)

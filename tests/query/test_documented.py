@@ -12,8 +12,8 @@ from spm import limits
 from spm.limits import HOUR_MS
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
-from spm.query.promql.overtime import FUNCTIONS
-from spm.query.promql.signatures import SIGNATURES
+from spm.query.promql.kernels.over_time import FUNCTIONS
+from spm.query.promql.planning.signatures import SIGNATURES
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMQL, GRAFANA = ((ROOT / "docs" / name).read_text() for name in ("promql.md", "grafana.md"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spm.errors import QueryFailed
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine, Result
-from spm.query.promql.parse import parse
+from spm.query.promql.planning.planner import parse
 from tests.query.expressions import START, expressions, random_samples, stored
 from tests.query.reference import LabelSet, Reference, SameLabels, Samples
 

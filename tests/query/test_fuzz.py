@@ -15,9 +15,9 @@ import pytest
 
 from spm import limits
 from spm.errors import SpmError
-from spm.query.budget import QueryLimits
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
+from spm.query.request.budget import QueryLimits
 from tests.query.generated import START, Maker, dataset, stored
 
 LIMIT_S = 2.0

@@ -14,9 +14,9 @@ import promql_parser
 import pytest
 
 from spm.errors import BadQuery
-from spm.query.promql import syntax
-from spm.query.promql.grammar import tree
-from spm.query.promql.parse import parse
+from spm.query.promql.planning.planner import parse
+from spm.query.promql.syntax import tree as syntax_tree
+from spm.query.promql.syntax.grammar import tree
 from tests.query.generated import Maker
 
 _ONLY_HERE = ("anchored", "smoothed", "2m + 30s", "2 * step()", "max_of(", "min_of(", "fill (")
@@ -26,34 +26,34 @@ _SIGNS = {"Sub": "-", "Add": "+"}
 def told(node: Any) -> str:
     """A tree of the house as one line."""
     match node:
-        case syntax.Literal(value):
+        case syntax_tree.Literal(value):
             return f"{value:g}"
-        case syntax.Quoted(value):
+        case syntax_tree.Quoted(value):
             return repr(value)
-        case syntax.Parenthesis(inner):
+        case syntax_tree.Parenthesis(inner):
             return told(inner)
-        case syntax.Signed(op, inner):
+        case syntax_tree.Signed(op, inner):
             return f"-({told(inner)})" if op == "-" else told(inner)
-        case syntax.Operation(op, left, right):
+        case syntax_tree.Operation(op, left, right):
             return f"({told(left)} {op} {told(right)})"
-        case syntax.Grouped(op, arguments, grouping, labels):
+        case syntax_tree.Grouped(op, arguments, grouping, labels):
             return f"{op} {grouping}{sorted(labels)} ({', '.join(map(told, arguments))})"
-        case syntax.Call(name, arguments):
+        case syntax_tree.Call(name, arguments):
             return f"{name}({', '.join(map(told, arguments))})"
-        case syntax.Subquery(inner, span, step, _, when):
+        case syntax_tree.Subquery(inner, span, step, _, when):
             return f"{told(inner)}[{_ms(span)}:{'' if step is None else _ms(step)}]{_when(when)}"
-        case syntax.Series(name, matchers, _, when, span):
+        case syntax_tree.Series(name, matchers, _, when, span):
             found = sorted((m.name, m.op, m.value) for m in matchers)
             return f"{name or ''}{found}{'' if span is None else f'[{_ms(span)}]'}{_when(when)}"
     raise AssertionError(node)
 
 
-def _ms(span: syntax.Span) -> int:
-    assert isinstance(span, syntax.Literal)
+def _ms(span: syntax_tree.Span) -> int:
+    assert isinstance(span, syntax_tree.Literal)
     return round(span.value * 1000)
 
 
-def _when(when: syntax.When) -> str:
+def _when(when: syntax_tree.When) -> str:
     offset = 0 if when.offset is None else _ms(when.offset)
     at = round(when.at * 1000) if isinstance(when.at, float) else when.at
     return f" @ {at} offset {offset}"
@@ -187,5 +187,5 @@ def test_refusal_names_the_place_and_what_was_wanted(text: str, words: str) -> N
 )  # fmt: skip
 def test_numbers_and_strings_are_go_s(text: str, value: object) -> None:
     found = tree(text)
-    assert isinstance(found, syntax.Literal | syntax.Quoted)
+    assert isinstance(found, syntax_tree.Literal | syntax_tree.Quoted)
     assert found.value == value

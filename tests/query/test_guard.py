@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from spm import limits
 from spm.errors import BadQuery
-from spm.query.promql import guard
-from spm.query.promql.parse import parse
+from spm.query.promql.planning.planner import parse
+from spm.query.promql.syntax import text_bounds
 
 TOO_MUCH = {
     "long text": "x" * (limits.QUERY_TEXT_CHARS_MAX + 1),
@@ -37,7 +37,7 @@ JUST_ENOUGH = {
 @pytest.mark.parametrize("text", TOO_MUCH.values(), ids=TOO_MUCH.keys())
 def test_guard_refuses_a_text_one_over_a_limit(text: str) -> None:
     with pytest.raises(BadQuery):
-        guard.check(text)
+        text_bounds.check(text)
 
 
 @pytest.mark.parametrize("text", JUST_ENOUGH.values(), ids=JUST_ENOUGH.keys())
@@ -56,21 +56,21 @@ def test_parse_answers_or_refuses_whatever_the_text(text: str) -> None:
 def test_guard_counts_every_operator(word: str) -> None:
     """What lets short texts pass unread counts no operator too few."""
     most = limits.QUERY_OPERATORS_MAX
-    guard.check(f"x {word} " * most)
+    text_bounds.check(f"x {word} " * most)
     with pytest.raises(BadQuery, match=f"more than {most} operators"):
-        guard.check(f"x {word} " * (most + 1))
+        text_bounds.check(f"x {word} " * (most + 1))
 
 
 @pytest.mark.parametrize("brackets", ["()", "[]", "{}"])
 def test_guard_counts_every_bracket(brackets: str) -> None:
     with pytest.raises(BadQuery, match=f"deeper than {limits.QUERY_DEPTH_MAX}"):
-        guard.check(brackets[0] * (limits.QUERY_DEPTH_MAX + 1) + brackets[1])
+        text_bounds.check(brackets[0] * (limits.QUERY_DEPTH_MAX + 1) + brackets[1])
 
 
 def test_guard_scans_open_strings_once() -> None:
-    guard.check('"' + '\\"' * (limits.QUERY_TEXT_CHARS_MAX // 2 - 1))
+    text_bounds.check('"' + '\\"' * (limits.QUERY_TEXT_CHARS_MAX // 2 - 1))
 
 
 def test_position_passes_over_strings_and_comments() -> None:
-    assert guard.position_of("x{a='deriv'} # deriv\n + deriv(x[5m])", "deriv") == 24
-    assert guard.position_of("x", "deriv") is None
+    assert text_bounds.position_of("x{a='deriv'} # deriv\n + deriv(x[5m])", "deriv") == 24
+    assert text_bounds.position_of("x", "deriv") is None

@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 
 from spm.limits import HOUR_MS
 from spm.query.fake import STALE, FakeStorage
-from spm.query.promql import hours, overtime, windows
 from spm.query.promql.engine import Engine
-from spm.query.promql.windows import Steps
-from spm.query.select import Matcher
-from spm.query.strips import Strips
+from spm.query.promql.evaluation import whole_hours
+from spm.query.promql.kernels import over_time, windows
+from spm.query.promql.kernels.windows import Steps
+from spm.query.request.batches import Matcher
+from spm.query.samples.sample_runs import Strips
 
 FIRST_SLOT = 472_222
 ALL = (Matcher("__name__", "=", "m"),)
-EXACT = sorted(name for name in overtime.FUNCTIONS if hours.span(name, Steps(0, HOUR_MS, 1), HOUR_MS))
+EXACT = sorted(name for name in over_time.FUNCTIONS if whole_hours.span(name, Steps(0, HOUR_MS, 1), HOUR_MS))
 
 
 def long_series(seed: int, *, strange: bool) -> FakeStorage:
@@ -55,10 +56,10 @@ def test_hours_agree_with_samples(
 ) -> None:
     storage = long_series(seed, strange=strange)
     steps = Steps((FIRST_SLOT + first) * HOUR_MS, stride * HOUR_MS, count)
-    span = hours.span(function, steps, width * HOUR_MS)
+    span = whole_hours.span(function, steps, width * HOUR_MS)
     assert span is not None
-    batch = storage.select_cells(ALL, span.borders, hours.columns(function))
-    found = hours.combine(function, batch, hours.Windows.of(span, steps, width * HOUR_MS))
+    batch = storage.select_cells(ALL, span.borders, whole_hours.columns(function))
+    found = whole_hours.combine(function, batch, whole_hours.Windows.of(span, steps, width * HOUR_MS))
     if found.doubtful:
         assert strange, "samples without NaN and infinity must be answered from hours"
         assert function in {"rate", "increase", "delta"}, "only what counters gained is hidden by a NaN"
@@ -85,7 +86,7 @@ def test_a_day_is_one_cell_exactly_where_no_border_of_a_window_cuts_it(
         whole = at % 24 == 0 and at + 24 <= max(cuts) and not cuts & set(range(at + 1, at + 24))
         cells.append(at)
         at += 24 if whole else 1
-    found = hours.cells(Steps(first * HOUR_MS, stride * HOUR_MS, count), width * HOUR_MS)
+    found = whole_hours.cells(Steps(first * HOUR_MS, stride * HOUR_MS, count), width * HOUR_MS)
     assert found is not None
     assert found.borders.tolist() == [*cells, at]
     assert found.borders[found.low].tolist() == [end - width for end in ends]

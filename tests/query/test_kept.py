@@ -20,16 +20,17 @@ from rollups.rollback import roll_back
 from spm import limits
 from spm.errors import Refused
 from spm.limits import HOUR_MS
-from spm.query.basis import Basis
-from spm.query.promql import engine, reach
+from spm.query.promql import engine
 from spm.query.promql.engine import Engine, QueryLimits, Result
-from spm.query.promql.kept import Kept
-from spm.query.promql.parse import Context, parse
-from spm.query.promql.reading import Reader
-from spm.query.results import Entry, Key, Results
-from spm.query.standing import Common, Standing
-from spm.query.storage import AppStorage
-from spm.query.tail import TailView
+from spm.query.promql.evaluation.sample_source import Reader
+from spm.query.promql.planning import reach
+from spm.query.promql.planning.planner import Context, parse
+from spm.query.promql.result_cache.entries import Entry, Key, Results
+from spm.query.promql.result_cache.reuse import Kept
+from spm.query.reader import AppStorage
+from spm.query.request.provenance import Basis
+from spm.query.view.fingerprint import Common, Standing
+from spm.query.view.tail import TailView
 from spm.store.distribution import open_epoch
 from spm.store.keys import BYTE, HASH
 from spm.store.manifest import Manifest

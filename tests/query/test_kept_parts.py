@@ -9,9 +9,9 @@ import pytest
 from spm.limits import HOUR_MS
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
-from spm.query.promql.kept import Kept
-from spm.query.results import Results
-from spm.query.standing import Standing
+from spm.query.promql.result_cache.entries import Results
+from spm.query.promql.result_cache.reuse import Kept
+from spm.query.view.fingerprint import Standing
 from tests.query.test_kept import MINUTE_MS, Asker
 from tests.rollups.world import START
 

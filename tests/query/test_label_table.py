@@ -9,9 +9,9 @@ import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
-from spm.query.label_table import Column, Labels, LabelTable, json_of, taken, used
-from spm.query.promql.labels import Groups, group_by, group_equal, group_without, ordered
-from spm.query.promql.vector import finished, named
+from spm.query.promql.operators.label_groups import Groups, group_by, group_equal, group_without, ordered
+from spm.query.promql.operators.vector import finished, named
+from spm.query.series.label_table import Column, Labels, LabelTable, json_of, taken, used
 
 NAMES = ("__name__", "__type__", "a", "host", "le")
 TEXTS = ("", "x", "y", "ä", 'q"\\\n', "😀", "h1", "h10", "h2")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spm.query import literals
-from spm.query.label_index import LabelIndex
-from spm.query.select import Matcher
+from spm.query.request.batches import Matcher
+from spm.query.series import literals
+from spm.query.series.label_index import LabelIndex
 from spm.store import matchers
 
 VALUES = ["", "a", "b", "ab", "a|b", "a.b", "A", "host_1", "host-1:9100", "é", "a b", "/var", "(a)", "#", "\n", "a\n"]

@@ -12,10 +12,10 @@ from rollups.local import LocalExecutor
 from rollups.run import Driver
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
-from spm.query.cache import PageCache
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.view.page_cache import PageCache
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spm.query.promql import binary, choose
-from spm.query.promql.aggregate import _CELLS_AT_ONCE, _CODES, aggregate
-from spm.query.promql.labels import group_by
-from spm.query.promql.plan import Matching
-from spm.query.promql.vector import Vector, named
+from spm.query.promql.operators import binary, select_elements
+from spm.query.promql.operators.aggregate import _CELLS_AT_ONCE, _CODES, aggregate
+from spm.query.promql.operators.label_groups import group_by
+from spm.query.promql.operators.vector import Vector, named
+from spm.query.promql.planning.plan import Matching
 
 SERIES, STEPS = 30_000, 20
 RNG = np.random.default_rng(11)
@@ -56,8 +56,8 @@ def test_an_operator_between_many_series_is_that_of_their_arrays(op: str) -> Non
 
 def test_values_of_many_series_are_counted_as_those_of_all() -> None:
     whole = vector("m")
-    assert whole.values.size > choose._ELEMENTS_AT_ONCE
-    found = choose.counted_values(whole, "v", labels=(), without=False)
+    assert whole.values.size > select_elements._ELEMENTS_AT_ONCE
+    found = select_elements.counted_values(whole, "v", labels=(), without=False)
     told = {labels["v"]: row for row, labels in enumerate(found.labels)}
     numbers = np.unique(whole.values[whole.present])
     assert len(told) == len(numbers)

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import strategies as st
 
 from spm.errors import BadQuery
-from spm.query import prometheus
 from spm.query.fake import FakeStorage
+from spm.query.formats import prometheus
 from spm.query.promql.engine import Engine
 
 NUMBERS = {

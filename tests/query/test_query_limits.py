@@ -14,12 +14,12 @@ from spm import limits
 from spm.clock import FakeClock
 from spm.errors import BadQuery, QueryTimeout, QueryTooLarge
 from spm.query.fake import FakeStorage
-from spm.query.promql.binary import vector_vector
 from spm.query.promql.engine import Engine, QueryLimits, Result
-from spm.query.promql.plan import Matching
-from spm.query.promql.vector import named
-from spm.query.select import Matcher, SeriesBatch, Tick
-from spm.query.strips import Strips
+from spm.query.promql.operators.binary import vector_vector
+from spm.query.promql.operators.vector import named
+from spm.query.promql.planning.plan import Matching
+from spm.query.request.batches import Matcher, SeriesBatch, Tick
+from spm.query.samples.sample_runs import Strips
 
 
 def three_series() -> FakeStorage:
@@ -144,7 +144,7 @@ def test_vectors_still_needed_count_together_and_those_done_with_do_not() -> Non
 
 
 def test_count_of_ors_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spm.query.promql.binary.QUERY_CELLS_MAX", 23)
+    monkeypatch.setattr("spm.query.promql.operators.binary.QUERY_CELLS_MAX", 23)
     assert ask(QueryLimits(), "m or m").labels
     with pytest.raises(QueryTooLarge, match="'or'"):
         ask(QueryLimits(), 'm or label_replace(m, "other", "x", "", "")')

@@ -19,7 +19,7 @@ import pytest
 from spm.errors import QueryTimeout, SpmError
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
-from spm.query.promql.patterns import all_named, cuts_characters
+from spm.query.promql.syntax.patterns import all_named, cuts_characters
 from spm.store.matchers import MATCHED_BYTES_AT_ONCE, UNICODE_CLASSES_MAX, Matcher, mask
 from spm.store.unicode_classes import built
 

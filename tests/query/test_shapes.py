@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spm.errors import BadQuery
-from spm.query.promql import grammar, shapes
-from spm.query.promql.parse import Context, parse, planned_alone
-from spm.query.promql.plan import Plan
-from spm.query.promql.syntax import Node
+from spm.query.promql.planning import plan_cache
+from spm.query.promql.planning.plan import Plan
+from spm.query.promql.planning.planner import Context, parse, planned_alone
+from spm.query.promql.syntax import grammar
+from spm.query.promql.syntax.tree import Node
 from tests.query.generated import Maker
 
 VALUES = (
@@ -64,7 +65,7 @@ def judged(text: str, context: Context = NO_CONTEXT, *, alone: bool) -> str:
 
 def from_shape(text: str, context: Context = NO_CONTEXT) -> Plan | None:
     """The plan by the shape."""
-    return shapes.planned(text, lambda shape: planned_alone(shape, context), context)
+    return plan_cache.planned(text, lambda shape: planned_alone(shape, context), context)
 
 
 @pytest.mark.parametrize("text", TEXTS)

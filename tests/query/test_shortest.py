@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spm.query.shortest import POWERS, decimal
+from spm.query.formats.schubfach import POWERS, decimal
 
 FINITE = st.integers(1, 0x7FEF_FFFF_FFFF_FFFF)
 SUBNORMAL = st.integers(1, (1 << 52) - 1)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spm.errors import QueryFailed
-from spm.query.promql.vector import Vector, finished, stacked, united
+from spm.query.promql.operators.vector import Vector, finished, stacked, united
 
 STEPS = 4
 VALUE = st.sampled_from([0.0, -0.0, 1.5, np.nan, np.inf])

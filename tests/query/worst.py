@@ -20,10 +20,10 @@ import numpy as np
 
 from spm.clock import SystemClock
 from spm.errors import QueryTooLarge
-from spm.query import prometheus
-from spm.query.budget import AT_WORK, CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, Budget, QueryLimits
 from spm.query.fake import FakeStorage
+from spm.query.formats import prometheus
 from spm.query.promql.engine import Engine
+from spm.query.request.budget import AT_WORK, CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, Budget, QueryLimits
 
 STEPS = 5_000
 START = 1_700_000_000_000

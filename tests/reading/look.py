@@ -3,9 +3,9 @@
 import numpy as np
 
 from spm.clock import FakeClock
-from spm.query.cache import PageCache
-from spm.query.select import METRIC_NAME, Matcher
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import METRIC_NAME, Matcher
+from spm.query.view.page_cache import PageCache
 from spm.store import keys, manifest, units
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution

@@ -13,9 +13,9 @@ import pytest
 from rollups.due import Keep, forgotten
 from rollups.redistribute import close_epoch
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.query.basis import DAYS, HOURS, RAW
-from spm.query.select import Matcher
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import Matcher
+from spm.query.request.provenance import DAYS, HOURS, RAW
 from spm.store import distribution, keys, manifest
 from spm.store.keys import BYTE, HASH, Distribution
 from spm.store.manifest import EXPIRED, SEALED

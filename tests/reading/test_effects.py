@@ -7,9 +7,9 @@ import pytest
 
 from rollups.seal import Keep
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.query.basis import Basis
 from spm.query.explain import explanation
-from spm.query.select import Matcher
+from spm.query.request.batches import Matcher
+from spm.query.request.provenance import Basis
 from tests.reading.test_levels import FIRST, M0, moved
 from tests.rollups.world import START, World
 

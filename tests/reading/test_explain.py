@@ -8,9 +8,9 @@ import pytest
 from rollups.seal import Keep
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
-from spm.query.basis import moment
 from spm.query.explain import explanation
 from spm.query.promql.engine import Engine
+from spm.query.request.provenance import moment
 from tests.rollups.world import START, World
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from spm.query import hands
-from spm.query.promql import windows
-from spm.query.promql.windows import Steps
-from spm.query.strips import Strips
+from spm.query.promql.kernels import windows
+from spm.query.promql.kernels.windows import Steps
+from spm.query.request import threads as request_threads
+from spm.query.samples.sample_runs import Strips
 from tests.query.generated import START, dataset, stored
 
 STEPS = Steps(START + 60_000, 37_000, 40)
@@ -31,7 +31,7 @@ def test_several_hands_find_what_one_finds(
 
     def counted(parts: list[Callable[[], bool]]) -> list[bool]:
         asked.append(len(parts))
-        return hands.shared(parts)
+        return request_threads.shared(parts)
 
     monkeypatch.setattr(windows, "_SHARED_FROM", 0)
     monkeypatch.setattr(windows, "hands", lambda: several)
@@ -44,7 +44,7 @@ def test_several_hands_find_what_one_finds(
 
 
 def test_what_a_hand_raises_is_raised_when_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hands, "hands", lambda: 2)
+    monkeypatch.setattr(request_threads, "hands", lambda: 2)
     begun, ended = threading.Event(), threading.Event()
 
     def mine() -> None:
@@ -57,16 +57,16 @@ def test_what_a_hand_raises_is_raised_when_all_have_ended(monkeypatch: pytest.Mo
         ended.set()
 
     with pytest.raises(ValueError, match="mine"):
-        hands.shared([mine, others])
+        request_threads.shared([mine, others])
     assert ended.is_set()
 
 
 def test_what_no_hand_has_begun_is_done_by_who_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hands, "hands", lambda: 2)
+    monkeypatch.setattr(request_threads, "hands", lambda: 2)
     free = threading.Event()
-    busy = hands._pool().submit(free.wait, 60)
+    busy = request_threads._pool().submit(free.wait, 60)
     try:
-        assert hands.shared([threading.get_ident, threading.get_ident]) == [threading.get_ident()] * 2
+        assert request_threads.shared([threading.get_ident, threading.get_ident]) == [threading.get_ident()] * 2
     finally:
         free.set()
         busy.result()

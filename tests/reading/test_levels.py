@@ -13,11 +13,11 @@ from ingest.write import Writer
 from spm.clock import FakeClock
 from spm.errors import IntegrityError, QueryTimeout
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.query.basis import Basis
-from spm.query.levels import _entries
 from spm.query.promql.engine import Engine, QueryLimits
-from spm.query.select import Matcher
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import Matcher
+from spm.query.request.provenance import Basis
+from spm.query.rolled.resolutions import _entries
 from spm.store import distribution, keys, manifest
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution

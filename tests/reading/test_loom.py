@@ -8,10 +8,10 @@ from spm import limits
 from spm.clock import FakeClock
 from spm.errors import IntegrityError, QueryTooLarge
 from spm.limits import HOUR_MS
-from spm.query import loom
-from spm.query.cache import PageCache
-from spm.query.select import Matcher
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import Matcher
+from spm.query.view import hour_reader
+from spm.query.view.page_cache import PageCache
 from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
@@ -56,7 +56,7 @@ def without_hour(hour: int) -> dict[tuple[bytes, int], int]:
 def test_an_answer_is_the_same_however_many_hours_are_looked_for_together(
     monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(loom, "_AT_ONCE", at_once)
+    monkeypatch.setattr(hour_reader, "_AT_ONCE", at_once)
     storage = kept(rolled())
     assert look(storage) == ALL
     assert look(storage, START + 3, END - HOUR_MS + 3) == {  # the first and the last hour are cut

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from spm import limits
 from spm.errors import QueryTooLarge
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.query import percentiles
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
-from spm.query.select import Matcher
+from spm.query.request.batches import Matcher
+from spm.query.rolled import percentiles
 from tests.reading.test_truth import EVERY, Told
 from tests.rollups.world import START, metric_of
 

@@ -4,7 +4,7 @@ import pytest
 
 from spm.clock import FakeClock
 from spm.errors import CorruptBlock, StoreUnavailable
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
 from spm.store import dead, keys
 from spm.store.backends.memory import MemoryBackend
 from spm.store.quarantine import Quarantine

@@ -17,9 +17,9 @@ from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine, Result
-from spm.query.promql.hours import answers
-from spm.query.promql.overtime import FUNCTIONS
-from spm.query.remains import SHARE, Gone, left
+from spm.query.promql.evaluation.whole_hours import answers
+from spm.query.promql.kernels.over_time import FUNCTIONS
+from spm.query.rolled.trimmed_windows import SHARE, Gone, left
 from spm.store.backends.memory import MemoryBackend
 from tests.rollups.world import DAY_MS, START, World
 

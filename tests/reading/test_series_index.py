@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spm.query import forms, label_index
-from spm.query.select import METRIC_NAME, Matcher
-from spm.query.series import SeriesIndex
+from spm.query.request.batches import METRIC_NAME, Matcher
+from spm.query.series import canonical_columns, label_index
+from spm.query.series.index import SeriesIndex
 from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
@@ -82,7 +82,7 @@ def test_a_series_is_read_by_key_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_late_series_are_known_like_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spm.query.series._LATE_LEAST", 3)
+    monkeypatch.setattr("spm.query.series.index._LATE_LEAST", 3)
     backend, held = MemoryBackend(), index()
     for count in range(1, 12):
         put(backend, [("up", {"n": str(n)}) for n in range(count)])
@@ -94,11 +94,11 @@ def test_many_late_series_are_known_like_the_first(monkeypatch: pytest.MonkeyPat
 @given(st.lists(SERIES, min_size=1, max_size=8))
 def test_texts_that_share_a_hash_are_told_apart(series: list[Named]) -> None:
     texts = [canonical(metric, labels) for metric, labels in series]
-    wanted = {c.name: [c.texts[n] for n in c.number.tolist()] for c in forms._one_by_one(texts)}
-    assert {c.name: [c.texts[n] for n in c.number.tolist()] for c in forms.columns_of(texts)} == wanted
+    wanted = {c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns._one_by_one(texts)}
+    assert {c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns.columns_of(texts)} == wanted
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forms, "_equal", lambda *_: False)
-        assert {c.name: [c.texts[n] for n in c.number.tolist()] for c in forms.columns_of(texts)} == wanted
+        patch.setattr(canonical_columns, "_equal", lambda *_: False)
+        assert {c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns.columns_of(texts)} == wanted
 
 
 def test_answers_of_regular_expressions_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

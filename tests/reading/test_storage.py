@@ -14,8 +14,8 @@ from spm import limits, wire
 from spm.clock import FakeClock
 from spm.errors import IntegrityError, QueryTooLarge, StoreUnavailable
 from spm.limits import HOUR_MS
-from spm.query.held import Held
-from spm.query.select import Matcher
+from spm.query.request.batches import Matcher
+from spm.query.view.app_state import Held
 from spm.store import keys, retractions
 from spm.store.backends import lmdb, open_backend
 from spm.store.backends.base import Backend
@@ -382,7 +382,7 @@ def test_hours_without_a_tier_are_counted_from_raw(messages: list[list[tuple[int
 
 def test_hours_of_two_metrics_with_one_series_id_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "series_id", lambda raw: 5)
-    monkeypatch.setattr("spm.query.series.series_id", lambda raw: 5)
+    monkeypatch.setattr("spm.query.series.index.series_id", lambda raw: 5)
     sent = [envelope([(s, START + 1 + t, float(s + t)) for s in (0, 1, 2) for t in range(3)])]
     backend = stored(*sent)
     for _ in range(2):

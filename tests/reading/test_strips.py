@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spm.errors import CorruptBlock, IntegrityError
-from spm.query.basis import Basis
-from spm.query.promql import overtime, windows
-from spm.query.promql.reading import packed
-from spm.query.promql.windows import Steps
-from spm.query.select import SeriesBatch
-from spm.query.strips import Lines, Strips, Weaver, ascending, entries_of, runs
-from spm.query.weaving import ByMetric, Known, SharedPage, Woven
+from spm.query.promql.evaluation.sample_source import packed
+from spm.query.promql.kernels import over_time, windows
+from spm.query.promql.kernels.windows import Steps
+from spm.query.request.batches import SeriesBatch
+from spm.query.request.provenance import Basis
+from spm.query.samples.page_selection import ByMetric, Known, SharedPage, Woven
+from spm.query.samples.sample_runs import Lines, Strips, Weaver, ascending, entries_of, runs
 from spm.store.aggregates import compensated
 from spm.store.blocks import ChunkPage
 from spm.wire import I64, U64
 
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
 VALUE = st.sampled_from([0.0, -0.0, 1.0, -3.5, 1e300, -1e300, np.inf, -np.inf, np.nan, STALE, 0.1, 1e16])
-FUNCTIONS = sorted(set(overtime.FUNCTIONS) - {"double_exponential_smoothing", "integral"})
+FUNCTIONS = sorted(set(over_time.FUNCTIONS) - {"double_exponential_smoothing", "integral"})
 
 
 def numbered(rows: I64) -> list[dict[str, str]]:
@@ -130,9 +130,9 @@ def test_sums_and_extremes_are_those_of_the_plain_formulas(numbers: list[float])
     total, lost = 0.0, 0.0
     for each in numbers:
         total, lost = compensated(total, lost, each)
-    np.testing.assert_array_equal(overtime._sum(values), total if np.isinf(total) else total + lost)
+    np.testing.assert_array_equal(over_time._sum(values), total if np.isinf(total) else total + lost)
     for greatest in (True, False):
-        found, wanted = overtime._extreme(values, greatest), overtime._extreme_of_all(values, greatest)
+        found, wanted = over_time._extreme(values, greatest), over_time._extreme_of_all(values, greatest)
         assert np.isnan(found) == np.isnan(wanted)
         assert np.isnan(found) or (found == wanted and np.signbit(found) == np.signbit(wanted))
 
@@ -159,8 +159,8 @@ def extreme(values: list[float], *, greatest: bool) -> float:
 
 @given(st.lists(VALUE, min_size=1, max_size=11), st.booleans())
 def test_the_extreme_of_a_window_is_that_of_its_values_one_after_the_other(values: list[float], greatest: bool) -> None:
-    code = overtime.MAX if greatest else overtime.MIN
-    found = overtime.value(code, np.arange(len(values)), np.array(values), 0, 1, 0.0, 0.0)
+    code = over_time.MAX if greatest else over_time.MIN
+    found = over_time.value(code, np.arange(len(values)), np.array(values), 0, 1, 0.0, 0.0)
     wanted = extreme(values, greatest=greatest)
     assert (repr(found), math.copysign(1, found)) == (repr(wanted), math.copysign(1, wanted)) or math.isnan(wanted)
     assert math.isnan(found) == math.isnan(wanted)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spm.query.promql.overtime import AVG, SUM, value
-from spm.query.promql.sums import summed
+from spm.query.promql.kernels.over_time import AVG, SUM, value
+from spm.query.promql.kernels.sums import summed
 
 NUMBERS = st.one_of(
     st.floats(-1e200, 1e200, allow_nan=False),

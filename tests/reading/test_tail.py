@@ -1,4 +1,4 @@
-"""Claims about spm/query/tail.py and spm/query/cache.py: what a reading process keeps, and when it lets go."""
+"""Claims about spm/query/view/tail.py and spm/query/view/page_cache.py: what a reading process keeps, and when it lets go."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from spm import limits
 from spm.clock import FakeClock
-from spm.query.cache import PageCache
-from spm.query.scan import Rows
-from spm.query.tail import Tail
+from spm.query.view.page_cache import PageCache
+from spm.query.view.tail import Tail
+from spm.query.view.view import Rows
 from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.memory import MemoryBackend

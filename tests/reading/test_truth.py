@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from ingest.write import Writer
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.query.select import HourBatch, Matcher, SeriesBatch
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import HourBatch, Matcher, SeriesBatch
 from spm.store import distribution, keys, manifest, retractions
 from spm.store.aggregates import COLUMNS
 from spm.store.manifest import SEALED, Manifest

@@ -16,7 +16,7 @@ from rollups.seal import Keep
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.promql.engine import Engine
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
 from tests.rollups.world import START, World
 
 HOURS = 48

@@ -8,7 +8,7 @@ from rollups.due import Keep
 from rollups.run import Driver
 from spm.errors import Refused
 from spm.limits import HOUR_MS
-from spm.query.levels import Levels
+from spm.query.rolled.resolutions import Levels
 from spm.store import distribution, manifest, pending, retractions
 from spm.store.backends.base import Reader
 from spm.store.backends.memory import MemoryBackend

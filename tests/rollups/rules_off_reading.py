@@ -15,10 +15,10 @@ from ingest.write import Batch, Writer
 from rollups import purge
 from spm.errors import IntegrityError
 from spm.limits import HOUR_MS
-from spm.query.held import Held
-from spm.query.levels import Levels
-from spm.query.scan import Rows, Scan
-from spm.query.tail import Tail
+from spm.query.rolled.resolutions import Levels
+from spm.query.view.app_state import Held
+from spm.query.view.tail import Tail
+from spm.query.view.view import Rows, Scan
 from spm.store import counters, distribution, keys, retractions
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.lmdb import LmdbBackend

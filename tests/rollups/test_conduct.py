@@ -25,7 +25,7 @@ from spm.accounts.deeds import delete_app, delete_organisation
 from spm.accounts.models import App, AuditEntry, Organisation
 from spm.errors import Refused
 from spm.limits import HOUR_MS
-from spm.query.promql.parse import parse_selector
+from spm.query.promql.planning.planner import parse_selector
 from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.backends.memory import MemoryBackend

@@ -17,7 +17,7 @@ from rollups.purge import every_bucket, purge
 from rollups.rollback import roll_back
 from rollups.work import Compacted, UnitTask
 from spm.limits import FSCK_BLOCK_AGE_MS, HISTORY_MAX, HOUR_MS
-from spm.query.basis import DAYS, RAW
+from spm.query.request.provenance import DAYS, RAW
 from spm.store import aggregates, distribution, keys, manifest, marks, pending, tiers
 from spm.store.keys import Distribution
 from spm.store.manifest import Manifest

@@ -26,8 +26,8 @@ from rollups.seal import Keep
 from spm.clock import SystemClock
 from spm.errors import Refused
 from spm.limits import HOUR_MS
-from spm.query.basis import DAYS
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.provenance import DAYS
 from spm.store import distribution
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend

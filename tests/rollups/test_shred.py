@@ -16,7 +16,7 @@ from rollups.rollback import roll_back
 from rollups.shred import only, preview, shred
 from spm.errors import Refused
 from spm.limits import HOUR_MS
-from spm.query.basis import DAYS, RAW
+from spm.query.request.provenance import DAYS, RAW
 from spm.store import distribution, keys, manifest, retractions, units
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend

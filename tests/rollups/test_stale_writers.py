@@ -17,8 +17,8 @@ from rollups.points import Hook, nowhere
 from rollups.redistribute import close_epoch, migrate
 from rollups.run import Driver
 from spm.limits import HOUR_MS
-from spm.query.cache import PageCache
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.view.page_cache import PageCache
 from spm.store import distribution, marks
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import BYTE, HASH, Distribution

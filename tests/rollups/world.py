@@ -23,10 +23,10 @@ from rollups.shred import shred
 from rollups.source import Place, read_pack
 from spm.clock import FakeClock
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.query import percentiles
-from spm.query.cache import PageCache
-from spm.query.select import HourBatch, Matcher
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import HourBatch, Matcher
+from spm.query.rolled import percentiles
+from spm.query.view.page_cache import PageCache
 from spm.store import distribution, keys, manifest, pending, retractions
 from spm.store.aggregates import COLUMNS
 from spm.store.backends.base import Backend

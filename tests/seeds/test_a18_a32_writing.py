@@ -18,9 +18,9 @@ from rollups.redistribute import close_epoch, migrate
 from rollups.run import Driver
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
-from spm.query.cache import PageCache
-from spm.query.select import Matcher
-from spm.query.storage import AppStorage
+from spm.query.reader import AppStorage
+from spm.query.request.batches import Matcher
+from spm.query.view.page_cache import PageCache
 from spm.store import distribution, keys
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution, Epoch

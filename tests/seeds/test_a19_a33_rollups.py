@@ -15,7 +15,7 @@ from rollups.plan import Order
 from rollups.points import POINTS, nowhere
 from rollups.work import generation_number
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.query.select import Matcher
+from spm.query.request.batches import Matcher
 from spm.store import aggregates, keys
 from spm.store.aggregates import COLUMNS
 from spm.store.backends.memory import MemoryBackend

@@ -10,8 +10,8 @@ from rollups import redistribute
 from rollups.due import Keep
 from rollups.points import nowhere
 from spm.limits import HOUR_MS
-from spm.query.basis import DAYS
-from spm.query.select import Matcher
+from spm.query.request.batches import Matcher
+from spm.query.request.provenance import DAYS
 from spm.store import distribution
 from spm.store.backends.memory import MemoryBackend
 from tests.rollups.world import APP, START, World

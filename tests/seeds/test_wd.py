@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ingest.write import Writer
 from spm.limits import HOUR_MS
-from spm.query.select import METRIC_NAME
+from spm.query.request.batches import METRIC_NAME
 from spm.store import distribution, keys
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import BYTE, HASH, Distribution, Epoch

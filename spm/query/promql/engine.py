@@ -16,22 +16,22 @@ import numpy.typing as npt
 
 from spm.clock import Clock, SystemClock
 from spm.errors import BadQuery
-from spm.query.basis import Basis
-from spm.query.budget import Budget, QueryLimits
-from spm.query.label_table import Labels
-from spm.query.promql import plan
-from spm.query.promql.annotations import Remarks
-from spm.query.promql.evaluation import Evaluation
-from spm.query.promql.kept import Kept, Made, answered
-from spm.query.promql.labels import ordered
-from spm.query.promql.lookback import LOOKBACK_MS
-from spm.query.promql.parse import Context, parse
-from spm.query.promql.reach import reach
-from spm.query.promql.reading import Reader
-from spm.query.promql.vector import Vector, finished
-from spm.query.promql.windows import Steps
-from spm.query.results import Key
-from spm.query.select import SeriesBatch, Storage
+from spm.query.promql.evaluation.evaluator import Evaluation
+from spm.query.promql.evaluation.sample_source import Reader
+from spm.query.promql.kernels.windows import Steps
+from spm.query.promql.operators.annotations import Remarks
+from spm.query.promql.operators.label_groups import ordered
+from spm.query.promql.operators.vector import Vector, finished
+from spm.query.promql.planning import plan
+from spm.query.promql.planning.planner import Context, parse
+from spm.query.promql.planning.reach import reach
+from spm.query.promql.result_cache.entries import Key
+from spm.query.promql.result_cache.reuse import Kept, Made, answered
+from spm.query.request.batches import SeriesBatch, Storage
+from spm.query.request.budget import Budget, QueryLimits
+from spm.query.request.lookback import LOOKBACK_MS
+from spm.query.request.provenance import Basis
+from spm.query.series.label_table import Labels
 from spm.values import dataclass
 
 __all__ = ["LOOKBACK_MS", "Engine", "QueryLimits", "Result"]

@@ -16,7 +16,7 @@ import numpy as np
 from spm.errors import BadQuery, QueryFailed, SpmError
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine, Result
-from spm.query.select import METRIC_NAME, Matcher, SeriesBatch, Tick
+from spm.query.request.batches import METRIC_NAME, Matcher, SeriesBatch, Tick
 from spm.store.matchers import mask
 from tests.query.promqltest.script import NATIVE, STARTS, BadScript, Clear, Eval, Labels, Load, Remark, commands
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spm.query.fake import STALE
-from spm.query.promql import lexer
-from spm.query.promql.grammar import tree
-from spm.query.promql.syntax import Series
-from spm.query.select import METRIC_NAME
+from spm.query.promql.syntax import lexer
+from spm.query.promql.syntax.grammar import tree
+from spm.query.promql.syntax.tree import Series
+from spm.query.request.batches import METRIC_NAME
 
 Labels = dict[str, str]
 

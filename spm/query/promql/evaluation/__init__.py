@@ -1,0 +1,1 @@
+"""The walk through a plan: samples read, windows evaluated, vectors combined."""

@@ -1,0 +1,1 @@
+"""Compiled and whole-array functions of samples in windows."""

@@ -1,0 +1,349 @@
+"""Kernels over the samples of one window: what each function of a range makes of them.
+
+Every kernel takes the times and values of a window, in order and without stale markers, and gives one number. Sums are
+compensated (Neumaier), means and variances formed as Prometheus forms them, so that results agree to the last bits, NaN
+and infinities included; division by zero gives these too, as in Go, instead of numba's exception. Counters are
+extrapolated exactly as Prometheus does it (`extrapolated`, shared with the hourly tier). `value` chooses the kernel by
+a function's code: numba compares small ints, names are for people.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from spm.query.promql.kernels.sums import summed
+from spm.store.aggregates import compensated
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+COUNT, PRESENT, LAST, FIRST, SUM, AVG, MIN, MAX, STDDEV, STDVAR, QUANTILE, MAD = range(12)
+TS_FIRST, TS_LAST, TS_MIN, TS_MAX, RESETS, CHANGES = range(12, 18)
+RATE, INCREASE, DELTA, IRATE, IDELTA, DERIV, PREDICT, SMOOTH = range(18, 26)  # of at least two samples
+INTEGRAL = 26
+FUNCTIONS = {
+    "count_over_time": COUNT,
+    "present_over_time": PRESENT,
+    "last_over_time": LAST,
+    "first_over_time": FIRST,
+    "sum_over_time": SUM,
+    "avg_over_time": AVG,
+    "min_over_time": MIN,
+    "max_over_time": MAX,
+    "stddev_over_time": STDDEV,
+    "stdvar_over_time": STDVAR,
+    "quantile_over_time": QUANTILE,
+    "mad_over_time": MAD,
+    "ts_of_first_over_time": TS_FIRST,
+    "ts_of_last_over_time": TS_LAST,
+    "ts_of_min_over_time": TS_MIN,
+    "ts_of_max_over_time": TS_MAX,
+    "resets": RESETS,
+    "changes": CHANGES,
+    "integral": INTEGRAL,
+    "rate": RATE,
+    "increase": INCREASE,
+    "delta": DELTA,
+    "irate": IRATE,
+    "idelta": IDELTA,
+    "deriv": DERIV,
+    "predict_linear": PREDICT,
+    "double_exponential_smoothing": SMOOTH,
+}
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def value(code: int, ts: I64, values: F64, t: int, range_ms: int, first: float, second: float) -> Any:
+    """The function's value of one window; `first` and `second` are its parameters."""
+    if code in (MAX, MIN):
+        return _extreme(values, code == MAX)
+    if code in (RATE, INCREASE):
+        return _counter(ts, values, t, range_ms, code == RATE)
+    if code == SUM:
+        return _sum(values)
+    if code == AVG:
+        return _mean(values)
+    if code == LAST:
+        return values[-1]
+    if code == FIRST:
+        return values[0]
+    if code == COUNT:
+        return float(len(values))
+    if code == PRESENT:
+        return 1.0
+    if code in (STDVAR, STDDEV):
+        variance = _variance(values)
+        return np.sqrt(variance) if code == STDDEV else variance
+    if code == QUANTILE:
+        return quantile_of(values, first)
+    if code == DELTA:
+        change = values[-1] - values[0]
+        return change * extrapolated(len(values), ts[0], ts[-1], values[0], change, t, range_ms, False)
+    if code in (IRATE, IDELTA):
+        return _instant_change(ts, values, code == IRATE)
+    return _rarer(code, ts, values, first, second)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rarer(code: int, ts: I64, values: F64, first: float, second: float) -> Any:
+    if code == RESETS:
+        return float(np.sum(values[1:] < values[:-1]))
+    if code == CHANGES:
+        return _changes(values)
+    if code == DERIV:
+        return _regression(ts, values, ts[0])[0]
+    if code == PREDICT:
+        slope, level = _regression(ts, values, second)
+        return slope * first + level
+    if code == SMOOTH:
+        return _smoothed(values, first, second)
+    if code == MAD:
+        return _deviation(values)
+    if code == INTEGRAL:
+        return _integral(ts, values, first)
+    if code == TS_FIRST:
+        return ts[0] / 1000
+    if code == TS_LAST:
+        return ts[-1] / 1000
+    return ts[_place_of_extreme(values, code == TS_MAX)] / 1000
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _extreme(values: F64, greatest: bool) -> Any:
+    """NaN never wins unless it is alone; of equal ones (the two zeros) the first."""
+    found = _greatest(values) if greatest else _least(values)
+    if found == 0:
+        for here in values:
+            if here == 0:
+                return here
+    return _extreme_of_all(values, greatest) if np.isinf(found) else found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _greatest(values: F64) -> Any:
+    """Four at a time: a comparison need not wait for the one before it."""
+    a = b = c = d = -np.inf
+    fours = len(values) & ~3
+    for i in range(0, fours, 4):
+        a = values[i] if values[i] > a else a
+        b = values[i + 1] if values[i + 1] > b else b
+        c = values[i + 2] if values[i + 2] > c else c
+        d = values[i + 3] if values[i + 3] > d else d
+    for i in range(fours, len(values)):
+        a = values[i] if values[i] > a else a
+    return max(max(a, b), max(c, d))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _least(values: F64) -> Any:
+    a = b = c = d = np.inf
+    fours = len(values) & ~3
+    for i in range(0, fours, 4):
+        a = values[i] if values[i] < a else a
+        b = values[i + 1] if values[i + 1] < b else b
+        c = values[i + 2] if values[i + 2] < c else c
+        d = values[i + 3] if values[i + 3] < d else d
+    for i in range(fours, len(values)):
+        a = values[i] if values[i] < a else a
+    return min(min(a, b), min(c, d))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _extreme_of_all(values: F64, greatest: bool) -> Any:
+    found = values[0]
+    for here in values:
+        if np.isnan(found) or (here > found if greatest else here < found):
+            found = here
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _place_of_extreme(values: F64, greatest: bool) -> Any:
+    """Of equal ones the last."""
+    place = 0
+    for here in range(len(values)):
+        best = values[place]
+        if np.isnan(best) or (values[here] >= best if greatest else values[here] <= best):
+            place = here
+    return place
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sum(values: F64) -> Any:
+    total, lost = summed(values, 0.0)
+    if np.isfinite(total):
+        return total + lost
+    total, lost = 0.0, 0.0
+    for here in values:
+        total, lost = compensated(total, lost, here)
+    return total if np.isinf(total) else total + lost
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _mean(values: F64) -> Any:
+    """The sum by the count; from where the sum leaves the range of floats, the mean is carried on instead."""
+    total, lost = summed(values[1:], values[0])
+    if np.isfinite(total):
+        return total / len(values) + lost / len(values)
+    total, lost, count = values[0], 0.0, 1
+    carried = False
+    for here in values[1:]:
+        count += 1
+        if not carried:
+            added, left = compensated(total, lost, here)
+            if not np.isinf(added):
+                total, lost = added, left
+                continue
+            carried = True
+            total, lost = total / (count - 1), lost / (count - 1)
+        share = (count - 1) / count
+        total, lost = compensated(share * total, share * lost, here / count)
+    return total + lost if carried else total / count + lost / count
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _variance(values: F64) -> Any:
+    mean, lost_mean, squares, lost_squares, seen = 0.0, 0.0, 0.0, 0.0, 0
+    for here in values:
+        seen += 1
+        distance = here - mean - lost_mean  # exact where all are near to each other and far from zero
+        mean, lost_mean = compensated(mean, lost_mean, distance / seen)
+        squares, lost_squares = compensated(squares, lost_squares, distance * (here - mean - lost_mean))
+    return (squares + lost_squares) / seen
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def quantile_of(values: F64, q: float) -> Any:
+    """Linear interpolation between the two nearest ranks; NaNs rank lowest."""
+    if len(values) == 0 or np.isnan(q):
+        return np.nan
+    if q < 0:
+        return -np.inf
+    if q > 1:
+        return np.inf
+    ranked = np.sort(values[~np.isnan(values)])
+    nans = len(values) - len(ranked)
+    rank = q * (len(values) - 1)
+    lower = int(np.floor(rank))
+    upper = min(len(values) - 1, lower + 1)
+    weight = rank - lower
+    below = ranked[lower - nans] if lower >= nans else np.nan
+    if weight == 0:
+        return below  # what is above may be infinite, and no share of it is none
+    above = ranked[upper - nans] if upper >= nans else np.nan
+    return below * (1 - weight) + above * weight
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _deviation(values: F64) -> Any:
+    """The median of the distances from the median; one NaN makes it NaN."""
+    if np.isnan(values).any():
+        return np.nan
+    return quantile_of(np.abs(values - quantile_of(values, 0.5)), 0.5)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _integral(ts: I64, values: F64, rule: float) -> Any:
+    """The area under the samples in seconds: as high as the left one (0), the right one (1), or their mean.
+
+    A NaN counts as zero, so that only its neighbours do.
+    """
+    total, lost = 0.0, 0.0
+    for i in range(1, len(values)):
+        left = 0.0 if np.isnan(values[i - 1]) else values[i - 1]
+        right = 0.0 if np.isnan(values[i]) else values[i]
+        height, rest = left if rule == 0 else right, 0.0
+        if rule not in (0, 1):
+            height, rest = compensated(left, 0.0, right)
+            if np.isinf(height) and np.isfinite(left) and np.isfinite(right):
+                height, rest = compensated(left / 2, 0.0, right / 2)
+            else:
+                height, rest = height / 2, rest / 2
+        if height != 0 or rest != 0:
+            seconds = (ts[i] - ts[i - 1]) / 1000
+            total, lost = compensated(total, lost + rest * seconds, height * seconds)
+    return total if np.isinf(total) else total + lost
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _changes(values: F64) -> Any:
+    found = 0.0
+    for i in range(1, len(values)):
+        found += values[i] != values[i - 1] and not (np.isnan(values[i]) and np.isnan(values[i - 1]))
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _regression(ts: I64, values: F64, at_ms: float) -> Any:
+    """Slope per second and level at a time, by least squares."""
+    flat = True
+    x_sum, x_lost, y_sum, y_lost, xy_sum, xy_lost, xx_sum, xx_lost = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(len(values)):
+        flat = flat and values[i] == values[0]
+        x = (ts[i] - at_ms) / 1000
+        x_sum, x_lost = compensated(x_sum, x_lost, x)
+        y_sum, y_lost = compensated(y_sum, y_lost, values[i])
+        xy_sum, xy_lost = compensated(xy_sum, xy_lost, x * values[i])
+        xx_sum, xx_lost = compensated(xx_sum, xx_lost, x * x)
+    if flat:
+        return (np.nan, np.nan) if np.isinf(values[0]) else (0.0, values[0])
+    count = len(values)
+    x_sum, y_sum, xy_sum, xx_sum = x_sum + x_lost, y_sum + y_lost, xy_sum + xy_lost, xx_sum + xx_lost
+    slope = (xy_sum - x_sum * y_sum / count) / (xx_sum - x_sum * x_sum / count)
+    return slope, y_sum / count - slope * x_sum / count
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _smoothed(values: F64, smoothing: float, trending: float) -> Any:
+    """Double exponential smoothing: a level and a trend, each following what is new by its factor."""
+    before, level, trend = 0.0, values[0], values[1] - values[0]
+    for i in range(1, len(values)):
+        if i > 1:
+            trend = trending * (level - before) + (1 - trending) * trend
+        before, level = level, smoothing * values[i] + (1 - smoothing) * (level + trend)
+    return level
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _counter(ts: I64, values: F64, t: int, range_ms: int, per_second: bool) -> Any:
+    gained = values[-1] - values[0]
+    before = values[0]
+    for here in values:
+        if here < before:
+            gained += before
+        before = here
+    factor = extrapolated(len(values), ts[0], ts[-1], values[0], gained, t, range_ms, True)
+    return gained * (factor / (range_ms / 1000) if per_second else factor)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def extrapolated(
+    count: int, first_ts: int, last_ts: int, first: float, gained: float, t: int, range_ms: int, counter: bool
+) -> Any:
+    """By which factor the change between the first and last sample grows to cover the window.
+
+    1. A border nearer than 1.1 average intervals is reached; a farther one is approached by half an interval.
+    2. A counter is not extrapolated below zero: its line meets zero at some time, and the window starts no earlier.
+    """
+    to_start, to_end = (first_ts - (t - range_ms)) / 1000, (t - last_ts) / 1000
+    sampled = (last_ts - first_ts) / 1000
+    average = sampled / (count - 1)
+    if to_start >= average * 1.1:
+        to_start = average / 2
+    if counter and gained > 0 and first >= 0:
+        to_start = min(to_start, sampled * (first / gained))
+    if to_end >= average * 1.1:
+        to_end = average / 2
+    return (sampled + to_start + to_end) / sampled
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _instant_change(ts: I64, values: F64, rate: bool) -> Any:
+    change = values[-1] - values[-2]
+    if not rate:
+        return change
+    if values[-1] < values[-2]:
+        change = values[-1]
+    return change / ((ts[-1] - ts[-2]) / 1000)

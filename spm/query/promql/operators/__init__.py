@@ -1,0 +1,1 @@
+"""What is done with instant vectors: operators, aggregations, joins, labels, order."""

@@ -1,0 +1,170 @@
+"""Aggregations that keep some of the elements, or count equal ones: topk, bottomk, limitk, limit_ratio, count_values.
+
+Chosen elements keep their labels. Of equal values the earlier series wins, NaN comes last. `limit_ratio` decides by a
+hash of a series' labels, so that it keeps the same series at every step and on every machine, and the ratios r and
+r - 1 keep the two complementary parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from spm.errors import QueryFailed, QueryTooLarge
+from spm.limits import QUERY_CELLS_MAX
+from spm.query.promql.operators.label_groups import Groups, group_by, group_without
+from spm.query.promql.operators.vector import Vector, named
+from spm.query.promql.syntax.numerals import plain
+from spm.query.series.label_table import Labels
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+Bool = npt.NDArray[np.bool_]
+
+_ELEMENTS_AT_ONCE = 500_000  # of count_values: some tens of megabytes while they are counted
+_INT64_LEAST, _INT64_GREATEST = -(2.0**63), 2.0**63
+
+
+def chosen(op: str, vector: Vector, groups: Groups, parameter: F64) -> Vector:
+    """Some elements of each group; an instant topk or bottomk also in the order of their values."""
+    if op == "limit_ratio":
+        return _kept(vector, vector.present & _sampled(vector.labels, parameter))
+    counts = _counts(parameter, len(vector.labels))
+    order, starts = groups.members()
+    if op == "limitk":
+        return _kept(vector, _first(vector.present, order, starts, counts))
+    kept = _kept(vector, _extremes(vector.values, vector.present, order, starts, counts, op == "topk"))
+    return ranked(kept, groups, greatest=op == "topk") if kept.values.shape[1] == 1 else kept
+
+
+def ranked(vector: Vector, groups: Groups, *, greatest: bool) -> Vector:
+    """The rows of an instant vector by group, then value, NaN last."""
+    keys = vector.values[:, 0]
+    order = np.lexsort((-keys if greatest else keys, np.isnan(keys), groups.codes))
+    return vector.take(order[vector.present[order, 0]])
+
+
+def counted_values(vector: Vector, label: str, *, labels: tuple[str, ...], without: bool) -> Vector:
+    """How many elements of each group have each value; the value becomes a label."""
+    distinct = _distinct(vector)
+    texts = [plain(number) for number in distinct.view(np.float64).tolist()]
+    pairs = _pairs(vector, distinct)
+    series = [vector.labels[pair // len(texts)] | {label: texts[pair % len(texts)]} for pair in pairs.tolist()]
+    groups = group_without(series, labels) if without else group_by(series, (*labels, label))
+    counts = np.zeros((len(groups.labels), vector.values.shape[1]))
+    for part, steps in _places(vector, distinct):
+        np.add.at(counts, (groups.codes[np.searchsorted(pairs, part)], steps), 1.0)
+    return named(groups.labels, counts, counts > 0, nameless=False)
+
+
+def _distinct(vector: Vector) -> U64:
+    """All values, bit by bit, ascending."""
+    found = np.empty(0, np.uint64)
+    for part in _parts(vector):
+        found = np.union1d(found, vector.values[part][vector.present[part]].view(np.uint64))
+        _check_made(len(found), vector)  # each is a series at least
+    return found
+
+
+def _pairs(vector: Vector, distinct: U64) -> I64:
+    """Which series has which of the values at any step: numbers of both in one, ascending."""
+    found, count = [np.empty(0, np.int64)], 0
+    for part, _ in _places(vector, distinct):
+        found.append(np.unique(part))
+        count += len(found[-1])
+        _check_made(count, vector)
+    return np.concatenate(found)
+
+
+def _check_made(count: int, vector: Vector) -> None:
+    if count * vector.values.shape[1] > QUERY_CELLS_MAX:
+        raise QueryTooLarge(
+            f"count_values makes {count} series or more at {vector.values.shape[1]} steps; at most {QUERY_CELLS_MAX} "
+            "values are computed: round the values first, or use a longer step or fewer series"
+        )
+
+
+def _places(vector: Vector, distinct: U64) -> Iterator[tuple[I64, I64]]:
+    """(series and value in one number, step) of every element, some series at a time."""
+    for part in _parts(vector):
+        rows, steps = np.nonzero(vector.present[part])
+        codes = np.searchsorted(distinct, vector.values[part][vector.present[part]].view(np.uint64))
+        yield (rows + part.start) * len(distinct) + codes, steps
+
+
+def _parts(vector: Vector) -> Iterator[slice]:
+    at_once = max(_ELEMENTS_AT_ONCE // max(vector.values.shape[1], 1), 1)
+    return (slice(first, first + at_once) for first in range(0, len(vector.labels), at_once))
+
+
+def _kept(vector: Vector, present: Bool) -> Vector:
+    return Vector(vector.labels, vector.values, present, vector.nameless)
+
+
+def _counts(parameter: F64, series: int) -> I64:
+    if np.isnan(parameter).any():
+        raise QueryFailed("Parameter value is NaN")
+    if not (parameter >= 1).any():
+        return np.zeros(len(parameter), np.int64)
+    if (parameter <= _INT64_LEAST).any():
+        raise QueryFailed(f"Scalar value {parameter.min():g} underflows int64")
+    if (parameter >= _INT64_GREATEST).any():
+        raise QueryFailed(f"Scalar value {parameter.max():g} overflows int64")
+    return np.clip(parameter, 0, series).astype(np.int64)
+
+
+def _sampled(labels: Sequence[Labels], parameter: F64) -> Bool:
+    if np.isnan(parameter).any():
+        raise QueryFailed("Ratio value is NaN")
+    ratio = np.clip(parameter, -1.0, 1.0)
+    places = np.array([_place(each) for each in labels]).reshape(-1, 1)
+    found: Bool = np.where(ratio >= 0, places < ratio, places >= 1.0 + ratio)
+    return found
+
+
+def _place(labels: Labels) -> float:
+    """A number in [0, 1) that depends on the labels only."""
+    text = "\xff".join(f"{name}\xff{value}" for name, value in sorted(labels.items()))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest()) / 2**48
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _first(present: Bool, order: I64, starts: I64, counts: I64) -> Any:
+    """The first elements of each group at each step."""
+    kept = np.zeros(present.shape, np.bool_)
+    for group in range(len(starts) - 1):
+        for step in range(present.shape[1]):
+            left = counts[step]
+            for row in order[starts[group] : starts[group + 1]]:
+                if left > 0 and present[row, step]:
+                    kept[row, step] = True
+                    left -= 1
+    return kept
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _extremes(values: F64, present: Bool, order: I64, starts: I64, counts: I64, greatest: bool) -> Any:
+    """The first `counts[step]` elements of each group by value; of equal ones the earlier series, NaN last."""
+    kept = np.zeros(present.shape, np.bool_)
+    for group in range(len(starts) - 1):
+        rows = order[starts[group] : starts[group + 1]]
+        for step in range(values.shape[1]):
+            here = rows[np.array([present[row, step] for row in rows])]
+            keys = np.array([values[row, step] for row in here])
+            numbers = here[~np.isnan(keys)]
+            keys = keys[~np.isnan(keys)]
+            ranks = numbers[np.argsort(-keys if greatest else keys, kind="mergesort")]
+            for row in ranks[: counts[step]]:
+                kept[row, step] = True
+            left = counts[step] - len(ranks)
+            for row in here:
+                if left > 0 and np.isnan(values[row, step]):
+                    kept[row, step] = True
+                    left -= 1
+    return kept

@@ -1,0 +1,210 @@
+"""Calls of functions to plan: arguments counted and typed by `signatures`, then the node that does the work.
+
+Each family of functions has a node of its own in `plan`; this is the table that says which. Functions that need what
+is not kept here (native histograms, the start of counters) are refused by name and position.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from spm.query.promql.planning import plan
+from spm.query.promql.planning.signatures import CALENDAR, CONTEXT, NATIVE, SIGNATURES, Signature
+from spm.query.promql.syntax import tree as syntax_tree
+from spm.query.request.batches import METRIC_NAME
+
+if TYPE_CHECKING:
+    from spm.query.promql.planning.planner import Planner
+
+TRAPEZOIDS = 2  # the rule of integral() unless another is asked for
+_IN_ANY_CASE = CONTEXT | {"min_of", "max_of"}
+_FORMER = {"holt_winters": "double_exponential_smoothing"}
+
+
+def kind(node: plan.Plan) -> str:
+    """How Prometheus calls what a node gives."""
+    if isinstance(node, plan.SCALARS):
+        return "scalar"
+    if isinstance(node, plan.VECTORS):
+        return "instant vector"
+    return "range vector" if isinstance(node, plan.WINDOWS) else "string"
+
+
+def absent_labels(node: plan.Plan) -> tuple[tuple[str, str], ...]:
+    """The labels that a selector fixes by itself: those an absent series would have had."""
+    selector = node.selector if isinstance(node, plan.Window) else node
+    if not isinstance(selector, plan.Selector):
+        return ()
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    for matcher in selector.matchers:
+        if matcher.name == METRIC_NAME:
+            continue
+        if matcher.op == "=" and matcher.name not in seen:
+            found[matcher.name] = matcher.value
+            seen.add(matcher.name)
+        else:
+            found.pop(matcher.name, None)
+    return tuple((name, value) for name, value in found.items() if value)
+
+
+class Calls:
+    """Makes the plans of calls."""
+
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+
+    def planned(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        """The plan of a call."""
+        name = node.name.lower() if node.name.lower() in _IN_ANY_CASE else node.name
+        signature = SIGNATURES.get(name)
+        if signature is None:
+            raise self._planner.refuse(node.position, f"unknown function with name {node.name!r}")
+        if name in NATIVE:
+            raise self._planner.refuse(
+                node.position, f"native histograms are not supported: {name}() is for these only"
+            )
+        if name == "start_timestamp":
+            raise self._planner.refuse(node.position, "start_timestamp() is not supported: no start times are kept")
+        node = syntax_tree.Call(_FORMER.get(name, name), node.arguments, node.position)
+        self._count(node, signature)
+        if name in CONTEXT:
+            return plan.Number(self._context(name))
+        if name in _SPECIAL:
+            return _SPECIAL[name](self, node, depth)
+        if "range" in signature.kinds:
+            return self._range_call(node, signature, depth)
+        return self._elementwise(node, depth)
+
+    def _count(self, node: syntax_tree.Call, signature: Signature) -> None:
+        given = len(node.arguments)
+        if signature.least <= given <= signature.most:
+            return
+        exact = signature.least == signature.most
+        bound = "" if exact else "at least " if given < signature.least else "at most "
+        wanted = signature.least if given < signature.least else signature.most
+        message = f"expected {bound}{wanted} argument(s) in call to {node.name!r}, got {given}"
+        raise self._planner.refuse(node.position, message)
+
+    def _context(self, name: str) -> float:
+        query = self._planner.context
+        return {
+            "start": query.start_ms,
+            "end": query.end_ms,
+            "step": query.step_ms,
+            "range": query.end_ms - query.start_ms,
+        }[name] / 1000
+
+    # --- arguments ---
+
+    def _vector(self, node: syntax_tree.Call, number: int, depth: int) -> plan.VectorNode:
+        return self._planner.vector(node.arguments[number], depth, f"call to function {node.name!r}")
+
+    def _scalar(self, node: syntax_tree.Call, number: int, depth: int) -> plan.ScalarNode:
+        return self._planner.scalar(node.arguments[number], depth, f"call to function {node.name!r}")
+
+    def _texts(self, node: syntax_tree.Call, first: int, depth: int) -> tuple[str, ...]:
+        context = f"call to function {node.name!r}"
+        return tuple(self._planner.text(argument, depth, context) for argument in node.arguments[first:])
+
+    def _window(self, node: syntax_tree.Call, number: int, depth: int) -> plan.WindowNode:
+        found = self._planner.any(node.arguments[number], depth)
+        if not isinstance(found, plan.WINDOWS):
+            position = node.arguments[number].position
+            raise self._planner.mistyped(position, "range vector", f"call to function {node.name!r}", found)
+        return found
+
+    # --- families ---
+
+    def _elementwise(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        if node.name in CALENDAR and not node.arguments:
+            return plan.Elementwise(node.name, plan.VectorOf(plan.Time()))
+        parameters = tuple(self._scalar(node, number, depth) for number in range(1, len(node.arguments)))
+        return plan.Elementwise(node.name, self._vector(node, 0, depth), parameters)
+
+    def _range_call(self, node: syntax_tree.Call, signature: Signature, depth: int) -> plan.Plan:
+        place = signature.kinds.index("range")
+        window = self._window(node, place, depth)
+        others = [number for number in range(len(node.arguments)) if number != place]
+        parameters = tuple(self._scalar(node, number, depth) for number in others)
+        if node.name == "sketch_quantile_over_time" and isinstance(window, plan.Subquery):
+            position = node.arguments[place].position
+            raise self._planner.refuse(position, "sketch_quantile_over_time needs stored samples, not a subquery")
+        if node.name == "integral":
+            parameters = parameters or (plan.Number(float(TRAPEZOIDS)),)
+            return plan.RangeCall(node.name, window, parameters, node.arguments[-1].position)
+        return plan.RangeCall(node.name, window, parameters, node.arguments[0].position)
+
+    def _absent(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        vector = self._vector(node, 0, depth)
+        return plan.Absent(vector, self._fixed(node, vector))
+
+    def _absent_over(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        window = self._window(node, 0, depth)
+        return plan.AbsentOver(window, self._fixed(node, window))
+
+    def _fixed(self, node: syntax_tree.Call, found: plan.Plan) -> tuple[tuple[str, str], ...]:
+        # A selector in parentheses is not looked through, in Prometheus' answer either.
+        return absent_labels(found) if isinstance(node.arguments[0], syntax_tree.Series) else ()
+
+    def _sorted(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        by_label = "by_label" in node.name
+        labels = self._texts(node, 1, depth) if by_label else None
+        return plan.Sorted(self._vector(node, 0, depth), node.name.endswith("desc"), labels, node.position)
+
+    def _relabelled(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        return plan.Relabelled(node.name, self._vector(node, 0, depth), self._texts(node, 1, depth), node.position)
+
+    def _quantile(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        asked, vector = node.arguments
+        quantile = self._scalar(node, 0, depth)
+        positions = (asked.position,)
+        return plan.Quantiles(self._vector(node, 1, depth), (quantile,), None, positions, vector.position)
+
+    def _quantiles(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        label = self._planner.text(node.arguments[1], depth, f"call to function {node.name!r}")
+        numbers = range(2, len(node.arguments))
+        asked = tuple(self._scalar(node, number, depth) for number in numbers)
+        positions = tuple(node.arguments[number].position for number in numbers)
+        return plan.Quantiles(self._vector(node, 0, depth), asked, label, positions, node.arguments[0].position)
+
+    def _fraction(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        lower, upper = self._scalar(node, 0, depth), self._scalar(node, 1, depth)
+        return plan.Fraction(lower, upper, self._vector(node, 2, depth), node.arguments[2].position)
+
+    def _info(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        vector = self._vector(node, 0, depth)
+        if len(node.arguments) == 1:
+            return plan.Enriched(vector)
+        asked = node.arguments[1]
+        if not isinstance(asked, syntax_tree.Series) or asked.range or asked.name or asked.when != syntax_tree.When():
+            raise self._planner.refuse(asked.position, "expected label selectors only, such as {data=~'.+'}")
+        return plan.Enriched(vector, self._planner.matchers(asked))
+
+    def _extreme(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        return plan.ScalarBinary(node.name, self._scalar(node, 0, depth), self._scalar(node, 1, depth))
+
+
+_SPECIAL: dict[str, Callable[[Calls, syntax_tree.Call, int], plan.Plan]] = {
+    "time": lambda calls, node, depth: plan.Time(),
+    "pi": lambda calls, node, depth: plan.Number(math.pi),
+    "scalar": lambda calls, node, depth: plan.ScalarOf(calls._vector(node, 0, depth)),
+    "vector": lambda calls, node, depth: plan.VectorOf(calls._scalar(node, 0, depth)),
+    "timestamp": lambda calls, node, depth: plan.TimestampOf(calls._vector(node, 0, depth)),
+    "absent": Calls._absent,
+    "absent_over_time": Calls._absent_over,
+    "sort": Calls._sorted,
+    "sort_desc": Calls._sorted,
+    "sort_by_label": Calls._sorted,
+    "sort_by_label_desc": Calls._sorted,
+    "label_replace": Calls._relabelled,
+    "label_join": Calls._relabelled,
+    "histogram_quantile": Calls._quantile,
+    "histogram_quantiles": Calls._quantiles,
+    "histogram_fraction": Calls._fraction,
+    "info": Calls._info,
+    "min_of": Calls._extreme,
+    "max_of": Calls._extreme,
+}

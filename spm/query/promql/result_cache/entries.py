@@ -1,0 +1,113 @@
+"""Answers of range queries that were asked before, so that a dashboard that refreshes has only new steps computed.
+
+An entry has the steps of one expression on one grid whose samples were settled when it was made, and what they rested
+on (``standing``); its reader takes those steps that still rest on the same. What is asked once is not kept: a first
+question leaves its key, if it was worth keeping. The least recently used go when the byte bound is reached. Enter by
+``Results``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from spm import limits
+from spm.query.request.budget import CELL_BYTES, SERIES_BYTES
+from spm.query.request.provenance import Basis
+from spm.query.series.label_table import Labels
+from spm.query.view.fingerprint import Standing
+from spm.values import dataclass
+
+_ENTRY_BYTES, _SLOT_BYTES = 2_000, 500
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What an answer's steps are the same by, as long as their samples are."""
+
+    app: int
+    text: str
+    step_ms: int
+    phase_ms: int  # of every step, modulo the width of one
+    lookback_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Steps of an answer."""
+
+    first_ms: int
+    labels: Sequence[Labels]
+    values: npt.NDArray[np.float64]  # [S, T]
+    present: npt.NDArray[np.bool_]
+    infos: tuple[str, ...]  # remarks about the expression
+    basis: Basis
+    standing: Standing
+
+    @property
+    def steps(self) -> int:
+        """How many."""
+        return int(self.values.shape[1])
+
+    @property
+    def size(self) -> int:
+        """About the bytes it takes."""
+        slots = len(self.standing.marks) * _SLOT_BYTES
+        return _ENTRY_BYTES + self.values.size * CELL_BYTES + len(self.labels) * SERIES_BYTES + slots
+
+
+class Results:
+    """A bounded map from keys to entries. Thread-safe."""
+
+    def __init__(
+        self, bytes_max: int = limits.RESULTS_BYTES_MAX, samples_min: int = limits.RESULTS_SAMPLES_MIN
+    ) -> None:
+        self._entries: OrderedDict[Key, Entry | None] = OrderedDict()
+        self._bytes, self._bytes_max, self.samples_min = 0, bytes_max, samples_min
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return self._bytes
+
+    def knows(self, key: Key) -> bool:
+        """Whether this was asked before."""
+        return key in self._entries
+
+    def find(self, key: Key) -> Entry | None:
+        """What is kept of it."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    def keep(self, key: Key, entry: Entry | None) -> None:
+        """Keep an entry in place of the one before; ``None`` keeps the key alone, and whatever is there already."""
+        if entry is not None and entry.size > self._bytes_max // 4:
+            entry = None  # one giant must not push out everything else
+        with self._lock:
+            if entry is None and key in self._entries:
+                return
+            self._bytes += _size(key, entry) - (_size(key, self._entries[key]) if key in self._entries else 0)
+            self._entries[key] = entry
+            self._entries.move_to_end(key)
+            while self._bytes > self._bytes_max:
+                self._bytes -= _size(*self._entries.popitem(last=False))
+
+    def clear(self) -> None:
+        """Forget everything: another store's apps have the same numbers."""
+        with self._lock:
+            self._entries.clear()
+            self._bytes = 0
+
+
+def _size(key: Key, entry: Entry | None) -> int:
+    return _ENTRY_BYTES + len(key.text) + (0 if entry is None else entry.size)

@@ -1,0 +1,1 @@
+"""Text to tree: the bounds, lexer and grammar of PromQL."""

@@ -1,0 +1,1 @@
+"""Answers from hourly and daily aggregates and sketches, where these are exact."""

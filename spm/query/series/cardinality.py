@@ -1,0 +1,55 @@
+"""How many series an app has, and which labels make them so many: the figures of Prometheus' `status/tsdb`.
+
+Counted on the columns of the index: one pass of numpy per label, never a loop per series. Enter by `counted`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spm.query.request.batches import METRIC_NAME
+from spm.query.series.index import SeriesIndex
+
+Ranked = list[tuple[str, int]]  # the largest first
+
+
+@dataclass(frozen=True, slots=True)
+class Cardinality:
+    """What there is of everything, and the largest of each."""
+
+    series: int
+    pairs: int  # distinct (label, value)
+    by_metric: Ranked
+    values_by_label: Ranked
+    bytes_by_label: Ranked
+    by_pair: Ranked
+
+
+def counted(index: SeriesIndex, most: int) -> Cardinality:
+    """The figures, each list with at most so many."""
+    by_metric: Ranked = []
+    values_by_label: Ranked = []
+    bytes_by_label: Ranked = []
+    by_pair: Ranked = []
+    for name, codes, values in index.label_columns():
+        of_value = np.bincount(codes, minlength=len(values))
+        of_value[0] = 0  # the label is absent
+        if not of_value.any():
+            continue  # the name of metrics, which is known before there are any
+        largest = np.argsort(-of_value, kind="stable")[:most].tolist()
+        ranked = [(values[code], int(of_value[code])) for code in largest if of_value[code]]
+        by_pair += [(f"{name}={value}", count) for value, count in ranked]
+        values_by_label.append((name, int(np.count_nonzero(of_value))))
+        bytes_by_label.append((name, sum(map(len, values)) + codes.nbytes))
+        if name == METRIC_NAME:
+            by_metric = ranked
+    return Cardinality(
+        len(index), sum(count for _, count in values_by_label), by_metric,
+        *(_first(found, most) for found in (values_by_label, bytes_by_label, by_pair)),
+    )  # fmt: skip
+
+
+def _first(found: Ranked, most: int) -> Ranked:
+    return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:most]

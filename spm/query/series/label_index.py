@@ -1,0 +1,197 @@
+"""One label of an app's series: its distinct values, which series has which, and the series of each value.
+
+A column of small numbers says which value a series has, 0 standing for "absent"; the inverse of it, made when it is
+first asked for, lists the series of each value in order. A regular expression looks at distinct values only, and what
+it found is remembered. All of it only grows. Enter by ``LabelIndex``.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from spm.limits import LABEL_MASK_BYTES_MAX, LABEL_MASKS_MAX
+from spm.query.series.literals import literals
+from spm.store import kernels
+from spm.store.columns import Bool, strings
+from spm.store.matchers import Matcher, mask
+from spm.values import dataclass
+from spm.wire import I32, I64
+
+_LAG = 8  # the inverse is made anew when an eighth of the series is younger
+_LAG_LEAST = 10_000
+_ROWS_OF_MANY = 4  # from a quarter of all series on, looking at all of them is quicker than joining lists
+_FEW = 8_192  # series up to which the same holds of any share
+_NAMED_MAX = 64  # values that a matcher may name to be answered with their numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The few values that a matcher names, by their numbers."""
+
+    numbers: I64
+
+
+Hits = Bool | Named  # of a label's values: whether each satisfies a matcher, or which few do
+
+
+@dataclass(frozen=True, slots=True)
+class _Inverse:
+    """The series of value v among the first so many: rows[starts[v]:starts[v + 1]]."""
+
+    rows: I64
+    starts: I64
+    sizes: I64
+    count: int
+
+    def rows_of(self, values: I64) -> I64:
+        """The series of some values, ascending."""
+        if len(values) == 1:
+            value = int(values[0])
+            return self.rows[self.starts[value] : self.starts[value + 1]]
+        return np.sort(_gathered(self.rows, self.starts, values))
+
+
+@njit(cache=True, nogil=True)
+def _gathered(rows: I64, starts: I64, values: I64) -> I64:
+    total = 0
+    for value in values:
+        total += starts[value + 1] - starts[value]
+    out, at = np.empty(total, np.int64), 0
+    for value in values:
+        for place in range(starts[value], starts[value + 1]):
+            out[at] = rows[place]
+            at += 1
+    return out
+
+
+class LabelIndex:
+    """See the module. Not thread-safe for writers; what was read before stays right."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = [""]
+        self._number: dict[bytes, int] = {b"": 0}
+        self._codes: I32 = np.zeros(0, np.int32)
+        self._inverse: _Inverse | None = None
+        self._texts: pa.Array | None = None
+        self._masks: OrderedDict[tuple[str, str], Bool] = OrderedDict()
+        self._mask_bytes = 0
+        self._sorted: list[str] = []
+
+    def add(self, rows: I64, number: I64, texts: list[bytes], count: int) -> None:
+        """These series have these of the texts; ``count``: how many series there are then."""
+        codes = np.fromiter(map(self._code, texts), np.int32, len(texts))
+        if len(self._codes) < count:
+            grown = np.zeros(max(count, 2 * len(self._codes)), np.int32)
+            grown[: len(self._codes)] = self._codes
+            self._codes = grown
+        self._codes[rows] = codes[number]
+
+    def _code(self, text: bytes) -> int:
+        code = self._number.get(text)
+        if code is None:
+            code = self._number[text] = len(self.values)
+            self.values.append(text.decode("utf-8", "replace"))
+        return code
+
+    def codes(self, count: int) -> I32:
+        """The number of each series' value."""
+        if len(self._codes) < count:
+            grown = np.zeros(count, np.int32)
+            grown[: len(self._codes)] = self._codes
+            self._codes = grown
+        return self._codes[:count]
+
+    # --- matchers
+
+    def hits(self, matcher: Matcher, tick: Callable[[], None]) -> Hits:
+        """Which of the values satisfy a matcher: whether each does, or the numbers of those few that it names."""
+        named = literals(matcher) if matcher.op in ("=", "=~") else None
+        if named is not None and len(named) <= _NAMED_MAX:
+            return self._named(named)
+        key = matcher.op, matcher.value
+        known = self._masks.get(key, np.zeros(0, np.bool_))
+        if len(known) < len(self.values):
+            before = len(known)
+            if named is None:
+                texts = self._column() if not len(known) else strings(self.values[len(known) :])
+                known = np.concatenate((known, mask(texts, matcher, tick=tick)))
+            else:
+                known = self._mask(self._named(named))
+            self._masks[key] = known
+            self._mask_bytes += len(known) - before
+        self._masks.move_to_end(key)
+        while len(self._masks) > 1 and (len(self._masks) > LABEL_MASKS_MAX or self._mask_bytes > LABEL_MASK_BYTES_MAX):
+            self._mask_bytes -= len(self._masks.popitem(last=False)[1])
+        return known
+
+    def _mask(self, hits: Hits) -> Bool:
+        if not isinstance(hits, Named):
+            return hits
+        found = np.zeros(len(self.values), np.bool_)
+        found[hits.numbers] = True
+        return found
+
+    def _named(self, texts: Sequence[str]) -> Named:
+        return Named(np.array([code for code in set(map(self._coded, texts)) if code >= 0], np.int64))
+
+    def _coded(self, text: str) -> int:
+        return self._number.get(text.encode("utf-8", "surrogatepass"), -1)
+
+    def _column(self) -> pa.Array:
+        if self._texts is None or len(self._texts) != len(self.values):
+            self._texts = strings(self.values)
+        return self._texts
+
+    def size(self, hits: Hits, count: int) -> int:
+        """About how many series satisfy it."""
+        inverse = self._inverted(count)
+        sizes, late = inverse.sizes, count - inverse.count
+        if isinstance(hits, Named):
+            return late + int(sizes[hits.numbers[hits.numbers < len(sizes)]].sum())
+        return late + int(sizes[hits[: len(sizes)]].sum())
+
+    def rows(self, hits: Hits, count: int) -> I64:
+        """The series that satisfy it, ascending."""
+        inverse = self._inverted(count)
+        late = np.arange(inverse.count, count)
+        if len(late):
+            late = late[self.among(late, hits)]
+        known, named = len(inverse.sizes), isinstance(hits, Named)
+        single = isinstance(hits, Named) and len(hits.numbers) <= 1
+        few = single or self.size(hits, count) * _ROWS_OF_MANY <= count
+        if not few or (not named and count <= _FEW):
+            return np.flatnonzero(self._mask(hits)[self.codes(count)])
+        wanted = hits.numbers[hits.numbers < known] if isinstance(hits, Named) else np.flatnonzero(hits[:known])
+        found = inverse.rows_of(wanted)
+        return np.concatenate((found, late)) if len(late) else found
+
+    def among(self, rows: I64, hits: Hits) -> Bool:
+        """Which of these series satisfy it."""
+        codes = self.codes(int(rows[-1]) + 1 if len(rows) else 0)[rows]
+        if isinstance(hits, Named) and len(hits.numbers) == 1:
+            found: Bool = codes == hits.numbers[0]
+            return found
+        return self._mask(hits)[codes]
+
+    def _inverted(self, count: int) -> _Inverse:
+        if self._inverse is None or (count - self._inverse.count) > max(_LAG_LEAST, self._inverse.count // _LAG):
+            sizes, rows = kernels.group_by_series(self.codes(count), len(self.values))
+            starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
+            self._inverse = _Inverse(rows, starts, np.diff(starts), count)
+        return self._inverse
+
+    # --- values
+
+    def used(self, rows: I64 | None, count: int) -> list[str]:
+        """The sorted values that any of these series has; ``None``: any at all."""
+        codes = self.codes(count)
+        held = np.bincount(codes if rows is None else codes[rows], minlength=len(self.values))
+        numbers = np.flatnonzero(held[1:]) + 1
+        if len(numbers) + 1 < len(self.values):
+            return sorted(map(self.values.__getitem__, numbers.tolist()))
+        if len(self._sorted) != len(self.values) - 1:
+            self._sorted = sorted([*self._sorted, *self.values[len(self._sorted) + 1 :]])
+        return list(self._sorted)
