@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from alerts import past
-from rollups import conduct, corrected
-from rollups.corrected import Actor
-from rollups.retract import Done, Draft, Preview
+from rollups.retraction import Done, Draft, Preview
+from rollups.services import retractions as services_retractions
+from rollups.services import runs as services_runs
+from rollups.services.retractions import Actor
 from spm.accounts.models import App
 from spm.errors import BadQuery
 from spm.query.promql.planning.planner import parse_selector
@@ -79,14 +80,14 @@ def _selected(series: str) -> tuple[Matcher, ...]:
 
 def look(app: App, draft: Draft) -> Look:
     """Count. Raises ``Refused`` for a draft that cannot be."""
-    found = corrected.preview(conduct.site(), app, draft)
+    found = services_retractions.preview(services_runs.site(), app, draft)
     return Look(found, _past_alerts(app, found))
 
 
 def take_out(app: App, draft: Draft, by: Actor) -> tuple[Done, Look]:
     """Count, and put it in force. Raises ``Refused``."""
-    done, found, alerts = corrected.retract(
-        conduct.site(), app, draft, by, alerts_of=lambda found: _past_alerts(app, found)
+    done, found, alerts = services_retractions.retract(
+        services_runs.site(), app, draft, by, alerts_of=lambda found: _past_alerts(app, found)
     )
     return done, Look(found, alerts)
 
@@ -98,7 +99,7 @@ def _past_alerts(app: App, found: Preview) -> int:
 
 
 def _shown(ms: int | None) -> str:
-    return "" if ms is None else corrected.moment(ms).isoformat(" ", "seconds")
+    return "" if ms is None else services_retractions.moment(ms).isoformat(" ", "seconds")
 
 
 def _few(names: Sequence[str]) -> str:

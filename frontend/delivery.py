@@ -16,7 +16,7 @@ from django.http import StreamingHttpResponse
 
 from ingest import account as accounts
 from ingest.account import Line, Span
-from rollups import conduct
+from rollups.services import runs as services_runs
 from spm import limits
 from spm.accounts import quotas
 from spm.accounts.models import App
@@ -53,7 +53,7 @@ def quota_of(app: App) -> Quotas:
     """An app's quotas now."""
     allowed = quotas.told(app)
     try:
-        series = quota.series_of(conduct.site().store, app.pk)
+        series = quota.series_of(services_runs.site().store, app.pk)
     except StoreUnavailable:
         series = None
     return Quotas(series, allowed.series, allowed.samples_per_s)
@@ -74,13 +74,13 @@ class Place:
 
 def now(app: App) -> Account:
     """Where everything is."""
-    site = conduct.site()
+    site = services_runs.site()
     return accounts.now(site.store, app.pk, site.clock.now_ms())
 
 
 def span(app: App, hours: int) -> Span:
     """What became of the messages of the last hours."""
-    site = conduct.site()
+    site = services_runs.site()
     return accounts.span(site.store, app.pk, site.clock.now_ms(), hours)
 
 

@@ -10,9 +10,11 @@ from django.utils.html import format_html_join
 from django.utils.safestring import mark_safe
 from unfold.admin import ModelAdmin, TabularInline
 
-from rollups import conduct, corrected, spreading
-from rollups.corrected import Actor
 from rollups.models import Correction, RetractionRecord, Run, RunDay, Spreading
+from rollups.services import placement
+from rollups.services import retractions as services_retractions
+from rollups.services import runs as services_runs
+from rollups.services.retractions import Actor
 from spm.errors import SpmError
 
 
@@ -54,7 +56,7 @@ class RunAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
     @admin.display(description="units")
     def progress(self, run: Run) -> str:
         """How far it is, and how much longer it takes."""
-        eta_s = run.eta_s(conduct.site().now())
+        eta_s = run.eta_s(services_runs.site().now())
         return f"{run.units} of {run.units_total}" + ("" if eta_s is None else f", {eta_s:.0f} s to go")
 
     @admin.display(description="seconds")
@@ -77,7 +79,7 @@ class RunAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
         actor = request.user if isinstance(request.user, User) else None
         for run in runs.order_by("-number"):
             try:
-                done = conduct.take_back(conduct.site(), run.number, actor, origin=_origin(request))
+                done = services_runs.take_back(services_runs.site(), run.number, actor, origin=_origin(request))
             except SpmError as error:
                 messages.error(request, f"Run {run.number}: {error}")
             else:
@@ -118,7 +120,7 @@ class RetractionRecordAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
         )
         for record in records.select_related("app__organisation"):
             try:
-                corrected.undo(conduct.site(), record.app, record.number, by)
+                services_retractions.undo(services_runs.site(), record.app, record.number, by)
             except SpmError as error:
                 messages.error(request, f"Retraction {record.number}: {error}")
             else:
@@ -145,7 +147,7 @@ class SpreadingAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
     def lies(self, app: Spreading) -> str:
         """The newest epoch, how many samples an hour go there, the epochs before, and why one is not closed yet."""
         try:
-            shown = spreading.shown(conduct.site(), app.pk)
+            shown = placement.shown(services_runs.site(), app.pk)
         except SpmError as error:  # of one row, not of the page
             return f"cannot be read now: {error}"
         lines = [shown.newest, f"{shown.rate:,} samples an hour", *shown.former, *shown.waits]
@@ -159,7 +161,7 @@ class SpreadingAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
     def go_on(self, request: HttpRequest, apps: QuerySet[Spreading]) -> None:
         """Start it for the chosen ones, each in a process of its own; they wait for each other."""
         for app in apps:
-            spreading.begin(app.pk)
+            placement.begin(app.pk)
             messages.success(request, f"{app}: begun. The list of runs shows how far it is.")
 
 

@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from frontend.api.authentication import TokenAuthentication
-from rollups.corrected import Actor
+from rollups.services.retractions import Actor
 from spm.accounts.access import app_of_person, app_of_token, require_app
 from spm.accounts.models import App, Role, Token
 from spm.accounts.tokens import Principal

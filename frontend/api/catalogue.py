@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from frontend import names
 from frontend.api.base import FailureSerializer, Operation
 from ingest import completeness
-from rollups import conduct
+from rollups.services import runs as services_runs
 from spm.accounts import sources
 from spm.accounts.access import apps_of
 from spm.accounts.models import App, Source
@@ -113,7 +113,7 @@ class Completeness(Operation):
         """Of each source that announced its period, those that lack most first."""
         app, query = self.app(app_id), CompletenessQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
-        site = conduct.site()
+        site = services_runs.site()
         found = completeness.told(site.store, app.pk, site.clock.now_ms(), query.validated_data["hours"])
         return Response(CompletenessSerializer(found, many=True).data)
 

@@ -10,8 +10,16 @@ from rest_framework.response import Response
 
 from frontend import corrections
 from frontend.api.base import FailureSerializer, Operation
-from rollups import conduct, corrected, upkeep
-from rollups.corrected import Listed
+from rollups.services import (
+    maintenance as services_maintenance,
+)
+from rollups.services import (
+    retractions as services_retractions,
+)
+from rollups.services import (
+    runs as services_runs,
+)
+from rollups.services.retractions import Listed
 from spm.accounts.models import App, Role
 from spm.limits import QUERY_TEXT_CHARS_MAX, RETRACT_REASON_CHARS_MAX, SOURCE_BYTES_MAX, TIME_MAX_MS
 
@@ -119,7 +127,7 @@ class Retractions(Operation):
     @extend_schema(operation_id="retractions", responses={200: RetractionSerializer(many=True), **_READ})
     def get(self, request: Request, app_id: int) -> Response:
         """All of them, newest first."""
-        found = corrected.listed(conduct.site(), self.app(app_id))
+        found = services_retractions.listed(services_runs.site(), self.app(app_id))
         return Response(RetractionSerializer(found, many=True).data)
 
     @extend_schema(operation_id="retract", request=RetractSerializer, responses={201: RetractionSerializer, **_WRITE})
@@ -152,7 +160,7 @@ class Undo(Operation):
         """What it hid counts again; for admins."""
         app = self.app(app_id, Role.ADMIN)
         _one(app, number)
-        corrected.undo(conduct.site(), app, number, self.actor())
+        services_retractions.undo(services_runs.site(), app, number, self.actor())
         return Response(RetractionSerializer(_one(app, number)).data)
 
 
@@ -165,15 +173,15 @@ class Purge(Operation):
         """No undo afterwards; for an owner in person, who confirms it in words. Repeat it while ``troubles`` come."""
         app = self.app(app_id, Role.OWNER)
         _one(app, number)
-        words = corrected.confirmation(number)
+        words = services_retractions.confirmation(number)
         if self.asked(ConfirmSerializer)["confirm"] != words:
             raise serializers.ValidationError({"confirm": [f"Write “{words}”."]})
-        upkeep.check_small(app, number)
-        return Response(PurgedSerializer(upkeep.purge_retraction(conduct.site(), app, number, self.actor())).data)
+        services_maintenance.check_small(app, number)
+        return Response(PurgedSerializer(services_maintenance.purge_retraction(services_runs.site(), app, number, self.actor())).data)
 
 
 def _one(app: App, number: int) -> Listed:
-    found = corrected.one(conduct.site(), app, number)
+    found = services_retractions.one(services_runs.site(), app, number)
     if found is None:
         raise Http404("There is no such retraction in this app.")
     return found

@@ -12,8 +12,8 @@ from rest_framework.response import Response
 from frontend import runs
 from frontend.api.base import FailureSerializer, Operation
 from frontend.runs import Part
-from rollups import conduct
 from rollups.models import Correction
+from rollups.services import runs as services_runs
 from spm.accounts.models import Role
 from spm.clock import SystemClock
 
@@ -86,8 +86,8 @@ class Rollback(Operation):
         """In this app; for admins. No sample is lost."""
         app = self.app(app_id, Role.ADMIN)
         part, by = _part(self, app_id, number, Role.ADMIN), self.actor()
-        done = conduct.take_back(conduct.site(), part.number, by.person, apps=[app.pk], name=by.name, origin=by.origin)
-        days = [{"day": conduct.date_of(back.day), "units": back.units} for back in done]
+        done = services_runs.take_back(services_runs.site(), part.number, by.person, apps=[app.pk], name=by.name, origin=by.origin)
+        days = [{"day": services_runs.date_of(back.day), "units": back.units} for back in done]
         return Response(RolledBackSerializer(days, many=True).data)
 
 

@@ -9,8 +9,16 @@ from django.shortcuts import redirect
 from frontend import corrections
 from frontend.forms import RetractionForm
 from frontend.pages.base import AppPage
-from rollups import conduct, corrected, upkeep
 from rollups.models import Correction
+from rollups.services import (
+    maintenance as services_maintenance,
+)
+from rollups.services import (
+    retractions as services_retractions,
+)
+from rollups.services import (
+    runs as services_runs,
+)
 from spm.accounts.models import Role
 from spm.errors import BadQuery, Refused, SpmError
 
@@ -31,7 +39,7 @@ class Corrections(AppPage):
         context["corrections"] = Correction.objects.filter(app=app)[:CORRECTIONS_SHOWN]
         context["sources"] = app.sources.values_list("name", flat=True)[:SOURCES_OFFERED]
         try:
-            context["retractions"] = corrected.listed(conduct.site(), app)[:RETRACTIONS_SHOWN]
+            context["retractions"] = services_retractions.listed(services_runs.site(), app)[:RETRACTIONS_SHOWN]
         except SpmError as error:
             context["problem"] = f"Retractions cannot be read now: {error}"
         return context
@@ -63,7 +71,7 @@ class Undo(AppPage):
     def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:
         """Back to the page, with a word."""
         try:
-            corrected.undo(conduct.site(), self.app(), number, self.actor())
+            services_retractions.undo(services_runs.site(), self.app(), number, self.actor())
             messages.success(request, f"Retraction {number} is undone: what it hid counts again.")
         except SpmError as error:
             messages.warning(request, str(error))
@@ -79,26 +87,26 @@ class Purge(AppPage):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """With the retraction and what would go; 404 for one that is not in force."""
         context = super().get_context_data(**kwargs)
-        number, site = self.kwargs["number"], conduct.site()
-        found = corrected.one(site, context["app"], number)
+        number, site = self.kwargs["number"], services_runs.site()
+        found = services_retractions.one(site, context["app"], number)
         if found is None or found.state == "undone":
             raise Http404("There is no such retraction in force.")
-        context |= {"each": found, "words": corrected.confirmation(number)}
+        context |= {"each": found, "words": services_retractions.confirmation(number)}
         try:
-            upkeep.check_small(context["app"], number)
-            return {**context, "going": upkeep.would_purge(site, context["app"], number)}
+            services_maintenance.check_small(context["app"], number)
+            return {**context, "going": services_maintenance.would_purge(site, context["app"], number)}
         except Refused as error:
             return {**context, "refusal": str(error)}
 
     def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:
         """Back to the list, with a word; or here again, when the words are others or something is left."""
         app = self.app()
-        if request.POST.get("confirm", "").strip() != corrected.confirmation(number):
-            refusal = f"Nothing was deleted: type “{corrected.confirmation(number)}”."
+        if request.POST.get("confirm", "").strip() != services_retractions.confirmation(number):
+            refusal = f"Nothing was deleted: type “{services_retractions.confirmation(number)}”."
             return self.render_to_response(self.get_context_data(refusal=refusal), status=400)
         try:
-            upkeep.check_small(app, number)
-            done = upkeep.purge_retraction(conduct.site(), app, number, self.actor())
+            services_maintenance.check_small(app, number)
+            done = services_maintenance.purge_retraction(services_runs.site(), app, number, self.actor())
             left = f" Some is left: {done.troubles[0]}. Purge again." if done.troubles else ""
             messages.success(request, f"{done.versions:,} samples of retraction {number} are deleted for good.{left}")
         except SpmError as error:

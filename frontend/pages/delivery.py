@@ -8,7 +8,7 @@ from frontend import delivery
 from frontend.pages.base import AppPage
 from ingest import letters, rejections
 from ingest.models import RejectedLine
-from rollups import conduct
+from rollups.services import runs as services_runs
 from spm import limits
 from spm.errors import SpmError
 
@@ -102,7 +102,7 @@ class Letters(AppPage):
         context = super().get_context_data(**kwargs)
         before = self.request.GET.get("before", "")
         try:
-            found = letters.listed(conduct.site().store, context["app"].pk, count=limits.LETTERS_PAGE, before=before)
+            found = letters.listed(services_runs.site().store, context["app"].pk, count=limits.LETTERS_PAGE, before=before)
         except SpmError as error:
             return {**context, "problem": f"Dead letters cannot be read now: {error}"}
         older = found[-1].key if len(found) == limits.LETTERS_PAGE else ""

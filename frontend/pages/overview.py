@@ -12,7 +12,7 @@ from frontend.hosts import hosts_of
 from frontend.pages.base import AppPage
 from frontend.queries import asking
 from ingest import completeness
-from rollups import conduct
+from rollups.services import runs as services_runs
 from spm.accounts.access import app_of_person
 from spm.errors import SpmError
 
@@ -67,7 +67,7 @@ class Completeness(AppPage):
         """The sources that lack most first; a store that is away costs this part only."""
         context = super().get_context_data(**kwargs)
         try:
-            found = completeness.told(conduct.site().store, context["app"].pk, context["now_ms"], COMPLETENESS_HOURS)
+            found = completeness.told(services_runs.site().store, context["app"].pk, context["now_ms"], COMPLETENESS_HOURS)
         except SpmError as error:
             return {**context, "problem": f"The account cannot be read now: {error}"}
         return {**context, "found": found[:COMPLETENESS_SHOWN], "more": max(0, len(found) - COMPLETENESS_SHOWN)}

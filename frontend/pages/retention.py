@@ -8,7 +8,8 @@ from django.shortcuts import redirect
 
 from frontend.forms import RetentionForm
 from frontend.pages.base import AppPage
-from rollups import conduct, upkeep
+from rollups.services import maintenance as services_maintenance
+from rollups.services import runs as services_runs
 from spm.accounts.deeds import Retention as Days
 from spm.accounts.deeds import delete_app, set_retention
 from spm.accounts.models import Role
@@ -36,7 +37,7 @@ class Retention(AppPage):
         try:
             if "act" not in request.POST:
                 days.check()
-                going = upkeep.would_expire(conduct.site(), app.pk, days)
+                going = services_maintenance.would_expire(services_runs.site(), app.pk, days)
                 return self.render_to_response(self.get_context_data(form=form, going=going))
             set_retention(self.person, app, days)
         except SpmError as error:

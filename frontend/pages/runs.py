@@ -8,7 +8,7 @@ from django.shortcuts import redirect
 
 from frontend import runs
 from frontend.pages.base import AppPage
-from rollups import conduct
+from rollups.services import runs as services_runs
 from spm.accounts.models import Role
 from spm.errors import SpmError
 
@@ -22,7 +22,7 @@ class Runs(AppPage):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """With the app's part of each run."""
         context = super().get_context_data(**kwargs)
-        parts = runs.parts_of(context["app"], conduct.site().now())
+        parts = runs.parts_of(context["app"], services_runs.site().now())
         return {**context, "runs": parts, "working": [part for part in parts if part.running]}
 
 
@@ -42,7 +42,7 @@ class Rollback(AppPage):
         """Back to the list, with a word."""
         app, by = self.app(), self.actor()
         try:
-            done = conduct.take_back(conduct.site(), number, by.person, apps=[app.pk], origin=by.origin)
+            done = services_runs.take_back(services_runs.site(), number, by.person, apps=[app.pk], origin=by.origin)
             units = sum(back.units for back in done)
             messages.success(request, f"Run {number} is rolled back in {units} units of {len(done)} days.")
         except SpmError as error:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingest.write import Writer
-from rollups.local import LocalExecutor
-from rollups.run import Driver
+from rollups.run.driver import Driver
+from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.store import blocks, codec

@@ -15,8 +15,8 @@ import numpy as np
 
 from ingest.accept import Acceptor
 from ingest.write import Writer
-from rollups.local import LocalExecutor
-from rollups.run import Driver
+from rollups.run.driver import Driver
+from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.promql.engine import Engine, Result

@@ -16,9 +16,9 @@ import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rollups.job import SparkExecutor
-from rollups.run import Driver, RunReport
-from rollups.session import spark
+from rollups.run.driver import Driver, RunReport
+from rollups.spark.job import SparkExecutor
+from rollups.spark.session import spark
 from spm.clock import SystemClock
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend

@@ -11,17 +11,17 @@ from typing import Any
 
 from django.core.management import execute_from_command_line
 
-from rollups import landing
-from rollups.outcome import Work
-from rollups.points import Hook
+from rollups.crash_points import Hook
+from rollups.decide.outcome import Work
+from rollups.manifest import publish
 from spm.store.backends.base import Backend
 
 
 def _unpend_first(store: Backend, work: Work, hours: Mapping[int, Any], *, run: int, at: Hook) -> None:
-    landing.settle(store, work.plan.app, work.settled(), at)
+    publish.settle(store, work.plan.app, work.settled(), at)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    landing.flip_day = _unpend_first
+    publish.flip_day = _unpend_first
     execute_from_command_line(sys.argv)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from rollups import conduct
 from rollups.models import Cause, Correction, Kind, Run
+from rollups.services import runs as services_runs
 from spm.clock import SystemClock
 from tests.e2e.conftest import drawn, log_in, picture
 from tests.frontend.conftest import House
@@ -22,8 +22,8 @@ LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow
 @pytest.fixture
 def past(fleet: House) -> House:
     """A fleet with a run behind it, one at work, and hours that were corrected."""
-    site = conduct.site()
-    conduct.roll(site, apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
+    site = services_runs.site()
+    services_runs.roll(site, apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
     Run.objects.create(number=900, kind=Kind.FULL, executor="spark", started=site.now() - timedelta(seconds=42),
                        units=31, units_total=120, samples=7_300_000, apps=[fleet.app.pk])  # fmt: skip
     hour = site.now().replace(minute=0, second=0, microsecond=0)

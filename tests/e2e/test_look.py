@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from rollups import conduct, corrected
-from rollups.corrected import Actor
 from rollups.models import Kind
-from rollups.retract import Draft
+from rollups.retraction import Draft
+from rollups.services import retractions as services_retractions
+from rollups.services import runs as services_runs
+from rollups.services.retractions import Actor
 from spm.accounts.deeds import issue_token
 from tests.e2e.conftest import drawn, log_in, picture
 from tests.frontend.conftest import House
@@ -80,9 +81,9 @@ def test_the_admin_runs_without_errors(page: Page, fleet: House) -> None:
     fleet.owner.is_staff = fleet.owner.is_superuser = True
     fleet.owner.save()
     issue_token(fleet.owner, fleet.app, name="Kitchen", scopes=["ingest"])
-    site = conduct.site()
-    conduct.roll(site, apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
-    corrected.retract(site, fleet.app, Draft(source="db-1", reason="test"), Actor("ada", "here"))
+    site = services_runs.site()
+    services_runs.roll(site, apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
+    services_retractions.retract(site, fleet.app, Draft(source="db-1", reason="test"), Actor("ada", "here"))
     log_in(page, fleet)
     for name, address in ADMIN.items():
         page.goto(address.format(organisation=fleet.organisation.pk))

@@ -8,9 +8,10 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from rollups import conduct, terminal
+from rollups.management import terminal
 from rollups.models import Kind, RetractionRecord, Run
-from rollups.run import Progress
+from rollups.run.driver import Progress
+from rollups.services import runs as services_runs
 from spm.accounts.models import AuditEntry
 from spm.clock import FakeClock, SystemClock
 from spm.store import retractions
@@ -40,7 +41,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Any:
 
 def in_force(app: int) -> list[int]:
     """The numbers of retractions in force."""
-    return [r.number for r in retractions.read(conduct.site().store, app) if r.active()]
+    return [r.number for r in retractions.read(services_runs.site().store, app) if r.active()]
 
 
 def test_a_dry_retract_says_what_would_go_and_changes_nothing(app: int, said: Any) -> None:
@@ -81,7 +82,7 @@ def test_a_shred_waits_for_its_words(
     monkeypatch.setattr("builtins.input", lambda _: answer)
     text = said("shred", app, 1)
     assert ("nothing was deleted" not in text) == gone
-    assert [bool(r.purged_ms) for r in retractions.read(conduct.site().store, app)] == [gone]
+    assert [bool(r.purged_ms) for r in retractions.read(services_runs.site().store, app)] == [gone]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from frontend import corrections
-from rollups import conduct
 from rollups.models import Cause, Correction, Kind, RetractionRecord, Run, RunDay, State
+from rollups.services import runs as services_runs
 from spm.accounts import tokens
 from spm.accounts.models import AuditEntry, Membership, Role
 from spm.clock import SystemClock
@@ -208,7 +208,7 @@ def test_a_purge_is_an_owners_in_person(client: Client, fleet: House) -> None:
 
 
 def test_a_finished_run_shows_the_apps_own_part(desk: Client, fleet: House, beta: House) -> None:
-    run = conduct.roll(conduct.site(), apps=[fleet.app.pk, beta.app.pk], kind=Kind.MINOR, executor="local")
+    run = services_runs.roll(services_runs.site(), apps=[fleet.app.pk, beta.app.pk], kind=Kind.MINOR, executor="local")
     assert run is not None
     RunDay.objects.create(run=run, app=beta.app, day="2020-01-01", flipped=True, units=7, samples=9, size_bytes=1)
     [listed] = desk.get(at(fleet, "runs")).json()
@@ -218,7 +218,7 @@ def test_a_finished_run_shows_the_apps_own_part(desk: Client, fleet: House, beta
 
 
 def test_a_run_at_work_shows_how_far_it_is(desk: Client, fleet: House) -> None:
-    now = conduct.site().now()
+    now = services_runs.site().now()
     started = now.replace(microsecond=0)
     Run.objects.create(number=5, kind=Kind.FULL, executor="spark", started=started, units=30, units_total=120,
                        samples=3_000_000, apps=[fleet.app.pk])  # fmt: skip
@@ -229,7 +229,7 @@ def test_a_run_at_work_shows_how_far_it_is(desk: Client, fleet: House) -> None:
 
 
 def test_a_run_at_work_for_others_too_tells_none_of_their_numbers(desk: Client, fleet: House, beta: House) -> None:
-    started = conduct.site().now().replace(microsecond=0)
+    started = services_runs.site().now().replace(microsecond=0)
     Run.objects.create(number=5, kind=Kind.FULL, executor="spark", started=started, units=3_017, units_total=12_068,
                        samples=3_000_017, apps=[fleet.app.pk, beta.app.pk])  # fmt: skip
     one = desk.get(at(fleet, "runs/5")).json()
@@ -242,14 +242,14 @@ def test_a_run_at_work_for_others_too_tells_none_of_their_numbers(desk: Client, 
 
 
 def test_a_run_of_others_is_not_found(desk: Client, fleet: House, beta: House) -> None:
-    Run.objects.create(number=5, kind=Kind.FULL, executor="spark", started=conduct.site().now(), apps=[beta.app.pk])
+    Run.objects.create(number=5, kind=Kind.FULL, executor="spark", started=services_runs.site().now(), apps=[beta.app.pk])
     assert desk.get(at(fleet, "runs/5")).status_code == 404
     assert desk.get(at(fleet, "runs")).json() == []
 
 
 def test_a_roll_back_stays_within_the_app(desk: Client, fleet: House, beta: House, settings: Any) -> None:
     sample.fill(settings.SPM_STORE_URL, beta.app.pk, now_ms=SystemClock().now_ms(), span_ms=120_000)
-    run = conduct.roll(conduct.site(), apps=[fleet.app.pk, beta.app.pk], kind=Kind.MINOR, executor="local")
+    run = services_runs.roll(services_runs.site(), apps=[fleet.app.pk, beta.app.pk], kind=Kind.MINOR, executor="local")
     assert run is not None
     answer = post(desk, at(fleet, f"runs/{run.number}/rollback"))
     assert answer.status_code == 200
@@ -261,7 +261,7 @@ def test_a_roll_back_stays_within_the_app(desk: Client, fleet: House, beta: Hous
 
 
 def test_corrected_hours_are_listed(desk: Client, fleet: House) -> None:
-    now = conduct.site().now()
+    now = services_runs.site().now()
     Correction.objects.create(app=fleet.app, hour=now, run=3, cause=Cause.LATE, samples=7, sources=["db-1"], at=now)
     [found] = desk.get(at(fleet, "corrections")).json()
     assert (found["cause"], found["samples"], found["sources"], found["run"]) == ("late", 7, ["db-1"], 3)

@@ -7,8 +7,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from frontend.forms import MomentField
-from rollups import conduct
 from rollups.models import Kind, RetractionRecord, Run, RunDay
+from rollups.services import runs as services_runs
 from spm import limits
 from spm.accounts.models import App, Membership, Role
 from spm.clock import SystemClock
@@ -60,7 +60,7 @@ def test_a_preview_comes_before_the_act(desk: Client, place: str, fleet: House) 
     assert "264 samples in 22 series" in page
     assert 'name="act"' in page
     assert 'value="clock &lt;was&gt; wrong"' in page
-    assert retractions.read(conduct.site().store, fleet.app.pk) == ()
+    assert retractions.read(services_runs.site().store, fleet.app.pk) == ()
     answer = desk.post(place, {**form, "act": ""}, follow=True).content.decode()
     assert "Retraction 1 takes out 264 samples in 22 series" in answer
     assert "clock &lt;was&gt; wrong" in answer
@@ -98,7 +98,7 @@ def test_a_store_that_is_away_costs_the_list_and_not_the_page(
     def away(*_: object) -> None:
         raise StoreUnavailable("no answer")
 
-    monkeypatch.setattr("rollups.corrected.listed", away)
+    monkeypatch.setattr("rollups.services.retractions.listed", away)
     assert "Retractions cannot be read now: no answer" in text_of(desk, place)
 
 
@@ -176,9 +176,9 @@ def test_a_retention_is_kept_by_the_act(desk: Client, fleet: House) -> None:
 
 
 def test_an_owner_watches_runs_and_takes_one_back(desk: Client, fleet: House) -> None:
-    run = conduct.roll(conduct.site(), apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
+    run = services_runs.roll(services_runs.site(), apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
     assert run is not None
-    Run.objects.create(number=99, kind=Kind.FULL, executor="spark", started=conduct.site().now(), units=1,
+    Run.objects.create(number=99, kind=Kind.FULL, executor="spark", started=services_runs.site().now(), units=1,
                        units_total=4, apps=[fleet.app.pk])  # fmt: skip
     page = text_of(desk, f"/apps/{fleet.app.pk}/runs")
     assert "1 of 4 units (25 %)" in page
@@ -190,7 +190,7 @@ def test_an_owner_watches_runs_and_takes_one_back(desk: Client, fleet: House) ->
 
 
 def test_a_run_that_found_out_its_total_late_shows_no_percentage(desk: Client, fleet: House) -> None:
-    Run.objects.create(number=99, kind=Kind.FULL, executor="spark", started=conduct.site().now(), apps=[fleet.app.pk])
+    Run.objects.create(number=99, kind=Kind.FULL, executor="spark", started=services_runs.site().now(), apps=[fleet.app.pk])
     assert "looking at what there is to do" in text_of(desk, f"/apps/{fleet.app.pk}/runs")
 
 

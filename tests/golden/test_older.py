@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from ingest.write import Writer
-from rollups.local import LocalExecutor
-from rollups.run import Driver
+from rollups.run.driver import Driver
+from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.errors import CorruptBlock
 from spm.limits import HOUR_MS

@@ -16,8 +16,8 @@ from ingest import letters
 from ingest.announce import Accepting
 from ingest.keeper import keep
 from ingest.write import Batch, Writer
-from rollups.local import LocalExecutor
-from rollups.run import Driver
+from rollups.run.driver import Driver
+from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.errors import SpmError, StoreUnavailable
 from spm.limits import DAY_SLOTS, HOUR_MS, PROCESS_SILENT_S

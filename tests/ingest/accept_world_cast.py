@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ingest.announce import Accepting
-from rollups.plan import Kind
-from rollups.source import read_unit
-from rollups.work import UnitTask
+from rollups.compute.source import read_unit
+from rollups.decide.plan import Kind
+from rollups.decide.work import UnitTask
 from spm.clock import FakeClock
 from spm.store import keys, manifest, pending
 from spm.store.backends.base import Reader

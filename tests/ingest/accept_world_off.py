@@ -17,10 +17,10 @@ import pytest
 from ingest import announce, keeper, write
 from ingest.accept import Acceptor
 from ingest.write import Batch, Writer
-from rollups import landing
-from rollups.outcome import account
-from rollups.plan import Waiting
-from rollups.points import Hook
+from rollups.crash_points import Hook
+from rollups.decide.outcome import account
+from rollups.decide.plan import Waiting
+from rollups.manifest import publish
 from spm.errors import StoreUnavailable
 from spm.store import keys, marks, pending, settled
 from spm.store.backends.base import Backend, Reader
@@ -177,7 +177,7 @@ def the_account_comes_last(patch: Patch) -> None:
         store.delete("pending", [(i.key.to_bytes(), [keys.slot_column(i.slot)]) for i in items])
         store.put([("ledger", [account(app, item, outcome) for item in items])])
 
-    patch.setattr(landing, "settle", settle)
+    patch.setattr(publish, "settle", settle)
 
 
 def one_row_is_enough(patch: Patch) -> None:

@@ -12,9 +12,9 @@ from ingest import rounds, tasks
 from ingest.announce import Accepting
 from ingest.keeper import Kept, keep, looks
 from ingest.write import Writer
-from rollups.erase import erase
-from rollups.local import LocalExecutor
-from rollups.run import Driver
+from rollups.delete.delete_app import erase
+from rollups.run.driver import Driver
+from rollups.run.local import LocalExecutor
 from spm import limits
 from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock, SystemClock

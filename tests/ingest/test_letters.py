@@ -185,7 +185,7 @@ def test_the_pages_of_letters_and_accounts_say_that_the_store_is_away(
 
     for name in ("newest", "find"):
         monkeypatch.setattr(dead, name, away)
-    monkeypatch.setattr("rollups.spreading.shown", away)
+    monkeypatch.setattr("rollups.services.placement.shown", away)
     assert "cannot be read now: no answer" in admin_client.get("/admin/rollups/spreading/").content.decode()
     assert "cannot be read now: no answer" in admin_client.get(page(shop)).content.decode()
     answer = admin_client.post(page(shop), {"key": ["00" * 28], "act": "replay"}, follow=True).content.decode()

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from rollups.due import Keep
-from rollups.redistribute import close_epoch
-from rollups.rollback import roll_back
+from rollups.decide.retention import Keep
+from rollups.move.redistribute import close_epoch
+from rollups.run.rollback import roll_back
 from spm import limits
 from spm.errors import Refused
 from spm.limits import HOUR_MS

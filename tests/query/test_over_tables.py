@@ -8,8 +8,8 @@ import pytest
 from ingest.accept import Acceptor
 from ingest.protocols.line_protocol import parse
 from ingest.write import Writer
-from rollups.local import LocalExecutor
-from rollups.run import Driver
+from rollups.run.driver import Driver
+from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.fake import FakeStorage

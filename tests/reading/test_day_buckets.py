@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from rollups.due import Keep, forgotten
-from rollups.redistribute import close_epoch
+from rollups.decide.retention import Keep, forgotten
+from rollups.move.redistribute import close_epoch
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher

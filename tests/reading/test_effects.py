@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rollups.seal import Keep
+from rollups.delete.seal import Keep
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.explain import explanation
 from spm.query.request.batches import Matcher

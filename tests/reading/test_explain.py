@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rollups.seal import Keep
+from rollups.delete.seal import Keep
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.explain import explanation

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from rollups.seal import Keep
+from rollups.delete.seal import Keep
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.fake import FakeStorage

@@ -1,7 +1,7 @@
 """Acts on a store by real processes that are killed, beside real processes that read.
 
 A *case* is an act (a run, a roll back, …) on a small LMDB store that was made from a seed: what readers see before and
-after it, how often it comes to each point of ``rollups.points``, and the rows it leaves. ``Killer`` takes a copy of
+after it, how often it comes to each point of ``rollups.crash_points``, and the rows it leaves. ``Killer`` takes a copy of
 that store, starts a reader, kills a driver at the n-th visit of a point, and lets the reader do the act again.
 Processes are forked from a server that has everything loaded, so that a kill costs a fraction of a second.
 """
@@ -23,12 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from rollups import erase, purge, rehearsal, seal, shred
-from rollups.local import LocalExecutor
-from rollups.points import Hook, from_environment, nowhere
-from rollups.redistribute import close_epoch
-from rollups.rollback import roll_back
-from rollups.seal import Keep
+from rollups.crash_points import Hook, from_environment, nowhere
+from rollups.delete import delete_app, erase_retracted, purge, seal
+from rollups.delete.seal import Keep
+from rollups.move.redistribute import close_epoch
+from rollups.run import warm_kernels
+from rollups.run.local import LocalExecutor
+from rollups.run.rollback import roll_back
 from spm.limits import HOUR_MS
 from spm.store import distribution, manifest, units
 from spm.store.backends import open_backend
@@ -138,7 +139,7 @@ def _purge(world: World, at: Hook) -> object:
 
 
 def _shred(world: World, at: Hook) -> object:
-    return shred.shred(world.store, APP, 1, now_ms=world.clock.now_ms(), at=at)
+    return erase_retracted.shred(world.store, APP, 1, now_ms=world.clock.now_ms(), at=at)
 
 
 def _retain(keep: Keep, world: World, at: Hook) -> object:
@@ -151,7 +152,7 @@ def _migrate(world: World, at: Hook) -> None:
 
 
 def _erase(world: World, at: Hook) -> object:
-    return erase.erase(world.store, APP, at=at)
+    return delete_app.erase(world.store, APP, at=at)
 
 
 ACTS: dict[str, Act] = {
@@ -363,7 +364,7 @@ def _by_slot(view: View) -> dict[int, dict[object, object]]:
 def warm() -> None:
     """Load what the processes need; in the server that forks them."""
     os.environ.pop("SPM_CRASH_AT", None)
-    rehearsal.rehearse()
+    warm_kernels.rehearse()
     with tempfile.TemporaryDirectory() as folder:
         world = _world(Path(folder))
         _late(world, np.random.default_rng(0))

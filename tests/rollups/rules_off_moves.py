@@ -3,9 +3,11 @@
 import pytest
 
 from ingest.write import Writer
-from rollups import due, redistribute, rollback, survey
-from rollups.due import Keep
-from rollups.run import Driver
+from rollups.decide import retention
+from rollups.decide.retention import Keep
+from rollups.move import redistribute
+from rollups.run import rollback, survey
+from rollups.run.driver import Driver
 from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.query.rolled.resolutions import Levels
@@ -155,13 +157,13 @@ def a_run_over_late_data_of_a_sealed_hour() -> None:
 
 
 def only_what_has_an_entry_is_sealed(patch: Patch) -> None:
-    marked = due.marked
+    marked = retention.marked
 
     def partly(now: Manifest, slots: tuple[int, ...], state: int, nonce: int) -> Manifest:
         held = {slot for _, slot in now.entries}
         return marked(now, tuple(slot for slot in slots if slot in held), state, nonce)
 
-    patch.setattr(due, "marked", partly)
+    patch.setattr(retention, "marked", partly)
 
 
 def late_data_for_an_empty_hour_of_a_sealed_day() -> None:

@@ -3,7 +3,9 @@
 import msgspec
 import pytest
 
-from rollups import cells, purge, rollback
+from rollups.delete import purge
+from rollups.manifest import cells
+from rollups.run import rollback
 from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.store import keys, pending

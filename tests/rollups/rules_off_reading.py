@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ingest.write import Batch, Writer
-from rollups import purge
+from rollups.delete import purge
 from spm.errors import IntegrityError
 from spm.limits import HOUR_MS
 from spm.query.rolled.resolutions import Levels

@@ -4,12 +4,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from rollups import agenda, cells, flip, kernel, landing, purge, rollback, source
-from rollups.outcome import Work, account
-from rollups.plan import Kind, Waiting
-from rollups.points import Hook
-from rollups.source import Source
-from rollups.work import UnitTask
+from rollups.compute import source
+from rollups.compute import task as compute_task
+from rollups.compute.source import Source
+from rollups.crash_points import Hook
+from rollups.decide import publication
+from rollups.decide.outcome import Work, account
+from rollups.decide.plan import Kind, Waiting
+from rollups.decide.work import UnitTask
+from rollups.delete import purge
+from rollups.manifest import cells, publish
+from rollups.run import agenda, rollback
 from spm.limits import HOUR_MS
 from spm.store import keys, merge, pending
 from spm.store.backends.base import Backend, Reader
@@ -47,7 +52,7 @@ def another_run_flips_meanwhile() -> None:
 
 
 def repeated_nonces(patch: Patch) -> None:
-    for module in (landing, purge, rollback):
+    for module in (publish, purge, rollback):
         patch.setattr(module, "random_u64", lambda: 7)
 
 
@@ -62,7 +67,7 @@ def a_second_purge_during_a_run() -> None:
 
 
 def anything_fits(patch: Patch) -> None:
-    patch.setattr(flip, "_fits", lambda now, change: True)
+    patch.setattr(publication, "_fits", lambda now, change: True)
 
 
 def a_roll_back_during_a_full_merge() -> None:
@@ -85,12 +90,12 @@ def a_replayed_batch_is_taken_by_two() -> None:
 
 
 def flips_across_fences(patch: Patch) -> None:
-    rebase = flip.rebase
+    rebase = publication.rebase
 
     def across(now: Manifest, *, planned: Manifest, **rest: object) -> Manifest | None:
         return rebase(now, planned=msgspec.structs.replace(planned, fence=now.fence), **rest)  # type: ignore[arg-type]
 
-    patch.setattr(flip, "rebase", across)
+    patch.setattr(publication, "rebase", across)
 
 
 def a_purge_during_a_run() -> None:
@@ -103,7 +108,7 @@ def a_purge_during_a_run() -> None:
 
 
 def hours_of_now(patch: Patch) -> None:
-    apply = flip.apply
+    apply = publication.apply
 
     def marked(now: Manifest, changes: object, hours: dict[int, Hours], **rest: object) -> Manifest:
         made = apply(now, changes, hours, **rest)  # type: ignore[arg-type]
@@ -116,7 +121,7 @@ def hours_of_now(patch: Patch) -> None:
             packs[bucket] = Hours(packs[bucket].generation, slots)
         return msgspec.structs.replace(made, hours=packs)
 
-    patch.setattr(flip, "apply", marked)
+    patch.setattr(publication, "apply", marked)
 
 
 def late_data_during_a_full_run() -> None:
@@ -146,7 +151,7 @@ def two_minor_runs() -> None:
 
 
 def every_cell_of_the_unit_goes(patch: Patch) -> None:
-    settle = landing.settle
+    settle = publish.settle
 
     def greedy(store: Backend, app: int, items: list[Waiting], at: Hook, *rest: int) -> None:
         settle(store, app, items, at, *rest)
@@ -155,7 +160,7 @@ def every_cell_of_the_unit_goes(patch: Patch) -> None:
             if (found.key.bucket, found.slot) in units:
                 store.delete("pending", [(found.key.to_bytes(), [keys.slot_column(found.slot)])])
 
-    patch.setattr(landing, "settle", greedy)
+    patch.setattr(publish, "settle", greedy)
 
 
 def more_of_the_same_hour_during_a_run() -> None:
@@ -165,13 +170,13 @@ def more_of_the_same_hour_during_a_run() -> None:
 
 
 def whole_records_go(patch: Patch) -> None:
-    settle = landing.settle
+    settle = publish.settle
 
     def whole(store: Backend, app: int, items: list[Waiting], at: Hook, *rest: int) -> None:
         store.delete("pending", [(item.key.to_bytes(), None) for item in items])
         settle(store, app, items, at, *rest)
 
-    patch.setattr(landing, "settle", whole)
+    patch.setattr(publish, "settle", whole)
 
 
 def a_message_of_two_days_and_a_kill_after_the_first() -> None:
@@ -181,13 +186,13 @@ def a_message_of_two_days_and_a_kill_after_the_first() -> None:
 
 
 def cells_go_before_the_flip(patch: Patch) -> None:
-    flip_day = landing.flip_day
+    flip_day = publish.flip_day
 
     def late(store: Backend, work: Work, hours: object, *, run: int, at: Hook) -> object:
-        landing.settle(store, work.plan.app, work.settled(), at)
+        publish.settle(store, work.plan.app, work.settled(), at)
         return flip_day(store, work, hours, run=run, at=at)  # type: ignore[arg-type]
 
-    patch.setattr(landing, "flip_day", late)
+    patch.setattr(publish, "flip_day", late)
 
 
 def a_kill_when_the_cells_are_gone() -> None:
@@ -202,7 +207,7 @@ def flips_without_account(patch: Patch) -> None:
         at("unpended")
         store.put([("ledger", [account(app, item) for item in items])])
 
-    patch.setattr(landing, "settle", unaccounted)
+    patch.setattr(publish, "settle", unaccounted)
 
 
 def a_kill_between_cells_and_account() -> None:
@@ -258,14 +263,14 @@ def a_query_between_flip_and_account_of_a_purged_block() -> None:
 
 
 def compaction_drops_what_is_retracted(patch: Patch) -> None:
-    in_place = kernel._in_place
+    in_place = compute_task._in_place
 
     def dropping(task: UnitTask, piece: Piece) -> Piece:
         found = in_place(task, piece)
         kept = Lens(task.retractions).kept(found)
         return found if kept is None else keep(found, kept)
 
-    patch.setattr(kernel, "_in_place", dropping)
+    patch.setattr(compute_task, "_in_place", dropping)
 
 
 def a_run_between_retraction_and_undo() -> None:
@@ -286,7 +291,7 @@ def equal_values_are_one(patch: Patch) -> None:
         said = list(zip(owner.tolist(), piece.ts.tolist(), piece.values.tolist(), strict=True))
         return keep(piece, np.array([said.index(row) == i for i, row in enumerate(said)], np.bool_))
 
-    patch.setattr(kernel, "merge", merged)
+    patch.setattr(compute_task, "merge", merged)
 
 
 def one_of_two_equal_values_is_retracted() -> None:
@@ -322,8 +327,8 @@ def two_processes_in_one_millisecond() -> None:
 
 
 def compaction_makes_hours_of_all_it_holds(patch: Patch) -> None:
-    hours = kernel.hours_of
-    patch.setattr(kernel, "hours_of", lambda piece, lens: hours(piece, Lens()))
+    hours = compute_task.hours_of
+    patch.setattr(compute_task, "hours_of", lambda piece, lens: hours(piece, Lens()))
 
 
 def a_retraction_before_a_full_run() -> None:

@@ -9,17 +9,26 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import Client, override_settings
 
-from rollups import conduct, corrected, retract, upkeep
-from rollups.conduct import Site
-from rollups.corrected import Actor
-from rollups.executors import open_executor
-from rollups.lock import alone
+from rollups import retraction
+from rollups.crash_points import nowhere
+from rollups.decide.plan import Start
 from rollups.models import Cause, Correction, Kind, RetractionRecord, Run, State
-from rollups.plan import Start
-from rollups.points import nowhere
-from rollups.retract import Draft
-from rollups.rollback import roll_back
-from rollups.session import JAVA_MIN, find_java
+from rollups.retraction import Draft
+from rollups.run.lock import alone
+from rollups.run.rollback import roll_back
+from rollups.services import (
+    maintenance as services_maintenance,
+)
+from rollups.services import (
+    retractions as services_retractions,
+)
+from rollups.services import (
+    runs as services_runs,
+)
+from rollups.services.retractions import Actor
+from rollups.services.runs import Site
+from rollups.spark.executors import open_executor
+from rollups.spark.session import JAVA_MIN, find_java
 from spm import limits
 from spm.accounts.deeds import delete_app, delete_organisation
 from spm.accounts.models import App, AuditEntry, Organisation
@@ -52,7 +61,7 @@ def site(world: World, tmp_path: Path) -> Site:
 
 def full(site: Site) -> Run:
     """A full run, recorded."""
-    run = conduct.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY)
+    run = services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY)
     assert run is not None
     return run
 
@@ -71,7 +80,7 @@ def test_a_new_store_under_an_old_database_counts_from_one_again(site: Site) -> 
 
 def test_a_run_without_work_leaves_no_row(site: Site) -> None:
     full(site)
-    assert conduct.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY) is None
+    assert services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY) is None
     assert Run.objects.count() == 1
 
 
@@ -84,7 +93,7 @@ def test_a_second_run_is_refused_while_one_works(site: Site) -> None:
 
 def test_a_run_may_wait_for_the_one_at_work(site: Site, world: World) -> None:
     with alone(site.folder, site.clock), pytest.raises(Refused, match="at work"):
-        conduct.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY, wait_s=5)
+        services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY, wait_s=5)
     assert world.clock.monotonic() >= 1_005
 
 
@@ -107,17 +116,17 @@ def test_a_run_that_fails_says_why(site: Site, monkeypatch: pytest.MonkeyPatch) 
 
 def test_superseded_rows_go_once_a_day(site: Site, world: World) -> None:
     full(site)
-    assert upkeep.tidy(site, apps=[APP])
-    assert not upkeep.tidy(site, apps=[APP])
+    assert services_maintenance.tidy(site, apps=[APP])
+    assert not services_maintenance.tidy(site, apps=[APP])
     world.clock.advance(24 * HOUR_MS)
-    assert upkeep.tidy(site, apps=[APP])
+    assert services_maintenance.tidy(site, apps=[APP])
     assert world.answer() == world.truth
 
 
 def test_a_roll_back_marks_the_run_and_notes_who_did(site: Site, world: World) -> None:
     run = full(site)
     person = User.objects.create_user("ada")
-    conduct.take_back(site, run.number, person)
+    services_runs.take_back(site, run.number, person)
     run.refresh_from_db()
     assert run.state == State.ROLLED_BACK
     assert [day.rolled_back for day in run.days.all()] == [True]
@@ -128,16 +137,16 @@ def test_a_roll_back_marks_the_run_and_notes_who_did(site: Site, world: World) -
 
 def test_beat_starts_nothing_for_little(site: Site, world: World) -> None:
     world.clock.jump(START - world.clock.now_ms())
-    assert conduct.consider(site, launch=_never) == Start.NOTHING
+    assert services_runs.consider(site, launch=_never) == Start.NOTHING
 
 
 def test_beat_does_a_minor_run_itself(site: Site, world: World) -> None:
     world.clock.jump(START + 11 * 60_000 + HOUR_MS - world.clock.now_ms())
     world.send((0, 61 * 60_000, 1.0))
-    conduct.roll(site, apps=[APP], kind=Kind.FULL, executor="local")
+    services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local")
     world.send((0, 62 * 60_000, 1.0))
     world.clock.advance(10 * 60_000)
-    assert conduct.consider(site, launch=_never) == Start.MINOR
+    assert services_runs.consider(site, launch=_never) == Start.MINOR
     assert world.pending_rows() == 0
     assert Run.objects.latest("number").kind == Kind.MINOR
 
@@ -145,10 +154,10 @@ def test_beat_does_a_minor_run_itself(site: Site, world: World) -> None:
 def test_beat_starts_a_full_run_when_an_hour_has_closed_and_not_at_once_again(site: Site, world: World) -> None:
     world.clock.jump(START + HOUR_MS + 5 * 60_000 - world.clock.now_ms())
     started: list[int] = []
-    assert conduct.consider(site, launch=lambda: started.append(1)) == Start.SPARK
-    assert conduct.consider(site, launch=_never) != Start.SPARK
+    assert services_runs.consider(site, launch=lambda: started.append(1)) == Start.SPARK
+    assert services_runs.consider(site, launch=_never) != Start.SPARK
     world.clock.advance(10 * 60_000)
-    assert conduct.consider(site, launch=lambda: started.append(2)) == Start.SPARK
+    assert services_runs.consider(site, launch=lambda: started.append(2)) == Start.SPARK
     assert started == [1, 2]
 
 
@@ -157,20 +166,20 @@ def test_beat_rests_after_a_run_with_trouble(site: Site, world: World) -> None:
     world.store.delete("log", [(victim, None)])
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
     assert "missing" in full(site).message
-    assert conduct.consider(site, launch=_never) == Start.NOTHING
+    assert services_runs.consider(site, launch=_never) == Start.NOTHING
 
 
 def test_beat_leaves_a_rolled_back_run_alone(site: Site, world: World) -> None:
     run = full(site)
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
     roll_back(world.store, run.number, [APP])
-    assert conduct.consider(site, launch=_never) == Start.NOTHING
+    assert services_runs.consider(site, launch=_never) == Start.NOTHING
 
 
 def test_beat_waits_while_a_run_works(site: Site, world: World) -> None:
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
     with alone(site.folder, site.clock):
-        assert conduct.consider(site, launch=_never) == Start.NOTHING
+        assert services_runs.consider(site, launch=_never) == Start.NOTHING
 
 
 def _never() -> None:
@@ -202,7 +211,7 @@ def test_the_admin_lists_runs_and_takes_one_back(world: World, tmp_path: Path, c
     on_disk.send((0, 1, 1.0))
     client.force_login(User.objects.create_superuser("root"))
     with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
-        run = conduct.roll(conduct.site(), apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY)
+        run = services_runs.roll(services_runs.site(), apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY)
         assert run is not None
         assert b"1 of 1" in client.get("/admin/rollups/run/").content
         assert client.get(f"/admin/rollups/run/{run.pk}/change/").status_code == 200
@@ -270,22 +279,22 @@ def test_of_many_corrections_the_newest_stay(site: Site, world: World, monkeypat
 
 def test_beat_starts_a_full_run_for_a_retraction(site: Site, world: World) -> None:
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
-    conduct.roll(site, apps=[APP], kind=Kind.FULL, executor="local")
-    assert conduct.consider(site, launch=_never) == Start.NOTHING
+    services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local")
+    assert services_runs.consider(site, launch=_never) == Start.NOTHING
     app, by = App.objects.get(), Actor("ada", "here")
-    corrected.retract(site, app, Draft(source="host", reason="x"), by)
+    services_retractions.retract(site, app, Draft(source="host", reason="x"), by)
     world.clock.advance(30 * 60_000)
     started: list[int] = []
-    assert conduct.consider(site, launch=lambda: started.append(1)) == Start.SPARK
+    assert services_runs.consider(site, launch=lambda: started.append(1)) == Start.SPARK
     assert started == [1]
 
 
 def test_a_retraction_is_recorded_with_its_numbers_and_who_ended_it(site: Site, world: World) -> None:
     app, by = App.objects.get(), Actor("token robot", "10.0.0.1")
-    done, found, alerts = corrected.retract(site, app, Draft(source="host", reason="x"), by, alerts_of=lambda _: 2)
+    done, found, alerts = services_retractions.retract(site, app, Draft(source="host", reason="x"), by, alerts_of=lambda _: 2)
     assert (found.samples, alerts) == (3, 2)
-    corrected.undo(site, app, done.retraction.number, Actor("ada", "10.0.0.2"))
-    [listed] = corrected.listed(site, app)
+    services_retractions.undo(site, app, done.retraction.number, Actor("ada", "10.0.0.2"))
+    [listed] = services_retractions.listed(site, app)
     assert listed.record is not None
     assert (listed.state, listed.record.alerts, listed.record.undone_by) == ("undone", 2, "ada")
     notes = {entry.action: (entry.actor_name, entry.detail["from"]) for entry in AuditEntry.objects.all()}
@@ -304,8 +313,8 @@ def test_a_retraction_is_recorded_with_its_numbers_and_who_ended_it(site: Site, 
     ids=["none", "a name", "quotes", "a pattern", "a name that is none"],
 )
 def test_conditions_are_shown_as_a_selector_that_means_the_same(matchers: tuple[Matcher, ...], text: str) -> None:
-    made = retract.drafted(Draft(source="a", matchers=matchers, reason="x"), 5)
-    assert corrected.worded(made) == text
+    made = retraction.drafted(Draft(source="a", matchers=matchers, reason="x"), 5)
+    assert services_retractions.worded(made) == text
     assert not text or parse_selector(text) == matchers
 
 
@@ -314,13 +323,13 @@ def test_a_deleted_app_goes_with_its_bytes_when_its_last_messages_are_in(site: S
     app = App.objects.get()
     delete_app(None, app)
     App.objects.update(going=site.now())
-    assert conduct.every_app() == []
-    assert upkeep.erase_gone(site) == {}
+    assert services_runs.every_app() == []
+    assert services_maintenance.erase_gone(site) == {}
     world.clock.advance(limits.ERASE_AFTER_MS)
-    [erased] = upkeep.erase_gone(site, dry_run=True).values()
+    [erased] = services_maintenance.erase_gone(site, dry_run=True).values()
     assert erased.row_count > 0
     assert App.objects.exists()
-    assert upkeep.erase_gone(site)[app].row_count == erased.row_count
+    assert services_maintenance.erase_gone(site)[app].row_count == erased.row_count
     assert not App.objects.exists()
     assert world.answer() == {}
     assert AuditEntry.objects.get(action="app erased").detail["rows"] == erased.row_count
@@ -330,7 +339,7 @@ def test_an_organisation_goes_with_its_last_app(site: Site, world: World) -> Non
     delete_organisation(None, Organisation.objects.get())
     App.objects.update(going=site.now())
     world.clock.advance(limits.ERASE_AFTER_MS)
-    upkeep.erase_gone(site)
+    services_maintenance.erase_gone(site)
     assert not Organisation.objects.exists()
 
 
@@ -341,7 +350,7 @@ def test_the_admin_ends_a_retraction_and_lists_corrections(world: World, tmp_pat
     client.force_login(User.objects.create_superuser("root"))
     with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
         app = App.objects.get()
-        corrected.retract(conduct.site(), app, Draft(source="host", reason="x"), Actor("ada", "here"))
+        services_retractions.retract(services_runs.site(), app, Draft(source="host", reason="x"), Actor("ada", "here"))
         record = RetractionRecord.objects.get()
         assert b"shop" in client.get("/admin/rollups/retractionrecord/").content
         assert client.get("/admin/rollups/correction/").status_code == 200

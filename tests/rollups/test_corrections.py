@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from rollups import agenda
-from rollups.outcome import LATE, RETRACTED, ROLLED_BACK, UNDONE
-from rollups.plan import Kind, Order
-from rollups.points import POINTS, nowhere
-from rollups.rollback import roll_back
+from rollups.crash_points import POINTS, nowhere
+from rollups.decide.outcome import LATE, RETRACTED, ROLLED_BACK, UNDONE
+from rollups.decide.plan import Kind, Order
+from rollups.run import agenda
+from rollups.run.rollback import roll_back
 from spm.limits import HOUR_MS
 from spm.store import retractions
 from tests.rollups.world import APP, DAY, FIRST, NEXT_DAY, START, World, days_in_force, whole_day

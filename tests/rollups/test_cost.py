@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from rollups import agenda
-from rollups.local import LocalExecutor
-from rollups.plan import Order, waves
-from rollups.progress import Progress
-from rollups.run import Driver
+from rollups.decide.plan import Order, waves
+from rollups.run import agenda
+from rollups.run.driver import Driver
+from rollups.run.local import LocalExecutor
+from rollups.run.progress import Progress
 from spm import limits
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.store.backends.base import Row

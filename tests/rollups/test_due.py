@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollups.due import Due, Keep, due
+from rollups.decide.retention import Due, Keep, due
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.store.manifest import EXPIRED, OPEN, SEALED, SEALING, DayOf, Days, Entry, Generation, Manifest, Month, State
 from tests.rollups.world import DAY, START

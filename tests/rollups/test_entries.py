@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollups.flip import Change, entry_after
+from rollups.decide.publication import Change, entry_after
 from spm.store.manifest import Entry, Former, Generation, Replay, State, day_fingerprint
 from tests.rollups.world import START, World
 

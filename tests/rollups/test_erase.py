@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollups import cells
-from rollups.erase import Erased, erase, erase_organisation
-from rollups.points import nowhere
+from rollups.crash_points import nowhere
+from rollups.delete.delete_app import Erased, erase, erase_organisation
+from rollups.manifest import cells
 from spm.store import dead, distribution, keys, retractions
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend

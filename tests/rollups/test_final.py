@@ -6,11 +6,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from rollups.local import LocalExecutor
-from rollups.plan import Order, outdated
-from rollups.points import nowhere
-from rollups.progress import DayReport
-from rollups.rollback import roll_back
+from rollups.crash_points import nowhere
+from rollups.decide.plan import Order, outdated
+from rollups.run.local import LocalExecutor
+from rollups.run.progress import DayReport
+from rollups.run.rollback import roll_back
 from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.store import distribution, keys, manifest, pending, tiers, units

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollups import retract
-from rollups.findings import DAMAGED, DIFFERS, LOST, UNKNOWN, UNLISTED, UNMARKED, Report
-from rollups.fsck import fsck
-from rollups.local import LocalExecutor
-from rollups.purge import every_bucket, purge
-from rollups.rollback import roll_back
-from rollups.work import Compacted, UnitTask
+from rollups import retraction
+from rollups.check.findings import DAMAGED, DIFFERS, LOST, UNKNOWN, UNLISTED, UNMARKED, Report
+from rollups.check.fsck import fsck
+from rollups.decide.work import Compacted, UnitTask
+from rollups.delete.purge import every_bucket, purge
+from rollups.run.local import LocalExecutor
+from rollups.run.rollback import roll_back
 from spm.limits import FSCK_BLOCK_AGE_MS, HISTORY_MAX, HOUR_MS
 from spm.query.request.provenance import DAYS, RAW
 from spm.store import aggregates, distribution, keys, manifest, marks, pending, tiers
@@ -85,7 +85,7 @@ def undone() -> World:
     world = filled()
     number = world.retract(source="b")
     world.roll(now_ms=NOW + HOUR_MS)
-    retract.undo(world.store, APP, number, world.clock.now_ms())
+    retraction.undo(world.store, APP, number, world.clock.now_ms())
     return world
 
 

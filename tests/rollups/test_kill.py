@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from rollups.points import POINTS
+from rollups.crash_points import POINTS
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
 from tests.rollups.kills import ACTS, Case, Killer, faults

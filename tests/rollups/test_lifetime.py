@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from rollups.erase import erase
-from rollups.fsck import fsck
-from rollups.purge import TABLES, every_bucket, purge
-from rollups.shred import shred
+from rollups.check.fsck import fsck
+from rollups.delete.delete_app import erase
+from rollups.delete.erase_retracted import shred
+from rollups.delete.purge import TABLES, every_bucket, purge
 from spm.store import keys
 from spm.store.backends.lmdb import LmdbBackend
 from tests.rollups.test_seal import LATER, SLOTS, keeping

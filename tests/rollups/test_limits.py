@@ -2,10 +2,10 @@
 
 import pytest
 
-from rollups import cells
-from rollups.local import LocalExecutor
-from rollups.rollback import roll_back
-from rollups.work import ATTEMPT_BITS, RUN_MAX, generation_number, run_of
+from rollups.decide.work import ATTEMPT_BITS, RUN_MAX, generation_number, run_of
+from rollups.manifest import cells
+from rollups.run.local import LocalExecutor
+from rollups.run.rollback import roll_back
 from spm import limits
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
@@ -50,7 +50,7 @@ def test_waves_smaller_than_a_backlog_do_all_of_it(monkeypatch: pytest.MonkeyPat
             seen.append(1)
             super().forget()
 
-    monkeypatch.setattr("rollups.plan.waves.__defaults__", (2,))
+    monkeypatch.setattr("rollups.decide.plan.waves.__defaults__", (2,))
     world = World()
     world.send((0, 1, 1.0), (0, 2, 2.0), (0, 25 * HOUR_MS, 3.0), (0, 26 * HOUR_MS, 4.0))
     driver = world.driver()

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from ingest.write import Batch, Writer
-from rollups import redistribute
-from rollups.points import POINTS, nowhere
-from rollups.purge import purge
-from rollups.rollback import roll_back
-from rollups.seal import Keep
+from rollups.crash_points import POINTS, nowhere
+from rollups.delete.purge import purge
+from rollups.delete.seal import Keep
+from rollups.move import redistribute
+from rollups.run.rollback import roll_back
 from spm.clock import SystemClock
 from spm.errors import Refused
 from spm.limits import HOUR_MS

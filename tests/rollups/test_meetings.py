@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from ingest.write import Writer
-from rollups import cells
-from rollups.due import Keep
-from rollups.local import LocalExecutor
-from rollups.redistribute import close_epoch
-from rollups.seal import seal_slots
+from rollups.decide.retention import Keep
+from rollups.delete.seal import seal_slots
+from rollups.manifest import cells
+from rollups.move.redistribute import close_epoch
+from rollups.run.local import LocalExecutor
 from spm.limits import HOUR_MS
 from spm.store import distribution
 from spm.store.backends.base import Backend

@@ -3,19 +3,8 @@
 import numpy as np
 import pytest
 
-from rollups import plan
-from rollups.plan import (
-    DayPlan,
-    Kind,
-    Order,
-    Pressure,
-    Start,
-    Waiting,
-    closed,
-    decide,
-    plan_day,
-    waves,
-)
+from rollups.decide import plan
+from rollups.decide.plan import DayPlan, Kind, Order, Pressure, Start, Waiting, closed, decide, plan_day, waves
 from spm import limits
 from spm.limits import HOUR_MS
 from spm.store.blocks import Messages

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rollups.points import POINTS
+from rollups.crash_points import POINTS
 
 ROOT = Path(__file__).resolve().parents[2]
 _TESTS = sorted((ROOT / "tests" / "rollups").glob("test_*.py"))

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from rollups.doomed import COVERED, EXPIRED, ORPHAN, SUPERSEDED, Listed, Word, verdict
-from rollups.points import nowhere
-from rollups.purge import TABLES, purge
-from rollups.rollback import roll_back
+from rollups.crash_points import nowhere
+from rollups.decide.superseded import COVERED, EXPIRED, ORPHAN, SUPERSEDED, Listed, Word, verdict
+from rollups.delete.purge import TABLES, purge
+from rollups.run.rollback import roll_back
 from spm.limits import HOUR_MS
 from spm.store import keys
 from tests.rollups.world import APP, DAY, START, Crash, World, crash_at, days_in_force, meanwhile, whole_day

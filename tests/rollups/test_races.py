@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rollups.purge import purge
-from rollups.rollback import roll_back
+from rollups.delete.purge import purge
+from rollups.run.rollback import roll_back
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.store.backends.memory import MemoryBackend

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rollups.recount import Counted, differences, recount, rejoin
+from rollups.check.recount import Counted, differences, recount, rejoin
 from spm.store import aggregates
 from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.blocks import Messages

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from rollups import agenda
-from rollups.local import LocalExecutor
-from rollups.plan import Order
-from rollups.points import Hook, nowhere
-from rollups.progress import RunReport
-from rollups.redistribute import Closing, close_epoch, metrics_of, migrate, wanted_spread, widen
-from rollups.rollback import roll_back
+from rollups.crash_points import Hook, nowhere
+from rollups.decide.plan import Order
+from rollups.move.redistribute import Closing, close_epoch, metrics_of, migrate, wanted_spread, widen
+from rollups.run import agenda
+from rollups.run.local import LocalExecutor
+from rollups.run.progress import RunReport
+from rollups.run.rollback import roll_back
 from spm.errors import Refused
 from spm.limits import HISTORY_MAX, HOUR_MS, SPREAD_UNIT_SAMPLES
 from spm.store import distribution

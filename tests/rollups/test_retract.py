@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollups import retract
-from rollups.retract import Draft, Preview
+from rollups import retraction
+from rollups.retraction import Draft, Preview
 from spm import limits
 from spm.errors import BadQuery, Refused
 from spm.limits import HOUR_MS
@@ -34,7 +34,7 @@ def world() -> World:
 def preview(world: World, **asked: object) -> Preview:
     """What a draft would hide."""
     draft = Draft(reason="test", **asked)  # type: ignore[arg-type]  # a table's row
-    return retract.preview(world.store, APP, retract.drafted(draft, world.clock.now_ms()))
+    return retraction.preview(world.store, APP, retraction.drafted(draft, world.clock.now_ms()))
 
 
 def test_a_preview_counts_what_answers_would_lose(world: World) -> None:
@@ -54,8 +54,8 @@ def test_a_version_that_nobody_sees_is_no_sample(world: World) -> None:
 
 
 def test_what_is_retracted_already_is_not_counted_again(world: World) -> None:
-    draft = retract.drafted(Draft(source="b", reason="test"), world.clock.now_ms())
-    retract.retract(world.store, APP, draft)
+    draft = retraction.drafted(Draft(source="b", reason="test"), world.clock.now_ms())
+    retraction.retract(world.store, APP, draft)
     assert preview(world, source="b") == Preview()
 
 
@@ -81,13 +81,13 @@ def test_a_preview_follows_the_matchers(
 def test_a_preview_reads_only_hours_that_may_be_touched(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     world.roll()
-    read = retract._pieces
+    read = retraction._pieces
 
     def noted(reader: Any, unit: Any, wanted: Any) -> Any:
         seen.append(unit.at.slot)
         return read(reader, unit, wanted)
 
-    monkeypatch.setattr(retract, "_pieces", noted)
+    monkeypatch.setattr(retraction, "_pieces", noted)
     assert preview(world, data_from_ms=START + HOUR_MS, data_to_ms=START + 2 * HOUR_MS).samples == 1
     assert set(seen) == {SLOT + 1}
 
@@ -140,18 +140,18 @@ def test_a_draft_that_cannot_be_is_refused(world: World, asked: dict[str, object
 @pytest.mark.parametrize("reason", ["", "  ", "x" * (limits.RETRACT_REASON_CHARS_MAX + 1)])
 def test_a_retraction_without_a_fit_reason_is_refused(world: World, reason: str) -> None:
     with pytest.raises(Refused, match="reason"):
-        retract.retract(world.store, APP, retract.drafted(Draft(source="a", reason=reason), START))
+        retraction.retract(world.store, APP, retraction.drafted(Draft(source="a", reason=reason), START))
     assert retractions.read(world.store, APP) == ()
 
 
 def test_a_retraction_ends_where_it_was_made_unless_said_otherwise(world: World) -> None:
-    made = retract.drafted(Draft(source="a", reason="x"), 1_000)
+    made = retraction.drafted(Draft(source="a", reason="x"), 1_000)
     assert (made.write_from_ms, made.write_to_ms, made.data_to_ms) == (0, 1_000, limits.TIME_MAX_MS)
 
 
 def test_an_undo_keeps_the_row_and_its_times(world: World) -> None:
-    made = retract.retract(world.store, APP, retract.drafted(Draft(source="a", reason="x"), START)).retraction
-    ended = retract.undo(world.store, APP, made.number, START + 5).retraction
+    made = retraction.retract(world.store, APP, retraction.drafted(Draft(source="a", reason="x"), START)).retraction
+    ended = retraction.undo(world.store, APP, made.number, START + 5).retraction
     assert (ended.start_ms, ended.end_ms, ended.reason) == (START, START + 5, "x")
     assert retractions.read(world.store, APP) == (ended,)
 
@@ -164,7 +164,7 @@ def test_slots_under_a_seal_are_told_and_left_alone(world: World) -> None:
     assert world.store.check_and_put("manifest", keys.manifest(APP, DAY), b"v", before, manifest.encode(sealed))
     found = preview(world, source="a")
     assert (found.samples, found.hours, found.sealed) == (1, 1, 1)
-    done = retract.retract(world.store, APP, retract.drafted(Draft(source="a", reason="x"), world.clock.now_ms()))
+    done = retraction.retract(world.store, APP, retraction.drafted(Draft(source="a", reason="x"), world.clock.now_ms()))
     assert done.sealed == (SLOT,)
 
 
@@ -229,9 +229,9 @@ def test_a_preview_equals_a_count_over_the_list_of_versions(
     matchers = () if metric is None else (Matcher("__name__", "=", metric),)
     draft = Draft(source, matchers, *writes, *data, reason="x")
     try:
-        made = retract.drafted(draft, world.clock.now_ms())
+        made = retraction.drafted(draft, world.clock.now_ms())
     except Refused:
         return
-    found = retract.preview(world.store, APP, made)
+    found = retraction.preview(world.store, APP, made)
     expected = counted(versions, draft, world.clock.now_ms())
     assert (found.samples, found.restored, found.versions, found.series) == expected

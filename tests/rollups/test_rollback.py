@@ -2,8 +2,8 @@
 
 import pytest
 
-from rollups.purge import purge
-from rollups.rollback import roll_back, tops_of
+from rollups.delete.purge import purge
+from rollups.run.rollback import roll_back, tops_of
 from spm.errors import Refused
 from spm.limits import HISTORY_MAX, HOUR_MS
 from spm.store.manifest import OPEN, SEALED, SEALING, Entry, Former, Generation, Manifest, State

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollups.points import POINTS, nowhere
+from rollups.crash_points import POINTS, nowhere
 from spm.limits import GENERATIONS_MAX, HOUR_MS
 from spm.store import keys, pending
 from spm.store.backends.base import Backend

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from rollups import cells
-from rollups.due import Keep
-from rollups.local import LocalExecutor
-from rollups.points import Hook, nowhere
-from rollups.purge import every_bucket, purge
-from rollups.rollback import roll_back
-from rollups.seal import Retained, retain, seal_slots, would_go
+from rollups.crash_points import Hook, nowhere
+from rollups.decide.retention import Keep
+from rollups.delete.purge import every_bucket, purge
+from rollups.delete.seal import Retained, retain, seal_slots, would_go
+from rollups.manifest import cells
+from rollups.run.local import LocalExecutor
+from rollups.run.rollback import roll_back
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.store import blocks, distribution, keys, manifest, pending
 from spm.store.backends.memory import MemoryBackend

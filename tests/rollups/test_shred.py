@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollups import retract
-from rollups.local import LocalExecutor
-from rollups.points import Hook, nowhere
-from rollups.purge import every_bucket, purge
-from rollups.redistribute import close_epoch
-from rollups.rollback import roll_back
-from rollups.shred import only, preview, shred
+from rollups import retraction
+from rollups.crash_points import Hook, nowhere
+from rollups.delete.erase_retracted import only, preview, shred
+from rollups.delete.purge import every_bucket, purge
+from rollups.move.redistribute import close_epoch
+from rollups.run.local import LocalExecutor
+from rollups.run.rollback import roll_back
 from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.query.request.provenance import DAYS, RAW
@@ -249,7 +249,7 @@ def test_a_purged_retraction_cannot_be_undone() -> None:
     number = world.retract(source="bad")
     delete(world, number)
     with pytest.raises(Refused, match="purged"):
-        retract.undo(world.store, APP, number, world.clock.now_ms())
+        retraction.undo(world.store, APP, number, world.clock.now_ms())
 
 
 def test_nobody_undoes_a_retraction_whose_purge_was_killed() -> None:
@@ -259,7 +259,7 @@ def test_nobody_undoes_a_retraction_whose_purge_was_killed() -> None:
     with pytest.raises(Crash):
         shred(world.store, APP, number, now_ms=world.clock.now_ms(), at=crash_at("purge rewritten"))
     with pytest.raises(Refused, match="purged"):
-        retract.undo(world.store, APP, number, world.clock.now_ms())
+        retraction.undo(world.store, APP, number, world.clock.now_ms())
 
 
 @pytest.mark.parametrize("number", ["unknown", "undone"])

@@ -8,15 +8,23 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from rollups.frames import TASKS, one_each
-from rollups.job import COMPACTED, PACKED, SparkExecutor, balanced, build_months, compact_groups, points_of_worker
-from rollups.local import TasksFailed
-from rollups.plan import Kind
-from rollups.points import Hook, from_environment
-from rollups.redistribute import close_epoch, migrate
-from rollups.rollback import roll_back
-from rollups.session import spark, wrapped
-from rollups.work import UnitTask
+from rollups.crash_points import Hook, from_environment
+from rollups.decide.plan import Kind
+from rollups.decide.work import UnitTask
+from rollups.move.redistribute import close_epoch, migrate
+from rollups.run.local import TasksFailed
+from rollups.run.rollback import roll_back
+from rollups.spark.frames import TASKS, one_each
+from rollups.spark.job import (
+    COMPACTED,
+    PACKED,
+    SparkExecutor,
+    balanced,
+    build_months,
+    compact_groups,
+    points_of_worker,
+)
+from rollups.spark.session import spark, wrapped
 from spm.limits import HOUR_MS
 from spm.store import distribution, strategies
 from spm.store.backends import open_backend

@@ -7,16 +7,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from rollups import comparison, frames
-from rollups.doomed import COVERED, ORPHAN, SUPERSEDED, Listed, Word, doomed
-from rollups.findings import Report
-from rollups.job import differing
-from rollups.listing import Listing
-from rollups.plan import Kind
-from rollups.points import nowhere
-from rollups.purge import purge
-from rollups.purging import going
-from rollups.work import PackTask, UnitTask
+from rollups.check import comparison
+from rollups.check.findings import Report
+from rollups.crash_points import nowhere
+from rollups.decide.plan import Kind
+from rollups.decide.superseded import COVERED, ORPHAN, SUPERSEDED, Listed, Word, doomed
+from rollups.decide.work import PackTask, UnitTask
+from rollups.delete.listing import Listing
+from rollups.delete.purge import purge
+from rollups.spark import frames
+from rollups.spark.job import differing
+from rollups.spark.purge_listing import going
 from spm.limits import HOUR_MS
 from spm.store import blocks, tiers
 from spm.store.backends import open_backend

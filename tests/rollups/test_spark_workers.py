@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rollups import daemon, rehearsal, shipment
-from rollups.cluster import ClusterUnfit, is_local, refuse_far_files
-from rollups.session import first_line, patient, shipped, worker_python
+from rollups.run import warm_kernels
+from rollups.spark import daemon, shipment
+from rollups.spark.cluster import ClusterUnfit, is_local, refuse_far_files
+from rollups.spark.session import first_line, patient, shipped, worker_python
 
 MASTERS = {
     "all cores of this machine": ("local[*]", "local[*,4]"),
@@ -39,7 +40,7 @@ def test_sources_travel_under_a_name_of_their_content_and_older_ones_go(tmp_path
     assert shipment.sources(tmp_path) == made
     assert [f.name for f in tmp_path.iterdir()] == [made.name]
     names = zipfile.ZipFile(made).namelist()
-    assert {"rollups/kernel.py", "spm/store/keys.py"} <= set(names)
+    assert {"rollups/compute/task.py", "spm/store/keys.py"} <= set(names)
     assert not [name for name in names if not name.endswith(".py")]
 
 
@@ -83,7 +84,7 @@ def test_without_a_cache_kernels_are_compiled_in_the_executors_folder(tmp_path: 
 
 
 def test_the_rehearsal_goes_through_every_task() -> None:
-    rehearsal.rehearse()
+    warm_kernels.rehearse()
 
 
 def test_the_sentence_of_a_spark_error_is_what_the_worker_said() -> None:

@@ -10,11 +10,13 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from ingest.write import Writer
-from rollups import redistribute, spreading, upkeep
-from rollups.conduct import Site
 from rollups.models import Kind, Run
-from rollups.redistribute import rate
-from rollups.spreading import Wish
+from rollups.move import redistribute
+from rollups.move.redistribute import rate
+from rollups.services import maintenance as services_maintenance
+from rollups.services import placement
+from rollups.services.placement import Wish
+from rollups.services.runs import Site
 from spm import limits
 from spm.accounts.models import App, Organisation
 from spm.errors import Refused, StrategyUnfit
@@ -75,7 +77,7 @@ def busy(world: World, hours: int = 3, samples: int = 30) -> None:
 
 
 def test_an_app_is_spread_by_command_and_its_former_epoch_closed(site: Site, world: World) -> None:
-    moved = spreading.redistribute(site, APP, Wish(spread=6))
+    moved = placement.redistribute(site, APP, Wish(spread=6))
     assert (moved.units > 0, moved.waits) == (True, ())
     assert states(world) == [(HASH, 16, 1, CLOSED), (HASH, 16, 6, OPEN)]
     right(world)
@@ -92,7 +94,7 @@ def test_an_app_is_spread_by_command_and_its_former_epoch_closed(site: Site, wor
     ids=["buckets", "strategy", "both numbers", "all"],
 )
 def test_what_is_not_wished_for_stays(site: Site, world: World, wish: Wish, wanted: tuple[str, int, int]) -> None:
-    assert spreading.redistribute(site, APP, wish).waits == ()
+    assert placement.redistribute(site, APP, wish).waits == ()
     assert states(world)[-1] == (*wanted, OPEN)
     right(world)
 
@@ -100,7 +102,7 @@ def test_what_is_not_wished_for_stays(site: Site, world: World, wish: Wish, want
 def test_a_wish_that_cannot_be_leaves_everything_as_it_is(site: Site, world: World) -> None:
     for wish in (Wish(spread=17), Wish(buckets=0), Wish(strategy="odd"), Wish(buckets=200, strategy=BYTE), Wish(1)):
         with pytest.raises(Refused):
-            spreading.redistribute(site, APP, wish)
+            placement.redistribute(site, APP, wish)
     assert states(world) == [(HASH, 16, 1, OPEN)]
     assert not Run.objects.exists()
 
@@ -120,7 +122,7 @@ def test_what_a_late_writer_puts_there_meanwhile_is_moved_in_the_same_go(
         return closing(*arguments)
 
     monkeypatch.setattr(redistribute, "close_epoch", sends_first)
-    moved = spreading.redistribute(site, APP, Wish(spread=6))
+    moved = placement.redistribute(site, APP, Wish(spread=6))
     assert moved.waits == ()
     assert states(world)[0][3] == CLOSED
     right(world)
@@ -129,14 +131,14 @@ def test_what_a_late_writer_puts_there_meanwhile_is_moved_in_the_same_go(
 def test_what_waits_is_said_and_done_by_the_next_go(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     told = redistribute.Closing(False, ("1 hour(s) of day 19600 are still in its buckets",))
     monkeypatch.setattr(redistribute, "close_epoch", lambda *_: told)
-    moved = spreading.redistribute(site, APP, Wish(spread=6))
+    moved = placement.redistribute(site, APP, Wish(spread=6))
     assert moved.waits == told.found
-    assert spreading.shown(site, APP).waits == told.found
+    assert placement.shown(site, APP).waits == told.found
     assert Run.objects.filter(kind=Kind.REDISTRIBUTE).count() == 2, "the second found nothing to move, and ended it"
     monkeypatch.undo()
     right(world)
-    assert spreading.redistribute(site, APP).waits == ()
-    assert spreading.shown(site, APP).waits == ()
+    assert placement.redistribute(site, APP).waits == ()
+    assert placement.shown(site, APP).waits == ()
     right(world)
 
 
@@ -148,11 +150,11 @@ def test_whatever_is_written_in_the_midst_of_it_answers_are_right(
         world.send((0, 77, 7.0), (1, 25 * HOUR_MS, 8.0))
         right(world)
 
-    monkeypatch.setattr("rollups.points.from_environment", lambda _: meanwhile(point, sent))
-    spreading.redistribute(site, APP, Wish(spread=6))
+    monkeypatch.setattr("rollups.crash_points.from_environment", lambda _: meanwhile(point, sent))
+    placement.redistribute(site, APP, Wish(spread=6))
     monkeypatch.undo()
     right(world)
-    assert spreading.redistribute(site, APP).waits == ()
+    assert placement.redistribute(site, APP).waits == ()
     assert world.spread().settled
     right(world)
 
@@ -165,15 +167,15 @@ def test_an_app_that_has_grown_is_spread_by_the_daily_round_and_its_epoch_closed
 ) -> None:
     """To as many buckets as its rate asks for: hours of before, in fewer buckets, do not widen it once more."""
     monkeypatch.setattr(limits, "SPREAD_UNIT_SAMPLES", 10)
-    assert spreading.widen(site, apps=[APP]) == []
+    assert placement.widen(site, apps=[APP]) == []
     busy(world)
-    assert upkeep.tidy(site, apps=[APP])
+    assert services_maintenance.tidy(site, apps=[APP])
     assert states(world) == [(HASH, 16, 1, CLOSED), (HASH, 16, 4, OPEN)]
     right(world)
     world.clock.advance(HOUR_MS)
-    assert spreading.widen(site, apps=[APP]) == []
+    assert placement.widen(site, apps=[APP]) == []
     busy(world, hours=1, samples=900)
-    assert spreading.widen(site, apps=[APP]) == [APP]
+    assert placement.widen(site, apps=[APP]) == [APP]
     assert states(world)[-1] == (HASH, 16, 16, OPEN)
     right(world)
 
@@ -195,19 +197,19 @@ def test_the_rate_is_that_of_the_last_days_hours_wherever_they_lie(world: World)
 def test_the_daily_round_goes_on_with_what_a_crash_or_a_command_has_begun(site: Site, world: World) -> None:
     distribution.open_epoch(world.store, APP, strategy=HASH, buckets=16, spread=5)
     distribution.set_state(world.store, APP, 0, CLOSING)
-    assert spreading.widen(site, apps=[APP]) == [APP]
+    assert placement.widen(site, apps=[APP]) == [APP]
     assert world.spread().settled
     right(world)
 
 
 def test_a_large_app_is_moved_on_spark(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(spreading, "redistribute", lambda *_, executor, **__: asked.append(executor))
+    monkeypatch.setattr(placement, "redistribute", lambda *_, executor, **__: asked.append(executor))
     distribution.open_epoch(site.store, APP, strategy=HASH, buckets=16, spread=2)
-    spreading.widen(site, apps=[APP])
+    placement.widen(site, apps=[APP])
     monkeypatch.setattr(limits, "ROLL_LOCAL_SAMPLES_MAX", 20)
     busy(world)
-    spreading.widen(site, apps=[APP])
+    placement.widen(site, apps=[APP])
     assert asked == ["local", "spark"]
 
 
@@ -215,10 +217,10 @@ def test_a_large_app_is_moved_on_spark(site: Site, world: World, monkeypatch: py
 
 
 def test_people_are_shown_how_an_app_lies(site: Site, world: World) -> None:
-    assert spreading.shown(site, APP) == spreading.Shown("hash, 1 of 16 buckets", (), 1, ())
+    assert placement.shown(site, APP) == placement.Shown("hash, 1 of 16 buckets", (), 1, ())
     distribution.open_epoch(world.store, APP, strategy=BYTE, buckets=32, spread=1)
     distribution.set_state(world.store, APP, 0, CLOSING)
-    found = spreading.shown(site, APP)
+    found = placement.shown(site, APP)
     assert (found.newest, found.former) == ("byte, 1 of 32 buckets", ("0: hash, 1 of 16 buckets, closing",))
 
 
@@ -236,7 +238,7 @@ def test_a_worker_that_lacks_the_strategy_gives_its_units_up_and_nothing_moves(
     assert world.manifest() == before
     monkeypatch.setenv(SETTING, "tests.store.placing")
     right(world)
-    assert spreading.redistribute(site, APP).waits == ()
+    assert placement.redistribute(site, APP).waits == ()
     assert world.spread().settled
     right(world)
 
@@ -266,7 +268,7 @@ def test_the_admin_shows_epochs_and_lets_a_move_go_on(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[tuple[str, ...]] = []
-    monkeypatch.setattr(spreading, "launched", lambda *words: begun.append(words))
+    monkeypatch.setattr(placement, "launched", lambda *words: begun.append(words))
     distribution.open_epoch(open_backend(url), APP, strategy=HASH, buckets=16, spread=4)
     page = reverse("admin:rollups_spreading_changelist")
     client, look = Client(), Client()
@@ -288,9 +290,9 @@ def test_an_app_whose_strategy_is_not_here_is_shown_as_such_and_never_moved(site
     lost = distribution.encode(Distribution((Epoch(0, HASH, 16, 1, OPEN), Epoch(1, "gone/0123456789abcdef", 16, 2))))
     name, before = distribution.name_of(APP), distribution.encode(world.spread())
     assert world.store.check_and_put("config", name, distribution.COLUMN, before, lost)
-    assert "no strategy 'gone'" in spreading.shown(site, APP).newest
+    assert "no strategy 'gone'" in placement.shown(site, APP).newest
     with pytest.raises(StrategyUnfit):
-        spreading.redistribute(site, APP)
+        placement.redistribute(site, APP)
     with pytest.raises(StrategyUnfit):
         world.answer()
 

@@ -12,10 +12,10 @@ import pytest
 
 from ingest.keeper import keep
 from ingest.write import Batch
-from rollups.local import LocalExecutor
-from rollups.points import Hook, nowhere
-from rollups.redistribute import close_epoch, migrate
-from rollups.run import Driver
+from rollups.crash_points import Hook, nowhere
+from rollups.move.redistribute import close_epoch, migrate
+from rollups.run.driver import Driver
+from rollups.run.local import LocalExecutor
 from spm.limits import HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.view.page_cache import PageCache

@@ -6,10 +6,11 @@ import pytest
 from django.core.management import call_command
 from django.test import override_settings
 
-from rollups import conduct, upkeep
-from rollups.conduct import Site
 from rollups.models import Kind, Run, RunDay, State
-from rollups.upkeep import Going
+from rollups.services import maintenance as services_maintenance
+from rollups.services import runs as services_runs
+from rollups.services.maintenance import Going
+from rollups.services.runs import Site
 from spm import limits
 from spm.accounts.deeds import Retention, delete_app
 from spm.accounts.models import App, Organisation
@@ -47,49 +48,49 @@ def site(world: World, tmp_path: Path) -> Site:
 
 
 def test_a_shorter_retention_says_first_what_would_go(site: Site, app: App) -> None:
-    found = upkeep.would_expire(site, APP, Retention(1, None, None))
+    found = services_maintenance.would_expire(site, APP, Retention(1, None, None))
     assert [each.tier for each in found] == ["Samples"]
     assert found[0].rows > 0
     assert found[0].size_bytes > 0
-    assert upkeep.would_expire(site, APP, Retention(30, None, None)) == []
+    assert services_maintenance.would_expire(site, APP, Retention(30, None, None)) == []
 
 
 def test_an_app_without_an_end_keeps_all_and_leaves_no_run(site: Site, app: App) -> None:
-    assert upkeep.retain(site, apps=[APP]) == {}
+    assert services_maintenance.retain(site, apps=[APP]) == {}
     assert not Run.objects.exists()
 
 
 def test_retention_leaves_a_run_with_the_days_it_sealed(site: Site, app: App, world: World) -> None:
     App.objects.update(raw_days=2)
     hours = world.hours()
-    [found] = upkeep.retain(site, apps=[APP]).values()
+    [found] = services_maintenance.retain(site, apps=[APP]).values()
     assert found.troubles == []
     assert [world.manifest().seal(START // HOUR_MS + n) for n in range(3)] == [SEALED] * 3
     assert world.hours() == hours
     run, day = Run.objects.get(), RunDay.objects.get()
     assert (run.kind, run.state, run.units) == (Kind.SEAL, State.DONE, len(found.sealed))
     assert (day.app_id, str(day.day), day.flipped) == (APP, "2023-08-31", False)
-    assert upkeep.would_expire(site, APP, Retention(2, None, None)) == []
+    assert services_maintenance.would_expire(site, APP, Retention(2, None, None)) == []
 
 
 def test_beat_tidies_when_the_last_time_is_a_day_old(site: Site, app: App, world: World) -> None:
     started: list[int] = []
-    assert upkeep.consider(site, launch=lambda: started.append(1))
-    assert upkeep.tidy(site, apps=[APP])
-    assert not upkeep.consider(site, launch=lambda: started.append(2))
+    assert services_maintenance.consider(site, launch=lambda: started.append(1))
+    assert services_maintenance.tidy(site, apps=[APP])
+    assert not services_maintenance.consider(site, launch=lambda: started.append(2))
     world.clock.advance(DAY_MS)
-    assert upkeep.consider(site, launch=lambda: started.append(3))
+    assert services_maintenance.consider(site, launch=lambda: started.append(3))
     assert started == [1, 3]
 
 
 def test_beat_erases_a_deleted_app_without_waiting_for_tomorrow(site: Site, app: App, world: World) -> None:
-    upkeep.tidy(site, apps=[APP])
+    services_maintenance.tidy(site, apps=[APP])
     delete_app(None, app)
     App.objects.update(going=site.now())
-    assert not upkeep.consider(site, launch=_never)
+    assert not services_maintenance.consider(site, launch=_never)
     world.clock.advance(limits.ERASE_AFTER_MS)
-    assert upkeep.consider(site, launch=lambda: None)
-    upkeep.tidy(site, apps=[])
+    assert services_maintenance.consider(site, launch=lambda: None)
+    services_maintenance.tidy(site, apps=[])
     assert not App.objects.exists()
 
 
@@ -118,7 +119,7 @@ def test_the_commands_say_what_they_do(app: App, tmp_path: Path, capsys: pytest.
         call_command("erase", "--dry-run")
         assert "no deleted app is due" in capsys.readouterr().out
     assert Going("Samples", 1, 2).rows == 1
-    assert conduct.every_app() == [APP]
+    assert services_runs.every_app() == [APP]
 
 
 def test_a_check_that_finds_something_says_so_and_fails(

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from ingest.accept import Acceptor
 from ingest.write import Batch, Writer
-from rollups.points import Hook, nowhere
-from rollups.redistribute import close_epoch
+from rollups.crash_points import Hook, nowhere
+from rollups.move.redistribute import close_epoch
 from spm.limits import HOUR_MS
 from spm.store import distribution
 from spm.store.backends.base import Backend

@@ -14,13 +14,14 @@ import numpy as np
 
 from ingest.accept import Acceptor
 from ingest.write import Writer
-from rollups import redistribute, seal
-from rollups.local import LocalExecutor
-from rollups.points import Hook, nowhere
-from rollups.run import Driver, RunReport
-from rollups.seal import Keep
-from rollups.shred import shred
-from rollups.source import Place, read_pack
+from rollups.compute.source import Place, read_pack
+from rollups.crash_points import Hook, nowhere
+from rollups.delete import seal
+from rollups.delete.erase_retracted import shred
+from rollups.delete.seal import Keep
+from rollups.move import redistribute
+from rollups.run.driver import Driver, RunReport
+from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.reader import AppStorage

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from ingest.write import Writer
-from rollups.erase import erase
-from rollups.purge import purge
+from rollups.delete.delete_app import erase
+from rollups.delete.purge import purge
 from spm.errors import StoreUnavailable
 from spm.store import keys
 from spm.store.backends.base import Backend

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from ingest.write import Writer
-from rollups.fsck import fsck
-from rollups.plan import Order
-from rollups.points import nowhere
+from rollups.check.fsck import fsck
+from rollups.crash_points import nowhere
+from rollups.decide.plan import Order
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.store import pending

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from ingest.accept import Acceptor
 from ingest.write import Writer
-from rollups import seal
-from rollups.due import Keep
-from rollups.local import LocalExecutor
-from rollups.purge import purge
-from rollups.redistribute import close_epoch, migrate
-from rollups.run import Driver
+from rollups.decide.retention import Keep
+from rollups.delete import seal
+from rollups.delete.purge import purge
+from rollups.move.redistribute import close_epoch, migrate
+from rollups.run.driver import Driver
+from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.reader import AppStorage

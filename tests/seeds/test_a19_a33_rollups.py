@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollups import kernel
-from rollups.outcome import unit_task
-from rollups.plan import Order
-from rollups.points import POINTS, nowhere
-from rollups.work import generation_number
+from rollups.compute import task as compute_task
+from rollups.crash_points import POINTS, nowhere
+from rollups.decide.outcome import unit_task
+from rollups.decide.plan import Order
+from rollups.decide.work import generation_number
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.request.batches import Matcher
 from spm.store import aggregates, keys
@@ -111,7 +111,7 @@ def test_a23_a_repeated_attempt_gives_identical_aggregates(writes: list[tuple[in
         for planned in day.units:
             task = unit_task(day, planned)
             first, second = (
-                kernel.compact_unit(world.store, task, number=generation_number(5, attempt)) for attempt in (1, 2)
+                compute_task.compact_unit(world.store, task, number=generation_number(5, attempt)) for attempt in (1, 2)
             )
             assert first.hours == second.hours
             assert (first.samples, first.stamp_max_ms, first.reason) == (second.samples, second.stamp_max_ms, "")

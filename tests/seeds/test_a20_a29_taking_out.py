@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollups import redistribute
-from rollups.due import Keep
-from rollups.points import nowhere
+from rollups.crash_points import nowhere
+from rollups.decide.retention import Keep
+from rollups.move import redistribute
 from spm.limits import HOUR_MS
 from spm.query.request.batches import Matcher
 from spm.query.request.provenance import DAYS

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollups.local import Done, LocalExecutor
-from rollups.plan import Thresholds
-from rollups.rollback import roll_back
-from rollups.work import Compacted, UnitTask
+from rollups.decide.plan import Thresholds
+from rollups.decide.work import Compacted, UnitTask
+from rollups.run.local import Done, LocalExecutor
+from rollups.run.rollback import roll_back
 from spm import limits
 from spm.limits import HOUR_MS
 from spm.store import keys

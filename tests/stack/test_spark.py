@@ -13,11 +13,11 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from rollups.cluster import ClusterUnfit
-from rollups.executors import open_executor
-from rollups.job import SparkExecutor
-from rollups.points import Hook, from_environment, nowhere
-from rollups.session import spark
+from rollups.crash_points import Hook, from_environment, nowhere
+from rollups.spark.cluster import ClusterUnfit
+from rollups.spark.executors import open_executor
+from rollups.spark.job import SparkExecutor
+from rollups.spark.session import spark
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
 from tests.rollups.world import APP, NEXT_DAY, World, days_in_force, whole_day

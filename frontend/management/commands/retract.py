@@ -10,8 +10,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from frontend import corrections
-from rollups import terminal
-from rollups.corrected import Actor
+from rollups.management import terminal
+from rollups.services.retractions import Actor
 from spm.accounts.access import app_numbered
 from spm.errors import Refused, SpmError
 

@@ -5,8 +5,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct, corrected
-from rollups.corrected import Actor
+from rollups.services import retractions as services_retractions
+from rollups.services import runs as services_runs
+from rollups.services.retractions import Actor
 from spm.accounts.access import app_numbered
 from spm.errors import SpmError
 
@@ -24,13 +25,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One undo."""
-        site, number = conduct.site(), options["number"]
+        site, number = services_runs.site(), options["number"]
         try:
             app = app_numbered(options["app"])
-            self.stdout.write(corrected.described(site, app, number))
+            self.stdout.write(services_retractions.described(site, app, number))
             if options["dry_run"]:
                 return
-            corrected.undo(site, app, number, Actor("command line", "command line"))
+            services_retractions.undo(site, app, number, Actor("command line", "command line"))
         except SpmError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"retraction {number} is undone")

@@ -5,7 +5,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct, terminal, upkeep
+from rollups.management import terminal
+from rollups.services import maintenance as services_maintenance
+from rollups.services import runs as services_runs
 from spm import limits
 from spm.errors import SpmError
 
@@ -23,8 +25,8 @@ class Command(BaseCommand):
         """All that are due."""
         line = terminal.Line(self.stderr)
         try:
-            gone = upkeep.erase_gone(
-                conduct.site(),
+            gone = services_maintenance.erase_gone(
+                services_runs.site(),
                 dry_run=options["dry_run"],
                 wait_s=limits.ROLL_WAIT_S,
                 watch=lambda app, seen: line.show(f"{app}: {seen.row_count:,} rows, {terminal.size(seen.byte_count)}"),

@@ -11,8 +11,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct, terminal, upkeep
-from rollups.findings import Report
+from rollups.check.findings import Report
+from rollups.management import terminal
+from rollups.services import maintenance as services_maintenance
+from rollups.services import runs as services_runs
 from spm import limits
 from spm.accounts.models import App
 from spm.errors import SpmError
@@ -40,7 +42,7 @@ class Command(BaseCommand):
         """One check."""
         slots = options["hour"]
         try:
-            apps = conduct.apps_named(options["app"])
+            apps = services_runs.apps_named(options["app"])
             found = self._on_spark(apps, slots) if options["spark"] else self._here(apps, slots, options["repair"])
         except SpmError as error:
             raise CommandError(str(error)) from error
@@ -49,12 +51,12 @@ class Command(BaseCommand):
             sys.exit(1)
 
     def _on_spark(self, apps: list[int], slots: list[int] | None) -> dict[App, Report]:
-        return upkeep.check_on_spark(conduct.site(), apps=apps, slots=slots, wait_s=limits.ROLL_WAIT_S)
+        return services_maintenance.check_on_spark(services_runs.site(), apps=apps, slots=slots, wait_s=limits.ROLL_WAIT_S)
 
     def _here(self, apps: list[int], slots: list[int] | None, repair: bool) -> dict[App, Report]:
         line = terminal.Line(self.stderr)
-        return upkeep.check(
-            conduct.site(),
+        return services_maintenance.check(
+            services_runs.site(),
             apps=apps,
             slots=slots,
             repair=repair,

@@ -5,7 +5,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct, terminal, upkeep
+from rollups.management import terminal
+from rollups.services import maintenance as services_maintenance
+from rollups.services import runs as services_runs
 from spm import limits
 from spm.errors import SpmError
 
@@ -29,9 +31,9 @@ class Command(BaseCommand):
         """One purge."""
         line = terminal.Line(self.stderr)
         try:
-            gone = upkeep.clean(
-                conduct.site(),
-                apps=conduct.apps_named(options["app"]),
+            gone = services_maintenance.clean(
+                services_runs.site(),
+                apps=services_runs.apps_named(options["app"]),
                 keep=options["keep"],
                 dry_run=options["dry_run"],
                 spark=options["spark"],

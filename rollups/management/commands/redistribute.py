@@ -9,8 +9,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct, spreading, terminal
-from rollups.spreading import Wish
+from rollups.management import terminal
+from rollups.services import placement
+from rollups.services import runs as services_runs
+from rollups.services.placement import Wish
 from spm import limits
 from spm.accounts.access import app_numbered
 from spm.errors import SpmError
@@ -35,8 +37,8 @@ class Command(BaseCommand):
         if options["with_parent"]:
             terminal.end_with_parent()
         try:
-            moved = spreading.redistribute(
-                conduct.site(),
+            moved = placement.redistribute(
+                services_runs.site(),
                 app_numbered(options["app"]).pk,
                 Wish(options["spread"], options["buckets"], options["strategy"]),
                 executor="local" if options["local"] else "spark",

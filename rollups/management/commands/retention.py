@@ -5,7 +5,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct, terminal, upkeep
+from rollups.management import terminal
+from rollups.services import maintenance as services_maintenance
+from rollups.services import runs as services_runs
 from spm import limits
 from spm.errors import SpmError
 
@@ -23,13 +25,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """All apps, or those named."""
-        site, line = conduct.site(), terminal.Line(self.stderr)
+        site, line = services_runs.site(), terminal.Line(self.stderr)
         try:
-            apps = conduct.apps_named(options["app"])
+            apps = services_runs.apps_named(options["app"])
             if options["dry_run"]:
-                self.stdout.write(terminal.expiring(upkeep.would_retain(site, apps=apps)))
+                self.stdout.write(terminal.expiring(services_maintenance.would_retain(site, apps=apps)))
                 return
-            done = upkeep.retain(
+            done = services_maintenance.retain(
                 site,
                 apps=apps,
                 executor="spark" if options["spark"] else "local",

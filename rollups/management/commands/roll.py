@@ -5,8 +5,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct, terminal, upkeep
+from rollups.management import terminal
 from rollups.models import Kind
+from rollups.services import maintenance as services_maintenance
+from rollups.services import runs as services_runs
 from spm import limits
 from spm.errors import SpmError
 
@@ -36,13 +38,13 @@ class Command(BaseCommand):
         asked = {"kind": Kind.MINOR if options["minor"] else Kind.FULL, "now_ms": options["now"]}
         wait_s = 0 if options["with_parent"] else limits.ROLL_WAIT_S
         try:
-            apps = conduct.apps_named(options["app"])
+            apps = services_runs.apps_named(options["app"])
             asked |= {"apps": apps, "sweep": options["sweep"]}
             if options["dry_run"]:
                 self.stdout.write(terminal.would_roll(**asked))
                 return
             self.stdout.write(terminal.rolled(self.stderr, local=options["local"], wait_s=wait_s, **asked))
-            tidied = options["tidy"] and upkeep.tidy(conduct.site(), apps=apps)
+            tidied = options["tidy"] and services_maintenance.tidy(services_runs.site(), apps=apps)
         except SpmError as error:
             raise CommandError(str(error)) from error
         self.stdout.write("superseded rows were purged" if tidied else "", ending="\n" if tidied else "")

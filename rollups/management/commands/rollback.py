@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct
+from rollups.services import runs as services_runs
 from spm.errors import SpmError
 
 
@@ -22,13 +22,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One roll back."""
-        site, number = conduct.site(), options["run"]
+        site, number = services_runs.site(), options["run"]
         try:
-            apps = conduct.apps_named(options["app"])
+            apps = services_runs.apps_named(options["app"])
             if options["dry_run"]:
-                done = conduct.would_take_back(site, number, apps=apps)
+                done = services_runs.would_take_back(site, number, apps=apps)
             else:
-                done = conduct.take_back(site, number, None, apps=apps, name="command line", origin="command line")
+                done = services_runs.take_back(site, number, None, apps=apps, name="command line", origin="command line")
         except SpmError as error:
             raise CommandError(str(error)) from error
         units, verb = sum(back.units for back in done), "would be" if options["dry_run"] else "was"

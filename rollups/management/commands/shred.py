@@ -5,8 +5,17 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct, corrected, terminal, upkeep
-from rollups.corrected import Actor
+from rollups.management import terminal
+from rollups.services import (
+    maintenance as services_maintenance,
+)
+from rollups.services import (
+    retractions as services_retractions,
+)
+from rollups.services import (
+    runs as services_runs,
+)
+from rollups.services.retractions import Actor
 from spm import limits
 from spm.accounts.access import app_numbered
 from spm.errors import SpmError
@@ -26,15 +35,15 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Look, ask, act."""
-        site, number, line = conduct.site(), options["number"], terminal.Line(self.stderr)
+        site, number, line = services_runs.site(), options["number"], terminal.Line(self.stderr)
         try:
             app = app_numbered(options["app"])
-            self.stdout.write(corrected.described(site, app, number))
-            self.stdout.write(terminal.shredded(upkeep.would_purge(site, app, number), "would go"))
+            self.stdout.write(services_retractions.described(site, app, number))
+            self.stdout.write(terminal.shredded(services_maintenance.would_purge(site, app, number), "would go"))
             if options["dry_run"] or not (options["yes"] or _agreed(number)):
                 self.stdout.write("nothing was deleted")
                 return
-            done = upkeep.purge_retraction(
+            done = services_maintenance.purge_retraction(
                 site,
                 app,
                 number,
@@ -48,5 +57,5 @@ class Command(BaseCommand):
 
 
 def _agreed(number: int) -> bool:
-    words = corrected.confirmation(number)
+    words = services_retractions.confirmation(number)
     return terminal.answer(f"Type “{words}” to delete this for good: ") == words

@@ -5,7 +5,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct, terminal, upkeep
+from rollups.management import terminal
+from rollups.services import maintenance as services_maintenance
+from rollups.services import runs as services_runs
 from spm.errors import SpmError
 
 
@@ -23,7 +25,7 @@ class Command(BaseCommand):
         if options["with_parent"]:
             terminal.end_with_parent()
         try:
-            done = upkeep.tidy(conduct.site(), apps=conduct.every_app())
+            done = services_maintenance.tidy(services_runs.site(), apps=services_runs.every_app())
         except SpmError as error:
             raise CommandError(str(error)) from error
         self.stdout.write("done" if done else "the last time is less than a day ago")

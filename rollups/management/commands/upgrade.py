@@ -8,8 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollups import conduct, terminal
+from rollups.management import terminal
 from rollups.models import Kind
+from rollups.services import runs as services_runs
 from spm.errors import SpmError
 
 
@@ -27,7 +28,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """One run over every day."""
         try:
-            apps = conduct.apps_named(options["app"])
+            apps = services_runs.apps_named(options["app"])
             if options["dry_run"]:
                 self.stdout.write(terminal.would_roll(apps=apps, kind=Kind.UPGRADE))
                 return

@@ -1,0 +1,1 @@
+"""Verifies the store: every row, aggregates recounted, commit records rebuilt."""

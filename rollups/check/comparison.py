@@ -1,0 +1,87 @@
+"""Hours in force beside a recount of their samples, as one job over many hours: what is asked, and what it finds.
+
+``asked`` lists the hours that readers use, as tasks that name exactly what those were made of; a Spark job counts them
+anew and joins the two (``frames.mismatches``); ``told`` makes findings of what differs. Nothing here starts Spark.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from rollups.check.findings import DIFFERS, UNKNOWN, Report
+from rollups.decide.plan import Kind
+from rollups.decide.work import PackTask, UnitTask
+from rollups.manifest import cells
+from spm.limits import DAY_SLOTS
+from spm.store import distribution, keys, manifest, retractions
+from spm.store.backends.base import Reader
+from spm.store.keys import Epoch
+from spm.store.manifest import SEALED, HourOf, Manifest
+from spm.store.retractions import Retraction
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One series and hour that a recount says otherwise; ``what``: names of aggregates, or missing, or surplus."""
+
+    bucket: int
+    slot: int
+    metric: int
+    series: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Hours to be counted anew, and the packs in which they stand."""
+
+    units: tuple[UnitTask, ...]
+    packs: tuple[PackTask, ...]
+
+
+def asked(reader: Reader, app: int, slots: Collection[int] | None, report: Report) -> Asked:
+    """Every hour that readers use and whose samples are there (``slots``: only these). Raises ``CorruptBlock``."""
+    epochs = distribution.read(reader, app).epochs
+    known = {r.number: r for r in retractions.read(reader, app)}
+    units: list[UnitTask] = []
+    packs: list[PackTask] = []
+    for day, cell in sorted(cells.scan_cells(reader, app).items()):
+        value = manifest.decode(cell)
+        for bucket, pack in sorted(value.hours.items()):
+            chosen = [s for s in sorted(pack.slots) if slots is None or s in slots]
+            exact = [s for s in chosen if value.seal(s) < SEALED and value.counted(bucket, s)]
+            report.count(stale=sum(value.seal(s) < SEALED for s in chosen) - len(exact))
+            kept = [s for s in exact if _known(app, bucket, s, pack.slots[s], known, report)]
+            units += [_unit(app, bucket, s, value, known, epochs) for s in kept]
+            if kept:
+                packs.append(PackTask(app, bucket, day, pack.generation, tuple(kept), {}))
+    return Asked(tuple(units), tuple(packs))
+
+
+def _known(app: int, bucket: int, slot: int, of: HourOf, known: dict[int, Retraction], report: Report) -> bool:
+    """Whether all that an hour leaves out is known; else that is a finding."""
+    lost = retractions.numbers(of.retractions) - known.keys()
+    if lost:
+        key = keys.inputs(bucket, app, slot // DAY_SLOTS * DAY_SLOTS, 0)
+        report.add(UNKNOWN, "hours", key, f"slot {slot} leaves out retractions nobody knows: {sorted(lost)}")
+    return not lost
+
+
+def _unit(
+    app: int, bucket: int, slot: int, value: Manifest, known: dict[int, Retraction], epochs: tuple[Epoch, ...]
+) -> UnitTask:
+    state = value.entry(bucket, slot).state
+    numbers = retractions.numbers(value.hours[bucket].slots[slot].retractions)
+    return UnitTask(
+        app, bucket, slot, Kind.RECOUNT, state.generations, state.replay, (), 0, hours=True,
+        retractions=tuple(known[n] for n in sorted(numbers)), epochs=epochs,
+    )  # fmt: skip
+
+
+def told(app: int, question: Asked, found: Sequence[Difference], report: Report) -> None:
+    """Note what was compared and what differs."""
+    report.count(hours=len(question.units))
+    generations = {(p.bucket, p.day): p.old.number for p in question.packs if p.old is not None}
+    for d in found:
+        day = d.slot // DAY_SLOTS
+        key = keys.hours(d.bucket, app, d.metric, day, generations[d.bucket, day], 0)
+        report.add(DIFFERS, "hours", key, f"slot {d.slot}, series {d.series:016x}: {d.what}")

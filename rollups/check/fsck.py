@@ -1,0 +1,382 @@
+"""Checks an app's data in the store against itself, and repairs what is provably safe to repair.
+
+Enter by ``fsck``. In order: no block lacks its mark (``rebuild``); every row that a manifest names is there and can be
+read, and so can be what the account rests on; hours in force equal a recount of their samples by other means
+(``recount``), days in force one of their hours. It reads what readers read and changes nothing, unless told to repair:
+then lost commit records are written again, and hours or days that are wrong go out of force where the level below is
+there, so that readers count anew at once and the next run rebuilds them. Samples are never touched. ``hour_check`` and
+``day_check`` stand alone, for other executors.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from rollups.check import rebuild, recount
+from rollups.check.findings import DAMAGED, DIFFERS, LOST, UNKNOWN, UNLISTED, Finding, Report
+from rollups.compute import source
+from rollups.compute.source import Place
+from rollups.compute.task import Chosen
+from rollups.decide.plan import Kind
+from rollups.decide.work import UnitTask
+from rollups.delete import purge
+from rollups.manifest import cells
+from rollups.run import agenda
+from spm import limits
+from spm.clock import random_u64
+from spm.errors import CorruptBlock, IntegrityError
+from spm.limits import DAY_SLOTS
+from spm.store import blocks, distribution, keys, manifest, marks, pending, retractions, tiers, units
+from spm.store.aggregates import Aggregates, side_by_side
+from spm.store.backends.base import Backend, Reader
+from spm.store.blocks import ChunkPage, LogBlock, TimelinesPage
+from spm.store.lens import Lens
+from spm.store.manifest import (
+    EXPIRED,
+    SEALED,
+    Days,
+    Entry,
+    Generation,
+    Hours,
+    Manifest,
+    Month,
+    fingerprint,
+    first_day_of,
+    month_of,
+)
+from spm.store.merge import narrow
+from spm.store.retractions import Retraction
+from spm.store.units import Inputs, Unit
+from spm.wire import U64
+
+__all__ = ["Finding", "Report", "day_check", "fsck", "hour_check"]
+
+_TROUBLE = (IntegrityError, CorruptBlock)
+_SHOWN = 5  # differences of one hour or day that are told; one is enough to rebuild it
+
+
+def fsck(
+    store: Backend, app: int, *, now_ms: int, slots: Collection[int] | None = None, repair: bool = False,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> Report:  # fmt: skip
+    """Check everything; recount the hours of ``slots`` and the days they lie in (``None``: all of them).
+
+    ``watch`` is told of days done and days in all.
+    """
+    report = Report()
+    rebuild.rebuild(
+        store, app, rebuild.lost(store, app, report, before_ms=now_ms - limits.FSCK_BLOCK_AGE_MS), report, repair=repair
+    )
+    months = _months(store, app, report)
+    values = _manifests(store, app, report)
+    for number, (day, value) in enumerate(sorted(values.items()), 1):
+        _verify_day(store, app, day, value, report)
+        chosen = [s for s in {s for _, s in value.entries} if slots is None or s in slots]
+        wrong = _check_hours(store, app, value, chosen, report)
+        if wrong and repair:
+            _drop_hours(store, app, day, value, wrong, report, now_ms)
+        if slots is None or chosen:
+            _check_day(store, app, day, value, months, report, now_ms, repair=repair)
+        watch(number, len(values))
+    for month, found in months.items():
+        for bucket, pack in found.days.items():
+            _verify_pack(store, Place("days", app, bucket, month, first_day_of(month) * DAY_SLOTS), pack, report)
+    _verify_accounts(store, app, report)
+    left = purge.purge(store, app, keep=limits.HISTORY_MAX, dry_run=True)
+    report.count(unreferenced=sum(left.rows.values()))
+    return report
+
+
+def _manifests(reader: Reader, app: int, report: Report) -> dict[int, Manifest]:
+    values = {}
+    for day, cell in cells.scan_cells(reader, app).items():
+        try:
+            values[day] = manifest.decode(cell)
+        except CorruptBlock as error:
+            report.add(DAMAGED, "manifest", keys.manifest(app, day), str(error))
+    return values
+
+
+def _months(reader: Reader, app: int, report: Report) -> dict[int, Month]:
+    values = {}
+    for month, cell in cells.scan_cells(reader, app, months=True).items():
+        try:
+            values[month] = manifest.decode_month(cell)
+        except CorruptBlock as error:
+            report.add(DAMAGED, "manifest", keys.manifest_month(app, month), str(error))
+    return values
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _verify_accounts(reader: Reader, app: int, report: Report) -> None:
+    """What the account of the app rests on: marks of processes, commit records, account rows."""
+    found = marks.read(reader, app)
+    for process, known in found.items():
+        if known.damaged:
+            report.add(DAMAGED, "marks", keys.mark(app, process), f"of process {process}: {known.damaged}")
+    report.count(rows=len(found))
+    buckets = distribution.read(reader, app).all(app)
+    waiting = ((w.key.to_bytes(), w.cell) for w in pending.scan(reader, app, list(buckets)))
+    accounts = ((key, row.get(pending.COLUMN, b"")) for key, row in reader.scan("ledger", *keys.ledger_range(app)))
+    for table, kind, rows in (("pending", blocks.PENDING, waiting), ("ledger", blocks.LEDGER, accounts)):
+        for key, raw in rows:
+            report.count(rows=1)
+            try:
+                pending.decode(raw, kind)
+            except CorruptBlock as error:
+                report.add(DAMAGED, table, key, str(error))
+
+
+def _verify_day(reader: Reader, app: int, day: int, value: Manifest, report: Report) -> None:
+    """Everything a day's manifest names, in force or in history, but for samples and hours that have expired."""
+    for (bucket, slot), entry in value.entries.items():
+        if value.seal(slot) < SEALED:
+            _verify_unit(reader, Unit(bucket, app, slot), entry, report)
+    for bucket, pack in value.hours.items():
+        if EXPIRED not in value.seals.values():
+            _verify_pack(reader, Place("hours", app, bucket, day, day * DAY_SLOTS), pack, report)
+
+
+def _verify_unit(reader: Reader, unit: Unit, entry: Entry, report: Report) -> None:
+    history = [former.state for former in entry.history]
+    for generation in {g: None for state in [entry.state, *history] for g in state.generations}:
+        _verify_generation(reader, unit, generation, report)
+    for replay in {r for state in [entry.state, *history] for r in state.replay}:
+        key = keys.LogKey(unit.bucket, unit.app, unit.slot, replay.ingest_ms, replay.batch).to_bytes()
+        _verify_row(reader, "log", key, LogBlock.from_cells, report)
+
+
+def _verify_generation(reader: Reader, unit: Unit, generation: Generation, report: Report) -> None:
+    made = _directory(reader, unit, generation, report)
+    if made is None:
+        return
+    place = unit.bucket, unit.slot, generation.number
+    names = purge.pages_of(unit.app, place, made)
+    for key in names["chunks"]:
+        _verify_row(reader, "chunks", key, lambda row: ChunkPage.from_bytes(row[units.COLUMN]), report)
+    for key in names["timelines"]:
+        _verify_row(reader, "timelines", key, lambda row: TimelinesPage.from_bytes(row[units.COLUMN]), report)
+    start = keys.timeline(unit.bucket, unit.app, unit.slot, generation.number, 0)
+    stop = keys.timeline(unit.bucket, unit.app, unit.slot, generation.number, 0xFFFF) + b"\0"
+    for key, _ in reader.scan("timelines", start, stop, keys_only=True):
+        if key not in names["timelines"]:
+            report.add(UNLISTED, "timelines", key, "a page that its directory does not name")
+    for metric in made.pages:
+        start = keys.chunk(unit.bucket, unit.app, metric, unit.slot, generation.number, 0)
+        stop = keys.chunk(unit.bucket, unit.app, metric, unit.slot, generation.number, 0xFFFF) + b"\0"
+        for key, _ in reader.scan("chunks", start, stop, keys_only=True):
+            if key not in names["chunks"]:
+                report.add(UNLISTED, "chunks", key, "a page that its directory does not name")
+
+
+def _directory(reader: Reader, unit: Unit, generation: Generation, report: Report) -> Inputs | None:
+    key = units.inputs_key(unit, generation)
+    if not _verify_row(reader, "inputs", key, lambda row: units.decode_inputs(row[units.COLUMN]), report):
+        return None
+    return units.read_inputs(reader, unit, generation)
+
+
+def _verify_pack(reader: Reader, place: Place, pack: Hours | Days, report: Report) -> None:
+    made = _directory(reader, place.unit, pack.generation, report)
+    for metric, pages in made.pages.items() if made else ():
+        for page in pages:
+            key = place.key(pack.generation.number, metric, page)
+            _verify_row(reader, place.table, key, tiers.decode_row, report)
+
+
+def _verify_row(
+    reader: Reader, table: str, key: bytes, decode: Callable[[dict[bytes, bytes]], object], report: Report
+) -> bool:
+    [row] = reader.get(table, [key])
+    report.count(rows=1)
+    if row is None:
+        report.add(LOST, table, key, "a row that a manifest names is not there")
+        return False
+    try:
+        decode(row)
+    except (CorruptBlock, KeyError) as error:
+        report.add(DAMAGED, table, key, str(error))
+        return False
+    return True
+
+
+# --- hours ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A recount of one hour or day: what is off; ``usable``: the level below could be read whole."""
+
+    differences: tuple[recount.Difference, ...] = ()
+    trouble: str = ""
+    usable: bool = True
+
+    @property
+    def text(self) -> str:
+        """For the report."""
+        more = len(self.differences) - _SHOWN
+        told = "; ".join(map(str, self.differences[:_SHOWN]))
+        return self.trouble or told + (f"; {more} more" if more > 0 else "")
+
+
+def hour_check(reader: Reader, app: int, bucket: int, slot: int, value: Manifest, lens: Lens) -> Checked:
+    """Recount one hour in force from its samples. ``lens``: what its hours leave out, as the manifest says."""
+    pack, entry = value.hours[bucket], value.entry(bucket, slot)
+    task = UnitTask(app, bucket, slot, Kind.FULL, entry.state.generations, entry.state.replay, (), 0, hours=False)
+    try:
+        pieces = source.read_unit(reader, task).pieces
+    except _TROUBLE as trouble:
+        return Checked(trouble=f"its samples cannot be read: {trouble}", usable=False)
+    spread = distribution.read(reader, app)
+    place = Place("hours", app, bucket, slot // DAY_SLOTS, slot // DAY_SLOTS * DAY_SLOTS)
+    try:
+        metrics, stored = _stored(reader, place, pack.generation, slot)
+    except _TROUBLE as trouble:
+        return Checked(trouble=f"its hours cannot be read: {trouble}")
+    for i, piece in enumerate(pieces):
+        left = distribution.abandoned(spread, app, bucket, piece.metrics)
+        pieces[i] = piece if left is None else narrow(piece, ~left)
+    left = distribution.abandoned(spread, app, bucket, metrics)
+    if left is not None:
+        metrics, stored = metrics[~left], stored.take(~left)
+    return Checked(tuple(recount.differences(metrics, stored, recount.recount(pieces, lens))))
+
+
+def _stored(reader: Reader, place: Place, generation: Generation, step: int) -> tuple[U64, Aggregates]:
+    parts = [(metric, steps.at(step)) for metric, steps in source.read_pack(reader, place, generation)]
+    parts = [(metric, rows) for metric, rows in parts if len(rows)]
+    metrics = np.repeat(np.array([m for m, _ in parts], np.uint64), [len(rows) for _, rows in parts])
+    return metrics, side_by_side([rows for _, rows in parts]) if parts else Aggregates.empty()
+
+
+def _check_hours(
+    store: Backend, app: int, value: Manifest, slots: Sequence[int], report: Report
+) -> list[tuple[int, int, Checked]]:
+    """(bucket, slot, what is off) of the hours in force that are wrong."""
+    known = {r.number: r for r in retractions.read(store, app)}
+    chosen = Chosen(store)
+    found = []
+    for bucket, slot in sorted(place for place in value.entries if place[1] in slots and value.seal(place[1]) < SEALED):
+        of = value.hours[bucket].slots.get(slot) if bucket in value.hours else None
+        if of is None or of.inputs != fingerprint(value.entry(bucket, slot).state):
+            report.count(stale=1)
+            continue
+        checked = _with_lens(store, app, bucket, slot, value, known, of.retractions, chosen)
+        report.count(hours=1)
+        if checked.differences or checked.trouble:
+            found.append((bucket, slot, checked))
+    for bucket, slot, checked in found:
+        key = keys.inputs(bucket, app, slot // DAY_SLOTS * DAY_SLOTS, value.hours[bucket].generation.number)
+        kind = DIFFERS if checked.differences else UNKNOWN
+        report.add(kind, "hours", key, f"slot {slot}: {checked.text}")
+    return found
+
+
+def _with_lens(
+    reader: Reader, app: int, bucket: int, slot: int, value: Manifest, known: Mapping[int, Retraction],
+    packed: bytes, chosen: Chosen,
+) -> Checked:  # fmt: skip
+    numbers = retractions.numbers(packed)
+    if not numbers <= known.keys():
+        return Checked(trouble=f"its hours leave out retractions nobody knows: {sorted(numbers - known.keys())}")
+    lens = Lens(tuple(known[n] for n in sorted(numbers)), chosen.of(app))
+    return hour_check(reader, app, bucket, slot, value, lens)
+
+
+def _drop_hours(
+    store: Backend, app: int, day: int, value: Manifest, wrong: Sequence[tuple[int, int, Checked]], report: Report,
+    now_ms: int,
+) -> None:  # fmt: skip
+    """Take wrong hours out of force, where samples are there to answer: readers count them anew at once."""
+    gone = {(bucket, slot) for bucket, slot, checked in wrong if checked.usable}
+    hours = {
+        bucket: msgspec.structs.replace(pack, slots={s: of for s, of in pack.slots.items() if (bucket, s) not in gone})
+        for bucket, pack in value.hours.items()
+    }
+    nonce = random_u64()
+    after = Manifest(nonce, nonce, value.entries, hours, value.seals)
+    key = keys.manifest(app, day)
+    cell = cells.read_cell(store, "manifest", key)
+    if not gone or manifest.decode(cell) != value:
+        return  # a run has been here: the next check looks again
+    if cells.swap(store, key, cell, manifest.encode(after), cells.holds(nonce))[0]:
+        agenda.mark(store, app, [day], now_ms)
+        for bucket, slot in gone:
+            pack = keys.inputs(bucket, app, day * DAY_SLOTS, value.hours[bucket].generation.number)
+            _repaired(report, "hours", pack, f"slot {slot}:")
+
+
+def _repaired(report: Report, table: str, key: bytes, text: str) -> None:
+    for i, finding in enumerate(report.findings):
+        if (finding.table, finding.key) == (table, key) and finding.text.startswith(text):
+            report.findings[i] = Finding(finding.kind, table, key, finding.text, repaired=True)
+
+
+# --- days -------------------------------------------------------------------------------------------------------------
+
+
+def day_check(reader: Reader, app: int, bucket: int, day: int, value: Manifest, days: Days) -> Checked:
+    """Recount one day in force from its hours in force."""
+    month = month_of(day)
+    first = first_day_of(month) * DAY_SLOTS
+    slots = [slot for slot, _ in manifest.slots_of(value, bucket)]
+    hours = Place("hours", app, bucket, day, day * DAY_SLOTS)
+    try:
+        parts = [_stored(reader, hours, value.hours[bucket].generation, slot) for slot in slots]
+    except _TROUBLE as trouble:
+        return Checked(trouble=f"its hours cannot be read: {trouble}", usable=False)
+    try:
+        metrics, stored = _stored(reader, Place("days", app, bucket, month, first), days.generation, day)
+    except _TROUBLE as trouble:
+        return Checked(trouble=f"its days cannot be read: {trouble}")
+    return Checked(tuple(recount.differences(metrics, stored, recount.rejoin(parts))))
+
+
+def _exact_days(day: int, value: Manifest, months: Mapping[int, Month], report: Report) -> Iterator[tuple[int, Days]]:
+    """Buckets whose day is made of the hours in force."""
+    month = months.get(month_of(day), Month())
+    for bucket, days in month.days.items():
+        hours = value.hours.get(bucket)
+        if day not in days.days or hours is None or EXPIRED in value.seals.values():
+            continue
+        slots = manifest.slots_of(value, bucket)
+        fresh = all(s in hours.slots and hours.slots[s].inputs == mark for s, mark in slots)
+        left_out = retractions.of_day((s, hours.slots[s].retractions) for s, _ in slots if s in hours.slots)
+        made = days.days[day]
+        if fresh and made.inputs == manifest.day_fingerprint(slots) and made.retractions == left_out:
+            yield bucket, days
+        else:
+            report.count(stale=1)
+
+
+def _check_day(
+    store: Backend, app: int, day: int, value: Manifest, months: Mapping[int, Month], report: Report, now_ms: int,
+    *, repair: bool,
+) -> None:  # fmt: skip
+    for bucket, days in list(_exact_days(day, value, months, report)):
+        checked = day_check(store, app, bucket, day, value, days)
+        report.count(days=1)
+        if not (checked.differences or checked.trouble):
+            continue
+        first = first_day_of(month_of(day)) * DAY_SLOTS
+        key = keys.inputs(bucket, app, first, days.generation.number)
+        done = repair and checked.usable and _drop_day(store, app, bucket, day, now_ms)
+        kind = DIFFERS if checked.differences else UNKNOWN
+        report.add(kind, "days", key, f"day {day}: {checked.text}", repaired=done)
+
+
+def _drop_day(store: Backend, app: int, bucket: int, day: int, now_ms: int) -> bool:
+    """Take a wrong day out of force: hours answer for it at once."""
+    key = keys.manifest_month(app, month_of(day))
+    cell = cells.read_cell(store, "manifest", key)
+    now = manifest.decode_month(cell)
+    left = {d: of for d, of in now.days[bucket].days.items() if d != day}
+    after = Month(random_u64(), {**now.days, bucket: msgspec.structs.replace(now.days[bucket], days=left)})
+    if not store.check_and_put("manifest", key, cells.COLUMN, cell, manifest.encode_month(after)):
+        return False
+    agenda.mark(store, app, [day], now_ms)
+    return True

@@ -1,0 +1,226 @@
+"""Values between a plan, its tasks and the flip: what each task is told, and what its result changes.
+
+``Work`` is one (app, day) after its units were compacted: the changes to flip, the packs of hours to write, what was
+given up, and which hours that people may have seen are corrected by it. The other functions make tasks and rows from
+plans. Nothing here reads or writes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rollups.decide import publication
+from rollups.decide.plan import DayPlan, Kind, StaleDay, UnitPlan, Waiting
+from rollups.decide.publication import Change
+from rollups.decide.work import Compacted, DayOfHours, DaysTask, Packed, PackTask, UnitTask
+from rollups.manifest.cells import COLUMN
+from spm.clock import random_u64
+from spm.store import blocks, pending, retractions, tiers
+from spm.store.keys import CLOSED, Distribution, Epoch
+from spm.store.manifest import OPEN, DayOf, Days, Entry, HourOf, Hours, Manifest, Month, fingerprint
+
+LATE, RETRACTED, UNDONE, ROLLED_BACK = "late", "retraction", "undo", "rollback"  # causes of corrections
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """Hours of a slot that had hours before were made anew: why, and which samples came in with it from where."""
+
+    app: int
+    slot: int
+    cause: str
+    samples: int = 0
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One (app, day) after its tasks: what to flip, what to pack, what was given up."""
+
+    plan: DayPlan
+    results: tuple[Compacted, ...]
+    changes: tuple[Change, ...]
+    after: Manifest  # as planned, with the new generations: what hours are made of
+    packs: tuple[PackTask, ...]
+    troubles: tuple[str, ...]
+
+    @classmethod
+    def of(cls, plan: DayPlan, results: Mapping[tuple[int, int, int], Compacted], run: int) -> "Work":
+        mine = [(unit, results[plan.app, unit.bucket, unit.slot]) for unit in plan.units]
+        done = [(unit, result) for unit, result in mine if not result.reason]
+        changes = tuple(_change(unit, result) for unit, result in done if result.made is not None)
+        after = publication.apply(plan.manifest, changes, {}, run=run, nonce=0)
+        counted: dict[int, dict[int, int]] = {}
+        for unit, result in done:
+            if unit.hours:
+                counted.setdefault(unit.bucket, {})[unit.slot] = result.made.number if result.made else 0
+        packs = tuple(_pack_task(plan, bucket, made) for bucket, made in sorted(counted.items()))
+        troubles = tuple(result.reason for _, result in mine if result.reason)
+        return cls(plan, tuple(result for _, result in mine), changes, after, packs, troubles)
+
+    def hours(self, bucket: int, packed: Packed) -> Hours:
+        """The manifest's word on a new pack: its generation, and what each slot was made of."""
+        assert packed.made is not None, "BUG: a pack that was given up"
+        [task] = [t for t in self.packs if t.bucket == bucket]
+        newest = {r.slot: r.stamp_max_ms for r in self.results if r.bucket == bucket}
+        old = self.plan.manifest.hours.get(bucket)
+        slots = {slot: old.slots[slot] for slot in task.kept} if old else {}
+        for slot in task.made:
+            entry = self.after.entry(bucket, slot)
+            hidden = retractions.touching(self.plan.order.retractions, entry, slot)
+            slots[slot] = HourOf(
+                fingerprint(entry.state), retractions.ids(hidden), max(newest[slot], entry.stamp_max_ms)
+            )
+        return Hours(packed.made, slots)
+
+    def corrections(self, packed: Iterable[int]) -> tuple[Correction, ...]:
+        """Which hours are not what they were, given the buckets whose packs went in; one per slot."""
+        results = {(r.bucket, r.slot): r for r in self.results if not r.reason}
+        found: dict[int, Correction] = {}
+        for unit in self.plan.units:
+            if unit.hours and unit.bucket in packed and (unit.bucket, unit.slot) in results:
+                made = _correction(self.plan, unit, results[unit.bucket, unit.slot])
+                if made is not None:
+                    found[made.slot] = _together(found[made.slot], made) if made.slot in found else made
+        return tuple(found[slot] for slot in sorted(found))
+
+    def settled(self) -> list[Waiting]:
+        """The pending cells of the units that went in."""
+        done = {(change.bucket, change.slot) for change in self.changes}
+        return [item for unit in self.plan.units if (unit.bucket, unit.slot) in done for item in unit.waiting]
+
+
+def unit_task(day: DayPlan, unit: UnitPlan) -> UnitTask:
+    state = unit.parent.state
+    return UnitTask(
+        app=day.app,
+        bucket=unit.bucket,
+        slot=unit.slot,
+        kind=unit.kind,
+        generations=state.generations,
+        replay=state.replay,
+        fresh=unit.fresh,
+        samples=unit.samples,
+        hours=unit.hours,
+        retractions=unit.retractions,
+        moved=unit.moved,
+        place=unit.place,
+        epochs=_epochs(day),
+    )
+
+
+def _epochs(day: DayPlan) -> tuple[Epoch, ...]:
+    """The app's epochs, where closed ones may have left something behind."""
+    epochs = day.order.distribution.epochs
+    return epochs if any(epoch.state == CLOSED for epoch in epochs) else ()
+
+
+def _change(unit: UnitPlan, result: Compacted) -> Change:
+    assert result.made is not None, "BUG: a change without a generation"
+    state = unit.parent.state
+    return Change(
+        bucket=unit.bucket,
+        slot=unit.slot,
+        made=result.made,
+        replaced=state.generations if unit.kind == Kind.FULL else (),
+        taken=state.replay,
+        stamp_min_ms=result.stamp_min_ms,
+        stamp_max_ms=result.stamp_max_ms,
+        sources=result.sources,
+    )
+
+
+def _pack_task(plan: DayPlan, bucket: int, made: Mapping[int, int]) -> PackTask:
+    """Slots of the old pack stay unless they are made anew, or were made of something no longer in force."""
+    old = plan.manifest.hours.get(bucket)
+    if old is None:
+        return PackTask(plan.app, bucket, plan.day, None, (), dict(made))
+    exact = [slot for slot in old.slots if plan.manifest.counted(bucket, slot)]
+    kept = tuple(sorted(set(exact) - set(made)))
+    sealed = all(plan.manifest.seal(slot) != OPEN for slot in kept)  # nobody can make these in a newer form
+    form = tiers.FORM if sealed else old.generation.form
+    return PackTask(plan.app, bucket, plan.day, old.generation, kept, dict(made), form)
+
+
+# --- corrections ------------------------------------------------------------------------------------------------------
+
+
+def _correction(plan: DayPlan, unit: UnitPlan, result: Compacted) -> Correction | None:
+    """Why the hours of a unit had to be made anew; ``None`` when it had none, or nothing but their form was old."""
+    pack = plan.manifest.hours.get(unit.bucket)
+    was = pack.slots.get(unit.slot) if pack else None
+    if was is None:
+        return None
+    late = _newer(unit.parent, was)
+    samples = unit.samples + sum(part.samples for part in result.parts if part.number in late)
+    sources = {name for item in unit.waiting for name in item.commit.messages.sources}
+    sources |= {name for part in result.parts if part.number in late for name in part.sources}
+    now, then = {r.number for r in unit.retractions}, retractions.numbers(was.retractions)
+    if samples:
+        return Correction(plan.app, unit.slot, LATE, samples, tuple(sorted(sources)))
+    if was.inputs != fingerprint(unit.parent.state):
+        return Correction(plan.app, unit.slot, ROLLED_BACK)
+    if now - then:
+        return Correction(plan.app, unit.slot, RETRACTED)
+    return Correction(plan.app, unit.slot, UNDONE) if then - now else None
+
+
+def _newer(entry: Entry, was: HourOf) -> set[int]:
+    """Generations in force that minor runs have added since the hours were made."""
+    for former in entry.history:
+        if fingerprint(former.state) == was.inputs:
+            return {g.number for g in entry.state.generations} - {g.number for g in former.state.generations}
+    return set()
+
+
+def _together(one: Correction, other: Correction) -> Correction:
+    """Of one slot in two buckets: the cause that brought samples, else the first."""
+    cause = other.cause if other.samples and not one.samples else one.cause
+    sources = tuple(sorted({*one.sources, *other.sources}))
+    return Correction(one.app, one.slot, cause, one.samples + other.samples, sources)
+
+
+# --- accounts ---------------------------------------------------------------------------------------------------------
+
+
+def told(items: Sequence[Waiting], spread: Distribution, outcome: int) -> list[tuple[Waiting, int]]:
+    """The pending cells that may be accounted for, each with its outcome, by the distribution as it is after the flip.
+
+    What was put by an epoch that is ending waits: whoever closes it may or may not have seen it. What was put by one
+    that is closed is abandoned, since nothing waited there when it closed.
+    """
+    found = []
+    for item in items:
+        epoch = None if item.commit.epoch is None else spread.epoch(item.commit.epoch)
+        if item.commit.epoch is None or (epoch is not None and epoch.counts):
+            found.append((item, outcome))
+        elif epoch is None or not epoch.ending:
+            found.append((item, pending.ABANDONED))
+    return found
+
+
+def account(app: int, item: Waiting, outcome: int = pending.STORED) -> tuple[bytes, dict[bytes, bytes]]:
+    """The account row of one pending cell. Its key follows from the cell: a repeated run writes the same row."""
+    key = pending.account_key(item.key.log(item.slot))
+    return key, {COLUMN: pending.encode(item.commit, blocks.LEDGER, outcome, item.key.batch)}
+
+
+# --- months -----------------------------------------------------------------------------------------------------------
+
+
+def days_task(app: int, month: int, bucket: int, in_force: Month, stale: Sequence[StaleDay]) -> DaysTask:
+    mine = [s for s in stale if s.bucket == bucket]
+    old = in_force.days.get(bucket)
+    kept = tuple(sorted(set(old.days) - {s.day for s in mine})) if old else ()
+    days = tuple(DayOfHours(s.day, s.hours.generation, tuple(sorted(s.hours.slots))) for s in mine)
+    form = min([*(s.hours.generation.form for s in mine), *([old.generation.form] if old and kept else [])])
+    return DaysTask(app, bucket, month, old.generation if old else None, kept, days, form)
+
+
+def month_after(in_force: Month, packed: Sequence[Packed], stale: Sequence[StaleDay]) -> Month:
+    days = dict(in_force.days)
+    for pack in packed:
+        assert pack.made is not None, "BUG: a pack that was given up"
+        old = days.get(pack.bucket)
+        new = {s.day: DayOf(s.inputs, s.retractions, s.stamp_max_ms) for s in stale if s.bucket == pack.bucket}
+        days[pack.bucket] = Days(pack.made, {**(old.days if old else {}), **new})
+    return Month(random_u64(), days)

@@ -1,0 +1,1 @@
+"""One run from survey to publish, in this process or by an executor, and its roll back."""

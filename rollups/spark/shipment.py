@@ -1,0 +1,115 @@
+"""What a Spark cluster is sent with a run: our sources and the packages they need, as archives named by content.
+
+Workers need a Spark of this version, a Python of this minor version, and nothing of ours: Spark unpacks both archives
+in each executor's folder. Where an operator has installed the packages on the workers (``SPM_SPARK_PYTHON`` names that
+Python), only the sources travel; an operator's modules of strategies are among them. Packages are taken from this
+environment, which was installed by the lock files. Enter by ``sources`` and ``packages``; ``versions`` is what both
+sides compare.
+"""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import platform
+import re
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyspark
+
+from spm.errors import Refused
+from spm.store import strategies
+
+ROOT = Path(__file__).resolve().parents[2]
+_ROOMS = ("spm", "rollups")
+_DOORS = ("spark", "hbase")
+_SPARKS = frozenset({"pyspark", "py4j"})  # a worker's own Spark brings them
+_LEFT_OUT = frozenset({"tests", "include", "__pycache__"})  # of packages: a third of their bytes
+_COMPARED = ("happybase", "lmdb", "msgspec", "numba", "numpy", "pandas", "pcodec", "pyarrow", "zstandard")
+
+
+def sources(folder: Path) -> Path:
+    """Our sources as an archive in ``folder``, with an operator's modules. Raises ``Refused``."""
+    files = [(f.relative_to(ROOT), f) for room in _ROOMS for f in sorted((ROOT / room).rglob("*.py"))]
+    files += [(f.relative_to(home), f) for home, found in strangers().items() for f in found]
+    digest = hashlib.sha256()
+    for name, file in files:
+        digest.update(f"{name} {file.stat().st_size} ".encode() + file.read_bytes())
+    return _archive(folder, "sources", digest.hexdigest(), files)
+
+
+def strangers() -> dict[Path, list[Path]]:
+    """The operator's modules of strategies: the folders from which they are imported, and their files in each."""
+    found: dict[Path, list[Path]] = {}
+    for top in dict.fromkeys(name.partition(".")[0] for name in strategies.modules()):
+        spec = importlib.util.find_spec(top)
+        if spec is None or spec.origin is None:
+            raise Refused(f"the module {top} has no source here", remedy=f"{strategies.SETTING} names it.")
+        origin = Path(spec.origin).resolve()
+        whole = spec.submodule_search_locations is not None
+        home = origin.parents[1] if whole else origin.parent
+        found.setdefault(home, []).extend(sorted(origin.parent.rglob("*.py")) if whole else [origin])
+    return found
+
+
+def packages(folder: Path) -> Path:
+    """The packages of the doors that a task needs, as an archive in ``folder``. Raises ``Refused``."""
+    wanted = sorted({name for door in _DOORS for name in _locked(ROOT / "requirements" / f"{door}.txt")} - _SPARKS)
+    told, missing = [], []
+    for name in wanted:
+        try:
+            told.append(importlib.metadata.distribution(name))
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        raise Refused(
+            "packages that Spark's workers need are not installed here", got=missing, remedy="Install the hbase door."
+        )
+    text = f"{sys.version_info[:2]} {platform.machine()} " + " ".join(f"{d.name}=={d.version}" for d in told)
+    return _archive(folder, "packages", hashlib.sha256(text.encode()).hexdigest(), _files(told))
+
+
+def versions() -> dict[str, str]:
+    """What must be equal in the driver and in the workers."""
+    found = {"python": "{}.{}".format(*sys.version_info), "pyspark": pyspark.__version__}
+    for name in _COMPARED:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def _locked(file: Path) -> Iterator[str]:
+    """The names that a lock file holds, of this platform or not."""
+    for line in file.read_text().splitlines():
+        match = re.match(r"([A-Za-z0-9._-]+)==[^ ;]+ *(;.*(win32|emscripten).*)?", line)
+        if match and not match[2]:
+            yield match[1].lower()
+
+
+def _files(distributions: Iterable[importlib.metadata.Distribution]) -> Iterator[tuple[Path, Path]]:
+    """(place in the archive, file) of everything that was installed and is needed to run."""
+    for distribution in distributions:
+        for name in distribution.files or ():
+            if not _LEFT_OUT & set(name.parts) and ".." not in name.parts:
+                yield Path(name), Path(str(distribution.locate_file(name)))
+
+
+def _archive(folder: Path, kind: str, digest: str, files: Iterable[tuple[Path, Path]]) -> Path:
+    """The archive of this content; older ones of its kind go."""
+    place = folder / f"{kind}-{digest[:16]}.zip"
+    if place.exists():
+        return place
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = place.with_suffix(".draft")
+    with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, file in files:
+            archive.write(file, name)
+    draft.replace(place)
+    for old in folder.glob(f"{kind}-*.zip"):
+        if old != place:
+            old.unlink(missing_ok=True)
+    return place
