@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 from django.http import StreamingHttpResponse
 
-from ingest import account as accounts
-from ingest.account import Line, Span
+from ingest.accounting import balance as accounts
+from ingest.accounting.balance import Line, Span
 from rollups.services import runs as services_runs
 from spm import limits
 from spm.accounts import quotas

@@ -1,7 +1,7 @@
 """How to send, for each way of sending: a few lines to copy, with the address and the token in their places.
 
 ``WAYS`` is the page's list, the usual ones first. ``arrivals`` of a way are the words by which the front door notes
-that data came so (``ingest.arrivals``). A snippet names ``BASE`` (the site's address), ``TOKEN`` and, for jobs,
+that data came so (``ingest.accept.arrivals``). A snippet names ``BASE`` (the site's address), ``TOKEN`` and, for jobs,
 ``KEY``; ``filled`` puts the real ones in. Pure.
 """
 

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db.models import Count, Q
 
 from alerts.models import Alert, Delivery, Outbox, Rule
-from ingest import letters
+from ingest.accounting import dead_letter_review
 from rollups.models import Run, State
 from spm import limits
 from spm.accounts import sources
@@ -59,7 +59,7 @@ def figures(store: Backend, now_ms: int) -> list[Reading]:
 
 def _account(store: Backend, app: int, now_ms: int) -> list[Reading]:
     found, label = glance(store, app, now_ms), {"app": str(app)}
-    waiting = letters.waiting(store, app, at_most=limits.STANDING_LETTERS_MAX)
+    waiting = dead_letter_review.waiting(store, app, at_most=limits.STANDING_LETTERS_MAX)
     return [
         *_by_outcome("spm_app_messages", label, found.messages),
         *_by_outcome("spm_app_samples", label, found.samples),

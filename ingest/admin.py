@@ -14,17 +14,18 @@ from django.views.generic import TemplateView
 from unfold.admin import ModelAdmin
 from unfold.views import UnfoldModelAdminViewMixin
 
-from ingest import admin_accounts, letters
-from ingest.letters import Outcome
+from ingest.accept.acceptor import accept_anew
+from ingest.accounting import admin as accounting_admin
+from ingest.accounting import dead_letter_review
+from ingest.accounting.dead_letter_review import Outcome
 from ingest.models import LetterBox, RejectedLine
-from ingest.push import accept_anew
 from spm import limits
 from spm.accounts import audit
 from spm.errors import SpmError
 from spm.store.backends import open_backend
 from spm.store.dead import NOBODY
 
-__all__ = ["LetterBoxAdmin", "RejectedLineAdmin", "admin_accounts"]  # Django looks into this module alone
+__all__ = ["LetterBoxAdmin", "RejectedLineAdmin", "accounting_admin"]  # Django looks into this module alone
 
 
 class _LookOnly(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
@@ -61,7 +62,7 @@ class LettersView(UnfoldModelAdminViewMixin, TemplateView):  # type: ignore[misc
         app = _box(self.kwargs["app_id"])
         store, before = open_backend(settings.SPM_STORE_URL), self.request.GET.get("before", "")
         try:
-            found = letters.listed(store, app.pk, count=limits.LETTERS_PAGE, before=before)
+            found = dead_letter_review.listed(store, app.pk, count=limits.LETTERS_PAGE, before=before)
         except SpmError as error:
             return super().get_context_data(app=app, problem=str(error), **kwargs)
         older = found[-1].key if len(found) == limits.LETTERS_PAGE else ""
@@ -79,7 +80,7 @@ class LettersView(UnfoldModelAdminViewMixin, TemplateView):  # type: ignore[misc
         store, keys = open_backend(settings.SPM_STORE_URL), request.POST.getlist("key")
         act = "replay" if request.POST.get("act") == "replay" else "dismiss"
         try:
-            done = letters.settle(store, app.pk, keys, act, accept_anew)
+            done = dead_letter_review.settle(store, app.pk, keys, act, accept_anew)
         except SpmError as error:
             done = Outcome(0, (f"Nothing was done: {error}",))
         _tell(request, done, {"replay": "accepted anew", "dismiss": "dismissed"}[act])
@@ -133,6 +134,6 @@ class LetterBoxAdmin(_LookOnly):
     def waiting(self, app: LetterBox) -> str:
         """How many letters wait, and the way to them."""
         store, most = open_backend(settings.SPM_STORE_URL), limits.LETTERS_COUNTED_MAX
-        shown = letters.waiting_told(store, app.pk, at_most=most)
+        shown = dead_letter_review.waiting_told(store, app.pk, at_most=most)
         place = reverse("admin:ingest_letters", args=[app.pk])
         return format_html('<a href="{}" class="text-primary-600 underline dark:text-primary-500">{}</a>', place, shown)

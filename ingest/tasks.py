@@ -3,8 +3,9 @@
 from celery import shared_task
 from django.conf import settings
 
-from ingest import rounds, telling
-from ingest.push import front_door
+from ingest.accept.acceptor import front_door
+from ingest.accounting import rounds
+from ingest.system_series import source_series
 from spm.clock import SystemClock
 from spm.store.backends import open_backend
 
@@ -20,4 +21,4 @@ def tell_sources() -> int:
     """Who of those that announced a period is up, and what of theirs is missing; not where nothing is to be sent."""
     if settings.SPM_OWN_METRICS_S <= 0:
         return 0
-    return telling.tell(open_backend(settings.SPM_STORE_URL), front_door(), SystemClock().now_ms())
+    return source_series.tell(open_backend(settings.SPM_STORE_URL), front_door(), SystemClock().now_ms())

@@ -14,6 +14,6 @@ urlpatterns = [
     path("api/v1/", include("frontend.api.urls")),
     path("api/v1/", include("frontend.transfer.urls")),
     path("alerts/", include("alerts.urls")),
-    path("", include("ingest.urls")),
+    path("", include("ingest.http.urls")),
     path("", include("frontend.urls")),
 ]

@@ -20,7 +20,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "spm.settings")
 gc.disable()  # all that is loaded stays: looking through it again and again is a tenth of a start
 _pages = get_wsgi_application()
 _pages.request_class = Request
-_begin = import_module("ingest.own").start  # by name: its models need the application
+_begin = import_module("ingest.system_series.process_metrics").start  # by name: its models need the application
 gc.freeze()  # nor does it need to be looked through later, or copied in a child for that
 gc.enable()
 _QUERIES = "/prometheus/"

@@ -60,7 +60,7 @@ def test_rule_complains_about_a_bad_example(rule: Rule) -> None:
         ("spm.query.promql.engine", "django celery pyspark"),
         ("spm.query.view.view", "django celery pyspark"),
         ("ingest.protocols", "django celery pyspark"),
-        ("ingest.accept", "django celery pyspark"),
+        ("ingest.accept.stamper", "django celery pyspark"),
         ("rollups.compute.task", "django celery pyspark"),
         ("rollups.decide.plan", "django celery pyspark"),
         ("ingest.agent", "django celery numpy pyspark"),

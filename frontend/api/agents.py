@@ -16,9 +16,9 @@ from rest_framework.response import Response
 
 from frontend.api.authentication import Program, TokenAuthentication
 from frontend.api.base import FailureSerializer, Operation
-from ingest import agents
 from ingest.agent.version import VERSION
 from ingest.models import AgentSettings
+from ingest.senders import agents
 from spm.accounts import tokens
 from spm.accounts.models import App, Role
 from spm.accounts.tokens import Principal

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from frontend import names
 from frontend.api.base import FailureSerializer, Operation
-from ingest import completeness
+from ingest.accounting import completeness
 from rollups.services import runs as services_runs
 from spm.accounts import sources
 from spm.accounts.access import apps_of

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from frontend import delivery
 from frontend.api.base import FailureSerializer, Operation
-from ingest import rejections
+from ingest.accept import rejections
 from ingest.models import RejectedLine
 from spm.limits import REJECTIONS_KEPT_MAX
 

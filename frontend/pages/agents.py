@@ -8,9 +8,9 @@ from django.shortcuts import redirect
 
 from frontend.forms import AgentSettingsForm
 from frontend.pages.base import AppPage, clock
-from ingest import agents
 from ingest.agent.version import VERSION
 from ingest.models import AgentSettings
+from ingest.senders import agents
 from spm import limits
 from spm.accounts.models import Role
 from spm.errors import SpmError

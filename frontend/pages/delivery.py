@@ -6,7 +6,8 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 
 from frontend import delivery
 from frontend.pages.base import AppPage
-from ingest import letters, rejections
+from ingest.accept import rejections
+from ingest.accounting import dead_letter_review
 from ingest.models import RejectedLine
 from rollups.services import runs as services_runs
 from spm import limits
@@ -102,7 +103,7 @@ class Letters(AppPage):
         context = super().get_context_data(**kwargs)
         before = self.request.GET.get("before", "")
         try:
-            found = letters.listed(services_runs.site().store, context["app"].pk, count=limits.LETTERS_PAGE, before=before)
+            found = dead_letter_review.listed(services_runs.site().store, context["app"].pk, count=limits.LETTERS_PAGE, before=before)
         except SpmError as error:
             return {**context, "problem": f"Dead letters cannot be read now: {error}"}
         older = found[-1].key if len(found) == limits.LETTERS_PAGE else ""

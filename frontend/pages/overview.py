@@ -11,7 +11,7 @@ from frontend import panels
 from frontend.hosts import hosts_of
 from frontend.pages.base import AppPage
 from frontend.queries import asking
-from ingest import completeness
+from ingest.accounting import completeness
 from rollups.services import runs as services_runs
 from spm.accounts.access import app_of_person
 from spm.errors import SpmError

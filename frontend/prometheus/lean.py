@@ -4,7 +4,7 @@ A dashboard sends dozens of small queries at once, and what Django does around a
 This is a WSGI application in front of Django's. It takes the calls that are all alike: by GET, or by POST with a form,
 of an address that answers with JSON, with a token, of a host that is ours. Whatever is unusual about any other call is
 Django's to judge. The views are the same, so that who may ask, limits, errors and explanations are; and what protects
-stays, as for pushes (``ingest.lean``): nothing is sniffed, framed, run or cached, and HTTPS is remembered where the
+stays, as for pushes (``ingest.http.fast_path``): nothing is sniffed, framed, run or cached, and HTTPS is remembered where the
 site has it.
 """
 
@@ -23,7 +23,7 @@ from django.urls import Resolver404, URLPattern
 from frontend.prometheus import access, door, urls
 from frontend.prometheus.bodies import check_length
 from frontend.prometheus.parameters import FORM, PARTS, Asked, fields
-from ingest.lean import protection
+from ingest.http.fast_path import protection
 from spm import meter
 from spm.accounts import tokens
 from spm.clock import SystemClock

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from frontend.transfer.pieces import Pieces
-from ingest.protocols import naming
-from ingest.protocols.line_exact import example
-from ingest.protocols.times import TIME_EARLY, TIME_LATE
+from ingest.protocols.common import naming
+from ingest.protocols.common.times import TIME_EARLY, TIME_LATE
+from ingest.protocols.influx.exact import example
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS, IMPORT_SAMPLES_AT_ONCE, IMPORT_SLOTS_AT_ONCE, REJECTIONS_MAX
 from spm.query.request.batches import METRIC_NAME

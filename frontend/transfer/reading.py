@@ -22,7 +22,7 @@ from frontend.transfer.gathering import Gathering, groups, in_messages
 from frontend.transfer.pieces import Pieces, blocks, lines, without_mark
 from frontend.transfer.selectors import series_of
 from frontend.transfer.tables import parquet, table
-from ingest.protocols import naming
+from ingest.protocols.common import naming
 from spm.errors import BadMessage
 from spm.store.columns import as_mask, bools, ints, string, strings
 from spm.wire import F64, I64, Parsed

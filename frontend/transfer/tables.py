@@ -24,7 +24,7 @@ from frontend.transfer.cells import column, unguarded, value_fault, values_of
 from frontend.transfer.gathering import Gathering, groups, in_messages
 from frontend.transfer.pieces import DAMAGED, File, Pieces, spool, without_mark
 from frontend.transfer.writing import LABEL
-from ingest.protocols import naming
+from ingest.protocols.common import naming
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import IMPORT_GROUP_BYTES_MAX, IMPORT_PIECE_BYTES, IMPORT_SAMPLES_AT_ONCE
 from spm.query.request.batches import METRIC_NAME

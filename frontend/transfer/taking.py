@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST
 
 from frontend.transfer.reading import FORMS
 from frontend.transfer.unpacking import pieces_of
-from ingest.push import Sender, front_door, source_of
+from ingest.accept.acceptor import Sender, front_door, source_of
 from spm.accounts import tokens
 from spm.clock import random_bytes
 from spm.errors import BadMessage, Explained, LimitExceeded, QueueUnavailable, StoreUnavailable

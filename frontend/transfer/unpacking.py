@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from django.http import HttpRequest
 
-from ingest.body import next_piece
+from ingest.http.body import next_piece
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import GZIP_MEMBERS_MAX, IMPORT_BYTES_MAX, IMPORT_DECODED_BYTES_MAX
 

@@ -3,7 +3,12 @@
 Enter by the ``parse`` of a module. ``warm`` compiles all kernels of this room into the cache on disk.
 """
 
-from ingest.protocols import collectd, json_samples, line_protocol, otlp, prometheus_text, remote_write
+from ingest.protocols.influx import reader as influx_reader
+from ingest.protocols.json import collectd
+from ingest.protocols.json import samples as json_samples
+from ingest.protocols.otlp import reader as otlp_reader
+from ingest.protocols.prometheus import remote_write
+from ingest.protocols.prometheus import text as prometheus_text
 
 _EVERY_FORM = b"m,a=b v=1i,w=2u,x=0.5,y=12345678901234567.89,z=true,e=1e3 1\nm,a=b v=1i,x=0.5,y=12345678901234567.89\n"
 _EVERY_TEXT = b'# TYPE m counter\nm{a="b"} 1.5 1\nm{a="b"} NaN\n'
@@ -32,11 +37,11 @@ _EXPORTED = b"""{"resourceMetrics": [{
 def warm() -> None:
     """Compile every kernel of this room, or load it from the cache."""
     for _ in range(2):  # the second time all series are known, and the compiled reader takes the whole way
-        line_protocol.parse(_EVERY_FORM, now_ms=1_000_000, precision="ms")
+        influx_reader.parse(_EVERY_FORM, now_ms=1_000_000, precision="ms")
         prometheus_text.parse(_EVERY_TEXT, now_ms=1_000_000)
         for body in (_EVERY_SAMPLE, _EVERY_COLUMN):
             json_samples.parse(body, now_ms=1_000_000)
         collectd.parse(_EVERY_LIST, now_ms=1_000_000)
         remote_write.parse(_LABELLED, now_ms=1_000_000)
         remote_write.parse_v2(_REFERRING, now_ms=1_000_000)
-        otlp.parse(_EXPORTED, "application/json", now_ms=1_000_000)
+        otlp_reader.parse(_EXPORTED, "application/json", now_ms=1_000_000)

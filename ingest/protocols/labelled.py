@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ingest.protocols import naming
+from ingest.protocols.common import naming
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import LABELS_MAX, MESSAGE_SERIES_BYTES_MAX
 from spm.wire import Parsed, SeriesTable, canonical, parse_canonical

@@ -19,8 +19,8 @@ from typing import Any
 
 from ingest.transport import topology
 from ingest.transport.amqp import Link
-from ingest.transport.calling import Calling
 from ingest.transport.delivery import Delivery, Mark
+from ingest.transport.help_calls import Calling
 from ingest.transport.topology import Address
 from spm import limits
 from spm.clock import Clock, SystemClock

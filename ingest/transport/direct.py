@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ingest.transport.base import Outcome, Transport, waited
-from ingest.write import Writer
+from ingest.writer import Writer
 from spm import limits
 from spm.clock import Clock, SystemClock
 from spm.errors import QueueUnavailable, StoreUnavailable

@@ -13,9 +13,9 @@ as all the rest, and another process can do it meanwhile.
 import sys
 
 from ingest import protocols
-from ingest.accept import Acceptor
-from ingest.protocols.line_protocol import parse
-from ingest.write import Writer
+from ingest.accept.stamper import Acceptor
+from ingest.protocols.influx.reader import parse
+from ingest.writer import Writer
 from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock

@@ -17,7 +17,7 @@ SPM_AMQP_URL: str = env.str("SPM_AMQP_URL", "amqp://guest:guest@localhost:5672/%
 SPM_BROKER_SECRET: str = env.str("SPM_BROKER_SECRET", "")
 SPM_WORKER_METRICS_PORT: int = env.int("SPM_WORKER_METRICS_PORT", 0)
 SPM_OWN_METRICS_S: int = env.int("SPM_OWN_METRICS_S", OWN_METRICS_EVERY_S)
-SPM_CONSUMER_STEP: str = env.str("SPM_CONSUMER_STEP", "ingest.consume:ConsumerStep")
+SPM_CONSUMER_STEP: str = env.str("SPM_CONSUMER_STEP", "ingest.worker.connections:ConsumerStep")
 SPM_SPARK_MASTER: str = env.str("SPM_SPARK_MASTER", "local[*]")
 SPM_SPARK_PYTHON: str = env.str("SPM_SPARK_PYTHON", "")  # rollups.spark.session takes it from the environment, as Spark does
 SPM_STRATEGIES: str = env.str("SPM_STRATEGIES", "")  # spm.store.strategies takes it from the environment, as Spark does
@@ -53,7 +53,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "spm.meter.Meter",
-    "ingest.lean.Lean",
+    "ingest.http.fast_path.Lean",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",

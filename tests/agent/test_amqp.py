@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ingest.accept.arrivals import forget_written
 from ingest.agent.push import open_push
 from ingest.agent.push.base import Verdict
 from ingest.agent.records import Message
-from ingest.arrivals import forget_written
-from ingest.lines import LineDoor
 from ingest.models import Arrival, RejectedLine
 from ingest.routing import LINES_TYPE, PERIOD_HEADER, SENDER_HEADER, SOURCE_HEADER, TOKEN_HEADER
 from ingest.transport.amqp_receive import Delivery, Receiver
 from ingest.transport.topology import Address
+from ingest.worker.agent_messages import LineDoor
 from spm.accounts import sources, tokens
 from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock

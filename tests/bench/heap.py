@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.accept import Acceptor
-from ingest.write import Writer
+from ingest.accept.stamper import Acceptor
+from ingest.writer import Writer
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend

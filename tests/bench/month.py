@@ -13,8 +13,8 @@ from functools import partial
 
 import numpy as np
 
-from ingest.accept import Acceptor
-from ingest.write import Writer
+from ingest.accept.stamper import Acceptor
+from ingest.writer import Writer
 from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock

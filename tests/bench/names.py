@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from ingest.accept import Acceptor
-from ingest.write import Writer
+from ingest.accept.stamper import Acceptor
+from ingest.writer import Writer
 from spm import query
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ingest.keeper import keep
+from ingest.accounting.watermark_keeper import keep
 from spm.clock import SystemClock
 from spm.errors import SpmError
 from spm.store.account import Account, account

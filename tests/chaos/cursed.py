@@ -1,6 +1,6 @@
 """Bodies that end whoever handles them, as a fault in a compiled library would: for a worker, and for its trial.
 
-``python -m tests.chaos.cursed`` is ``ingest.trial`` with that fault.
+``python -m tests.chaos.cursed`` is ``ingest.worker.poison_sandbox`` with that fault.
 """
 
 import ctypes
@@ -8,8 +8,8 @@ import os
 import signal
 import sys
 
-from ingest import trial
-from ingest.trial import Tried
+from ingest.worker import poison_sandbox
+from ingest.worker.poison_sandbox import Tried
 
 CURSES = ("curse: kill", "curse: exit", "curse: crash")
 
@@ -30,6 +30,6 @@ def _handle(tried: Tried) -> None:
 
 
 if __name__ == "__main__":
-    _uncursed = trial.handle
-    trial.handle = _handle
-    trial.main(sys.stdin.buffer, sys.stdout.buffer)
+    _uncursed = poison_sandbox.handle
+    poison_sandbox.handle = _handle
+    poison_sandbox.main(sys.stdin.buffer, sys.stdout.buffer)

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ingest.batch import Item
-from ingest.consume import ConsumerStep, Service
-from ingest.consumer import Consumer
 from ingest.transport.delivery import Delivery
-from ingest.write import Batch, Writer
+from ingest.worker.batch import Item
+from ingest.worker.connections import ConsumerStep, Service
+from ingest.worker.consumer import Consumer
+from ingest.writer import Batch, Writer
 from spm import limits
 from spm.clock import random_u64
 from spm.envelopes import Envelopes

@@ -10,7 +10,7 @@ import signal
 from importlib import import_module
 from pathlib import Path
 
-from ingest.consume import ConsumerStep
+from ingest.worker.connections import ConsumerStep
 from spm.store import marks
 from spm.store.backends.base import Backend
 from spm.store.marks import Mark, ProcessMarks

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ingest.accept import Acceptor, take_process
-from ingest.protocols import line_protocol
+from ingest.accept.stamper import Acceptor, take_process
+from ingest.protocols.influx import reader as influx_reader
 from ingest.transport.amqp import AmqpTransport
 from ingest.transport.topology import Address
 from spm.clock import SystemClock
@@ -46,7 +46,7 @@ class Line:
     resent: int = 0
     stored_at_kill: int = 0
     workers: int = 0
-    step: str = "ingest.consume:ConsumerStep"  # what a worker consumes with
+    step: str = "ingest.worker.connections:ConsumerStep"  # what a worker consumes with
     port: int = field(default_factory=lambda: free_ports(1)[0])
     certificate: tuple[Path, Path] | None = None  # (certificate, key): the web answers over TLS
     backend: Backend = field(init=False)
@@ -78,7 +78,7 @@ class Line:
 
     def accepted(self, body: bytes, *, source: str, message_id: bytes) -> Envelope:
         """One body of line protocol (ms) as a stamped message."""
-        parsed = line_protocol.parse(body, now_ms=SystemClock().now_ms(), precision="ms")
+        parsed = influx_reader.parse(body, now_ms=SystemClock().now_ms(), precision="ms")
         assert not parsed.rejected, parsed.rejections[:3]
         return self.acceptor.accept(app=APP, source=source, parsed=parsed, message_id=message_id)
 

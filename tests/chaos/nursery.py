@@ -26,7 +26,7 @@ from tests.stack.processes import Process
 LOADED = (
     "spm.worker", "spm.wsgi", "spm.urls", "celery.apps.worker", "celery.concurrency.thread",
     "celery.worker.components", "gunicorn.app.wsgiapp", "spm.attentive", "ingest.transport.amqp",
-    "ingest.consume", "spm.store.backends.hbase", "spm.store.backends.lmdb", "tests.chaos.faults",
+    "ingest.worker.connections", "spm.store.backends.hbase", "spm.store.backends.lmdb", "tests.chaos.faults",
 )  # fmt: skip
 
 

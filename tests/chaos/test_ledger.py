@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from spm.store.keys import Distribution
 from tests.chaos.ledger import ACKED, REFUSED, UNKNOWN, Sent, violations
 from tests.chaos.line import APP, ROOT, Line

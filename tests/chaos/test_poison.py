@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest import letters
+from ingest.accounting import dead_letter_review
 from ingest.routing import AGENTS
 from ingest.transport import topology
 from ingest.transport.amqp import Publisher
 from ingest.transport.topology import Address
-from ingest.write import COLLIDED, TIMELESS
+from ingest.writer import COLLIDED, TIMELESS
 from spm import limits
 from spm.store import dead
 from spm.store.dictionary import Registry
@@ -156,8 +156,8 @@ def poisoned(line: Line, rabbitmq: RabbitMQ, *, good: int, of_each: int, wait_s:
     return worker.deaths
 
 
-def shown(line: Line, app: int) -> list[letters.Shown]:
-    return letters.listed(line.backend, app, count=10_000)
+def shown(line: Line, app: int) -> list[dead_letter_review.Shown]:
+    return dead_letter_review.listed(line.backend, app, count=10_000)
 
 
 def letters_found(line: Line) -> int:
@@ -170,7 +170,7 @@ def causes(line: Line) -> list[tuple[int, str]]:
 
 def replayed_in_the_admin(line: Line, keys: list[str]) -> int:
     """How many letters the page says were accepted anew, by a web server and a worker without the fault."""
-    line.step = "ingest.consume:ConsumerStep"
+    line.step = "ingest.worker.connections:ConsumerStep"
     line.manage("collectstatic", "--noinput", "-v0")
     root = line.start_web()
     line.start_worker()

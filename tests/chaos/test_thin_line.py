@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from spm.clock import SystemClock
 from spm.query.reader import AppStorage
 from spm.query.view.page_cache import PageCache

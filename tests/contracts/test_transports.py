@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ingest.consume import Service
 from ingest.transport import open_transport
 from ingest.transport.base import Transport
+from ingest.worker.connections import Service
 from spm.errors import Refused
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend

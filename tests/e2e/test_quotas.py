@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from ingest import pings, rejections
+from ingest.accept import rejections
+from ingest.http import pings
 from spm.accounts.models import App
 from spm.clock import SystemClock
 from spm.store import quota

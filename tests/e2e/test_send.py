@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from ingest import arrivals
+from ingest.accept import arrivals
 from spm.accounts import sources
 from spm.clock import SystemClock
 from tests.e2e.conftest import DRAWN_MS, log_in, picture

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingest.accept import Acceptor, take_process
-from ingest.keeper import keep
+from ingest.accept.stamper import Acceptor, take_process
+from ingest.accounting.watermark_keeper import keep
 from ingest.models import RejectedLine
-from ingest.write import Writer, burial
+from ingest.writer import Writer, burial
 from spm import sequence
 from spm.accounts import sources
 from spm.clock import FakeClock

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from ingest.push import close_front_door
+from ingest.accept.acceptor import close_front_door
 from spm import query
 from spm.accounts import sources, tokens
 from spm.accounts.models import App, Membership, Organisation, Role

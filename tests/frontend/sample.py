@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ingest.accept import Acceptor, take_process
-from ingest.write import Writer
+from ingest.accept.stamper import Acceptor, take_process
+from ingest.writer import Writer
 from spm.accounts import sources
 from spm.clock import SystemClock, random_bytes
 from spm.store.backends import open_backend

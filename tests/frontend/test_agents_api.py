@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from ingest import agents
 from ingest.agent.version import VERSION
 from ingest.models import Agent, AgentSettings
+from ingest.senders import agents
 from spm import limits
 from spm.accounts import sources, tokens
 from spm.accounts.models import AuditEntry, Source

@@ -13,9 +13,10 @@ from django.test import Client
 
 from frontend import snippets
 from frontend.agent_file import made
-from ingest import agents, arrivals
+from ingest.accept import arrivals
 from ingest.agent.version import VERSION
 from ingest.models import Agent, AgentSettings
+from ingest.senders import agents
 from spm.accounts import sources
 from spm.clock import SystemClock
 from tests.frontend.conftest import House

@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from frontend import panels, standing
 from frontend.tasks import note_standing
-from ingest import own as sending
-from ingest.gauges import Tally, text
-from ingest.own import OwnMetrics, name_of, parsed_of
-from ingest.push import close_front_door
+from ingest.accept.acceptor import close_front_door
+from ingest.system_series import process_metrics as sending
+from ingest.system_series.process_metrics import OwnMetrics, name_of, parsed_of
+from ingest.worker.metrics import Tally, text
 from spm import telemetry
 from spm.accounts import own, tokens
 from spm.accounts.models import App, Organisation, Source

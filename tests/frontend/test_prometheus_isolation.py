@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from django.test import Client
 
-from ingest.accept import Acceptor
-from ingest.write import Writer
+from ingest.accept.stamper import Acceptor
+from ingest.writer import Writer
 from spm.accounts import tokens
 from spm.accounts.models import App, Organisation
 from spm.clock import FakeClock, SystemClock

@@ -7,7 +7,8 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from ingest import pings, rejections
+from ingest.accept import rejections
+from ingest.http import pings
 from ingest.models import Heartbeat, RejectedLine
 from spm.accounts.models import App, AuditEntry
 from spm.query.promql.planning.planner import parse

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from frontend.prometheus import door as prometheus_door
-from ingest import push
+from ingest.accept import acceptor
 from spm.accounts import tokens
 from spm.accounts.models import App
 from spm.query.request.admission import Turns
@@ -26,10 +26,10 @@ LINES = (
 @pytest.fixture(autouse=True)
 def door(own_store: None) -> Iterator[None]:
     """The process' front door opens on this test's store and closes before it."""
-    push.close_front_door()
-    push.front_door()
+    acceptor.close_front_door()
+    acceptor.front_door()
     yield
-    push.close_front_door()
+    acceptor.close_front_door()
 
 
 def token(app: App, *scopes: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock

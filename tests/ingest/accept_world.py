@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ingest import letters
-from ingest.announce import Accepting
-from ingest.keeper import keep
-from ingest.write import Batch, Writer
+from ingest.accept.announcer import Accepting
+from ingest.accounting import dead_letter_review
+from ingest.accounting.watermark_keeper import keep
+from ingest.writer import Batch, Writer
 from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
@@ -230,7 +230,7 @@ class World:
         """Somebody replays a dead letter."""
         found = dead.newest(self.store, APP, count=10)
         if found and self.live():
-            letters.replay(self.store, APP, [self.stage.choice(found).key.hex()], self.accept_anew)
+            dead_letter_review.replay(self.store, APP, [self.stage.choice(found).key.hex()], self.accept_anew)
 
     def accept_anew(self, envelope: Envelope) -> None:
         """The front door for what was accepted before."""

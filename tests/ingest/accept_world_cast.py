@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ingest.announce import Accepting
+from ingest.accept.announcer import Accepting
 from rollups.compute.source import read_unit
 from rollups.decide.plan import Kind
 from rollups.decide.work import UnitTask

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingest import announce, keeper, write
-from ingest.accept import Acceptor
-from ingest.write import Batch, Writer
+from ingest import writer as ingest_writer
+from ingest.accept import announcer
+from ingest.accept.stamper import Acceptor
+from ingest.accounting import watermark_keeper
+from ingest.writer import Batch, Writer
 from rollups.crash_points import Hook
 from rollups.decide.outcome import account
 from rollups.decide.plan import Waiting
@@ -61,12 +63,12 @@ def one_number(patch: Patch) -> None:
 
 
 def nobody_counts(patch: Patch) -> None:
-    patch.setattr(keeper, "reached", lambda m, found: next(iter(m.waiting()[::-1]), None))
+    patch.setattr(watermark_keeper, "reached", lambda m, found: next(iter(m.waiting()[::-1]), None))
 
 
 def numbers_come_again(patch: Patch) -> None:
     numbers = itertools.cycle([1, 2])
-    patch.setattr(announce, "take_process", lambda backend: next(numbers))
+    patch.setattr(announcer, "take_process", lambda backend: next(numbers))
 
 
 def the_clock_stamps(patch: Patch) -> None:
@@ -82,9 +84,9 @@ def a_gone_process_mark_moves(patch: Patch) -> None:
         last = int(seen[-1])
         n = m.messages + len(seen)
         word = Announcement(int(found.ms[last]), int(found.sequence[last]), n, 0, 0, 0, 0, 0)
-        return int(keeper._move(store, app, m, word, found))
+        return int(watermark_keeper._move(store, app, m, word, found))
 
-    patch.setattr(keeper, "_adopt", moved)
+    patch.setattr(watermark_keeper, "_adopt", moved)
 
 
 def anything_seen_is_adopted(patch: Patch) -> None:
@@ -92,7 +94,7 @@ def anything_seen_is_adopted(patch: Patch) -> None:
         fresh = found.stamps[~np.isin(found.stamps, m.named)]
         return int(marks.adopt(store, app, m, Record(fresh, NONE, Totals(len(fresh))))) if len(fresh) else 0
 
-    patch.setattr(keeper, "_adopt", adopt)
+    patch.setattr(watermark_keeper, "_adopt", adopt)
     patch.setattr(accept_world.World, "audit_mark", lambda self, m, done: None)  # it would be seen by the counts
 
 
@@ -132,7 +134,7 @@ def a_time_is_kept(patch: Patch) -> None:
 
 
 def nothing_is_written_of_the_dead(patch: Patch) -> None:
-    patch.setattr(write, "_accounts", lambda whole, lost: [])
+    patch.setattr(ingest_writer, "_accounts", lambda whole, lost: [])
 
 
 def outcomes_add_up(patch: Patch) -> None:
@@ -239,7 +241,7 @@ def a_slow_worker_stores_what_was_buried() -> None:
     slow = Writer(world.inner, SPREAD)
     batch = slow.prepare([envelope])
     Writer(world.inner, SPREAD).bury(envelope, "cannot be written")
-    assert keeper.keep(world.inner, APP, world.clock.now_ms()).moved
+    assert watermark_keeper.keep(world.inner, APP, world.clock.now_ms()).moved
     world.judge()
     slow.commit(batch)
     judged_again(world)
@@ -258,7 +260,7 @@ def half_a_batch(world: World, envelope: Envelope) -> Callable[[], None]:
 def half_a_batch_is_there_when_the_keeper_looks(later_ms: int) -> None:
     world, envelope = world_of((0, 1, 1.0), (2, 1, 2.0))
     rest = half_a_batch(world, envelope)
-    keeper.keep(world.inner, APP, world.clock.now_ms() + later_ms)
+    watermark_keeper.keep(world.inner, APP, world.clock.now_ms() + later_ms)
     world.judge()
     rest()
     judged_again(world)
@@ -272,7 +274,7 @@ def the_first_of_two_comes_after_its_process_is_gone() -> None:
     second = process.accepting.accept(app=APP, source="host", parsed=parsed([(0, 2, 2.0)]), message_id=bytes(16))
     world.accepted[second.stamp] = second
     Writer(world.inner, SPREAD).write([second])
-    keeper.keep(world.inner, APP, silence(world))
+    watermark_keeper.keep(world.inner, APP, silence(world))
     world.judge()
     Writer(world.inner, SPREAD).write([first])
     judged_again(world)

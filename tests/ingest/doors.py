@@ -1,6 +1,6 @@
 """Doors for tests: a transport that notes what it is given, and an acceptance that announces when told."""
 
-from ingest.announce import Accepting
+from ingest.accept.announcer import Accepting
 from ingest.transport.base import Outcome, Transport
 from spm.clock import Clock
 from spm.errors import SpmError

@@ -7,8 +7,8 @@ import struct
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from ingest.protocols import line_exact as words
-from ingest.protocols import naming, times
+from ingest.protocols.common import naming, times
+from ingest.protocols.influx import exact as words
 from spm.limits import (
     FUTURE_MS,
     LABEL_NAME_BYTES_MAX,

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.protocols import collectd, envelope
+from ingest.protocols import columns as protocols_columns
+from ingest.protocols.json import collectd
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS
 from spm.wire import SeriesTable, canonical, parse_canonical, series_id
@@ -80,7 +81,7 @@ def test_no_body_breaks_the_reader_of_collectd(body: bytes | str) -> None:
 
 def test_columns_keep_every_sample_and_bit() -> None:
     sent = message(samples=4, values=[1.5, float("nan"), -0.0, float("inf")])
-    parsed = envelope.parse(sent.to_bytes(), now_ms=NOW_MS)
+    parsed = protocols_columns.parse(sent.to_bytes(), now_ms=NOW_MS)
     assert parsed.values.tobytes() == sent.values.tobytes()
     assert (parsed.ts.tolist(), parsed.series_index.tolist()) == (sent.ts.tolist(), sent.series_index.tolist())
 
@@ -88,13 +89,13 @@ def test_columns_keep_every_sample_and_bit() -> None:
 def test_ids_a_stranger_claims_are_not_believed() -> None:
     sent = message(samples=2)
     lied = replace(sent, series=replace(sent.series, ids=sent.series.ids[::-1].copy()))
-    parsed = envelope.parse(lied.to_bytes(), now_ms=NOW_MS)
+    parsed = protocols_columns.parse(lied.to_bytes(), now_ms=NOW_MS)
     assert parsed.series.ids.tolist() == [series_id(sent.series.canonical(i)) for i in range(2)]
 
 
 def test_samples_of_impossible_times_are_refused_one_by_one() -> None:
     sent = message(samples=3)
-    parsed = envelope.parse(replace(sent, ts=np.array([-5, NOW_MS, NOW_MS + FUTURE_MS + 1])).to_bytes(), now_ms=NOW_MS)
+    parsed = protocols_columns.parse(replace(sent, ts=np.array([-5, NOW_MS, NOW_MS + FUTURE_MS + 1])).to_bytes(), now_ms=NOW_MS)
     assert (parsed.ts.tolist(), parsed.rejected, len(parsed.rejections)) == ([NOW_MS], 2, 2)
 
 
@@ -106,11 +107,11 @@ def test_samples_of_impossible_times_are_refused_one_by_one() -> None:
 def test_columns_with_a_series_that_cannot_be_are_refused(form: bytes) -> None:
     sent = replace(message(samples=1), series=SeriesTable.from_canonical([form]))
     with pytest.raises(BadMessage):
-        envelope.parse(sent.to_bytes(), now_ms=NOW_MS)
+        protocols_columns.parse(sent.to_bytes(), now_ms=NOW_MS)
 
 
 def test_a_damaged_envelope_is_refused() -> None:
     raw = bytearray(message().to_bytes())
     raw[-3] ^= 1
     with pytest.raises(BadMessage, match="checksum"):
-        envelope.parse(bytes(raw), now_ms=NOW_MS)
+        protocols_columns.parse(bytes(raw), now_ms=NOW_MS)

@@ -1,4 +1,4 @@
-"""Claims about ingest/announce.py: the store hears, for each app, exactly how many messages lie up to which stamp."""
+"""Claims about ingest/accept/announcer.py: the store hears, for each app, exactly how many messages lie up to which stamp."""
 
 import threading
 import time
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest import accept
-from ingest.accept import Acceptor
-from ingest.announce import Accepting
+from ingest.accept import stamper
+from ingest.accept.announcer import Accepting
+from ingest.accept.stamper import Acceptor
 from spm import limits
 from spm.clock import FakeClock, SystemClock
 from spm.errors import StoreUnavailable
@@ -179,7 +179,7 @@ def test_a_retired_process_is_announced_as_ended_and_the_next_message_has_anothe
 
 
 def test_one_app_more_than_a_process_counts_is_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accept, "ACCEPT_APPS_MAX", 2)
+    monkeypatch.setattr(stamper, "ACCEPT_APPS_MAX", 2)
     store = MemoryBackend()
     door = accepting(FakeClock(), store)
     held = [push(door, app) for app in (1, 2, 1, 3, 1)]

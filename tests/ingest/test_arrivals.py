@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ingest import arrivals
+from ingest.accept import arrivals
+from ingest.accept.acceptor import period_of
 from ingest.models import Arrival
-from ingest.push import period_of
 from spm import limits
 from spm.accounts.models import App, Organisation
 

@@ -8,8 +8,8 @@ import zlib
 import pytest
 from gunicorn.http.errors import ChunkMissingTerminator, InvalidChunkSize
 
-from ingest import body as bodies
-from ingest.body import UnknownEncoding, read_body
+from ingest.http import body as bodies
+from ingest.http.body import UnknownEncoding, read_body
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import BODY_DECODED_BYTES_MAX
 

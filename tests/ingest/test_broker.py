@@ -3,9 +3,9 @@
 import pytest
 from django.test import Client
 
-from ingest import senders
-from ingest.broker import allowed
+from ingest.http.broker_auth import allowed
 from ingest.routing import AGENTS
+from ingest.senders import principals
 from spm.accounts import tokens
 from spm.accounts.models import App, Organisation, Token
 
@@ -71,5 +71,5 @@ def test_what_the_database_says_is_asked_again_within_seconds(token: Token, monk
     assert allowed("vhost", {**ASKED, "username": token.prefix}, "/")
     tokens.revoke(token)
     assert allowed("vhost", {**ASKED, "username": token.prefix}, "/"), "remembered for a moment"
-    senders.forget()
+    principals.forget()
     assert not allowed("vhost", {**ASKED, "username": token.prefix}, "/")

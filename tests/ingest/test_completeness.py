@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingest import completeness, telling
-from ingest.account import Span
-from ingest.completeness import Known
-from ingest.push import Sender
+from ingest.accept.acceptor import Sender
+from ingest.accounting import completeness
+from ingest.accounting.balance import Span
+from ingest.accounting.completeness import Known
+from ingest.system_series import source_series
 from spm import limits
 from spm.accounts import sources
 from spm.accounts.models import App, Organisation, Source
@@ -107,7 +108,7 @@ class Door:
 @pytest.fixture
 def app(db: None) -> Iterator[App]:
     sources.forget_written()
-    telling.forget()
+    source_series.forget()
     yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
     sources.forget_written()
 
@@ -122,7 +123,7 @@ def test_an_app_is_told_who_of_its_sources_is_up(app: App) -> None:
     sources.seen(app.pk, "up", now - 5_000, period_ms=10_000)
     sources.seen(app.pk, "down", now - 2_000_000, period_ms=10_000)
     sources.seen(app.pk, "unknown", now)
-    assert telling.tell(MemoryBackend(), door, now) == 1  # type: ignore[arg-type]
+    assert source_series.tell(MemoryBackend(), door, now) == 1  # type: ignore[arg-type]
     (sender, state), (_, hour) = door.pushed
     assert (sender.app_id, sender.source) == (app.pk, sources.OWN)
     found = series(state)
@@ -137,14 +138,14 @@ def test_an_hour_is_told_once_and_who_is_up_every_time(app: App) -> None:
     now, door = END + limits.ACCOUNT_SLACK_MS, Door()
     sources.seen(app.pk, "a", now, period_ms=10_000)
     for minute in range(3):
-        telling.tell(MemoryBackend(), door, now + minute * 60_000)  # type: ignore[arg-type]
+        source_series.tell(MemoryBackend(), door, now + minute * 60_000)  # type: ignore[arg-type]
     assert len(door.pushed) == 4
 
 
 def test_apps_without_announced_periods_are_told_nothing(app: App) -> None:
     door: Any = Door()
     sources.seen(app.pk, "plain", END)
-    assert telling.tell(MemoryBackend(), door, END) == 0
+    assert source_series.tell(MemoryBackend(), door, END) == 0
     assert not door.pushed
 
 

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ingest import letters
-from ingest.dead_queue import DeadQueue, cause_of
+from ingest.accounting import dead_letter_review
 from ingest.routing import AGENTS, LINES_TYPE
 from ingest.transport import topology
 from ingest.transport.delivery import Delivery
-from ingest.write import Writer
+from ingest.worker.dead_queue import DeadQueue, cause_of
+from ingest.writer import Writer
 from spm import limits
 from spm.clock import FakeClock
 from spm.store import dead, pending
@@ -133,37 +133,37 @@ def test_of_a_very_large_body_the_beginning_is_kept_and_its_size(monkeypatch: py
     [letter] = found(store, APP)
     assert (letter.body, letter.about().size) == (b"m v=1 5\nm ", 72)
     [key] = [each.key.hex() for each in dead.newest(store, APP, count=9)]
-    assert "only 10 of its 72 bytes" in letters.replay(store, APP, [key], lambda e: None).refused[0]
+    assert "only 10 of its 72 bytes" in dead_letter_review.replay(store, APP, [key], lambda e: None).refused[0]
 
 
 def test_a_body_of_an_agent_is_accepted_anew_as_what_it_would_have_been() -> None:
     store, pushed = kept(by_worker(b"m,h=a v=1.5\n", **{topology.APP: str(APP), "x-spm-source": "a"})), list[Envelope]()
-    [shown] = letters.listed(store, APP, count=9)
+    [shown] = dead_letter_review.listed(store, APP, count=9)
     assert (shown.source, shown.excerpt) == ("a", "12 bytes: m,h=a v=1.5.")
-    assert letters.replay(store, APP, [shown.key], pushed.append).done == 1
+    assert dead_letter_review.replay(store, APP, [shown.key], pushed.append).done == 1
     [again] = pushed
     assert (again.app, again.source, again.ts.tolist(), again.values.tolist()) == (APP, "a", [5000], [1.5])
 
 
 def test_nobody_s_body_of_an_agent_is_never_accepted() -> None:
     store = kept(by_worker(FORGED, **{topology.APP: "0"}))
-    [shown] = letters.listed(store, dead.NOBODY, count=9)
-    outcome = letters.replay(store, dead.NOBODY, [shown.key], lambda e: pytest.fail("accepted"))
+    [shown] = dead_letter_review.listed(store, dead.NOBODY, count=9)
+    outcome = dead_letter_review.replay(store, dead.NOBODY, [shown.key], lambda e: pytest.fail("accepted"))
     assert "nobody vouches" in outcome.refused[0]
 
 
 def test_an_envelope_of_a_later_version_is_accepted_and_accounted_once_it_can_be_read() -> None:
     newer = WELL.to_bytes()[:4] + b"\x02" + WELL.to_bytes()[5:]
     store, pushed = kept(by_worker(newer)), list[Envelope]()
-    [key] = [shown.key for shown in letters.listed(store, dead.NOBODY, count=9)]
-    assert "unknown envelope version" in letters.replay(store, dead.NOBODY, [key], pushed.append).refused[0]
+    [key] = [shown.key for shown in dead_letter_review.listed(store, dead.NOBODY, count=9)]
+    assert "unknown envelope version" in dead_letter_review.replay(store, dead.NOBODY, [key], pushed.append).refused[0]
     assert (pushed, accounts(store)) == ([], [])
     readable = kept(by_worker(WELL.to_bytes()[:-1]))  # as if this program had learnt to read it since
     [each] = dead.newest(readable, dead.NOBODY, count=9)
     torn = dead.decode(each.raw)
     store.put([dead.step(dead.NOBODY, 7, b"n" * 16, dead.Letter(dead.TORN, torn.cause, WELL.to_bytes()))])
     [key] = [each.key.hex() for each in dead.newest(store, dead.NOBODY, count=9) if each.ingest_ms == 7]
-    assert letters.replay(store, dead.NOBODY, [key], pushed.append).done == 1
+    assert dead_letter_review.replay(store, dead.NOBODY, [key], pushed.append).done == 1
     assert [e.app for e in pushed] == [APP]
     assert accounts(store) == [(pending.REJECTED, [3]), (pending.DEAD, [2])]
 

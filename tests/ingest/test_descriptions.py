@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ingest import descriptions
+from ingest.accept import descriptions
 from ingest.models import MetricDescription
 from spm import limits
 from spm.accounts.models import App, Organisation

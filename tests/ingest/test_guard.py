@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from ingest.accept import Acceptor
-from ingest.guard import Guard, TooFast
-from ingest.protocols import line_protocol, times
-from ingest.write import Writer
+from ingest.accept.admission import Guard, TooFast
+from ingest.accept.stamper import Acceptor
+from ingest.protocols.common import times
+from ingest.protocols.influx import reader as influx_reader
+from ingest.writer import Writer
 from spm import limits
 from spm.accounts.quotas import Quota
 from spm.clock import FakeClock
@@ -147,9 +148,9 @@ def test_attack_leaves_old_series_and_other_apps_and_the_common_cache_alone() ->
 
 
 def test_crowded_apps_do_not_push_names_out_of_the_common_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    common = line_protocol._CACHE.generation()
+    common = influx_reader._CACHE.generation()
     before = common.form_bytes
-    line_protocol.parse(b"attack,n=1 v=1\nattack,n=2 v=1", now_ms=NOW_MS, crowded=True)
+    influx_reader.parse(b"attack,n=1 v=1\nattack,n=2 v=1", now_ms=NOW_MS, crowded=True)
     assert common.form_bytes == before
 
 

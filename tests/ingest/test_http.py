@@ -12,11 +12,12 @@ from django.db import DatabaseError
 from django.db.models import QuerySet
 from django.test import Client
 
-from ingest import push, reception, rejections
+from ingest.accept import acceptor, rejections
+from ingest.accept.acceptor import FrontDoor
+from ingest.http import reception
 from ingest.models import RejectedLine
-from ingest.push import FrontDoor
 from ingest.transport.direct import DirectTransport
-from ingest.write import Writer
+from ingest.writer import Writer
 from spm import limits
 from spm.accounts import sources, tokens
 from spm.accounts.models import App, Organisation, Source
@@ -27,7 +28,7 @@ from spm.store.keys import Distribution
 from spm.wire import parse_canonical
 from tests.ingest.doors import Recorder, accepting
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("ingest.urls")]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("ingest.http.urls")]
 NOW_MS = 1_700_000_000_000
 
 
@@ -206,7 +207,7 @@ def test_unsure_message_is_never_acknowledged(error: SpmError, post: Any, transp
 
 
 def test_bodies_in_work_are_limited(post: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "BODIES_AT_ONCE_MAX", 1)
+    monkeypatch.setattr(acceptor, "BODIES_AT_ONCE_MAX", 1)
     door = FrontDoor(accepting(FakeClock()), Recorder(), FakeClock(NOW_MS))
     monkeypatch.setattr(reception, "front_door", lambda: door)
     with door.place():
@@ -219,8 +220,8 @@ def test_bodies_in_work_are_limited(post: Any, monkeypatch: pytest.MonkeyPatch) 
     ("given", "taken"),
     [
         pytest.param("00112233445566778899aabbccddeeff", "00112233445566778899aabbccddeeff", id="hex"),
-        pytest.param("batch 17", push._given_id("batch 17").hex(), id="text"),
-        pytest.param("x" * limits.MESSAGE_ID_CHARS_MAX, push._given_id("x" * 128).hex(), id="as long as can be"),
+        pytest.param("batch 17", acceptor._given_id("batch 17").hex(), id="text"),
+        pytest.param("x" * limits.MESSAGE_ID_CHARS_MAX, acceptor._given_id("x" * 128).hex(), id="as long as can be"),
     ],
 )
 def test_message_keeps_the_senders_id(given: str, taken: str, post: Any, transport: Recorder) -> None:

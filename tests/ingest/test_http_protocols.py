@@ -10,11 +10,12 @@ import cramjam
 import pytest
 from django.test import Client
 
-from ingest import pings, reception, rejections
-from ingest.guard import Guard
-from ingest.http_prometheus import group_of
+from ingest.accept import rejections
+from ingest.accept.acceptor import FrontDoor
+from ingest.accept.admission import Guard
+from ingest.http import pings, reception
+from ingest.http.prometheus import group_of
 from ingest.models import Heartbeat, RejectedLine
-from ingest.push import FrontDoor
 from spm.accounts import quotas, sources, tokens
 from spm.accounts.models import App, Organisation
 from spm.accounts.quotas import Quota
@@ -24,7 +25,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.wire import Envelope, parse_canonical
 from tests.ingest.doors import Recorder, accepting
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("ingest.urls")]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("ingest.http.urls")]
 NOW_MS = 1_700_000_000_000
 
 

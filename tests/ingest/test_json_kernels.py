@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.protocols import collectd, json_samples
-from ingest.protocols.series_cache import SeriesCache
+from ingest.protocols.common.series_cache import SeriesCache
+from ingest.protocols.json import collectd
+from ingest.protocols.json import samples as json_samples
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS, MESSAGE_LINES_MAX
 from spm.wire import Parsed

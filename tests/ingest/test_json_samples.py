@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.protocols import json_samples, naming, reading
-from ingest.protocols.json_samples import UNEQUAL, UNKNOWN_TEXT, parse
-from ingest.protocols.times import TIME_EARLY, TIME_LATE
+from ingest.protocols.common import line_reader, naming
+from ingest.protocols.common.times import TIME_EARLY, TIME_LATE
+from ingest.protocols.json import samples as json_samples
+from ingest.protocols.json.samples import UNEQUAL, UNKNOWN_TEXT, parse
 from spm import limits
 from spm.errors import BadMessage, LimitExceeded
 from spm.wire import Parsed, canonical, parse_canonical
@@ -144,7 +145,7 @@ def test_body_with_too_many_commas_is_refused_before_it_is_read(monkeypatch: pyt
 
 
 def test_body_with_too_much_series_text_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MESSAGE_SERIES_BYTES_MAX", len(canonical("m", {"host": "a"})))
+    monkeypatch.setattr(line_reader, "MESSAGE_SERIES_BYTES_MAX", len(canonical("m", {"host": "a"})))
     read({"samples": [sample(), sample()]})
     with pytest.raises(LimitExceeded, match="series names"):
         read({"samples": [sample(), sample(metric="n")]})

@@ -1,4 +1,4 @@
-"""Claims about ingest/keeper.py and ingest/rounds.py: where marks stand after a look, and how much a look may read."""
+"""Claims about ingest/accounting/watermark_keeper.py and ingest/accounting/rounds.py: where marks stand after a look, and how much a look may read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from django.conf import settings
 
-from ingest import rounds, tasks
-from ingest.announce import Accepting
-from ingest.keeper import Kept, keep, looks
-from ingest.write import Writer
+from ingest import tasks
+from ingest.accept.announcer import Accepting
+from ingest.accounting import rounds
+from ingest.accounting.watermark_keeper import Kept, keep, looks
+from ingest.writer import Writer
 from rollups.delete.delete_app import erase
 from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor

@@ -1,11 +1,11 @@
-"""Claims about ingest/lean.py: pushes go past what pages need, and lose nothing that protects."""
+"""Claims about ingest/http/fast_path.py: pushes go past what pages need, and lose nothing that protects."""
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 
-from ingest import lean, reception, urls
-from ingest.lean import POLICY
+from ingest.http import fast_path, reception, urls
+from ingest.http.fast_path import POLICY
 
 pytestmark = pytest.mark.django_db
 PROTECTING = {
@@ -49,7 +49,7 @@ def test_a_door_is_known_by_the_name_that_pages_know_it_by() -> None:
     answer = Client().get("/ping")
     assert answer.wsgi_request.resolver_match is not None
     assert answer.wsgi_request.resolver_match.view_name == "ingest:ping"
-    assert set(lean._doors()) == set(DOORS)
+    assert set(fast_path._doors()) == set(DOORS)
 
 
 @pytest.mark.parametrize("path", ["/login", "/write/", "/api/v1/metric", "/broker/x/user"])

@@ -11,7 +11,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
-from ingest import letters, push
+from ingest.accept import acceptor
+from ingest.accounting import dead_letter_review
 from spm.accounts import quotas
 from spm.accounts.models import App, AuditEntry, Organisation
 from spm.errors import Refused, StoreUnavailable
@@ -39,7 +40,7 @@ def bury(store: Backend, count: int = 1, *, app: int = APP, of: int | None = Non
 def test_a_letter_shows_its_cause_its_sender_and_its_first_samples() -> None:
     store = MemoryBackend()
     bury(store, 2)
-    newest, oldest = letters.listed(store, APP, count=9)
+    newest, oldest = dead_letter_review.listed(store, APP, count=9)
     assert (newest.ingest_ms, oldest.ingest_ms) == (1001, 1000)
     assert (newest.cause, newest.source, newest.count, newest.series, newest.state) == (
         "its hour is sealed", "host", 2, 1, "waiting",
@@ -52,20 +53,20 @@ def test_a_letter_shows_its_cause_its_sender_and_its_first_samples() -> None:
 def test_pages_of_letters_hold_each_once() -> None:
     store = MemoryBackend()
     keys = bury(store, 5)
-    first = letters.listed(store, APP, count=2)
-    second = letters.listed(store, APP, count=9, before=first[-1].key)
+    first = dead_letter_review.listed(store, APP, count=2)
+    second = dead_letter_review.listed(store, APP, count=9, before=first[-1].key)
     assert [shown.key for shown in [*first, *second]] == keys
 
 
 def test_a_replay_pushes_the_message_as_it_was_and_once() -> None:
     store, pushed = MemoryBackend(), list[Envelope]()
     keys = bury(store)
-    assert letters.replay(store, APP, keys, pushed.append).done == 1
-    again = letters.replay(store, APP, keys, pushed.append)
+    assert dead_letter_review.replay(store, APP, keys, pushed.append).done == 1
+    again = dead_letter_review.replay(store, APP, keys, pushed.append)
     assert (again.done, len(pushed)) == (0, 1)
     assert "replayed already" in again.refused[0]
     assert pushed[0].values.tolist() == [0.5, 9.0]
-    assert letters.listed(store, APP, count=1)[0].state == "replayed"
+    assert dead_letter_review.listed(store, APP, count=1)[0].state == "replayed"
 
 
 def test_a_letter_whose_replay_fails_waits_and_the_others_go() -> None:
@@ -76,18 +77,18 @@ def test_a_letter_whose_replay_fails_waits_and_the_others_go() -> None:
         if message.message_id[0] == 1:
             raise Refused("still broken")
 
-    outcome = letters.replay(store, APP, keys, fails_for_one)
+    outcome = dead_letter_review.replay(store, APP, keys, fails_for_one)
     assert (outcome.done, len(outcome.refused)) == (2, 1)
-    assert [s.state for s in letters.listed(store, APP, count=9)] == ["replayed", "waiting", "replayed"]
-    assert letters.waiting(store, APP, at_most=9) == 1
+    assert [s.state for s in dead_letter_review.listed(store, APP, count=9)] == ["replayed", "waiting", "replayed"]
+    assert dead_letter_review.waiting(store, APP, at_most=9) == 1
 
 
 def test_a_dismissed_letter_stays_and_is_not_replayed_any_more() -> None:
     store, pushed = MemoryBackend(), list[Envelope]()
     keys = bury(store)
-    assert letters.dismiss(store, APP, keys).done == 1
-    assert letters.replay(store, APP, keys, pushed.append).done == 0
-    assert (pushed, letters.listed(store, APP, count=1)[0].state) == ([], "dismissed")
+    assert dead_letter_review.dismiss(store, APP, keys).done == 1
+    assert dead_letter_review.replay(store, APP, keys, pushed.append).done == 0
+    assert (pushed, dead_letter_review.listed(store, APP, count=1)[0].state) == ([], "dismissed")
 
 
 def nothing(store: Backend) -> str:
@@ -115,7 +116,7 @@ def damaged_itself(store: Backend) -> str:
 @pytest.mark.parametrize("make", [nothing, of_another_app, damaged_row, with_anothers_message, damaged_itself])
 def test_nothing_is_pushed_for_a_key_that_names(make: Callable[[Backend], str]) -> None:
     store, pushed = MemoryBackend(), list[Envelope]()
-    outcome = letters.replay(store, APP, [make(store)], pushed.append)
+    outcome = dead_letter_review.replay(store, APP, [make(store)], pushed.append)
     assert (pushed, outcome.done, len(outcome.refused)) == ([], 0, 1)
 
 
@@ -123,14 +124,14 @@ def test_nothing_is_pushed_for_a_key_that_names(make: Callable[[Backend], str]) 
     "key", ["", "zz", "00", "ff" * 28, "00" * 28], ids=["empty", "no hex", "short", "high", "zero"]
 )
 def test_a_key_that_is_none_finds_nothing(key: str) -> None:
-    assert letters.replay(MemoryBackend(), APP, [key], lambda _: None).done == 0
+    assert dead_letter_review.replay(MemoryBackend(), APP, [key], lambda _: None).done == 0
 
 
 @pytest.mark.parametrize("make", [damaged_row, with_anothers_message, damaged_itself])
 def test_a_letter_that_holds_no_message_of_the_app_is_shown_without_samples(make: Callable[[Backend], str]) -> None:
     store = MemoryBackend()
     make(store)
-    [shown] = letters.listed(store, APP, count=1)
+    [shown] = dead_letter_review.listed(store, APP, count=1)
     assert shown.samples == ()
     assert shown.cause
 
@@ -143,9 +144,9 @@ def shop(db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     """An app with a store of its own."""
     monkeypatch.setattr(settings, "SPM_STORE_URL", f"lmdb://{tmp_path}/store")
     monkeypatch.setattr(settings, "SPM_TRANSPORT", "direct")
-    push.close_front_door()
+    acceptor.close_front_door()
     yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
-    push.close_front_door()
+    acceptor.close_front_door()
 
 
 def page(app: App) -> str:
@@ -160,7 +161,7 @@ def test_the_admin_shows_letters_and_accepts_them_anew(shop: App, admin_client: 
     assert keys[0] in shown
     answer = admin_client.post(page(shop), {"key": keys[:1], "act": "replay"}, follow=True).content.decode()
     assert "1 accepted anew." in answer
-    assert [s.state for s in letters.listed(store, shop.pk, count=2)] == ["replayed", "waiting"]
+    assert [s.state for s in dead_letter_review.listed(store, shop.pk, count=2)] == ["replayed", "waiting"]
     assert len(list(store.scan("pending", b"", b"\xff" * 30))) == 1
     assert AuditEntry.objects.get(action="replay dead letters").detail["done"] == 1
 
@@ -174,7 +175,7 @@ def test_a_letter_of_which_not_all_is_taken_goes_on_waiting_and_says_why(shop: A
     answer = admin_client.post(page(shop), {"key": keys, "act": "replay"}, follow=True).content.decode()
     assert "1 accepted anew." in answer
     assert "2 of its 2 samples were not taken: a new series over the app&#x27;s quota" in answer
-    assert sorted(s.state for s in letters.listed(store, shop.pk, count=2)) == ["replayed", "waiting"]
+    assert sorted(s.state for s in dead_letter_review.listed(store, shop.pk, count=2)) == ["replayed", "waiting"]
 
 
 def test_the_pages_of_letters_and_accounts_say_that_the_store_is_away(
@@ -205,7 +206,7 @@ def test_only_staff_with_the_permission_settle_letters(shop: App, client: Client
     client.force_login(User.objects.create_user("eve", is_staff=True))
     assert client.get(page(shop)).status_code == 403
     assert client.post(page(shop), {"key": keys, "act": "dismiss"}).status_code == 403
-    assert letters.listed(open_backend(settings.SPM_STORE_URL), shop.pk, count=1)[0].state == "waiting"
+    assert dead_letter_review.listed(open_backend(settings.SPM_STORE_URL), shop.pk, count=1)[0].state == "waiting"
 
 
 def test_the_command_lists_and_settles_letters(shop: App, capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,7 +216,7 @@ def test_the_command_lists_and_settles_letters(shop: App, capsys: pytest.Capture
     assert all(key in listed for key in keys)
     call_command("dead", shop.pk, keys[0], "--replay")
     call_command("dead", shop.pk, keys[1], "--dismiss")
-    assert [s.state for s in letters.listed(open_backend(settings.SPM_STORE_URL), shop.pk, count=2)] == [
+    assert [s.state for s in dead_letter_review.listed(open_backend(settings.SPM_STORE_URL), shop.pk, count=2)] == [
         "replayed", "dismissed",
     ]  # fmt: skip
     with pytest.raises(CommandError, match="1 not done"):

@@ -5,11 +5,11 @@ import threading
 import numpy as np
 import pytest
 
-from ingest.protocols import line_exact as words
-from ingest.protocols import naming, reading, series_cache
-from ingest.protocols.line_kernels import find_item
-from ingest.protocols.line_protocol import parse
-from ingest.protocols.series_cache import SeriesCache
+from ingest.protocols.common import line_reader, naming, series_cache
+from ingest.protocols.common.line_kernels import find_item
+from ingest.protocols.common.series_cache import SeriesCache
+from ingest.protocols.influx import exact as words
+from ingest.protocols.influx.reader import parse
 from spm import limits
 from spm.errors import BadMessage, LimitExceeded
 from spm.wire import Parsed, parse_canonical
@@ -243,14 +243,14 @@ def test_line_of_strings_over_lines_is_limited_in_length() -> None:
 
 
 def test_body_with_too_many_lines_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MESSAGE_LINES_MAX", 3)
+    monkeypatch.setattr(line_reader, "MESSAGE_LINES_MAX", 3)
     assert len(read("m v=1\n" * 3).ts) == 3
     with pytest.raises(LimitExceeded, match="lines"):
         read("m v=1\n" * 4)
 
 
 def test_body_with_too_many_samples_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MESSAGE_SAMPLES_MAX", 4)
+    monkeypatch.setattr(line_reader, "MESSAGE_SAMPLES_MAX", 4)
     assert len(read("m a=1,b=2\n" * 2).ts) == 4
     with pytest.raises(LimitExceeded, match="samples"):
         read("m a=1,b=2\n" * 2 + "m a=1\n")
@@ -261,7 +261,7 @@ def test_body_with_too_much_series_text_is_refused_whole_known_or_new(monkeypatc
     body = b"measurement f=1,g=2"
     parse(body, now_ms=NOW_MS, cache=cache)
     monkeypatch.setattr(series_cache, "MESSAGE_SERIES_BYTES_MAX", 20)
-    monkeypatch.setattr(reading, "MESSAGE_SERIES_BYTES_MAX", 20)
+    monkeypatch.setattr(line_reader, "MESSAGE_SERIES_BYTES_MAX", 20)
     for one in (cache, SeriesCache()):
         with pytest.raises(LimitExceeded, match="series names"):
             parse(body, now_ms=NOW_MS, cache=one)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ingest.protocols.line_protocol import parse
-from ingest.protocols.series_cache import SeriesCache
+from ingest.protocols.common.series_cache import SeriesCache
+from ingest.protocols.influx.reader import parse
 from spm.limits import REJECTIONS_MAX
 from spm.wire import Parsed, metric_id, metric_of, series_id
 from tests.ingest import reference

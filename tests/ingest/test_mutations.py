@@ -8,8 +8,10 @@ from functools import partial
 
 import pytest
 
-from ingest.protocols import collectd, json_samples, line_protocol
-from ingest.protocols.series_cache import SeriesCache
+from ingest.protocols.common.series_cache import SeriesCache
+from ingest.protocols.influx import reader as influx_reader
+from ingest.protocols.json import collectd
+from ingest.protocols.json import samples as json_samples
 from spm.errors import BadMessage, LimitExceeded
 from spm.wire import Parsed
 from tests.cpu import timed
@@ -19,7 +21,7 @@ CACHE = SeriesCache()
 
 FORMS: dict[str, tuple[Callable[[bytes], Parsed], tuple[bytes, ...], tuple[bytes, ...]]] = {
     "line protocol": (
-        lambda body: line_protocol.parse(body, now_ms=NOW_MS, cache=CACHE),
+        lambda body: influx_reader.parse(body, now_ms=NOW_MS, cache=CACHE),
         (
             b'cpu,host=a,dc=b\\ c user=1i,idle=0.5,ok=t,note="a \\"b\\"" 1700000000000000000\ncpu user=2u\n',
             b"weather,location=us-midwest temperature=82,humidity=7.1e1 1465839830100400200\n# note\n",

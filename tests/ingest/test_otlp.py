@@ -10,13 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.protocols import otlp
-from ingest.protocols.histogram_kernels import BAD_BOUNDS, BAD_BUCKETS, BAD_SCALE, NO_TEMPORALITY, NO_TIME, NO_VALUE
-from ingest.protocols.otlp import Exported
-from ingest.protocols.otlp_labels import plain_number
-from ingest.protocols.otlp_names import label_name, metric_name, unit_name
-from ingest.protocols.otlp_points import FAULTS
-from ingest.protocols.series_cache import SeriesCache
+from ingest.protocols.common.histogram_kernels import (
+    BAD_BOUNDS,
+    BAD_BUCKETS,
+    BAD_SCALE,
+    NO_TEMPORALITY,
+    NO_TIME,
+    NO_VALUE,
+)
+from ingest.protocols.common.series_cache import SeriesCache
+from ingest.protocols.otlp import reader as otlp_reader
+from ingest.protocols.otlp.labels import plain_number
+from ingest.protocols.otlp.names import label_name, metric_name, unit_name
+from ingest.protocols.otlp.points import FAULTS
+from ingest.protocols.otlp.reader import Exported
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS, MESSAGE_SAMPLES_MAX, MESSAGE_SERIES_MAX
 from spm.wire import STALE_BITS, parse_canonical
@@ -29,7 +36,7 @@ SHOP = {"service.name": "shop", "service.instance.id": "i1"}
 
 def read(body: bytes, form: str = PROTOBUF, cache: SeriesCache | None = None) -> Exported:
     """A request, read at NOW."""
-    return otlp.parse(body, form, now_ms=NOW, cache=cache or SeriesCache())
+    return otlp_reader.parse(body, form, now_ms=NOW, cache=cache or SeriesCache())
 
 
 def series_of(exported: Exported) -> dict[str, float]:
@@ -215,7 +222,7 @@ REFUSED: dict[str, tuple[Metric, str]] = {
     "an offset out of range": (
         Metric("m", "exponentialHistogram", [Point(scale=0, positive=(1 << 30, [1]))]), FAULTS[BAD_SCALE]
     ),
-    "no name": (Metric("…", "gauge", [Point(1)]), otlp.NO_NAME),
+    "no name": (Metric("…", "gauge", [Point(1)]), otlp_reader.NO_NAME),
     "a name too long": (Metric("m" * 300, "gauge", [Point(1)]), "the metric's name is longer than 256 bytes"),
 }  # fmt: skip
 
@@ -342,12 +349,12 @@ def zigzag_scale(number: int) -> bytes:
 
 def test_answers_are_in_the_form_of_the_request() -> None:
     exported = read(request(Metric("m", "gauge", [Point(None)])))
-    assert json.loads(otlp.answer(exported, JSON)) == {
+    assert json.loads(otlp_reader.answer(exported, JSON)) == {
         "partialSuccess": {"rejectedDataPoints": "1", "errorMessage": f"data point 1: {FAULTS[NO_VALUE]}"}
     }
     message = f"data point 1: {FAULTS[NO_VALUE]}"
-    assert otlp.answer(exported, PROTOBUF) == part(1, whole(1, 1) + part(2, message))
-    assert (otlp.answer(read(b""), PROTOBUF), otlp.answer(read(b""), JSON)) == (b"", b"{}")
-    assert (otlp.status(3, "no", PROTOBUF), json.loads(otlp.status(3, "no", JSON))) == (
+    assert otlp_reader.answer(exported, PROTOBUF) == part(1, whole(1, 1) + part(2, message))
+    assert (otlp_reader.answer(read(b""), PROTOBUF), otlp_reader.answer(read(b""), JSON)) == (b"", b"{}")
+    assert (otlp_reader.status(3, "no", PROTOBUF), json.loads(otlp_reader.status(3, "no", JSON))) == (
         whole(1, 3) + part(2, "no"), {"code": 3, "message": "no"},
     )  # fmt: skip

@@ -12,8 +12,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest import packed
-from ingest.body import UnknownEncoding, read_body
+from ingest.http import packed
+from ingest.http.body import UnknownEncoding, read_body
 from spm.errors import BadMessage, LimitExceeded
 
 PLAIN = b"abc" * 1000 + bytes(range(256)) * 100

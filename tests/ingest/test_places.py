@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.guard import Guard
-from ingest.protocols import collectd, envelope, json_samples, line_protocol, otlp, prometheus_text, remote_write
-from ingest.protocols.series_cache import SeriesCache
+from ingest.accept.admission import Guard
+from ingest.protocols import columns as protocols_columns
+from ingest.protocols.common.series_cache import SeriesCache
+from ingest.protocols.influx import reader as influx_reader
+from ingest.protocols.json import collectd
+from ingest.protocols.json import samples as json_samples
+from ingest.protocols.otlp import reader as otlp_reader
+from ingest.protocols.prometheus import remote_write
+from ingest.protocols.prometheus import text as prometheus_text
 from spm.accounts.quotas import Quota
 from spm.clock import FakeClock
 from spm.store.backends.memory import MemoryBackend
@@ -26,7 +32,7 @@ Read = Callable[[Sequence[int], SeriesCache], Parsed]
 def lines(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
     forms = ("m,h=a v={0} 5000000", "m,h=a v={0},w={0}", "m\\ n,h=b v={0}", "m,h=a v={0},w=bad", "# no\n")
     text = "".join(f"{forms[kind].format(n)}\n".replace("\n\n", "\n") for n, kind in enumerate(kinds, 1))
-    return line_protocol.parse(text.encode(), now_ms=NOW_MS, cache=cache)
+    return influx_reader.parse(text.encode(), now_ms=NOW_MS, cache=cache)
 
 
 def text(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
@@ -98,7 +104,7 @@ def points(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
         NOTHING: lambda n: Metric("", "gauge", [Point(n)]),
     }
     body = otlp_bodies.request(*(forms[kind](n) for n, kind in enumerate(kinds, 1)))
-    return otlp.parse(body, "application/x-protobuf", now_ms=NOW_MS, cache=cache).parsed
+    return otlp_reader.parse(body, "application/x-protobuf", now_ms=NOW_MS, cache=cache).parsed
 
 
 def columns(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
@@ -106,7 +112,7 @@ def columns(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
     ts = np.array([-1 if kind == BAD else 5_000 for kind in kinds], np.int64)
     values = np.arange(1, len(kinds) + 1, dtype=np.float64)
     sent = Envelope(1, "s", Stamp(1, 1, 1), bytes(16), table, np.zeros(len(kinds), np.int32), ts, values)
-    return envelope.parse(sent.to_bytes(), now_ms=NOW_MS)
+    return protocols_columns.parse(sent.to_bytes(), now_ms=NOW_MS)
 
 
 READERS: dict[str, Read] = {
@@ -141,7 +147,7 @@ def guarded(parsed: Parsed, **allowed: int) -> list[tuple[int, str]]:
 
 def test_refusals_by_quota_and_by_age_each_name_their_line() -> None:
     body = b"m,h=a v=1 %d\nm,h=b v=2 5000000\n\nm,h=c v=3 %d\nm,h=a v=4 %d\nm,h=c v=5,w=6" % ((NOW_MS * 10**6,) * 3)
-    parsed = line_protocol.parse(body, now_ms=NOW_MS, cache=SeriesCache())
+    parsed = influx_reader.parse(body, now_ms=NOW_MS, cache=SeriesCache())
     assert guarded(parsed, series=1, kept_days=30) == [
         (2, 'm_v{h="b"} at 5 ms'), (4, 'm_v{h="c"}'), (6, 'm_w{h="c"}'),
     ]  # fmt: skip
@@ -149,5 +155,5 @@ def test_refusals_by_quota_and_by_age_each_name_their_line() -> None:
 
 def test_as_many_refusals_as_are_told_are_found_in_a_body_of_new_series() -> None:
     body = "".join(f"m,n={n} v=1\n\n" for n in range(3_000))
-    parsed = line_protocol.parse(body.encode(), now_ms=NOW_MS, crowded=True)
+    parsed = influx_reader.parse(body.encode(), now_ms=NOW_MS, crowded=True)
     assert [line for line, _ in guarded(parsed, series=0)] == list(range(1, 200, 2))

@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from ingest.protocols import naming, prometheus_text, reading
-from ingest.protocols.prometheus_text import parse
-from ingest.protocols.series_cache import SeriesCache
-from ingest.protocols.times import TIME_EARLY, TIME_LATE
+from ingest.protocols.common import line_reader, naming
+from ingest.protocols.common.series_cache import SeriesCache
+from ingest.protocols.common.times import TIME_EARLY, TIME_LATE
+from ingest.protocols.prometheus import text as prometheus_text
+from ingest.protocols.prometheus.text import parse
 from spm import limits
 from spm.errors import LimitExceeded
 from spm.wire import Parsed, parse_canonical
@@ -132,7 +133,7 @@ def test_bad_line_refuses_itself_with_number_and_reason(line: str | bytes, reaso
 
 
 def test_body_with_too_many_lines_or_samples_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MESSAGE_SAMPLES_MAX", 3)
+    monkeypatch.setattr(line_reader, "MESSAGE_SAMPLES_MAX", 3)
     assert len(read("m 1\n" * 3).ts) == 3
     with pytest.raises(LimitExceeded, match="samples"):
         read("m 1\n" * 4)

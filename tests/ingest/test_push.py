@@ -1,4 +1,4 @@
-"""Claims about ingest/push.py: room before the stamp, one count per stamp, and no stamp forgotten."""
+"""Claims about ingest/accept/acceptor.py: room before the stamp, one count per stamp, and no stamp forgotten."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingest.push import FrontDoor, Sender, close_front_door, front_door
+from ingest.accept.acceptor import FrontDoor, Sender, close_front_door, front_door
 from ingest.transport.direct import DirectTransport
-from ingest.write import Writer
+from ingest.writer import Writer
 from spm import limits
 from spm.accounts.models import App, Organisation
 from spm.clock import FakeClock
@@ -67,7 +67,7 @@ def test_a_body_that_is_refused_as_a_whole_is_not_counted(bench: Bench) -> None:
 
 
 def test_a_message_that_cannot_be_stamped_gives_its_room_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.accept.MESSAGE_SLOTS_MAX", 0)
+    monkeypatch.setattr("ingest.accept.stamper.MESSAGE_SLOTS_MAX", 0)
     with pytest.raises(BadMessage):
         bench.push()
     assert (bench.transport.reserved, bench.heard()) == (0, {})

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.protocols import naming, remote_write
-from ingest.protocols.remote_write import Written
-from ingest.protocols.remote_write_kernels import NO_SUCH_SYMBOL, ODD_REFERENCES
-from ingest.protocols.series_cache import SeriesCache
+from ingest.protocols.common import naming
+from ingest.protocols.common.series_cache import SeriesCache
+from ingest.protocols.prometheus import remote_write
+from ingest.protocols.prometheus.remote_write import Written
+from ingest.protocols.prometheus.remote_write_kernels import NO_SUCH_SYMBOL, ODD_REFERENCES
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS, LABEL_VALUE_BYTES_MAX, LABELS_MAX, MESSAGE_SERIES_MAX, REJECTIONS_MAX
 from spm.wire import STALE_BITS, parse_canonical

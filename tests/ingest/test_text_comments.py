@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from ingest.protocols import prometheus_text
-from ingest.protocols.text_comments import described
+from ingest.protocols.prometheus import text as prometheus_text
+from ingest.protocols.prometheus.text_comments import described
 from spm.limits import METADATA_HELP_CHARS_MAX, METADATA_MESSAGE_MAX
 from spm.wire import Metadata
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ingest.inbox import Inbox
 from ingest.transport.delivery import Delivery
 from ingest.transport.topology import AGENTS
-from ingest.trial import Trial
+from ingest.worker.inbox import Inbox
+from ingest.worker.poison_sandbox import Trial
 from spm.errors import StoreUnavailable
 from tests.chaos.cursed import CURSES
 from tests.stack.rows import message

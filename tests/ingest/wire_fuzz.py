@@ -12,8 +12,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from ingest.protocols import otlp, remote_write
-from ingest.protocols.series_cache import SeriesCache
+from ingest.protocols.common.series_cache import SeriesCache
+from ingest.protocols.otlp import reader as otlp_reader
+from ingest.protocols.prometheus import remote_write
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS
 from spm.wire import Parsed
@@ -79,8 +80,8 @@ def readers() -> dict[str, Callable[[bytes], Parsed]]:
     return {
         "v1": lambda body: remote_write.parse(body, now_ms=NOW, cache=one).parsed,
         "v2": lambda body: remote_write.parse_v2(body, now_ms=NOW, cache=one).parsed,
-        "otlp": lambda body: otlp.parse(body, "application/x-protobuf", now_ms=NOW, cache=two).parsed,
-        "json": lambda body: otlp.parse(body, "application/json", now_ms=NOW, cache=two).parsed,
+        "otlp": lambda body: otlp_reader.parse(body, "application/x-protobuf", now_ms=NOW, cache=two).parsed,
+        "json": lambda body: otlp_reader.parse(body, "application/json", now_ms=NOW, cache=two).parsed,
     }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from spm.clock import FakeClock
 from spm.errors import IntegrityError, QueryTimeout
 from spm.limits import DAY_SLOTS, HOUR_MS

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from spm import limits, wire
 from spm.clock import FakeClock
 from spm.errors import IntegrityError, QueryTooLarge, StoreUnavailable

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import HourBatch, Matcher, SeriesBatch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from rollups.decide import retention
 from rollups.decide.retention import Keep
 from rollups.move import redistribute

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ingest.write import Batch, Writer
+from ingest.writer import Batch, Writer
 from rollups.delete import purge
 from spm.errors import IntegrityError
 from spm.limits import HOUR_MS

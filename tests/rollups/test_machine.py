@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from ingest.write import Batch, Writer
+from ingest.writer import Batch, Writer
 from rollups.crash_points import POINTS, nowhere
 from rollups.delete.purge import purge
 from rollups.delete.seal import Keep

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from rollups.decide.retention import Keep
 from rollups.delete.seal import seal_slots
 from rollups.manifest import cells

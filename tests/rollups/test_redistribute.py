@@ -285,7 +285,7 @@ def test_an_epoch_with_anything_in_its_buckets_is_not_closed() -> None:
 def test_pending_cells_of_a_closing_epoch_stand_in_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     world = filled()
     move(world)
-    monkeypatch.setattr("ingest.write.distribution.read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW))
+    monkeypatch.setattr("ingest.writer.distribution.read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW))
     world.send((0, 40, 1.0))
     monkeypatch.undo()
     found = close(world)
@@ -306,7 +306,7 @@ def test_what_a_stale_writer_leaves_in_a_closed_epoch_is_passed_over(monkeypatch
     assert close(world).closed
     world.roll()
     truth = dict(world.truth)
-    monkeypatch.setattr("ingest.write.distribution.read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW))
+    monkeypatch.setattr("ingest.writer.distribution.read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW))
     envelope = world.send((0, 40, 1.0), (2, 40, 1.0))
     monkeypatch.undo()
     world.roll()

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client, override_settings
 from django.urls import reverse
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from rollups.models import Kind, Run
 from rollups.move import redistribute
 from rollups.move.redistribute import rate

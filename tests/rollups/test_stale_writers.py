@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ingest.keeper import keep
-from ingest.write import Batch
+from ingest.accounting.watermark_keeper import keep
+from ingest.writer import Batch
 from rollups.crash_points import Hook, nowhere
 from rollups.move.redistribute import close_epoch, migrate
 from rollups.run.driver import Driver

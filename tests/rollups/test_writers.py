@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ingest.accept import Acceptor
-from ingest.write import Batch, Writer
+from ingest.accept.stamper import Acceptor
+from ingest.writer import Batch, Writer
 from rollups.crash_points import Hook, nowhere
 from rollups.move.redistribute import close_epoch
 from spm.limits import HOUR_MS

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ingest.accept import Acceptor
-from ingest.write import Writer
+from ingest.accept.stamper import Acceptor
+from ingest.writer import Writer
 from rollups.compute.source import Place, read_pack
 from rollups.crash_points import Hook, nowhere
 from rollups.delete import seal

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from rollups.delete.delete_app import erase
 from rollups.delete.purge import purge
 from spm.errors import StoreUnavailable

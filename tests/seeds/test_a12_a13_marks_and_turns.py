@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from rollups.check.fsck import fsck
 from rollups.crash_points import nowhere
 from rollups.decide.plan import Order

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from spm.limits import HOUR_MS
 from spm.query.request.batches import METRIC_NAME
 from spm.store import distribution, keys

@@ -14,14 +14,14 @@ import pytest
 from pika.exceptions import AMQPError
 from pytest_django.live_server_helper import LiveServer
 
-from ingest import senders
 from ingest.agent.push import open_push
 from ingest.agent.push.base import Verdict
 from ingest.agent.records import Message
-from ingest.lines import LineDoor
 from ingest.routing import AGENTS
+from ingest.senders import principals
 from ingest.transport.amqp_receive import Delivery, Receiver
 from ingest.transport.topology import DEAD, Address
+from ingest.worker.agent_messages import LineDoor
 from spm import limits
 from spm.accounts import tokens
 from spm.accounts.models import App, Organisation, Token
@@ -54,7 +54,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, live_server: LiveServer) ->
 def token(settings: object) -> tuple[Token, str]:
     settings.SPM_BROKER_SECRET = SECRET  # type: ignore[attr-defined]
     settings.SPM_AMQP_URL = "amqp://localhost/%2F"  # type: ignore[attr-defined]
-    senders.forget()
+    principals.forget()
     app = App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
     return tokens.issue(app, name="agent", scopes=("ingest",))
 
@@ -236,7 +236,7 @@ def test_a_user_id_that_is_not_the_senders_is_refused_by_the_broker(
 def test_a_revoked_token_ends_on_a_connection_that_stays_open(
     broker: RabbitMQ, arrivals: Arrivals, token: tuple[Token, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(senders, "TOKEN_CACHE_S", 0.2)
+    monkeypatch.setattr(principals, "TOKEN_CACHE_S", 0.2)
     row, secret = token
     connection = pika.BlockingConnection(pika.URLParameters(broker.url_of(row.prefix, secret)))
     channel = connection.channel()

@@ -10,7 +10,7 @@ import pytest
 from ingest.transport import topology
 from ingest.transport.amqp import AmqpTransport, Publisher
 from ingest.transport.amqp_receive import Delivery, Receiver
-from ingest.transport.calling import Calling
+from ingest.transport.help_calls import Calling
 from ingest.transport.topology import Address
 from spm import limits
 from spm.clock import SystemClock

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.batch import Batcher, Bounds, Item
 from ingest.transport.delivery import Delivery
+from ingest.worker.batch import Batcher, Bounds, Item
 
 BOUNDS = Bounds(messages=10, samples=30, size=1000, age_ms=500, age_max_ms=900)
 SHARE = 6  # of one queue

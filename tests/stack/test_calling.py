@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.inbox import Idle
 from ingest.transport import topology
-from ingest.transport.calling import Calling
+from ingest.transport.help_calls import Calling
+from ingest.worker.inbox import Idle
 from spm import limits
 from spm.clock import FakeClock
 

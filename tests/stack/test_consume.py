@@ -9,13 +9,13 @@ import pytest
 from django.db import OperationalError
 from msgspec.structs import replace
 
-from ingest.batch import Batcher, Bounds
-from ingest.body import UnknownEncoding
-from ingest.consumer import Consumer
+from ingest.http.body import UnknownEncoding
 from ingest.routing import LINES_TYPE
 from ingest.transport import topology
 from ingest.transport.delivery import Delivery, Mark
-from ingest.write import Writer
+from ingest.worker.batch import Batcher, Bounds
+from ingest.worker.consumer import Consumer
+from ingest.writer import Writer
 from spm import limits
 from spm.clock import FakeClock
 from spm.errors import BadMessage, QueueUnavailable, StoreUnavailable

@@ -6,12 +6,12 @@ import pytest
 from django.db import OperationalError
 from msgspec.structs import replace
 
-from ingest.batch import Batcher
-from ingest.consumer import Consumer
-from ingest.dead_queue import Dead
 from ingest.transport import topology
 from ingest.transport.delivery import Delivery
-from ingest.write import Writer
+from ingest.worker.batch import Batcher
+from ingest.worker.consumer import Consumer
+from ingest.worker.dead_queue import Dead
+from ingest.writer import Writer
 from spm import limits
 from spm.clock import FakeClock
 from spm.errors import StoreUnavailable

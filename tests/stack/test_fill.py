@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.batch import Batcher, Bounds, Item
 from ingest.transport import topology
 from ingest.transport.delivery import Delivery
 from ingest.transport.topology import Address
+from ingest.worker.batch import Batcher, Bounds, Item
 from spm import limits
 
 ADDRESS = Address("", 16)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from thriftpy2.thrift import TClient
 
-from ingest.accept import Acceptor
-from ingest.write import Writer
+from ingest.accept.stamper import Acceptor
+from ingest.writer import Writer
 from spm.clock import FakeClock, SystemClock
 from spm.limits import HOUR_MS
 from spm.store import keys

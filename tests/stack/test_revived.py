@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import pika
 import pytest
 
-from ingest import letters
-from ingest.batch import Batcher, Bounds
-from ingest.consumer import Consumer
-from ingest.dead_queue import DeadQueue
+from ingest.accounting import dead_letter_review
 from ingest.routing import AGENTS
 from ingest.transport import topology
 from ingest.transport.amqp import AmqpTransport, Publisher
 from ingest.transport.amqp_receive import Receiver
 from ingest.transport.delivery import Delivery
 from ingest.transport.topology import Address
-from ingest.trial import Trial
+from ingest.worker.batch import Batcher, Bounds
+from ingest.worker.consumer import Consumer
+from ingest.worker.dead_queue import DeadQueue
+from ingest.worker.poison_sandbox import Trial
 from spm import limits
 from spm.clock import SystemClock
 from spm.store import dead
@@ -120,16 +120,16 @@ def test_a_broker_s_delivery_limit_kills_no_good_message_and_spares_no_poison(
     try:
         wanted = {(e.stamp.ms, e.stamp.process, e.stamp.sequence) for e in (*good, message(100))}
         assert wait_until(lambda: set(stamps(store, APP)) == wanted, WAIT_S), stamps(store, APP)
-        assert wait_until(lambda: len(letters.listed(store, APP, count=9)) == 2, WAIT_S)
+        assert wait_until(lambda: len(dead_letter_review.listed(store, APP, count=9)) == 2, WAIT_S)
     finally:
         consumer.stop()
         thread.join(WAIT_S)
         receiver.close()
-    found = {each.source: each.cause for each in letters.listed(store, APP, count=9)}
+    found = {each.source: each.cause for each in dead_letter_review.listed(store, APP, count=9)}
     assert found.keys() == {"curse: kill", UNWRITABLE}
     assert "the process that tried it (signal 9)" in found["curse: kill"]
     assert "cannot be written: ZeroDivisionError" in found[UNWRITABLE]
-    [torn] = letters.listed(store, dead.NOBODY, count=9)
+    [torn] = dead_letter_review.listed(store, dead.NOBODY, count=9)
     assert "checksum" in torn.cause
     assert [each.stamp for each in door.heard] == [message(100).stamp]
     assert waiting(address.url, topology.DEAD) == []

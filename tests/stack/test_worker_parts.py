@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.gauges import Gauges, Tally, text
 from ingest.transport.topology import SEATS, Address, dead_arguments, is_work_key, share, work_arguments
+from ingest.worker.metrics import Gauges, Tally, text
 from spm import limits
 
 QUEUES = Address("", 16).queues()

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ingest.accept import Acceptor, take_process
-from ingest.keeper import keep
-from ingest.write import Writer, burial
+from ingest.accept.stamper import Acceptor, take_process
+from ingest.accounting.watermark_keeper import keep
+from ingest.writer import Writer, burial
 from spm import sequence
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS, PROCESS_SILENT_S

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from spm.limits import HOUR_MS
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend

@@ -1,4 +1,4 @@
-"""Claims about ingest/accept.py: stamps only grow, process numbers are never used twice (rule 1)."""
+"""Claims about ingest/accept/stamper.py: stamps only grow, process numbers are never used twice (rule 1)."""
 
 import itertools
 import threading
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.accept import Acceptor, take_process
+from ingest.accept.stamper import Acceptor, take_process
 from spm.clock import FakeClock
 from spm.errors import BadMessage, StoreUnavailable
 from spm.limits import HOUR_MS, MESSAGE_SLOTS_MAX, SEQUENCE_MAX

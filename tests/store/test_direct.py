@@ -8,7 +8,7 @@ import pytest
 
 from ingest.transport.base import weight_of
 from ingest.transport.direct import DirectTransport
-from ingest.write import Batch, Writer
+from ingest.writer import Batch, Writer
 from spm import limits
 from spm.errors import QueueUnavailable, SpmError, StoreUnavailable
 from spm.store import dead

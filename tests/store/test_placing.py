@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ingest.write import Batch, Writer
+from ingest.writer import Batch, Writer
 from spm import limits
 from spm.errors import StoreUnavailable
 from spm.store import distribution, keys

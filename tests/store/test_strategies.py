@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.write import Writer
+from ingest.writer import Writer
 from spm.errors import Refused, StrategyUnfit
 from spm.store import distribution, strategies
 from spm.store.backends.memory import MemoryBackend

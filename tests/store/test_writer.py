@@ -1,4 +1,4 @@
-"""Claims about ingest/write.py: order of steps, faults at every call, collisions, impossible times, wide batches."""
+"""Claims about ingest/writer.py: order of steps, faults at every call, collisions, impossible times, wide batches."""
 
 import zlib
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.write import COLLIDED, TIMELESS, Batch, Writer
+from ingest.writer import COLLIDED, TIMELESS, Batch, Writer
 from spm import limits, wire
 from spm.envelopes import Envelopes
 from spm.errors import StoreUnavailable

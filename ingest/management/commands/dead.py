@@ -6,9 +6,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ingest import letters
-from ingest.letters import Outcome, Shown
-from ingest.push import accept_anew
+from ingest.accept.acceptor import accept_anew
+from ingest.accounting import dead_letter_review
+from ingest.accounting.dead_letter_review import Outcome, Shown
 from spm import limits
 from spm.accounts.models import App
 from spm.store.backends import open_backend
@@ -38,9 +38,9 @@ class Command(BaseCommand):
             raise CommandError(f"There is no app {app}.")
         store = open_backend(settings.SPM_STORE_URL)
         if options["act"] != "list":
-            self._tell(letters.settle(store, app, keys, options["act"], accept_anew))
+            self._tell(dead_letter_review.settle(store, app, keys, options["act"], accept_anew))
             return
-        found = letters.listed(store, app, count=limits.LETTERS_PAGE, before=options["before"])
+        found = dead_letter_review.listed(store, app, count=limits.LETTERS_PAGE, before=options["before"])
         self.stdout.write("\n".join(_line(shown) for shown in found) or "no dead letters")
 
     def _tell(self, outcome: Outcome) -> None:

@@ -1,0 +1,1 @@
+"""Acceptance: identity, quotas, stamp, announcement, and what is recorded about senders."""

@@ -1,0 +1,1 @@
+"""HTTP endpoints of ingest: bodies read under limits, parsed, accepted, answered once durable."""

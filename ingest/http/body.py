@@ -1,0 +1,121 @@
+"""The body of a request, read and decompressed under limits. Enter by ``read_body``.
+
+Django's own reading is not used: its limit is meant for forms. Decompression stops at the first byte over the limit, or
+before the first byte where the format says how large it becomes (``packed``), so that a bomb costs no more memory than
+an honest body. One encoding at a time: whoever packs twice has a broken client, or wants to hide something.
+"""
+
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import Protocol
+
+from ingest.http.packed import UNPACK, cut_off, too_large
+from spm.errors import BadMessage, Explained, LimitExceeded
+from spm.limits import BODY_BYTES_MAX, BODY_DECODED_BYTES_MAX, GZIP_MEMBERS_MAX
+
+_PIECE_BYTES = 1 << 16
+_STEP_BYTES = 1 << 18
+_WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+class UnknownEncoding(Explained):
+    """A body compressed in a way this door does not read."""
+
+
+class Stream(Protocol):
+    """What a body is read from."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+def read_body(stream: Stream, *, encoding: str, length: int | None) -> bytes:
+    """The decoded body. ``LimitExceeded``: too large; ``UnknownEncoding``; ``BadMessage``: damaged or cut off."""
+    if length is not None and length > BODY_BYTES_MAX:
+        raise _too_large(length, BODY_BYTES_MAX)
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return b"".join(_pieces(stream, length))
+    if encoding in UNPACK:
+        return UNPACK[encoding](b"".join(_pieces(stream, length)), BODY_DECODED_BYTES_MAX)
+    if encoding not in _WINDOWS:
+        raise _unknown(encoding)
+    return _inflated(_pieces(stream, length), _WINDOWS[encoding])
+
+
+def next_piece(stream: Stream, most: int, size: int, length: int | None) -> bytes:
+    """What comes after the first ``size`` bytes of a body, at ``most`` so many; ``BadMessage`` where it breaks off."""
+    try:
+        return stream.read(most)
+    except OSError as error:
+        raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=length,
+                         remedy="Send it whole.") from error  # fmt: skip
+    except _chunk_errors() as error:
+        raise BadMessage("a chunk of the body is malformed or missing", got=f"{size} bytes before it",
+                         remedy="Send it with a Content-Length.") from error  # fmt: skip
+
+
+def _chunk_errors() -> type[Exception] | tuple[()]:
+    """What the web server raises for chunks it cannot read. It is loaded where it does; workers never load it."""
+    errors: type[Exception] | tuple[()] = getattr(sys.modules.get("gunicorn.http.errors"), "ParseException", ())
+    return errors
+
+
+def _unknown(encoding: str) -> UnknownEncoding:
+    several = "," in encoding
+    return UnknownEncoding(
+        "the body is encoded several times over" if several else "unknown Content-Encoding", got=encoding[:40],
+        wanted="gzip, deflate, snappy, zstd or none", remedy="Encode it once." if several else "",
+    )  # fmt: skip
+
+
+def _pieces(stream: Stream, length: int | None) -> Iterator[bytes]:
+    """The body as sent. One that ends before its announced length is refused: its last line would be a wrong number."""
+    size = 0
+    while piece := next_piece(stream, _PIECE_BYTES, size, length):
+        size += len(piece)
+        if size > BODY_BYTES_MAX:
+            raise _too_large(size, BODY_BYTES_MAX)
+        yield piece
+    if length is not None and size != length:
+        raise BadMessage("the body is cut off", got=f"{size} bytes", wanted=f"{length}, its Content-Length")
+
+
+def _inflated(pieces: Iterator[bytes], window: int) -> bytes:
+    decoded: list[bytes] = []
+    size = 0
+    try:
+        for output in _outputs(pieces, window):
+            size += len(output)
+            if size > BODY_DECODED_BYTES_MAX:
+                raise too_large(BODY_DECODED_BYTES_MAX)
+            decoded.append(output)
+    except zlib.error as error:
+        raise BadMessage("the body cannot be decompressed", got=str(error), wanted="what its encoding says") from error
+    return b"".join(decoded)
+
+
+def _outputs(pieces: Iterator[bytes], window: int) -> Iterator[bytes]:
+    """What the pieces inflate to, in small steps; gzip members may follow each other."""
+    inflater, members = zlib.decompressobj(window), 1
+    for piece in pieces:
+        rest = piece
+        while rest:
+            if inflater.eof:
+                inflater, members = zlib.decompressobj(window), members + 1
+                if members > GZIP_MEMBERS_MAX:
+                    raise LimitExceeded("too many gzip members", got=members, wanted=f"at most {GZIP_MEMBERS_MAX}")
+            output = inflater.decompress(rest, _STEP_BYTES)
+            while len(output) == _STEP_BYTES and not inflater.eof:  # more may wait although all input is taken in
+                yield output
+                output = inflater.decompress(inflater.unconsumed_tail, _STEP_BYTES)
+            yield output
+            rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+    if not inflater.eof:
+        raise cut_off()
+
+
+def _too_large(got: object, limit: int) -> LimitExceeded:
+    return LimitExceeded(
+        "the body is too large", got=f"{got} bytes", wanted=f"at most {limit}", remedy="Send smaller bodies."
+    )

@@ -1,0 +1,1 @@
+"""Influx line protocol: the reader, the compiled kernels, and the exact parser."""

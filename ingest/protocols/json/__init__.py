@@ -1,0 +1,1 @@
+"""JSON: lists of samples and columns of ours, and collectd's lists of values."""

@@ -1,0 +1,303 @@
+"""Compiled loops over the JSON forms of samples: plain items of known series; everything else is the exact readers'.
+
+A body comes here after it was found to be JSON as a whole; so a loop only follows what it knows and never runs off the
+end. It stops, with nothing half done, at the first item that is not plain or names a series the cache does not know, as
+``line_kernels`` does, whose numbers and look-ups it shares. Strings are compared as written, never read: one spelt in
+another way is another entry of the cache. Enter by ``read_columns``, ``read_samples`` or ``list_start``.
+"""
+
+import numpy as np
+from numba import njit
+
+from ingest.protocols.common.line_kernels import (
+    COUNT,
+    DIGITS_MAX,
+    END,
+    F64,
+    FULL,
+    I32,
+    I64,
+    LINE,
+    NOW,
+    POSITION,
+    RAW_MAX,
+    STOPPED,
+    TIMELESS,
+    U8,
+    Known,
+    _digits,
+    _number,
+    find_head,
+    find_item,
+)
+
+QUOTE, COMMA, COLON, MINUS, NULL = 34, 44, 58, 45, 110
+OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = 91, 93, 123, 125
+SAMPLES, SERIES = 1, 2  # which list ``list_start`` found
+_ESCAPE, _ZERO, _NINE = 92, 48, 57
+_METRIC, _TAGS, _TIMES, _VALUES, _TIME, _VALUE, _SAMPLES, _SERIES = (
+    np.frombuffer(f'"{key}"'.encode(), np.uint8)
+    for key in ("metric", "tags", "times", "values", "time", "value", "samples", "series")
+)
+_NAN, _INF, _PLUS_INF, _MINUS_INF = (
+    np.frombuffer(f'"{text}"'.encode(), np.uint8) for text in ("NaN", "Inf", "+Inf", "-Inf")
+)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def after_space(body: U8, i: int) -> int:
+    """The first byte from ``i`` on that is no white space."""
+    while body[i] == 32 or body[i] == 10 or body[i] == 13 or body[i] == 9:
+        i += 1
+    return i
+
+
+@njit(nogil=True, cache=True)
+def string_end(body: U8, i: int) -> int:
+    """Behind the string whose opening quote stands at ``i``."""
+    i += 1
+    while body[i] != QUOTE:
+        i += 2 if body[i] == _ESCAPE else 1
+    return i + 1
+
+
+@njit(nogil=True, cache=True)
+def value_end(body: U8, i: int) -> int:
+    """Behind the value that begins at ``i``, of whatever kind."""
+    depth = 0
+    while True:
+        byte = body[i]
+        if byte == QUOTE:
+            i = string_end(body, i)
+        elif byte in (OPEN, OPEN_LIST):
+            depth += 1
+            i += 1
+            continue
+        elif byte in (CLOSE, CLOSE_LIST):
+            depth -= 1
+            i += 1
+        elif depth == 0:
+            while not (body[i] <= 32 or body[i] == COMMA or body[i] == CLOSE or body[i] == CLOSE_LIST):
+                i += 1
+        else:
+            i += 1
+            continue
+        if depth == 0:
+            return i
+
+
+@njit(nogil=True, cache=True, inline="always")
+def is_key(body: U8, start: int, end: int, key: U8) -> bool:
+    """Whether body[start:end] is this key, quotes and all."""
+    if end - start != key.size:
+        return False
+    for k in range(key.size):  # noqa: SIM110 (a generator would not compile)
+        if body[start + k] != key[k]:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def number(body: U8, i: int) -> tuple[int, float]:
+    """End and float64 of the number at ``i``; end -1 for what is none, or only the exact reader can tell."""
+    if body[i] != MINUS and not _ZERO <= body[i] <= _NINE:
+        return -1, 0.0
+    return _number(body, i)
+
+
+@njit(nogil=True, cache=True)
+def _value(body: U8, i: int) -> tuple[int, float]:
+    """End and float64 of a number, or of a text that stands for one JSON cannot write; end -1 likewise."""
+    if body[i] != QUOTE:
+        return number(body, i)
+    end = string_end(body, i)
+    if is_key(body, i, end, _NAN):
+        return end, np.nan
+    if is_key(body, i, end, _INF) or is_key(body, i, end, _PLUS_INF):
+        return end, np.inf
+    return (end, -np.inf) if is_key(body, i, end, _MINUS_INF) else (-1, 0.0)
+
+
+@njit(nogil=True, cache=True)
+def _ms(body: U8, i: int, rules: I64) -> tuple[int, int]:
+    """End and value of the time at ``i``; end -1 for one that is not a plain whole number within bounds."""
+    end, raw = _digits(body, i, np.uint64(0))
+    if end == i or end - i > DIGITS_MAX or raw == 0 or raw > np.uint64(rules[RAW_MAX]):
+        return -1, 0
+    byte = body[end]
+    return (end if byte in (COMMA, CLOSE_LIST, CLOSE) or byte <= 32 else -1), int(np.int64(raw))
+
+
+@njit(nogil=True, cache=True)
+def _times(body: U8, i: int, rules: I64, count: int, ts: I64) -> tuple[int, int]:
+    """(behind the list of times at ``i``, how many); -1 gives the item up."""
+    i = after_space(body, i + 1)
+    at = count
+    while body[i] != CLOSE_LIST:
+        if at == ts.size:
+            return -1, 0
+        i, ts[at] = _ms(body, i, rules)
+        if i < 0:
+            return -1, 0
+        at += 1
+        i = after_space(body, i)
+        if body[i] == COMMA:
+            i = after_space(body, i + 1)
+    return i + 1, at - count
+
+
+@njit(nogil=True, cache=True)
+def _values(body: U8, i: int, count: int, values: F64) -> tuple[int, int]:
+    """(behind the list of values at ``i``, how many); -1 gives the item up."""
+    i = after_space(body, i + 1)
+    at = count
+    while body[i] != CLOSE_LIST:
+        if at == values.size:
+            return -1, 0
+        i, values[at] = _value(body, i)
+        if i < 0:
+            return -1, 0
+        at += 1
+        i = after_space(body, i)
+        if body[i] == COMMA:
+            i = after_space(body, i + 1)
+    return i + 1, at - count
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _known(body: U8, known: Known, metric: int, metric_end: int, tags: int, tags_end: int) -> int:
+    """The number of the series with this metric and these tags, as written; -1 if the cache has none."""
+    if metric < 0:
+        return -1
+    start, end = (tags, tags_end) if tags >= 0 else (metric, metric_end)
+    head = find_head(known, body, start, end)
+    item = find_item(known, head, body, metric, metric_end) if head >= 0 else -1
+    return int(known.item_series[item]) if item >= 0 else -1
+
+
+@njit(nogil=True, cache=True)
+def list_start(body: U8) -> tuple[int, int]:
+    """(SAMPLES or SERIES, where the first item of that list or its end stands); 0 if the body begins otherwise."""
+    i = after_space(body, 0)
+    if body[i] != OPEN:
+        return 0, 0
+    start = after_space(body, i + 1)
+    if body[start] != QUOTE:
+        return 0, 0
+    end = string_end(body, start)
+    kind = SAMPLES if is_key(body, start, end, _SAMPLES) else SERIES if is_key(body, start, end, _SERIES) else 0
+    i = after_space(body, after_space(body, end) + 1)
+    return (kind, after_space(body, i + 1)) if body[i] == OPEN_LIST else (0, 0)
+
+
+@njit(nogil=True, cache=True)
+def ends_with(body: U8, i: int) -> bool:
+    """Whether behind the list's end at ``i`` nothing follows but that of the object around it."""
+    return bool(body[i] == CLOSE_LIST and body[after_space(body, i + 1)] == CLOSE)
+
+
+@njit(nogil=True, cache=True)
+def next_key(body: U8, i: int) -> tuple[int, int, int]:
+    """Behind the brace or comma at ``i``: a key's borders, and where its value begins, or -1 where there is no key."""
+    start = after_space(body, i + 1)
+    if body[start] != QUOTE:
+        return -1, -1, -1
+    end = string_end(body, start)
+    return start, end, after_space(body, after_space(body, end) + 1)
+
+
+@njit(nogil=True, cache=True)
+def next_item(body: U8, i: int) -> int:
+    """Behind an item that ends at ``i``: where the next one begins, or the list's end stands."""
+    i = after_space(body, i)
+    return after_space(body, i + 1) if body[i] == COMMA else i
+
+
+@njit(nogil=True, cache=True)
+def read_columns(body: U8, rules: I64, known: Known, state: I64, series: I32, ts: I64, values: F64) -> int:
+    """Read {"metric", "tags", "times", "values"} from ``state`` on until the list's END or one for the exact reader.
+
+    Series are written as the cache's numbers. A column that does not fit is the exact reader's, too.
+    """
+    position, line, count = state[POSITION], state[LINE], state[COUNT]
+    status = END
+    while body[position] != CLOSE_LIST:
+        metric = metric_end = tags = tags_end = times = found = -1
+        i = position if body[position] == OPEN else -1
+        while i >= 0:
+            start, end, i = next_key(body, i)
+            if i < 0:
+                break
+            if is_key(body, start, end, _METRIC) and metric < 0 and body[i] == QUOTE:
+                metric, metric_end = i, string_end(body, i)
+                i = metric_end
+            elif is_key(body, start, end, _TAGS) and tags < 0 and body[i] == OPEN:
+                tags, tags_end = i, value_end(body, i)
+                i = tags_end
+            elif is_key(body, start, end, _TIMES) and times < 0 and body[i] == OPEN_LIST:
+                i, times = _times(body, i, rules, count, ts)
+            elif is_key(body, start, end, _VALUES) and found < 0 and body[i] == OPEN_LIST:
+                i, found = _values(body, i, count, values)
+            else:
+                i = -1
+            if i >= 0:
+                i = after_space(body, i)
+                if body[i] == CLOSE:
+                    break
+        number_of = _known(body, known, metric, metric_end, tags, tags_end) if i >= 0 else -1
+        if number_of < 0 or times < 0 or times != found:
+            status = STOPPED
+            break
+        series[count : count + found] = number_of
+        count += found
+        position, line = next_item(body, i + 1), line + 1
+    state[POSITION], state[LINE], state[COUNT] = position, line, count
+    return status
+
+
+@njit(nogil=True, cache=True)
+def read_samples(body: U8, rules: I64, known: Known, state: I64, series: I32, ts: I64, values: F64) -> int:
+    """Read {"metric", "tags", "value", "time"} likewise; FULL where there is no more room."""
+    position, line, count = state[POSITION], state[LINE], state[COUNT]
+    status = END
+    while body[position] != CLOSE_LIST:
+        if count == series.size:
+            status = FULL
+            break
+        metric = metric_end = tags = tags_end = -1
+        valued = timed = False
+        ms = rules[NOW]
+        i = position if body[position] == OPEN else -1
+        while i >= 0:
+            start, end, i = next_key(body, i)
+            if i < 0:
+                break
+            if is_key(body, start, end, _METRIC) and metric < 0 and body[i] == QUOTE:
+                metric, metric_end = i, string_end(body, i)
+                i = metric_end
+            elif is_key(body, start, end, _TAGS) and tags < 0 and body[i] == OPEN:
+                tags, tags_end = i, value_end(body, i)
+                i = tags_end
+            elif is_key(body, start, end, _TIME) and not timed:
+                i, ms = _ms(body, i, rules)
+                timed = True
+            elif is_key(body, start, end, _VALUE) and not valued:
+                i, values[count] = _value(body, i)
+                valued = True
+            else:
+                i = -1
+            if i >= 0:
+                i = after_space(body, i)
+                if body[i] == CLOSE:
+                    break
+        number_of = _known(body, known, metric, metric_end, tags, tags_end) if i >= 0 and valued else -1
+        if number_of < 0:
+            status = STOPPED
+            break
+        series[count], ts[count] = number_of, ms
+        if not timed:
+            state[TIMELESS] += 1
+        count += 1
+        position, line = next_item(body, i + 1), line + 1
+    state[POSITION], state[LINE], state[COUNT] = position, line, count
+    return status

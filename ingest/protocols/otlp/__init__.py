@@ -1,0 +1,1 @@
+"""OpenTelemetry metrics over OTLP, as protobuf or JSON."""

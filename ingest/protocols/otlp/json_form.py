@@ -1,0 +1,192 @@
+"""OTLP's JSON written as protobuf, so that both forms of a request are read, checked and refused by one reader.
+
+The JSON is that of proto3 as OTLP uses it: names in lowerCamelCase (or as in the .proto file), 64-bit numbers as
+numbers or texts, enumerations as numbers or names, "NaN", "Infinity" and "-Infinity", bytes in base64. Unknown names
+are passed over. Enter by ``to_protobuf``. What each message holds stands in the tables; ``_message`` follows them.
+"""
+
+import base64
+import binascii
+import math
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ingest.protocols.common.protobuf import delimited, double, fixed64, number
+from spm.errors import BadMessage, LimitExceeded
+from spm.limits import JSON_COMMAS_MAX, JSON_DEPTH_MAX, MESSAGE_SAMPLES_MAX
+
+_WHAT = "not the JSON of an OTLP metrics request"
+_TEMPORALITIES = {
+    f"AGGREGATION_TEMPORALITY_{word}": place for place, word in enumerate(("UNSPECIFIED", "DELTA", "CUMULATIVE"))
+}
+
+Write = Callable[[int, Any, int], bytes]
+Table = Mapping[str, tuple[int, Write]]
+
+
+def to_protobuf(body: bytes) -> bytes:
+    """The same request as protobuf. ``BadMessage``: it is none; ``LimitExceeded``: one too rich.
+
+    All of it becomes objects, also what is passed over: their number is bounded before the first is made.
+    """
+    if body.count(b",") > JSON_COMMAS_MAX:
+        raise LimitExceeded("too many commas in one body", wanted=f"at most {JSON_COMMAS_MAX}")
+    if body.count(b"[") + body.count(b"{") > MESSAGE_SAMPLES_MAX:
+        raise LimitExceeded("too many lists and objects in one body", wanted=f"at most {MESSAGE_SAMPLES_MAX}")
+    try:
+        found = msgspec.json.decode(body)
+        return _message(_REQUEST, found, 0)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise BadMessage(_WHAT, got=str(error)[:200], wanted='{"resourceMetrics": […]}') from error
+    except (TypeError, ValueError, AttributeError, OverflowError, struct.error, binascii.Error) as error:
+        raise BadMessage(f"{_WHAT}: a value is of the wrong kind", got=str(error)[:200]) from error
+
+
+def _message(table: Table, found: Any, depth: int) -> bytes:
+    """A message by its table of names. Depth is that of values in values, the only messages that nest freely."""
+    if not isinstance(found, dict):
+        raise ValueError(f"{str(found)[:40]!r} where a message should be")
+    parts = []
+    for name, value in found.items():
+        known = table.get(name) or table.get(_camel(name))
+        if known is not None and value is not None:
+            field, write = known
+            parts.append(write(field, value, depth))
+    return b"".join(parts)
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _one(table: Callable[[], Table]) -> Write:
+    return lambda field, value, depth: delimited(field, _message(table(), value, depth + 1))
+
+
+def _each(write: Write) -> Write:
+    return lambda field, values, depth: b"".join(write(field, one, depth) for one in _list(values))
+
+
+def _list(values: Any) -> list[Any]:
+    if not isinstance(values, list):
+        raise ValueError(f"{str(values)[:40]!r} where a list should be")
+    return values
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str | float):
+        raise ValueError(f"{str(value)[:40]!r} where a whole number should be")
+    if isinstance(value, str) and len(value) > 24:
+        raise ValueError("a whole number of too many digits")
+    found = int(value)
+    if (isinstance(value, float) and found != value) or not -(1 << 63) <= found < 1 << 64:
+        raise ValueError(f"{str(value)[:40]!r} where a whole number of 64 bits should be")
+    return found
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | str | float):
+        raise ValueError(f"{str(value)[:40]!r} where a number should be")
+    return {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.get(str(value)) or float(value)
+
+
+def _text(field: int, value: Any, depth: int) -> bytes:
+    if not isinstance(value, str):
+        raise ValueError(f"{str(value)[:40]!r} where a text should be")
+    return delimited(field, value.encode())
+
+
+def _bytes(field: int, value: Any, depth: int) -> bytes:
+    return delimited(field, base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_" if "-" in value else None))
+
+
+def _truth(field: int, value: Any, depth: int) -> bytes:
+    return number(field, bool(value))
+
+
+def _varint(field: int, value: Any, depth: int) -> bytes:
+    return number(field, _whole(value))
+
+
+def _zigzag(field: int, value: Any, depth: int) -> bytes:
+    found = _whole(value)
+    return number(field, found << 1 ^ found >> 63)
+
+
+def _fixed(field: int, value: Any, depth: int) -> bytes:
+    return fixed64(field, _whole(value))
+
+
+def _double(field: int, value: Any, depth: int) -> bytes:
+    return double(field, _real(value))
+
+
+def _temporality(field: int, value: Any, depth: int) -> bytes:
+    return number(field, _TEMPORALITIES[value] if value in _TEMPORALITIES else _whole(value))
+
+
+def _value(field: int, value: Any, depth: int) -> bytes:
+    if depth > JSON_DEPTH_MAX:
+        raise ValueError("values nested too deeply")
+    return delimited(field, _message(_ANY_VALUE, value, depth + 1))
+
+
+_ANY_VALUE: Table = {
+    "stringValue": (1, _text), "boolValue": (2, _truth), "intValue": (3, _varint), "doubleValue": (4, _double),
+    "arrayValue": (5, _one(lambda: _ARRAY)), "kvlistValue": (6, _one(lambda: _MAP)), "bytesValue": (7, _bytes),
+}  # fmt: skip
+_KEY_VALUE: Table = {"key": (1, _text), "value": (2, _value)}
+_ATTRIBUTES = _each(_one(lambda: _KEY_VALUE))
+_ARRAY: Table = {"values": (1, _each(_value))}
+_MAP: Table = {"values": (1, _ATTRIBUTES)}
+_EXEMPLAR = _each(_one(dict[str, tuple[int, Write]]))  # counted, not read
+_NUMBER: Table = {
+    "timeUnixNano": (3, _fixed), "asDouble": (4, _double), "exemplars": (5, _EXEMPLAR), "asInt": (6, _fixed),
+    "attributes": (7, _ATTRIBUTES), "flags": (8, _varint),
+}  # fmt: skip
+_CLASSIC: Table = {
+    "timeUnixNano": (3, _fixed), "count": (4, _fixed), "sum": (5, _double), "bucketCounts": (6, _each(_fixed)),
+    "explicitBounds": (7, _each(_double)), "exemplars": (8, _EXEMPLAR), "attributes": (9, _ATTRIBUTES),
+    "flags": (10, _varint), "min": (11, _double), "max": (12, _double),
+}  # fmt: skip
+_BUCKETS: Table = {"offset": (1, _zigzag), "bucketCounts": (2, _each(_varint))}
+_EXPONENTIAL: Table = {
+    "attributes": (1, _ATTRIBUTES), "timeUnixNano": (3, _fixed), "count": (4, _fixed), "sum": (5, _double),
+    "scale": (6, _zigzag), "zeroCount": (7, _fixed), "positive": (8, _one(lambda: _BUCKETS)),
+    "negative": (9, _one(lambda: _BUCKETS)), "flags": (10, _varint), "exemplars": (11, _EXEMPLAR), "min": (12, _double),
+    "max": (13, _double), "zeroThreshold": (14, _double),
+}  # fmt: skip
+_QUANTILE: Table = {"quantile": (1, _double), "value": (2, _double)}
+_SUMMARY: Table = {
+    "timeUnixNano": (3, _fixed), "count": (4, _fixed), "sum": (5, _double),
+    "quantileValues": (6, _each(_one(lambda: _QUANTILE))), "attributes": (7, _ATTRIBUTES), "flags": (8, _varint),
+}  # fmt: skip
+
+
+def _data(points: Table) -> Write:
+    table: Table = {
+        "dataPoints": (1, _each(_one(lambda: points))), "aggregationTemporality": (2, _temporality),
+        "isMonotonic": (3, _truth),
+    }  # fmt: skip
+    return _one(lambda: table)
+
+
+_METRIC: Table = {
+    "name": (1, _text), "description": (2, _text), "unit": (3, _text), "gauge": (5, _data(_NUMBER)),
+    "sum": (7, _data(_NUMBER)), "histogram": (9, _data(_CLASSIC)), "exponentialHistogram": (10, _data(_EXPONENTIAL)),
+    "summary": (11, _data(_SUMMARY)),
+}  # fmt: skip
+_SCOPE: Table = {"name": (1, _text), "version": (2, _text), "attributes": (3, _ATTRIBUTES)}
+_SCOPE_METRICS: Table = {
+    "scope": (1, _one(lambda: _SCOPE)), "metrics": (2, _each(_one(lambda: _METRIC))), "schemaUrl": (3, _text),
+}  # fmt: skip
+_RESOURCE: Table = {"attributes": (1, _ATTRIBUTES)}
+_RESOURCE_METRICS: Table = {
+    "resource": (1, _one(lambda: _RESOURCE)), "scopeMetrics": (2, _each(_one(lambda: _SCOPE_METRICS))),
+    "schemaUrl": (3, _text),
+}  # fmt: skip
+_REQUEST: Table = {"resourceMetrics": (1, _each(_one(lambda: _RESOURCE_METRICS)))}

@@ -1,0 +1,153 @@
+"""Compiled walk through an ExportMetricsServiceRequest: from its bytes to a row of each metric.
+
+``count_metrics`` looks that lengths fit, and counts; ``list_metrics`` makes the rows: where a metric's resource, scope
+and parts stand, what kind it is, and the number of its context, if the cache knows it. A context is a metric of a scope
+of a resource, with all that their series depend on. What a point gives: ``otlp_points``.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ingest.protocols.common.byte_kernels import copy, store64
+from ingest.protocols.common.line_kernels import I64, Known, find_head
+from ingest.protocols.common.protobuf_kernels import BYTES, U8, VARINT, field
+
+GAUGE, SUM, HISTOGRAM, EXPONENTIAL, SUMMARY = 5, 7, 9, 10, 11  # fields of a metric
+RESOURCE, RESOURCE_END, SCOPE, SCOPE_END, SCHEMA, SCHEMA_END, NAME, NAME_END, UNIT, UNIT_END = range(10)  # of a row
+HELP, HELP_END, DATA, DATA_END, KIND, DELTA, MONOTONIC, CONTEXT, CONTEXT_TEXT, CONTEXT_TEXT_END = range(10, 20)
+RESOURCE_NUMBER, FIRST_POINT, ROW_COLUMNS = 20, 21, 22
+POINTS, COUNT, ODDS, FAULTY, TEXT, EXEMPLARS, WHERE, STATES = range(8)  # state
+FULL = 1
+
+Rows = NDArray[np.int64]
+
+
+@njit(nogil=True, cache=True)
+def count_metrics(body: U8, state: I64) -> int:
+    """How many metrics there are, into state[COUNT]; a fault of the wire or 0."""
+    at = 0
+    while at < body.size:
+        one, form, start, stop, _ = field(body, at, body.size)
+        if one < 0:
+            state[WHERE] = at
+            return one
+        at = stop
+        if one != 1 or form != BYTES:
+            continue
+        while start < stop:
+            two, form, begin, end, _ = field(body, start, stop)
+            if two < 0:
+                state[WHERE] = start
+                return two
+            start = end
+            if two != 2 or form != BYTES:
+                continue
+            while begin < end:
+                three, form, _, after, _ = field(body, begin, end)
+                if three < 0:
+                    state[WHERE] = begin
+                    return three
+                state[COUNT] += three == 2 and form == BYTES
+                begin = after
+    return 0
+
+
+@njit(nogil=True, cache=True)
+def _metric(body: U8, start: int, stop: int, row: I64) -> int:
+    """The parts of a metric into its row; a fault of the wire or 0."""
+    at = start
+    while at < stop:
+        number, form, begin, end, _ = field(body, at, stop)
+        if number < 0:
+            return number
+        if form == BYTES:
+            if number == 1:
+                row[NAME], row[NAME_END] = begin, end
+            elif number == 2:
+                row[HELP], row[HELP_END] = begin, end
+            elif number == 3:
+                row[UNIT], row[UNIT_END] = begin, end
+            elif number in (GAUGE, SUM, HISTOGRAM, EXPONENTIAL, SUMMARY):
+                row[KIND], row[DATA], row[DATA_END] = number, begin, end
+        at = end
+    at = row[DATA]
+    while at < row[DATA_END] and row[KIND] in (SUM, HISTOGRAM, EXPONENTIAL):
+        number, form, _, at, value = field(body, at, row[DATA_END])
+        if number < 0:
+            return number
+        if number == 2 and form == VARINT:
+            row[DELTA] = np.int64(min(value, np.uint64(3)))
+        elif number == 3 and form == VARINT:
+            row[MONOTONIC] = value != 0
+    return 0
+
+
+@njit(nogil=True, cache=True)
+def _context(body: U8, known: Known, row: I64, text: U8, at: int) -> int:
+    """Write what names a metric's context to ``text``, and its number, if it is known, into the row; where it ends."""
+    start = at
+    for part in (RESOURCE, SCOPE, SCHEMA, NAME, UNIT):
+        store64(text, at, np.uint64(row[part + 1] - row[part]))
+        at = copy(body, row[part], row[part + 1], text, at + 8)
+    text[at] = np.uint8(row[KIND])
+    text[at + 1] = np.uint8(row[DELTA])
+    text[at + 2] = np.uint8(row[MONOTONIC])
+    at += 3
+    row[CONTEXT] = find_head(known, text, start, at)
+    if row[CONTEXT] < 0:
+        row[CONTEXT_TEXT], row[CONTEXT_TEXT_END] = start, at
+        return at
+    return start
+
+
+@njit(nogil=True, cache=True)
+def list_metrics(body: U8, known: Known, state: I64, text: U8, rows: Rows) -> int:
+    """A row of each metric; a fault of the wire, FULL if their contexts take more text than there is room for, or 0."""
+    at = count = resources = written = 0
+    while at < body.size:
+        one, form, start, stop, _ = field(body, at, body.size)
+        at = stop
+        if one != 1 or form != BYTES:
+            continue
+        resource = resource_end = start
+        inner = start
+        while inner < stop:
+            two, form, begin, inner, _ = field(body, inner, stop)
+            if two == 1 and form == BYTES:
+                resource, resource_end = begin, inner
+        inner = start
+        while inner < stop:
+            two, form, begin, end, _ = field(body, inner, stop)
+            inner = end
+            if two != 2 or form != BYTES:
+                continue
+            scope = scope_end = schema = schema_end = begin
+            deeper = begin
+            while deeper < end:
+                three, form, first, deeper, _ = field(body, deeper, end)
+                if three == 1 and form == BYTES:
+                    scope, scope_end = first, deeper
+                elif three == 3 and form == BYTES:
+                    schema, schema_end = first, deeper
+            deeper = begin
+            while deeper < end:
+                three, form, first, after, _ = field(body, deeper, end)
+                deeper = after
+                if three != 2 or form != BYTES:
+                    continue
+                row = rows[count]
+                row[:] = 0
+                row[RESOURCE], row[RESOURCE_END], row[RESOURCE_NUMBER] = resource, resource_end, resources
+                row[SCOPE], row[SCOPE_END], row[SCHEMA], row[SCHEMA_END] = scope, scope_end, schema, schema_end
+                fault = _metric(body, first, after, row)
+                if fault < 0:
+                    state[WHERE] = first
+                    return fault
+                size = resource_end - resource + scope_end - scope + schema_end - schema + after - first + 64
+                if written + size > text.size:
+                    return FULL
+                written = _context(body, known, row, text, written)
+                count += 1
+        resources += 1
+    return 0

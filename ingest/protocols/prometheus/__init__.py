@@ -1,0 +1,1 @@
+"""Prometheus: the text format and OpenMetrics, remote write 1.0 and 2.0."""

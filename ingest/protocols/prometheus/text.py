@@ -1,0 +1,225 @@
+"""Prometheus' text form (0.0.4) and OpenMetrics: what a scrape gives, pushed.
+
+    # TYPE http_requests_total counter
+    http_requests_total{method="post",code="200"} 1027 1395066363000
+    {"a name with dots", host="a"} 1.5
+
+Times are ms, in OpenMetrics seconds; a sample without one gets the server's. Histograms and summaries are the series
+they are written as. Names may be quoted, as Prometheus 3 writes those beyond its old alphabet. A label without value is
+no label. Exemplars are counted and left out. One bad line refuses itself. Enter by ``parse``.
+"""
+
+import math
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ingest.protocols.common import naming, times
+from ingest.protocols.common.line_kernels import I64, LINE, POSITION, Known
+from ingest.protocols.common.line_reader import Reading, Rules
+from ingest.protocols.common.over_quota_cache import Crowd
+from ingest.protocols.common.series_cache import Generation, SeriesCache, Tags
+from ingest.protocols.influx.exact import example
+from ingest.protocols.prometheus.text_comments import described
+from ingest.protocols.prometheus.text_kernels import read_text
+from spm.limits import FUTURE_MS, LINE_BYTES_MAX
+from spm.wire import U8, Parsed, Rejection
+
+LINE_TOO_LONG = f"the line is longer than {LINE_BYTES_MAX} bytes"
+NO_NAME = "the line does not begin with a metric's name"
+BAD_LABELS = 'the labels are not name="value", …'
+OPEN_LABELS = "the labels are not closed"
+NO_VALUE = "no value follows the series"
+NOT_A_VALUE = "the value is not a number, NaN, +Inf or -Inf"
+TOO_LARGE = "the number does not fit a float64"
+NOT_A_TIME = "the time is not a whole number of milliseconds"
+NOT_SECONDS = "the time is not a number of seconds"
+TRAILING = "something follows the value and its time"
+EXEMPLARS = "exemplars have no place here: they were left out, their samples were kept"
+
+_NAME = re.compile(rb"[A-Za-z_:][A-Za-z0-9_:]*+")
+_LABEL = re.compile(rb'[ \t]*+(?:([A-Za-z_][A-Za-z0-9_.:-]*+)|"([^"\\]*+(?:\\.[^"\\]*+)*)")[ \t]*+')
+_TEXT = re.compile(rb'[ \t]*+"([^"\\]*+(?:\\.[^"\\]*+)*)"[ \t]*+')
+_NUMBER = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SPECIAL = re.compile(rb"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+_WHOLE = re.compile(rb"-?[0-9]{1,20}")
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+_ESCAPES = {b"n": b"\n", b"\\": b"\\", b'"': b'"'}
+_ITEM = b"value"
+_ITEM_BYTES: U8 = np.frombuffer(_ITEM, np.uint8)
+_CACHE, _CROWD = SeriesCache(), Crowd()
+
+
+class _Fault(Exception):
+    """Why a line cannot be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """One line, read."""
+
+    head: bytes
+    metric: bytes
+    tags: Tags
+    value: float
+    time_ms: int | None
+    exemplar: bool
+
+
+def is_open_metrics(content_type: str) -> bool:
+    """Whether a media type says OpenMetrics: its times are seconds."""
+    return content_type.lower().lstrip().startswith("application/openmetrics-text")
+
+
+def parse(
+    body: bytes, *, now_ms: int, seconds: bool = False, crowded: bool = False, cache: SeriesCache | None = None
+) -> Parsed:
+    """All samples of a body, in its order; ``seconds``: OpenMetrics. ``LimitExceeded``: a body too rich.
+
+    ``crowded``: its app has too many series already; what it names is not worth the common cache.
+    """
+    cache = cache or (_CROWD if crowded else _CACHE)
+    rules = Rules(now_ms=now_ms, times=1, per=1, latest_ms=now_ms + FUTURE_MS)
+    reading = _Reading(body if body.endswith(b"\n") else body + b"\n", rules, cache.generation(), seconds)
+    reading.run()
+    return reading.parsed()
+
+
+class _Reading(Reading):
+    """One body of text."""
+
+    def __init__(self, body: bytes, rules: Rules, generation: Generation, seconds: bool) -> None:
+        super().__init__(body, rules, generation)
+        self._seconds = seconds
+        self._exemplars = 0
+        self._numbers: I64 = np.append(self._numbers, int(seconds))
+
+    def parsed(self) -> Parsed:
+        """What the body gave, and what it says of its metrics; left-out exemplars are told, but refuse nothing."""
+        parsed = replace(super().parsed(), metadata=described(self._body))
+        if not self._exemplars:
+            return parsed
+        told = Rejection(0, f"{self._exemplars} {EXEMPLARS}", "")
+        return replace(parsed, rejections=(*parsed.rejections, told))
+
+    def _read_plain(self, known: Known) -> int:
+        columns = (self._series, self._ts, self._values)
+        return int(read_text(self._bytes, _ITEM_BYTES, self._numbers, known, self._state, *columns))
+
+    def _read_exactly(self) -> None:
+        start, number = int(self._state[POSITION]), int(self._state[LINE])
+        end = self._body.index(b"\n", start)
+        self._state[POSITION], self._state[LINE] = end + 1, number + 1
+        line = self._body[start:end].strip(b" \t\r")
+        if not line or line.startswith(b"#"):
+            return
+        try:
+            one = _read(line, self._rules, self._seconds)
+        except _Fault as fault:
+            self._reject(number, str(fault), example(line))
+            return
+        self._exemplars += one.exemplar
+        self._keep(
+            one.head, measurement=one.metric, tags=one.tags, names=[_ITEM], values=[one.value], time_ms=one.time_ms
+        )
+
+
+def _read(line: bytes, rules: Rules, seconds: bool) -> _Sample:
+    """The line's sample: 1. its series; 2. the value; 3. the time, if there is one; 4. an exemplar, likewise."""
+    if len(line) > LINE_BYTES_MAX:
+        raise _Fault(LINE_TOO_LONG)
+    metric, tags, end = _series(line)
+    rest, mark, _ = line[end:].partition(b" # ") if seconds else (line[end:], b"", b"")
+    parts = rest.split()
+    if not parts:
+        raise _Fault(NO_VALUE)
+    if len(parts) > 2:
+        raise _Fault(TRAILING)
+    value = _value(parts[0])
+    time_ms = _time(parts[1], rules, seconds) if len(parts) == 2 else None
+    return _Sample(line[:end], metric, tags, value, time_ms, bool(mark))
+
+
+def _series(line: bytes) -> tuple[bytes, Tags, int]:
+    """Metric, labels, and where they end."""
+    name = _NAME.match(line)
+    metric, at = (name[0], name.end()) if name else (b"", 0)
+    while line[at : at + 1] in (b" ", b"\t"):
+        at += 1
+    tags: Tags = []
+    if line[at : at + 1] == b"{":
+        metric, tags, at = _labels(line, at + 1, metric)
+    elif name is None:
+        raise _Fault(NO_NAME)
+    else:
+        at = name.end()
+        if at < len(line) and line[at] not in b" \t":
+            raise _Fault(NO_NAME)
+    if fault := naming.metric_fault(metric) or naming.tags_fault(tags):
+        raise _Fault(fault)
+    return metric, tags, at
+
+
+def _labels(line: bytes, at: int, metric: bytes) -> tuple[bytes, Tags, int]:
+    """What stands between the braces; a quoted text without ``=`` is the metric, and so is the label ``__name__``."""
+    tags: Tags = []
+    while True:
+        name = _LABEL.match(line, at)
+        if name is None:
+            at = _closed(line, at)
+            return metric, tags, at
+        text, at = name[1] if name[1] is not None else _unescaped(name[2]), name.end()
+        if line[at : at + 1] == b"=":
+            value = _TEXT.match(line, at + 1)
+            if value is None:
+                raise _Fault(BAD_LABELS)
+            at = value.end()
+            if text == naming.METRIC_LABEL and not metric:
+                metric = _unescaped(value[1])
+            elif value[1]:
+                tags.append((text, _unescaped(value[1])))
+        elif name[1] is None and not metric:
+            metric = text
+        else:
+            raise _Fault(BAD_LABELS)
+        if line[at : at + 1] == b",":
+            at += 1
+        else:
+            return metric, tags, _closed(line, at)
+
+
+def _closed(line: bytes, at: int) -> int:
+    """Behind the closing brace that must stand here."""
+    while line[at : at + 1] in (b" ", b"\t"):
+        at += 1
+    if line[at : at + 1] != b"}":
+        raise _Fault(OPEN_LABELS if at >= len(line) else BAD_LABELS)
+    return at + 1
+
+
+def _unescaped(raw: bytes) -> bytes:
+    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[0]), raw) if b"\\" in raw else raw
+
+
+def _value(raw: bytes) -> float:
+    if _NUMBER.fullmatch(raw):
+        value = float(raw)
+        if not math.isfinite(value):
+            raise _Fault(TOO_LARGE)
+        return value
+    if _SPECIAL.fullmatch(raw):
+        return float(raw)
+    raise _Fault(NOT_A_VALUE)
+
+
+def _time(raw: bytes, rules: Rules, seconds: bool) -> int:
+    form, unit = (_NUMBER, "s") if seconds else (_WHOLE, "ms")
+    if not form.fullmatch(raw):
+        raise _Fault(NOT_SECONDS if seconds else NOT_A_TIME)
+    ms = round(max(-1e20, min(float(raw), 1e20)) * 1_000) if seconds else int(raw)
+    if ms < 1:
+        raise _Fault(times.early(ms, rules.now_ms, unit))
+    if ms > rules.latest_ms:
+        raise _Fault(times.late(ms, rules.now_ms, unit))
+    return ms

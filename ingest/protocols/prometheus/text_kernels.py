@@ -1,0 +1,162 @@
+"""The compiled loop of Prometheus' text form: plain lines of known series; everything else is the exact reader's.
+
+It stops, with nothing half done, at the first line that is not plain or names a series the cache does not know, as
+``line_kernels`` does, whose numbers and look-ups it shares. A head is the series as written: up to the closing brace,
+or up to the first space. Its one item goes by the name ``value``. Comments are passed over. Enter by ``read_text``.
+"""
+
+import numpy as np
+from numba import njit
+
+from ingest.protocols.common.line_kernels import (
+    COUNT,
+    DIGITS_MAX,
+    END,
+    F64,
+    FULL,
+    I32,
+    I64,
+    LENGTH_MAX,
+    LINE,
+    LINES_MAX,
+    NOW,
+    POSITION,
+    RAW_MAX,
+    STOPPED,
+    TIMELESS,
+    U8,
+    Known,
+    _digits,
+    _line_end,
+    _number,
+    find_head,
+    find_item,
+)
+
+SECONDS = 6  # behind the rules of ``line_kernels``: 1 where times are seconds with a fraction (OpenMetrics)
+_SPACE, _QUOTE, _COMMENT, _POINT, _ZERO, _NINE, _NEWLINE, _OPEN, _CLOSE, _ESCAPE = (
+    32,
+    34,
+    35,
+    46,
+    48,
+    57,
+    10,
+    123,
+    125,
+    92,
+)
+_BIG_N, _SMALL_A, _MINUS = 78, 97, 45
+_SECONDS_MAX = 1e11
+
+
+@njit(nogil=True, cache=True)
+def _head_end(body: U8, start: int) -> int:
+    """Where the series ends that begins at ``start``; -1 if only the exact reader can tell."""
+    i = start
+    while body[i] != _OPEN:
+        if body[i] == _SPACE:
+            return i
+        if body[i] == _NEWLINE or body[i] == _QUOTE:
+            return -1
+        i += 1
+    quoted = False
+    while quoted or body[i] != _CLOSE:
+        if body[i] == _NEWLINE or body[i] == _ESCAPE:
+            return -1
+        if body[i] == _QUOTE:
+            quoted = not quoted
+        i += 1
+    return i + 1
+
+
+@njit(nogil=True, cache=True)
+def _spaces(body: U8, i: int) -> int:
+    while body[i] == _SPACE:
+        i += 1
+    return i
+
+
+@njit(nogil=True, cache=True)
+def _value(body: U8, i: int) -> tuple[int, float]:
+    """End and value at ``i``: a decimal number or ``NaN``; end -1 if only the exact reader can tell."""
+    if body[i] == _BIG_N and body[i + 1] == _SMALL_A and body[i + 2] == _BIG_N:
+        return i + 3, np.nan
+    end, value = _number(body, i)
+    if end < 0:
+        return -1, 0.0
+    last = body[end - 1]  # a letter is line protocol's own: an integer's mark, or a boolean
+    return (end if _ZERO <= last <= _NINE or last == _POINT else -1), value
+
+
+@njit(nogil=True, cache=True)
+def _time(body: U8, i: int, rules: I64) -> tuple[int, int]:
+    """End of the time at ``i`` and its ms; end -1 if only the exact reader can tell."""
+    if body[i] == _MINUS:
+        return -1, 0
+    if rules[SECONDS] == 1:
+        end, seconds = _value(body, i)
+        if end < 0 or not seconds < _SECONDS_MAX:
+            return -1, 0
+        ms = np.int64(np.rint(seconds * 1000.0))
+    else:
+        end, raw = _digits(body, i, np.uint64(0))
+        if end == i or end - i > DIGITS_MAX or raw > np.uint64(rules[RAW_MAX]):
+            return -1, 0
+        ms = np.int64(raw)
+    return (end if 1 <= ms <= rules[RAW_MAX] else -1), int(ms)
+
+
+@njit(nogil=True, cache=True)
+def _sample(body: U8, start: int, rules: I64) -> tuple[int, float, int, bool]:
+    """(newline, value, ms, timeless) of what follows a series; newline -1 if only the exact reader can tell."""
+    i = _spaces(body, start)
+    if i == start:
+        return -1, 0.0, 0, False
+    i, value = _value(body, i)
+    if i < 0:
+        return -1, 0.0, 0, False
+    after = _spaces(body, i)
+    newline = _line_end(body, after)
+    if newline >= 0:
+        return newline, value, rules[NOW], True
+    if after == i:
+        return -1, 0.0, 0, False
+    i, ms = _time(body, after, rules)
+    return (-1 if i < 0 else _line_end(body, _spaces(body, i))), value, ms, False
+
+
+@njit(nogil=True, cache=True)
+def read_text(body: U8, name: U8, rules: I64, known: Known, state: I64, series: I32, ts: I64, values: F64) -> int:
+    """Read from ``state`` on until END, a line for the exact reader (STOPPED) or no more room (FULL).
+
+    ``body`` ends with a newline; ``name`` is the item's name. Series are written as the cache's numbers.
+    """
+    position, line, count = state[POSITION], state[LINE], state[COUNT]
+    status = END
+    while position < body.size and line <= rules[LINES_MAX]:
+        if body[position] == _NEWLINE or body[position] == _COMMENT:
+            while body[position] != _NEWLINE:
+                position += 1
+            position += 1
+            line += 1
+            continue
+        if count == series.size:
+            status = FULL
+            break
+        end = _head_end(body, position)
+        head = find_head(known, body, position, end) if end > position else -1
+        item = find_item(known, head, name, 0, name.size) if head >= 0 else -1
+        newline, value, ms, timeless = _sample(body, end, rules) if item >= 0 else (-1, 0.0, 0, False)
+        if newline < 0 or newline - position > rules[LENGTH_MAX]:
+            status = STOPPED
+            break
+        series[count] = known.item_series[item]
+        values[count] = value
+        ts[count] = ms
+        count += 1
+        if timeless:
+            state[TIMELESS] += 1
+        position, line = newline + 1, line + 1
+    state[POSITION], state[LINE], state[COUNT] = position, line, count
+    return status

@@ -1,0 +1,1 @@
+"""Who sends: agents as the site knows them, and the principals behind token ids."""
