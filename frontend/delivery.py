@@ -21,9 +21,9 @@ from spm import limits
 from spm.accounts import quotas
 from spm.accounts.models import App
 from spm.errors import StoreUnavailable
-from spm.store import quota
-from spm.store.account import Account
-from spm.store.account_hours import Gap
+from spm.store.ledger import quota
+from spm.store.ledger.balance import Account
+from spm.store.ledger.balance_hours import Gap
 
 SPANS = ((1, "1 h"), (24, "24 h"), (168, "7 days"))  # offered on the page
 Row = Mapping[str, Any]

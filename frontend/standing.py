@@ -20,9 +20,9 @@ from spm.accounts import sources
 from spm.accounts.models import App, Source
 from spm.clock import SystemClock
 from spm.errors import SpmError
-from spm.store.account import Places, glance
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
+from spm.store.ledger.balance import Places, glance
 from spm.telemetry import Reading
 
 HELPS = {

@@ -23,7 +23,7 @@ from spm import limits
 from spm.accounts import audit
 from spm.errors import SpmError
 from spm.store.backends import open_backend
-from spm.store.dead import NOBODY
+from spm.store.ledger.dead_letters import NOBODY
 
 __all__ = ["LetterBoxAdmin", "RejectedLineAdmin", "accounting_admin"]  # Django looks into this module alone
 

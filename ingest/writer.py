@@ -16,13 +16,16 @@ import numpy as np
 
 from spm import clock, limits
 from spm.envelopes import Envelopes
-from spm.store import blocks, dead, distribution, kernels, keys, pending
+from spm.store import epochs, keys
 from spm.store.backends.base import Backend, RowPut, Step
-from spm.store.blocks import LogBlock, Messages
-from spm.store.dead import Letter
 from spm.store.dictionary import Registry
+from spm.store.encoding import blocks, kernels
+from spm.store.encoding.blocks import LogBlock, Messages
 from spm.store.keys import Distribution, Epoch
-from spm.store.pending import Commit
+from spm.store.ledger import commit_records
+from spm.store.ledger import dead_letters as dead
+from spm.store.ledger.commit_records import Commit
+from spm.store.ledger.dead_letters import Letter
 from spm.wire import BOOL, F64, I32, I64, U8, U64, Envelope, slot_of
 
 COLLIDED = "its series' id already stands for another series"
@@ -135,7 +138,7 @@ class Writer:
         return known | self._read(unknown) if unknown else known
 
     def _read(self, apps: Sequence[int]) -> dict[int, Distribution]:
-        found = distribution.read_many(self._backend, apps, self._default)
+        found = epochs.read_many(self._backend, apps, self._default)
         if len(self._placing) + len(found) > limits.WRITER_APPS_MAX:
             self._placing = {}  # they are read again
         self._placing = self._placing | found
@@ -229,8 +232,8 @@ def _accounts(whole: Envelopes, lost: Sequence[Dead]) -> list[RowPut]:
     One row per stamp, outcome and cause, under a key made of these: whoever writes it again writes the same.
     """
     of_note = np.flatnonzero((whole.rejected > 0) | (whole.samples == 0))
-    rejected = [_account(whole[int(i)], pending.REJECTED, int(whole.rejected[i]), "") for i in of_note]
-    return rejected + [_account(d.envelope, pending.DEAD, d.samples, d.cause, total=d.total) for d in lost]
+    rejected = [_account(whole[int(i)], commit_records.REJECTED, int(whole.rejected[i]), "") for i in of_note]
+    return rejected + [_account(d.envelope, commit_records.DEAD, d.samples, d.cause, total=d.total) for d in lost]
 
 
 def _account(envelope: Envelope, outcome: int, samples: int, cause: str, total: int | None = None) -> RowPut:
@@ -242,7 +245,7 @@ def _account(envelope: Envelope, outcome: int, samples: int, cause: str, total: 
     table = _messages(one, np.zeros(1, np.int64))
     commit = Commit(table, np.array([samples], np.int64), one.message_ids, 0, 0, (), totals)
     key = keys.ledger(envelope.app, stamp.ms // 60_000, writer, sequence)
-    return key, {pending.COLUMN: pending.encode(commit, blocks.LEDGER, outcome)}
+    return key, {commit_records.COLUMN: commit_records.encode(commit, blocks.LEDGER, outcome)}
 
 
 def _groups(envelopes: Envelopes) -> Iterator[Envelopes]:
@@ -298,7 +301,7 @@ def _rows_of(part: Part, batch: int) -> tuple[list[RowPut], list[RowPut]]:
         key = keys.LogKey(bucket, app, slot, ingest_ms, batch)
         block, commit = _block(rows, taken, names, part.epoch.number)
         log.append((key.to_bytes(), block.to_cells()))
-        cells.setdefault(bucket, {})[keys.slot_column(slot)] = pending.encode(commit, batch=batch)
+        cells.setdefault(bucket, {})[keys.slot_column(slot)] = commit_records.encode(commit, batch=batch)
     return log, [(keys.PendingKey(b, app, ingest_ms, batch).to_bytes(), c) for b, c in cells.items()]
 
 

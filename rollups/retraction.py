@@ -16,15 +16,18 @@ from rollups.manifest import cells
 from spm import limits
 from spm.errors import IntegrityError, Refused
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.store import dictionary, distribution, kernels, keys, manifest, pending, retractions, units
+from spm.store import dictionary, epochs, keys, manifest
 from spm.store.backends.base import Backend, Reader
-from spm.store.blocks import ChunkPage, TimelinesPage
-from spm.store.lens import BOOL, Lens, Pairs, among
+from spm.store.encoding import kernels
+from spm.store.encoding.blocks import ChunkPage, TimelinesPage
+from spm.store.ledger import commit_records
 from spm.store.manifest import OPEN, Entry, Generation, Manifest
 from spm.store.matchers import Matcher, mask, matches_empty
-from spm.store.merge import Piece, merge, narrow
-from spm.store.retractions import Retraction
-from spm.store.units import Unit, Wanted
+from spm.store.versions import generations, retractions
+from spm.store.versions.generations import Unit, Wanted
+from spm.store.versions.merge import Piece, merge, narrow
+from spm.store.versions.retractions import Retraction
+from spm.store.versions.visibility import BOOL, Lens, Pairs, among
 from spm.wire import I64, U64, parse_canonical
 
 _FORMS = {"chunks": ChunkPage.from_bytes, "timelines": TimelinesPage.from_bytes}
@@ -185,7 +188,7 @@ def _preview(reader: Reader, app: int, draft: Retraction) -> Preview:
     now = Lens(tuple(r for r in retractions.read(reader, app) if r.active()), _Series(reader, app))
     then = replace(now, retractions=(draft,))
     wanted = _wanted(now.series_of(draft)) if draft.matchers else None
-    spread = distribution.read(reader, app)
+    spread = epochs.read(reader, app)
     waiting = _waiting(reader, app, spread.all(app), draft)
     days = _days(reader, app, draft)
     found = _units(app, waiting, days, draft)
@@ -288,7 +291,7 @@ class _Waiting:
 def _waiting(reader: Reader, app: int, buckets: Iterable[int], draft: Retraction) -> dict[tuple[int, int], _Waiting]:
     """All that is pending by (bucket, slot): what a draft does not touch may be what shows in its place."""
     found: dict[tuple[int, int], _Waiting] = defaultdict(_Waiting)
-    for items in plan.by_day(pending.scan(reader, app, list(buckets))).values():
+    for items in plan.by_day(commit_records.scan(reader, app, list(buckets))).values():
         for item in items:
             commit, place = item.commit, found[item.key.bucket, item.slot]
             place.batches.add((item.key.ingest_ms, item.key.batch))
@@ -342,4 +345,4 @@ def _generation(reader: Reader, at: Unit, generation: Generation, wanted: Wanted
         rows = reader.get(table, names)
         return [None if row is None else _FORMS[table](row[cells.COLUMN]) for row in rows]
 
-    return units.read_generation(fetch, lambda: units.read_inputs(reader, at, generation), at, generation, wanted)
+    return generations.read_generation(fetch, lambda: generations.read_inputs(reader, at, generation), at, generation, wanted)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spm.query.formats.prometheus import numbers
-from spm.store.columns import Bool, as_mask, bools, ints, strings
+from spm.store.encoding.arrow import Bool, as_mask, bools, ints, strings
 from spm.wire import F64
 
 _NAN_BITS = int(np.array([np.nan]).view(np.uint64)[0])

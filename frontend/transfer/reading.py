@@ -24,7 +24,7 @@ from frontend.transfer.selectors import series_of
 from frontend.transfer.tables import parquet, table
 from ingest.protocols.common import naming
 from spm.errors import BadMessage
-from spm.store.columns import as_mask, bools, ints, string, strings
+from spm.store.encoding.arrow import as_mask, bools, ints, string, strings
 from spm.wire import F64, I64, Parsed
 
 Read = Callable[[Pieces, int], Iterator[Parsed]]  # the body, and now

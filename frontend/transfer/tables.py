@@ -28,7 +28,7 @@ from ingest.protocols.common import naming
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import IMPORT_GROUP_BYTES_MAX, IMPORT_PIECE_BYTES, IMPORT_SAMPLES_AT_ONCE
 from spm.query.request.batches import METRIC_NAME
-from spm.store.columns import Bool, as_mask, bools, string, strings
+from spm.store.encoding.arrow import Bool, as_mask, bools, string, strings
 from spm.wire import F64, I64
 
 _HEAD_BYTES_MAX = 1 << 18

@@ -4,7 +4,7 @@ The rate is looked at before a body is read (``pace``) and charged behind it (``
 next to nothing. New series over the quota are left out and named, the others flow on. A series is new when neither this
 process nor the dictionary knows it; a set of series that was let in once is found again by one hash. Times before all
 retention, or decades ago where another unit would make them now, are left out likewise. What processes share of the
-counts stands in ``spm.store.quota``; when the store does not answer, nobody is refused here.
+counts stands in ``spm.store.ledger.quota``; when the store does not answer, nobody is refused here.
 """
 
 import threading
@@ -19,9 +19,10 @@ from spm.accounts import quotas
 from spm.accounts.quotas import Quota
 from spm.clock import Clock
 from spm.errors import LimitExceeded, StoreUnavailable
-from spm.store import keys, quota
+from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.dictionary import COLUMN
+from spm.store.ledger import quota
 from spm.wire import BOOL, I64, U64, Parsed, Rejection, SeriesTable, parse_canonical
 
 _NONE = np.empty(0, np.uint64)

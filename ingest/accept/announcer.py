@@ -16,9 +16,9 @@ from ingest.accept.stamper import Acceptor, Count, take_process
 from spm import limits
 from spm.clock import Clock
 from spm.errors import StoreUnavailable
-from spm.store import marks
 from spm.store.backends.base import Backend
-from spm.store.marks import Announcement
+from spm.store.ledger import watermarks
+from spm.store.ledger.watermarks import Announcement
 from spm.wire import Envelope, Parsed
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Accepting:
         news = acceptor.take_news(most)
         for place, (app, count) in enumerate(news):
             try:
-                held = marks.announce(self._backend, app, acceptor.process, self._word(count, acceptor.retired))
+                held = watermarks.announce(self._backend, app, acceptor.process, self._word(count, acceptor.retired))
             except StoreUnavailable as error:
                 acceptor.tell_again(app for app, _ in news[place:])
                 if not self._failing:

@@ -15,8 +15,8 @@ import numpy as np
 from spm.clock import Clock
 from spm.errors import BadMessage
 from spm.limits import ACCEPT_APPS_MAX, HOUR_MS, MESSAGE_SLOTS_MAX, SEQUENCE_MAX
-from spm.store import counters
 from spm.store.backends.base import Backend
+from spm.store.ledger import counters
 from spm.wire import Envelope, Parsed, Stamp, slot_of
 
 PROCESS_MAX = 1 << 32  # a stamp's process number has 32 bits

@@ -23,8 +23,8 @@ from ingest.models import AccountBook
 from spm import limits
 from spm.clock import SystemClock
 from spm.errors import SpmError
-from spm.store.account import Glance, Places, Process
 from spm.store.backends import open_backend
+from spm.store.ledger.balance import Glance, Places, Process
 
 _clock = SystemClock()
 _LINK = '<a href="{}" class="text-primary-600 underline dark:text-primary-500">{}</a>'

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from spm import limits
 from spm.errors import SpmError
 from spm.limits import HOUR_MS
-from spm.store import account_hours, marks
-from spm.store.account import Account, Glance, Process, account, glance
-from spm.store.account_hours import Gap, Hour
 from spm.store.backends.base import Backend
-from spm.store.commits import Cells
+from spm.store.ledger import balance_hours, watermarks
+from spm.store.ledger.balance import Account, Glance, Process, account, glance
+from spm.store.ledger.balance_hours import Gap, Hour
+from spm.store.ledger.commit_columns import Cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def span(store: Backend, app: int, now_ms: int, hours: int) -> Span:
     last = now_ms // HOUR_MS
     first = last - min(max(hours, 1), limits.ACCOUNT_HOURS_MAX) + 1
     found = tuple(_KEPT.hours(store, app, first, last, now_ms))
-    gaps = sorted(account_hours.gaps(found), key=lambda gap: -gap.before_ms)
+    gaps = sorted(balance_hours.gaps(found), key=lambda gap: -gap.before_ms)
     return Span(first * HOUR_MS, now_ms, found, tuple(gaps), any(hour.runs_cut for hour in found))
 
 
@@ -154,9 +154,9 @@ class _Kept:
         unknown = [n for n, hour in known.items() if hour is None]
         if unknown:
             with self._readers, store.snapshot() as reader:
-                final = account_hours.final_before(marks.read(reader, app), now_ms)
+                final = balance_hours.final_before(watermarks.read(reader, app), now_ms)
                 for begin, end in _stretches(unknown):
-                    for hour in account_hours.hours(reader, app, begin, end, _CELLS):
+                    for hour in balance_hours.hours(reader, app, begin, end, _CELLS):
                         keep_ms = HOUR_MS if hour.number < final else limits.ACCOUNT_RECENT_MS
                         known[hour.number] = hour
                         self._put(app, _Entry(store, hour, now_ms + keep_ms))

@@ -17,9 +17,20 @@ from ingest.protocols import by_content
 from ingest.writer import burial
 from spm.errors import CorruptBlock, Refused, SpmError
 from spm.limits import LETTER_CHARS_SHOWN, LETTER_SAMPLES_SHOWN
-from spm.store import dead
 from spm.store.backends.base import Backend, Reader
-from spm.store.dead import BODY, DISMISSED, MESSAGE, NOBODY, REPLAYED, ROW, TORN, WAITING, Found, Letter
+from spm.store.ledger import dead_letters
+from spm.store.ledger.dead_letters import (
+    BODY,
+    DISMISSED,
+    MESSAGE,
+    NOBODY,
+    REPLAYED,
+    ROW,
+    TORN,
+    WAITING,
+    Found,
+    Letter,
+)
 from spm.wire import Envelope, Stamp, parse_canonical
 
 STATES = ("waiting", "replayed", "dismissed")
@@ -70,7 +81,7 @@ class Outcome:
 def listed(reader: Reader, app: int, *, count: int, before: str = "") -> list[Shown]:
     """The newest letters of an app; ``before``: the key from which to go on to older ones."""
     after = _key(app, before) if before else None
-    return [_shown(found) for found in dead.newest(reader, app, count=count, before=after)]
+    return [_shown(found) for found in dead_letters.newest(reader, app, count=count, before=after)]
 
 
 def settle(store: Backend, app: int, keys: Sequence[str], act: str, push: Push) -> Outcome:
@@ -82,7 +93,7 @@ def replay(store: Backend, app: int, keys: Sequence[str], push: Push) -> Outcome
     """Accept these letters' messages anew. What fails again becomes a new letter, with its new cause."""
 
     def again(found: Found) -> None:
-        letter = dead.decode(found.raw)
+        letter = dead_letters.decode(found.raw)
         envelope = _envelope(found, letter)
         if letter.kind == TORN:  # now that it can be read: its first stamp is accounted for, too
             store.put(burial(envelope, letter.cause)[1:])
@@ -98,7 +109,7 @@ def dismiss(store: Backend, app: int, keys: Sequence[str]) -> Outcome:
 
 def waiting(reader: Reader, app: int, *, at_most: int) -> int:
     """How many letters nobody has settled, counted up to a bound."""
-    return sum(found.state == WAITING for found in dead.newest(reader, app, count=at_most))
+    return sum(found.state == WAITING for found in dead_letters.newest(reader, app, count=at_most))
 
 
 def waiting_told(reader: Reader, app: int, *, at_most: int) -> str:
@@ -113,14 +124,14 @@ def waiting_told(reader: Reader, app: int, *, at_most: int) -> str:
 def _each(store: Backend, app: int, keys: Sequence[str], state: int, act: Callable[[Found], Any]) -> Outcome:
     done, refused = 0, []
     names = [_key(app, key) for key in keys]
-    for key, found in zip(keys, dead.find(store, names), strict=True):
+    for key, found in zip(keys, dead_letters.find(store, names), strict=True):
         try:
             if found is None:
                 raise Refused("no such letter")
             if found.state != WAITING:
                 raise Refused(f"was {STATES[found.state]} already")
             act(found)
-            dead.settle(store, found.key, state)
+            dead_letters.settle(store, found.key, state)
             done += 1
         except SpmError as error:
             refused.append(f"{key[:24]}…: {error}")
@@ -166,7 +177,7 @@ def _accepted(found: Found, letter: Letter) -> Envelope:
 def _shown(found: Found) -> Shown:
     key, state = found.key.hex(), STATES[found.state] if found.state < len(STATES) else f"state {found.state}"
     try:
-        letter = dead.decode(found.raw)
+        letter = dead_letters.decode(found.raw)
         if letter.kind == ROW:
             return Shown(key, found.ingest_ms, state, letter.cause, place=f"{letter.table} {letter.key.hex()}")
         if letter.kind != MESSAGE:

@@ -15,7 +15,7 @@ from spm.accounts.models import App
 from spm.clock import Clock
 from spm.errors import SpmError
 from spm.store.backends.base import Backend
-from spm.store.commits import Cells
+from spm.store.ledger.commit_columns import Cells
 
 _LOG = logging.getLogger(__name__)
 _CELLS = Cells()  # most rows of one round were there in the one before

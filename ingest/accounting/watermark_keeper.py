@@ -16,11 +16,12 @@ import msgspec
 import numpy as np
 
 from spm import limits
-from spm.store import keys, marks
+from spm.store import keys
 from spm.store.backends.base import Backend
-from spm.store.commits import Cells
-from spm.store.marks import Announcement, Mark, ProcessMarks, Record, packed
-from spm.store.settled import Settled, settled
+from spm.store.ledger import watermarks
+from spm.store.ledger.commit_columns import Cells
+from spm.store.ledger.outcomes import Settled, settled
+from spm.store.ledger.watermarks import Announcement, Mark, ProcessMarks, Record, packed
 
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64
 _DOUBLINGS = 20  # of a span of minutes: four years
@@ -54,7 +55,7 @@ class Look:
 
 def keep(store: Backend, app: int, now_ms: int, *, cells: Cells | None = None) -> Kept:
     """One look at an app. Raises ``StoreUnavailable`` when the store does not answer: look again."""
-    found = marks.read(store, app)
+    found = watermarks.read(store, app)
     open_ = {p: m for p, m in found.items() if not (m.finished or m.damaged)}
     kept = Kept(
         waiting=sum(not m.settled for m in open_.values()), damaged=sum(bool(m.damaged) for m in found.values())
@@ -163,7 +164,7 @@ def _move(store: Backend, app: int, m: ProcessMarks, word: Announcement, found: 
     fresh = passed.only(~np.isin(passed.stamps, m.named))
     before = m.held.totals.messages + int((m.named <= np.uint64(packed(word.place))).sum())
     totals = msgspec.structs.replace(fresh.totals(), messages=word.messages - before)
-    return marks.move(store, app, m, word, totals=totals, out=passed.stamps[passed.lost])
+    return watermarks.move(store, app, m, word, totals=totals, out=passed.stamps[passed.lost])
 
 
 def _adopt(store: Backend, app: int, m: ProcessMarks, found: Settled) -> int:
@@ -173,5 +174,5 @@ def _adopt(store: Backend, app: int, m: ProcessMarks, found: Settled) -> int:
         return 0
     part = fresh.only(np.arange(len(fresh)) < limits.STAMPS_PER_CELL)
     stamps = part.stamps
-    landed = marks.adopt(store, app, m, Record(stamps[part.kept], stamps[~part.kept], part.totals()))
+    landed = watermarks.adopt(store, app, m, Record(stamps[part.kept], stamps[~part.kept], part.totals()))
     return int(part.kept.sum()) if landed else 0

@@ -24,9 +24,9 @@ from ingest.writer import burial
 from spm import limits
 from spm.clock import Clock
 from spm.errors import CorruptBlock
-from spm.store import dead
 from spm.store.backends.base import Backend, RowPut, Step
-from spm.store.dead import BODY, NOBODY, TORN, About, Letter
+from spm.store.ledger import dead_letters
+from spm.store.ledger.dead_letters import BODY, NOBODY, TORN, About, Letter
 from spm.wire import Envelope
 
 Whose = Callable[[Delivery], int | None]
@@ -77,7 +77,7 @@ class DeadQueue:
         )
         letter = Letter(kind, cause, delivery.body[: limits.DEAD_BODY_BYTES_MAX], key=about.to_bytes())
         at_ms = died_ms(delivery)
-        return dead.step(app, self._clock.now_ms() if at_ms is None else at_ms, dead.body_name(letter), letter)
+        return dead_letters.step(app, self._clock.now_ms() if at_ms is None else at_ms, dead_letters.body_name(letter), letter)
 
 
 def too_often(delivery: Delivery) -> Delivery | None:

@@ -12,11 +12,13 @@ from rollups.decide.plan import Kind
 from rollups.decide.work import PackTask, UnitTask
 from rollups.manifest import cells
 from spm.limits import DAY_SLOTS
-from spm.store import distribution, keys, manifest, retractions
+from spm.store import epochs as store_epochs
+from spm.store import keys, manifest
 from spm.store.backends.base import Reader
 from spm.store.keys import Epoch
 from spm.store.manifest import SEALED, HourOf, Manifest
-from spm.store.retractions import Retraction
+from spm.store.versions import retractions
+from spm.store.versions.retractions import Retraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Asked:
 
 def asked(reader: Reader, app: int, slots: Collection[int] | None, report: Report) -> Asked:
     """Every hour that readers use and whose samples are there (``slots``: only these). Raises ``CorruptBlock``."""
-    epochs = distribution.read(reader, app).epochs
+    epochs = store_epochs.read(reader, app).epochs
     known = {r.number: r for r in retractions.read(reader, app)}
     units: list[UnitTask] = []
     packs: list[PackTask] = []

@@ -28,11 +28,11 @@ from spm import limits
 from spm.clock import random_u64
 from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_SLOTS
-from spm.store import blocks, distribution, keys, manifest, marks, pending, retractions, tiers, units
-from spm.store.aggregates import Aggregates, side_by_side
+from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Backend, Reader
-from spm.store.blocks import ChunkPage, LogBlock, TimelinesPage
-from spm.store.lens import Lens
+from spm.store.encoding import blocks
+from spm.store.encoding.blocks import ChunkPage, LogBlock, TimelinesPage
+from spm.store.ledger import commit_records, watermarks
 from spm.store.manifest import (
     EXPIRED,
     SEALED,
@@ -46,9 +46,13 @@ from spm.store.manifest import (
     first_day_of,
     month_of,
 )
-from spm.store.merge import narrow
-from spm.store.retractions import Retraction
-from spm.store.units import Inputs, Unit
+from spm.store.rollup import rows as rollup_rows
+from spm.store.rollup.aggregates import Aggregates, side_by_side
+from spm.store.versions import generations, retractions
+from spm.store.versions.generations import Inputs, Unit
+from spm.store.versions.merge import narrow
+from spm.store.versions.retractions import Retraction
+from spm.store.versions.visibility import Lens
 from spm.wire import U64
 
 __all__ = ["Finding", "Report", "day_check", "fsck", "hour_check"]
@@ -114,19 +118,19 @@ def _months(reader: Reader, app: int, report: Report) -> dict[int, Month]:
 
 def _verify_accounts(reader: Reader, app: int, report: Report) -> None:
     """What the account of the app rests on: marks of processes, commit records, account rows."""
-    found = marks.read(reader, app)
+    found = watermarks.read(reader, app)
     for process, known in found.items():
         if known.damaged:
             report.add(DAMAGED, "marks", keys.mark(app, process), f"of process {process}: {known.damaged}")
     report.count(rows=len(found))
-    buckets = distribution.read(reader, app).all(app)
-    waiting = ((w.key.to_bytes(), w.cell) for w in pending.scan(reader, app, list(buckets)))
-    accounts = ((key, row.get(pending.COLUMN, b"")) for key, row in reader.scan("ledger", *keys.ledger_range(app)))
+    buckets = epochs.read(reader, app).all(app)
+    waiting = ((w.key.to_bytes(), w.cell) for w in commit_records.scan(reader, app, list(buckets)))
+    accounts = ((key, row.get(commit_records.COLUMN, b"")) for key, row in reader.scan("ledger", *keys.ledger_range(app)))
     for table, kind, rows in (("pending", blocks.PENDING, waiting), ("ledger", blocks.LEDGER, accounts)):
         for key, raw in rows:
             report.count(rows=1)
             try:
-                pending.decode(raw, kind)
+                commit_records.decode(raw, kind)
             except CorruptBlock as error:
                 report.add(DAMAGED, table, key, str(error))
 
@@ -157,9 +161,9 @@ def _verify_generation(reader: Reader, unit: Unit, generation: Generation, repor
     place = unit.bucket, unit.slot, generation.number
     names = purge.pages_of(unit.app, place, made)
     for key in names["chunks"]:
-        _verify_row(reader, "chunks", key, lambda row: ChunkPage.from_bytes(row[units.COLUMN]), report)
+        _verify_row(reader, "chunks", key, lambda row: ChunkPage.from_bytes(row[generations.COLUMN]), report)
     for key in names["timelines"]:
-        _verify_row(reader, "timelines", key, lambda row: TimelinesPage.from_bytes(row[units.COLUMN]), report)
+        _verify_row(reader, "timelines", key, lambda row: TimelinesPage.from_bytes(row[generations.COLUMN]), report)
     start = keys.timeline(unit.bucket, unit.app, unit.slot, generation.number, 0)
     stop = keys.timeline(unit.bucket, unit.app, unit.slot, generation.number, 0xFFFF) + b"\0"
     for key, _ in reader.scan("timelines", start, stop, keys_only=True):
@@ -174,10 +178,10 @@ def _verify_generation(reader: Reader, unit: Unit, generation: Generation, repor
 
 
 def _directory(reader: Reader, unit: Unit, generation: Generation, report: Report) -> Inputs | None:
-    key = units.inputs_key(unit, generation)
-    if not _verify_row(reader, "inputs", key, lambda row: units.decode_inputs(row[units.COLUMN]), report):
+    key = generations.inputs_key(unit, generation)
+    if not _verify_row(reader, "inputs", key, lambda row: generations.decode_inputs(row[generations.COLUMN]), report):
         return None
-    return units.read_inputs(reader, unit, generation)
+    return generations.read_inputs(reader, unit, generation)
 
 
 def _verify_pack(reader: Reader, place: Place, pack: Hours | Days, report: Report) -> None:
@@ -185,7 +189,7 @@ def _verify_pack(reader: Reader, place: Place, pack: Hours | Days, report: Repor
     for metric, pages in made.pages.items() if made else ():
         for page in pages:
             key = place.key(pack.generation.number, metric, page)
-            _verify_row(reader, place.table, key, tiers.decode_row, report)
+            _verify_row(reader, place.table, key, rollup_rows.decode_row, report)
 
 
 def _verify_row(
@@ -231,16 +235,16 @@ def hour_check(reader: Reader, app: int, bucket: int, slot: int, value: Manifest
         pieces = source.read_unit(reader, task).pieces
     except _TROUBLE as trouble:
         return Checked(trouble=f"its samples cannot be read: {trouble}", usable=False)
-    spread = distribution.read(reader, app)
+    spread = epochs.read(reader, app)
     place = Place("hours", app, bucket, slot // DAY_SLOTS, slot // DAY_SLOTS * DAY_SLOTS)
     try:
         metrics, stored = _stored(reader, place, pack.generation, slot)
     except _TROUBLE as trouble:
         return Checked(trouble=f"its hours cannot be read: {trouble}")
     for i, piece in enumerate(pieces):
-        left = distribution.abandoned(spread, app, bucket, piece.metrics)
+        left = epochs.abandoned(spread, app, bucket, piece.metrics)
         pieces[i] = piece if left is None else narrow(piece, ~left)
-    left = distribution.abandoned(spread, app, bucket, metrics)
+    left = epochs.abandoned(spread, app, bucket, metrics)
     if left is not None:
         metrics, stored = metrics[~left], stored.take(~left)
     return Checked(tuple(recount.differences(metrics, stored, recount.recount(pieces, lens))))

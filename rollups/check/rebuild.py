@@ -21,28 +21,31 @@ from rollups.manifest import cells
 from rollups.run import survey
 from spm.errors import CorruptBlock
 from spm.limits import DAY_SLOTS
-from spm.store import blocks, distribution, keys, pending, units
+from spm.store import epochs, keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.ranges import scan_ranges
-from spm.store.blocks import LogBlock, Messages
+from spm.store.encoding import blocks
+from spm.store.encoding.blocks import LogBlock, Messages
 from spm.store.keys import LogKey, PendingKey
+from spm.store.ledger import commit_records
+from spm.store.ledger.commit_records import Commit, account_key
 from spm.store.manifest import OPEN, Entry, Manifest, State
-from spm.store.merge import merge_messages
-from spm.store.pending import Commit, account_key
-from spm.store.units import Unit
+from spm.store.versions import generations
+from spm.store.versions.generations import Unit
+from spm.store.versions.merge import merge_messages
 
 _Place = tuple[int, int]  # bucket, slot
 
 
 def lost(reader: Reader, app: int, report: Report, *, before_ms: int) -> list[LogKey]:
     """Blocks older than a moment that nothing knows of; younger ones may be on their way."""
-    buckets = list(distribution.read(reader, app).all(app))
+    buckets = list(epochs.read(reader, app).all(app))
     ranges = [keys.app_range(bucket, app) for bucket in buckets]
     listed = [LogKey.parse(key) for key, _ in scan_ranges(reader, "log", ranges, keys_only=True)]
-    waiting = {(w.key.bucket, w.slot, w.key.batch) for w in pending.scan(reader, app, buckets)}
+    waiting = {(w.key.bucket, w.slot, w.key.batch) for w in commit_records.scan(reader, app, buckets)}
     there = cells.scan_cells(reader, app)
     values = survey.decoded(app, dict(there))
-    settled = len(distribution.read(reader, app).epochs) == 1
+    settled = len(epochs.read(reader, app).epochs) == 1
     held: dict[_Place, frozenset[int] | None] = {}
     found = []
     for key in listed:
@@ -79,11 +82,11 @@ def _held(
         for generation in state.generations:
             unit = Unit(place[0], app, place[1])
             try:
-                made = units.read_inputs(reader, unit, generation)
+                made = generations.read_inputs(reader, unit, generation)
             except CorruptBlock:
                 made = None
             if made is None:
-                key = units.inputs_key(unit, generation)
+                key = generations.inputs_key(unit, generation)
                 report.add(UNKNOWN, "inputs", key, "which blocks of this unit are taken in cannot be told")
                 return None
             known |= {r.batch for r in made.batches}
@@ -110,7 +113,7 @@ def rebuild(store: Backend, app: int, found: Sequence[LogKey], report: Report, *
                 report.add(DAMAGED, "log", key.to_bytes(), str(error))
                 continue
             if repair:
-                record = {keys.slot_column(key.slot): pending.encode(commit, batch=key.batch)}
+                record = {keys.slot_column(key.slot): commit_records.encode(commit, batch=key.batch)}
                 place = PendingKey(key.bucket, app, key.ingest_ms, key.batch).to_bytes()
                 store.put([("pending", [(place, record)])])
             text = f"{commit.sample_count} samples of slot {key.slot} would never be taken in"
@@ -121,13 +124,13 @@ def _told(reader: Reader, app: int, ingest_ms: int, batch: int) -> list[Commit]:
     """What other records of the same batch say: pending ones, and accounts of what runs have taken in."""
     found = []
     rows = reader.scan("ledger", *keys.batch_accounts(app, ingest_ms // 60_000, batch))
-    cells_of = [(row.get(pending.COLUMN), blocks.LEDGER) for _, row in rows]
+    cells_of = [(row.get(commit_records.COLUMN), blocks.LEDGER) for _, row in rows]
     names = [PendingKey(b, app, ingest_ms, batch).to_bytes() for b in listing.every_bucket(reader, app)]
     for row in reader.get("pending", names):
         cells_of += [(cell, blocks.PENDING) for cell in (row or {}).values()]
     for cell, kind in cells_of:
         try:
-            found += [pending.decode(cell, kind)] if cell else []
+            found += [commit_records.decode(cell, kind)] if cell else []
         except CorruptBlock:
             continue
     return found

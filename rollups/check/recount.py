@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spm.store import sketch
-from spm.store.aggregates import COLUMNS, Aggregates, side_by_side
-from spm.store.lens import BOOL, PLAIN, Lens
-from spm.store.merge import Piece
+from spm.store.rollup import sketch
+from spm.store.rollup.aggregates import COLUMNS, Aggregates, side_by_side
+from spm.store.versions.merge import Piece
+from spm.store.versions.visibility import BOOL, PLAIN, Lens
 from spm.wire import F64, I64, U64
 
 TOLERANCE = 1e-12  # of sums of the same numbers in another order, relative to the sum of their sizes

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from rollups.compute.source import Place
 from rollups.crash_points import Hook
 from spm import limits
-from spm.store import keys, tiers
-from spm.store.aggregates import Aggregates
+from spm.store import keys
 from spm.store.backends.base import Backend, RowPut
 from spm.store.manifest import Generation
-from spm.store.units import COLUMN, Inputs, Pages, encode_inputs
+from spm.store.rollup import rows as rollup_rows
+from spm.store.rollup.aggregates import Aggregates
+from spm.store.versions.generations import COLUMN, Inputs, Pages, encode_inputs
 
 
 def write_unit(store: Backend, pages: Pages, at: Hook) -> int:
@@ -30,9 +31,9 @@ def write_pack(
     number: int, old: int, form: int,
 ) -> tuple[Generation, int, int]:  # fmt: skip
     """Make a pack of hours or days durable; returns (its generation, rows, bytes). ``old``: the pack it continues."""
-    largest = max((tiers.weight(rows for _, rows in steps) for steps in metrics.values()), default=0)
+    largest = max((rollup_rows.weight(rows for _, rows in steps) for steps in metrics.values()), default=0)
     generation = Generation(number, page_bits=(largest // limits.TIER_ROWS_MAX).bit_length(), form=form)
-    rows = tiers.encode_rows(metrics, lambda metric, page: place.key(number, metric, page), generation.page_bits)
+    rows = rollup_rows.encode_rows(metrics, lambda metric, page: place.key(number, metric, page), generation.page_bits)
     directory: dict[int, tuple[int, ...]] = {}
     for key, _ in rows:
         _, _, metric, _, _, page = keys.parse_chunk(key)

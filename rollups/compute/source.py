@@ -13,13 +13,15 @@ import numpy as np
 from rollups.decide.plan import Kind, Moved
 from rollups.decide.work import Part, UnitTask
 from spm.errors import IntegrityError
-from spm.store import keys, tiers, units
+from spm.store import keys
 from spm.store.backends.base import Reader
-from spm.store.blocks import ChunkPage, TimelinesPage
+from spm.store.encoding.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import Generation, Replay
-from spm.store.merge import Piece, narrow
-from spm.store.tiers import Steps
-from spm.store.units import Inputs, Unit, Wanted
+from spm.store.rollup import rows as rollup_rows
+from spm.store.rollup.rows import Steps
+from spm.store.versions import generations as versions_generations
+from spm.store.versions.generations import Inputs, Unit, Wanted
+from spm.store.versions.merge import Piece, narrow
 
 COLUMN = b"v"
 _FORMS = {"chunks": ChunkPage.from_bytes, "timelines": TimelinesPage.from_bytes}
@@ -74,7 +76,7 @@ def _placed(task: UnitTask, pieces: list[Piece]) -> list[Piece]:
 
 
 def _inputs(reader: Reader, unit: Unit, generation: Generation) -> Inputs:
-    inputs = units.read_inputs(reader, unit, generation)
+    inputs = versions_generations.read_inputs(reader, unit, generation)
     if inputs is None:
         raise IntegrityError(f"inputs of generation {generation.number:016x} of {unit} are missing")
     return inputs
@@ -90,7 +92,7 @@ def _read_generation(reader: Reader, task: UnitTask, unit: Unit, generation: Gen
         metrics = np.array(sorted(inputs.pages), np.uint64)
         mine = metrics[task.place.of(task.app, metrics) == task.bucket]
         wanted = Wanted(dict.fromkeys(mine.tolist()))
-    return units.read_generation(fetch, lambda: inputs, unit, generation, wanted)
+    return versions_generations.read_generation(fetch, lambda: inputs, unit, generation, wanted)
 
 
 def _read_blocks(reader: Reader, unit: Unit, task: UnitTask) -> tuple[list[Piece], set[Replay]]:
@@ -142,4 +144,4 @@ def read_pack(reader: Reader, place: Place, generation: Generation) -> Iterator[
         for row in rows:
             if row is None:
                 raise IntegrityError(f"a row of {place} of generation {generation.number:016x} is missing")
-            yield metric, tiers.decode_row(row)
+            yield metric, rollup_rows.decode_row(row)

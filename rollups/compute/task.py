@@ -26,14 +26,16 @@ from rollups.decide.work import (
 from spm import limits
 from spm.errors import CorruptBlock, IntegrityError, StoreUnavailable
 from spm.limits import DAY_SLOTS
-from spm.store import aggregates, dictionary, distribution, units
-from spm.store.aggregates import Aggregates
+from spm.store import dictionary, epochs
 from spm.store.backends.base import Backend
-from spm.store.lens import Lens, Pairs, SeriesOf
 from spm.store.manifest import Generation, first_day_of
-from spm.store.merge import Piece, merge, narrow, pick
-from spm.store.retractions import Retraction
-from spm.store.units import Unit
+from spm.store.rollup import aggregates
+from spm.store.rollup.aggregates import Aggregates
+from spm.store.versions import generations
+from spm.store.versions.generations import Unit
+from spm.store.versions.merge import Piece, merge, narrow, pick
+from spm.store.versions.retractions import Retraction
+from spm.store.versions.visibility import Lens, Pairs, SeriesOf
 
 # What may happen to a task's inputs or to the store: the unit is given up, the rest of the run goes on.
 _TROUBLE = (IntegrityError, CorruptBlock, StoreUnavailable)
@@ -80,7 +82,7 @@ def _compact(store: Backend, task: UnitTask, number: int, at: Hook, chosen: Chos
     made, size = None, 0
     if task.kind != Kind.RECOUNT:
         unit = Unit(task.bucket, task.app, task.slot)
-        pages = units.paginate(unit, number, piece, parents=found.parents, batches=found.batches)
+        pages = generations.paginate(unit, number, piece, parents=found.parents, batches=found.batches)
         made, size = pages.generation, sink.write_unit(store, pages, at)
     stamps = piece.messages.ms
     return Compacted(
@@ -101,7 +103,7 @@ def _compact(store: Backend, task: UnitTask, number: int, at: Hook, chosen: Chos
 def _in_place(task: UnitTask, piece: Piece) -> Piece:
     """The piece without copies that a closed epoch alone put in this bucket (rule 22)."""
     spread = distribution_of(task)
-    left = None if spread is None else distribution.abandoned(spread, task.app, task.bucket, piece.metrics)
+    left = None if spread is None else epochs.abandoned(spread, task.app, task.bucket, piece.metrics)
     return piece if left is None else narrow(piece, ~left)
 
 

@@ -14,9 +14,12 @@ from rollups.decide.publication import Change
 from rollups.decide.work import Compacted, DayOfHours, DaysTask, Packed, PackTask, UnitTask
 from rollups.manifest.cells import COLUMN
 from spm.clock import random_u64
-from spm.store import blocks, pending, retractions, tiers
+from spm.store.encoding import blocks
 from spm.store.keys import CLOSED, Distribution, Epoch
+from spm.store.ledger import commit_records
 from spm.store.manifest import OPEN, DayOf, Days, Entry, HourOf, Hours, Manifest, Month, fingerprint
+from spm.store.rollup import rows as rollup_rows
+from spm.store.versions import retractions
 
 LATE, RETRACTED, UNDONE, ROLLED_BACK = "late", "retraction", "undo", "rollback"  # causes of corrections
 
@@ -137,7 +140,7 @@ def _pack_task(plan: DayPlan, bucket: int, made: Mapping[int, int]) -> PackTask:
     exact = [slot for slot in old.slots if plan.manifest.counted(bucket, slot)]
     kept = tuple(sorted(set(exact) - set(made)))
     sealed = all(plan.manifest.seal(slot) != OPEN for slot in kept)  # nobody can make these in a newer form
-    form = tiers.FORM if sealed else old.generation.form
+    form = rollup_rows.FORM if sealed else old.generation.form
     return PackTask(plan.app, bucket, plan.day, old.generation, kept, dict(made), form)
 
 
@@ -194,14 +197,14 @@ def told(items: Sequence[Waiting], spread: Distribution, outcome: int) -> list[t
         if item.commit.epoch is None or (epoch is not None and epoch.counts):
             found.append((item, outcome))
         elif epoch is None or not epoch.ending:
-            found.append((item, pending.ABANDONED))
+            found.append((item, commit_records.ABANDONED))
     return found
 
 
-def account(app: int, item: Waiting, outcome: int = pending.STORED) -> tuple[bytes, dict[bytes, bytes]]:
+def account(app: int, item: Waiting, outcome: int = commit_records.STORED) -> tuple[bytes, dict[bytes, bytes]]:
     """The account row of one pending cell. Its key follows from the cell: a repeated run writes the same row."""
-    key = pending.account_key(item.key.log(item.slot))
-    return key, {COLUMN: pending.encode(item.commit, blocks.LEDGER, outcome, item.key.batch)}
+    key = commit_records.account_key(item.key.log(item.slot))
+    return key, {COLUMN: commit_records.encode(item.commit, blocks.LEDGER, outcome, item.key.batch)}
 
 
 # --- months -----------------------------------------------------------------------------------------------------------

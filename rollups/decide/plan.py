@@ -15,8 +15,9 @@ import msgspec
 
 from spm import limits
 from spm.errors import CorruptBlock
-from spm.store import pending, retractions, tiers, units
 from spm.store.keys import Distribution, Epoch, PendingKey
+from spm.store.ledger import commit_records
+from spm.store.ledger.commit_records import Commit, Listed
 from spm.store.manifest import (
     EXPIRED,
     OPEN,
@@ -32,8 +33,10 @@ from spm.store.manifest import (
     day_fingerprint,
     slots_of,
 )
-from spm.store.pending import Commit, Listed
-from spm.store.retractions import Retraction
+from spm.store.rollup import rows as rollup_rows
+from spm.store.versions import generations as units
+from spm.store.versions import retractions
+from spm.store.versions.retractions import Retraction
 
 _LOG = logging.getLogger(__name__)
 
@@ -156,7 +159,7 @@ def by_day(listed: Iterable[Listed]) -> dict[int, list[Waiting]]:
     days: dict[int, list[Waiting]] = {}
     for item in listed:
         try:
-            found = Waiting(item.key, item.slot, pending.decode(item.cell))
+            found = Waiting(item.key, item.slot, commit_records.decode(item.cell))
         except CorruptBlock as error:
             _LOG.error("pending %s, slot %s is left alone: %s", item.key, item.slot, error)
             continue
@@ -248,7 +251,7 @@ def _kind(manifest: Manifest, bucket: int, slot: int, waits: bool, due: bool, or
         return Kind.FULL
     if order.upgrade and any(g.form < units.FORM for g in state.generations):
         return Kind.FULL
-    old = order.upgrade and bucket in manifest.hours and manifest.hours[bucket].generation.form < tiers.FORM
+    old = order.upgrade and bucket in manifest.hours and manifest.hours[bucket].generation.form < rollup_rows.FORM
     if due and generations and (old or not fresh_hours(manifest, bucket, slot, order.retractions)):
         return Kind.RECOUNT
     return None
@@ -285,7 +288,7 @@ def outdated(manifest: Manifest) -> int:
     """How many open units still have rows of an older form, of samples or of hours."""
     old = {p for p, entry in manifest.entries.items() if any(g.form < units.FORM for g in entry.state.generations)}
     for bucket, pack in manifest.hours.items():
-        if pack.generation.form < tiers.FORM:
+        if pack.generation.form < rollup_rows.FORM:
             old |= {(bucket, slot) for slot in pack.slots if manifest.entry(bucket, slot).state.generations}
     return sum(manifest.seal(slot) == OPEN for _, slot in old)
 
@@ -337,7 +340,7 @@ def _in_force(month: Month, made: StaleDay, order: Order) -> bool:
     now = days.days.get(made.day) if days else None
     if days is None or now is None or (now.inputs, now.retractions) != (made.inputs, made.retractions):
         return False
-    return not (order.upgrade and days.generation.form < tiers.FORM)
+    return not (order.upgrade and days.generation.form < rollup_rows.FORM)
 
 
 # --- when to run ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from rollups.decide.superseded import Place
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.store import retractions
 from spm.store.manifest import (
     EXPIRED,
     OPEN,
@@ -25,6 +24,7 @@ from spm.store.manifest import (
     day_fingerprint,
     slots_of,
 )
+from spm.store.versions import retractions
 
 _DAY_MS = DAY_SLOTS * HOUR_MS
 

@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 
 from rollups.decide.plan import Kind, Moved
-from spm.store import tiers
-from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.keys import Distribution, Epoch
 from spm.store.manifest import Generation, Replay
-from spm.store.retractions import Retraction
-from spm.store.sketch import Sketches
+from spm.store.rollup import rows as rollup_rows
+from spm.store.rollup.aggregates import COLUMNS, Aggregates
+from spm.store.rollup.sketch import Sketches
+from spm.store.versions.retractions import Retraction
 from spm.wire import U64
 
 ATTEMPT_BITS = 24  # of a generation: run:40 ‖ attempt:24
@@ -74,7 +74,7 @@ class PackTask(msgspec.Struct, frozen=True, array_like=True):
     old: Generation | None
     kept: tuple[int, ...]
     made: dict[int, int]  # slot -> generation number of the result to use; 0 for a recount
-    form: int = tiers.FORM  # what the rows may be called: an older one if older rows are kept
+    form: int = rollup_rows.FORM  # what the rows may be called: an older one if older rows are kept
 
 
 class DayOfHours(msgspec.Struct, frozen=True, array_like=True):
@@ -94,7 +94,7 @@ class DaysTask(msgspec.Struct, frozen=True, array_like=True):
     old: Generation | None
     kept: tuple[int, ...]
     days: tuple[DayOfHours, ...]
-    form: int = tiers.FORM
+    form: int = rollup_rows.FORM
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from rollups.crash_points import Hook, nowhere
 from rollups.run import agenda
 from spm import limits
-from spm.store import distribution, keys
+from spm.store import epochs, keys
 from spm.store.backends.base import Backend
 
 # Without pending cells and manifests nothing plans, flips or reads any more; series go last, as they came first.
@@ -63,7 +63,7 @@ def erase(
         for names, size in _portions(store, table, keys.app_ranges(table, app)):
             total = _take(store, table, names, size, total, dry_run=dry_run, at=at)
             watch(total)
-    names = [distribution.name_of(app), agenda.name_of(app)]
+    names = [epochs.name_of(app), agenda.name_of(app)]
     rows = [(name, row) for name, row in zip(names, store.get("config", names), strict=True) if row is not None]
     size = sum(_bytes(row) for _, row in rows)
     return _take(store, "config", [name for name, _ in rows], size, total, dry_run=dry_run, at=at)

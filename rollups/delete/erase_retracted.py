@@ -29,14 +29,17 @@ from spm import limits
 from spm.clock import random_u64
 from spm.errors import CorruptBlock, IntegrityError, Refused
 from spm.limits import DAY_SLOTS
-from spm.store import kernels, keys, manifest, retractions, units
+from spm.store import keys, manifest
 from spm.store.backends.base import Backend
-from spm.store.blocks import Messages
-from spm.store.lens import BOOL, Lens
+from spm.store.encoding import kernels
+from spm.store.encoding.blocks import Messages
 from spm.store.manifest import OPEN, Entry, Generation, HourOf, Manifest, Replay, State, fingerprint
-from spm.store.merge import EMPTY, Piece, merge
-from spm.store.retractions import Retraction
-from spm.store.units import Unit
+from spm.store.versions import generations as units
+from spm.store.versions import retractions
+from spm.store.versions.generations import Unit
+from spm.store.versions.merge import EMPTY, Piece, merge
+from spm.store.versions.retractions import Retraction
+from spm.store.versions.visibility import BOOL, Lens
 
 _TROUBLE = (IntegrityError, CorruptBlock)
 _Place = tuple[int, int]  # bucket, slot

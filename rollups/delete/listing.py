@@ -12,7 +12,8 @@ from itertools import islice
 from rollups.decide.superseded import Listed, Place
 from spm import limits
 from spm.limits import DAY_SLOTS
-from spm.store import distribution, keys
+from spm.store import epochs as store_epochs
+from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.ranges import scan_ranges
 from spm.store.manifest import first_day_of, month_of
@@ -32,7 +33,7 @@ class Listing:
 
 def every_bucket(store: Reader, app: int) -> list[int]:
     """Every bucket in which data of the app lies or has ever lain: of closed epochs, too."""
-    epochs = distribution.read(store, app).epochs
+    epochs = store_epochs.read(store, app).epochs
     return sorted({bucket for epoch in epochs for bucket in epoch.all(app)})
 
 

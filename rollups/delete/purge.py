@@ -36,11 +36,12 @@ from spm import limits
 from spm.clock import random_u64
 from spm.errors import CorruptBlock, Refused
 from spm.limits import DAY_SLOTS
-from spm.store import keys, manifest, units
+from spm.store import keys, manifest
 from spm.store.backends.base import Backend, Reader
+from spm.store.ledger.commit_records import account_key
 from spm.store.manifest import SEALED, Manifest, Month, first_day_of, month_of
-from spm.store.pending import account_key
-from spm.store.units import Inputs, Unit
+from spm.store.versions import generations
+from spm.store.versions.generations import Inputs, Unit
 
 __all__ = ["COVERED", "EXPIRED", "REASONS", "SUPERSEDED", "TABLES", "Purged", "Tally", "cut", "every_bucket", "purge"]
 
@@ -275,7 +276,7 @@ def _settled(store: Backend, found: Sequence[keys.LogKey]) -> frozenset[int]:
 def _inputs(store: Backend, app: int, place: Place) -> Inputs | CorruptBlock | None:
     [row] = store.get("inputs", [keys.inputs(place[0], app, place[1], place[2])])
     try:
-        return None if row is None else units.decode_inputs(row[units.COLUMN])
+        return None if row is None else generations.decode_inputs(row[generations.COLUMN])
     except CorruptBlock as error:
         return error
 

@@ -26,10 +26,11 @@ from spm import limits
 from spm.clock import random_u64
 from spm.errors import StoreUnavailable
 from spm.limits import DAY_SLOTS
-from spm.store import keys, manifest, units
+from spm.store import keys, manifest
 from spm.store.backends.base import Backend, Reader
 from spm.store.manifest import OPEN, SEALED, SEALING, Manifest, Month, month_of
-from spm.store.units import Unit
+from spm.store.versions import generations
+from spm.store.versions.generations import Unit
 
 __all__ = ["Keep", "Retained", "retain", "seal_slots", "would_go"]
 
@@ -224,7 +225,7 @@ def _shared(reader: Reader, app: int, day: int, value: Manifest) -> bool:
     """Whether a metric has hours in two buckets: its increase over the day stands in neither row of days."""
     seen: set[int] = set()
     for bucket, pack in value.hours.items():
-        made = units.read_inputs(reader, Unit(bucket, app, day * DAY_SLOTS), pack.generation)
+        made = generations.read_inputs(reader, Unit(bucket, app, day * DAY_SLOTS), pack.generation)
         if made is None or seen & made.pages.keys():
             return True
         seen |= made.pages.keys()

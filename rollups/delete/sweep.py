@@ -19,11 +19,13 @@ from rollups.manifest import cells, publish
 from rollups.run import survey
 from spm.errors import CorruptBlock
 from spm.limits import DAY_SLOTS
-from spm.store import keys, pending, units
+from spm.store import keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.ranges import scan_ranges
+from spm.store.ledger import commit_records
 from spm.store.manifest import SEALED, Manifest, Month, first_day_of
-from spm.store.units import Inputs
+from spm.store.versions import generations
+from spm.store.versions.generations import Inputs
 
 _RAW = ("chunks", "timelines")
 
@@ -57,7 +59,7 @@ def _settle(
     store: Backend, app: int, buckets: list[int], sealed: set[int], manifests: Mapping[int, Manifest],
     *, now_ms: int, at: Hook,
 ) -> int:  # fmt: skip
-    waiting = plan.by_day(item for item in pending.scan(store, app, buckets) if item.slot in sealed)
+    waiting = plan.by_day(item for item in commit_records.scan(store, app, buckets) if item.slot in sealed)
     plans = [
         plan.plan_day(app, day, cell=None, manifest=manifests[day], waiting=items, order=Order(now_ms))
         for day, items in waiting.items()
@@ -87,7 +89,7 @@ def _delete(
 def _inputs(reader: Reader, app: int, place: Place) -> Inputs | None:
     [row] = reader.get("inputs", [keys.inputs(place[0], app, place[1], place[2])])
     try:
-        return None if row is None else units.decode_inputs(row[units.COLUMN])
+        return None if row is None else generations.decode_inputs(row[generations.COLUMN])
     except CorruptBlock:
         return None
 

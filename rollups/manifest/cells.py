@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 from rollups.decide.work import RUN_MAX
 from spm.errors import StoreUnavailable
-from spm.store import counters, keys, manifest
+from spm.store import keys, manifest
 from spm.store.backends.base import Backend, Reader
+from spm.store.ledger import counters
 
 COLUMN = b"v"
 

@@ -15,11 +15,13 @@ from rollups.decide.publication import Change
 from rollups.manifest import cells
 from spm import limits
 from spm.clock import random_u64
-from spm.store import distribution, keys, manifest, pending, units
+from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Backend
+from spm.store.ledger import commit_records
+from spm.store.ledger.commit_records import account_key
 from spm.store.manifest import Hours, Manifest
-from spm.store.pending import account_key
-from spm.store.units import Unit
+from spm.store.versions import generations as versions_generations
+from spm.store.versions.generations import Unit
 
 
 def flip_day(store: Backend, work: Work, hours: Mapping[int, Hours], *, run: int, at: Hook) -> Manifest | None:
@@ -54,9 +56,9 @@ def _landed(changes: Sequence[Change], nonce: int) -> Callable[[bytes | None], b
     return lambda cell: publication.landed(manifest.decode(cell), changes, nonce)
 
 
-def settle(store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome: int = pending.STORED) -> None:
+def settle(store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome: int = commit_records.STORED) -> None:
     """Rule 15: the account first, then exactly these pending cells, as far as their epochs allow."""
-    settled = told(items, distribution.read(store, app), outcome) if items else []
+    settled = told(items, epochs.read(store, app), outcome) if items else []
     store.put([("ledger", [account(app, item, of) for item, of in settled])])
     at("ledger written")
     by_row: dict[bytes, list[bytes]] = {}
@@ -85,18 +87,18 @@ def settle_late(store: Backend, plan: DayPlan, at: Hook) -> int:
     if timely:
         settle(store, plan.app, timely, at)
     if late:
-        settle(store, plan.app, late, at, pending.LATE)
+        settle(store, plan.app, late, at, commit_records.LATE)
         at("late counted")
     return sum(item.commit.sample_count for item in late)
 
 
 def _is_stored(account: dict[bytes, bytes] | None) -> bool:
-    return account is not None and pending.decode_account(account[cells.COLUMN])[1] == pending.STORED
+    return account is not None and commit_records.decode_account(account[cells.COLUMN])[1] == commit_records.STORED
 
 
 def _held(store: Backend, plan: DayPlan, bucket: int, slot: int) -> set[int]:
     """Batches inside the generations of a unit, as far as their inputs are still there."""
     unit = Unit(bucket, plan.app, slot)
     generations = plan.manifest.entry(bucket, slot).state.generations
-    made = [units.read_inputs(store, unit, generation) for generation in generations]
+    made = [versions_generations.read_inputs(store, unit, generation) for generation in generations]
     return {replay.batch for inputs in made if inputs is not None for replay in inputs.batches}

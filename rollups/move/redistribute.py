@@ -30,13 +30,16 @@ from spm import limits
 from spm.clock import random_u64
 from spm.errors import IntegrityError, Refused
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.store import distribution, keys, manifest, pending, retractions, units
+from spm.store import epochs as store_epochs
+from spm.store import keys, manifest
 from spm.store.backends.base import Backend, Reader
 from spm.store.keys import CLOSED, CLOSING, HASH, OPEN, Distribution, Epoch, LogKey
+from spm.store.ledger import commit_records
 from spm.store.manifest import Entry, Former, Hours, Manifest, State
-from spm.store.merge import Piece
-from spm.store.retractions import Retraction
-from spm.store.units import Unit
+from spm.store.versions import generations, retractions
+from spm.store.versions.generations import Unit
+from spm.store.versions.merge import Piece
+from spm.store.versions.retractions import Retraction
 from spm.wire import U64
 
 UnitKey = tuple[int, int]  # bucket, slot
@@ -62,7 +65,7 @@ def rate(reader: Reader, app: int, now_ms: int) -> int:
     last = now_ms // HOUR_MS
     days = cells.read_cells(reader, app, sorted({(last - DAY_SLOTS) // DAY_SLOTS, last // DAY_SLOTS}))
     names = [
-        (slot, units.inputs_key(Unit(bucket, app, slot), generation))
+        (slot, generations.inputs_key(Unit(bucket, app, slot), generation))
         for cell in days.values()
         for (bucket, slot), entry in manifest.decode(cell).entries.items()
         for generation in entry.state.generations
@@ -72,17 +75,17 @@ def rate(reader: Reader, app: int, now_ms: int) -> int:
     counted: Counter[int] = Counter()
     for (slot, _), row in zip(names, rows, strict=True):
         if row is not None:  # else a run has just replaced it
-            counted[slot] += units.decode_inputs(row[units.COLUMN]).samples
+            counted[slot] += generations.decode_inputs(row[generations.COLUMN]).samples
     return round(counted.total() / len(counted)) if counted else 0
 
 
 def widen(store: Backend, app: int, samples_per_hour: int) -> Distribution | None:
     """Open a wider epoch for an app that has grown; ``None`` when it is wide enough, or is being moved as it is."""
-    spread = distribution.read(store, app)
+    spread = store_epochs.read(store, app)
     wanted = wanted_spread(spread.newest, samples_per_hour)
     if wanted is None or not spread.settled:
         return None
-    return distribution.open_epoch(store, app, strategy=HASH, buckets=spread.newest.buckets, spread=wanted)
+    return store_epochs.open_epoch(store, app, strategy=HASH, buckets=spread.newest.buckets, spread=wanted)
 
 
 # --- which metrics a unit holds ---------------------------------------------------------------------------------------
@@ -91,12 +94,12 @@ def widen(store: Backend, app: int, samples_per_hour: int) -> Distribution | Non
 def metrics_of(reader: Reader, app: int, held: Mapping[UnitKey, State]) -> dict[UnitKey, U64]:
     """The metric ids in each unit: from the directories of its generations, and from replayed blocks themselves."""
     found: dict[UnitKey, set[int]] = {place: set() for place in held}
-    names = [(p, units.inputs_key(Unit(p[0], app, p[1]), g)) for p, state in held.items() for g in state.generations]
+    names = [(p, generations.inputs_key(Unit(p[0], app, p[1]), g)) for p, state in held.items() for g in state.generations]
     rows = reader.get("inputs", [key for _, key in names]) if names else []
     for (place, _), row in zip(names, rows, strict=True):
         if row is None:
             raise IntegrityError(f"inputs of bucket {place[0]}, slot {place[1]} of app {app} are missing")
-        found[place].update(units.decode_inputs(row[units.COLUMN]).pages)
+        found[place].update(generations.decode_inputs(row[generations.COLUMN]).pages)
     blocks = [LogKey(b, app, s, r.ingest_ms, r.batch) for (b, s), state in held.items() for r in state.replay]
     for block, metrics in _in_blocks(reader, blocks):
         found[block.bucket, block.slot].update(metrics.tolist())
@@ -217,7 +220,7 @@ def migrate(
 
 
 def _order(driver: Driver, app: int, now_ms: int) -> Order:
-    spread = distribution.read(driver.store, app)
+    spread = store_epochs.read(driver.store, app)
     known = tuple(r for r in retractions.read(driver.store, app) if r.active())
     return Order(now_ms, retractions=known, distribution=spread, thresholds=driver.thresholds)
 
@@ -288,12 +291,12 @@ def close_epoch(store: Backend, app: int, number: int, at: Hook = nowhere) -> Cl
        run under way brings anything back;
     6. set it closed: nobody looks there any more.
     """
-    spread = distribution.read(store, app)
+    spread = store_epochs.read(store, app)
     epoch = spread.epoch(number)
     if epoch is None:
         raise Refused(f"app {app} has no epoch {number}")
     if epoch.state == OPEN:
-        spread = distribution.set_state(store, app, number, CLOSING)
+        spread = store_epochs.set_state(store, app, number, CLOSING)
         at("epoch closing")
         epoch = spread.epoch(number) or epoch
     if epoch.state != CLOSED:
@@ -318,20 +321,20 @@ def _ended(store: Backend, app: int, epoch: Epoch, then: Distribution, at: Hook)
         found, _ = _left_by(store, app, epoch, then)
         if found:
             return found
-        epoch = _step(store, app, epoch, distribution.next_state(epoch))
+        epoch = _step(store, app, epoch, store_epochs.next_state(epoch))
         at("epoch ending")
     found, days = _left_by(store, app, epoch, then)
     if not found:
         moved = [day for day, cell in sorted(days.items()) if not _cut(store, app, day, cell, at)]
         found = [f"day {day} was changed meanwhile" for day in moved]
-    _step(store, app, epoch, distribution.next_state(epoch) if found else CLOSED)
+    _step(store, app, epoch, store_epochs.next_state(epoch) if found else CLOSED)
     return found
 
 
 def _step(store: Backend, app: int, epoch: Epoch, state: int) -> Epoch:
     """The epoch in its next state; raises ``_Changed`` when it is not in the one that was looked at."""
     try:
-        distribution.set_state(store, app, epoch.number, state, was=epoch.state)
+        store_epochs.set_state(store, app, epoch.number, state, was=epoch.state)
     except Refused as refusal:
         raise _Changed(str(refusal)) from refusal
     return msgspec.structs.replace(epoch, state=state)
@@ -353,8 +356,8 @@ def _closed(spread: Distribution, number: int) -> Distribution:
 
 def _waiting(store: Backend, app: int, epoch: Epoch, then: Distribution) -> list[str]:
     """Pending cells that were put by this epoch, or, where they do not say it, that nobody would look for any more."""
-    items = list(pending.scan(store, app, epoch.all(app)))
-    epochs = [pending.decode(item.cell).epoch for item in items]
+    items = list(commit_records.scan(store, app, epoch.all(app)))
+    epochs = [commit_records.decode(item.cell).epoch for item in items]
     unsaid = [item for item, of in zip(items, epochs, strict=True) if of is None]
     apart = [item for item in unsaid if item.key.bucket not in then.all(app)]
     shared = [item.key.log(item.slot) for item in unsaid if item.key.bucket in then.all(app)]
@@ -372,7 +375,7 @@ def _standing(store: Backend, app: int, day: int, cell: bytes, then: Distributio
 
 
 def _left(then: Distribution, app: int, bucket: int, metrics: U64) -> bool:
-    return distribution.abandoned(then, app, bucket, metrics) is not None
+    return store_epochs.abandoned(then, app, bucket, metrics) is not None
 
 
 def _cut(store: Backend, app: int, day: int, cell: bytes, at: Hook) -> bool:

@@ -15,9 +15,9 @@ from spm import limits
 from spm.clock import random_u64
 from spm.errors import StoreUnavailable
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.store import retractions
 from spm.store.backends.base import Backend, Reader
-from spm.store.retractions import Retraction
+from spm.store.versions import retractions
+from spm.store.versions.retractions import Retraction
 
 COLUMN = b"v"
 _TRIES = 8  # of a check-and-put that others keep winning; after that the next full look finds it

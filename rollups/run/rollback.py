@@ -16,10 +16,11 @@ from rollups.run import agenda
 from spm import limits
 from spm.clock import random_u64
 from spm.errors import Refused, StoreUnavailable
-from spm.store import keys, manifest, units
+from spm.store import keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.manifest import OPEN, Entry, Generation, Manifest, Replay, State
-from spm.store.units import Unit
+from spm.store.versions import generations as units
+from spm.store.versions.generations import Unit
 
 UnitKey = tuple[int, int]  # bucket, slot
 

@@ -17,12 +17,15 @@ from rollups.run import agenda
 from rollups.run.agenda import Agenda
 from spm import limits
 from spm.errors import CorruptBlock
-from spm.store import distribution, manifest, pending, retractions
+from spm.store import epochs as distribution
+from spm.store import manifest
 from spm.store.backends.base import Reader
 from spm.store.keys import Distribution
+from spm.store.ledger import commit_records
+from spm.store.ledger.commit_records import Listed
 from spm.store.manifest import Manifest
-from spm.store.pending import Listed
-from spm.store.retractions import Retraction
+from spm.store.versions import retractions
+from spm.store.versions.retractions import Retraction
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,7 +58,7 @@ def survey(reader: Reader, app: int) -> Survey:
 def _listed(reader: Reader, app: int, buckets: Sequence[int]) -> Iterator[Listed]:
     """The pending cells of an app; of a heap larger than one run takes, the oldest of each bucket."""
     for bucket in buckets:
-        yield from deque(pending.scan(reader, app, [bucket]), maxlen=limits.ROLL_CELLS_MAX)
+        yield from deque(commit_records.scan(reader, app, [bucket]), maxlen=limits.ROLL_CELLS_MAX)
 
 
 def days(

@@ -12,7 +12,7 @@ from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.blocks import LogBlock, Messages
+from spm.store.encoding.blocks import LogBlock, Messages
 from spm.store.manifest import Replay, first_day_of
 
 _APP, _BUCKET, _MONTH, _STEPS = 1, 0, 600, 40

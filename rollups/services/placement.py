@@ -14,7 +14,7 @@ from rollups.run.driver import Driver, Progress
 from rollups.services.runs import Site, launched, opened, roll, working, written_down
 from spm import limits
 from spm.errors import StrategyUnfit
-from spm.store import distribution, strategies
+from spm.store import epochs, placement
 from spm.store.keys import CLOSED, Epoch
 
 Watch = Callable[[Progress], None]
@@ -33,10 +33,10 @@ class Wish:
         """Open it, if anything is wished for. Raises ``Refused`` for what cannot be."""
         if self == Wish():
             return
-        newest = distribution.read(site.store, app).newest
-        distribution.open_epoch(
+        newest = epochs.read(site.store, app).newest
+        epochs.open_epoch(
             site.store, app,
-            strategy=self.strategy or strategies.plain(newest.strategy),
+            strategy=self.strategy or placement.plain(newest.strategy),
             buckets=newest.buckets if self.buckets is None else self.buckets,
             spread=newest.spread if self.spread is None else self.spread,
         )  # fmt: skip
@@ -89,7 +89,7 @@ def _round(site: Site, app: int, *, executor: str, wait_s: float, watch: Watch) 
 
 def _former(site: Site, app: int) -> list[Epoch]:
     """The epochs before the newest that are not closed."""
-    return [epoch for epoch in distribution.read(site.store, app).epochs[:-1] if epoch.state != CLOSED]
+    return [epoch for epoch in epochs.read(site.store, app).epochs[:-1] if epoch.state != CLOSED]
 
 
 def widen(site: Site, *, apps: Sequence[int]) -> list[int]:
@@ -98,7 +98,7 @@ def widen(site: Site, *, apps: Sequence[int]) -> list[int]:
     for app in apps:
         rate = moving.rate(site.store, app, site.clock.now_ms())
         moving.widen(site.store, app, rate)
-        if not distribution.read(site.store, app).settled:
+        if not epochs.read(site.store, app).settled:
             executor = "spark" if rate > limits.ROLL_LOCAL_SAMPLES_MAX else "local"
             redistribute(site, app, executor=executor, wait_s=limits.ROLL_WAIT_S)
             touched.append(app)
@@ -121,7 +121,7 @@ class Shown:
 def shown(site: Site, app: int) -> Shown:
     """How an app lies now, or why this process cannot know."""
     try:
-        spread = distribution.read(site.store, app)
+        spread = epochs.read(site.store, app)
     except StrategyUnfit as error:
         return Shown(str(error), (), 0, ())
     former = tuple(f"{e.number}: {worded(e)}, {e.word}" for e in reversed(spread.epochs[:-1]))
@@ -131,7 +131,7 @@ def shown(site: Site, app: int) -> Shown:
 
 def worded(epoch: Epoch) -> str:
     """One epoch."""
-    return f"{strategies.plain(epoch.strategy)}, {epoch.spread} of {epoch.buckets} buckets"
+    return f"{placement.plain(epoch.strategy)}, {epoch.spread} of {epoch.buckets} buckets"
 
 
 def _waits(app: int) -> tuple[str, ...]:

@@ -20,8 +20,8 @@ from rollups.services.runs import Site
 from spm.accounts import audit
 from spm.accounts.models import App
 from spm.errors import Refused
-from spm.store import retractions
-from spm.store.retractions import Retraction
+from spm.store.versions import retractions
+from spm.store.versions.retractions import Retraction
 
 _PLAIN = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")  # a name that may stand before the braces
 

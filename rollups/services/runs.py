@@ -43,9 +43,10 @@ from spm.accounts.models import App, Organisation
 from spm.clock import Clock, SystemClock
 from spm.errors import Refused
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.store import distribution, manifest, pending
+from spm.store import epochs, manifest
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
+from spm.store.ledger import commit_records
 from spm.store.manifest import Manifest
 
 _LOG = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class Site:
 
     def buckets(self, app: int) -> list[int]:
         """Where an app's data may lie."""
-        return list(distribution.read(self.store, app).all(app))
+        return list(epochs.read(self.store, app).all(app))
 
     def now(self) -> datetime:
         """The time as the database keeps it."""
@@ -306,7 +307,7 @@ def _last_trouble() -> int | None:
 
 def _waiting(site: Site, app: int, now_ms: int) -> tuple[list[Waiting], dict[int, Manifest]]:
     """The pending cells of an app, and the manifests of their days, of today and of yesterday."""
-    days = plan.by_day(pending.scan(site.store, app, list(site.buckets(app))))
+    days = plan.by_day(commit_records.scan(site.store, app, list(site.buckets(app))))
     today = now_ms // HOUR_MS // DAY_SLOTS
     recent = cells.read_cells(site.store, app, sorted({*days, today, today - 1}))
     return list(itertools.chain.from_iterable(days.values())), {d: manifest.decode(c) for d, c in recent.items()}

@@ -28,10 +28,10 @@ from rollups.delete import listing, purge
 from spm import limits
 from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_SLOTS
-from spm.store.aggregates import COLUMNS, Aggregates
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.manifest import Generation
+from spm.store.rollup.aggregates import COLUMNS, Aggregates
 
 TASKS = "task binary"
 _KEYS = ("app", "bucket", "slot", "metric", "series")

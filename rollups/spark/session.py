@@ -27,7 +27,7 @@ from rollups.run.local import TasksFailed
 from rollups.spark import shipment
 from rollups.spark.cluster import ClusterUnfit, is_local
 from spm.errors import Refused
-from spm.store import strategies
+from spm.store import placement
 
 JAVA_MIN = 17
 JVM_EXIT_S = 20
@@ -98,7 +98,7 @@ def options(master: str, folder: Path) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOG4J} -Duser.timezone=UTC {_SHORT_LIVED}",
         "spark.executorEnv.NUMBA_NUM_THREADS": "1",
         "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",  # a thread of its own would be missed after a fork
-        f"spark.executorEnv.{strategies.SETTING}": ",".join(strategies.modules()),
+        f"spark.executorEnv.{placement.SETTING}": ",".join(placement.modules()),
     }
     if is_local(master):
         loopback = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

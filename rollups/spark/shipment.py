@@ -20,7 +20,7 @@ from pathlib import Path
 import pyspark
 
 from spm.errors import Refused
-from spm.store import strategies
+from spm.store import placement
 
 ROOT = Path(__file__).resolve().parents[2]
 _ROOMS = ("spm", "rollups")
@@ -43,10 +43,10 @@ def sources(folder: Path) -> Path:
 def strangers() -> dict[Path, list[Path]]:
     """The operator's modules of strategies: the folders from which they are imported, and their files in each."""
     found: dict[Path, list[Path]] = {}
-    for top in dict.fromkeys(name.partition(".")[0] for name in strategies.modules()):
+    for top in dict.fromkeys(name.partition(".")[0] for name in placement.modules()):
         spec = importlib.util.find_spec(top)
         if spec is None or spec.origin is None:
-            raise Refused(f"the module {top} has no source here", remedy=f"{strategies.SETTING} names it.")
+            raise Refused(f"the module {top} has no source here", remedy=f"{placement.SETTING} names it.")
         origin = Path(spec.origin).resolve()
         whole = spec.submodule_search_locations is not None
         home = origin.parents[1] if whole else origin.parent

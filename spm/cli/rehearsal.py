@@ -26,10 +26,10 @@ from spm.query.reader import AppStorage
 from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.query.series.label_table import LabelTable
 from spm.query.view.page_cache import PageCache
-from spm.store import sketch
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
+from spm.store.rollup import sketch
 
 APP = 1
 _DAY = 20_000 * 24 * HOUR_MS

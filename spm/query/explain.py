@@ -17,11 +17,11 @@ from spm.query.reader import AppStorage
 from spm.query.request.provenance import RAW, Basis, moment
 from spm.query.rolled import retraction_effects
 from spm.query.view.view import Scan
-from spm.store import marks
-from spm.store.lens import BOOL
+from spm.store.ledger import watermarks
 from spm.store.manifest import EXPIRED, OPEN, SEALED, SEALING, Entry, Generation
-from spm.store.merge import Piece
-from spm.store.retractions import Retraction
+from spm.store.versions.merge import Piece
+from spm.store.versions.retractions import Retraction
+from spm.store.versions.visibility import BOOL
 
 _STATES = {OPEN: "open", SEALING: "being sealed", SEALED: "samples expired", EXPIRED: "hours expired"}
 _ATTEMPT_BITS = 24
@@ -78,7 +78,7 @@ def _units(scan: Scan, basis: Basis, first: int, end: int, now_ms: int) -> dict[
     pairs = [(slot, bucket) for slot, buckets in units for bucket in buckets if slot >= first]
     told = [r for r in scan.known.values() if r.data_from_ms < end * HOUR_MS and r.data_to_ms > first * HOUR_MS]
     then_ms = now_ms if basis.asof_ms is None else basis.asof_ms
-    behind_ms = max(marks.lag_ms(marks.read(scan.reader, scan.app), now_ms) - (now_ms - then_ms), 0)
+    behind_ms = max(watermarks.lag_ms(watermarks.read(scan.reader, scan.app), now_ms) - (now_ms - then_ms), 0)
     senders = {slot: _senders(scan, slot, buckets) for slot, buckets in units[-_LOOKED_BACK:]}
     return {
         "units": [_unit(scan, slot, bucket) for slot, bucket in pairs[-EXPLAINED_UNITS_MAX:]],

@@ -17,9 +17,9 @@ from spm.limits import HOUR_MS
 from spm.query.request.batches import METRIC_NAME, HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick
 from spm.query.request.provenance import DAYS, HOURS, Basis, joined
 from spm.query.samples.sample_runs import Strips
-from spm.store import sketch
 from spm.store.matchers import mask
-from spm.store.sketch import Sketches
+from spm.store.rollup import sketch
+from spm.store.rollup.sketch import Sketches
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]

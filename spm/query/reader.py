@@ -32,7 +32,7 @@ from spm.query.view.page_cache import PageCache
 from spm.query.view.view import Moved, Scan
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
-from spm.store.sketch import Sketches
+from spm.store.rollup.sketch import Sketches
 from spm.wire import I64
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from spm.store import strategies
-from spm.store.strategies import BYTE, HASH, U64Array
+from spm.store import placement
+from spm.store.placement import BYTE, HASH, U64Array
 
 __all__ = ["BYTE", "HASH"]  # of strategies, for who asks here where things lie
 
@@ -332,11 +332,11 @@ class Epoch(msgspec.Struct, frozen=True, array_like=True):
 
     def of(self, app: int, metrics: U64Array) -> npt.NDArray[np.uint8]:
         """The bucket of each metric id, u8. Raises ``StrategyUnfit``."""
-        return strategies.place(self.strategy, app, self.buckets, self.spread, metrics)
+        return placement.place(self.strategy, app, self.buckets, self.spread, metrics)
 
     def all(self, app: int) -> list[int]:
         """Every bucket in which it may put data of ``app``, ascending. Raises ``StrategyUnfit``."""
-        return strategies.buckets_of(self.strategy, app, self.buckets, self.spread)
+        return placement.buckets_of(self.strategy, app, self.buckets, self.spread)
 
     @property
     def ending(self) -> bool:

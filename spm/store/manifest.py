@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from spm.store import blocks
+from spm.store.encoding import blocks
 
 OPEN, SEALING, SEALED, EXPIRED = range(4)  # states of a slot (rule 23): raw is gone when sealed, hours too when expired
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from spm.errors import BadQuery
 from spm.store import unicode_classes
-from spm.store.columns import as_mask, string, strings
+from spm.store.encoding.arrow import as_mask, string, strings
 from spm.values import dataclass
 
 METRIC_NAME = "__name__"

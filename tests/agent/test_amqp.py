@@ -23,8 +23,8 @@ from spm.accounts import sources, tokens
 from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock
 from spm.errors import BadMessage, Refused
-from spm.store import marks
 from spm.store.backends.memory import MemoryBackend
+from spm.store.ledger import watermarks
 from spm.wire import Envelope, parse_canonical
 from tests.ingest.doors import accepting
 from tests.stack.rabbitmq import RabbitMQ
@@ -111,7 +111,7 @@ def test_a_body_of_which_nothing_can_be_taken_is_noted_for_people_and_never_stam
     assert silent.accept(delivery(secret, body=gzip.compress(b"bad line"))) is None
     silent.close()
     assert RejectedLine.objects.get().example == "bad line"
-    assert marks.read(store, App.objects.get().pk) == {}
+    assert watermarks.read(store, App.objects.get().pk) == {}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -124,7 +124,7 @@ def test_what_a_worker_accepted_is_announced_until_it_gives_something_back(secre
     made.retire()
     second = made.accept(delivery(secret))
     made.close()
-    words = {process: row.announced for process, row in marks.read(store, App.objects.get().pk).items()}
+    words = {process: row.announced for process, row in watermarks.read(store, App.objects.get().pk).items()}
     told = {p: (w.messages, w.samples, w.rejected, w.open_messages, w.ended) for p, w in words.items() if w is not None}
     assert told == {1: (1, 2, 1, 0, True), 2: (1, 2, 1, 1, True)}
     assert second is not None

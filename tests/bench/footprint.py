@@ -17,9 +17,9 @@ from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
-from spm.store import blocks, codec
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.encoding import blocks, codec
 from spm.store.keys import Distribution
 from spm.wire import Envelope, SeriesTable, Stamp, canonical
 from tests.bench import report

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from ingest.accounting.watermark_keeper import keep
 from spm.clock import SystemClock
 from spm.errors import SpmError
-from spm.store.account import Account, account
 from spm.store.backends.base import Backend
-from spm.store.commits import Cells
+from spm.store.ledger.balance import Account, account
+from spm.store.ledger.commit_columns import Cells
 from tests.chaos.ledger import ACKED, Sent
 from tests.stack.stored import Copies
 

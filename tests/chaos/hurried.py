@@ -11,9 +11,9 @@ from importlib import import_module
 from pathlib import Path
 
 from ingest.worker.connections import ConsumerStep
-from spm.store import marks
 from spm.store.backends.base import Backend
-from spm.store.marks import Mark, ProcessMarks
+from spm.store.ledger import watermarks
+from spm.store.ledger.watermarks import Mark, ProcessMarks
 
 POINTS = ("before", "after")
 
@@ -27,7 +27,7 @@ def asked(folder: Path, point: str) -> Path:
     return folder / f"die-{point}-mark"
 
 
-_put = marks._put
+_put = watermarks._put
 
 
 def _deadly(store: Backend, app: int, was: ProcessMarks, mark: Mark) -> bool:
@@ -46,7 +46,7 @@ def _die(point: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-marks._put = _deadly
+watermarks._put = _deadly
 app = import_module("spm.celery").app  # last: a worker's loads this module in its turn, for the class above
 app.conf.beat_schedule = {
     "keep marks": {"task": "ingest.tasks.keep_marks", "schedule": 1, "options": {"expires": 10}},

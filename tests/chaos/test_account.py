@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spm.store.account import Account, Places
+from spm.store.ledger.balance import Account, Places
 from tests.chaos.accounts import Watch, disagreements
 from tests.chaos.agents import Agents, Message
 from tests.chaos.ledger import ACKED, UNKNOWN, Sent, violations

@@ -15,8 +15,8 @@ import numpy as np
 import psutil
 import pytest
 
-from spm.store import marks
-from spm.store.settled import settled
+from spm.store.ledger import watermarks
+from spm.store.ledger.outcomes import settled
 from tests.chaos.line import APP, Line
 from tests.chaos.posts import Answer, Posts, stored
 from tests.stack.processes import wait_until
@@ -105,7 +105,7 @@ def _well(answers: list[Answer]) -> bool:
 def _counted(line: Line) -> None:
     """Of the web server, which has ended in order, as many stamps are settled as it announced."""
     found = settled(line.backend, APP, 0)
-    words = {process: row.announced for process, row in marks.read(line.backend, APP).items()}
+    words = {process: row.announced for process, row in watermarks.read(line.backend, APP).items()}
     [(process, word)] = [(process, word) for process, word in words.items() if word is not None]
     assert (word.ended, word.open_messages) == (True, 0)
     assert word.messages == int(np.count_nonzero(found.process == process))

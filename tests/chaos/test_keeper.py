@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spm.clock import SystemClock
-from spm.store import marks
-from spm.store.account import account
+from spm.store.ledger import watermarks
+from spm.store.ledger.balance import account
 from tests.chaos import hurried
 from tests.chaos.accounts import Watch, disagreements
 from tests.chaos.agents import Agents, Message
@@ -37,7 +37,7 @@ def line(tmp_path: Path, hbase_url: str, amqp_vhost: str) -> Iterator[Line]:
 
 def held(line: Line) -> int:
     """Messages up to all marks, and those that records name: of a process that ended without a last word."""
-    known = marks.read(line.backend, APP).values()
+    known = watermarks.read(line.backend, APP).values()
     return sum(m.held.totals.messages + sum(each.totals.messages for each in m.adopted) for m in known)
 
 

@@ -22,8 +22,8 @@ from ingest.transport.amqp import Publisher
 from ingest.transport.topology import Address
 from ingest.writer import COLLIDED, TIMELESS
 from spm import limits
-from spm.store import dead
 from spm.store.dictionary import Registry
+from spm.store.ledger import dead_letters
 from spm.wire import HEAD, Envelope
 from tests.chaos.faults import UNWRITABLE
 from tests.chaos.ledger import ACKED, Sent, violations
@@ -70,17 +70,17 @@ def _timeless(good: Envelope) -> bytes:
 
 
 POISONS = (
-    Poison("garbage", lambda good: b"garbage" * 9, "not an envelope", dead.NOBODY),
-    Poison("truncated", lambda good: good.to_bytes()[:-20], "checksum", dead.NOBODY),
-    Poison("flipped bit", lambda good: good.to_bytes()[:-1] + b"\xaa", "checksum", dead.NOBODY),
-    Poison("wrong length", lambda good: _summed(good.to_bytes()[HEAD.size :] + b"x"), "wrong length", dead.NOBODY),
-    Poison("wrong version", lambda good: b"SPMe\x09" + good.to_bytes()[5:], "unknown envelope version", dead.NOBODY),
+    Poison("garbage", lambda good: b"garbage" * 9, "not an envelope", dead_letters.NOBODY),
+    Poison("truncated", lambda good: good.to_bytes()[:-20], "checksum", dead_letters.NOBODY),
+    Poison("flipped bit", lambda good: good.to_bytes()[:-1] + b"\xaa", "checksum", dead_letters.NOBODY),
+    Poison("wrong length", lambda good: _summed(good.to_bytes()[HEAD.size :] + b"x"), "wrong length", dead_letters.NOBODY),
+    Poison("wrong version", lambda good: b"SPMe\x09" + good.to_bytes()[5:], "unknown envelope version", dead_letters.NOBODY),
     Poison("wrong time", _timeless, TIMELESS),
     Poison("collision", _collided, COLLIDED),
     Poison("cannot be written", lambda good: replace(good, source=UNWRITABLE).to_bytes(), "cannot be written"),
     Poison("ends its worker", lambda good: replace(good, source="curse: kill").to_bytes(), KILLED),
     Poison("too large", lambda good: b"#" * (limits.AMQP_PARTITION_BODY_BYTES_MAX + 1), "too large", by_agent="{own}"),
-    Poison("another's app", lambda good: good.to_bytes(), "no valid token", dead.NOBODY, by_agent="spm_nobodys"),
+    Poison("another's app", lambda good: good.to_bytes(), "no valid token", dead_letters.NOBODY, by_agent="spm_nobodys"),
     Poison("no lines", lambda good: b"[ no json" * 3, "", by_agent="{own}"),
 )
 
@@ -161,11 +161,11 @@ def shown(line: Line, app: int) -> list[dead_letter_review.Shown]:
 
 
 def letters_found(line: Line) -> int:
-    return len(shown(line, APP)) + len(shown(line, dead.NOBODY))
+    return len(shown(line, APP)) + len(shown(line, dead_letters.NOBODY))
 
 
 def causes(line: Line) -> list[tuple[int, str]]:
-    return [(app, each.cause) for app in (APP, dead.NOBODY) for each in shown(line, app)]
+    return [(app, each.cause) for app in (APP, dead_letters.NOBODY) for each in shown(line, app)]
 
 
 def replayed_in_the_admin(line: Line, keys: list[str]) -> int:
@@ -182,8 +182,8 @@ def replayed_in_the_admin(line: Line, keys: list[str]) -> int:
 
 def messages_in(line: Line, keys: list[str]) -> set[bytes]:
     """The ids of the messages that these letters hold."""
-    found = dead.find(line.backend, [bytes.fromhex(key) for key in keys])
-    return {Envelope.from_bytes(dead.decode(each.raw).body).message_id for each in found if each is not None}
+    found = dead_letters.find(line.backend, [bytes.fromhex(key) for key in keys])
+    return {Envelope.from_bytes(dead_letters.decode(each.raw).body).message_id for each in found if each is not None}
 
 
 @pytest.mark.seed("A4", compares="the dead letters of twelve kinds of poison, and their neighbours with what was sent")

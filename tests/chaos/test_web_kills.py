@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from ingest.transport.topology import Address
-from spm.store import marks
 from spm.store.backends import open_backend
-from spm.store.settled import settled
+from spm.store.ledger import watermarks
+from spm.store.ledger.outcomes import settled
 from tests.chaos.line import APP, Line
 from tests.chaos.posts import Posts, stored
 from tests.stack.processes import wait_until
@@ -125,7 +125,7 @@ def _counted(line: Line, posts: Posts) -> None:
         number = int.from_bytes(name, "big")
         assert len(stamps) <= posts.tries.get(number, 1), f"message {number} stands under {len(stamps)} stamps"
     found = settled(line.backend, APP, 0)
-    ended = {process: row.announced for process, row in marks.read(line.backend, APP).items()}
+    ended = {process: row.announced for process, row in watermarks.read(line.backend, APP).items()}
     words = {process: word for process, word in ended.items() if word is not None and word.ended}
     assert words, "the last web server ended in order"
     for process, word in words.items():

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from spm import limits
-from spm.store import quota
 from spm.store.backends.base import Backend
+from spm.store.ledger import quota
 from tests.contracts.test_backends import backend
 
 __all__ = ["backend"]  # the fixture

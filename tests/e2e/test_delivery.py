@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from spm.clock import SystemClock
-from spm.store import marks
-from spm.store.marks import Announcement
+from spm.store.ledger import watermarks
+from spm.store.ledger.watermarks import Announcement
 from tests.e2e.conftest import log_in, picture
 from tests.e2e.test_look import LOOKS
 from tests.frontend import books
@@ -60,7 +60,7 @@ def test_an_account_without_anything_or_with_a_fault_says_so(
     book.acceptor._counts[book.app] = replace(book.acceptor._counts[book.app], samples=1)
     book.announce()
     huge = Announcement(SystemClock().now_ms(), 0, 9_876_543_210, 12_345_678_901_234, 7, 5, 500, SystemClock().now_ms())
-    marks.announce(book.store, book.app, book.acceptor.process + 1, huge)
+    watermarks.announce(book.store, book.app, book.acceptor.process + 1, huge)
     page.reload()
     expect(page.get_by_text("does not add up").first).to_be_visible()
     expect(page.get_by_role("heading", name="By source")).to_be_visible()

@@ -9,8 +9,8 @@ from ingest.accept import rejections
 from ingest.http import pings
 from spm.accounts.models import App
 from spm.clock import SystemClock
-from spm.store import quota
 from spm.store.backends import open_backend
+from spm.store.ledger import quota
 from spm.wire import Rejection
 from tests.e2e.conftest import log_in
 from tests.e2e.test_delivery import fits

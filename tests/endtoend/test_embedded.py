@@ -20,7 +20,7 @@ from spm.store import keys, manifest
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
-from spm.store.tiers import Steps, decode_row
+from spm.store.rollup.rows import Steps, decode_row
 from spm.wire import metric_id
 from tests.bench.product import ROOT, Served, processes, start_product
 from tests.endtoend.recount import assert_hours_equal, assert_raw_equal, days_of

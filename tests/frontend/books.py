@@ -12,11 +12,11 @@ from spm import sequence
 from spm.accounts import sources
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
-from spm.store import marks
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
-from spm.store.marks import Announcement
+from spm.store.ledger import watermarks
+from spm.store.ledger.watermarks import Announcement
 from spm.wire import Envelope, Parsed, SeriesTable, canonical
 
 SPOOL = b"spool1"
@@ -72,7 +72,7 @@ class Book:
             word = Announcement(
                 c.last.ms, c.last.sequence, c.messages, c.samples, c.rejected, c.open_messages, c.open_samples, at
             )
-            marks.announce(self.store, app, self.acceptor.process, word)
+            watermarks.announce(self.store, app, self.acceptor.process, word)
         keep(self.store, self.app, self.clock.now_ms())
 
 

@@ -14,7 +14,7 @@ from rollups.run.driver import Progress
 from rollups.services import runs as services_runs
 from spm.accounts.models import AuditEntry
 from spm.clock import FakeClock, SystemClock
-from spm.store import retractions
+from spm.store.versions import retractions
 from tests.frontend import sample
 from tests.frontend.conftest import House
 

@@ -13,7 +13,7 @@ from spm import limits
 from spm.accounts.models import App, Membership, Role
 from spm.clock import SystemClock
 from spm.errors import StoreUnavailable
-from spm.store import retractions
+from spm.store.versions import retractions
 from tests.frontend import sample
 from tests.frontend.conftest import House
 

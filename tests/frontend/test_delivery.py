@@ -15,8 +15,9 @@ from ingest.accounting import balance as accounts
 from spm.clock import SystemClock
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
-from spm.store import account_hours, keys
+from spm.store import keys
 from spm.store.backends import open_backend
+from spm.store.ledger import balance_hours
 from tests.frontend import books
 from tests.frontend.books import Book
 from tests.frontend.conftest import House
@@ -221,13 +222,13 @@ def test_hours_that_are_final_are_read_once(
     at = now_ms - now_ms % HOUR_MS + HOUR_MS // 2  # where a minute later it is the same hour
     first = accounts.span(store, alpha.app.pk, at, 24)
     asked: list[tuple[int, int]] = []
-    read = account_hours.hours
+    read = balance_hours.hours
 
     def noted(reader: Any, app: int, begin: int, end: int, cells: Any) -> Any:
         asked.append((begin, end))
         return read(reader, app, begin, end, cells)
 
-    monkeypatch.setattr(account_hours, "hours", noted)
+    monkeypatch.setattr(balance_hours, "hours", noted)
     again = accounts.span(store, alpha.app.pk, at + 60_000, 24)
     assert again.whole() == first.whole()
     assert sum(end - begin + 1 for begin, end in asked) <= 3

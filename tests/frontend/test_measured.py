@@ -25,8 +25,8 @@ from spm.clock import FakeClock, SystemClock
 from spm.errors import QueueUnavailable, StoreUnavailable
 from spm.query import storage_for
 from spm.query.request.batches import Matcher
-from spm.store.account import glance
 from spm.store.backends import open_backend
+from spm.store.ledger.balance import glance
 from spm.telemetry import Reading
 from tests.frontend.conftest import House
 

@@ -12,8 +12,8 @@ from ingest.http import pings
 from ingest.models import Heartbeat, RejectedLine
 from spm.accounts.models import App, AuditEntry
 from spm.query.promql.planning.planner import parse
-from spm.store import quota
 from spm.store.backends import open_backend
+from spm.store.ledger import quota
 from spm.wire import Rejection
 from tests.frontend.conftest import House
 

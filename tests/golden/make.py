@@ -12,16 +12,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from spm.store import blocks, dead, distribution, keys, manifest, marks, pending, retractions, sketch, tiers, units
-from spm.store.aggregates import COLUMNS, Aggregates
-from spm.store.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
+from spm.store import epochs, keys, manifest
+from spm.store.encoding import blocks
+from spm.store.encoding.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
 from spm.store.keys import Distribution, Epoch
+from spm.store.ledger import commit_records, dead_letters, watermarks
+from spm.store.ledger.commit_records import Commit
+from spm.store.ledger.watermarks import Announcement, Mark, ProcessMarks, Record, Totals, Vector
 from spm.store.manifest import DayOf, Days, Entry, Former, Generation, HourOf, Hours, Manifest, Month, Replay, State
-from spm.store.marks import Announcement, Mark, ProcessMarks, Record, Totals, Vector
 from spm.store.matchers import Matcher
-from spm.store.pending import Commit
-from spm.store.retractions import Retraction
-from spm.store.sketch import Sketches
+from spm.store.rollup import rows as rollup_rows
+from spm.store.rollup import sketch
+from spm.store.rollup.aggregates import COLUMNS, Aggregates
+from spm.store.rollup.sketch import Sketches
+from spm.store.versions import generations, retractions
+from spm.store.versions.retractions import Retraction
 from spm.wire import Envelope, SeriesTable, Stamp, canonical
 
 FOLDER = Path(__file__).parent
@@ -121,7 +126,7 @@ SEALED = msgspec.structs.replace(
 )  # fmt: skip
 MONTH = Month(5, {3: Days(Generation(9), {19_666: DayOf(b"12345678", b"", T0)})})
 NEWER_MONTH = Month(5, {3: Days(Generation(9, 0, 31, 2), {19_666: DayOf(b"12345678", b"87654321", T0)})})
-INPUTS = units.Inputs((1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (0,)}, 2, 84, T0, T0 + 9, ("a", "ü"))
+INPUTS = generations.Inputs((1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (0,)}, 2, 84, T0, T0 + 9, ("a", "ü"))
 PLACED_BY = replace(COMMIT, epoch=3)
 DIED = replace(COMMIT, rows=(), totals=np.array([5, 600, 7]))
 WORDS = (Announcement(T0, 65_535, 3, 500, 2, 1, 90, T0 + 7), Announcement(T0 + 5, 0, 4, 501, 2, 0, 0, T0 + 9, True))
@@ -130,7 +135,7 @@ MARK = Mark(2**32 - 1, T0, 65_535, T0 + 7, OUTCOMES, (T0 << 16, (T0 << 16) + 5),
 ADOPTED = Record(
     np.array([(T0 + n) << 16 | n % 7 for n in range(30)], np.uint64), np.array([T0 << 16], np.uint64), OUTCOMES
 )
-LETTER = dead.Letter(dead.ROW, "a block fails its checksum", bytes(range(256)) * 2, "log", b"k" * 25)
+LETTER = dead_letters.Letter(dead_letters.ROW, "a block fails its checksum", bytes(range(256)) * 2, "log", b"k" * 25)
 
 
 def _hours(cells: Mapping[bytes, bytes]) -> bytes:
@@ -151,7 +156,7 @@ def _cells(raw: bytes) -> dict[bytes, bytes]:
 
 
 def _row(value: Aggregates) -> bytes:
-    return _hours(tiers.encode_rows({8: [(472_000, value), (472_003, value)]}, lambda metric, page: b"k")[0][1])
+    return _hours(rollup_rows.encode_rows({8: [(472_000, value), (472_003, value)]}, lambda metric, page: b"k")[0][1])
 
 
 def _seen() -> dict[int, ProcessMarks]:
@@ -191,33 +196,33 @@ GOLDEN: dict[str, Golden] = {
     ),
     "timelines-1": Golden(_timelines(), None, TimelinesPage.from_bytes),
     "timelines-2": Golden(_jittered(), _BYTES, TimelinesPage.from_bytes),
-    "inputs-1": Golden(INPUTS, None, units.decode_inputs),
-    "inputs-2": Golden(INPUTS, units.encode_inputs, units.decode_inputs),
-    "pending-1": Golden(COMMIT, None, pending.decode),
-    "pending-2": Golden(COMMIT, lambda v: pending.encode(v, batch=2**64 - 1), pending.decode),
-    "pending-2-epoch": Golden(PLACED_BY, lambda v: pending.encode(v, batch=2**64 - 1), pending.decode),
-    "ledger-1": Golden(COMMIT, None, lambda raw: pending.decode(raw, blocks.LEDGER)),
+    "inputs-1": Golden(INPUTS, None, generations.decode_inputs),
+    "inputs-2": Golden(INPUTS, generations.encode_inputs, generations.decode_inputs),
+    "pending-1": Golden(COMMIT, None, commit_records.decode),
+    "pending-2": Golden(COMMIT, lambda v: commit_records.encode(v, batch=2**64 - 1), commit_records.decode),
+    "pending-2-epoch": Golden(PLACED_BY, lambda v: commit_records.encode(v, batch=2**64 - 1), commit_records.decode),
+    "ledger-1": Golden(COMMIT, None, lambda raw: commit_records.decode(raw, blocks.LEDGER)),
     "ledger-2": Golden(
-        COMMIT, lambda v: pending.encode(v, blocks.LEDGER, pending.DEAD), lambda raw: pending.decode(raw, blocks.LEDGER)
+        COMMIT, lambda v: commit_records.encode(v, blocks.LEDGER, commit_records.DEAD), lambda raw: commit_records.decode(raw, blocks.LEDGER)
     ),
     "ledger-2-totals": Golden(
-        DIED, lambda v: pending.encode(v, blocks.LEDGER, pending.DEAD), lambda raw: pending.decode(raw, blocks.LEDGER)
+        DIED, lambda v: commit_records.encode(v, blocks.LEDGER, commit_records.DEAD), lambda raw: commit_records.decode(raw, blocks.LEDGER)
     ),
     "announced-1": Golden(
-        (7, WORDS), lambda v: blocks.encode_record(blocks.ANNOUNCED, v), lambda raw: marks._words(raw)
+        (7, WORDS), lambda v: blocks.encode_record(blocks.ANNOUNCED, v), lambda raw: watermarks._words(raw)
     ),
-    "mark-1": Golden(MARK, lambda v: blocks.encode_record(blocks.MARK, v), lambda raw: marks._mark(raw)),
-    "stamps-1": Golden(ADOPTED, marks._record_cell, marks._record),
+    "mark-1": Golden(MARK, lambda v: blocks.encode_record(blocks.MARK, v), lambda raw: watermarks._mark(raw)),
+    "stamps-1": Golden(ADOPTED, watermarks._record_cell, watermarks._record),
     "vector-1": Golden(Vector.of(_seen()), _BYTES, lambda raw: Vector.from_bytes(raw, _seen())),
     "manifest-1": Golden(MANIFEST, None, manifest.decode),
     "manifest-2": Golden(SEALED, manifest.encode, manifest.decode),
     "month-1": Golden(MONTH, None, manifest.decode_month),
     "month-2": Golden(NEWER_MONTH, manifest.encode_month, manifest.decode_month),
     "retraction-1": Golden(RETRACTION, retractions.encode, retractions.decode),
-    "distribution-1": Golden(PLACED, distribution.encode, distribution.decode),
-    "hours-1": Golden(_aggregates(), None, lambda raw: tiers.decode_row(_cells(raw)).at(472_003)),
-    "hours-2": Golden(_sketched(), _row, lambda raw: tiers.decode_row(_cells(raw)).at(472_003)),
-    "dead-1": Golden(LETTER, lambda v: dead.step(1, 2, b"n" * 16, v)[1][0][1][b"v"], dead.decode),
+    "distribution-1": Golden(PLACED, epochs.encode, epochs.decode),
+    "hours-1": Golden(_aggregates(), None, lambda raw: rollup_rows.decode_row(_cells(raw)).at(472_003)),
+    "hours-2": Golden(_sketched(), _row, lambda raw: rollup_rows.decode_row(_cells(raw)).at(472_003)),
+    "dead-1": Golden(LETTER, lambda v: dead_letters.step(1, 2, b"n" * 16, v)[1][0][1][b"v"], dead_letters.decode),
 }
 
 

@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from spm.store import blocks, codec
+from spm.store.encoding import blocks, codec
 from tests.golden.make import FOLDER, GOLDEN
 
 EACH = pytest.mark.parametrize("name", GOLDEN)

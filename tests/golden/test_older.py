@@ -16,12 +16,15 @@ from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.errors import CorruptBlock
 from spm.limits import HOUR_MS
-from spm.store import blocks, codec, keys, manifest, tiers, units
-from spm.store.aggregates import Aggregates, side_by_side
+from spm.store import keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.encoding import blocks, codec
 from spm.store.keys import Distribution
 from spm.store.manifest import Generation, Manifest, State
+from spm.store.rollup import rows as rollup_rows
+from spm.store.rollup.aggregates import Aggregates, side_by_side
+from spm.store.versions import generations
 from spm.wire import Envelope
 from tests.reading.look import look, reader
 from tests.store.rows import APP, SLOT, START, envelope, plain
@@ -43,13 +46,13 @@ def _cells(table: str, cells: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         return dict(cells)
     if table == "manifest":
         return {name: _manifest(raw) for name, raw in cells.items()}
-    return {name: _frame(raw) for name, raw in cells.items() if name != tiers.CELLS[tiers.SKETCH]}
+    return {name: _frame(raw) for name, raw in cells.items() if name != rollup_rows.CELLS[rollup_rows.SKETCH]}
 
 
 def _frame(raw: bytes) -> bytes:
     kind = raw[0]
     if kind == blocks.INPUTS:
-        return blocks.frame(kind, b"\0" + msgspec.msgpack.encode(units.decode_inputs(raw)), version=1)
+        return blocks.frame(kind, b"\0" + msgspec.msgpack.encode(generations.decode_inputs(raw)), version=1)
     if kind in NUMBERED:
         columns, texts = blocks.decode_columns(kind, raw)
         packed = [(n, *codec.encode(c, random=n.endswith("_hash"))) for n, c in columns.items()]
@@ -128,7 +131,7 @@ def test_an_older_store_is_compacted_with_what_comes_now() -> None:
     roll(store)
     assert look(reader(store)) == plain(sent(1, 120))
     [entry] = [m.entries for m in _manifests(store)]
-    assert [g.form for e in entry.values() for g in e.state.generations] == [units.FORM]
+    assert [g.form for e in entry.values() for g in e.state.generations] == [generations.FORM]
 
 
 def test_hours_of_an_older_store_lack_their_sketches_until_they_are_made_again() -> None:
@@ -148,8 +151,8 @@ def test_an_upgrade_puts_rows_of_today_in_force() -> None:
     report = Driver(store, FakeClock(LATER)).roll(LocalExecutor(store), [APP], upgrade=True)
     assert not report.troubles
     [now] = _manifests(store)
-    assert {g.form for e in now.entries.values() for g in e.state.generations} == {units.FORM}
-    assert {h.generation.form for h in now.hours.values()} == {tiers.FORM}
+    assert {g.form for e in now.entries.values() for g in e.state.generations} == {generations.FORM}
+    assert {h.generation.form for h in now.hours.values()} == {rollup_rows.FORM}
     assert _hours(store).sketched.all()
     assert look(reader(store)) == plain(sent(1, 50))
 
@@ -164,6 +167,6 @@ def _hours(store: Backend) -> Aggregates:
     [(bucket, pack)] = _manifests(store)[0].hours.items()
     metrics = sorted({int(m) for e in sent(1, 1) for m in e.series.metrics})
     names = [keys.hours(bucket, APP, metric, SLOT // 24, pack.generation.number, 0) for metric in metrics]
-    parts = [tiers.decode_row(row).at(SLOT) for row in store.get("hours", names) if row]
+    parts = [rollup_rows.decode_row(row).at(SLOT) for row in store.get("hours", names) if row]
     assert np.all([len(part) for part in parts])
     return side_by_side(parts)

@@ -21,13 +21,14 @@ from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.errors import SpmError, StoreUnavailable
 from spm.limits import DAY_SLOTS, HOUR_MS, PROCESS_SILENT_S
-from spm.store import dead, distribution, keys, manifest, marks
+from spm.store import epochs, keys, manifest
 from spm.store.backends.memory import MemoryBackend
-from spm.store.lens import Lens
+from spm.store.ledger import dead_letters, watermarks
+from spm.store.ledger.outcomes import settled
+from spm.store.ledger.watermarks import ProcessMarks, Vector
 from spm.store.manifest import Manifest
-from spm.store.marks import ProcessMarks, Vector
-from spm.store.merge import Piece
-from spm.store.settled import settled
+from spm.store.versions.merge import Piece
+from spm.store.versions.visibility import Lens
 from spm.wire import Envelope, Parsed, Stamp
 from tests.ingest.accept_world_cast import (
     MIXES,
@@ -72,7 +73,7 @@ class World:
         self.verdicts: list[tuple[str, bytes, frozenset[Version]]] = []
         self.tail: tuple[bytes, list[Piece]] | None = None
         self.checked = 0
-        self.inner.check_and_put("config", distribution.name_of(APP), b"v", None, distribution.encode(SPREAD))
+        self.inner.check_and_put("config", epochs.name_of(APP), b"v", None, epochs.encode(SPREAD))
         sealed = manifest.encode(Manifest(nonce=1, seals={SEALED_SLOT: manifest.SEALED}))
         self.inner.check_and_put("manifest", keys.manifest(APP, DAY), b"v", None, sealed)
         for _ in range(2):
@@ -228,7 +229,7 @@ class World:
 
     def undead(self) -> None:
         """Somebody replays a dead letter."""
-        found = dead.newest(self.store, APP, count=10)
+        found = dead_letters.newest(self.store, APP, count=10)
         if found and self.live():
             dead_letter_review.replay(self.store, APP, [self.stage.choice(found).key.hex()], self.accept_anew)
 
@@ -277,11 +278,11 @@ class World:
 
     def vector(self) -> bytes:
         """E, as it is kept."""
-        return Vector.of(marks.read(self.store, APP)).to_bytes()
+        return Vector.of(watermarks.read(self.store, APP)).to_bytes()
 
     def visible(self, vector: bytes, found: list[Piece]) -> frozenset[Version]:
         """What a lens shows of some data at a kept E."""
-        lens = Lens(known=Vector.from_bytes(vector, marks.read(self.store, APP)))
+        lens = Lens(known=Vector.from_bytes(vector, watermarks.read(self.store, APP)))
         return frozenset(version for piece in found for version in versions_seen(piece, lens))
 
     def replay(self) -> None:
@@ -321,7 +322,7 @@ class World:
         lost = self.acked - done - (set() if final else waiting)
         if lost:
             raise Violation(f"acknowledged, and nowhere: {sorted(lost)}")
-        for m in marks.read(self.inner, APP).values():
+        for m in watermarks.read(self.inner, APP).values():
             self.audit_mark(m, done)
 
     def audit_mark(self, m: ProcessMarks, done: set[Stamp]) -> None:
@@ -335,7 +336,7 @@ class World:
         totals = m.held.totals
         for record in m.adopted:
             totals = totals.plus(record.totals)
-        named = below | {stamp for stamp in mine if marks.packed((stamp.ms, stamp.sequence)) in m.named}
+        named = below | {stamp for stamp in mine if watermarks.packed((stamp.ms, stamp.sequence)) in m.named}
         if (totals.messages, totals.samples) != (len(named), sum(len(self.accepted[stamp]) for stamp in named)):
             raise Violation(f"the totals of process {m.process} are {totals}, of {len(named)} messages")
 
@@ -399,8 +400,8 @@ class World:
     def blind(self) -> set[Stamp]:
         """What was acknowledged and is stored, was not buried, and is not known by now."""
         found = versions(self.inner)
-        seen = {v[4] for v in self.visible(Vector.of(marks.read(self.inner, APP)).to_bytes(), found)}
-        buried = {Envelope.from_bytes(dead.decode(f.raw).body).stamp for f in dead.newest(self.inner, APP, count=99)}
+        seen = {v[4] for v in self.visible(Vector.of(watermarks.read(self.inner, APP)).to_bytes(), found)}
+        buried = {Envelope.from_bytes(dead_letters.decode(f.raw).body).stamp for f in dead_letters.newest(self.inner, APP, count=99)}
         return (self.acked & {v[4] for piece in found for v in versions_seen(piece, Lens())}) - seen - buried
 
     def play(self, steps: int = 4_000) -> None:

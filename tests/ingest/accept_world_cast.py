@@ -10,13 +10,14 @@ from rollups.compute.source import read_unit
 from rollups.decide.plan import Kind
 from rollups.decide.work import UnitTask
 from spm.clock import FakeClock
-from spm.store import keys, manifest, pending
+from spm.store import keys, manifest
 from spm.store.backends.base import Reader
-from spm.store.lens import Lens
+from spm.store.ledger import commit_records
+from spm.store.ledger.commit_records import Commit
+from spm.store.ledger.outcomes import Settled
 from spm.store.manifest import Replay
-from spm.store.merge import Piece
-from spm.store.pending import Commit
-from spm.store.settled import Settled
+from spm.store.versions.merge import Piece
+from spm.store.versions.visibility import Lens
 from spm.wire import Parsed, Stamp
 from tests.ingest.accept_world_stage import Actor
 from tests.rollups.world import APP, DAY, SPREAD, form_of, metric_of, parsed
@@ -115,7 +116,7 @@ def forged(body: Parsed) -> Parsed:
 def versions(reader: Reader) -> list[Piece]:
     """All data, as a reader finds it: pending, then the manifest, then rows; sealed slots are left out."""
     waiting: dict[tuple[int, int], list[Replay]] = {}
-    for item in pending.scan(reader, APP, BUCKETS):
+    for item in commit_records.scan(reader, APP, BUCKETS):
         waiting.setdefault((item.key.bucket, item.slot), []).append(Replay(item.key.ingest_ms, item.key.batch))
     [row] = reader.get("manifest", [keys.manifest(APP, DAY)], [b"v"])
     now = manifest.decode(row[b"v"] if row else None)
@@ -157,10 +158,10 @@ def wholly_written(reader: Reader) -> set[Stamp]:
         wanted[batch] = len(commit.rows)
         stamps.setdefault(batch, set()).update(map(Stamp, m.ms.tolist(), m.process.tolist(), m.sequence.tolist()))
 
-    for item in pending.scan(reader, APP, BUCKETS):
-        note(item.key.batch, pending.account_key(item.key.log(item.slot)), pending.decode(item.cell))
+    for item in commit_records.scan(reader, APP, BUCKETS):
+        note(item.key.batch, commit_records.account_key(item.key.log(item.slot)), commit_records.decode(item.cell))
     for key, cells in reader.scan("ledger", *keys.ledger_range(APP)):
-        commit, outcome, batch = pending.decode_account(cells[pending.COLUMN])
-        if outcome in (pending.STORED, pending.LATE):
+        commit, outcome, batch = commit_records.decode_account(cells[commit_records.COLUMN])
+        if outcome in (commit_records.STORED, commit_records.LATE):
             note(batch, key, commit)
     return {stamp for batch, own in stamps.items() if len(rows[batch]) >= wanted[batch] for stamp in own}

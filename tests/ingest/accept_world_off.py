@@ -24,14 +24,15 @@ from rollups.decide.outcome import account
 from rollups.decide.plan import Waiting
 from rollups.manifest import publish
 from spm.errors import StoreUnavailable
-from spm.store import keys, marks, pending, settled
+from spm.store import keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.memory import MemoryBackend
-from spm.store.blocks import Messages
-from spm.store.commits import Cell, Opened, opened
 from spm.store.dictionary import Registry
-from spm.store.marks import BOOL, Announcement, ProcessMarks, Record, Totals, Vector
-from spm.store.settled import Settled
+from spm.store.encoding.blocks import Messages
+from spm.store.ledger import commit_records, outcomes, watermarks
+from spm.store.ledger.commit_columns import Cell, Opened, opened
+from spm.store.ledger.outcomes import Settled
+from spm.store.ledger.watermarks import BOOL, Announcement, ProcessMarks, Record, Totals, Vector
 from spm.wire import I64, Envelope, SeriesTable, Stamp
 from tests.ingest import accept_world
 from tests.ingest.accept_world import SILENCE_MS, World
@@ -57,7 +58,7 @@ class Off:
 def one_number(patch: Patch) -> None:
     def known(self: Vector, messages: Messages) -> BOOL:
         least = min((seen.mark for seen in self.seen.values() if seen.mark), default=0)
-        return marks.pack(messages.ms, messages.sequence) <= np.uint64(least)
+        return watermarks.pack(messages.ms, messages.sequence) <= np.uint64(least)
 
     patch.setattr(Vector, "known", known)
 
@@ -92,19 +93,19 @@ def a_gone_process_mark_moves(patch: Patch) -> None:
 def anything_seen_is_adopted(patch: Patch) -> None:
     def adopt(store: Backend, app: int, m: ProcessMarks, found: Settled) -> int:
         fresh = found.stamps[~np.isin(found.stamps, m.named)]
-        return int(marks.adopt(store, app, m, Record(fresh, NONE, Totals(len(fresh))))) if len(fresh) else 0
+        return int(watermarks.adopt(store, app, m, Record(fresh, NONE, Totals(len(fresh))))) if len(fresh) else 0
 
     patch.setattr(watermark_keeper, "_adopt", adopt)
     patch.setattr(accept_world.World, "audit_mark", lambda self, m, done: None)  # it would be seen by the counts
 
 
 def the_dead_are_not_named(patch: Patch) -> None:
-    move = marks.move
+    move = watermarks.move
 
     def silent(store: Backend, app: int, m: ProcessMarks, word: Announcement, *, totals: Totals, out: object) -> bool:
         return move(store, app, m, word, totals=totals, out=NONE)
 
-    patch.setattr(marks, "move", silent)
+    patch.setattr(watermarks, "move", silent)
 
 
 class Newest:
@@ -138,7 +139,7 @@ def nothing_is_written_of_the_dead(patch: Patch) -> None:
 
 
 def outcomes_add_up(patch: Patch) -> None:
-    died, joined = settled._died, settled._joined
+    died, joined = outcomes._died, outcomes._joined
     told: list[I64] = []
 
     def remember(e: Any, cells: list[Cell], count: int) -> tuple[I64, I64, I64]:
@@ -149,12 +150,12 @@ def outcomes_add_up(patch: Patch) -> None:
     def uncapped(cells: list[Cell], damaged: int) -> Settled:
         return replace(joined(cells, damaged), dead=told[0])
 
-    patch.setattr(settled, "_died", remember)
-    patch.setattr(settled, "_joined", uncapped)
+    patch.setattr(outcomes, "_died", remember)
+    patch.setattr(outcomes, "_joined", uncapped)
 
 
 def twins_hide_each_other(patch: Patch) -> None:
-    joined = settled._joined
+    joined = outcomes._joined
 
     def by_id(cells: list[Cell], damaged: int) -> Settled:
         found = joined(cells, damaged)
@@ -162,20 +163,20 @@ def twins_hide_each_other(patch: Patch) -> None:
         first[np.unique(found.message_ids, axis=0, return_index=True)[1]] = True
         return found.only(first)
 
-    patch.setattr(settled, "_joined", by_id)
+    patch.setattr(outcomes, "_joined", by_id)
 
 
 def counts_are_added(patch: Patch) -> None:
-    commits = settled._commits
+    commits = outcomes._commits
 
     def apart(reader: Reader, app: int, buckets: Sequence[int]) -> Iterable[tuple[bytes, bytes]]:
         return ((b"x" + key, cell) for key, cell in commits(reader, app, buckets))
 
-    patch.setattr(settled, "_commits", apart)
+    patch.setattr(outcomes, "_commits", apart)
 
 
 def the_account_comes_last(patch: Patch) -> None:
-    def settle(store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome: int = pending.STORED) -> None:
+    def settle(store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome: int = commit_records.STORED) -> None:
         store.delete("pending", [(i.key.to_bytes(), [keys.slot_column(i.slot)]) for i in items])
         store.put([("ledger", [account(app, item, outcome) for item in items])])
 
@@ -186,7 +187,7 @@ def one_row_is_enough(patch: Patch) -> None:
     def one(cell: Opened) -> Opened:
         return replace(cell, rows=1) if isinstance(cell, Cell) else cell
 
-    patch.setattr(settled, "opened", lambda raws, kind: [one(cell) for cell in opened(raws, kind)])
+    patch.setattr(outcomes, "opened", lambda raws, kind: [one(cell) for cell in opened(raws, kind)])
 
 
 def read_then_put(patch: Patch) -> None:

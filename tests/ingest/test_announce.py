@@ -15,9 +15,9 @@ from ingest.accept.stamper import Acceptor
 from spm import limits
 from spm.clock import FakeClock, SystemClock
 from spm.errors import StoreUnavailable
-from spm.store import marks
 from spm.store.backends.memory import MemoryBackend
-from spm.store.marks import Announcement
+from spm.store.ledger import watermarks
+from spm.store.ledger.watermarks import Announcement
 from spm.wire import Envelope, Parsed, SeriesTable, Stamp
 from tests.ingest.doors import accepting
 from tests.store.faults import Faulty
@@ -38,7 +38,7 @@ def push(door: Accepting, app: int = APP, samples: int = 1, rejected: int = 0) -
 
 def words(store: MemoryBackend, app: int = APP) -> dict[int, Announcement]:
     """The newest word of each process about an app."""
-    found = {process: row.announced for process, row in marks.read(store, app).items()}
+    found = {process: row.announced for process, row in watermarks.read(store, app).items()}
     return {process: word for process, word in found.items() if word is not None}
 
 
@@ -103,7 +103,7 @@ def _recount(store: MemoryBackend, given_out: list[Envelope]) -> int:
     """Every word agrees with the stamps that were given; the messages of which the newest words speak."""
     spoken_of = 0
     for app in (7, 8):
-        for process, row in marks.read(store, app).items():
+        for process, row in watermarks.read(store, app).items():
             mine = [e for e in given_out if (e.app, e.stamp.process) == (app, process)]
             for word in row.words:
                 upto = [e for e in mine if (e.stamp.ms, e.stamp.sequence) <= word.place]

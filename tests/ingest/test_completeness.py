@@ -15,8 +15,8 @@ from spm import limits
 from spm.accounts import sources
 from spm.accounts.models import App, Organisation, Source
 from spm.limits import HOUR_MS
-from spm.store.account_hours import Gap, Hour, Run
 from spm.store.backends.memory import MemoryBackend
+from spm.store.ledger.balance_hours import Gap, Hour, Run
 from spm.wire import Parsed, parse_canonical
 
 HOUR = 472_222

@@ -12,9 +12,9 @@ from ingest.worker.dead_queue import DeadQueue, cause_of
 from ingest.writer import Writer
 from spm import limits
 from spm.clock import FakeClock
-from spm.store import dead, pending
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
+from spm.store.ledger import commit_records, dead_letters
 from spm.wire import Envelope
 from tests.reading.look import look, reader
 from tests.store.rows import APP, START, envelope, plain
@@ -47,20 +47,20 @@ def kept(*deliveries: Delivery) -> MemoryBackend:
     return store
 
 
-def found(store: MemoryBackend, app: int) -> list[dead.Letter]:
-    return [dead.decode(each.raw) for each in dead.newest(store, app, count=99)]
+def found(store: MemoryBackend, app: int) -> list[dead_letters.Letter]:
+    return [dead_letters.decode(each.raw) for each in dead_letters.newest(store, app, count=99)]
 
 
 def accounts(store: MemoryBackend) -> list[tuple[int, list[int]]]:
-    rows = [pending.decode_account(row[b"v"]) for _, row in store.scan("ledger", b"", b"\xff" * 30)]
+    rows = [commit_records.decode_account(row[b"v"]) for _, row in store.scan("ledger", b"", b"\xff" * 30)]
     return sorted((outcome, commit.samples.tolist()) for commit, outcome, _ in rows)
 
 
 def test_an_envelope_is_a_letter_of_its_app_and_accounted_as_dead() -> None:
     store = kept(by_worker(WELL.to_bytes()))
     [letter] = found(store, APP)
-    assert (letter.kind, letter.cause, letter.body) == (dead.MESSAGE, "a reason", WELL.to_bytes())
-    assert accounts(store) == [(pending.REJECTED, [3]), (pending.DEAD, [2])]
+    assert (letter.kind, letter.cause, letter.body) == (dead_letters.MESSAGE, "a reason", WELL.to_bytes())
+    assert accounts(store) == [(commit_records.REJECTED, [3]), (commit_records.DEAD, [2])]
 
 
 def test_the_same_letter_delivered_again_changes_nothing() -> None:
@@ -76,21 +76,21 @@ FORGED = envelope([(1, START + 1, 1.5)], app=OTHERS).to_bytes()
 @pytest.mark.parametrize(
     ("delivery", "app", "kind"),
     [
-        (by_worker(b"m v=1", **{topology.APP: str(APP)}), APP, dead.BODY),
-        (by_worker(FORGED, **{topology.APP: str(APP)}), APP, dead.BODY),
-        (by_worker(b"m v=1", **{topology.APP: "0"}), dead.NOBODY, dead.BODY),
-        (by_worker(b"m v=1", **{topology.APP: "²"}), dead.NOBODY, dead.BODY),
-        (by_worker(b"m v=1", **{topology.APP: str(2**40)}), dead.NOBODY, dead.BODY),
-        (by_worker(b"no envelope"), dead.NOBODY, dead.TORN),
-        (by_broker(b"m v=1", "spm_good.h"), APP, dead.BODY),
-        (by_broker(FORGED, "spm_good.h"), APP, dead.BODY),
-        (by_broker(FORGED, "spm_gone.h"), dead.NOBODY, dead.BODY),
-        (by_broker(FORGED, "spm_good.h", **{topology.APP: str(OTHERS)}), APP, dead.BODY),
-        (by_broker(b"m v=1", "003", media=LINES_TYPE, **{"x-spm-token": "good"}), APP, dead.BODY),
-        (by_broker(FORGED, "003", media=LINES_TYPE, **{topology.APP: str(OTHERS)}), dead.NOBODY, dead.BODY),
-        (by_broker(WELL.to_bytes(), "003"), APP, dead.MESSAGE),
-        (by_broker(WELL.to_bytes(), "bulk"), APP, dead.MESSAGE),
-        (by_broker(b"no envelope", "003"), dead.NOBODY, dead.TORN),
+        (by_worker(b"m v=1", **{topology.APP: str(APP)}), APP, dead_letters.BODY),
+        (by_worker(FORGED, **{topology.APP: str(APP)}), APP, dead_letters.BODY),
+        (by_worker(b"m v=1", **{topology.APP: "0"}), dead_letters.NOBODY, dead_letters.BODY),
+        (by_worker(b"m v=1", **{topology.APP: "²"}), dead_letters.NOBODY, dead_letters.BODY),
+        (by_worker(b"m v=1", **{topology.APP: str(2**40)}), dead_letters.NOBODY, dead_letters.BODY),
+        (by_worker(b"no envelope"), dead_letters.NOBODY, dead_letters.TORN),
+        (by_broker(b"m v=1", "spm_good.h"), APP, dead_letters.BODY),
+        (by_broker(FORGED, "spm_good.h"), APP, dead_letters.BODY),
+        (by_broker(FORGED, "spm_gone.h"), dead_letters.NOBODY, dead_letters.BODY),
+        (by_broker(FORGED, "spm_good.h", **{topology.APP: str(OTHERS)}), APP, dead_letters.BODY),
+        (by_broker(b"m v=1", "003", media=LINES_TYPE, **{"x-spm-token": "good"}), APP, dead_letters.BODY),
+        (by_broker(FORGED, "003", media=LINES_TYPE, **{topology.APP: str(OTHERS)}), dead_letters.NOBODY, dead_letters.BODY),
+        (by_broker(WELL.to_bytes(), "003"), APP, dead_letters.MESSAGE),
+        (by_broker(WELL.to_bytes(), "bulk"), APP, dead_letters.MESSAGE),
+        (by_broker(b"no envelope", "003"), dead_letters.NOBODY, dead_letters.TORN),
     ],
     ids=[
         "a worker: an agent's lines", "a worker: an agent's forged envelope", "a worker: an unknown agent's",
@@ -132,7 +132,7 @@ def test_of_a_very_large_body_the_beginning_is_kept_and_its_size(monkeypatch: py
     store = kept(by_broker(b"m v=1 5\n" * 9, "spm_good.h"))
     [letter] = found(store, APP)
     assert (letter.body, letter.about().size) == (b"m v=1 5\nm ", 72)
-    [key] = [each.key.hex() for each in dead.newest(store, APP, count=9)]
+    [key] = [each.key.hex() for each in dead_letters.newest(store, APP, count=9)]
     assert "only 10 of its 72 bytes" in dead_letter_review.replay(store, APP, [key], lambda e: None).refused[0]
 
 
@@ -147,25 +147,25 @@ def test_a_body_of_an_agent_is_accepted_anew_as_what_it_would_have_been() -> Non
 
 def test_nobody_s_body_of_an_agent_is_never_accepted() -> None:
     store = kept(by_worker(FORGED, **{topology.APP: "0"}))
-    [shown] = dead_letter_review.listed(store, dead.NOBODY, count=9)
-    outcome = dead_letter_review.replay(store, dead.NOBODY, [shown.key], lambda e: pytest.fail("accepted"))
+    [shown] = dead_letter_review.listed(store, dead_letters.NOBODY, count=9)
+    outcome = dead_letter_review.replay(store, dead_letters.NOBODY, [shown.key], lambda e: pytest.fail("accepted"))
     assert "nobody vouches" in outcome.refused[0]
 
 
 def test_an_envelope_of_a_later_version_is_accepted_and_accounted_once_it_can_be_read() -> None:
     newer = WELL.to_bytes()[:4] + b"\x02" + WELL.to_bytes()[5:]
     store, pushed = kept(by_worker(newer)), list[Envelope]()
-    [key] = [shown.key for shown in dead_letter_review.listed(store, dead.NOBODY, count=9)]
-    assert "unknown envelope version" in dead_letter_review.replay(store, dead.NOBODY, [key], pushed.append).refused[0]
+    [key] = [shown.key for shown in dead_letter_review.listed(store, dead_letters.NOBODY, count=9)]
+    assert "unknown envelope version" in dead_letter_review.replay(store, dead_letters.NOBODY, [key], pushed.append).refused[0]
     assert (pushed, accounts(store)) == ([], [])
     readable = kept(by_worker(WELL.to_bytes()[:-1]))  # as if this program had learnt to read it since
-    [each] = dead.newest(readable, dead.NOBODY, count=9)
-    torn = dead.decode(each.raw)
-    store.put([dead.step(dead.NOBODY, 7, b"n" * 16, dead.Letter(dead.TORN, torn.cause, WELL.to_bytes()))])
-    [key] = [each.key.hex() for each in dead.newest(store, dead.NOBODY, count=9) if each.ingest_ms == 7]
-    assert dead_letter_review.replay(store, dead.NOBODY, [key], pushed.append).done == 1
+    [each] = dead_letters.newest(readable, dead_letters.NOBODY, count=9)
+    torn = dead_letters.decode(each.raw)
+    store.put([dead_letters.step(dead_letters.NOBODY, 7, b"n" * 16, dead_letters.Letter(dead_letters.TORN, torn.cause, WELL.to_bytes()))])
+    [key] = [each.key.hex() for each in dead_letters.newest(store, dead_letters.NOBODY, count=9) if each.ingest_ms == 7]
+    assert dead_letter_review.replay(store, dead_letters.NOBODY, [key], pushed.append).done == 1
     assert [e.app for e in pushed] == [APP]
-    assert accounts(store) == [(pending.REJECTED, [3]), (pending.DEAD, [2])]
+    assert accounts(store) == [(commit_records.REJECTED, [3]), (commit_records.DEAD, [2])]
 
 
 def test_what_was_dead_and_is_stored_after_all_is_read_once() -> None:

@@ -12,10 +12,11 @@ from spm import limits
 from spm.accounts.quotas import Quota
 from spm.clock import FakeClock
 from spm.errors import StoreUnavailable
-from spm.store import keys, quota
+from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
+from spm.store.ledger import quota
 from spm.wire import Parsed, SeriesTable, canonical, parse_canonical
 
 NOW_MS = 1_700_000_000_000

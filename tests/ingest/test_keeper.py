@@ -21,12 +21,14 @@ from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock, SystemClock
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
-from spm.store import commits, distribution, keys, marks, pending
+from spm.store import epochs, keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.commits import Cells, Opened
 from spm.store.keys import Distribution
-from spm.store.marks import Announcement, Mark, ProcessMarks, Record, Totals, packed
+from spm.store.ledger import commit_columns, commit_records
+from spm.store.ledger import watermarks as marks
+from spm.store.ledger.commit_columns import Cells, Opened
+from spm.store.ledger.watermarks import Announcement, Mark, ProcessMarks, Record, Totals, packed
 from spm.wire import Envelope
 from tests.rollups.world import APP, SPREAD, START, parsed
 from tests.store.faults import Faulty, flip, keys_of
@@ -43,8 +45,8 @@ class Door:
     clock: FakeClock = field(default_factory=lambda: FakeClock(START + 2 * HOUR_MS))
 
     def __post_init__(self) -> None:
-        cell = distribution.encode(SPREAD)
-        self.store.check_and_put("config", distribution.name_of(APP), b"v", None, cell)
+        cell = epochs.encode(SPREAD)
+        self.store.check_and_put("config", epochs.name_of(APP), b"v", None, cell)
         self.writer = Writer(self.store, SPREAD)
         self.process = Accepting(self.store, self.clock, every_s=None)
 
@@ -246,8 +248,8 @@ def test_a_damaged_account_is_told_and_only_what_it_holds_stays_unsettled() -> N
     door.process.announce()
     bad = door.stored()
     door.process.announce()
-    for item in pending.scan(door.store, APP, list(SPREAD.all(APP))):
-        if pending.decode(item.cell).messages.ms[0] == bad.stamp.ms:
+    for item in commit_records.scan(door.store, APP, list(SPREAD.all(APP))):
+        if commit_records.decode(item.cell).messages.ms[0] == bad.stamp.ms:
             cell = {keys.slot_column(item.slot): item.cell[:-1] + b"?"}
             door.store.put([("pending", [(item.key.to_bytes(), cell)])])
     assert door.keep() == Kept(moved=1, waiting=1, damaged=1)
@@ -336,13 +338,13 @@ def test_commit_records_that_were_decoded_once_are_not_decoded_again(monkeypatch
         door.stored((n, 1, 1.0))
     door.accept()
     door.process.announce()
-    cells, opened = Cells(), commits.opened
+    cells, opened = Cells(), commit_columns.opened
 
     def noted(raws: list[bytes], kind: int, *, own: bool = False) -> list[Opened]:
         decoded.extend(raws)
         return opened(raws, kind, own=own)
 
-    monkeypatch.setattr(commits, "opened", noted)
+    monkeypatch.setattr(commit_columns, "opened", noted)
     for _ in range(3):
         keep(door.store, APP, door.clock.now_ms(), cells=cells)
     assert len(decoded) == len(set(decoded))

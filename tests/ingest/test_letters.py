@@ -16,11 +16,11 @@ from ingest.accounting import dead_letter_review
 from spm.accounts import quotas
 from spm.accounts.models import App, AuditEntry, Organisation
 from spm.errors import Refused, StoreUnavailable
-from spm.store import dead
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.dead import Letter
+from spm.store.ledger import dead_letters
+from spm.store.ledger.dead_letters import Letter
 from spm.wire import Envelope
 from tests.store.rows import START, envelope
 
@@ -32,9 +32,9 @@ def bury(store: Backend, count: int = 1, *, app: int = APP, of: int | None = Non
     for n in range(count):
         body = envelope([(n, START + 1, n + 0.5), (n, START + 2, 9.0)], app=of or app, message_id=bytes([n]) * 16)
         store.put(
-            [dead.step(app, 1000 + n, bytes([n]) * 16, Letter(dead.MESSAGE, "its hour is sealed", body.to_bytes()))]
+            [dead_letters.step(app, 1000 + n, bytes([n]) * 16, Letter(dead_letters.MESSAGE, "its hour is sealed", body.to_bytes()))]
         )
-    return [found.key.hex() for found in dead.newest(store, app, count=count)]
+    return [found.key.hex() for found in dead_letters.newest(store, app, count=count)]
 
 
 def test_a_letter_shows_its_cause_its_sender_and_its_first_samples() -> None:
@@ -100,8 +100,8 @@ def of_another_app(store: Backend) -> str:
 
 
 def damaged_row(store: Backend) -> str:
-    store.put([dead.step(APP, 1, b"r" * 16, Letter(dead.ROW, "a block fails its checksum", b"??", "log", b"k"))])
-    return dead.newest(store, APP, count=1)[0].key.hex()
+    store.put([dead_letters.step(APP, 1, b"r" * 16, Letter(dead_letters.ROW, "a block fails its checksum", b"??", "log", b"k"))])
+    return dead_letters.newest(store, APP, count=1)[0].key.hex()
 
 
 def with_anothers_message(store: Backend) -> str:
@@ -185,7 +185,7 @@ def test_the_pages_of_letters_and_accounts_say_that_the_store_is_away(
         raise StoreUnavailable("no answer")
 
     for name in ("newest", "find"):
-        monkeypatch.setattr(dead, name, away)
+        monkeypatch.setattr(dead_letters, name, away)
     monkeypatch.setattr("rollups.services.placement.shown", away)
     assert "cannot be read now: no answer" in admin_client.get("/admin/rollups/spreading/").content.decode()
     assert "cannot be read now: no answer" in admin_client.get(page(shop)).content.decode()

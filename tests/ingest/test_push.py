@@ -15,11 +15,11 @@ from spm import limits
 from spm.accounts.models import App, Organisation
 from spm.clock import FakeClock
 from spm.errors import BadMessage, QueueUnavailable, SpmError, StoreUnavailable
-from spm.store import marks
 from spm.store.backends import open_backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
-from spm.store.marks import Announcement
+from spm.store.ledger import watermarks
+from spm.store.ledger.watermarks import Announcement
 from spm.wire import Parsed
 from tests.ingest.doors import Recorder, accepting
 from tests.ingest.test_announce import parsed
@@ -41,7 +41,7 @@ class Bench:
 
     def heard(self) -> dict[int, Announcement]:
         self.accepting.announce()
-        found = {process: row.announced for process, row in marks.read(self.store, self.sender.app_id).items()}
+        found = {process: row.announced for process, row in watermarks.read(self.store, self.sender.app_id).items()}
         return {process: word for process, word in found.items() if word is not None}
 
 
@@ -138,7 +138,7 @@ def test_the_process_own_door_has_its_last_word_once_and_is_heard_or_says_that_i
     store: Any = open_backend(settings.SPM_STORE_URL)
     if store_there:
         close_front_door()
-        [row] = marks.read(store, bench.sender.app_id).values()
+        [row] = watermarks.read(store, bench.sender.app_id).values()
         assert row.announced is not None
         assert (row.announced.messages, row.announced.ended) == (1, True)
     store.close()

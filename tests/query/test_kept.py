@@ -31,10 +31,10 @@ from spm.query.reader import AppStorage
 from spm.query.request.provenance import Basis
 from spm.query.view.fingerprint import Common, Standing
 from spm.query.view.tail import TailView
-from spm.store.distribution import open_epoch
+from spm.store.epochs import open_epoch
 from spm.store.keys import BYTE, HASH
 from spm.store.manifest import Manifest
-from spm.store.retractions import read
+from spm.store.versions.retractions import read
 from tests.rollups.world import APP, START, World
 
 MINUTE_MS = 60_000

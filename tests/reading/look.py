@@ -6,11 +6,12 @@ from spm.clock import FakeClock
 from spm.query.reader import AppStorage
 from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.query.view.page_cache import PageCache
-from spm.store import keys, manifest, units
+from spm.store import keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
 from spm.store.manifest import Entry, Generation, Manifest, Replay, State
-from spm.store.merge import Piece, merge
+from spm.store.versions import generations as versions_generations
+from spm.store.versions.merge import Piece, merge
 from spm.wire import canonical
 from tests.store.faults import keys_of
 from tests.store.rows import APP, START
@@ -65,7 +66,7 @@ def roll(
         now = manifest.decode(was)
         before = now.entry(bucket, slot).state.generations
         held = tuple(b for g in before for b in _inputs(backend, app, bucket, slot, g).batches) if minor else ()
-        made = _generation(backend, units.Unit(bucket, app, slot), number, sorted(batches - set(held)))
+        made = _generation(backend, versions_generations.Unit(bucket, app, slot), number, sorted(batches - set(held)))
         generations = (*(before if minor else ()), made)
         state = State((), tuple(sorted(batches))) if replay else State(generations)
         entries = {**now.entries, (bucket, slot): Entry(state)}
@@ -77,15 +78,15 @@ def roll(
         )
 
 
-def _inputs(backend: Backend, app: int, bucket: int, slot: int, generation: Generation) -> units.Inputs:
-    made = units.read_inputs(backend, units.Unit(bucket, app, slot), generation)
+def _inputs(backend: Backend, app: int, bucket: int, slot: int, generation: Generation) -> versions_generations.Inputs:
+    made = versions_generations.read_inputs(backend, versions_generations.Unit(bucket, app, slot), generation)
     assert made is not None
     return made
 
 
-def _generation(backend: Backend, unit: units.Unit, number: int, batches: list[Replay]) -> Generation:
+def _generation(backend: Backend, unit: versions_generations.Unit, number: int, batches: list[Replay]) -> Generation:
     names = [keys.LogKey(unit.bucket, unit.app, unit.slot, b.ingest_ms, b.batch).to_bytes() for b in batches]
     pieces = [Piece.of_row(row) for row in backend.get("log", names) if row is not None]
-    made = units.paginate(unit, number, merge(pieces), parents=(), batches=batches, samples_max=20)
+    made = versions_generations.paginate(unit, number, merge(pieces), parents=(), batches=batches, samples_max=20)
     backend.put([("chunks", made.chunks), ("timelines", made.timelines), ("inputs", [made.inputs])])
     return made.generation

@@ -7,7 +7,7 @@ from spm.limits import HOUR_MS
 from spm.query.request.provenance import DAYS, HOURS, RAW, Basis, Ground, joined
 from spm.query.series.index import SeriesIndex
 from spm.query.view.tail import Tail
-from spm.store import retractions
+from spm.store.versions import retractions
 from tests.reading.test_levels import M0, a_day
 from tests.rollups.world import APP, START
 

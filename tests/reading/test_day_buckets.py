@@ -16,7 +16,7 @@ from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
 from spm.query.request.provenance import DAYS, HOURS, RAW
-from spm.store import distribution, keys, manifest
+from spm.store import epochs, keys, manifest
 from spm.store.keys import BYTE, HASH, Distribution
 from spm.store.manifest import EXPIRED, SEALED
 from tests.rollups.world import APP, DAY, FIRST, NEXT_DAY, World
@@ -38,7 +38,7 @@ def narrow() -> World:
 def open_to(world: World, shape: Shape) -> None:
     """Writers go there from now on."""
     strategy, buckets, spread = shape
-    distribution.open_epoch(world.store, APP, strategy=strategy, buckets=buckets, spread=spread)
+    epochs.open_epoch(world.store, APP, strategy=strategy, buckets=buckets, spread=spread)
     world.send((2, 30 * HOUR_MS, 1.0))  # of tomorrow: by now the writer knows
 
 

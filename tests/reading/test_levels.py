@@ -18,7 +18,7 @@ from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
 from spm.query.request.provenance import Basis
 from spm.query.rolled.resolutions import _entries
-from spm.store import distribution, keys, manifest
+from spm.store import epochs, keys, manifest
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
 from spm.store.manifest import EXPIRED, SEALED, Days, Hours, Manifest, month_of
@@ -80,7 +80,7 @@ def moved(world: World) -> None:
     """Writers put metric m0 into another bucket from now on."""
     ids = np.array([metric_id(b"m0")], np.uint64)
     before = world.distribution.of(APP, ids)
-    made = distribution.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
+    made = epochs.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
     assert made.of(APP, ids) != before, "the metric must move"
     world.writer = Writer(world.store, made)
 
@@ -302,8 +302,8 @@ def test_a_sealed_hour_answers_from_where_a_closed_distribution_put_it() -> None
     flip(world, seals={FIRST: SEALED, FIRST + 1: SEALED})
     before = world.fresh().select_hours(M0, FIRST, FIRST + 1)
     moved(world)
-    distribution.set_state(world.store, APP, 0, keys.CLOSING)
-    distribution.set_state(world.store, APP, 0, keys.CLOSED)
+    epochs.set_state(world.store, APP, 0, keys.CLOSING)
+    epochs.set_state(world.store, APP, 0, keys.CLOSED)
     after = world.fresh().select_hours(M0, FIRST, FIRST + 1)
     assert (after.sum == before.sum).all()
     assert after.count.sum() == before.count.sum() == 24

@@ -5,9 +5,10 @@ import pytest
 from spm.clock import FakeClock
 from spm.errors import CorruptBlock, StoreUnavailable
 from spm.query.reader import AppStorage
-from spm.store import dead, keys
+from spm.store import keys
 from spm.store.backends.memory import MemoryBackend
-from spm.store.quarantine import Quarantine
+from spm.store.ledger import dead_letters
+from spm.store.versions.quarantine import Quarantine
 from tests.reading.look import NOW, look, reader, roll
 from tests.store.faults import Faulty, flip, keys_of
 from tests.store.rows import START, envelope, plain, stored
@@ -29,8 +30,8 @@ def damaged(table: str, at: int, bit: int, *, rolled: bool) -> tuple[MemoryBacke
     return backend, key
 
 
-def letters(backend: MemoryBackend) -> list[dead.Letter]:
-    return [dead.decode(row[b"v"]) for _, row in backend.scan("dead", b"", b"\xff" * 40)]
+def letters(backend: MemoryBackend) -> list[dead_letters.Letter]:
+    return [dead_letters.decode(row[b"v"]) for _, row in backend.scan("dead", b"", b"\xff" * 40)]
 
 
 CASES = [("log", False), ("series", False), ("chunks", True), ("timelines", True), ("series", True)]
@@ -51,7 +52,7 @@ def test_a_flipped_bit_leaves_its_row_out_and_touches_nothing_else(table: str, r
         assert seen.items() < BOTH.items()
         assert f"1 damaged row(s) of {table} are quarantined and left out" in storage.notes()
         [letter] = letters(backend)
-        assert (letter.kind, letter.table, letter.key, letter.body) == (dead.ROW, table, key, b"".join(row.values()))
+        assert (letter.kind, letter.table, letter.key, letter.body) == (dead_letters.ROW, table, key, b"".join(row.values()))
     lost = {series for series, _ in BOTH} - {series for series, _ in seen}
     whole = {at_: v for at_, v in BOTH.items() if at_[0] not in lost}
     assert seen == whole
@@ -116,7 +117,7 @@ def test_a_store_that_takes_no_copy_does_not_stop_the_answer() -> None:
 
 
 def test_a_process_remembers_a_bounded_number_of_damaged_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spm.store.quarantine._MAX", 3)
+    monkeypatch.setattr("spm.store.versions.quarantine._MAX", 3)
     backend = MemoryBackend()
     quarantine = Quarantine(backend, FakeClock(NOW))
     for i in range(9):

@@ -16,12 +16,13 @@ from spm.errors import IntegrityError, QueryTooLarge, StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.query.request.batches import Matcher
 from spm.query.view.app_state import Held
-from spm.store import keys, retractions
+from spm.store import keys
 from spm.store.backends import lmdb, open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
-from spm.store.retractions import Retraction
+from spm.store.versions import retractions
+from spm.store.versions.retractions import Retraction
 from spm.wire import Envelope
 from tests.reading.look import EVERY, NOW, look, reader, roll
 from tests.store.faults import Faulty, keys_of

@@ -19,8 +19,8 @@ from spm.query.request.batches import SeriesBatch
 from spm.query.request.provenance import Basis
 from spm.query.samples.page_selection import ByMetric, Known, SharedPage, Woven
 from spm.query.samples.sample_runs import Lines, Strips, Weaver, ascending, entries_of, runs
-from spm.store.aggregates import compensated
-from spm.store.blocks import ChunkPage
+from spm.store.encoding.blocks import ChunkPage
+from spm.store.rollup.aggregates import compensated
 from spm.wire import I64, U64
 
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]

@@ -16,10 +16,10 @@ from spm.query.view.view import Rows
 from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.memory import MemoryBackend
-from spm.store.blocks import ChunkPage
+from spm.store.encoding.blocks import ChunkPage
 from spm.store.keys import Distribution, PendingKey, slot_column
-from spm.store.merge import Piece, merge
-from spm.store.quarantine import Quarantine
+from spm.store.versions.merge import Piece, merge
+from spm.store.versions.quarantine import Quarantine
 from tests.store.faults import keys_of
 from tests.store.rows import APP, SLOT, START, envelope, stored, versions_of
 

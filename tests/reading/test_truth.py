@@ -17,10 +17,11 @@ from ingest.writer import Writer
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import HourBatch, Matcher, SeriesBatch
-from spm.store import distribution, keys, manifest, retractions
-from spm.store.aggregates import COLUMNS
+from spm.store import epochs, keys, manifest
 from spm.store.manifest import SEALED, Manifest
-from spm.store.retractions import Retraction
+from spm.store.rollup.aggregates import COLUMNS
+from spm.store.versions import retractions
+from spm.store.versions.retractions import Retraction
 from spm.wire import parse_canonical
 from tests.rollups.model import Model, Row, Taken, Version
 from tests.rollups.world import APP, DAY, START, World, metric_of
@@ -82,8 +83,8 @@ class Told:
 
     def move(self) -> None:
         """Writers put everything elsewhere from now on; what is there stays where it is."""
-        if distribution.read(self.world.store, APP).settled:
-            made = distribution.open_epoch(self.world.store, APP, strategy="byte", buckets=16, spread=3)
+        if epochs.read(self.world.store, APP).settled:
+            made = epochs.open_epoch(self.world.store, APP, strategy="byte", buckets=16, spread=3)
             self.world.writer = Writer(self.world.store, made)
 
     def seal(self, slot: int) -> None:

@@ -31,10 +31,12 @@ from rollups.run import warm_kernels
 from rollups.run.local import LocalExecutor
 from rollups.run.rollback import roll_back
 from spm.limits import HOUR_MS
-from spm.store import distribution, manifest, units
+from spm.store import epochs as store_epochs
+from spm.store import manifest
 from spm.store.backends import open_backend
 from spm.store.keys import HASH, Distribution
-from spm.store.units import Unit
+from spm.store.versions import generations
+from spm.store.versions.generations import Unit
 from tests.rollups.world import APP, DAY, DAY_MS, START, World
 
 WAIT_S = 120  # for a child of the server, on a machine that does other things too
@@ -114,7 +116,7 @@ def _sealed(world: World, random: np.random.Generator) -> None:
 
 def _spread(world: World, random: np.random.Generator) -> None:
     _twice(world, random)
-    epochs = distribution.open_epoch(world.store, APP, strategy=HASH, buckets=4, spread=1)
+    epochs = store_epochs.open_epoch(world.store, APP, strategy=HASH, buckets=4, spread=1)
     world.clock.advance(2_000)
     assert len(epochs.epochs) == 2
 
@@ -193,14 +195,14 @@ def rows_in_force(world: World) -> object:
         if value.seal(slot) >= manifest.SEALED:
             continue
         for generation in entry.state.generations:
-            inputs = units.read_inputs(world.store, Unit(bucket, APP, slot), generation)
+            inputs = generations.read_inputs(world.store, Unit(bucket, APP, slot), generation)
             assert inputs is not None, "inputs of a generation in force are missing"
             pages = purge.pages_of(APP, (bucket, slot, generation.number), inputs)
             rows = [world.store.get(table, pages[table]) for table in ("chunks", "timelines")]
             found.setdefault(("unit", bucket, slot), []).append(rows)
     for bucket, pack in value.hours.items():
         first = DAY * 24
-        inputs = units.read_inputs(world.store, Unit(bucket, APP, first), pack.generation)
+        inputs = generations.read_inputs(world.store, Unit(bucket, APP, first), pack.generation)
         assert inputs is not None, "inputs of hours in force are missing"
         pages = purge.pages_of(APP, (bucket, first, pack.generation.number), inputs)
         found["hours", bucket] = [sorted(pack.slots), world.store.get("hours", pages["hours"])]

@@ -11,11 +11,13 @@ from rollups.run.driver import Driver
 from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.query.rolled.resolutions import Levels
-from spm.store import distribution, manifest, pending, retractions
+from spm.store import epochs, manifest
 from spm.store.backends.base import Reader
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
+from spm.store.ledger import commit_records
 from spm.store.manifest import Manifest
+from spm.store.versions import retractions
 from tests.rollups.rules_off_reading import before
 from tests.rollups.switched import Rule, killed, patched, refused, right
 from tests.rollups.world import APP, FIRST, World, crash_at, parsed, versions_of
@@ -30,7 +32,7 @@ def wide(*, moved: bool = True) -> tuple[World, int]:
     world = World(distribution=NARROW)
     world.send((0, 1, 1.0), (1, 1, 2.0), (2, HOUR_MS + 1, 3.0))
     world.roll()
-    distribution.open_epoch(world.store, APP, strategy="hash", buckets=16, spread=3)
+    epochs.open_epoch(world.store, APP, strategy="hash", buckets=16, spread=3)
     return world, world.migrate().run if moved else 0
 
 
@@ -44,7 +46,7 @@ def late_batch(world: World, *, until_closed: bool) -> None:
     samples = parsed([(0, 7, 7.0), (2, 7, 7.0)])
     message = world.acceptor.accept(app=APP, source="slow", parsed=samples, message_id=bytes(16))
     writer = Writer(world.store, NARROW)
-    with patched(distribution, "read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW)):
+    with patched(epochs, "read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW)):
         batch = writer.prepare([message])
     if until_closed:
         assert close(world).closed
@@ -197,7 +199,7 @@ def a_retraction_after_a_seal() -> None:
 
 
 def late_data_is_stored(patch: Patch) -> None:
-    patch.setattr(pending, "LATE", pending.STORED)
+    patch.setattr(commit_records, "LATE", commit_records.STORED)
 
 
 def sealed_hours_answer_any_moment(patch: Patch) -> None:

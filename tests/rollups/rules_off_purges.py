@@ -8,9 +8,10 @@ from rollups.manifest import cells
 from rollups.run import rollback
 from spm.errors import Refused
 from spm.limits import HOUR_MS
-from spm.store import keys, pending
+from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.ledger import commit_records
 from spm.store.manifest import Entry, Replay
 from tests.rollups.rules_off_runs import a_purge_during_a_run
 from tests.rollups.switched import Rule, patched, refused, right, world_of
@@ -81,7 +82,7 @@ def old_blocks_are_swept(patch: Patch) -> None:
     whole = purge.purge
 
     def sweeping(store: Backend, app: int, buckets: list[int], **how: object) -> object:
-        named = {(f.key.log(f.slot)).to_bytes() for f in pending.scan(store, app, list(buckets))}
+        named = {(f.key.log(f.slot)).to_bytes() for f in commit_records.scan(store, app, list(buckets))}
         for bucket in buckets:
             for key, _ in list(store.scan("log", *keys.log_range(bucket, app), keys_only=True)):
                 if key not in named:

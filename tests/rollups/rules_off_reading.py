@@ -19,14 +19,16 @@ from spm.query.rolled.resolutions import Levels
 from spm.query.view.app_state import Held
 from spm.query.view.tail import Tail
 from spm.query.view.view import Rows, Scan
-from spm.store import counters, distribution, keys, retractions
+from spm.store import epochs, keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.lmdb import LmdbBackend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
+from spm.store.ledger import counters
 from spm.store.manifest import Manifest
-from spm.store.quarantine import Quarantine
-from spm.store.units import Inputs, Unit
+from spm.store.versions import retractions
+from spm.store.versions.generations import Inputs, Unit
+from spm.store.versions.quarantine import Quarantine
 from spm.wire import Envelope, Stamp
 from tests.rollups.switched import Rule, refused, right, world_of
 from tests.rollups.world import APP, DAY, START, World, parsed
@@ -284,7 +286,7 @@ def only_the_newest_epoch(patch: Patch) -> None:
 
 def a_new_epoch() -> None:
     world = world_of((0, 1, 1.0), (1, 1, 1.0), (2, HOUR_MS + 1, 1.0))
-    distribution.open_epoch(world.store, APP, strategy="byte", buckets=8, spread=8)
+    epochs.open_epoch(world.store, APP, strategy="byte", buckets=8, spread=8)
     right(world)
 
 
@@ -296,8 +298,8 @@ def buckets_apart(patch: Patch) -> None:
 def late_data_under_a_new_epoch() -> None:
     world = world_of((0, 1, 1.0), (1, 1, 1.0), (2, 1, 1.0))
     world.roll()
-    distribution.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
-    world.writer = Writer(world.store, distribution.read(world.store, APP))
+    epochs.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
+    world.writer = Writer(world.store, epochs.read(world.store, APP))
     world.send((0, 2, 2.0), (1, 2, 2.0), (2, 1, 2.0))
     right(world)
 

@@ -16,12 +16,14 @@ from rollups.delete import purge
 from rollups.manifest import cells, publish
 from rollups.run import agenda, rollback
 from spm.limits import HOUR_MS
-from spm.store import keys, merge, pending
+from spm.store import keys
 from spm.store.backends.base import Backend, Reader
-from spm.store.blocks import Messages
-from spm.store.lens import Lens
+from spm.store.encoding.blocks import Messages
+from spm.store.ledger import commit_records
 from spm.store.manifest import HourOf, Hours, Manifest, Replay, fingerprint
-from spm.store.merge import Piece
+from spm.store.versions import merge
+from spm.store.versions.merge import Piece
+from spm.store.versions.visibility import Lens
 from tests.rollups.switched import Rule, keep, killed, right, world_of
 from tests.rollups.world import APP, DAY, World, crash_at, meanwhile
 
@@ -156,7 +158,7 @@ def every_cell_of_the_unit_goes(patch: Patch) -> None:
     def greedy(store: Backend, app: int, items: list[Waiting], at: Hook, *rest: int) -> None:
         settle(store, app, items, at, *rest)
         units = {(item.key.bucket, item.slot) for item in items}
-        for found in list(pending.scan(store, app, sorted({bucket for bucket, _ in units}))):
+        for found in list(commit_records.scan(store, app, sorted({bucket for bucket, _ in units}))):
             if (found.key.bucket, found.slot) in units:
                 store.delete("pending", [(found.key.to_bytes(), [keys.slot_column(found.slot)])])
 

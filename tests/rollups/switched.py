@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from spm.errors import CorruptBlock, IntegrityError, Refused
-from spm.store.lens import BOOL
-from spm.store.merge import Piece
+from spm.store.versions.merge import Piece
+from spm.store.versions.visibility import BOOL
 from tests.rollups.world import Crash, World
 
 CALAMITIES = (AssertionError, IntegrityError, CorruptBlock, Refused, KeyError)

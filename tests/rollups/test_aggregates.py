@@ -1,4 +1,4 @@
-"""Claims about spm/store/aggregates.py, against a reference in plain Python."""
+"""Claims about spm/store/rollup/aggregates.py, against a reference in plain Python."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spm.store.aggregates import COLUMNS, Aggregates, aggregate_rows, merge
-from spm.store.sketch import Sketches
+from spm.store.rollup.aggregates import COLUMNS, Aggregates, aggregate_rows, merge
+from spm.store.rollup.sketch import Sketches
 
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
 ODD_NAN = np.array([0x7FF8000000000ABC], np.uint64).view(np.float64)[0]

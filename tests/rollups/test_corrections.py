@@ -10,7 +10,7 @@ from rollups.decide.plan import Kind, Order
 from rollups.run import agenda
 from rollups.run.rollback import roll_back
 from spm.limits import HOUR_MS
-from spm.store import retractions
+from spm.store.versions import retractions
 from tests.rollups.world import APP, DAY, FIRST, NEXT_DAY, START, World, days_in_force, whole_day
 
 RUN_POINTS = [*POINTS[: POINTS.index("month flipped") + 1], "agenda written"]

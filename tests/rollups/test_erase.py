@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from rollups.crash_points import nowhere
 from rollups.delete.delete_app import Erased, erase, erase_organisation
 from rollups.manifest import cells
-from spm.store import dead, distribution, keys, retractions
+from spm.store import epochs, keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.dead import Letter
-from spm.store.retractions import Retraction
+from spm.store.ledger import dead_letters
+from spm.store.ledger.dead_letters import Letter
+from spm.store.versions import retractions
+from spm.store.versions.retractions import Retraction
 from tests.rollups.world import APP, START, Crash, World, crash_at
 
 NEIGHBOURS = [0, 1, 2, 0xFF, 0x0100, 0x0101, 0x01_0000, 0x0100_0000, 0x7FFF_FFFF, 0xFFFF_FF00, 0xFFFF_FFFE, 0xFFFF_FFFF]
@@ -47,7 +49,7 @@ def rows_of(app: int, organisation: int) -> Iterator[tuple[str, bytes]]:
         yield "retractions", keys.retraction(app, n)
         yield "dead", keys.dead(app, n, bytes(16))
         yield "events", keys.event(organisation, n)
-    yield "config", distribution.name_of(app)
+    yield "config", epochs.name_of(app)
     yield "config", b"agenda/%d" % app
 
 
@@ -93,8 +95,8 @@ def lived() -> World:
     world.roll()
     world.send((0, 5, 3.0))
     retractions.add(world.store, APP, DRAFT)
-    distribution.open_epoch(world.store, APP, strategy="hash", buckets=16, spread=4)
-    world.store.put([dead.step(APP, START, bytes(16), Letter(dead.MESSAGE, "cause", b"body"))])
+    epochs.open_epoch(world.store, APP, strategy="hash", buckets=16, spread=4)
+    world.store.put([dead_letters.step(APP, START, bytes(16), Letter(dead_letters.MESSAGE, "cause", b"body"))])
     return world
 
 

@@ -13,9 +13,12 @@ from rollups.run.progress import DayReport
 from rollups.run.rollback import roll_back
 from spm.errors import Refused
 from spm.limits import HOUR_MS
-from spm.store import distribution, keys, manifest, pending, tiers, units
+from spm.store import epochs, keys, manifest
 from spm.store.keys import HASH, Distribution
+from spm.store.ledger import commit_records
 from spm.store.manifest import SEALED, SEALING, Manifest
+from spm.store.rollup import rows as rollup_rows
+from spm.store.versions import generations
 from tests.rollups.world import APP, DAY, FIRST, NEXT_DAY, START, Crash, World, crash_at, days_in_force, whole_day
 
 
@@ -54,7 +57,7 @@ def outcomes(world: World) -> dict[int, int]:
     """Samples by outcome, of all account rows."""
     found: dict[int, int] = {}
     for _, cells in world.store.scan("ledger", *keys.ledger_range(APP)):
-        commit, outcome, _ = pending.decode_account(cells[b"v"])
+        commit, outcome, _ = commit_records.decode_account(cells[b"v"])
         found[outcome] = found.get(outcome, 0) + commit.sample_count
     return found
 
@@ -77,7 +80,7 @@ def test_all_of_a_slot_and_its_seal_go_into_force_at_once() -> None:
     assert {len(e.state.generations) for (_, slot), e in now.entries.items() if slot == FIRST} == {1}
     assert {bucket for bucket, pack in now.hours.items() if FIRST in pack.slots} == {11, 13}
     assert world.pending_rows() == 0
-    assert outcomes(world) == {pending.STORED: 4}
+    assert outcomes(world) == {commit_records.STORED: 4}
     world.model.seal(FIRST)
     assert world.hours() == world.recount()
 
@@ -124,7 +127,7 @@ def test_a_slot_in_two_places_is_not_sealed() -> None:
     world = World(distribution=Distribution.single())
     world.send((0, 1, 1.0))
     world.roll()
-    distribution.open_epoch(world.store, APP, strategy=HASH, buckets=16, spread=3)
+    epochs.open_epoch(world.store, APP, strategy=HASH, buckets=16, spread=3)
     world.send((0, 2, 1.0))
     world.send((0, 3, 1.0))
     report = finish(world)
@@ -141,7 +144,7 @@ def test_what_comes_for_a_sealed_slot_is_counted_late_and_removed(minor: bool) -
     report = world.roll(minor=minor)
     assert report.late == 2
     assert world.pending_rows() == 0
-    assert outcomes(world) == {pending.STORED: 4, pending.LATE: 2}
+    assert outcomes(world) == {commit_records.STORED: 4, commit_records.LATE: 2}
     assert {p: e for p, e in world.manifest().entries.items() if p[1] == FIRST} == {
         p: e for p, e in before.items() if p[1] == FIRST
     }
@@ -155,7 +158,7 @@ def test_what_a_sealer_took_in_and_did_not_settle_is_not_late() -> None:
     report = world.roll(minor=True)
     assert report.late == 0
     assert world.pending_rows() == 0
-    assert outcomes(world) == {pending.STORED: 4}
+    assert outcomes(world) == {commit_records.STORED: 4}
 
 
 def test_a_run_killed_after_counting_what_is_late_counts_it_once() -> None:
@@ -167,7 +170,7 @@ def test_a_run_killed_after_counting_what_is_late_counts_it_once() -> None:
             world.roll(minor=True, at=crash_at(point))
         world.send((0, 4, 7.0))
     world.roll(minor=True)
-    assert outcomes(world)[pending.LATE] == 4
+    assert outcomes(world)[commit_records.LATE] == 4
     assert world.pending_rows() == 0
 
 
@@ -202,8 +205,8 @@ def aged(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
     world.send(*((series, hour * HOUR_MS + 1, 1.0) for series in range(3) for hour in range(3)))
     world.roll()
-    monkeypatch.setattr(units, "FORM", units.FORM + 1)
-    monkeypatch.setattr(tiers, "FORM", tiers.FORM + 1)
+    monkeypatch.setattr(generations, "FORM", generations.FORM + 1)
+    monkeypatch.setattr(rollup_rows, "FORM", rollup_rows.FORM + 1)
     return world
 
 
@@ -221,8 +224,8 @@ def test_an_ordinary_run_leaves_older_forms_alone(aged: World) -> None:
 def test_an_upgrade_rewrites_units_hours_and_days_and_no_answer_changes(aged: World) -> None:
     assert upgrade(aged) == 0
     now = aged.manifest()
-    assert {g.form for e in now.entries.values() for g in e.state.generations} == {units.FORM}
-    assert {pack.generation.form for pack in now.hours.values()} == {tiers.FORM}
+    assert {g.form for e in now.entries.values() for g in e.state.generations} == {generations.FORM}
+    assert {pack.generation.form for pack in now.hours.values()} == {rollup_rows.FORM}
     assert aged.answer() == aged.truth
     assert aged.hours() == aged.recount()
     assert days_in_force(aged) == whole_day(aged)

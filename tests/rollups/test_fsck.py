@@ -18,10 +18,13 @@ from rollups.run.local import LocalExecutor
 from rollups.run.rollback import roll_back
 from spm.limits import FSCK_BLOCK_AGE_MS, HISTORY_MAX, HOUR_MS
 from spm.query.request.provenance import DAYS, RAW
-from spm.store import aggregates, distribution, keys, manifest, marks, pending, tiers
+from spm.store import epochs, keys, manifest
 from spm.store.keys import Distribution
+from spm.store.ledger import commit_records, watermarks
+from spm.store.ledger.watermarks import Announcement
 from spm.store.manifest import Manifest
-from spm.store.marks import Announcement
+from spm.store.rollup import aggregates
+from spm.store.rollup import rows as rollup_rows
 from tests.rollups.test_seal import keeping
 from tests.rollups.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at
 from tests.store.faults import flip, keys_of
@@ -210,7 +213,7 @@ def test_a_damaged_row_of_the_account_is_named(table: str) -> None:
     world.send((0, 1, 1.0))
     world.roll()
     world.send((0, 2, 1.0))
-    marks.announce(world.store, APP, 1, Announcement(1, 0, 1, 1, 0, 0, 0, 1))
+    watermarks.announce(world.store, APP, 1, Announcement(1, 0, 1, 1, 0, 0, 0, 1))
     [key] = keys_of(world.store, table)
     [row] = world.store.get(table, [key])
     assert row is not None
@@ -234,12 +237,12 @@ def spoil(world: World, table: str, name: str) -> None:
     """Change one aggregate of every row of hours or days, under a good checksum."""
     for key, row in rows(world, table):
         metric = keys.parse_chunk(key)[2]
-        steps = tiers.decode_row(row)
+        steps = rollup_rows.decode_row(row)
         column = getattr(steps.rows, name).copy()
         column[0] += 1
         wrong = with_column(steps.rows, name, column)
         by_step = [(int(step), wrong.take(steps.step == step)) for step in np.unique(steps.step)]
-        [(_, made)] = tiers.encode_rows({metric: by_step}, lambda _, page: b"key")
+        [(_, made)] = rollup_rows.encode_rows({metric: by_step}, lambda _, page: b"key")
         world.store.put([(table, [(key, made)])])
 
 
@@ -326,7 +329,7 @@ def waits(world: World) -> dict[tuple[bytes, int], tuple[object, ...]]:
     found: dict[tuple[bytes, int], tuple[object, ...]] = {}
     for key, row in rows(world, "pending"):
         for column, cell in row.items():
-            commit = pending.decode(cell)
+            commit = commit_records.decode(cell)
             m = commit.messages
             stamps = m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), m.source.tolist(), m.sources
             content = commit.samples.tolist(), commit.ts_min, commit.ts_max, sorted(commit.rows)
@@ -431,7 +434,7 @@ def test_blocks_that_were_moved_away_are_not_brought_back_where_late_data_came()
     world = World(distribution=Distribution.single(spread=1))  # all in one bucket, where later only m2 belongs
     world.send((0, 1, 1.0), (1, 2, 2.0))
     world.roll()
-    distribution.open_epoch(world.store, APP, strategy="hash", buckets=16, spread=3)
+    epochs.open_epoch(world.store, APP, strategy="hash", buckets=16, spread=3)
     world.migrate()
     for n in range(HISTORY_MAX + 1):  # until no former state knows what was there before
         world.send((2, 30 + n, 3.0))

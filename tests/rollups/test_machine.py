@@ -28,7 +28,7 @@ from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.provenance import DAYS
-from spm.store import distribution
+from spm.store import epochs
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.lmdb import LmdbBackend
@@ -178,7 +178,7 @@ class Life(RuleBasedStateMachine):
         """Writers go elsewhere from now on, once they have noticed."""
         strategy, buckets, width = spread
         with contextlib.suppress(Refused):
-            distribution.open_epoch(self.world.store, APP, strategy=strategy, buckets=buckets, spread=width)
+            epochs.open_epoch(self.world.store, APP, strategy=strategy, buckets=buckets, spread=width)
 
     @rule(point=st.none() | st.sampled_from(MOVE_POINTS[:3]))
     def migrate(self, point: str | None) -> None:

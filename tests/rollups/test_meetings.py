@@ -11,7 +11,7 @@ from rollups.manifest import cells
 from rollups.move.redistribute import close_epoch
 from rollups.run.local import LocalExecutor
 from spm.limits import HOUR_MS
-from spm.store import distribution
+from spm.store import epochs
 from spm.store.backends.base import Backend
 from spm.store.manifest import EXPIRED, SEALED
 from tests.rollups.test_seal import SLOT, SLOTS, filled
@@ -21,7 +21,7 @@ from tests.rollups.world import APP, DAY, NEXT_DAY, SPREAD, World
 
 def moved_in_between(world: World) -> None:
     """More data of an hour comes by another distribution, retention looks, then all of it is moved."""
-    distribution.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
+    epochs.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
     world.writer = Writer(world.store, SPREAD)
     world.send((0, 5 * HOUR_MS + 7, 99.0), (2, 5 * HOUR_MS + 9, 77.0))
     world.retain(Keep(1), days_later=1)

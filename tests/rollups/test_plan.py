@@ -7,8 +7,9 @@ from rollups.decide import plan
 from rollups.decide.plan import DayPlan, Kind, Order, Pressure, Start, Waiting, closed, decide, plan_day, waves
 from spm import limits
 from spm.limits import HOUR_MS
-from spm.store.blocks import Messages
+from spm.store.encoding.blocks import Messages
 from spm.store.keys import PendingKey
+from spm.store.ledger.commit_records import Commit
 from spm.store.manifest import (
     OPEN,
     SEALED,
@@ -28,7 +29,6 @@ from spm.store.manifest import (
     first_day_of,
     month_of,
 )  # fmt: skip
-from spm.store.pending import Commit
 
 DAY = 19_600
 SLOT = DAY * 24

@@ -9,12 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rollups.check.recount import Counted, differences, recount, rejoin
-from spm.store import aggregates
-from spm.store.aggregates import COLUMNS, Aggregates
-from spm.store.blocks import Messages
-from spm.store.lens import Lens
-from spm.store.merge import Piece, merge, pick
-from spm.store.retractions import Retraction
+from spm.store.encoding.blocks import Messages
+from spm.store.rollup import aggregates
+from spm.store.rollup.aggregates import COLUMNS, Aggregates
+from spm.store.versions.merge import Piece, merge, pick
+from spm.store.versions.retractions import Retraction
+from spm.store.versions.visibility import Lens
 
 STALE = np.array([0x7FF0_0000_0000_0002], np.uint64).view(np.float64)[0]
 ODD = [0.0, -0.0, STALE, np.nan, np.inf, -np.inf, 5e-324, 1.7e308, 0.1, -3.25]

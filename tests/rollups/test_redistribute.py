@@ -14,7 +14,7 @@ from rollups.run.progress import RunReport
 from rollups.run.rollback import roll_back
 from spm.errors import Refused
 from spm.limits import HISTORY_MAX, HOUR_MS, SPREAD_UNIT_SAMPLES
-from spm.store import distribution
+from spm.store import epochs
 from spm.store.backends.base import Backend
 from spm.store.backends.lmdb import LmdbBackend
 from spm.store.backends.memory import MemoryBackend
@@ -44,7 +44,7 @@ def filled(store: Backend | None = None, to: tuple[str, int, int] = WIDER) -> Wo
         world.send(*((series, hour * HOUR_MS + 1 + series, float(series + hour)) for series in range(4)))
     world.roll()
     strategy, buckets, spread = to
-    distribution.open_epoch(world.store, APP, strategy=strategy, buckets=buckets, spread=spread)
+    epochs.open_epoch(world.store, APP, strategy=strategy, buckets=buckets, spread=spread)
     world.clock.advance(2_000)
     return world
 
@@ -99,7 +99,7 @@ def test_data_moves_to_the_buckets_of_the_newest_epoch_and_no_answer_changes(
     right(world)
     assert close(world, look) == Closing(True)
     assert set(CLOSE_POINTS) <= set(seen)
-    assert distribution.read(world.store, APP).settled
+    assert epochs.read(world.store, APP).settled
     settled(world)
 
 
@@ -277,7 +277,7 @@ def test_an_epoch_with_anything_in_its_buckets_is_not_closed() -> None:
     found = close(world)
     assert not found.closed
     assert "3 hour(s)" in found.found[0]
-    assert distribution.read(world.store, APP).epochs[0].state == CLOSING
+    assert epochs.read(world.store, APP).epochs[0].state == CLOSING
     move(world)
     assert close(world).closed
 
@@ -313,7 +313,7 @@ def test_what_a_stale_writer_leaves_in_a_closed_epoch_is_passed_over(monkeypatch
     found = world.answer()
     assert {k: v for k, v in found.items() if k in truth} == truth
     held = {place: entry.state for place, entry in world.manifest().entries.items()}
-    newest = distribution.read(world.store, APP).newest
+    newest = epochs.read(world.store, APP).newest
     for (bucket, _), metrics in metrics_of(world.store, APP, held).items():
         assert (newest.of(APP, metrics) == bucket).all()
     world.store_again(envelope)  # under the newest
@@ -384,4 +384,4 @@ def test_a_closed_epoch_lets_the_next_run_look_at_every_day() -> None:
     assert not agenda.sweep_due(agenda.read(world.store, APP), NEXT_DAY)
     close(world)
     assert agenda.sweep_due(agenda.read(world.store, APP), NEXT_DAY)
-    assert distribution.read(world.store, APP).epochs[0].state == CLOSED
+    assert epochs.read(world.store, APP).epochs[0].state == CLOSED

@@ -13,9 +13,10 @@ from rollups.retraction import Draft, Preview
 from spm import limits
 from spm.errors import BadQuery, Refused
 from spm.limits import HOUR_MS
-from spm.store import keys, manifest, retractions
+from spm.store import keys, manifest
 from spm.store.manifest import SEALED
 from spm.store.matchers import Matcher
+from spm.store.versions import retractions
 from tests.rollups.world import APP, DAY, START, Sample, World, metric_of
 
 SLOT = START // HOUR_MS

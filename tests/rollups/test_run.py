@@ -9,10 +9,11 @@ import pytest
 
 from rollups.crash_points import POINTS, nowhere
 from spm.limits import GENERATIONS_MAX, HOUR_MS
-from spm.store import keys, pending
+from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.lmdb import LmdbBackend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.ledger import commit_records
 from tests.rollups.world import APP, DAY, START, Crash, World, crash_at, days_in_force, parsed, whole_day
 
 RUN_POINTS = [*POINTS[: POINTS.index("month flipped") + 1], "agenda written"]  # every plain full run comes by
@@ -115,7 +116,7 @@ def test_a_message_written_twice_is_counted_once_and_accounted_once(world: World
 def accounted(world: World) -> int:
     """Samples of all account rows."""
     rows = world.store.scan("ledger", *keys.ledger_range(APP))
-    return sum(pending.decode_account(cells[b"v"])[0].sample_count for _, cells in rows)
+    return sum(commit_records.decode_account(cells[b"v"])[0].sample_count for _, cells in rows)
 
 
 def test_hours_equal_a_numpy_recount(world: World) -> None:

@@ -17,13 +17,14 @@ from rollups.run.rollback import roll_back
 from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.query.request.provenance import DAYS, RAW
-from spm.store import distribution, keys, manifest, retractions, units
+from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.blocks import ChunkPage, TimelinesPage
+from spm.store.encoding.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import SEALED, Generation
-from spm.store.merge import Piece, merge
-from spm.store.units import Unit
+from spm.store.versions import generations, retractions
+from spm.store.versions.generations import Unit
+from spm.store.versions.merge import Piece, merge
 from tests.rollups.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, meanwhile
 
 BAD = 666.0  # what is taken out
@@ -43,11 +44,11 @@ def stored(world: World) -> list[tuple[int, int, float, int, str]]:
             found += _versions(Piece.of_row(row))
         for key, row in world.store.scan("inputs", *keys.app_range(bucket, APP)):
             _, _, slot, number = keys.parse_inputs(key)
-            found += _generation(world, Unit(bucket, APP, slot), number, units.decode_inputs(row[b"v"]))
+            found += _generation(world, Unit(bucket, APP, slot), number, generations.decode_inputs(row[b"v"]))
     return sorted(set(found))
 
 
-def _generation(world: World, unit: Unit, number: int, made: units.Inputs) -> list[tuple[int, int, float, int, str]]:
+def _generation(world: World, unit: Unit, number: int, made: generations.Inputs) -> list[tuple[int, int, float, int, str]]:
     """A generation's versions by its pages alone; packs have none."""
     if not made.timeline_pages:
         return []
@@ -62,7 +63,7 @@ def _generation(world: World, unit: Unit, number: int, made: units.Inputs) -> li
         rows = world.store.get(table, list(names))  # type: ignore[call-overload]
         return [None if row is None else pages[table](row[b"v"]) for row in rows]
 
-    return _versions(merge(units.read_generation(fetch, lambda: made, unit, generation, None)))
+    return _versions(merge(generations.read_generation(fetch, lambda: made, unit, generation, None)))
 
 
 def _all(entry: manifest.Entry) -> list[Generation]:
@@ -166,7 +167,7 @@ def of_a_dead_run() -> World:
 def moved() -> World:
     """In former states and blocks of the buckets it was moved from, too, and pending there once more."""
     world = merged()
-    distribution.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
+    epochs.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
     assert world.migrate().days
     world.send((0, 11, BAD), (1, 11, BAD), source="bad")
     return world
@@ -185,7 +186,7 @@ def moved_for_good() -> World:
 def moved_and_back() -> World:
     """In pages of a move that was rolled back."""
     world = merged()
-    distribution.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
+    epochs.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
     roll_back(world.store, world.migrate().run, [APP])
     return world
 

@@ -26,7 +26,7 @@ from rollups.spark.job import (
 )
 from rollups.spark.session import spark, wrapped
 from spm.limits import HOUR_MS
-from spm.store import distribution, strategies
+from spm.store import epochs, placement
 from spm.store.backends import open_backend
 from spm.store.keys import BYTE
 from tests.rollups.world import APP, NEXT_DAY, World, days_in_force, whole_day
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark for a module: a process has one session, and another module's may be that of a cluster."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(strategies.SETTING, "tests.store.placing")  # an operator's own module
+        patch.setenv(placement.SETTING, "tests.store.placing")  # an operator's own module
         with spark("local[2]", tmp_path_factory.mktemp("spark")) as started:
             yield started
 
@@ -89,7 +89,7 @@ def test_retractions_moves_and_upgrades_run_on_spark(session: SparkSession, tmp_
     number = world.retract(series=1)
     assert [day.flipped for day in world.driver().roll(executor, [APP], now_ms=NEXT_DAY).days] == [True] * 2
     assert world.hours() == world.recount()
-    distribution.open_epoch(world.store, APP, strategy=BYTE, buckets=16, spread=1)
+    epochs.open_epoch(world.store, APP, strategy=BYTE, buckets=16, spread=1)
     report = migrate(world.driver(), executor, APP, now_ms=NEXT_DAY)
     assert (report.troubles, report.left) == ([], 0)
     world.undo(number)
@@ -123,7 +123,7 @@ def test_a_worker_killed_in_a_task_is_replaced_and_the_run_goes_on(
 def test_an_operators_strategy_is_known_to_sparks_workers(session: SparkSession, tmp_path: Path) -> None:
     world, url = world_at(tmp_path / "store")
     world.roll()
-    distribution.open_epoch(world.store, APP, strategy="two bytes", buckets=64, spread=64)
+    epochs.open_epoch(world.store, APP, strategy="two bytes", buckets=64, spread=64)
     report = migrate(world.driver(), SparkExecutor(session, url), APP, now_ms=NEXT_DAY)
     assert (report.troubles, report.left) == ([], 0)
     assert close_epoch(world.store, APP, 0).closed

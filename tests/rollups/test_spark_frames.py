@@ -19,9 +19,10 @@ from rollups.spark import frames
 from rollups.spark.job import differing
 from rollups.spark.purge_listing import going
 from spm.limits import HOUR_MS
-from spm.store import blocks, tiers
 from spm.store.backends import open_backend
+from spm.store.encoding import blocks
 from spm.store.keys import Distribution
+from spm.store.rollup import rows as rollup_rows
 from tests.bench.rolled import hourly
 from tests.rollups.test_spark import schema_of, session
 from tests.rollups.world import APP, DAY, FIRST, Crash, World, crash_at
@@ -186,10 +187,10 @@ def test_a_comparison_names_the_hour_whose_aggregate_was_changed(session: SparkS
     assert (len(question.units), report.stale, report.findings) == (len(world.manifest().entries), 0, [])
     assert differing(session, url, question) == []
     [key, row] = next(iter(world.store.scan("hours", b"", b"\xff" * 40)))
-    maxima = blocks.decode_columns(blocks.HOURS, row[tiers.CELLS["max"]])[0]["values"].copy()
+    maxima = blocks.decode_columns(blocks.HOURS, row[rollup_rows.CELLS["max"]])[0]["values"].copy()
     maxima[0] += 1.0
     changed = blocks.encode_columns(blocks.HOURS, {"values": maxima})
-    world.store.put([("hours", [(key, {**row, tiers.CELLS["max"]: changed})])])
+    world.store.put([("hours", [(key, {**row, rollup_rows.CELLS["max"]: changed})])])
     found = differing(session, url, question)
     comparison.told(APP, question, found, report)
     assert [d.what for d in found] == ["max"]

@@ -21,10 +21,10 @@ from spm import limits
 from spm.accounts.models import App, Organisation
 from spm.errors import Refused, StrategyUnfit
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.store import distribution
+from spm.store import epochs
 from spm.store.backends import open_backend
 from spm.store.keys import BYTE, CLOSED, CLOSING, HASH, OPEN, Distribution, Epoch
-from spm.store.strategies import SETTING
+from spm.store.placement import SETTING
 from tests.rollups.world import APP, NEXT_DAY, START, World, meanwhile
 
 pytestmark = pytest.mark.django_db
@@ -189,14 +189,14 @@ def test_the_rate_is_that_of_the_last_days_hours_wherever_they_lie(world: World)
     world.roll(minor=True, now_ms=now)
     before = rate(world.store, APP, now)
     assert before == round((31 + 32 + 1) / 3)
-    distribution.open_epoch(world.store, APP, strategy=HASH, buckets=16, spread=3)
+    epochs.open_epoch(world.store, APP, strategy=HASH, buckets=16, spread=3)
     world.migrate()
     assert rate(world.store, APP, now) == before
 
 
 def test_the_daily_round_goes_on_with_what_a_crash_or_a_command_has_begun(site: Site, world: World) -> None:
-    distribution.open_epoch(world.store, APP, strategy=HASH, buckets=16, spread=5)
-    distribution.set_state(world.store, APP, 0, CLOSING)
+    epochs.open_epoch(world.store, APP, strategy=HASH, buckets=16, spread=5)
+    epochs.set_state(world.store, APP, 0, CLOSING)
     assert placement.widen(site, apps=[APP]) == [APP]
     assert world.spread().settled
     right(world)
@@ -205,7 +205,7 @@ def test_the_daily_round_goes_on_with_what_a_crash_or_a_command_has_begun(site: 
 def test_a_large_app_is_moved_on_spark(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(placement, "redistribute", lambda *_, executor, **__: asked.append(executor))
-    distribution.open_epoch(site.store, APP, strategy=HASH, buckets=16, spread=2)
+    epochs.open_epoch(site.store, APP, strategy=HASH, buckets=16, spread=2)
     placement.widen(site, apps=[APP])
     monkeypatch.setattr(limits, "ROLL_LOCAL_SAMPLES_MAX", 20)
     busy(world)
@@ -218,8 +218,8 @@ def test_a_large_app_is_moved_on_spark(site: Site, world: World, monkeypatch: py
 
 def test_people_are_shown_how_an_app_lies(site: Site, world: World) -> None:
     assert placement.shown(site, APP) == placement.Shown("hash, 1 of 16 buckets", (), 1, ())
-    distribution.open_epoch(world.store, APP, strategy=BYTE, buckets=32, spread=1)
-    distribution.set_state(world.store, APP, 0, CLOSING)
+    epochs.open_epoch(world.store, APP, strategy=BYTE, buckets=32, spread=1)
+    epochs.set_state(world.store, APP, 0, CLOSING)
     found = placement.shown(site, APP)
     assert (found.newest, found.former) == ("byte, 1 of 32 buckets", ("0: hash, 1 of 16 buckets, closing",))
 
@@ -229,7 +229,7 @@ def test_a_worker_that_lacks_the_strategy_gives_its_units_up_and_nothing_moves(
 ) -> None:
     """As a machine of a cluster whose module is missing, or is another one."""
     monkeypatch.setenv(SETTING, "tests.store.placing")
-    distribution.open_epoch(world.store, APP, strategy="two bytes", buckets=64, spread=64)
+    epochs.open_epoch(world.store, APP, strategy="two bytes", buckets=64, spread=64)
     before = world.manifest()
     lacking = meanwhile("planned", lambda: monkeypatch.delenv(SETTING))
     report = world.migrate(lacking)
@@ -261,7 +261,7 @@ def test_the_command_opens_moves_and_closes(url: str, tmp_path: Path, capsys: py
         assert "0 units moved; all epochs" in capsys.readouterr().out
         with pytest.raises(CommandError, match="unknown strategy"):
             call_command(*words, "--strategy", "odd")
-    assert [e.state for e in distribution.read(open_backend(url), APP).epochs] == [CLOSED, OPEN]
+    assert [e.state for e in epochs.read(open_backend(url), APP).epochs] == [CLOSED, OPEN]
 
 
 def test_the_admin_shows_epochs_and_lets_a_move_go_on(
@@ -269,7 +269,7 @@ def test_the_admin_shows_epochs_and_lets_a_move_go_on(
 ) -> None:
     begun: list[tuple[str, ...]] = []
     monkeypatch.setattr(placement, "launched", lambda *words: begun.append(words))
-    distribution.open_epoch(open_backend(url), APP, strategy=HASH, buckets=16, spread=4)
+    epochs.open_epoch(open_backend(url), APP, strategy=HASH, buckets=16, spread=4)
     page = reverse("admin:rollups_spreading_changelist")
     client, look = Client(), Client()
     client.force_login(User.objects.create_superuser("root"))
@@ -287,9 +287,9 @@ def test_the_admin_shows_epochs_and_lets_a_move_go_on(
 
 def test_an_app_whose_strategy_is_not_here_is_shown_as_such_and_never_moved(site: Site, world: World) -> None:
     """Whoever cannot know where its data lies neither reads nor moves it."""
-    lost = distribution.encode(Distribution((Epoch(0, HASH, 16, 1, OPEN), Epoch(1, "gone/0123456789abcdef", 16, 2))))
-    name, before = distribution.name_of(APP), distribution.encode(world.spread())
-    assert world.store.check_and_put("config", name, distribution.COLUMN, before, lost)
+    lost = epochs.encode(Distribution((Epoch(0, HASH, 16, 1, OPEN), Epoch(1, "gone/0123456789abcdef", 16, 2))))
+    name, before = epochs.name_of(APP), epochs.encode(world.spread())
+    assert world.store.check_and_put("config", name, epochs.COLUMN, before, lost)
     assert "no strategy 'gone'" in placement.shown(site, APP).newest
     with pytest.raises(StrategyUnfit):
         placement.redistribute(site, APP)

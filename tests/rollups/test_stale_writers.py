@@ -19,11 +19,12 @@ from rollups.run.local import LocalExecutor
 from spm.limits import HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.view.page_cache import PageCache
-from spm.store import distribution, marks
+from spm.store import epochs as store_epochs
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import BYTE, HASH, Distribution
-from spm.store.marks import Announcement, Vector, packed
-from spm.store.settled import settled
+from spm.store.ledger import watermarks
+from spm.store.ledger.outcomes import settled
+from spm.store.ledger.watermarks import Announcement, Vector, packed
 from spm.wire import Envelope
 from tests.rollups.world import APP, NEXT_DAY, START, World, parsed
 from tests.store.faults import Faulty
@@ -53,7 +54,7 @@ class Story:
         self.stale = self.world.writer  # it has looked at the distribution, and will again after its next batch
         self.roll()
         strategy, buckets, spread = self.epochs
-        distribution.open_epoch(self.store, APP, strategy=strategy, buckets=buckets, spread=spread)
+        store_epochs.open_epoch(self.store, APP, strategy=strategy, buckets=buckets, spread=spread)
         migrate(self.driver(), LocalExecutor(self.store), APP, now_ms=NEXT_DAY)
         self.world.clock.advance(1)
         samples = [(series, self.at + series, 1.0) for series in range(3)]
@@ -67,7 +68,7 @@ class Story:
         self.messages += 1
         stamp = message.stamp
         word = Announcement(stamp.ms, stamp.sequence, self.messages, 3 * self.messages, 0, 0, 0, stamp.ms)
-        marks.announce(self.store, APP, stamp.process, word)
+        watermarks.announce(self.store, APP, stamp.process, word)
         return message
 
     def driver(self, at: Hook = nowhere) -> Driver:
@@ -85,7 +86,7 @@ class Story:
     def look(self) -> None:
         """The keeper looks; then whatever E or the account holds is found by a reader."""
         keep(self.store, APP, self.world.clock.now_ms())
-        vector = Vector.of(marks.read(self.store, APP))
+        vector = Vector.of(watermarks.read(self.store, APP))
         stamp = self.message.stamp
         found = settled(self.store, APP, 0)
         told = bool(found.whole[found.stamps == packed((stamp.ms, stamp.sequence))].any())
@@ -121,7 +122,7 @@ class Story:
             migrate(self.driver(), LocalExecutor(self.store), APP, now_ms=NEXT_DAY)
         self.roll()
         self.look()
-        [mark] = marks.read(self.store, APP).values()
+        [mark] = watermarks.read(self.store, APP).values()
         assert mark.settled
 
 

@@ -20,7 +20,7 @@ from ingest.writer import Batch, Writer
 from rollups.crash_points import Hook, nowhere
 from rollups.move.redistribute import close_epoch
 from spm.limits import HOUR_MS
-from spm.store import distribution
+from spm.store import epochs
 from spm.store.backends.base import Backend
 from spm.store.backends.lmdb import LmdbBackend
 from spm.store.backends.memory import MemoryBackend
@@ -98,7 +98,7 @@ def test_writers_that_look_at_different_times_lose_and_double_nothing_while_buck
             writers.look()
 
     for number, buckets in enumerate(NEXT):
-        distribution.open_epoch(world.store, APP, strategy=HASH, buckets=buckets, spread=buckets)
+        epochs.open_epoch(world.store, APP, strategy=HASH, buckets=buckets, spread=buckets)
         between("planned")
         for _ in range(ROUNDS_MAX):
             world.migrate(between)
@@ -192,7 +192,7 @@ def test_threads_that_write_all_the_while_lose_and_double_nothing(kind: str, tmp
     threads = Sending(world)
     with threads.going_on():
         for buckets in NEXT:
-            distribution.open_epoch(world.store, APP, strategy=HASH, buckets=buckets, spread=buckets)
+            epochs.open_epoch(world.store, APP, strategy=HASH, buckets=buckets, spread=buckets)
             settled(world, threads.look)
     settled(world)
     assert world.spread().settled

@@ -28,14 +28,17 @@ from spm.query.reader import AppStorage
 from spm.query.request.batches import HourBatch, Matcher
 from spm.query.rolled import percentiles
 from spm.query.view.page_cache import PageCache
-from spm.store import distribution, keys, manifest, pending, retractions
-from spm.store.aggregates import COLUMNS
+from spm.store import epochs as distribution
+from spm.store import keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
+from spm.store.ledger import commit_records
+from spm.store.ledger.commit_records import Commit
 from spm.store.manifest import Manifest, Month, first_day_of, month_of
-from spm.store.pending import Commit
-from spm.store.retractions import Retraction
+from spm.store.rollup.aggregates import COLUMNS
+from spm.store.versions import retractions
+from spm.store.versions.retractions import Retraction
 from spm.wire import Envelope, Parsed, SeriesTable, canonical, parse_canonical
 from tests.rollups.model import EVER, Account, Answer, Model, Row, Stamp, Steps, Taken, Version
 
@@ -270,12 +273,12 @@ class World:
         found: dict[int, dict[tuple[int, int], Placed]] = {}  # batch -> its rows that are there
         for key, cells in self.store.scan("ledger", *keys.ledger_range(APP)):
             commit, outcome, batch = _account(cells[b"v"])
-            if outcome == pending.ABANDONED:  # by an epoch that closed meanwhile: no reader finds it
+            if outcome == commit_records.ABANDONED:  # by an epoch that closed meanwhile: no reader finds it
                 continue
-            assert outcome in (pending.STORED, pending.LATE)
+            assert outcome in (commit_records.STORED, commit_records.LATE)
             number = int.from_bytes(key[-4:], "big")
-            found.setdefault(batch, {})[number & 0xFF, number >> 8] = commit, outcome == pending.STORED
-        for item in pending.scan(self.store, APP, list(range(256))):
+            found.setdefault(batch, {})[number & 0xFF, number >> 8] = commit, outcome == commit_records.STORED
+        for item in commit_records.scan(self.store, APP, list(range(256))):
             row = item.key.bucket, item.slot
             decided = None if self.model.is_sealed(item.slot) else True
             found.setdefault(item.key.batch, {}).setdefault(row, (_commit(item.cell), decided))
@@ -295,8 +298,8 @@ def versions_of(envelope: Envelope) -> Iterator[Version]:
         yield Version(numbers[index], ts, value, stamp, place, envelope.source)
 
 
-_account = functools.lru_cache(4096)(pending.decode_account)  # rows are write-once
-_commit = functools.lru_cache(4096)(pending.decode)
+_account = functools.lru_cache(4096)(commit_records.decode_account)  # rows are write-once
+_commit = functools.lru_cache(4096)(commit_records.decode)
 
 
 Placed = tuple[Commit, bool | None]  # whether it was in time; None: nobody has said yet

@@ -10,8 +10,8 @@ from rollups.crash_points import nowhere
 from rollups.decide.plan import Order
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
-from spm.store import pending
 from spm.store.backends.memory import MemoryBackend
+from spm.store.ledger import commit_records
 from tests.rollups.world import APP, NEXT_DAY, SPREAD, START, World, parsed, versions_of
 from tests.store.faults import Faulty, keys_of
 
@@ -34,7 +34,7 @@ def test_a12_no_acked_sample_is_without_its_mark_whatever_call_fails(lost_answer
             refused += 1
             world.store_again(envelope)  # as a sender or a queue does
         marked = sum(
-            pending.decode(found.cell).sample_count for found in pending.scan(inner, APP, list(SPREAD.all(APP)))
+            commit_records.decode(found.cell).sample_count for found in commit_records.scan(inner, APP, list(SPREAD.all(APP)))
         )
         assert marked >= len(SAMPLES)
         world.model.accept(versions_of(envelope))

@@ -21,7 +21,7 @@ from spm.limits import HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
 from spm.query.view.page_cache import PageCache
-from spm.store import distribution, keys
+from spm.store import epochs, keys
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution, Epoch
 from spm.wire import SeriesTable, canonical
@@ -68,7 +68,7 @@ def of_a_skewed_node(world: World, act: str, off_ms: int, number: int, samples: 
     elif act == "move":
         strategy, buckets, spread = SPREADS[number % len(SPREADS)]
         if world.spread().newest.buckets != buckets:
-            distribution.open_epoch(world.store, APP, strategy=strategy, buckets=buckets, spread=spread)
+            epochs.open_epoch(world.store, APP, strategy=strategy, buckets=buckets, spread=spread)
         migrate(driver, runner, APP, now_ms=now_ms)
         for epoch in world.spread().epochs[:-1]:
             close_epoch(world.store, APP, epoch.number)

@@ -16,10 +16,11 @@ from rollups.decide.plan import Order
 from rollups.decide.work import generation_number
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.request.batches import Matcher
-from spm.store import aggregates, keys
-from spm.store.aggregates import COLUMNS
+from spm.store import keys
 from spm.store.backends.memory import MemoryBackend
-from spm.store.units import Unit
+from spm.store.rollup import aggregates
+from spm.store.rollup.aggregates import COLUMNS
+from spm.store.versions.generations import Unit
 from tests.rollups.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, days_in_force, whole_day
 from tests.store.faults import Faulty
 

@@ -12,7 +12,7 @@ from rollups.move import redistribute
 from spm.limits import HOUR_MS
 from spm.query.request.batches import Matcher
 from spm.query.request.provenance import DAYS
-from spm.store import distribution
+from spm.store import epochs
 from spm.store.backends.memory import MemoryBackend
 from tests.rollups.world import APP, START, World
 from tests.store.faults import Faulty
@@ -115,7 +115,7 @@ def test_a29_buckets_change_on_a_running_system_without_a_wrong_answer(figure: N
 
     for number, (strategy, buckets, spread) in enumerate(SPREADS):
         old = world.spread().newest.number
-        distribution.open_epoch(world.store, APP, strategy=strategy, buckets=buckets, spread=spread)
+        epochs.open_epoch(world.store, APP, strategy=strategy, buckets=buckets, spread=spread)
         world.send((number, number + 1, 5.0), (3, HOUR_MS + number + 5, 6.0))
         world.roll(minor=True, at=look)
         world.migrate(look)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from ingest.writer import Writer
 from spm.limits import HOUR_MS
 from spm.query.request.batches import METRIC_NAME
-from spm.store import distribution, keys
+from spm.store import epochs, keys
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import BYTE, HASH, Distribution, Epoch
-from spm.store.strategies import SETTING, byte_fits, signed
+from spm.store.placement import SETTING, byte_fits, signed
 from spm.wire import Envelope, SeriesTable, Stamp, canonical
 from tests.reading.look import EVERY, reader
 from tests.store.rows import APP, START
@@ -58,7 +58,7 @@ def filled(shape: tuple[str, int, int]) -> MemoryBackend:
     store = MemoryBackend()
     strategy, buckets, spread = shape
     placed = Distribution((Epoch(0, signed(strategy, buckets, spread), buckets, spread),))
-    store.check_and_put("config", distribution.name_of(APP), distribution.COLUMN, None, distribution.encode(placed))
+    store.check_and_put("config", epochs.name_of(APP), epochs.COLUMN, None, epochs.encode(placed))
     order = list(zigzag(CENTRE, KEYS))
     messages = [message(order[i : i + 10], i) for i in range(0, KEYS, 10)]
     writer = Writer(store, Distribution())

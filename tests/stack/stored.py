@@ -9,10 +9,11 @@ from spm.clock import SystemClock
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
 from spm.query.view.page_cache import PageCache
-from spm.store import keys, pending
+from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
-from spm.store.pending import Commit
+from spm.store.ledger import commit_records
+from spm.store.ledger.commit_records import Commit
 from spm.wire import Envelope, parse_canonical
 
 Sample = tuple[str, int, bytes]  # series in words, time, bits of the value
@@ -21,8 +22,8 @@ Sample = tuple[str, int, bytes]  # series in words, time, bits of the value
 def stamps(backend: Backend, app: int = 1) -> Counter[tuple[int, int, int]]:
     """How often each stamp stands in a commit record, per unit of its batch."""
     found: Counter[tuple[int, int, int]] = Counter()
-    for cell in pending.scan(backend, app, list(Distribution().all(app))):
-        m = pending.decode(cell.cell).messages
+    for cell in commit_records.scan(backend, app, list(Distribution().all(app))):
+        m = commit_records.decode(cell.cell).messages
         found.update(zip(m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), strict=True))
     return found
 
@@ -47,12 +48,12 @@ def copies(backend: Backend, app: int = 1) -> Copies:
 
 def _commits(backend: Backend, app: int) -> Iterator[tuple[bytes, int, Commit]]:
     """(block, batch, what it commits): a block that a run has just accounted for stands in both places, and is one."""
-    for listed in pending.scan(backend, app, list(Distribution().all(app))):
-        where = pending.account_key(listed.key.log(listed.slot))
-        yield where, listed.key.batch, pending.decode(listed.cell)
+    for listed in commit_records.scan(backend, app, list(Distribution().all(app))):
+        where = commit_records.account_key(listed.key.log(listed.slot))
+        yield where, listed.key.batch, commit_records.decode(listed.cell)
     for key, cells in backend.scan("ledger", *keys.ledger_range(app)):
-        commit, outcome, batch = pending.decode_account(cells[pending.COLUMN])
-        if outcome == pending.STORED:
+        commit, outcome, batch = commit_records.decode_account(cells[commit_records.COLUMN])
+        if outcome == commit_records.STORED:
             yield key, batch, commit
 
 

@@ -20,9 +20,9 @@ from ingest.worker.dead_queue import DeadQueue
 from ingest.worker.poison_sandbox import Trial
 from spm import limits
 from spm.clock import SystemClock
-from spm.store import dead
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
+from spm.store.ledger import dead_letters
 from spm.wire import Envelope
 from tests.chaos.faults import UNWRITABLE, FailingWriter
 from tests.stack.amqp_look import letters as waiting
@@ -129,7 +129,7 @@ def test_a_broker_s_delivery_limit_kills_no_good_message_and_spares_no_poison(
     assert found.keys() == {"curse: kill", UNWRITABLE}
     assert "the process that tried it (signal 9)" in found["curse: kill"]
     assert "cannot be written: ZeroDivisionError" in found[UNWRITABLE]
-    [torn] = dead_letter_review.listed(store, dead.NOBODY, count=9)
+    [torn] = dead_letter_review.listed(store, dead_letters.NOBODY, count=9)
     assert "checksum" in torn.cause
     assert [each.stamp for each in door.heard] == [message(100).stamp]
     assert waiting(address.url, topology.DEAD) == []

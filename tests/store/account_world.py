@@ -17,11 +17,12 @@ from ingest.writer import Writer, burial
 from spm import sequence
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS, PROCESS_SILENT_S
-from spm.store import blocks, marks, pending
-from spm.store.account import Account, account
 from spm.store.backends.memory import MemoryBackend
+from spm.store.encoding import blocks
 from spm.store.keys import Distribution
-from spm.store.marks import Announcement, ProcessMarks
+from spm.store.ledger import commit_records, watermarks
+from spm.store.ledger.balance import Account, account
+from spm.store.ledger.watermarks import Announcement, ProcessMarks
 from spm.wire import Envelope, Parsed, SeriesTable
 from tests.store.rows import APP, form
 
@@ -114,17 +115,17 @@ class World:
         for message in self._some(DEAD):
             self.writer.write([message.envelope])
             process, ms, number = message.key
-            known = marks.read(self.store, APP).get(process, ProcessMarks(process))
-            if (ms, number) > known.held.place and marks.packed((ms, number)) not in known.named:
+            known = watermarks.read(self.store, APP).get(process, ProcessMarks(process))
+            if (ms, number) > known.held.place and watermarks.packed((ms, number)) not in known.named:
                 message.place = STORED
 
     def roll(self) -> None:
         """A run takes some commit records: account row first, then the record goes."""
-        for item in list(pending.scan(self.store, APP, list(range(16)))):
+        for item in list(commit_records.scan(self.store, APP, list(range(16)))):
             if self.draw.random() < 0.5:
-                commit, _, batch = pending.decode_account(item.cell, blocks.PENDING)
-                row = pending.encode(commit, blocks.LEDGER, pending.STORED, batch)
-                self.store.put([("ledger", [(pending.account_key(item.key.log(item.slot)), {pending.COLUMN: row})])])
+                commit, _, batch = commit_records.decode_account(item.cell, blocks.PENDING)
+                row = commit_records.encode(commit, blocks.LEDGER, commit_records.STORED, batch)
+                self.store.put([("ledger", [(commit_records.account_key(item.key.log(item.slot)), {commit_records.COLUMN: row})])])
                 if self.draw.random() < 0.8:  # else it dies in between
                     self.store.delete("pending", [(item.key.to_bytes(), [item.slot.to_bytes(4, "big")])])
 
@@ -193,7 +194,7 @@ class World:
 
     def _known(self) -> set[int]:
         """Processes that spoke, or died before and were found by the keeper."""
-        return {*self.told, *marks.read(self.store, APP)}
+        return {*self.told, *watermarks.read(self.store, APP)}
 
     def _is_told(self, message: Message) -> bool:
         process, *place = message.key
@@ -205,7 +206,7 @@ class World:
                 count.last.ms, count.last.sequence, count.messages, count.samples, count.rejected,
                 count.open_messages, count.open_samples, self.clock.now_ms(),
             )  # fmt: skip
-            marks.announce(self.store, app, acceptor.process, word)
+            watermarks.announce(self.store, app, acceptor.process, word)
             self.told[acceptor.process] = word
 
     def _some(self, place: str, most: int = 1) -> list[Message]:

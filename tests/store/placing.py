@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spm.store.strategies import Strategy, U64Array
+from spm.store.placement import Strategy, U64Array
 
 
 def by_two_bytes(app: int, buckets: int, spread: int, metrics: U64Array) -> U64Array:

@@ -13,9 +13,9 @@ from ingest.writer import Writer
 from spm.limits import HOUR_MS
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.blocks import LogBlock, Messages
+from spm.store.encoding.blocks import LogBlock, Messages
 from spm.store.keys import Distribution
-from spm.store.merge import Piece
+from spm.store.versions.merge import Piece
 from spm.wire import STALE_BITS, Envelope, SeriesTable, Stamp, canonical
 
 APP = 7

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spm.store import keys, marks
-from spm.store.account import account, glance
+from spm.store import keys
 from spm.store.backends.memory import MemoryBackend
-from spm.store.marks import Announcement
+from spm.store.ledger import watermarks
+from spm.store.ledger.balance import account, glance
+from spm.store.ledger.watermarks import Announcement
 from tests.store.account_world import DEAD, GONE, OPEN, QUEUED, STORED, World
 from tests.store.faults import flip
 from tests.store.rows import APP, START, envelope, stored
@@ -58,7 +59,7 @@ def test_a_process_whose_row_cannot_be_read_is_named_and_is_in_no_number() -> No
     for process, sequence in ((1, 1), (2, 2)):
         message = envelope([(1, START + 5, 1.0)], process=process, sequence=sequence)
         stored(message, backend=store)
-        marks.announce(store, APP, process, Announcement(message.stamp.ms, sequence, 1, 1, 0, 0, 0, NOW))
+        watermarks.announce(store, APP, process, Announcement(message.stamp.ms, sequence, 1, 1, 0, 0, 0, NOW))
     flip(store, "marks", keys.mark(APP, 2), b"a")
     found = account(store, APP, NOW)
     assert (found.samples.accepted, found.samples.stored, found.unread) == (1, 1, (2,))

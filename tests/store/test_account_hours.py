@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from spm import limits, sequence
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
-from spm.store import marks
-from spm.store.account_hours import Gap, Hour, final_before, gaps, hours
 from spm.store.backends.memory import MemoryBackend
-from spm.store.commits import Cells
-from spm.store.marks import Announcement
+from spm.store.ledger import watermarks
+from spm.store.ledger.balance_hours import Gap, Hour, final_before, gaps, hours
+from spm.store.ledger.commit_columns import Cells
+from spm.store.ledger.watermarks import Announcement
 from tests.store.account_world import DEAD, STORED, World
 from tests.store.rows import APP, envelope, stored
 
@@ -130,5 +130,5 @@ def test_hours_are_final_below_the_oldest_mark_that_lags() -> None:
     store, clock = MemoryBackend(), FakeClock(NOW)
     assert final_before({}, NOW) == (NOW - limits.ACCOUNT_SLACK_MS) // HOUR_MS
     word = Announcement(NOW - 5 * HOUR_MS, 0, 1, 1, 0, 0, 0, clock.now_ms())
-    marks.announce(store, APP, 1, word)
-    assert final_before(marks.read(store, APP), NOW) == (NOW - 5 * HOUR_MS) // HOUR_MS
+    watermarks.announce(store, APP, 1, word)
+    assert final_before(watermarks.read(store, APP), NOW) == (NOW - 5 * HOUR_MS) // HOUR_MS

@@ -1,4 +1,4 @@
-"""Claims about spm/store/blocks.py: frames, blocks and records; damage of any kind is found."""
+"""Claims about spm/store/encoding/blocks.py: frames, blocks and records; damage of any kind is found."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spm.errors import CorruptBlock
-from spm.store import blocks, dead, manifest, pending, tiers
-from spm.store.aggregates import Aggregates, aggregate_rows
-from spm.store.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
+from spm.store import manifest
+from spm.store.encoding import blocks
+from spm.store.encoding.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
+from spm.store.ledger import commit_records, dead_letters
+from spm.store.ledger.commit_records import Commit
 from spm.store.manifest import Entry, Generation, HourOf, Hours, Manifest, Month, Replay, State
-from spm.store.merge import Piece
-from spm.store.pending import Commit
-from spm.store.units import Inputs, decode_inputs, encode_inputs
+from spm.store.rollup import rows as rollup_rows
+from spm.store.rollup.aggregates import Aggregates, aggregate_rows
+from spm.store.versions.generations import Inputs, decode_inputs, encode_inputs
+from spm.store.versions.merge import Piece
 from spm.wire import Stamp
 from tests.store.rows import Sample, block, messages, number
 
@@ -67,21 +70,21 @@ MANIFEST = Manifest(
     {3: Hours(Generation(6), {11: HourOf(b"12345678")})},
 )
 INPUTS = Inputs((1,), (Replay(7, 8),), {4: (0, 1)}, 1, 6, 5, 9, ("host",))
-HOURS = tiers.encode_rows({4: [(11, aggregates())]}, lambda metric, page: b"k")[0][1]
+HOURS = rollup_rows.encode_rows({4: [(11, aggregates())]}, lambda metric, page: b"k")[0][1]
 
 # what is stored -> (its bytes, how they are read)
 STORED: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "a log block": (log().to_bytes(), LogBlock.from_bytes),
     "a chunk page": (chunk().to_bytes(), ChunkPage.from_bytes),
     "a timelines page": (timelines().to_bytes(), TimelinesPage.from_bytes),
-    "a pending cell": (pending.encode(commit()), pending.decode),
-    "a ledger row": (pending.encode(commit(), blocks.LEDGER, pending.DEAD, 7), pending.decode_account),
+    "a pending cell": (commit_records.encode(commit()), commit_records.decode),
+    "a ledger row": (commit_records.encode(commit(), blocks.LEDGER, commit_records.DEAD, 7), commit_records.decode_account),
     "a manifest": (manifest.encode(MANIFEST), manifest.decode),
     "a month": (manifest.encode_month(Month(4)), manifest.decode_month),
     "inputs": (encode_inputs(INPUTS), decode_inputs),
-    "a dead letter": (dead.step(1, 2, b"n" * 16, dead.Letter(dead.ROW, "why", b"x" * 400))[1][0][1][b"v"], dead.decode),
-    "hours' shape": (HOURS[tiers.SHAPE], lambda raw: tiers.decode_row({**HOURS, tiers.SHAPE: raw})),
-    "hours' sums": (HOURS[b"a:sum"], lambda raw: tiers.decode_row({**HOURS, b"a:sum": raw})),
+    "a dead letter": (dead_letters.step(1, 2, b"n" * 16, dead_letters.Letter(dead_letters.ROW, "why", b"x" * 400))[1][0][1][b"v"], dead_letters.decode),
+    "hours' shape": (HOURS[rollup_rows.SHAPE], lambda raw: rollup_rows.decode_row({**HOURS, rollup_rows.SHAPE: raw})),
+    "hours' sums": (HOURS[b"a:sum"], lambda raw: rollup_rows.decode_row({**HOURS, b"a:sum": raw})),
 }
 EACH = pytest.mark.parametrize(("raw", "read"), STORED.values(), ids=STORED)
 

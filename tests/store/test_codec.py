@@ -1,4 +1,4 @@
-"""Claims about spm/store/codec.py: every column comes back with equal bytes, whatever its values."""
+"""Claims about spm/store/encoding/codec.py: every column comes back with equal bytes, whatever its values."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 
 from spm.errors import CorruptBlock
 from spm.limits import COLUMN_VALUES_MAX
-from spm.store import codec, kernels
+from spm.store.encoding import codec, kernels
 from tests.store.rows import number
 
 kernels.warm()

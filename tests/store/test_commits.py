@@ -1,4 +1,4 @@
-"""Claims about spm/store/commits.py: cells opened at once say what each says alone; damage stays where it is."""
+"""Claims about spm/store/ledger/commit_columns.py: cells opened at once say what each says alone; damage stays where it is."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from spm.errors import CorruptBlock
 from spm.limits import HOUR_MS
-from spm.store import blocks, codec, pending
-from spm.store.blocks import Messages
-from spm.store.commits import Cell, Cells, opened
-from spm.store.pending import Commit
+from spm.store.encoding import blocks, codec
+from spm.store.encoding.blocks import Messages
+from spm.store.ledger import commit_records
+from spm.store.ledger.commit_columns import Cell, Cells, opened
+from spm.store.ledger.commit_records import Commit
 from tests.golden.make import FOLDER
 
 MS = 1_699_300_000_000
@@ -45,7 +46,7 @@ def said(cell: Cell | CorruptBlock) -> Any:
 def alone(raw: bytes, kind: int) -> Any:
     """The same by the decoder that takes one at a time."""
     try:
-        c, outcome, batch = pending.decode_account(raw, kind)
+        c, outcome, batch = commit_records.decode_account(raw, kind)
     except CorruptBlock:
         return "damaged"
     m = c.messages
@@ -63,7 +64,7 @@ def test_many_cells_say_what_each_says_alone_whichever_are_damaged(
     raws = []
     for number, (count, totals, epoch, bit) in enumerate(cells):
         made = commit(count, seed=number, totals=totals, epoch=epoch)
-        raw = bytearray(pending.encode(made, blocks.LEDGER, number % 5, batch=2**64 - 1 - number))
+        raw = bytearray(commit_records.encode(made, blocks.LEDGER, number % 5, batch=2**64 - 1 - number))
         if bit >= 0:
             raw[bit // 8 % len(raw)] ^= 1 << bit % 8
         raws.append(bytes(raw))
@@ -103,7 +104,7 @@ def put(name: str, column: np.ndarray) -> Callable[[dict[str, Any]], None]:
          "ids too long", "half a range", "fewer totals", "a source too many", "a source below zero", "an empty epoch"],
 )  # fmt: skip
 def test_a_cell_of_a_wrong_shape_is_damaged_and_the_next_is_not(spoil: Callable[[dict[str, Any]], None]) -> None:
-    good = pending.encode(commit(5))
+    good = commit_records.encode(commit(5))
     c, texts = blocks.decode_columns(blocks.PENDING, good)
     spoil(c)
     bad = blocks.encode_columns(blocks.PENDING, c, texts)
@@ -112,7 +113,7 @@ def test_a_cell_of_a_wrong_shape_is_damaged_and_the_next_is_not(spoil: Callable[
 
 
 def test_a_column_that_does_not_unpack_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    good = pending.encode(commit(5))
+    good = commit_records.encode(commit(5))
     texts, packed = blocks.packed_columns(blocks.PENDING, good)
     torn = {name: (*column[:4], column[4][:-1] if column[0] == codec.PCO else column[4])
             for name, column in packed.items()}  # fmt: skip
@@ -121,7 +122,7 @@ def test_a_column_that_does_not_unpack_is_damage(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_remembered_holds_no_others_bytes() -> None:
-    raws = [pending.encode(commit(40, seed=number)) for number in range(3)]
+    raws = [commit_records.encode(commit(40, seed=number)) for number in range(3)]
     for cell in Cells().open(raws, blocks.PENDING):
         assert isinstance(cell, Cell)
         assert cell.messages.ms.base is None

@@ -8,11 +8,12 @@ import pytest
 
 from spm import limits, wire
 from spm.errors import StoreUnavailable
-from spm.store import kernels, keys
+from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.dictionary import COLUMN, Registry, matching
+from spm.store.encoding import kernels
 from spm.store.matchers import Matcher
 from spm.wire import SeriesTable, canonical
 from tests.store.faults import Faulty, flip, keys_of

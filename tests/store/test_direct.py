@@ -11,11 +11,11 @@ from ingest.transport.direct import DirectTransport
 from ingest.writer import Batch, Writer
 from spm import limits
 from spm.errors import QueueUnavailable, SpmError, StoreUnavailable
-from spm.store import dead
 from spm.store.backends import open_backend
 from spm.store.backends.base import Step
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
+from spm.store.ledger import dead_letters
 from spm.wire import Envelope
 from tests.reading.look import look, reader
 from tests.store.rows import APP, START, envelope, plain
@@ -189,8 +189,8 @@ def test_a_message_that_cannot_be_written_is_buried_and_harms_no_other(opened: O
     outcome = together(opened(writer), [message(i) for i in range(30)])
     assert set(outcome.values()) == {None}
     assert look(reader(writer.store)) == plain([message(i) for i in range(30) if i != 7])
-    [letter] = dead.newest(writer.store, APP, count=9)
-    assert "seven" in dead.decode(letter.raw).cause
+    [letter] = dead_letters.newest(writer.store, APP, count=9)
+    assert "seven" in dead_letters.decode(letter.raw).cause
 
 
 def test_a_message_that_can_neither_be_stored_nor_buried_is_told_as_lost(opened: Opener) -> None:

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spm.errors import CorruptBlock, Refused, StoreUnavailable, StrategyUnfit
-from spm.store import blocks, distribution
+from spm.store import epochs as store_epochs
 from spm.store.backends.memory import MemoryBackend
+from spm.store.encoding import blocks
 from spm.store.keys import BYTE, CLOSED, CLOSING, HASH, OPEN, Distribution, Epoch
 from tests.store.rows import APP
 
@@ -42,41 +43,41 @@ def test_the_bytes_of_many_metrics_fill_their_buckets_evenly() -> None:
 
 def test_what_is_closed_is_looked_at_no_more_and_settles_the_rest() -> None:
     store = MemoryBackend()
-    assert distribution.read(store, APP) == Distribution()
-    opened = distribution.open_epoch(store, APP, strategy=BYTE, buckets=4, spread=4)
+    assert store_epochs.read(store, APP) == Distribution()
+    opened = store_epochs.open_epoch(store, APP, strategy=BYTE, buckets=4, spread=4)
     assert not opened.settled
-    distribution.set_state(store, APP, 0, CLOSING)
-    assert not distribution.read(store, APP).settled
-    closed = distribution.set_state(store, APP, 0, CLOSED)
+    store_epochs.set_state(store, APP, 0, CLOSING)
+    assert not store_epochs.read(store, APP).settled
+    closed = store_epochs.set_state(store, APP, 0, CLOSED)
     assert closed.settled
     assert closed.all(APP) == [0, 1, 2, 3]
-    assert distribution.read(store, APP) == closed
+    assert store_epochs.read(store, APP) == closed
 
 
 def test_the_general_distribution_is_that_of_apps_without_their_own() -> None:
     store = MemoryBackend()
     general = Distribution.single(buckets=8, spread=2)
-    store.put([("config", [(distribution.GENERAL, {distribution.COLUMN: distribution.encode(general)})])])
-    own = distribution.open_epoch(store, APP, strategy=HASH, buckets=8, spread=4)
+    store.put([("config", [(store_epochs.GENERAL, {store_epochs.COLUMN: store_epochs.encode(general)})])])
+    own = store_epochs.open_epoch(store, APP, strategy=HASH, buckets=8, spread=4)
     assert own.epochs[0] == general.newest
-    assert distribution.read(store, APP) == own
-    assert distribution.read(store, APP + 1) == general
+    assert store_epochs.read(store, APP) == own
+    assert store_epochs.read(store, APP + 1) == general
 
 
 @pytest.mark.parametrize(
     ("act", "match"),
     [
-        pytest.param(lambda s: distribution.set_state(s, APP, 1, CLOSING), "writers use", id="the newest epoch"),
-        pytest.param(lambda s: distribution.set_state(s, APP, 9, CLOSING), "no epoch 9", id="one that is not there"),
-        pytest.param(lambda s: distribution.set_state(s, APP, 0, CLOSED), "must be closing", id="at once"),
+        pytest.param(lambda s: store_epochs.set_state(s, APP, 1, CLOSING), "writers use", id="the newest epoch"),
+        pytest.param(lambda s: store_epochs.set_state(s, APP, 9, CLOSING), "no epoch 9", id="one that is not there"),
+        pytest.param(lambda s: store_epochs.set_state(s, APP, 0, CLOSED), "must be closing", id="at once"),
         pytest.param(
-            lambda s: [distribution.set_state(s, APP, 0, state) for state in (CLOSING, OPEN)], "already", id="back"
+            lambda s: [store_epochs.set_state(s, APP, 0, state) for state in (CLOSING, OPEN)], "already", id="back"
         ),
     ],
 )
 def test_an_epoch_is_not_closed(act: object, match: str) -> None:
     store = MemoryBackend()
-    distribution.open_epoch(store, APP, strategy=HASH, buckets=16, spread=2)
+    store_epochs.open_epoch(store, APP, strategy=HASH, buckets=16, spread=2)
     with pytest.raises(Refused, match=match):
         act(store)  # type: ignore[operator]
 
@@ -88,18 +89,18 @@ def test_an_epoch_is_not_closed(act: object, match: str) -> None:
 )
 def test_an_epoch_is_not_opened_with(strategy: str, buckets: int, spread: int) -> None:
     with pytest.raises(Refused):
-        distribution.open_epoch(MemoryBackend(), APP, strategy=strategy, buckets=buckets, spread=spread)
+        store_epochs.open_epoch(MemoryBackend(), APP, strategy=strategy, buckets=buckets, spread=spread)
 
 
 def test_a_distribution_by_an_unknown_strategy_is_not_guessed() -> None:
     raw = blocks.encode_record(blocks.DISTRIBUTION, (Epoch(0, "odd"),))
     with pytest.raises(StrategyUnfit, match="no strategy 'odd'"):
-        distribution.decode(raw)
+        store_epochs.decode(raw)
 
 
 def test_a_distribution_of_nothing_is_damage() -> None:
     with pytest.raises(CorruptBlock, match="without epochs"):
-        distribution.decode(blocks.encode_record(blocks.DISTRIBUTION, ()))
+        store_epochs.decode(blocks.encode_record(blocks.DISTRIBUTION, ()))
 
 
 class Deaf(MemoryBackend):
@@ -116,5 +117,5 @@ class Deaf(MemoryBackend):
 
 
 def test_a_lost_answer_opens_one_epoch_only() -> None:
-    made = distribution.open_epoch(Deaf(), APP, strategy=HASH, buckets=16, spread=2)
+    made = store_epochs.open_epoch(Deaf(), APP, strategy=HASH, buckets=16, spread=2)
     assert [epoch.number for epoch in made.epochs] == [0, 1]

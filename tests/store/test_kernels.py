@@ -1,4 +1,4 @@
-"""Claims about spm/store/kernels.py: all that runs was compiled by ``warm``, and nothing reads past its arrays."""
+"""Claims about spm/store/encoding/kernels.py: all that runs was compiled by ``warm``, and nothing reads past its arrays."""
 
 import subprocess
 import sys

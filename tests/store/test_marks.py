@@ -1,4 +1,4 @@
-"""Claims about spm/store/marks.py: announcements go forward, marks name the dead, and E answers the same for ever."""
+"""Claims about spm/store/ledger/watermarks.py: announcements go forward, marks name the dead, and E answers the same for ever."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,23 @@ from hypothesis import strategies as st
 
 from spm import limits
 from spm.errors import CorruptBlock, StoreUnavailable
-from spm.store import keys, marks
+from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.lens import Lens
-from spm.store.marks import Announcement, Mark, ProcessMarks, Record, Totals, Vector, announce, lag_ms, pack, packed
+from spm.store.ledger import watermarks
+from spm.store.ledger.watermarks import (
+    Announcement,
+    Mark,
+    ProcessMarks,
+    Record,
+    Totals,
+    Vector,
+    announce,
+    lag_ms,
+    pack,
+    packed,
+)
+from spm.store.versions.visibility import Lens
 from spm.wire import U64, Stamp
 from tests.store.faults import Faulty, flip
 from tests.store.rows import APP, messages, piece
@@ -25,7 +37,7 @@ def word(ms: int, n: int, *, sequence: int = 0, at_ms: int | None = None, ended:
 
 
 def row(store: Backend, process: int = PROCESS) -> ProcessMarks:
-    return marks.read(store, APP)[process]
+    return watermarks.read(store, APP)[process]
 
 
 def stamps(*places: tuple[int, int]) -> U64:
@@ -34,7 +46,7 @@ def stamps(*places: tuple[int, int]) -> U64:
 
 def moved(store: Backend, to: Announcement, *, out: U64 = NONE) -> bool:
     """Move the mark of the process as it stands now."""
-    return marks.move(store, APP, row(store), to, totals=Totals(messages=1), out=out)
+    return watermarks.move(store, APP, row(store), to, totals=Totals(messages=1), out=out)
 
 
 # --- announcing -------------------------------------------------------------------------------------------------------
@@ -110,9 +122,9 @@ def test_of_two_keepers_with_the_same_view_one_moves_the_mark() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     seen = row(store)
-    assert marks.move(store, APP, seen, word(5, 1), totals=Totals(messages=1), out=stamps((4, 0)))
-    assert not marks.move(store, APP, seen, word(5, 1), totals=Totals(messages=1), out=NONE)
-    assert not marks.adopt(store, APP, seen, Record(stamps((4, 0)), NONE, Totals(1)))
+    assert watermarks.move(store, APP, seen, word(5, 1), totals=Totals(messages=1), out=stamps((4, 0)))
+    assert not watermarks.move(store, APP, seen, word(5, 1), totals=Totals(messages=1), out=NONE)
+    assert not watermarks.adopt(store, APP, seen, Record(stamps((4, 0)), NONE, Totals(1)))
     assert (row(store).held.totals.messages, row(store).out.tolist(), row(store).adopted) == (1, [packed((4, 0))], ())
 
 
@@ -133,7 +145,7 @@ def test_very_many_dead_stamps_are_all_named_in_cells_of_bounded_size(monkeypatc
 def test_a_mark_whose_pages_are_gone_is_damage_and_not_nothing() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(1, 1))
-    marks.adopt(store, APP, row(store), Record(stamps((4, 0)), NONE, Totals(1)))
+    watermarks.adopt(store, APP, row(store), Record(stamps((4, 0)), NONE, Totals(1)))
     store.delete("marks", [(keys.mark(APP, PROCESS), list(row(store).held.records))])
     assert "names cells" in row(store).damaged
     assert row(store).adopted == ()
@@ -176,26 +188,26 @@ def test_a_vector_knows_nothing_of_a_process_whose_mark_cannot_be_read_and_one_o
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     moved(store, word(5, 1))
-    before = Vector.of(marks.read(store, APP)).to_bytes()
+    before = Vector.of(watermarks.read(store, APP)).to_bytes()
     flip(store, "marks", keys.mark(APP, PROCESS), b"m")
-    assert not Vector.of(marks.read(store, APP)).known(messages([Stamp(4, PROCESS, 0)])).any()
+    assert not Vector.of(watermarks.read(store, APP)).known(messages([Stamp(4, PROCESS, 0)])).any()
     with pytest.raises(CorruptBlock, match="not there"):
-        Vector.from_bytes(before, marks.read(store, APP))
+        Vector.from_bytes(before, watermarks.read(store, APP))
 
 
 def test_a_row_that_holds_only_what_a_killed_keeper_left_is_no_process() -> None:
     store = MemoryBackend()
     broken = Faulty(store, fails_at=1)
     with pytest.raises(StoreUnavailable):
-        marks.adopt(broken, APP, ProcessMarks(PROCESS, held=Mark(PROCESS)), Record(stamps((4, 0)), NONE, Totals(1)))
-    assert marks.read(store, APP) == {}
+        watermarks.adopt(broken, APP, ProcessMarks(PROCESS, held=Mark(PROCESS)), Record(stamps((4, 0)), NONE, Totals(1)))
+    assert watermarks.read(store, APP) == {}
 
 
 def test_marks_of_one_app_are_not_anothers() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
-    assert marks.read(store, APP + 1) == {}
-    assert marks.read(store, APP - 1) == {}
+    assert watermarks.read(store, APP + 1) == {}
+    assert watermarks.read(store, APP - 1) == {}
 
 
 def test_the_lag_is_the_age_of_the_oldest_word_that_is_not_held_of_a_process_that_lives() -> None:
@@ -276,7 +288,7 @@ def test_a_vector_whose_records_are_gone_is_refused() -> None:
 def test_a_record_tells_what_is_kept_from_what_is_dead() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
-    assert marks.adopt(store, APP, row(store), Record(stamps((6, 0), (8, 0)), stamps((7, 0)), Totals(messages=3)))
+    assert watermarks.adopt(store, APP, row(store), Record(stamps((6, 0), (8, 0)), stamps((7, 0)), Totals(messages=3)))
     [record] = row(store).adopted
     assert (record.stamps.tolist(), record.others.tolist()) == (
         stamps((6, 0), (8, 0)).tolist(),

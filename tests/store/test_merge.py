@@ -1,4 +1,4 @@
-"""Claims about spm/store/merge.py against rule 2 in plain Python: which versions stay, and which one wins."""
+"""Claims about spm/store/versions/merge.py against rule 2 in plain Python: which versions stay, and which one wins."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spm import wire
-from spm.store import kernels
-from spm.store.merge import EMPTY, Piece, merge, narrow, pick
+from spm.store.encoding import kernels
+from spm.store.versions.merge import EMPTY, Piece, merge, narrow, pick
 from tests.cpu import timed
 from tests.store.rows import Version, bits, number, piece, versions_of
 

@@ -1,4 +1,4 @@
-"""Claims about spm/store/pending.py: commit records and account rows."""
+"""Claims about spm/store/ledger/commit_records.py: commit records and account rows."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spm.errors import CorruptBlock
-from spm.store import blocks, pending
 from spm.store.backends.memory import MemoryBackend
+from spm.store.encoding import blocks
 from spm.store.keys import PendingKey, slot_column
-from spm.store.pending import Commit
+from spm.store.ledger import commit_records
+from spm.store.ledger.commit_records import Commit
 from spm.wire import Stamp
 from tests.store.rows import START, envelope, messages, stored
 
@@ -35,7 +36,7 @@ def test_a_commit_comes_back_with_its_outcome_and_batch(
 ) -> None:
     ids = np.arange(16 * len(stamps), dtype=np.uint8)
     commit = Commit(messages(stamps), np.arange(len(stamps)), ids, ts, ts + 5, rows)
-    got, *rest = pending.decode_account(pending.encode(commit, blocks.LEDGER, outcome, batch))
+    got, *rest = commit_records.decode_account(commit_records.encode(commit, blocks.LEDGER, outcome, batch))
     assert (facts(got), rest) == (facts(commit), [outcome, batch])
     assert (got.stamp_min_ms, got.stamp_max_ms) == (min(s.ms for s in stamps), max(s.ms for s in stamps))
     assert got.sample_count == sum(range(len(stamps)))
@@ -44,13 +45,13 @@ def test_a_commit_comes_back_with_its_outcome_and_batch(
 def test_a_pending_cell_is_not_taken_for_a_ledger_row() -> None:
     commit = Commit(messages([Stamp(1, 1, 1)]), np.array([1]), np.zeros(16, np.uint8), 1, 2, ())
     with pytest.raises(CorruptBlock, match="another kind"):
-        pending.decode_account(pending.encode(commit))
+        commit_records.decode_account(commit_records.encode(commit))
 
 
 def test_ids_that_are_not_sixteen_bytes_each_are_damage() -> None:
     commit = Commit(messages([Stamp(1, 1, 1)]), np.array([1]), np.zeros(15, np.uint8), 1, 2, ())
     with pytest.raises(CorruptBlock, match="differ in length"):
-        pending.decode(pending.encode(commit))
+        commit_records.decode(commit_records.encode(commit))
 
 
 def test_a_scan_lists_every_cell_of_the_app_newest_record_first() -> None:
@@ -64,7 +65,7 @@ def test_a_scan_lists_every_cell_of_the_app_newest_record_first() -> None:
         ]
     )
     backend.put([("pending", [(PendingKey(3, 8, 5, 5).to_bytes(), {slot_column(8): b"other"})])])
-    listed = list(pending.scan(backend, 7, [3, 4]))
+    listed = list(commit_records.scan(backend, 7, [3, 4]))
     assert [(item.key.ingest_ms, item.slot, item.cell) for item in listed] == [
         (6, 8, b"8"),
         (6, 9, b"9"),
@@ -75,7 +76,7 @@ def test_a_scan_lists_every_cell_of_the_app_newest_record_first() -> None:
 
 def test_every_cell_of_a_batch_names_all_rows_of_the_batch() -> None:
     backend = stored(envelope([(s, START + h * 3_600_000 + 5, 1.0) for s in range(6) for h in range(3)]), spread=4)
-    cells = [pending.decode(cell) for _, row in backend.scan("pending", b"", b"\xff" * 30) for cell in row.values()]
+    cells = [commit_records.decode(cell) for _, row in backend.scan("pending", b"", b"\xff" * 30) for cell in row.values()]
     assert len({c.rows for c in cells}) == 1
     assert len(cells[0].rows) == len(cells) == len(list(backend.scan("log", b"", b"\xff" * 30)))
     assert sum(c.sample_count for c in cells) == 18

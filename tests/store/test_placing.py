@@ -8,7 +8,7 @@ import pytest
 from ingest.writer import Batch, Writer
 from spm import limits
 from spm.errors import StoreUnavailable
-from spm.store import distribution, keys
+from spm.store import epochs, keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import BYTE, CLOSED, CLOSING, Distribution, LogKey
@@ -27,16 +27,16 @@ def message(sequence: int, app: int = APP) -> Envelope:
 
 def opened(store: Backend, app: int = APP) -> int:
     """Open an epoch that puts every metric elsewhere; returns its number."""
-    buckets = 17 + distribution.read(store, app).newest.number
-    return distribution.open_epoch(store, app, strategy=BYTE, buckets=buckets, spread=1).newest.number
+    buckets = 17 + epochs.read(store, app).newest.number
+    return epochs.open_epoch(store, app, strategy=BYTE, buckets=buckets, spread=1).newest.number
 
 
 def moved(store: Backend, state: int, app: int = APP) -> None:
     """Open an epoch, and take the one before it to ``state``."""
-    before = distribution.read(store, app).newest.number
+    before = epochs.read(store, app).newest.number
     opened(store, app)
     for step in range(CLOSING, state + 1):
-        distribution.set_state(store, app, before, step)
+        epochs.set_state(store, app, before, step)
 
 
 def batches(store: Backend, app: int = APP) -> set[int]:
@@ -91,7 +91,7 @@ def test_a_batch_placed_by_an_epoch_that_closes_meanwhile_is_written_again(state
     assert store.calls == ONE_BATCH * 2
     written = [LogKey.parse(key) for key in keys_of(store.inner, "log")]
     last = max(k.batch for k in written)
-    newest = distribution.read(store.inner, APP).newest.of(APP, message(2).series.metrics)
+    newest = epochs.read(store.inner, APP).newest.of(APP, message(2).series.metrics)
     assert {k.bucket for k in written if k.batch == last} == set(newest.tolist())
     assert len(batches(store.inner)) == 3  # the second time under a number of its own
     if state == CLOSING:
@@ -161,8 +161,8 @@ def test_a_crash_anywhere_between_the_two_writes_loses_and_doubles_nothing(fails
     store.hook = lambda call: None
     assert look(reader(store.inner)) in ({}, plain([message(1)]))
     Writer(store.inner, Distribution()).write([message(1)])
-    if len(distribution.read(store.inner, APP).epochs) > 1:
-        distribution.set_state(store.inner, APP, 0, CLOSED)
+    if len(epochs.read(store.inner, APP).epochs) > 1:
+        epochs.set_state(store.inner, APP, 0, CLOSED)
     assert look(reader(store.inner)) == plain([message(1)])
 
 

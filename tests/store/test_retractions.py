@@ -1,4 +1,4 @@
-"""Claims about spm/store/retractions.py and lens.py: what a retraction hides, when, and what remembers it."""
+"""Claims about spm/store/versions/retractions.py and lens.py: what a retraction hides, when, and what remembers it."""
 
 import msgspec
 import numpy as np
@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from spm import limits
 from spm.errors import Refused, StoreUnavailable
 from spm.limits import HOUR_MS
-from spm.store import retractions
 from spm.store.backends.memory import MemoryBackend
-from spm.store.blocks import Messages
-from spm.store.lens import Lens, among
+from spm.store.encoding.blocks import Messages
 from spm.store.manifest import Entry, Generation, Replay, State
 from spm.store.matchers import Matcher
-from spm.store.merge import Piece, merge, pick
-from spm.store.retractions import Retraction
+from spm.store.versions import retractions
+from spm.store.versions.merge import Piece, merge, pick
+from spm.store.versions.retractions import Retraction
+from spm.store.versions.visibility import Lens, among
 from tests.store.rows import APP, SLOT
 
 EVER = 2**62

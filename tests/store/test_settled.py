@@ -1,4 +1,4 @@
-"""Claims about spm/store/settled.py: one outcome per stamp and sample, whatever rows there are, in whatever order.
+"""Claims about spm/store/ledger/outcomes.py: one outcome per stamp and sample, whatever rows there are, in whatever order.
 
 ``counted`` is rule 24 in plain Python over a list of rows; the joins must say the same of any list.
 """
@@ -13,13 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spm.limits import HOUR_MS
-from spm.store import blocks, distribution, keys, pending
+from spm.store import epochs, keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.encoding import blocks
 from spm.store.keys import Distribution, LogKey, PendingKey
-from spm.store.marks import Totals
-from spm.store.pending import COLUMN, DEAD, LATE, REJECTED, STORED, Commit, account_key
-from spm.store.settled import Settled, settled
+from spm.store.ledger import commit_records
+from spm.store.ledger.commit_records import COLUMN, DEAD, LATE, REJECTED, STORED, Commit, account_key
+from spm.store.ledger.outcomes import Settled, settled
+from spm.store.ledger.watermarks import Totals
 from spm.wire import Stamp
 from tests.store.faults import Faulty, flip, keys_of
 from tests.store.rows import APP, START, envelope, messages, stored
@@ -63,7 +65,7 @@ def put(backend: MemoryBackend, row: Row | Died) -> None:
     if isinstance(row, Died):
         totals = None if row.total is None else np.array([row.total])
         commit = Commit(messages([stamp(row.number)]), np.array([row.samples]), ids([row.number]), 0, 0, (), totals)
-        key, raw = keys.ledger(APP, MINUTE, row.number, row.cause), pending.encode(commit, blocks.LEDGER, row.outcome)
+        key, raw = keys.ledger(APP, MINUTE, row.number, row.cause), commit_records.encode(commit, blocks.LEDGER, row.outcome)
         return backend.put([("ledger", [(key, {COLUMN: raw})])])
     place = LogKey(BUCKETS[row.bucket], APP, START // HOUR_MS + row.slot, MINUTE * 60_000, row.batch)
     ts = place.slot * HOUR_MS + 5
@@ -71,11 +73,11 @@ def put(backend: MemoryBackend, row: Row | Died) -> None:
     names = tuple((bucket, place.slot) for bucket in range(row.rows))  # only how many there are counts
     commit = Commit(messages([stamp(n) for n in row.holds]), samples, ids(row.holds), ts, ts, names)
     if row.outcome is None:
-        cell = {keys.slot_column(place.slot): pending.encode(commit, batch=row.batch)}
+        cell = {keys.slot_column(place.slot): commit_records.encode(commit, batch=row.batch)}
         return backend.put(
             [("pending", [(PendingKey(place.bucket, APP, place.ingest_ms, place.batch).to_bytes(), cell)])]
         )
-    raw = pending.encode(commit, blocks.LEDGER, row.outcome, row.batch)
+    raw = commit_records.encode(commit, blocks.LEDGER, row.outcome, row.batch)
     return backend.put([("ledger", [(account_key(place), {COLUMN: raw})])])
 
 
@@ -176,7 +178,7 @@ def test_every_sample_has_the_outcome_that_plain_counting_gives_it(
     rows: list[Row | Died] = [row for group in [*some, *others] for row in group]  # type: ignore[misc]
     backend = MemoryBackend()
     random.shuffle(rows)  # type: ignore[attr-defined]
-    backend.check_and_put("config", distribution.name_of(APP), COLUMN, None, distribution.encode(SPREAD))
+    backend.check_and_put("config", epochs.name_of(APP), COLUMN, None, epochs.encode(SPREAD))
     for row in rows:
         put(backend, row)
     assert told(settled(backend, APP, 0)) == counted(rows)
@@ -185,14 +187,14 @@ def test_every_sample_has_the_outcome_that_plain_counting_gives_it(
 def there(*samples: tuple[int, int, float], backend: Backend | None = None) -> Backend:
     """A store in which one message waits for a run."""
     made = backend or MemoryBackend()
-    made.check_and_put("config", distribution.name_of(APP), COLUMN, None, distribution.encode(SPREAD))
+    made.check_and_put("config", epochs.name_of(APP), COLUMN, None, epochs.encode(SPREAD))
     return stored(envelope(samples or [(1, START + 5, 1.0)]), backend=made, spread=2)
 
 
 def accounted(backend: Backend, *, outcome: int = STORED, most: int | None = None) -> None:
     """What a run does with all commit records, or the first: the account, then the record goes."""
-    for item in list(pending.scan(backend, APP, list(range(256))))[:most]:
-        raw = pending.encode(pending.decode(item.cell), blocks.LEDGER, outcome, item.key.batch)
+    for item in list(commit_records.scan(backend, APP, list(range(256))))[:most]:
+        raw = commit_records.encode(commit_records.decode(item.cell), blocks.LEDGER, outcome, item.key.batch)
         backend.put([("ledger", [(account_key(item.key.log(item.slot)), {COLUMN: raw})])])
         backend.delete("pending", [(item.key.to_bytes(), [keys.slot_column(item.slot)])])
 
@@ -221,7 +223,7 @@ def test_what_is_accounted_as_late_and_put_once_more_by_a_slow_writer_stays_late
 def test_a_batch_of_which_one_part_was_abandoned_is_not_whole() -> None:
     backend = there((1, START + 5, 1.0), (1, START + HOUR_MS + 5, 2.0))
     assert settled(backend, APP, 0).whole.tolist() == [True]
-    accounted(backend, outcome=pending.ABANDONED, most=1)
+    accounted(backend, outcome=commit_records.ABANDONED, most=1)
     assert not settled(backend, APP, 0).whole.any()
     accounted(backend)
     assert not settled(backend, APP, 0).whole.any()
@@ -230,7 +232,7 @@ def test_a_batch_of_which_one_part_was_abandoned_is_not_whole() -> None:
 def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
     """An epoch that is closed while this reads: its buckets were looked into, and must not be believed."""
     backend = Faulty(there())
-    distribution.open_epoch(backend.inner, APP, strategy="hash", buckets=8, spread=1)
+    epochs.open_epoch(backend.inner, APP, strategy="hash", buckets=8, spread=1)
     closed = False
 
     def close(call: str) -> None:
@@ -238,10 +240,10 @@ def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
         if call.startswith("scan ledger") and not closed:
             closed = True
             for state in (keys.CLOSING, keys.CLOSED):
-                distribution.set_state(backend.inner, APP, 0, state)
+                epochs.set_state(backend.inner, APP, 0, state)
 
     backend.hook = close
-    assert set(distribution.read(backend.inner, APP).newest.all(APP)).isdisjoint(BUCKETS)
+    assert set(epochs.read(backend.inner, APP).newest.all(APP)).isdisjoint(BUCKETS)
     assert len(settled(backend, APP, 0)) == 0
 
 

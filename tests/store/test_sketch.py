@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spm.store import sketch
-from spm.store.sketch import GAMMA, INFINITE, RELATIVE_ERROR, Sketches
+from spm.store.rollup import sketch
+from spm.store.rollup.sketch import GAMMA, INFINITE, RELATIVE_ERROR, Sketches
 
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
 GREATEST, LEAST, NORMAL = np.finfo(float).max, 5e-324, np.finfo(float).tiny

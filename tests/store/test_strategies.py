@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from ingest.writer import Writer
 from spm.errors import Refused, StrategyUnfit
-from spm.store import distribution, strategies
+from spm.store import epochs, placement
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import BYTE, CLOSED, CLOSING, HASH, Distribution
-from spm.store.strategies import SETTING
+from spm.store.placement import SETTING
 from spm.wire import metric_id
 from tests.reading.look import look, reader
 from tests.store.rows import APP, START, envelope, plain
 
-HEAD = "import numpy as np\nfrom spm.store.strategies import Strategy\n"
+HEAD = "import numpy as np\nfrom spm.store.placement import Strategy\n"
 BY_TOP = """
 def by_top(app, buckets, spread, metrics):
     return (metrics >> np.uint64(56)) % np.uint64(spread)
@@ -45,7 +45,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
 
 
 def opened(store: MemoryBackend, name: str = "by_top") -> Distribution:
-    return distribution.open_epoch(store, APP, strategy=name, buckets=32, spread=5)
+    return epochs.open_epoch(store, APP, strategy=name, buckets=32, spread=5)
 
 
 def test_a_strategy_of_an_operator_places_and_readers_look_there(module: Given) -> None:
@@ -55,7 +55,7 @@ def test_a_strategy_of_an_operator_places_and_readers_look_there(module: Given) 
     metrics = np.random.default_rng(1).integers(0, 2**64, 500, np.uint64)
     assert (made.newest.of(APP, metrics) == (metrics >> np.uint64(56)) % np.uint64(5)).all()
     assert made.newest.all(APP) == [0, 1, 2, 3, 4]
-    assert distribution.read(store, APP) == made
+    assert epochs.read(store, APP) == made
     messages = [envelope([(s, START + s, 1.0) for s in range(9)], sequence=n) for n in (1, 2)]
     Writer(store, Distribution()).write(messages)
     assert look(reader(store)) == plain(messages)
@@ -64,8 +64,8 @@ def test_a_strategy_of_an_operator_places_and_readers_look_there(module: Given) 
 ACTS: dict[str, Callable[[MemoryBackend], object]] = {
     "reading": lambda store: look(reader(store)),
     "writing": lambda store: Writer(store, Distribution()).write([envelope([(1, START, 9.0)], sequence=9)]),
-    "opening an epoch": lambda store: distribution.open_epoch(store, APP, strategy=HASH, buckets=16, spread=2),
-    "setting a state": lambda store: distribution.set_state(store, APP, 0, CLOSING),
+    "opening an epoch": lambda store: epochs.open_epoch(store, APP, strategy=HASH, buckets=16, spread=2),
+    "setting a state": lambda store: epochs.set_state(store, APP, 0, CLOSING),
 }
 CHANGED = {
     "a process without the module": None,
@@ -100,12 +100,12 @@ def test_a_closed_epoch_still_needs_its_strategy(module: Given, monkeypatch: pyt
     module(BY_TOP)
     store = MemoryBackend()
     opened(store)
-    distribution.open_epoch(store, APP, strategy=HASH, buckets=16, spread=2)
+    epochs.open_epoch(store, APP, strategy=HASH, buckets=16, spread=2)
     for state in (CLOSING, CLOSED):
-        distribution.set_state(store, APP, 1, state)
+        epochs.set_state(store, APP, 1, state)
     monkeypatch.delenv(SETTING)
     with pytest.raises(StrategyUnfit, match="by_top"):
-        distribution.read(store, APP)
+        epochs.read(store, APP)
 
 
 def test_metrics_that_are_treated_in_a_way_of_their_own_belong_to_the_mark(module: Given) -> None:
@@ -127,7 +127,7 @@ STRATEGIES = {{"by_list": Strategy(by_list, metrics=("hot",))}}
     assert made.newest.of(APP, np.array([metric_id(b"hot")], np.uint64)).tolist() == [7]
     module(text.replace(": 7}", ": 8}"))
     with pytest.raises(StrategyUnfit, match="elsewhere"):
-        distribution.read(store, APP)
+        epochs.read(store, APP)
 
 
 UNFIT = {
@@ -147,13 +147,13 @@ def test_a_module_is_refused_that(case: str, module: Given) -> None:
     text, told = UNFIT[case]
     module(text)
     with pytest.raises(StrategyUnfit, match=told):
-        strategies.known()
+        placement.known()
 
 
 def test_two_modules_may_not_have_one_name(module: Given) -> None:
     module(BY_TOP, module(BY_TOP))
     with pytest.raises(StrategyUnfit, match="two strategies are named 'by_top'"):
-        strategies.known()
+        placement.known()
 
 
 ANSWERS = {
@@ -173,7 +173,7 @@ ANSWERS = {
 def test_an_epoch_is_not_opened_by_a_strategy_that_answers(case: str, module: Given) -> None:
     answer, where, told = ANSWERS[case]
     module(
-        "from spm.store.strategies import everywhere\n"
+        "from spm.store.placement import everywhere\n"
         f"STRATEGIES = {{'odd': Strategy(lambda app, buckets, spread, metrics: {answer}, {where})}}"
     )
     with pytest.raises(StrategyUnfit, match=told):
@@ -200,21 +200,21 @@ STRATEGIES = {"drifts": Strategy(drifts)}
 
 def test_without_the_setting_there_are_our_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SETTING, raising=False)
-    assert strategies.known() == [HASH, BYTE]
-    assert strategies.modules(" a.b, ,c ") == ["a.b", "c"]
-    assert strategies.plain("by_top/0123456789abcdef") == "by_top"
-    assert strategies.plain(HASH) == strategies.signed(HASH, 16, 2) == HASH
+    assert placement.known() == [HASH, BYTE]
+    assert placement.modules(" a.b, ,c ") == ["a.b", "c"]
+    assert placement.plain("by_top/0123456789abcdef") == "by_top"
+    assert placement.plain(HASH) == placement.signed(HASH, 16, 2) == HASH
 
 
 @given(st.integers(1, 256))
 def test_the_last_byte_is_taken_for_numbers_of_buckets_that_it_fills_alike(buckets: int) -> None:
     """256 values over 255 buckets load one of them twice: such an epoch is refused, and hash is there for it."""
     metrics = np.arange(256, dtype=np.uint64)
-    loads = np.bincount(strategies.place(BYTE, APP, buckets, 1, metrics), minlength=buckets)
-    assert strategies.byte_fits(buckets) == (loads.max() / loads.mean() <= 1.1)
+    loads = np.bincount(placement.place(BYTE, APP, buckets, 1, metrics), minlength=buckets)
+    assert placement.byte_fits(buckets) == (loads.max() / loads.mean() <= 1.1)
     try:
-        distribution.open_epoch(MemoryBackend(), APP, strategy=BYTE, buckets=buckets, spread=1)
+        epochs.open_epoch(MemoryBackend(), APP, strategy=BYTE, buckets=buckets, spread=1)
     except Refused:
-        assert not strategies.byte_fits(buckets)
+        assert not placement.byte_fits(buckets)
     else:
-        assert strategies.byte_fits(buckets)
+        assert placement.byte_fits(buckets)

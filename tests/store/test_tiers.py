@@ -1,4 +1,4 @@
-"""Claims about spm/store/tiers.py: rows of hours and days come back whole or in the parts that were asked for."""
+"""Claims about spm/store/rollup/rows.py: rows of hours and days come back whole or in the parts that were asked for."""
 
 from dataclasses import fields, replace
 
@@ -8,10 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spm.errors import CorruptBlock
-from spm.store import aggregates, blocks, sketch, tiers
-from spm.store.aggregates import COLUMNS, Aggregates
-from spm.store.sketch import Sketches
-from spm.store.tiers import CELLS, SHAPE, SKETCH, Steps
+from spm.store.encoding import blocks
+from spm.store.rollup import aggregates, sketch
+from spm.store.rollup import rows as rollup_rows
+from spm.store.rollup.aggregates import COLUMNS, Aggregates
+from spm.store.rollup.rows import CELLS, SHAPE, SKETCH, Steps
+from spm.store.rollup.sketch import Sketches
 
 HOSTILE = [np.inf, -np.inf, np.nan, 0.0, -0.0, 5e-324, -1e308, 1e308, 1.0, 1.01]
 value = st.one_of(st.floats(width=64), st.sampled_from(HOSTILE), st.integers(-9, 9).map(float))
@@ -29,7 +31,7 @@ def made(values: dict[int, list[float]]) -> Aggregates:
 
 def row(steps: list[dict[int, list[float]]], page_bits: int = 0) -> list[dict[bytes, bytes]]:
     pairs = [(n, made(values)) for n, values in enumerate(steps)]
-    return [dict(cells) for _, cells in tiers.encode_rows({4: pairs}, lambda metric, page: b"k", page_bits)]
+    return [dict(cells) for _, cells in rollup_rows.encode_rows({4: pairs}, lambda metric, page: b"k", page_bits)]
 
 
 def flat(steps: Steps) -> list[bytes]:
@@ -46,14 +48,14 @@ MANY = [{1: [1.0, 2.0], 2: HOSTILE}, {2: [3.0]}, {1: [np.nan], 3: [4.0]}]
 @example([{1: [np.nan]}, {1: [0.0]}])
 def test_a_row_comes_back_bit_for_bit(steps: list[dict[int, list[float]]]) -> None:
     [cells] = row(steps)
-    wanted = tiers.join([(n, made(values)) for n, values in enumerate(steps)])
-    assert flat(tiers.decode_row(cells)) == flat(wanted)
+    wanted = rollup_rows.join([(n, made(values)) for n, values in enumerate(steps)])
+    assert flat(rollup_rows.decode_row(cells)) == flat(wanted)
 
 
 @pytest.mark.parametrize("name", CELLS)
 def test_an_aggregate_asked_for_is_read_from_its_own_cells_alone(name: str) -> None:
     [cells] = row(MANY)
-    whole, part = tiers.decode_row(cells), tiers.decode_row({n: cells[n] for n in (SHAPE, CELLS[name])}, {name})
+    whole, part = rollup_rows.decode_row(cells), rollup_rows.decode_row({n: cells[n] for n in (SHAPE, CELLS[name])}, {name})
     assert part.step.tolist() == whole.step.tolist()
     assert part.rows.series.tolist() == whole.rows.series.tolist()
     for other in CELLS:
@@ -66,18 +68,18 @@ def test_an_aggregate_asked_for_is_read_from_its_own_cells_alone(name: str) -> N
 
 def test_one_step_of_a_part_has_the_aggregates_that_were_asked_for() -> None:
     [cells] = row(MANY)
-    rows = tiers.decode_row(cells, {"max"}).at(1)
+    rows = rollup_rows.decode_row(cells, {"max"}).at(1)
     assert (rows.series.tolist(), rows.max.tolist(), len(rows.sum)) == ([2], [3.0], 0)
 
 
 def test_rows_without_sketches_are_written_and_read_as_such() -> None:
     """Rows of form 1, and packs that keep some: percentiles of these come from raw."""
     old, new = replace(made({1: [1.0], 2: [np.nan]}), sketch=Sketches.empty()), made({1: [5.0]})
-    [(_, bare)] = tiers.encode_rows({4: [(0, old)]}, lambda metric, page: b"k")
+    [(_, bare)] = rollup_rows.encode_rows({4: [(0, old)]}, lambda metric, page: b"k")
     assert CELLS[SKETCH] not in bare
-    assert tiers.decode_row(bare).rows.sketched.tolist() == [False, True]
-    [(_, mixed)] = tiers.encode_rows({4: [(0, old), (1, new)]}, lambda metric, page: b"k")
-    read = tiers.decode_row(mixed)
+    assert rollup_rows.decode_row(bare).rows.sketched.tolist() == [False, True]
+    [(_, mixed)] = rollup_rows.encode_rows({4: [(0, old), (1, new)]}, lambda metric, page: b"k")
+    read = rollup_rows.decode_row(mixed)
     assert read.at(0).sketched.tolist() == [False, True]
     assert read.at(1).sketched.tolist() == [True]
     assert sketch.quantile(read.at(1).sketch, 0.5) == pytest.approx([5.0], rel=0.01)
@@ -85,12 +87,12 @@ def test_rows_without_sketches_are_written_and_read_as_such() -> None:
 
 def test_sketches_of_scattered_values_fill_a_page_sooner() -> None:
     calm, scattered = made({1: [1.0]}), made({1: [2.0**n for n in range(80)]})
-    assert (tiers.weight([calm, calm]), tiers.weight([calm, scattered])) == (2, 21)
+    assert (rollup_rows.weight([calm, calm]), rollup_rows.weight([calm, scattered])) == (2, 21)
 
 
 def test_pages_hold_every_entry_once() -> None:
     steps = [{n << 61: [float(n)] for n in range(8)}] * 3
-    pages = [tiers.decode_row(cells) for cells in row(steps, page_bits=2)]
+    pages = [rollup_rows.decode_row(cells) for cells in row(steps, page_bits=2)]
     assert len(pages) == 4
     assert [len(page.step) for page in pages] == [6] * 4
 
@@ -121,7 +123,7 @@ def test_sketches_that_do_not_fit_together_are_damage(changed: dict[str, np.ndar
     cells = row([{1: [1.0], 2: [2.0], 3: [3.0]}])[0]
 
     def read(columns: dict[str, np.ndarray]) -> Steps:
-        return tiers.decode_row({**cells, CELLS[SKETCH]: blocks.encode_columns(blocks.HOURS, columns)})
+        return rollup_rows.decode_row({**cells, CELLS[SKETCH]: blocks.encode_columns(blocks.HOURS, columns)})
 
     assert read(_columns()).rows.sketch.keys.tolist() == [5, 6, 7]
     with pytest.raises(CorruptBlock):

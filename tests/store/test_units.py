@@ -1,4 +1,4 @@
-"""Claims about spm/store/units.py: what is cut into pages comes back, and a missing page is never taken for no data."""
+"""Claims about spm/store/versions/generations.py: what is cut into pages comes back, and a missing page is never taken for no data."""
 
 import functools
 import operator
@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spm.errors import CorruptBlock, IntegrityError
-from spm.store import kernels, keys, units
+from spm.store import keys
 from spm.store.backends.memory import MemoryBackend
-from spm.store.blocks import ChunkPage, TimelinesPage
+from spm.store.encoding import kernels
+from spm.store.encoding.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import Replay
-from spm.store.merge import Piece, merge
-from spm.store.units import Pages, Unit, Wanted
+from spm.store.versions import generations
+from spm.store.versions.generations import Pages, Unit, Wanted
+from spm.store.versions.merge import Piece, merge
 from tests.store.rows import piece, versions_of
 
 kernels.warm()
@@ -34,7 +36,7 @@ HELD = st.tuples(st.lists(FREE, max_size=20), st.lists(SHARED, max_size=4)).map(
 
 
 def paginate(held: Piece, samples_max: int = 10**6) -> Pages:
-    return units.paginate(
+    return generations.paginate(
         UNIT, 99, held, parents=[4, 2], batches=[Replay(7, 8), Replay(1, 2), Replay(7, 8)], samples_max=samples_max
     )
 
@@ -55,7 +57,7 @@ def read(backend: MemoryBackend, pages: Pages, wanted: Wanted | None, damaged: S
         return [decoded(table, key, row) for key, row in zip(names, backend.get(table, names), strict=True)]
 
     generation = pages.generation
-    return units.read_generation(fetch, lambda: units.read_inputs(backend, UNIT, generation), UNIT, generation, wanted)
+    return generations.read_generation(fetch, lambda: generations.read_inputs(backend, UNIT, generation), UNIT, generation, wanted)
 
 
 @settings(deadline=None)
@@ -97,7 +99,7 @@ MANY = merge([piece([(s << 58, t, s, (5 + t % 2, 1, 0, "a")) for s in range(60) 
 
 def test_small_pages_are_many_and_their_directory_names_each() -> None:
     pages = paginate(MANY, 8)
-    inputs = units.decode_inputs(pages.inputs[1][b"v"])
+    inputs = generations.decode_inputs(pages.inputs[1][b"v"])
     named = [keys.chunk(3, 7, m, 472_000, 99, p) for m, listed in inputs.pages.items() for p in listed]
     assert sorted(named) == sorted(key for key, _ in pages.chunks)
     assert (len(pages.chunks) > 12, len(pages.timelines) > 1, inputs.timeline_pages) == (
@@ -174,5 +176,5 @@ def test_series_with_equal_times_share_a_timeline() -> None:
 def test_one_long_series_beside_many_short_ones_never_needs_more_pages_than_a_key_can_name() -> None:
     lengths = np.ones(70_000, np.int32)
     lengths[5] = 2_000_000
-    shift = units._shift(lengths, 800_000)
+    shift = generations._shift(lengths, 800_000)
     assert (len(lengths) >> shift) < 1 << 16

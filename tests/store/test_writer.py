@@ -13,10 +13,12 @@ from spm import limits, wire
 from spm.envelopes import Envelopes
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
-from spm.store import blocks, dead, keys, pending
+from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.encoding import blocks
 from spm.store.keys import Distribution
+from spm.store.ledger import commit_records, dead_letters
 from spm.wire import Envelope
 from tests.reading.look import look, reader
 from tests.store.faults import Faulty, keys_of
@@ -112,12 +114,12 @@ def test_messages_written_twice_in_other_batches_are_counted_once(messages: list
 
 def accounts(backend: Backend) -> list[tuple[int, list[int], list[int]]]:
     """(outcome, samples, sequence of the stamps) of every ledger row."""
-    rows = [pending.decode_account(row[b"v"]) for _, row in backend.scan("ledger", b"", b"\xff" * 30)]
+    rows = [commit_records.decode_account(row[b"v"]) for _, row in backend.scan("ledger", b"", b"\xff" * 30)]
     return sorted((outcome, c.samples.tolist(), c.messages.sequence.tolist()) for c, outcome, _ in rows)
 
 
-def letters(backend: Backend) -> list[dead.Letter]:
-    return [dead.decode(row[b"v"]) for _, row in backend.scan("dead", b"", b"\xff" * 40)]
+def letters(backend: Backend) -> list[dead_letters.Letter]:
+    return [dead_letters.decode(row[b"v"]) for _, row in backend.scan("dead", b"", b"\xff" * 40)]
 
 
 @pytest.fixture
@@ -166,7 +168,7 @@ def test_a_series_with_a_forged_id_dies_alone_with_a_letter_and_an_account(weak:
         made = Writer(backend, Distribution()).write([queue.pop(0) for _ in range(size)])
     assert look(reader(backend)) == plain([good])
     assert [(d.samples, d.cause) for d in made.dead] == [(2, COLLIDED)]
-    assert accounts(backend) == [(pending.DEAD, [2], [2])]
+    assert accounts(backend) == [(commit_records.DEAD, [2], [2])]
     [letter] = letters(backend)
     body = Envelope.from_bytes(letter.body)
     assert (letter.cause, body.values.tolist(), body.series.canonical(0)) == (COLLIDED, [9.0, 9.5], form(b))
@@ -195,7 +197,7 @@ def test_a_time_no_row_can_hold_kills_its_sample_alone(ts: int) -> None:
     )
     assert [(d.samples, d.cause) for d in made.dead] == [(1, TIMELESS)]
     assert look(reader(backend)) == {(form(1), START + 1): bits(1.0), (form(3), START + 1): bits(3.0)}
-    assert accounts(backend) == [(pending.DEAD, [1], [0])]
+    assert accounts(backend) == [(commit_records.DEAD, [1], [0])]
 
 
 def test_each_death_has_a_letter_of_its_own(weak: None) -> None:
@@ -215,7 +217,7 @@ def test_of_very_many_dead_samples_the_letter_holds_the_first_and_the_account_al
     Writer(backend, Distribution()).write([envelope([(1, -t, float(t)) for t in range(5)])])
     [letter] = letters(backend)
     assert Envelope.from_bytes(letter.body).values.tolist() == [0.0, 1.0, 2.0]
-    assert accounts(backend) == [(pending.DEAD, [5], [0])]
+    assert accounts(backend) == [(commit_records.DEAD, [5], [0])]
 
 
 @pytest.mark.parametrize("ts", [1, limits.TIME_MAX_MS], ids=["the first", "the last"])
@@ -233,13 +235,13 @@ def test_rejected_lines_are_accounted_once_per_message() -> None:
         envelope([(1, START + 2, 1.0)], sequence=3),
     ]
     Writer(backend, Distribution()).write(many)
-    assert accounts(backend) == [(pending.REJECTED, [4], [1]), (pending.REJECTED, [5], [2])]
+    assert accounts(backend) == [(commit_records.REJECTED, [4], [1]), (commit_records.REJECTED, [5], [2])]
 
 
 def test_a_message_without_samples_is_settled_by_a_row_of_its_own() -> None:
     backend = MemoryBackend()
     Writer(backend, Distribution()).write([envelope([], sequence=1), envelope([(1, START + 1, 1.0)], sequence=2)])
-    assert accounts(backend) == [(pending.REJECTED, [0], [1])]
+    assert accounts(backend) == [(commit_records.REJECTED, [0], [1])]
 
 
 def test_whoever_accounts_for_a_stamp_again_writes_the_same_row(weak: None) -> None:
@@ -257,7 +259,7 @@ def test_whoever_accounts_for_a_stamp_again_writes_the_same_row(weak: None) -> N
 def test_account_rows_say_how_many_samples_the_message_had() -> None:
     backend = MemoryBackend()
     Writer(backend, Distribution()).write([envelope([(1, START + 1, 1.0), (2, -1, 2.0)], rejected=7)])
-    rows = [pending.decode_account(row[b"v"])[0] for _, row in backend.scan("ledger", b"", b"\xff" * 30)]
+    rows = [commit_records.decode_account(row[b"v"])[0] for _, row in backend.scan("ledger", b"", b"\xff" * 30)]
     assert [None if row.totals is None else row.totals.tolist() for row in rows] == [[2], [2]]
 
 
@@ -267,7 +269,7 @@ def test_a_message_that_is_buried_is_a_letter_and_accounted_as_a_whole() -> None
         Writer(backend, Distribution()).bury(message, "nobody can write it")
     [letter] = letters(backend)
     assert (letter.cause, letter.body) == ("nobody can write it", message.to_bytes())
-    assert accounts(backend) == [(pending.REJECTED, [3], [4]), (pending.DEAD, [2], [4])]
+    assert accounts(backend) == [(commit_records.REJECTED, [3], [4]), (commit_records.DEAD, [2], [4])]
 
 
 @settings(max_examples=60, deadline=None)
@@ -296,7 +298,7 @@ def test_apps_of_one_batch_do_not_mix() -> None:
     Writer(backend, Distribution()).write([mine, other])
     assert look(reader(backend)) == plain([mine])
     assert look(reader(backend, app=8)) == plain([other])
-    units = [pending.decode(cell) for _, row in backend.scan("pending", b"", b"\xff" * 30) for cell in row.values()]
+    units = [commit_records.decode(cell) for _, row in backend.scan("pending", b"", b"\xff" * 30) for cell in row.values()]
     assert sorted(c.sample_count for c in units) == [1, 2]
 
 
@@ -318,7 +320,7 @@ def test_messages_that_touch_very_many_hours_are_written_apart() -> None:
     records = [keys.PendingKey.parse(k) for k in keys_of(backend, "pending")]
     assert len({r.batch for r in records}) == 3
     longest = max(
-        len(pending.decode(c).rows) for _, row in backend.scan("pending", b"", b"\xff" * 30) for c in row.values()
+        len(commit_records.decode(c).rows) for _, row in backend.scan("pending", b"", b"\xff" * 30) for c in row.values()
     )
     assert longest == limits.BATCH_SLOTS_MAX
     assert look(reader(backend), end=START + HOUR_MS * 9000) == plain(many)

@@ -12,7 +12,7 @@ from ingest.accounting.dead_letter_review import Outcome, Shown
 from spm import limits
 from spm.accounts.models import App
 from spm.store.backends import open_backend
-from spm.store.dead import NOBODY
+from spm.store.ledger.dead_letters import NOBODY
 
 
 class Command(BaseCommand):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from spm.query.formats.prometheus import numbers
 from spm.query.request.batches import METRIC_NAME
-from spm.store.columns import ints, string
+from spm.store.encoding.arrow import ints, string
 from spm.wire import F64, I64
 
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.query.request.provenance import Basis
-from spm.store.aggregates import COLUMNS
 from spm.store.matchers import METRIC_NAME, Matcher
-from spm.store.sketch import Sketches
+from spm.store.rollup.aggregates import COLUMNS
+from spm.store.rollup.sketch import Sketches
 
 if TYPE_CHECKING:
     from spm.query.samples.sample_runs import Strips

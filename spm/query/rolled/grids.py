@@ -16,8 +16,8 @@ from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.request.batches import Segments
 from spm.query.rolled.resolutions import Levels, Part
 from spm.query.rolled.sketches import edge_runs
-from spm.store import aggregates
-from spm.store.aggregates import COLUMNS, Aggregates
+from spm.store.rollup import aggregates
+from spm.store.rollup.aggregates import COLUMNS, Aggregates
 from spm.wire import I64
 
 Tables = dict[str, np.ndarray]

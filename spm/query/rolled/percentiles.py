@@ -17,8 +17,8 @@ from spm.query.request.batches import Matcher, Segments, SketchBatch, Storage, T
 from spm.query.request.budget import Budget, QueryLimits
 from spm.query.request.provenance import Basis
 from spm.query.rolled.trimmed_windows import Gone, read_left
-from spm.store import sketch
-from spm.store.sketch import Sketches
+from spm.store.rollup import sketch
+from spm.store.rollup.sketch import Sketches
 from spm.wire import F64, I64
 
 _DAY_MS = DAY_SLOTS * HOUR_MS

@@ -19,13 +19,15 @@ from spm.limits import DAY_SLOTS
 from spm.query.request.provenance import DAYS, HOURS
 from spm.query.samples.page_selection import ByMetric
 from spm.query.view.view import Asked, Scan
-from spm.store import aggregates, keys, manifest, retractions
-from spm.store.aggregates import Aggregates
-from spm.store.columns import Bool
+from spm.store import keys, manifest
+from spm.store.encoding.arrow import Bool
 from spm.store.manifest import EXPIRED, SEALED, Generation, first_day_of
-from spm.store.merge import Picked
-from spm.store.tiers import SKETCH, Steps
-from spm.store.units import Inputs, Unit, Wanted
+from spm.store.rollup import aggregates
+from spm.store.rollup.aggregates import Aggregates
+from spm.store.rollup.rows import SKETCH, Steps
+from spm.store.versions import retractions
+from spm.store.versions.generations import Inputs, Unit, Wanted
+from spm.store.versions.merge import Picked
 from spm.values import dataclass
 from spm.wire import I32, I64, U64, metric_id
 

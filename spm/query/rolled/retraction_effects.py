@@ -16,11 +16,11 @@ import numpy as np
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.rolled.resolutions import Levels
 from spm.query.view.view import Scan
-from spm.store import retractions
-from spm.store.lens import among
 from spm.store.manifest import EXPIRED, Entry, Manifest, first_day_of
-from spm.store.retractions import Retraction
-from spm.store.units import Inputs, Unit
+from spm.store.versions import retractions
+from spm.store.versions.generations import Inputs, Unit
+from spm.store.versions.retractions import Retraction
+from spm.store.versions.visibility import among
 from spm.values import dataclass
 from spm.wire import I64
 

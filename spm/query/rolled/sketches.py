@@ -12,11 +12,12 @@ from spm.errors import QueryTooLarge
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.request.batches import Segments
 from spm.query.rolled.resolutions import Levels, Part
-from spm.store import kernels, sketch
-from spm.store.columns import Bool
-from spm.store.merge import Picked
-from spm.store.sketch import Sketches
-from spm.store.tiers import SKETCH
+from spm.store.encoding import kernels
+from spm.store.encoding.arrow import Bool
+from spm.store.rollup import sketch
+from spm.store.rollup.rows import SKETCH
+from spm.store.rollup.sketch import Sketches
+from spm.store.versions.merge import Picked
 from spm.wire import F64, I64
 
 COLUMNS = ("min", SKETCH)  # an hour whose least value is a number and that has no sketch was written without

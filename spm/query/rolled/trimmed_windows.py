@@ -14,7 +14,7 @@ import numpy as np
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.request.batches import Segments
 from spm.query.request.provenance import Basis
-from spm.store.columns import Bool
+from spm.store.encoding.arrow import Bool
 from spm.values import dataclass
 from spm.wire import I64
 

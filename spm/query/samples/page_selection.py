@@ -18,9 +18,9 @@ from spm.query.request.provenance import Basis
 from spm.query.samples.intern import alike
 from spm.query.samples.pointers import address_of, shorts_at, unsigned_at
 from spm.query.samples.sample_runs import Lines, Strips, Weaver, ascending, entries_of
-from spm.store.blocks import ChunkPage
-from spm.store.merge import Picked
-from spm.store.units import Pool
+from spm.store.encoding.blocks import ChunkPage
+from spm.store.versions.generations import Pool
+from spm.store.versions.merge import Picked
 from spm.values import dataclass
 from spm.wire import I32, I64, U64
 

@@ -20,7 +20,7 @@ from spm import limits
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.provenance import Basis
 from spm.query.samples.pointers import address_of, floats_at, integers_at
-from spm.store import kernels
+from spm.store.encoding import kernels
 from spm.values import dataclass
 from spm.wire import F64, I32, I64
 

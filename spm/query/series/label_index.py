@@ -14,8 +14,8 @@ from numba import njit
 
 from spm.limits import LABEL_MASK_BYTES_MAX, LABEL_MASKS_MAX
 from spm.query.series.literals import literals
-from spm.store import kernels
-from spm.store.columns import Bool, strings
+from spm.store.encoding import kernels
+from spm.store.encoding.arrow import Bool, strings
 from spm.store.matchers import Matcher, mask
 from spm.values import dataclass
 from spm.wire import I32, I64

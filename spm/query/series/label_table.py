@@ -15,7 +15,7 @@ import numpy.typing as npt
 import orjson
 from numba import njit
 
-from spm.store.columns import Bool
+from spm.store.encoding.arrow import Bool
 from spm.values import dataclass
 from spm.wire import I32, I64
 

@@ -20,15 +20,16 @@ from spm.query.series.index import SeriesIndex
 from spm.query.view.page_cache import PageCache
 from spm.query.view.tail import Tail, TailView
 from spm.query.view.view import Months, Moved, Rows, Scan
-from spm.store import distribution, keys, retractions
+from spm.store import epochs, keys
 from spm.store.backends.base import Backend, Reader, version_of
 from spm.store.backends.ranges import scan_ranges
 from spm.store.keys import Distribution
-from spm.store.lens import Lens, Pairs
 from spm.store.manifest import Manifest
 from spm.store.matchers import METRIC_NAME, Matcher
-from spm.store.quarantine import Quarantine
-from spm.store.retractions import Retraction
+from spm.store.versions import retractions
+from spm.store.versions.quarantine import Quarantine
+from spm.store.versions.retractions import Retraction
+from spm.store.versions.visibility import Lens, Pairs
 
 _AHEAD_SLOTS = limits.FUTURE_MS // HOUR_MS + 1  # nothing is accepted further ahead
 _DAY_MS = DAY_SLOTS * HOUR_MS
@@ -136,7 +137,7 @@ class Held:
 
     def _spread(self, reader: Reader) -> Distribution:
         """The distribution that the store names, else the one this process was given."""
-        found = distribution.read(reader, self.app)
+        found = epochs.read(reader, self.app)
         return self._given if found == _UNSET else found
 
     def _refreshed(self, reader: Reader, *, force: bool) -> TailView:

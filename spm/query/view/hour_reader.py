@@ -18,10 +18,11 @@ from spm.limits import DAY_SLOTS
 from spm.query.request.provenance import RAW
 from spm.query.samples.page_selection import Known, SharedPage, Sheaf, Woven
 from spm.query.view.view import Asked, Scan, lines_key
-from spm.store import keys, units
+from spm.store import keys
 from spm.store.manifest import Generation
-from spm.store.retractions import touching
-from spm.store.units import Unit
+from spm.store.versions import generations
+from spm.store.versions.generations import Unit
+from spm.store.versions.retractions import touching
 from spm.values import dataclass
 
 _AT_ONCE = 12_000  # strips whose pages are looked for together: a millisecond or two between ticks
@@ -86,7 +87,7 @@ class Loom:
         if generation is None:
             return False
         unit, wanted = Unit(bucket, scan.app, slot), self.asked.by_bucket[bucket]
-        chunks = units.open_chunks(scan.fetch, lambda: scan.directory(unit, generation), unit, generation, wanted)
+        chunks = generations.open_chunks(scan.fetch, lambda: scan.directory(unit, generation), unit, generation, wanted)
         if not chunks:
             return True
         metrics, found = zip(*chunks, strict=True)

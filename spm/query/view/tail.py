@@ -18,7 +18,7 @@ from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.ranges import scan_ranges
 from spm.store.keys import PendingKey
-from spm.store.merge import Piece, merge
+from spm.store.versions.merge import Piece, merge
 from spm.values import dataclass
 from spm.wire import U64
 

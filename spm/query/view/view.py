@@ -18,16 +18,19 @@ from spm.query.request.provenance import RAW, Ground
 from spm.query.samples.page_selection import ByMetric, Known, Pages, SharedPage
 from spm.query.view.page_cache import PageCache
 from spm.query.view.tail import TailView
-from spm.store import distribution, keys, manifest, tiers, units
+from spm.store import epochs as distribution
+from spm.store import keys, manifest
 from spm.store.backends.base import Reader
-from spm.store.blocks import ChunkPage, TimelinesPage
+from spm.store.encoding.blocks import ChunkPage, TimelinesPage
 from spm.store.keys import Distribution
-from spm.store.lens import BOOL, Lens
 from spm.store.manifest import SEALED, Entry, Manifest, Month, month_of
-from spm.store.merge import EMPTY, Picked, Piece, merge, narrow, pick
-from spm.store.quarantine import Quarantine
-from spm.store.retractions import Retraction
-from spm.store.units import Inputs, Unit, Wanted
+from spm.store.rollup import rows as rollup_rows
+from spm.store.versions import generations as units
+from spm.store.versions.generations import Inputs, Unit, Wanted
+from spm.store.versions.merge import EMPTY, Picked, Piece, merge, narrow, pick
+from spm.store.versions.quarantine import Quarantine
+from spm.store.versions.retractions import Retraction
+from spm.store.versions.visibility import BOOL, Lens
 from spm.values import dataclass
 from spm.wire import U64
 
@@ -60,10 +63,10 @@ class Rows:
         self, reader: Reader, table: str, names: Sequence[bytes], columns: Sequence[str]
     ) -> list[object | None]:
         """The same for rows of `hours` and `days`, of which only these columns are read and decoded."""
-        cells = [tiers.SHAPE, *(tiers.CELLS[name] for name in columns)]
+        cells = [rollup_rows.SHAPE, *(rollup_rows.CELLS[name] for name in columns)]
 
         def load(missing: Sequence[bytes]) -> list[object | None]:
-            return self._load(reader, table, missing, lambda row: tiers.decode_row(row, columns), cells)
+            return self._load(reader, table, missing, lambda row: rollup_rows.decode_row(row, columns), cells)
 
         return self._cache.fetch(f"{table} {' '.join(columns)}", names, load)
 

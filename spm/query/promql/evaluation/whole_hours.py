@@ -34,7 +34,7 @@ from spm.query.promql.kernels.over_time import (
 )
 from spm.query.promql.kernels.windows import Steps
 from spm.query.request.batches import HourBatch
-from spm.store.aggregates import compensated
+from spm.store.rollup.aggregates import compensated
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]

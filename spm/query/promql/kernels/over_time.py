@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from spm.query.promql.kernels.sums import summed
-from spm.store.aggregates import compensated
+from spm.store.rollup.aggregates import compensated
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]

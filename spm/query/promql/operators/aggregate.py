@@ -16,7 +16,7 @@ from numba import njit
 from spm.query.promql.kernels.over_time import quantile_of
 from spm.query.promql.operators.label_groups import Groups
 from spm.query.promql.operators.vector import Vector, named
-from spm.store.aggregates import compensated
+from spm.store.rollup.aggregates import compensated
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]

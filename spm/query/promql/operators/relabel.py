@@ -17,7 +17,7 @@ from spm.limits import LABEL_VALUE_BYTES_MAX
 from spm.query.promql.operators.vector import Vector, united
 from spm.query.promql.syntax.patterns import all_named, cuts_characters
 from spm.query.request.batches import METRIC_NAME
-from spm.store.columns import strings
+from spm.store.encoding.arrow import strings
 from spm.store.matchers import too_many_classes
 
 _WHOLE = "spm0"

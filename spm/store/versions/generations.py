@@ -14,12 +14,13 @@ import numpy as np
 
 from spm import limits
 from spm.errors import CorruptBlock, IntegrityError
-from spm.store import blocks, kernels, keys
+from spm.store import keys
 from spm.store.backends.base import Reader, RowPut
-from spm.store.blocks import ChunkPage, Messages, TimelinesPage
-from spm.store.codec import Column
+from spm.store.encoding import blocks, kernels
+from spm.store.encoding.blocks import ChunkPage, Messages, TimelinesPage
+from spm.store.encoding.codec import Column
 from spm.store.manifest import Generation, Replay
-from spm.store.merge import Piece
+from spm.store.versions.merge import Piece
 from spm.values import dataclass
 from spm.wire import I32, I64, U64
 

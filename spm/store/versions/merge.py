@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spm.store import kernels
-from spm.store.blocks import LogBlock, Messages
+from spm.store.encoding import kernels
+from spm.store.encoding.blocks import LogBlock, Messages
 from spm.wire import F64, I32, I64, U64
 
 

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spm.store import sketch as sketching
-from spm.store.sketch import Sketches
+from spm.store.rollup import sketch as sketching
+from spm.store.rollup.sketch import Sketches
 
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]

@@ -19,10 +19,11 @@ import numpy.typing as npt
 from spm import limits
 from spm.clock import random_bytes
 from spm.errors import CorruptBlock, StoreUnavailable
-from spm.store import blocks, keys
+from spm.store import keys
 from spm.store.backends.base import Backend, Reader
-from spm.store.blocks import Messages
-from spm.store.codec import Column
+from spm.store.encoding import blocks
+from spm.store.encoding.blocks import Messages
+from spm.store.encoding.codec import Column
 from spm.wire import I64, U64
 
 _LOG = logging.getLogger(__name__)

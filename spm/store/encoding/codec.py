@@ -15,7 +15,7 @@ from pcodec import ChunkConfig, DeltaSpec, ModeSpec, standalone
 
 from spm.errors import CorruptBlock
 from spm.limits import COLUMN_VALUES_MAX
-from spm.store import kernels
+from spm.store.encoding import kernels
 
 Column = npt.NDArray[Any]
 Encoded = tuple[int, str, int, int, bytes]  # form, dtype, count, parameter, bytes

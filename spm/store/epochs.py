@@ -11,10 +11,11 @@ import msgspec
 import numpy as np
 
 from spm.errors import CorruptBlock, Refused, StoreUnavailable
-from spm.store import blocks, strategies
+from spm.store import placement
 from spm.store.backends.base import Backend, Reader
+from spm.store.encoding import blocks
 from spm.store.keys import BYTE, CLOSED, CLOSING, ENDING, OPEN, Distribution, Epoch
-from spm.store.lens import BOOL
+from spm.store.versions.visibility import BOOL
 from spm.wire import U64
 
 COLUMN = b"v"
@@ -82,7 +83,7 @@ def abandoned(distribution: Distribution, app: int, bucket: int, metrics: U64) -
 def open_epoch(store: Backend, app: int, *, strategy: str, buckets: int, spread: int) -> Distribution:
     """Open another epoch, to which writers go from now on. Raises ``Refused`` for what cannot be, ``StrategyUnfit``."""
     _check(strategy, buckets, spread)
-    named = strategies.signed(strategy, buckets, spread)
+    named = placement.signed(strategy, buckets, spread)
 
     def opened(now: Distribution) -> Distribution:
         if len(now.epochs) >= EPOCHS_MAX:
@@ -96,14 +97,14 @@ def open_epoch(store: Backend, app: int, *, strategy: str, buckets: int, spread:
 
 
 def _check(strategy: str, buckets: int, spread: int) -> None:
-    if strategy not in strategies.known():
-        raise Refused("unknown strategy of distribution", got=strategy, wanted=" or ".join(strategies.known()))
+    if strategy not in placement.known():
+        raise Refused("unknown strategy of distribution", got=strategy, wanted=" or ".join(placement.known()))
     if not 1 <= spread <= buckets <= BUCKETS_MAX:
         raise Refused(
             "a distribution that cannot be", got=f"{spread} of {buckets} buckets",
             wanted=f"1 <= spread <= buckets <= {BUCKETS_MAX}",
         )  # fmt: skip
-    if strategy == BYTE and not strategies.byte_fits(buckets):
+    if strategy == BYTE and not placement.byte_fits(buckets):
         raise Refused(
             f"the last byte of a metric fills {buckets} buckets unevenly", wanted="16, 32, 64, 128 or 256, or very few",
             remedy="Spread by hash: it fills any number alike.",

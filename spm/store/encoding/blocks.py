@@ -19,8 +19,8 @@ import zstandard
 
 from spm import limits
 from spm.errors import CorruptBlock
-from spm.store import codec
-from spm.store.codec import Column
+from spm.store.encoding import codec
+from spm.store.encoding.codec import Column
 from spm.wire import F64, I32, I64, U64
 
 # kinds of frames: never renumbered

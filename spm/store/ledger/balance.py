@@ -19,11 +19,12 @@ from typing import Self
 import numpy as np
 
 from spm import limits
-from spm.store import keys, marks
+from spm.store import keys
 from spm.store.backends.base import Reader
-from spm.store.commits import Cells
-from spm.store.marks import Announcement, ProcessMarks, Totals
-from spm.store.settled import Settled, settled
+from spm.store.ledger import watermarks
+from spm.store.ledger.commit_columns import Cells
+from spm.store.ledger.outcomes import Settled, settled
+from spm.store.ledger.watermarks import Announcement, ProcessMarks, Totals
 
 MINUTE_MS = 60_000
 _NO_WORD = Announcement(0, 0, 0, 0, 0, 0, 0, 0)
@@ -117,10 +118,10 @@ class Account:
 
 def account(reader: Reader, app: int, now_ms: int, *, cells: Cells | None = None) -> Account:
     """The account now. Marks are read first: what is settled after that was announced before, or is newer than that."""
-    found_marks = marks.read(reader, app)
+    found_marks = watermarks.read(reader, app)
     known = {n: m for n, m in found_marks.items() if not m.damaged}
     counted = {n: m for n, m in known.items() if not _forgotten(m, now_ms)}
-    above = {n: marks.packed(m.held.place) if n in counted else keys.U64 for n, m in found_marks.items()}
+    above = {n: watermarks.packed(m.held.place) if n in counted else keys.U64 for n, m in found_marks.items()}
     found = settled(reader, app, _since_ms(counted.values(), now_ms) // MINUTE_MS, beyond=above, cells=cells)
     processes = [_process(m, found, now_ms) if n in counted else _past(m) for n, m in sorted(known.items())]
     return Account(
@@ -128,7 +129,7 @@ def account(reader: Reader, app: int, now_ms: int, *, cells: Cells | None = None
         now_ms,
         sum((p.messages for p in processes), Places()),
         sum((p.samples for p in processes), Places()),
-        marks.lag_ms(known, now_ms),
+        watermarks.lag_ms(known, now_ms),
         tuple(processes),
         found.damaged,
         tuple(sorted(found_marks.keys() - known.keys())),
@@ -147,7 +148,7 @@ class Glance:
 
 def glance(reader: Reader, app: int, now_ms: int) -> Glance:
     """One scan of a few rows. It adds up, too; what was settled a moment ago still waits here."""
-    found = marks.read(reader, app)
+    found = watermarks.read(reader, app)
     known = {n: m for n, m in found.items() if not m.damaged}
     held = reduce(Totals.plus, map(_held, known.values()), Totals())
     words = [m.announced for m in known.values() if m.announced is not None]
@@ -156,7 +157,7 @@ def glance(reader: Reader, app: int, now_ms: int) -> Glance:
         replace(settled, accepted=accepted, queued=accepted - settled.settled)
         for settled, accepted in zip((_messages(held), _samples(held)), told, strict=True)
     )
-    return Glance(messages, samples, marks.lag_ms(known, now_ms), len(found) - len(known))
+    return Glance(messages, samples, watermarks.lag_ms(known, now_ms), len(found) - len(known))
 
 
 def _held(known: ProcessMarks) -> Totals:
@@ -186,7 +187,7 @@ def _process(known: ProcessMarks, found: Settled, now_ms: int) -> Process:
     2. Of what it announced, marks and records count one part, rows the other; what is then left waits.
     """
     word = known.announced or _NO_WORD
-    told = found.stamps <= np.uint64(marks.packed(word.place))
+    told = found.stamps <= np.uint64(watermarks.packed(word.place))
     mine = found.whole & (found.process == known.process)
     recorded = np.isin(found.stamps, known.named)
     unannounced = found.only(mine & ~told & recorded).totals()
@@ -228,7 +229,7 @@ def _past(known: ProcessMarks) -> Process:
 def _later(known: ProcessMarks) -> int:
     """How many stamps its records name that it never announced."""
     word = known.announced or _NO_WORD
-    return int((known.named > np.uint64(marks.packed(word.place))).sum())
+    return int((known.named > np.uint64(watermarks.packed(word.place))).sum())
 
 
 def _places(settled: Places, accepted: int, waiting: int, open_: int, *, gone: bool) -> Places:

@@ -9,9 +9,9 @@ import threading
 
 from spm.clock import Clock
 from spm.errors import CorruptBlock, StoreUnavailable
-from spm.store import dead
 from spm.store.backends.base import Backend
-from spm.store.dead import Letter
+from spm.store.ledger import dead_letters
+from spm.store.ledger.dead_letters import Letter
 
 _LOG = logging.getLogger(__name__)
 _MAX = 10_000  # damaged rows one process remembers; more mean a broken disk, not a broken row
@@ -41,9 +41,9 @@ class Quarantine:
                 return
             self._rows[table, key] = str(error)
         _LOG.error("quarantined %s %s: %s", table, key.hex(), error)
-        letter = Letter(dead.ROW, str(error), raw, table, key)
+        letter = Letter(dead_letters.ROW, str(error), raw, table, key)
         try:
-            self._backend.put([dead.step(app, self._clock.now_ms(), dead.row_name(table, key), letter)])
+            self._backend.put([dead_letters.step(app, self._clock.now_ms(), dead_letters.row_name(table, key), letter)])
         except StoreUnavailable as trouble:
             _LOG.warning("no copy of the quarantined row could be kept: %s", trouble)
 

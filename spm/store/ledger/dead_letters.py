@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from spm.store import blocks, keys
+from spm.store import keys
 from spm.store.backends.base import Backend, Reader, Step
+from spm.store.encoding import blocks
 from spm.wire import Stamp
 
 COLUMN, STATE = b"v", b"s"

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from spm.errors import CorruptBlock
-from spm.store import blocks, keys
+from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.ranges import scan_ranges
-from spm.store.blocks import Messages
+from spm.store.encoding import blocks
+from spm.store.encoding.blocks import Messages
 from spm.store.keys import LogKey
 from spm.wire import I64, U8
 

@@ -16,8 +16,10 @@ import msgspec
 from spm import limits
 from spm.errors import Refused, StoreUnavailable
 from spm.limits import HOUR_MS
-from spm.store import blocks, counters, keys
+from spm.store import keys
 from spm.store.backends.base import Backend, Reader
+from spm.store.encoding import blocks
+from spm.store.ledger import counters
 from spm.store.manifest import Entry
 from spm.store.matchers import METRIC_NAME, Matcher
 

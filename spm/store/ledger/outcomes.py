@@ -17,13 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.errors import CorruptBlock, StoreUnavailable
-from spm.store import blocks, distribution, keys, pending
+from spm.store import epochs, keys
 from spm.store.backends.base import Reader
-from spm.store.blocks import Messages
-from spm.store.commits import Cell, Cells, opened
+from spm.store.encoding import blocks
+from spm.store.encoding.blocks import Messages
 from spm.store.keys import Distribution
-from spm.store.marks import Totals, pack
-from spm.store.pending import DEAD, LATE, REJECTED, STORED
+from spm.store.ledger import commit_records
+from spm.store.ledger.commit_columns import Cell, Cells, opened
+from spm.store.ledger.commit_records import DEAD, LATE, REJECTED, STORED
+from spm.store.ledger.watermarks import Totals, pack
 from spm.wire import I32, I64, U8, U64
 
 _LOG = logging.getLogger(__name__)
@@ -108,23 +110,23 @@ def settled(
     a table the newest are read: what is cut off counts as not known yet.
     """
     for _ in range(_TRIES):
-        spread = distribution.read(reader, app)
+        spread = epochs.read(reader, app)
         found: dict[bytes, Cell] = {}
         commits = islice(_commits(reader, app, spread.all(app)), rows_max)
         damaged = _gather(found, commits, blocks.PENDING, beyond, cells, spread)
         spans = keys.ledger_range(app, since_minute, until_minute)
-        rows = reader.scan("ledger", *spans, columns=[pending.COLUMN], limit=rows_max)
-        accounts = ((key, row[pending.COLUMN]) for key, row in rows)
+        rows = reader.scan("ledger", *spans, columns=[commit_records.COLUMN], limit=rows_max)
+        accounts = ((key, row[commit_records.COLUMN]) for key, row in rows)
         damaged += _gather(found, accounts, blocks.LEDGER, beyond, cells)
-        if distribution.read(reader, app) == spread:
+        if epochs.read(reader, app) == spread:
             return _joined(list(found.values()), damaged)
     raise StoreUnavailable(f"the distribution of app {app} kept changing")
 
 
 def _commits(reader: Reader, app: int, buckets: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
     """(the key that its account will have, the cell) of every commit record."""
-    for item in pending.scan(reader, app, list(buckets)):
-        yield pending.account_key(item.key.log(item.slot)), item.cell
+    for item in commit_records.scan(reader, app, list(buckets)):
+        yield commit_records.account_key(item.key.log(item.slot)), item.cell
 
 
 def _gather(

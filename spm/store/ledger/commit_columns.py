@@ -14,9 +14,9 @@ import numpy as np
 
 from spm import limits
 from spm.errors import CorruptBlock
-from spm.store import blocks, codec
-from spm.store.blocks import Messages
-from spm.store.codec import Column, Encoded
+from spm.store.encoding import blocks, codec
+from spm.store.encoding.blocks import Messages
+from spm.store.encoding.codec import Column, Encoded
 from spm.wire import I64, U8
 
 _CELL_BYTES = 400  # what an opened cell takes besides its columns

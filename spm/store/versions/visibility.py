@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from spm.store import kernels
-from spm.store.marks import Vector
-from spm.store.merge import Piece
-from spm.store.retractions import Retraction
+from spm.store.encoding import kernels
+from spm.store.ledger.watermarks import Vector
+from spm.store.versions.merge import Piece
+from spm.store.versions.retractions import Retraction
 from spm.values import dataclass
 from spm.wire import U64
 

@@ -1,0 +1,1 @@
+"""What became of every stamp: commit records, outcomes, watermarks, the balance, dead letters, quotas."""

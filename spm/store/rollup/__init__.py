@@ -1,0 +1,1 @@
+"""Hours and days: aggregates, sketches, and the rows they are stored in."""
