@@ -15,10 +15,11 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from ingest.agent import config, discover, doctor, install
+from ingest.agent import discover, doctor, install
+from ingest.agent.app import Told, Whole, once
 from ingest.agent.lines import render
+from ingest.agent.settings import config
 from ingest.agent.version import VERSION
-from ingest.agent.whole import Told, Whole, once
 from spm.clock import SystemClock
 from spm.errors import SpmError
 

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Mapping
 
 from ingest.agent import schedule
-from ingest.agent.collect.itself import Counters
-from ingest.agent.crew import Crew
+from ingest.agent.collect.host.itself import Counters
+from ingest.agent.collect.threads import Crew
 from ingest.agent.lines import bodies
-from ingest.agent.push.base import Outcome, Push, Verdict
-from ingest.agent.spool import Spool
+from ingest.agent.server.push.base import Outcome, Push, Verdict
+from ingest.agent.spool.spool import Spool
 from spm import limits
 from spm.clock import Clock, jitter
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import psutil
 
-from ingest.agent.collect import elasticsearch, jmx, nginx, prometheus, redis, solr
 from ingest.agent.collect.base import Collector
-from ingest.agent.config import Target
-from ingest.agent.fetch import Unreachable
+from ingest.agent.collect.fetch import Unreachable
+from ingest.agent.collect.services import elasticsearch, jmx, nginx, prometheus, redis, solr
+from ingest.agent.settings.config import Target
 from spm import limits
 
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}

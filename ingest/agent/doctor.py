@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ingest.agent import heart, segments
-from ingest.agent.config import Config
+from ingest.agent import heartbeat
+from ingest.agent.app import once
+from ingest.agent.server.web import Web, without_user
+from ingest.agent.settings.config import Config
+from ingest.agent.spool import segments
 from ingest.agent.version import VERSION
-from ingest.agent.web import Web, without_user
-from ingest.agent.whole import once
 from spm import limits
 from spm.clock import Clock
 from spm.errors import SpmError
@@ -91,7 +92,7 @@ def broker(own: Config) -> Check:
     """Whether the broker lets us in, and has where to publish."""
     place = without_user(own.url)
     try:
-        push = importlib.import_module("ingest.agent.push.amqp").AmqpPush(own.url, token=own.token, source=own.host)
+        push = importlib.import_module("ingest.agent.server.push.amqp").AmqpPush(own.url, token=own.token, source=own.host)
         problem = push.probe()
     except (SpmError, ValueError) as error:  # no library, or an address that is none
         problem = str(error)
@@ -129,7 +130,7 @@ def _certificate(sock: ssl.SSLSocket, now_ms: int) -> Check:
 def identity(own: Config, web: Web, clock: Clock) -> Iterator[Check]:
     """The token, and how far the clocks are apart."""
     began, before_ms = clock.monotonic(), clock.now_ms()
-    answer = heart.ask(web, own.token, heart.ABOUT)
+    answer = heartbeat.ask(web, own.token, heartbeat.ABOUT)
     took_ms = round((clock.monotonic() - began) * 1_000)
     if answer.status == 401:
         yield Check(

@@ -11,7 +11,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from ingest.agent.config import FILE, Config
+from ingest.agent.settings.config import FILE, Config
 
 _UNIT = """\
 # /etc/systemd/system/spm-agent.service   then: systemctl daemon-reload && systemctl enable --now spm-agent

@@ -17,7 +17,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
-from ingest.agent.pushed import judge as judged
+from ingest.agent.settings.pushed import judge as judged
 from ingest.models import Agent, AgentSettings
 from spm import limits
 from spm.accounts import audit, sources

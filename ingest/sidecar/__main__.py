@@ -13,15 +13,15 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from ingest.agent import config
 from ingest.agent.agent import Agent
-from ingest.agent.collect.itself import Counters
-from ingest.agent.config import Config
-from ingest.agent.crew import Batch, Crew
-from ingest.agent.push import open_push
-from ingest.agent.push.http import HttpPush
-from ingest.agent.run import run
-from ingest.agent.spool import Spool
+from ingest.agent.collect.host.itself import Counters
+from ingest.agent.collect.threads import Batch, Crew
+from ingest.agent.server.push import open_push
+from ingest.agent.server.push.http import HttpPush
+from ingest.agent.settings import config
+from ingest.agent.settings.config import Config
+from ingest.agent.spool.spool import Spool
+from ingest.agent.threads import run
 from ingest.sidecar.graphite import Graphite
 from ingest.sidecar.intake import Intake, Speech
 from ingest.sidecar.listen import Listener

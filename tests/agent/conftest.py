@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.agent.spool import Spool
+from ingest.agent.spool.spool import Spool
 
 
 @dataclass(frozen=True, slots=True)

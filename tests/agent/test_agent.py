@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ingest.agent.agent import Agent
-from ingest.agent.collect.itself import Counters, Itself
-from ingest.agent.crew import Crew
+from ingest.agent.collect.host.itself import Counters, Itself
+from ingest.agent.collect.threads import Crew
 from ingest.agent.lines import Point
-from ingest.agent.push import open_push
-from ingest.agent.spool import Spool
+from ingest.agent.server.push import open_push
+from ingest.agent.spool.spool import Spool
 from spm import limits
 from spm.clock import FakeClock
 from spm.sequence import split

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from ingest.accept.arrivals import forget_written
-from ingest.agent.push import open_push
-from ingest.agent.push.base import Verdict
-from ingest.agent.records import Message
+from ingest.agent.server.push import open_push
+from ingest.agent.server.push.base import Verdict
+from ingest.agent.spool.records import Message
 from ingest.models import Arrival, RejectedLine
 from ingest.routing import LINES_TYPE, PERIOD_HEADER, SENDER_HEADER, SOURCE_HEADER, TOKEN_HEADER
 from ingest.transport.amqp_receive import Delivery, Receiver
@@ -156,7 +156,7 @@ def test_a_broker_that_is_not_there_is_tried_later() -> None:
 
 def test_the_agent_with_pika_carries_no_numpy_and_stays_small() -> None:
     code = (
-        "import sys, psutil, ingest.agent.__main__; from ingest.agent.push import open_push;"
+        "import sys, psutil, ingest.agent.__main__; from ingest.agent.server.push import open_push;"
         "open_push('amqp://localhost', token='t', source='h');"
         "print('numpy' in sys.modules, 'django' in sys.modules, psutil.Process().memory_info().rss < 40_000_000)"
     )

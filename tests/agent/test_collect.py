@@ -3,9 +3,9 @@
 import pytest
 
 from ingest.agent import collect
-from ingest.agent.collect import disks, processes
-from ingest.agent.collect.cpu import Cpu
-from ingest.agent.collect.itself import Counters, Itself
+from ingest.agent.collect.host import disks, processes
+from ingest.agent.collect.host.cpu import Cpu
+from ingest.agent.collect.host.itself import Counters, Itself
 from ingest.agent.lines import Point, render
 
 WANTED = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.agent.config import read
+from ingest.agent.settings.config import read
 from spm.errors import Refused
 
 TOKEN = {"SPM_AGENT_TOKEN": "t", "HOME": "/home/a"}

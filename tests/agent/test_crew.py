@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from ingest.agent.crew import Batch, Crew
+from ingest.agent.collect.threads import Batch, Crew
 from ingest.agent.lines import Point, bodies
 from spm import limits
 from spm.clock import FakeClock

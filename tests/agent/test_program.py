@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ingest.agent import segments
+from ingest.agent.spool import segments
 from spm import limits
 from tests.agent.conftest import FakeServer
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ingest.agent.push import open_push
-from ingest.agent.push.base import Outcome, Verdict
-from ingest.agent.push.http import judge
-from ingest.agent.records import Message
+from ingest.agent.server.push import open_push
+from ingest.agent.server.push.base import Outcome, Verdict
+from ingest.agent.server.push.http import judge
+from ingest.agent.spool.records import Message
 from spm.errors import Refused
 from tests.agent.conftest import FakeServer
 

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from ingest.agent import discover
-from ingest.agent.config import Target
+from ingest.agent.collect.fetch import Unreachable
 from ingest.agent.discover import Listener
-from ingest.agent.fetch import Unreachable
+from ingest.agent.settings.config import Target
 from tests.agent.test_services import look, values
 from tests.conftest import missing_service
 from tests.stack.postgres import Postgres

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from ingest.agent.collect import KINDS, containers
-from ingest.agent.collect.command import nagios, run
-from ingest.agent.collect.jmx import points as jmx_points
+from ingest.agent.collect import KINDS
+from ingest.agent.collect.fetch import Access, Unreachable, get
+from ingest.agent.collect.host import containers
+from ingest.agent.collect.host.processes import Seen, programs
 from ingest.agent.collect.line_text import read_line
-from ingest.agent.collect.processes import Seen, programs
-from ingest.agent.collect.solr import points as solr_points
-from ingest.agent.fetch import Access, Unreachable, get
+from ingest.agent.collect.services.command import nagios, run
+from ingest.agent.collect.services.jmx import points as jmx_points
+from ingest.agent.collect.services.solr import points as solr_points
 from ingest.agent.lines import Point
 from spm import limits
 from spm.errors import Refused

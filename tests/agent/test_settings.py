@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from ingest.agent import install, pushed
-from ingest.agent.config import SETTINGS, read
-from ingest.agent.web import Web, passed_by
+from ingest.agent import install
+from ingest.agent.server.web import Web, passed_by
+from ingest.agent.settings import pushed
+from ingest.agent.settings.config import SETTINGS, read
 from spm.errors import Refused
 
 TOKEN = {"SPM_AGENT_TOKEN": "t", "HOME": "/home/a", "SPM_AGENT_CONFIG": ""}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.agent import identity
-from ingest.agent.records import Message, encode, read
-from ingest.agent.spool import Spool
+from ingest.agent.spool import identity
+from ingest.agent.spool.records import Message, encode, read
+from ingest.agent.spool.spool import Spool
 from spm import limits
 from spm.errors import LimitExceeded, Refused
 from spm.sequence import split
@@ -249,7 +249,7 @@ def test_half_a_record_on_a_full_disk_is_cut_off(open_spool: Opener, monkeypatch
     spool = open_spool()
     fill(spool, 2)
     with monkeypatch.context() as patch:
-        patch.setattr("ingest.agent.spool.encode", lambda message: encode(message)[:40])
+        patch.setattr("ingest.agent.spool.spool.encode", lambda message: encode(message)[:40])
         fill(spool, 1)
     spool.append(b"after")
     again = open_spool()

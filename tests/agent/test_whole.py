@@ -16,13 +16,13 @@ import pytest
 
 from ingest.agent import discover, doctor
 from ingest.agent.__main__ import main
-from ingest.agent.config import Target
+from ingest.agent.app import Told, Whole
 from ingest.agent.discover import Listener
-from ingest.agent.push import open_push
-from ingest.agent.push.base import Verdict
-from ingest.agent.records import Message
-from ingest.agent.web import Tls
-from ingest.agent.whole import Told, Whole
+from ingest.agent.server.push import open_push
+from ingest.agent.server.push.base import Verdict
+from ingest.agent.server.web import Tls
+from ingest.agent.settings.config import Target
+from ingest.agent.spool.records import Message
 from spm.clock import FakeClock
 from tests.agent.services import http
 from tests.stack import authority

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ingest.agent.push import open_push
-from ingest.agent.push.base import Verdict
-from ingest.agent.records import Message as AgentMessage
+from ingest.agent.server.push import open_push
+from ingest.agent.server.push.base import Verdict
+from ingest.agent.spool.records import Message as AgentMessage
 from spm.errors import QueueUnavailable
 from tests.chaos.agents import Message
 from tests.chaos.line import Line

@@ -14,9 +14,9 @@ import pytest
 from pika.exceptions import AMQPError
 from pytest_django.live_server_helper import LiveServer
 
-from ingest.agent.push import open_push
-from ingest.agent.push.base import Verdict
-from ingest.agent.records import Message
+from ingest.agent.server.push import open_push
+from ingest.agent.server.push.base import Verdict
+from ingest.agent.spool.records import Message
 from ingest.routing import AGENTS
 from ingest.senders import principals
 from ingest.transport.amqp_receive import Delivery, Receiver

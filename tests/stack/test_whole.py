@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ingest.agent.push import open_push
-from ingest.agent.push.base import Verdict
-from ingest.agent.records import Message
+from ingest.agent.server.push import open_push
+from ingest.agent.server.push.base import Verdict
+from ingest.agent.spool.records import Message
 from tests.bench.product import ROOT, Served, start_product
 from tests.conftest import missing_service
 from tests.stack.command import NOT_RUNNING, main

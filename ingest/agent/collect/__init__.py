@@ -4,25 +4,19 @@ A collector is a callable without arguments. What it remembers between two calls
 it neither knows the wire nor when it is called. Enter by ``standard`` (the machine) and ``KINDS`` (services).
 """
 
-from ingest.agent.collect import (
+from ingest.agent.collect.base import Collector, Kind
+from ingest.agent.collect.host import containers, cpu, disks, load, memory, network, processes
+from ingest.agent.collect.services import (
     command,
-    containers,
-    cpu,
-    disks,
     elasticsearch,
     jmx,
-    load,
-    memory,
-    network,
     nginx,
     postgres,
-    processes,
     prometheus,
     rabbitmq,
     redis,
     solr,
 )
-from ingest.agent.collect.base import Collector, Kind
 
 SYSTEM = ("cpu", "memory", "load", "disks", "network", "processes", "containers")
 KINDS: dict[str, Kind] = {

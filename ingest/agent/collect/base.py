@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ingest.agent.fetch import Access
+from ingest.agent.collect.fetch import Access
 from ingest.agent.lines import Point
 from spm import limits
 from spm.errors import Refused

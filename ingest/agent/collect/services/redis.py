@@ -6,7 +6,7 @@ No client library: two commands and one bulk answer. A password goes out as ``AU
 from collections.abc import Iterable, Mapping, Sequence
 
 from ingest.agent.collect.base import Kind, Options, access_of
-from ingest.agent.fetch import Access, Unreachable, talk
+from ingest.agent.collect.fetch import Access, Unreachable, talk
 from ingest.agent.lines import Point
 
 PORT = 6379

@@ -17,9 +17,9 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from ingest.agent import identity, segments
-from ingest.agent.records import Message, encode, read_one, record_bytes
-from ingest.agent.segments import Segment
+from ingest.agent.spool import identity, segments
+from ingest.agent.spool.records import Message, encode, read_one, record_bytes
+from ingest.agent.spool.segments import Segment
 from spm import limits
 from spm.errors import LimitExceeded
 from spm.sequence import make

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from ingest.agent.records import Message
+from ingest.agent.spool.records import Message
 
 
 class Verdict(Enum):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ingest.agent.records import read, record_bytes
+from ingest.agent.spool.records import read, record_bytes
 from spm.errors import Refused
 
 _SUFFIX = ".spool"

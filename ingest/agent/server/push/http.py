@@ -7,10 +7,10 @@ either side, so those messages wait in the spool.
 
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 
-from ingest.agent.push.base import Outcome, Verdict
-from ingest.agent.records import Message
+from ingest.agent.server.push.base import Outcome, Verdict
+from ingest.agent.server.web import Web
+from ingest.agent.spool.records import Message
 from ingest.agent.version import USER_AGENT, VERSION
-from ingest.agent.web import Web
 from spm import limits
 
 _ABOUT_THE_BODY = frozenset({400, 413, 415, 422})

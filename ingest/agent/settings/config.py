@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.agent.collect import KINDS, SYSTEM
-from ingest.agent.web import Tls
+from ingest.agent.server.web import Tls
 from spm import limits
 from spm.errors import Refused
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ingest.agent.collect.base import Kind, Options, access_of, numbers
-from ingest.agent.fetch import Unreachable, get_json
+from ingest.agent.collect.fetch import Unreachable, get_json
 from ingest.agent.lines import Point
 from spm import limits
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ingest.agent.fetch import Unreachable
+from ingest.agent.collect.fetch import Unreachable
 from ingest.agent.lines import Point
 from spm import limits
 

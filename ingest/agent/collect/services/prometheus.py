@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from ingest.agent.collect.base import Kind, Options, access_of
 from ingest.agent.collect.exposition import Page
-from ingest.agent.fetch import Unreachable, get
+from ingest.agent.collect.fetch import Unreachable, get
 from ingest.agent.lines import Point
 
 ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ingest.agent.config import SETTINGS
+from ingest.agent.settings.config import SETTINGS
 from spm import limits
 from spm.errors import Refused
 

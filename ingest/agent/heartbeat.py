@@ -16,10 +16,10 @@ from http.client import HTTPException
 from typing import Any
 
 from ingest.agent.agent import Agent
-from ingest.agent.collect.itself import Counters
-from ingest.agent.spool import Spool
+from ingest.agent.collect.host.itself import Counters
+from ingest.agent.server.web import Web
+from ingest.agent.spool.spool import Spool
 from ingest.agent.version import USER_AGENT, VERSION
-from ingest.agent.web import Web
 from spm import limits
 from spm.clock import Clock
 

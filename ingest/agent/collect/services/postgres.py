@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from ingest.agent.collect.base import Kind, Options, access_of
-from ingest.agent.fetch import Unreachable
+from ingest.agent.collect.fetch import Unreachable
 from ingest.agent.lines import Point
 from spm import limits
 

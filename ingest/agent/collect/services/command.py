@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import IO
 
 from ingest.agent.collect.base import Kind, Options
+from ingest.agent.collect.fetch import Unreachable
 from ingest.agent.collect.line_text import read_lines
-from ingest.agent.fetch import Unreachable
 from ingest.agent.lines import Point
 from spm import limits
 from spm.clock import SystemClock

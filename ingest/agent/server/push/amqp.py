@@ -11,8 +11,8 @@ import ssl
 from typing import Any
 
 from ingest import routing
-from ingest.agent.push.base import Outcome, Verdict
-from ingest.agent.records import Message
+from ingest.agent.server.push.base import Outcome, Verdict
+from ingest.agent.spool.records import Message
 from ingest.agent.version import USER_AGENT
 from spm import limits
 from spm.errors import Refused

@@ -10,18 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ingest.agent import config, discover, heart, pushed
+from ingest.agent import discover, heartbeat
 from ingest.agent.agent import Agent
 from ingest.agent.collect import KINDS, standard
 from ingest.agent.collect.base import Collector
-from ingest.agent.collect.itself import Counters, Itself
-from ingest.agent.config import Config, Target
-from ingest.agent.crew import Crew, is_off
+from ingest.agent.collect.host.itself import Counters, Itself
+from ingest.agent.collect.threads import Crew, is_off
 from ingest.agent.lines import Point
-from ingest.agent.push import open_push
-from ingest.agent.run import run
-from ingest.agent.spool import Spool
-from ingest.agent.web import Web
+from ingest.agent.server.push import open_push
+from ingest.agent.server.web import Web
+from ingest.agent.settings import config, pushed
+from ingest.agent.settings.config import Config, Target
+from ingest.agent.spool.spool import Spool
+from ingest.agent.threads import run
 from spm import limits
 from spm.clock import Clock
 from spm.errors import SpmError
@@ -106,13 +107,13 @@ class Whole:
             self._heart.etag, self._heart.refused = taken.etag, taken.refused
             self._heart.period_ms, self._heart.tags = own.period_ms, own.tags
 
-    def _made_heart(self, counters: Counters) -> "heart.Heart | None":
+    def _made_heart(self, counters: Counters) -> "heartbeat.Heart | None":
         own = self.config
         url = own.api_url or own.url
         if not url.startswith(("http://", "https://")):
             return None
         web = Web(url, tls=own.tls, proxy=own.proxy)
-        return heart.Heart(web, token=own.token, agent=self.agent, spool=self.spool, counters=counters,
+        return heartbeat.Heart(web, token=own.token, agent=self.agent, spool=self.spool, counters=counters,
                            clock=self._clock, host=own.host, adopt=self.adopt)  # fmt: skip
 
 

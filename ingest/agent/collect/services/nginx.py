@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from ingest.agent.collect.base import Kind, Options, access_of
-from ingest.agent.fetch import Unreachable, get
+from ingest.agent.collect.fetch import Unreachable, get
 from ingest.agent.lines import Point
 
 _PAGE = re.compile(

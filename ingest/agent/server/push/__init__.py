@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import cast
 from urllib.parse import urlsplit
 
-from ingest.agent.push.base import Push
-from ingest.agent.push.http import HttpPush
-from ingest.agent.web import Tls, Web
+from ingest.agent.server.push.base import Push
+from ingest.agent.server.push.http import HttpPush
+from ingest.agent.server.web import Tls, Web
 from spm.errors import Refused
 
 
@@ -24,7 +24,7 @@ def open_push(
         web = Web(url, tls=tls, proxy=proxy)
         return HttpPush(web, token=token, source=source, period_ms=period_ms)
     if scheme in ("amqp", "amqps"):
-        module = importlib.import_module("ingest.agent.push.amqp")
+        module = importlib.import_module("ingest.agent.server.push.amqp")
         make = cast(Callable[..., Push], module.AmqpPush)
         return make(url, token=token, source=source, period_ms=period_ms)
     raise Refused("cannot push to this address", got=url, wanted="http://, https://, amqp:// or amqps://")

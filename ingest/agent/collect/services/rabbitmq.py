@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ingest.agent.collect.base import Kind, Options, access_of
-from ingest.agent.fetch import Unreachable, get_json
+from ingest.agent.collect.fetch import Unreachable, get_json
 from ingest.agent.lines import Point
 from spm import limits
 

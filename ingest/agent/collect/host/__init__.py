@@ -1,0 +1,1 @@
+"""Collectors of the machine itself: processors, memory, disks, network, processes, containers, the agent."""

@@ -1,0 +1,1 @@
+"""Collectors of services on the machine, and of commands of its user."""

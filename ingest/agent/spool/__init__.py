@@ -1,0 +1,1 @@
+"""The spool on disk: segments, records, and the identity that numbers messages."""
