@@ -5,8 +5,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
-from alerts import outbox
 from alerts.models import Alert, AlertEvent, Outbox, Rule
+from alerts.notify import outbox
 from alerts.notify.text import moment
 
 

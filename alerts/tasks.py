@@ -2,7 +2,8 @@
 
 from celery import shared_task
 
-from alerts import evaluate, notify, outbox, prune
+from alerts import evaluate, notify, prune
+from alerts.notify import outbox
 from alerts.readings import ask_engine
 from spm.clock import SystemClock
 

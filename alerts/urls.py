@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from alerts import views
+from alerts.pages import views
 
 app_name = "alerts"
 urlpatterns = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.http import HttpRequest
 
-from frontend.prometheus.presence import watch_of
+from frontend.client_presence import watch_of
 from spm import query
 from spm.accounts.models import App
 from spm.clock import SystemClock

@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.conf import settings
 
-from frontend import standing
+from frontend import site_metrics
 from ingest.system_series import process_metrics
 from spm.accounts import own as accounts
 from spm.clock import SystemClock
@@ -15,4 +15,4 @@ def note_standing() -> bool:
     """Read and send them, where there is an own app and the settings do not say that nothing is sent."""
     if settings.SPM_OWN_METRICS_S <= 0 or accounts.app_number() is None:
         return False
-    return process_metrics.send("site", standing.figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms()))
+    return process_metrics.send("site", site_metrics.figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms()))

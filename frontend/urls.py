@@ -2,14 +2,14 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from frontend import agent_file, measured
+from frontend import agent_file, metrics_page
 from frontend.pages import accounts, agents, charts, corrections, delivery, heartbeats, overview, retention, runs, send
 
 app_name = "frontend"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.Home.as_view(), name="home"),
     path("agent.pyz", agent_file.agent_file, name="agent_file"),
-    path("metrics", measured.metrics, name="own_metrics"),
+    path("metrics", metrics_page.metrics, name="own_metrics"),
     path("login", accounts.Login.as_view(), name="login"),
     path("logout", accounts.Logout.as_view(), name="logout"),
     path("account/password", accounts.Password.as_view(), name="password"),

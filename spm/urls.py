@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path, re_path
 
-from frontend.prometheus.door import unknown
+from frontend.prometheus.endpoint import unknown
 
 admin.autodiscover()  # here and not at the start of every process: see ``spm.apps``
 

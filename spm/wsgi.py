@@ -37,5 +37,5 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
 @lru_cache(maxsize=1)
 def _lean() -> Callable[..., Iterable[bytes]]:
     """Queries with a token go past Django; a server that is asked none starts without what answers them."""
-    found: Callable[..., Iterable[bytes]] = import_module("frontend.prometheus.lean").Lean(_pages)
+    found: Callable[..., Iterable[bytes]] = import_module("frontend.prometheus.fast_path").Lean(_pages)
     return found

@@ -9,8 +9,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend import delivery
 from frontend.api.base import FailureSerializer, Operation
+from frontend.presenters import delivery
 from spm import limits
 
 _READ = {401: FailureSerializer, 404: FailureSerializer, 503: FailureSerializer}

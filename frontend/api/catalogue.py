@@ -7,8 +7,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend import names
 from frontend.api.base import FailureSerializer, Operation
+from frontend.presenters import names
 from ingest.accounting import completeness
 from rollups.services import runs as services_runs
 from spm.accounts import sources

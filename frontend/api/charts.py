@@ -7,8 +7,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend import charting
 from frontend.api.base import Columns, FailureSerializer, Operation
+from frontend.presenters import charts as presenters_charts
 from frontend.prometheus.explaining import explained
 from frontend.queries import asking
 from spm.clock import SystemClock
@@ -70,7 +70,7 @@ class Charts(Operation):
         asked = query.validated_data
         app, now_ms = self.app(asked.get("app")), _clock.now_ms()
         with asking(app, request, asof.parsed(asked.get("asof"), now_ms)) as turn:
-            drawn, basis = charting.chart(turn.engine(), now_ms, asked)
+            drawn, basis = presenters_charts.chart(turn.engine(), now_ms, asked)
             if asked.get("explain"):
                 drawn["explain"] = explained(turn.storage, app.pk, basis, now_ms)
         return Response(drawn)

@@ -7,9 +7,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend import quantiles
 from frontend.api.base import Columns, FailureSerializer, Operation
 from frontend.api.charts import SeriesSerializer
+from frontend.presenters import percentiles
 from frontend.prometheus.explaining import explained
 from frontend.queries import asking
 from spm.clock import SystemClock
@@ -88,7 +88,7 @@ class PercentilesView(Operation):
         asked = query.validated_data
         app, now_ms = self.app(asked.get("app")), _clock.now_ms()
         with asking(app, request, asof.parsed(asked.get("asof"), now_ms)) as turn:
-            drawn, basis = quantiles.chart(turn.storage, turn.budget(), now_ms, asked)
+            drawn, basis = percentiles.chart(turn.storage, turn.budget(), now_ms, asked)
             if asked.get("explain"):
                 drawn["explain"] = explained(turn.storage, app.pk, basis, now_ms)
         return Response(drawn)

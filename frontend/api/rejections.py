@@ -7,8 +7,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend import delivery
 from frontend.api.base import FailureSerializer, Operation
+from frontend.presenters import delivery
 from ingest.accept import rejections
 from ingest.models import RejectedLine
 from spm.limits import REJECTIONS_KEPT_MAX

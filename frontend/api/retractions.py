@@ -8,8 +8,8 @@ from rest_framework import serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend import corrections
 from frontend.api.base import FailureSerializer, Operation
+from frontend.presenters import corrections
 from rollups.services import (
     maintenance as services_maintenance,
 )

@@ -9,9 +9,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend import runs
 from frontend.api.base import FailureSerializer, Operation
-from frontend.runs import Part
+from frontend.presenters import runs
+from frontend.presenters.runs import Part
 from rollups.models import Correction
 from rollups.services import runs as services_runs
 from spm.accounts.models import Role

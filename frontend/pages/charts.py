@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from frontend import panels
 from frontend.pages.base import AppPage
+from frontend.presenters import panels
 
 
 class Explore(AppPage):

@@ -6,9 +6,9 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from frontend import corrections
 from frontend.forms import RetractionForm
 from frontend.pages.base import AppPage
+from frontend.presenters import corrections
 from rollups.models import Correction
 from rollups.services import (
     maintenance as services_maintenance,

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 
-from frontend import delivery
 from frontend.pages.base import AppPage
+from frontend.presenters import delivery
 from ingest.accept import rejections
 from ingest.accounting import dead_letter_review
 from ingest.models import RejectedLine

@@ -8,7 +8,7 @@ from django.shortcuts import get_object_or_404, redirect
 
 from frontend.forms import HeartbeatForm
 from frontend.pages.base import AppPage, clock
-from frontend.panels import quoted
+from frontend.presenters.panels import quoted
 from ingest.http import pings
 from ingest.models import Heartbeat
 from spm.accounts.models import Role

@@ -7,9 +7,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views import View
 
-from frontend import panels
-from frontend.hosts import hosts_of
 from frontend.pages.base import AppPage
+from frontend.presenters import panels
+from frontend.presenters.hosts import hosts_of
 from frontend.queries import asking
 from ingest.accounting import completeness
 from rollups.services import runs as services_runs

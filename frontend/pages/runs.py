@@ -6,8 +6,8 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from frontend import runs
 from frontend.pages.base import AppPage
+from frontend.presenters import runs
 from rollups.services import runs as services_runs
 from spm.accounts.models import Role
 from spm.errors import SpmError

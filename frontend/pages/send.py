@@ -13,10 +13,10 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
-from frontend import snippets
 from frontend.forms import TokenForm
 from frontend.pages.base import AppPage
-from frontend.snippets import Snippet, Way
+from frontend.presenters import snippets
+from frontend.presenters.snippets import Snippet, Way
 from ingest.models import Arrival, Heartbeat
 from spm.accounts.deeds import issue_token, revoke_token
 from spm.accounts.models import App, Role, Source, Token

@@ -10,7 +10,7 @@ from typing import Any
 from alerts import rules as states
 from alerts.models import Alert, Rule
 from alerts.rulebook import rules_of
-from frontend.prometheus.door import Call, light
+from frontend.prometheus.endpoint import Call, light
 from frontend.prometheus.parameters import Asked
 from spm.accounts.models import App
 from spm.errors import BadQuery

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.http import HttpResponse
 
-from frontend.prometheus.door import Call, json_answer
+from frontend.prometheus.endpoint import Call, json_answer
 from rollups.models import Correction
 from spm.limits import EXPLAINED_UNITS_MAX, HOUR_MS
 from spm.query.explain import explanation, span_of

@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from frontend.prometheus.bodies import whole
-from frontend.prometheus.door import Call, heavy, protobuf, remarked, stream
+from frontend.prometheus.endpoint import Call, heavy, protobuf, remarked, stream
 from frontend.prometheus.explaining import explained_alone
 from spm.errors import BadQuery
 from spm.limits import FUTURE_MS, READ_FORM_BYTES_MAX

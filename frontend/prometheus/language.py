@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from frontend.prometheus.door import Call, light
+from frontend.prometheus.endpoint import Call, light
 from spm.errors import BadQuery
 from spm.query.formats import prometheus, promql_format
 

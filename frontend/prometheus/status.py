@@ -7,7 +7,7 @@ follows from OpenMetrics' rules for names.
 
 from typing import Any
 
-from frontend.prometheus.door import Call, light
+from frontend.prometheus.endpoint import Call, light
 from ingest.accept import descriptions
 from spm.accounts.models import App
 from spm.clock import SystemClock

@@ -9,7 +9,7 @@ a turn and the limits of a query.
 from collections.abc import Callable
 from typing import Any
 
-from frontend.prometheus.door import Call, heavy, light
+from frontend.prometheus.endpoint import Call, heavy, light
 from frontend.prometheus.explaining import explained
 from frontend.prometheus.parameters import Span
 from spm import telemetry

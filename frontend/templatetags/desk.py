@@ -11,7 +11,7 @@ from django import template
 from django.template import Context
 from django.urls import reverse
 
-from frontend.shapes import Sparkline, spark
+from frontend.presenters.sparkline import Sparkline, spark
 from spm.accounts.access import apps_of
 from spm.accounts.models import App
 from spm.limits import TIME_MAX_MS

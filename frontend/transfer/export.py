@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from frontend.prometheus.door import Call, remarked, stream, streamed, takes_gzip
+from frontend.prometheus.endpoint import Call, remarked, stream, streamed, takes_gzip
 from frontend.prometheus.explaining import explained_alone
-from frontend.transfer.writing import FORMS, TABLES
+from frontend.transfer.writers import FORMS, TABLES
 from spm.errors import BadQuery, QueryTooLarge
 from spm.limits import (
     EXPORT_LABELS_MAX,

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from frontend.transfer.body_parts import DAMAGED, File, Pieces, spool, without_mark
 from frontend.transfer.cells import column, unguarded, value_fault, values_of
-from frontend.transfer.gathering import Gathering, groups, in_messages
-from frontend.transfer.pieces import DAMAGED, File, Pieces, spool, without_mark
-from frontend.transfer.writing import LABEL
+from frontend.transfer.message_builder import Gathering, groups, in_messages
+from frontend.transfer.writers import LABEL
 from ingest.protocols.common import naming
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import IMPORT_GROUP_BYTES_MAX, IMPORT_PIECE_BYTES, IMPORT_SAMPLES_AT_ONCE

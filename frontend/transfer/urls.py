@@ -2,10 +2,11 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from frontend.transfer import export, taking
+from frontend.transfer import export
+from frontend.transfer import import_ as transfer_import
 
 app_name = "transfer"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("export", export.export, name="export"),
-    path("import", taking.take, name="import"),
+    path("import", transfer_import.take, name="import"),
 ]

@@ -13,8 +13,9 @@ from django.test import override_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts import notify, outbox
+from alerts import notify
 from alerts.models import Outbox, Rule
+from alerts.notify import outbox
 from alerts.notify.base import DeliveryFailed
 from alerts.notify.email import MailNotifier, compose, message_id
 from alerts.notify.text import subject
@@ -124,7 +125,7 @@ def test_a_crossing_becomes_a_mail(make_rule: Callable[..., Rule], watch: Watch)
 def test_a_crash_before_the_mark_sends_the_same_mail_again(make_rule: Callable[..., Rule], watch: Watch) -> None:
     make_rule()
     watch.see(95)
-    with patch("alerts.outbox.mark_sent", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+    with patch("alerts.notify.outbox.mark_sent", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         outbox.deliver(notifiers=notify.standard(), clock=watch.clock)
     watch.clock.advance(600_000)
     outbox.deliver(notifiers=notify.standard(), clock=watch.clock)

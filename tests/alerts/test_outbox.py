@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alerts import outbox
 from alerts.models import Outbox, Rule
+from alerts.notify import outbox
 from alerts.notify.base import DeliveryFailed, RecordingNotifier
 from spm import limits
 from spm.accounts.models import App

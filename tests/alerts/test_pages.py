@@ -7,8 +7,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from alerts import notify, outbox
+from alerts import notify
 from alerts.models import Outbox, Rule
+from alerts.notify import outbox
 from alerts.readings import Reading, ask_engine
 from spm.accounts.models import App
 from spm.errors import BadQuery, QueryTooLarge
@@ -27,7 +28,7 @@ FORM = {
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """What the pages ask instead of the engine."""
     made = Machine({"web-1": 97.0, "web-2": 12.5})
-    monkeypatch.setattr("alerts.views.ask_engine", made.ask)
+    monkeypatch.setattr("alerts.pages.views.ask_engine", made.ask)
     return made
 
 

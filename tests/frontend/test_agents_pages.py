@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from frontend import snippets
 from frontend.agent_file import made
+from frontend.presenters import snippets
 from ingest.accept import arrivals
 from ingest.agent.version import VERSION
 from ingest.models import Agent, AgentSettings

@@ -67,7 +67,7 @@ def test_an_answer_says_what_it_rests_on(desk: Client, now_ms: int) -> None:
 def test_more_series_than_can_be_drawn_are_cut_and_counted(
     desk: Client, now_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frontend.charting.CHART_SERIES_MAX", 3)
+    monkeypatch.setattr("frontend.presenters.charts.CHART_SERIES_MAX", 3)
     body = chart(desk, "cpu_usage_total")
     assert len(body["series"]) == 3
     assert "4 series match; the first 3 are drawn" in body["infos"]

@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from frontend import corrections
+from frontend.presenters import corrections
 from rollups.models import Cause, Correction, Kind, RetractionRecord, Run, RunDay, State
 from rollups.services import runs as services_runs
 from spm.accounts import tokens

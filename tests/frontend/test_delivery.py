@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from frontend import delivery
+from frontend.presenters import delivery
 from ingest.accounting import balance as accounts
 from spm.clock import SystemClock
 from spm.errors import StoreUnavailable
@@ -196,7 +196,7 @@ def test_a_store_that_is_away_costs_the_numbers_not_the_page(
     def away(*_: object, **__: object) -> None:
         raise StoreUnavailable("no answer")
 
-    for name in ("frontend.delivery.now", "frontend.delivery.span", "ingest.accounting.dead_letter_review.listed"):
+    for name in ("frontend.presenters.delivery.now", "frontend.presenters.delivery.span", "ingest.accounting.dead_letter_review.listed"):
         monkeypatch.setattr(name, away)
     assert "cannot be read now: no answer" in text_of(desk, f"{place}{page}")
     assert desk.get(f"{place}/download").status_code == 503

@@ -8,7 +8,7 @@ from django.test import Client
 
 from alerts.readings import ask_engine
 from frontend import queries
-from frontend.prometheus import door
+from frontend.prometheus import endpoint
 from spm import query
 from spm.errors import QueryFailed, QueryTimeout, QueryTooLarge
 from spm.query.request.admission import Turns
@@ -42,7 +42,7 @@ def bearer(alpha: House) -> dict[str, str]:
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     """A single turn for an organisation, and nobody may wait for it."""
     made = Turns(running_max=1, waiting_max=0)
-    monkeypatch.setattr(door, "turns", made)
+    monkeypatch.setattr(endpoint, "turns", made)
     monkeypatch.setattr(queries, "turns", made)
     return made
 
@@ -199,7 +199,7 @@ def test_every_way_explains_what_it_rests_on(client: Client, world: World, beare
 def test_federation_explains_instead_of_samples_what_these_rest_on(
     client: Client, world: World, bearer: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "_clock", world.clock)
+    monkeypatch.setattr(endpoint, "_clock", world.clock)
     world.send(*((s, world.clock.now_ms() - START, 5.0) for s in (0, 3)))
     world.retract(series=3)
     asked = {"match[]": ["m0", "m1"]}

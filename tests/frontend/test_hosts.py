@@ -2,9 +2,9 @@
 
 import pytest
 
-from frontend.hosts import NOTHING, Hosts, Reading, rows
-from frontend.panels import host_panels, quoted
-from frontend.shapes import HEIGHT, WIDTH, spark
+from frontend.presenters.hosts import NOTHING, Hosts, Reading, rows
+from frontend.presenters.panels import host_panels, quoted
+from frontend.presenters.sparkline import HEIGHT, WIDTH, spark
 from frontend.templatetags.desk import age, percent
 from spm.query.promql.planning.planner import parse
 

@@ -12,7 +12,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from frontend import panels, standing
+from frontend import site_metrics
+from frontend.presenters import panels
 from frontend.tasks import note_standing
 from ingest.accept.acceptor import close_front_door
 from ingest.system_series import process_metrics as sending
@@ -73,7 +74,7 @@ def test_every_chart_of_the_system_shows_metrics_that_its_processes_send() -> No
     endings = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
     families = {f.name + ending for f in telemetry.REGISTRY.collect() for ending in endings.get(f.type, ())}
     named = {name for panel in panels.system_panels() for name in re.findall(r"\b(?:spm|process)_\w+", panel.expr)}
-    assert named - with_samples - families - set(standing.HELPS) == set()
+    assert named - with_samples - families - set(site_metrics.HELPS) == set()
 
 
 def test_an_app_of_others_has_no_page_of_the_system(desk: Client, alpha: House) -> None:
@@ -143,11 +144,11 @@ def test_figures_of_the_whole_site_come_without_an_app_that_cannot_be_read(
             raise StoreUnavailable("no answer")
         return read(store, app, now_ms)
 
-    monkeypatch.setattr(standing, "glance", damaged)
-    found = standing.figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms())
+    monkeypatch.setattr(site_metrics, "glance", damaged)
+    found = site_metrics.figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms())
     assert {one.labels["app"] for one in found if one.name == "spm_app_mark_lag_seconds"} == {str(beta.app.pk)}
     assert [one.value for one in found if one.name == "spm_standing_failures"] == [1]
-    assert {one.name for one in found} <= set(standing.HELPS)
+    assert {one.name for one in found} <= set(site_metrics.HELPS)
 
 
 def test_a_process_keeps_its_name_over_restarts_and_shares_it_with_nobody(tmp_path: Path) -> None:
@@ -271,5 +272,5 @@ def test_sources_are_counted_by_their_own_period(db: None, age_s: int, period_s:
     app = App.objects.create(organisation=Organisation.objects.create(name="o"), name="a")
     seen = datetime.fromtimestamp(now / 1000 - age_s, UTC)
     Source.objects.create(app=app, name="s", first_seen=seen, last_seen=seen, period_ms=period_s and period_s * 1000)
-    counts = {r.labels["state"]: r.value for r in standing._sources(now)}
+    counts = {r.labels["state"]: r.value for r in site_metrics._sources(now)}
     assert counts == {**dict.fromkeys(("up", "late", "gone"), 0), state: 1}

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from django.test import Client, RequestFactory
 
-from frontend.prometheus import lean
+from frontend.prometheus import fast_path
 from frontend.prometheus.parameters import FORM
 from spm import query, telemetry
 from spm.accounts import tokens
@@ -79,7 +79,7 @@ class Answer:
 def closed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How often old connections were closed: not that of the test's own transaction."""
     found: list[int] = []
-    monkeypatch.setattr(lean, "close_old_connections", lambda: found.append(1))
+    monkeypatch.setattr(fast_path, "close_old_connections", lambda: found.append(1))
     return found
 
 
@@ -92,7 +92,7 @@ def ask(rest: list[str], closed: list[int]) -> Any:
         start_response("204 No Content", [])
         return []
 
-    application = lean.Lean(left)
+    application = fast_path.Lean(left)
 
     def asked(method: str, path: str, headers: dict[str, str], **how: Any) -> Answer:
         made = getattr(RequestFactory(), method.lower())(path, headers=headers, **how)

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from django.test import Client, RequestFactory
 
-from frontend.prometheus import door
-from frontend.prometheus.presence import watch_of
+from frontend.client_presence import watch_of
+from frontend.prometheus import endpoint
 from spm import query
 from spm.clock import FakeClock
 from spm.errors import QueryCancelled, QueryRefused, QueryTimeout, QueryTooLarge
@@ -240,7 +240,7 @@ def test_query_without_a_turn_is_a_429_that_says_when_to_come_back(
     client: Client, alpha: House, beta: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = Turns(running_max=1, waiting_max=0)
-    monkeypatch.setattr(door, "turns", turns)
+    monkeypatch.setattr(endpoint, "turns", turns)
     monkeypatch.setattr(query, "storage_for", lambda app: FakeStorage())
 
     def ask(house: House) -> Any:
@@ -258,7 +258,7 @@ def test_timeout_of_a_query_ends_its_waiting_for_a_turn(
     client: Client, alpha: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = Turns(running_max=1)
-    monkeypatch.setattr(door, "turns", turns)
+    monkeypatch.setattr(endpoint, "turns", turns)
     monkeypatch.setattr(query, "storage_for", lambda app: FakeStorage())
     with turns.take(alpha.organisation.pk):
         begun = time.monotonic()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from frontend.timing import POINTS, filled, first_range, round_step, steps_of
+from frontend.presenters.steps import POINTS, filled, first_range, round_step, steps_of
 from spm.errors import BadQuery
 from spm.limits import QUERY_POINTS_MAX
 

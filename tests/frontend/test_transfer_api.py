@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from frontend.prometheus import door as prometheus_door
+from frontend.prometheus import endpoint as prometheus_door
 from ingest.accept import acceptor
 from spm.accounts import tokens
 from spm.accounts.models import App

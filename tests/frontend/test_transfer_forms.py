@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontend.transfer import cells, reading, writing
-from frontend.transfer.gathering import Gathering
+from frontend.transfer import cells
+from frontend.transfer import readers as transfer_readers
+from frontend.transfer import writers as transfer_writers
+from frontend.transfer.message_builder import Gathering
 from frontend.transfer.selectors import series_of
 from spm.errors import BadMessage
 from spm.limits import IMPORT_SAMPLES_AT_ONCE, IMPORT_SLOTS_AT_ONCE
@@ -62,9 +64,9 @@ def wanted_of(series: list[tuple[dict[str, str], dict[int, int]]]) -> Samples:
 def there_and_back(form: str, series: list[tuple[dict[str, str], dict[int, int]]]) -> Samples:
     """Written and read again."""
     names = sorted({name for labels, _ in series for name in labels} - {METRIC_NAME})
-    written = b"".join(writing.FORMS[form][0]([batch_of(series)], names))
+    written = b"".join(transfer_writers.FORMS[form][0]([batch_of(series)], names))
     pieces = (written[at : at + 7_000] for at in range(0, len(written), 7_000))
-    return samples_of(reading.FORMS[form](pieces, NOW))
+    return samples_of(transfer_readers.FORMS[form](pieces, NOW))
 
 
 SERIES = st.lists(
@@ -116,7 +118,7 @@ def test_cell_of_text_is_never_a_formula_and_reads_back(text: str) -> None:
 
 def test_negative_number_in_a_table_stays_a_number() -> None:
     minus = struct.unpack("<Q", struct.pack("<d", -2.5))[0]
-    [_, body] = writing.table([batch_of([({METRIC_NAME: "=cmd"}, {5: minus})])], [])
+    [_, body] = transfer_writers.table([batch_of([({METRIC_NAME: "=cmd"}, {5: minus})])], [])
     assert body == b"'=cmd,5,-2.5\r\n"
 
 
@@ -125,17 +127,17 @@ def test_foreign_text_and_lines_are_taken_as_they_are() -> None:
         b'# HELP up x\n# TYPE up gauge\nup{job="a b 5"} 1 1000\n\nup 2e3 2000 # {trace="x"} 1\n  bad line here\n'
         b"up NaN 3000\n"
     )
-    parts = list(reading.text([text], NOW))
+    parts = list(transfer_readers.text([text], NOW))
     assert [p.rejected for p in parts] == [0, 1]
     assert parts[1].rejections[0].line == 6
     assert parts[0].ts.tolist() == [1000, 2000, 3000]
     line = b'{"metric":{"__name__":"m","job":"x"},"values":[1,null,"Infinity"],"timestamps":[1,2,3]}\n'
-    [parsed] = reading.json_lines([line], NOW)
+    [parsed] = transfer_readers.json_lines([line], NOW)
     assert str(parsed.values.tolist()) == "[1.0, nan, inf]"
 
 
 def test_sample_without_a_time_gets_the_servers() -> None:
-    [parsed] = reading.text([b"up 1\n"], NOW)
+    [parsed] = transfer_readers.text([b"up 1\n"], NOW)
     assert (parsed.ts.tolist(), parsed.timeless) == ([NOW], 1)
 
 
@@ -144,7 +146,7 @@ def test_bad_rows_refuse_themselves_and_are_named() -> None:
         b'{"metric":{"__name__":"m"},"values":[1],"timestamps":[0]}\nnonsense\n'
         b'{"metric":{},"values":[1],"timestamps":[5]}\n'
     )
-    [parsed] = reading.json_lines([lines], NOW)
+    [parsed] = transfer_readers.json_lines([lines], NOW)
     assert [r.line for r in parsed.rejections] == [1, 2, 3]
     assert parsed.rejected == 3
 
@@ -155,19 +157,19 @@ def test_bad_rows_refuse_themselves_and_are_named() -> None:
 )
 def test_body_that_is_not_of_its_form_is_refused_in_words(form: str, body: bytes) -> None:
     with pytest.raises(BadMessage):
-        list(reading.FORMS[form]([body], NOW))
+        list(transfer_readers.FORMS[form]([body], NOW))
 
 
 def test_messages_of_a_file_are_bounded_in_samples_and_hours() -> None:
     hours = IMPORT_SLOTS_AT_ONCE * 2 + 1
     times = ",".join(str(3_600_000 * hour + 5) for hour in range(hours))
     line = f'{{"metric":{{"__name__":"m"}},"values":[{",".join("1" * hours)}],"timestamps":[{times}]}}\n'.encode()
-    assert [len(parsed.ts) for parsed in reading.json_lines([line], NOW)] == [500, 500, 1]
+    assert [len(parsed.ts) for parsed in transfer_readers.json_lines([line], NOW)] == [500, 500, 1]
     many = b"".join(b"m %d %d\n" % (n, n + 1) for n in range(IMPORT_SAMPLES_AT_ONCE + 1))
-    assert [len(parsed.ts) for parsed in reading.text([many], NOW)] == [IMPORT_SAMPLES_AT_ONCE, 1]
+    assert [len(parsed.ts) for parsed in transfer_readers.text([many], NOW)] == [IMPORT_SAMPLES_AT_ONCE, 1]
 
 
-@pytest.mark.parametrize("form", writing.FORMS)
+@pytest.mark.parametrize("form", transfer_writers.FORMS)
 def test_an_export_holds_one_batch_at_a_time_however_many_there_are(form: str) -> None:
     made: list[weakref.ref[Any]] = []
 
@@ -178,7 +180,7 @@ def test_an_export_holds_one_batch_at_a_time_however_many_there_are(form: str) -
             yield batch
 
     most = 0
-    for _ in writing.FORMS[form][0](batches(), ["n"]):
+    for _ in transfer_writers.FORMS[form][0](batches(), ["n"]):
         most = max(most, sum(each() is not None for each in made))
     assert len(made) == 20
     assert most <= 2  # the one that is written, and its successor while it is made

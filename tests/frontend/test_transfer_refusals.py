@@ -11,7 +11,7 @@ import pytest
 from django.test import RequestFactory
 from gunicorn.http.errors import ChunkMissingTerminator, InvalidChunkSize
 
-from frontend.transfer import reading
+from frontend.transfer import readers as transfer_readers
 from frontend.transfer.unpacking import pieces_of
 from spm.errors import BadMessage, Explained
 from spm.limits import IMPORT_LINE_BYTES_MAX, REJECTIONS_MAX
@@ -23,7 +23,7 @@ GOOD = b"metric,label.a,time_ms,value\nm,x,5,1\n"
 
 
 def read(form: str, *pieces: bytes) -> list[Parsed]:
-    return list(reading.FORMS[form](pieces, NOW))
+    return list(transfer_readers.FORMS[form](pieces, NOW))
 
 
 def taken(parts: Sequence[Parsed]) -> list[tuple[dict[str, str], int, float]]:
@@ -253,7 +253,7 @@ def broken(body: bytes) -> Iterator[bytes]:
 def test_what_stands_before_a_break_is_stored_and_the_answer_says_where_to_go_on(form: str, count: int) -> None:
     head, line = LINES[form]
     rows = [*([head] if head else []), *(line % (n % 9, n + 1) for n in range(count)), line % (1, 123456)]
-    parts, fault = until_fault(reading.FORMS[form](broken(b"\n".join(rows)[:-3]), NOW))
+    parts, fault = until_fault(transfer_readers.FORMS[form](broken(b"\n".join(rows)[:-3]), NOW))
     assert f"from line {len(rows)} on" in fault.remedy
     assert sum(len(parsed.ts) for parsed in parts) == count
 
@@ -263,6 +263,6 @@ def test_line_over_the_limit_ends_the_file_behind_what_was_good(form: str) -> No
     head, line = LINES[form]
     body = (head + b"\n" if head else b"") + line % (1, 5) + b"\nm," + b"x" * (IMPORT_LINE_BYTES_MAX + 4_000_000)
     pieces = (body[at : at + (1 << 18)] for at in range(0, len(body), 1 << 18))
-    parts, fault = until_fault(reading.FORMS[form](pieces, NOW))
+    parts, fault = until_fault(transfer_readers.FORMS[form](pieces, NOW))
     assert (len(taken(parts)), fault.what[-8:]) == (1, "too long")
     assert f"from line {3 if head else 2} on" in fault.remedy

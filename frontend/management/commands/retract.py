@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from frontend import corrections
+from frontend.presenters import corrections
 from rollups.management import terminal
 from rollups.services.retractions import Actor
 from spm.accounts.access import app_numbered

@@ -15,9 +15,9 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
+from frontend.client_presence import watch_of
 from frontend.prometheus.access import Caller, NotSignedIn, caller_of
 from frontend.prometheus.parameters import Asked, asked_of
-from frontend.prometheus.presence import watch_of
 from frontend.queries import storage_of, turns
 from spm.clock import SystemClock
 from spm.errors import (

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from frontend.hosts import columns
-from frontend.timing import filled, steps_of
+from frontend.presenters.hosts import columns
+from frontend.presenters.steps import filled, steps_of
 from spm.limits import CHART_SERIES_MAX
 from spm.query.promql.engine import Engine
 from spm.query.request.provenance import Basis

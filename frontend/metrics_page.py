@@ -7,7 +7,7 @@ token of any other app is told that it may not (403): these numbers speak of all
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
-from frontend import standing
+from frontend import site_metrics
 from spm import telemetry
 from spm.accounts import own, tokens
 
@@ -20,7 +20,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         headers = {"WWW-Authenticate": 'Bearer realm="spm"'} if status == 401 else {}
         words = "For staff, or with a token of the app “This system” that may read.\n"
         return HttpResponse(words, status=status, content_type="text/plain; charset=utf-8", headers=headers)
-    body = telemetry.text(telemetry.told(standing.recent(), standing.HELPS))
+    body = telemetry.text(telemetry.told(site_metrics.recent(), site_metrics.HELPS))
     return HttpResponse(body, content_type=telemetry.CONTENT_TYPE, headers={"Cache-Control": "no-store"})
 
 

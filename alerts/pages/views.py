@@ -12,11 +12,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from alerts import outbox, rulebook, shown
-from alerts.check import check
-from alerts.forms import ConditionForm, RuleForm, initial_of
+from alerts import rulebook
 from alerts.models import Alert, AlertEvent, Outbox, Rule
+from alerts.notify import outbox
 from alerts.notify.email import chart_path
+from alerts.pages import presenters as pages_presenters
+from alerts.pages.check import check
+from alerts.pages.forms import ConditionForm, RuleForm, initial_of
 from alerts.readings import ask_engine, in_turn
 from alerts.rules import State
 from spm.accounts import access
@@ -32,7 +34,7 @@ _clock = SystemClock()
 def rule_list(request: HttpRequest) -> HttpResponse:
     """The rules of an app."""
     app = _app(request)
-    return _page(request, "rules", app, rows=shown.rows_of(app), apps=access.apps_of(_person(request)))
+    return _page(request, "rules", app, rows=pages_presenters.rows_of(app), apps=access.apps_of(_person(request)))
 
 
 @login_required
@@ -44,9 +46,9 @@ def rule_page(request: HttpRequest, rule_id: int) -> HttpResponse:
         request,
         "rule",
         rule.app,
-        row=shown.row_of(rule),
+        row=pages_presenters.row_of(rule),
         alerts=Alert.objects.filter(rule=rule).exclude(state=State.RESOLVED),
-        events=AlertEvent.objects.filter(rule=rule)[: shown.EVENTS_SHOWN],
+        events=AlertEvent.objects.filter(rule=rule)[: pages_presenters.EVENTS_SHOWN],
         chart=chart_path(rule.app_id, rule.expr),
     )
 
@@ -100,7 +102,7 @@ def rule_check(request: HttpRequest) -> HttpResponse:
 def mail_list(request: HttpRequest) -> HttpResponse:
     """The mails of an app, newest first."""
     app = _app(request)
-    return _page(request, "mails", app, mails=shown.mails_of(app))
+    return _page(request, "mails", app, mails=pages_presenters.mails_of(app))
 
 
 @login_required
@@ -108,7 +110,7 @@ def mail_list(request: HttpRequest) -> HttpResponse:
 def mail_page(request: HttpRequest, message_id: int) -> HttpResponse:
     """One mail."""
     message = _message(request, message_id, Role.VIEWER)
-    return _page(request, "mail", message.app, mail=shown.mail_of(message))
+    return _page(request, "mail", message.app, mail=pages_presenters.mail_of(message))
 
 
 @login_required

@@ -20,7 +20,7 @@ from django.db import close_old_connections
 from django.http.request import split_domain_port, validate_host
 from django.urls import Resolver404, URLPattern
 
-from frontend.prometheus import access, door, urls
+from frontend.prometheus import access, endpoint, urls
 from frontend.prometheus.bodies import check_length
 from frontend.prometheus.parameters import FORM, PARTS, Asked, fields
 from ingest.http.fast_path import protection
@@ -38,7 +38,7 @@ _clock, _log = SystemClock(), logging.getLogger("django.request")
 Environ = dict[str, Any]
 Start = Callable[..., Any]
 Application = Callable[[Environ, Start], Iterable[bytes]]
-_Door = tuple[str, door.Run, dict[str, str]]  # the name of a view, what it does, and what its address says
+_Door = tuple[str, endpoint.Run, dict[str, str]]  # the name of a view, what it does, and what its address says
 
 
 class Lean:
@@ -46,7 +46,7 @@ class Lean:
 
     def __init__(self, rest: Application) -> None:
         self._rest, self._doors = rest, _Doors()
-        self._headers = [("Content-Type", "application/json"), ("Vary", door.VARY), *protection().items()]
+        self._headers = [("Content-Type", "application/json"), ("Vary", endpoint.VARY), *protection().items()]
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
         """Answer one request."""
@@ -59,8 +59,8 @@ class Lean:
         begun, (name, run, said) = _clock.monotonic(), found
         close_old_connections()  # what Django's signals do, and all of it that is of use here
         status, body, headers = _answered(environ, secret, run, said)
-        if door.worth_gzip(body, environ):
-            body = door.gzipped(body)
+        if endpoint.worth_gzip(body, environ):
+            body = endpoint.gzipped(body)
             headers["Content-Encoding"] = "gzip"
         if settings.SECURE_HSTS_SECONDS and WSGIRequest(environ).is_secure():
             headers["Strict-Transport-Security"] = f"max-age={settings.SECURE_HSTS_SECONDS}"
@@ -72,14 +72,14 @@ class Lean:
         return (body,)
 
 
-def _answered(environ: Environ, secret: str, run: door.Run, said: dict[str, str]) -> tuple[int, bytes, dict[str, str]]:
+def _answered(environ: Environ, secret: str, run: endpoint.Run, said: dict[str, str]) -> tuple[int, bytes, dict[str, str]]:
     """(status, body, headers) of a call."""
     try:
         asked = Asked(fields(_form(environ)), fields(environ["QUERY_STRING"].encode("latin-1", "replace")))
-        body = run(door.call_of(access.caller_by(secret), asked, environ), said)
+        body = run(endpoint.call_of(access.caller_by(secret), asked, environ), said)
         assert isinstance(body, bytes), "BUG: a door of this way with an answer of its own kind"
-    except door.FAILURES as error:
-        return door.refusal(error)
+    except endpoint.FAILURES as error:
+        return endpoint.refusal(error)
     except Exception:
         _log.exception("a query failed unexpectedly: %s", _shown(environ["PATH_INFO"]))
         return HTTPStatus.INTERNAL_SERVER_ERROR, prometheus.failure("internal", "something went wrong here"), {}
@@ -162,4 +162,4 @@ def _matched(pattern: URLPattern, route: str) -> _Door | None:
         match = pattern.resolve(route)
     except Resolver404:
         return None
-    return None if match is None else (match.view_name or "none", door.run_of(match.func), match.kwargs)
+    return None if match is None else (match.view_name or "none", endpoint.run_of(match.func), match.kwargs)

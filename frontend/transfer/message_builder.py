@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from frontend.transfer.pieces import Pieces
+from frontend.transfer.body_parts import Pieces
 from ingest.protocols.common import naming
 from ingest.protocols.common.times import TIME_EARLY, TIME_LATE
 from ingest.protocols.influx.exact import example

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frontend.transfer.body_parts import Pieces, blocks, lines, without_mark
 from frontend.transfer.cells import column, value_fault, values_of
-from frontend.transfer.gathering import Gathering, groups, in_messages
-from frontend.transfer.pieces import Pieces, blocks, lines, without_mark
+from frontend.transfer.message_builder import Gathering, groups, in_messages
 from frontend.transfer.selectors import series_of
 from frontend.transfer.tables import parquet, table
 from ingest.protocols.common import naming

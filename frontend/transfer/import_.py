@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from frontend.transfer.reading import FORMS
+from frontend.transfer.readers import FORMS
 from frontend.transfer.unpacking import pieces_of
 from ingest.accept.acceptor import Sender, front_door, source_of
 from spm.accounts import tokens

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from frontend import panels
+from frontend.presenters import panels
 from frontend.queries import Asking
 from spm.accounts import sources
 from spm.accounts.models import App, Source

@@ -6,8 +6,8 @@ from django import forms
 from django.core.validators import validate_email
 
 from alerts import durations
-from alerts.check import check
 from alerts.models import Rule, Severity
+from alerts.pages.check import check
 from alerts.readings import Ask
 from alerts.rulebook import Draft
 from alerts.rules import NO_COMPARATOR, Condition, recovery_is_sound

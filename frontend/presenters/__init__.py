@@ -1,0 +1,1 @@
+"""What templates and the REST interface draw, made from models and answers."""
