@@ -19,7 +19,7 @@ from ingest.agent.version import VERSION
 _ROOT = Path(__file__).resolve().parents[1]
 _FOLDERS = ("ingest/agent", "ingest/sidecar")
 _FILES = ("ingest/__init__.py", "ingest/routing.py", "spm/__init__.py", "spm/clock.py", "spm/errors.py",
-          "spm/limits.py", "spm/sequence.py")  # fmt: skip
+          "spm/limits.py", "spm/message_ids.py")  # fmt: skip
 _MAIN = """\
 import sys
 

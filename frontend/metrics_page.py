@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET
 
 from frontend import site_metrics
 from spm import telemetry
-from spm.accounts import own, tokens
+from spm.accounts import internal_app, tokens
 
 
 @require_GET
@@ -32,4 +32,4 @@ def _refusal(request: HttpRequest) -> int:
     principal = tokens.authenticate(secret, "read")
     if principal is None:
         return 401
-    return 0 if principal.app_id == own.app_number() else 403
+    return 0 if principal.app_id == internal_app.app_number() else 403

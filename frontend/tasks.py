@@ -5,7 +5,7 @@ from django.conf import settings
 
 from frontend import site_metrics
 from ingest.system_series import process_metrics
-from spm.accounts import own as accounts
+from spm.accounts import internal_app as accounts
 from spm.clock import SystemClock
 from spm.store.backends import open_backend
 

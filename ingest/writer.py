@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spm import clock, limits
-from spm.envelopes import Envelopes
+from spm.envelope_batch import Envelopes
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend, RowPut, Step
 from spm.store.dictionary import Registry

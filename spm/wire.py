@@ -1,7 +1,7 @@
 """The canonical message of one push, and the canonical form of a series.
 
 Enter by ``Envelope``: what every protocol becomes and what travels through RabbitMQ. Columns are numpy arrays; one
-entry of ``series_index``, ``ts`` and ``values`` is a sample. Many envelopes as one set of columns: ``spm.envelopes``.
+entry of ``series_index``, ``ts`` and ``values`` is a sample. Many envelopes as one set of columns: ``spm.envelope_batch``.
 This module never talks to a store, a clock or a network.
 
 Canonical form of a series (bytes, UTF-8 text inside):

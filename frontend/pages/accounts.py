@@ -11,7 +11,7 @@ from django.contrib.auth.views import LoginView, LogoutView, PasswordChangeView
 from django.http import HttpResponse
 from django.urls import reverse_lazy
 
-from spm.accounts.deeds import password_changed
+from spm.accounts.services import password_changed
 
 
 class Login(LoginView):

@@ -10,9 +10,9 @@ from frontend.forms import RetentionForm
 from frontend.pages.base import AppPage
 from rollups.services import maintenance as services_maintenance
 from rollups.services import runs as services_runs
-from spm.accounts.deeds import Retention as Days
-from spm.accounts.deeds import delete_app, set_retention
 from spm.accounts.models import Role
+from spm.accounts.services import Retention as Days
+from spm.accounts.services import delete_app, set_retention
 from spm.errors import Refused, SpmError
 
 

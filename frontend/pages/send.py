@@ -18,8 +18,8 @@ from frontend.pages.base import AppPage
 from frontend.presenters import snippets
 from frontend.presenters.snippets import Snippet, Way
 from ingest.models import Arrival, Heartbeat
-from spm.accounts.deeds import issue_token, revoke_token
 from spm.accounts.models import App, Role, Source, Token
+from spm.accounts.services import issue_token, revoke_token
 from spm.errors import Refused
 
 PLACEHOLDER, PLACEHOLDER_KEY = "YOUR_TOKEN", "YOUR_KEY"

@@ -10,7 +10,7 @@ from django.middleware.csrf import CsrfViewMiddleware
 from frontend.prometheus.parameters import Asked
 from spm.accounts import access, tokens
 from spm.errors import SpmError
-from spm.values import dataclass
+from spm.fast_dataclass import dataclass
 
 
 class NotSignedIn(SpmError):

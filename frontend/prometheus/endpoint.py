@@ -31,13 +31,13 @@ from spm.errors import (
     QueryTooLarge,
     StoreUnavailable,
 )
+from spm.fast_dataclass import dataclass
 from spm.limits import EXPORT_TIMEOUT_S, REMOTE_READ_TIMEOUT_S, RETRY_AFTER_S, STREAM_TURN_BYTES, STREAM_TURN_S
 from spm.query.formats import prometheus
 from spm.query.reader import AppStorage
 from spm.query.request.budget import Budget, QueryLimits, Watch
 from spm.query.request.lookback import LOOKBACK_MS
 from spm.query.request.provenance import Basis
-from spm.values import dataclass
 
 View = Callable[..., "bytes | HttpResponseBase"]
 CLIENT_GONE = 499  # as nginx and Prometheus write it into their logs: nobody reads the answer

@@ -24,11 +24,11 @@ from frontend.prometheus import access, endpoint, urls
 from frontend.prometheus.bodies import check_length
 from frontend.prometheus.parameters import FORM, PARTS, Asked, fields
 from ingest.http.fast_path import protection
-from spm import meter
 from spm.accounts import tokens
 from spm.clock import SystemClock
 from spm.errors import BadQuery
 from spm.query.formats import prometheus
+from spm.web import request_metrics
 
 PREFIX = "/prometheus/"
 _LONGER = frozenset({"api/v1/read", "federate"})  # these read and write bodies of their own; speed is not their need
@@ -68,7 +68,7 @@ class Lean:
             level = logging.ERROR if status >= HTTPStatus.INTERNAL_SERVER_ERROR else logging.WARNING
             _log.log(level, "%s: %s", _line(status), _shown(path))
         start_response(_line(status), [*self._headers, *headers.items(), ("Content-Length", str(len(body)))])
-        meter.counted(name, environ["REQUEST_METHOD"], status, begun)
+        request_metrics.counted(name, environ["REQUEST_METHOD"], status, begun)
         return (body,)
 
 

@@ -20,7 +20,7 @@ from django.db import DatabaseError, close_old_connections
 
 from ingest.accept.acceptor import Sender, front_door
 from spm import limits, telemetry
-from spm.accounts import own
+from spm.accounts import internal_app
 from spm.clock import Clock, SystemClock, random_bytes
 from spm.errors import SpmError
 from spm.store.backends import open_backend
@@ -34,7 +34,7 @@ Send = Callable[[str, Iterable[Reading]], bool]
 
 def send(source: str, readings: Iterable[Reading]) -> bool:
     """Have numbers of now accepted in the product's own app; False when there is no such app."""
-    app = own.app_number()
+    app = internal_app.app_number()
     if app is None:
         return False
     parsed = parsed_of(source, readings, SystemClock().now_ms())

@@ -35,7 +35,7 @@ from ingest.worker.metrics import Tally
 from ingest.writer import Writer
 from spm import limits
 from spm.clock import Clock, SystemClock
-from spm.envelopes import Envelopes, samples_in
+from spm.envelope_batch import Envelopes, samples_in
 from spm.errors import CorruptBlock, Explained, QueueUnavailable, StoreUnavailable
 from spm.wire import Envelope
 

@@ -34,8 +34,8 @@ from rollups.services.runs import Site, date_of, launched, opened, working
 from rollups.spark.executors import compare, purge_lists
 from spm import limits
 from spm.accounts import audit
-from spm.accounts.deeds import Retention
 from spm.accounts.models import App, Organisation
+from spm.accounts.services import Retention
 from spm.errors import Refused
 from spm.limits import DAY_SLOTS
 

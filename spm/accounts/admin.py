@@ -19,9 +19,9 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from spm.accounts import audit
-from spm.accounts.deeds import delete_app, delete_organisation, issue_token, password_changed, revoke_token
 from spm.accounts.forms import TokenAdminForm
 from spm.accounts.models import App, AuditEntry, Membership, Organisation, Source, Token
+from spm.accounts.services import delete_app, delete_organisation, issue_token, password_changed, revoke_token
 
 admin.site.unregister(User)
 admin.site.unregister(Group)

@@ -17,7 +17,7 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 
 Step = tuple[str, Callable[[], None]]
-REHEARSED = ("way", "bodies")  # the parts of ``spm.cli.rehearsal``, named here so that numba is not loaded for them
+REHEARSED = ("way", "bodies")  # the parts of ``spm.cli.warm_kernels``, named here so that numba is not loaded for them
 
 
 def steps() -> list[Step]:
@@ -47,7 +47,7 @@ def warm_kernels() -> None:
     In processes of their own, one for each part: later starts, which compile nothing, need not load numba for this.
     Raises ``CalledProcessError`` when one fails.
     """
-    command = [sys.executable, "-m", "spm.cli.rehearsal"]
+    command = [sys.executable, "-m", "spm.cli.warm_kernels"]
     with contextlib.ExitStack() as stack:
         begun = [stack.enter_context(subprocess.Popen([*command, part], cwd=settings.SPM_ROOT)) for part in REHEARSED]
     for process in begun:

@@ -22,10 +22,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from spm.cli.children import Child, Log, Program, environ_of, programs, restart_delay
-from spm.cli.ground import CannotStart, cannot_write, check_port, clear_metrics, open_data, take_data
+from spm.cli.console import json_line, say, welcome
 from spm.cli.options import Options, parse
-from spm.cli.screen import json_line, say, welcome
+from spm.cli.preflight import CannotStart, cannot_write, check_port, clear_metrics, open_data, take_data
+from spm.cli.supervisor import Child, Log, Program, environ_of, programs, restart_delay
 from spm.clock import Clock, SystemClock
 from spm.limits import READY_TIMEOUT_S, STOP_GRACE_S
 

@@ -8,8 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from spm.cli.ground import CannotStart, open_data
-from spm.cli.screen import say
+from spm.cli.console import say
+from spm.cli.preflight import CannotStart, open_data
 from spm.cli.tools import java_home, page_libraries
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from spm.cli.ground import CannotStart
+from spm.cli.preflight import CannotStart
 
 JAVA_VERSION_MIN = 17  # Spark 4 is compiled for it
 NPM_VERSION_MIN = 7  # the first that reads version 3 of the lock file

@@ -1,7 +1,7 @@
 """Passwords, cookies, headers, and who may call the REST interface.
 
 The content policy allows our own scripts and styles and nothing inline but what carries the nonce of the answer; the
-admin's exception stands in ``spm.headers``. Cookies travel over TLS only once ``SPM_BASE_URL`` is https.
+admin's exception stands in ``spm.web.admin_csp``. Cookies travel over TLS only once ``SPM_BASE_URL`` is https.
 """
 
 from csp.constants import NONCE, NONE, SELF

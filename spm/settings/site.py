@@ -52,12 +52,12 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "spm.meter.Meter",
+    "spm.web.request_metrics.Meter",
     "ingest.http.fast_path.Lean",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
-    "spm.headers.AdminPolicy",
+    "spm.web.admin_csp.AdminPolicy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -82,8 +82,8 @@ TEMPLATES = [
     },
 ]
 
-ROOT_URLCONF = "spm.urls"
-WSGI_APPLICATION = "spm.wsgi.application"
+ROOT_URLCONF = "spm.web.urls"
+WSGI_APPLICATION = "spm.web.wsgi.application"
 APPEND_SLASH = False  # a redirected POST loses its body: addresses are exact
 
 DATABASES = {"default": database(env.str("DATABASE_URL", "sqlite://"))}

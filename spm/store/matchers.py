@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spm.errors import BadQuery
+from spm.fast_dataclass import dataclass
 from spm.store import unicode_classes
 from spm.store.encoding.arrow import as_mask, string, strings
-from spm.values import dataclass
 
 METRIC_NAME = "__name__"
 MATCHED_BYTES_AT_ONCE = 1 << 16  # half a second for the worst expressions there are, a millisecond for usual ones

@@ -11,8 +11,8 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from spm.accounts import bootstrap, tokens
-from spm.accounts.deeds import password_changed
 from spm.accounts.models import App, Membership, Organisation, Token
+from spm.accounts.services import password_changed
 
 pytestmark = pytest.mark.django_db
 URL = "http://localhost:8000"

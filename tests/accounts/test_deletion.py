@@ -7,9 +7,9 @@ from django.http import Http404
 from django.test import Client
 
 from spm import limits
-from spm.accounts import access, deeds, tokens
-from spm.accounts.deeds import Retention
+from spm.accounts import access, services, tokens
 from spm.accounts.models import App, AuditEntry
+from spm.accounts.services import Retention
 from spm.errors import Refused
 from tests.frontend.conftest import House
 
@@ -30,7 +30,7 @@ def test_a_retention_that_cannot_be_is_refused_by_the_deed(
     alpha: House, raw: int | None, hour: int | None, day: int | None
 ) -> None:
     with pytest.raises(Refused):
-        deeds.set_retention(alpha.owner, alpha.app, Retention(raw, hour, day))
+        services.set_retention(alpha.owner, alpha.app, Retention(raw, hour, day))
 
 
 @pytest.mark.parametrize(("raw", "hour", "day"), [(30, 29, None), (30, 400, 399), (None, 400, None), (0, 1, 1)])
@@ -45,7 +45,7 @@ def test_a_retention_that_cannot_be_is_refused_by_the_database(
 def test_a_retention_is_kept_with_what_it_was_before(
     alpha: House, raw: int | None, hour: int | None, day: int | None
 ) -> None:
-    deeds.set_retention(alpha.owner, alpha.app, Retention(raw, hour, day))
+    services.set_retention(alpha.owner, alpha.app, Retention(raw, hour, day))
     assert Retention.of(App.objects.get(pk=alpha.app.pk)) == Retention(raw, hour, day)
     detail = AuditEntry.objects.get(action="retention changed").detail
     assert detail["before"] == {"raw_days": 90, "hour_days": 400, "day_days": None}
@@ -54,7 +54,7 @@ def test_a_retention_is_kept_with_what_it_was_before(
 
 def test_a_deleted_app_is_seen_by_nobody_at_once(alpha: House) -> None:
     assert tokens.authenticate(alpha.token, "read") is not None
-    deeds.delete_app(alpha.owner, alpha.app)
+    services.delete_app(alpha.owner, alpha.app)
     assert tokens.authenticate(alpha.token, "read") is None
     assert list(access.apps_of(alpha.owner)) == []
     with pytest.raises(Http404):
@@ -64,13 +64,13 @@ def test_a_deleted_app_is_seen_by_nobody_at_once(alpha: House) -> None:
 def test_a_token_that_a_process_still_remembers_reads_nothing_of_a_deleted_app(alpha: House) -> None:
     principal = tokens.authenticate(alpha.token, "read")
     assert principal is not None
-    deeds.delete_app(alpha.owner, alpha.app)
+    services.delete_app(alpha.owner, alpha.app)
     with pytest.raises(Http404):
         access.app_of_token(principal, None)
 
 
 def test_the_name_of_a_deleted_app_is_free_and_its_number_is_not(alpha: House) -> None:
-    deeds.delete_app(alpha.owner, alpha.app)
+    services.delete_app(alpha.owner, alpha.app)
     again = App.objects.create(organisation=alpha.organisation, name=alpha.app.name)
     number = again.pk
     again.delete()
@@ -78,16 +78,16 @@ def test_the_name_of_a_deleted_app_is_free_and_its_number_is_not(alpha: House) -
 
 
 def test_a_deletion_is_noted_and_happens_once(alpha: House) -> None:
-    deeds.delete_app(alpha.owner, alpha.app)
+    services.delete_app(alpha.owner, alpha.app)
     with pytest.raises(Refused, match="before"):
-        deeds.delete_app(alpha.owner, alpha.app)
+        services.delete_app(alpha.owner, alpha.app)
     entry = AuditEntry.objects.get(action="app deleted")
     assert (entry.actor, entry.detail) == (alpha.owner, {"app": alpha.app.pk})
 
 
 def test_an_organisation_takes_its_apps_with_it(alpha: House) -> None:
     second = App.objects.create(organisation=alpha.organisation, name="second")
-    deeds.delete_organisation(alpha.owner, alpha.organisation)
+    services.delete_organisation(alpha.owner, alpha.organisation)
     assert App.objects.filter(going=None).count() == 0
     assert {entry.subject for entry in AuditEntry.objects.filter(action="app deleted")} == {str(alpha.app), str(second)}
 

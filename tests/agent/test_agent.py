@@ -14,7 +14,7 @@ from ingest.agent.server.push import open_push
 from ingest.agent.spool.spool import Spool
 from spm import limits
 from spm.clock import FakeClock
-from spm.sequence import split
+from spm.message_ids import split
 from tests.agent.conftest import FakeServer
 
 START_MS = 1_700_000_000_000

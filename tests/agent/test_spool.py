@@ -15,7 +15,7 @@ from ingest.agent.spool.records import Message, encode, read
 from ingest.agent.spool.spool import Spool
 from spm import limits
 from spm.errors import LimitExceeded, Refused
-from spm.sequence import split
+from spm.message_ids import split
 
 Opener = Callable[..., Spool]
 

@@ -20,7 +20,7 @@ from ingest.worker.consumer import Consumer
 from ingest.writer import Batch, Writer
 from spm import limits
 from spm.clock import random_u64
-from spm.envelopes import Envelopes
+from spm.envelope_batch import Envelopes
 from spm.store.backends import open_backend
 from spm.store.keys import Distribution
 from spm.wire import Envelope, Stamp

@@ -32,7 +32,7 @@ APP = 1
 SENDERS = 4
 GIVE_UP_S = 240
 WORKER = ("spm.worker", "--concurrency", "1")
-WEB = ("--worker-class", "spm.attentive.Attentive", "--workers", "1", "--threads", "16", "--no-control-socket")
+WEB = ("--worker-class", "spm.web.gunicorn_worker.Attentive", "--workers", "1", "--threads", "16", "--no-control-socket")
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ class Line:
         tls: list[str | Path] = []
         if self.certificate is not None:
             tls = ["--certfile", self.certificate[0], "--keyfile", self.certificate[1]]
-        return ["gunicorn", "spm.wsgi:application", "--bind", f"127.0.0.1:{self.port}", *WEB, *tls]
+        return ["gunicorn", "spm.web.wsgi:application", "--bind", f"127.0.0.1:{self.port}", *WEB, *tls]
 
     def token(self) -> str:
         """A database with the first app, whose number is ours, and a token of it."""

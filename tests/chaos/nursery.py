@@ -24,8 +24,8 @@ from typing import IO, Any
 from tests.stack.processes import Process
 
 LOADED = (
-    "spm.worker", "spm.wsgi", "spm.urls", "celery.apps.worker", "celery.concurrency.thread",
-    "celery.worker.components", "gunicorn.app.wsgiapp", "spm.attentive", "ingest.transport.amqp",
+    "spm.worker", "spm.web.wsgi", "spm.web.urls", "celery.apps.worker", "celery.concurrency.thread",
+    "celery.worker.components", "gunicorn.app.wsgiapp", "spm.web.gunicorn_worker", "ingest.transport.amqp",
     "ingest.worker.connections", "spm.store.backends.hbase", "spm.store.backends.lmdb", "tests.chaos.faults",
 )  # fmt: skip
 
@@ -113,7 +113,7 @@ def _load() -> None:
     importlib.import_module("django").setup()
     for name in LOADED:
         importlib.import_module(name)
-    importlib.import_module("spm.cli.rehearsal").rehearse()
+    importlib.import_module("spm.cli.warm_kernels").rehearse()
     gc.collect()
     gc.freeze()
     others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]

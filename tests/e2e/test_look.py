@@ -11,7 +11,7 @@ from rollups.retraction import Draft
 from rollups.services import retractions as services_retractions
 from rollups.services import runs as services_runs
 from rollups.services.retractions import Actor
-from spm.accounts.deeds import issue_token
+from spm.accounts.services import issue_token
 from tests.e2e.conftest import drawn, log_in, picture
 from tests.frontend.conftest import House
 

@@ -8,7 +8,7 @@ from ingest.accept.stamper import Acceptor, take_process
 from ingest.accounting.watermark_keeper import keep
 from ingest.models import RejectedLine
 from ingest.writer import Writer, burial
-from spm import sequence
+from spm import message_ids
 from spm.accounts import sources
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
@@ -46,7 +46,7 @@ class Book:
             table, np.arange(samples, dtype=np.int32), np.full(samples, now, np.int64), np.ones(samples),
             rejected=rejected,
         )  # fmt: skip
-        name = sequence.make(SPOOL, number) if number else now.to_bytes(16, "big")
+        name = message_ids.make(SPOOL, number) if number else now.to_bytes(16, "big")
         sources.seen(self.app, source, now)
         return self.acceptor.accept(app=self.app, source=source, parsed=parsed, message_id=name)
 

@@ -20,7 +20,7 @@ from ingest.system_series import process_metrics as sending
 from ingest.system_series.process_metrics import OwnMetrics, name_of, parsed_of
 from ingest.worker.metrics import Tally, text
 from spm import telemetry
-from spm.accounts import own, tokens
+from spm.accounts import internal_app, tokens
 from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock, SystemClock
 from spm.errors import QueueUnavailable, StoreUnavailable
@@ -42,9 +42,9 @@ def staff(client: Client) -> Client:
 
 
 def test_set_up_makes_the_own_app_once() -> None:
-    assert own.app_number() is None
-    assert own.make() == own.make()
-    assert (App.objects.count(), Organisation.objects.get().internal, own.app_number()) == (
+    assert internal_app.app_number() is None
+    assert internal_app.make() == internal_app.make()
+    assert (App.objects.count(), Organisation.objects.get().internal, internal_app.app_number()) == (
         1,
         True,
         App.objects.get().pk,
@@ -52,14 +52,14 @@ def test_set_up_makes_the_own_app_once() -> None:
 
 
 def test_staff_look_at_the_own_app_and_change_nothing_in_it(staff: Client) -> None:
-    place = f"/apps/{own.make().pk}"
+    place = f"/apps/{internal_app.make().pk}"
     assert staff.get("/")["Location"] == f"{place}/"
     assert staff.get(f"{place}/").status_code == 200
     assert staff.post(f"{place}/send", {"name": "x", "use": "ingest"}).status_code == 403
 
 
 def test_staff_find_the_charts_of_the_system_and_each_of_them_can_be_drawn(staff: Client, alpha: House) -> None:
-    number = own.make().pk
+    number = internal_app.make().pk
     assert "All processes" in staff.get(f"/apps/{number}/system").content.decode()
     assert f'href="/apps/{number}/system"' in staff.get(f"/apps/{number}/").content.decode()
     for panel in panels.system_panels():
@@ -82,17 +82,17 @@ def test_an_app_of_others_has_no_page_of_the_system(desk: Client, alpha: House) 
 
 
 def test_people_who_are_no_staff_never_learn_of_the_own_app(desk: Client, alpha: House) -> None:
-    number = own.make().pk
+    number = internal_app.make().pk
     assert desk.get(f"/apps/{number}/").status_code == 404
     assert [each["id"] for each in desk.get("/api/v1/apps").json()] == [alpha.app.pk]
 
 
 def test_staff_with_an_organisation_come_to_their_own_app_first(desk: Client, alpha: House) -> None:
-    own.make()
+    internal_app.make()
     alpha.owner.is_staff = True
     alpha.owner.save()
     assert desk.get("/")["Location"] == f"/apps/{alpha.app.pk}/"
-    assert [each["name"] for each in desk.get("/api/v1/apps").json()] == [alpha.app.name, own.APP]
+    assert [each["name"] for each in desk.get("/api/v1/apps").json()] == [alpha.app.name, internal_app.APP]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_staff_with_an_organisation_come_to_their_own_app_first(desk: Client, al
      ("a token of the own app that only sends", 401), ("a token of another app", 403), ("a made-up token", 401)],
 )  # fmt: skip
 def test_own_metrics_are_for_staff_and_their_scrapers(client: Client, alpha: House, who: str, status: int) -> None:
-    app, header = own.make(), {}
+    app, header = internal_app.make(), {}
     if who == "a person":
         client.force_login(alpha.owner)
     elif who == "staff":
@@ -169,7 +169,7 @@ def own_door() -> Iterator[None]:
 
 @pytest.mark.usefixtures("own_door")
 def test_metrics_sent_are_read_back_from_the_own_app(settings: Any) -> None:
-    app, settings.SPM_OWN_METRICS_S = own.make(), 30
+    app, settings.SPM_OWN_METRICS_S = internal_app.make(), 30
     telemetry.ACCEPTED_MESSAGES.inc()
     OwnMetrics("web-7", 30).tick()
     assert note_standing()

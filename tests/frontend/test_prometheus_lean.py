@@ -248,7 +248,7 @@ def test_connections_that_a_database_has_left_are_closed_before_a_call(
 
 
 def test_the_web_server_asks_the_lean_way_first(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    wsgi = import_module("spm.wsgi")
+    wsgi = import_module("spm.web.wsgi")
     monkeypatch.setattr(wsgi, "_begin", lambda _: None)
     found: list[str] = []
 
@@ -271,7 +271,7 @@ def test_the_web_server_asks_the_lean_way_first(secret: str, monkeypatch: pytest
 def test_too_many_parameters_beside_a_character_set_are_refused_not_an_error_of_the_server(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wsgi = import_module("spm.wsgi")
+    wsgi = import_module("spm.web.wsgi")
     monkeypatch.setattr(wsgi, "_begin", lambda _: None)
     environ = RequestFactory().post(path).environ
     odd = {"QUERY_STRING": "a=1&" * 1_001, "CONTENT_TYPE": "application/json; charset=utf-8"}

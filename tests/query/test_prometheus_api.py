@@ -145,7 +145,7 @@ def test_metadata_of_a_limit_below_zero_is_all(client: Client, bearer: dict[str,
     read(client.get(API + "metadata", {"limit": "-x"}, headers=bearer), 400)
 
 
-@pytest.mark.urls("spm.urls")
+@pytest.mark.urls("spm.web.urls")
 def test_whatever_is_not_there_is_told_in_prometheus_form(client: Client, bearer: dict[str, str]) -> None:
     for path in ("nothing", "query/", "../../x", "label/a/b/values"):
         for method in (client.get, client.post, client.delete):

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from spm.values import dataclass
+from spm.fast_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

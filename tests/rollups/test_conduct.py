@@ -30,8 +30,8 @@ from rollups.services.runs import Site
 from rollups.spark.executors import open_executor
 from rollups.spark.session import JAVA_MIN, find_java
 from spm import limits
-from spm.accounts.deeds import delete_app, delete_organisation
 from spm.accounts.models import App, AuditEntry, Organisation
+from spm.accounts.services import delete_app, delete_organisation
 from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.query.promql.planning.planner import parse_selector

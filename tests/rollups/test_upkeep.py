@@ -12,8 +12,8 @@ from rollups.services import runs as services_runs
 from rollups.services.maintenance import Going
 from rollups.services.runs import Site
 from spm import limits
-from spm.accounts.deeds import Retention, delete_app
 from spm.accounts.models import App, Organisation
+from spm.accounts.services import Retention, delete_app
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.store import keys
 from spm.store.backends import open_backend

@@ -17,8 +17,8 @@ import pytest
 from gunicorn.config import Config
 from gunicorn.http import RequestParser
 
-from spm.attentive import Attentive
 from spm.limits import WEB_ATTENDS_MS
+from spm.web.gunicorn_worker import Attentive
 from tests.stack.processes import Process, answers, free_ports, wait_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -212,8 +212,8 @@ def test_a_thread_looks_without_sleeping_only_while_nobody_else_is_served(
             waits.append(wait_ms)
             return []
 
-    monkeypatch.setattr("spm.attentive.select", SimpleNamespace(poll=Poll, POLLIN=1))
-    monkeypatch.setattr("spm.attentive.WEB_SPINS_MS", 50)
+    monkeypatch.setattr("spm.web.gunicorn_worker.select", SimpleNamespace(poll=Poll, POLLIN=1))
+    monkeypatch.setattr("spm.web.gunicorn_worker.WEB_SPINS_MS", 50)
     worker = object.__new__(Attentive)
     worker.nr_conns, worker.keepalived_conns, worker.pending_conns = connections, [], []
     before = time.monotonic()
@@ -342,7 +342,7 @@ def test_every_kind_of_answer_is_byte_by_byte_that_of_gunicorns_own_worker(tmp_p
     """On one connection without a pause, so that requests are met that are like the one before, and not quite."""
     (tmp_path / "kinds.py").write_text(KINDS)
     ports, processes = free_ports(2), []
-    for port, kind in zip(ports, ("gthread", "spm.attentive.Attentive"), strict=True):
+    for port, kind in zip(ports, ("gthread", "spm.web.gunicorn_worker.Attentive"), strict=True):
         (tmp_path / kind).mkdir()
         processes.append(Process("web", tmp_path / kind))
         processes[-1].start(

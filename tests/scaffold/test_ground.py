@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spm.cli.ground import CannotStart, cannot_write, check_port, check_room, open_data, take_data, write_private
+from spm.cli.preflight import CannotStart, cannot_write, check_port, check_room, open_data, take_data, write_private
 
 
 def _mode(path: Path) -> int:

@@ -14,9 +14,9 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spm.cli.children import programs
-from spm.cli.ground import WEB_METRICS, clear_metrics
 from spm.cli.options import Options
+from spm.cli.preflight import WEB_METRICS, clear_metrics
+from spm.cli.supervisor import programs
 from tests.stack.processes import Process, answers, free_ports, wait_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from spm.cli.children import Log, programs, restart_delay
+from spm.cli.console import json_line, welcome
 from spm.cli.options import Options, parse
-from spm.cli.screen import json_line, welcome
+from spm.cli.supervisor import Log, programs, restart_delay
 from spm.cli.tools import java_version, wrapper
 from spm.limits import HEALTHY_AFTER_S, LOG_BYTES_MAX, RESTART_DELAY_S_MAX
 

@@ -14,7 +14,7 @@ import numpy as np
 from ingest.accept.stamper import Acceptor, take_process
 from ingest.accounting.watermark_keeper import keep
 from ingest.writer import Writer, burial
-from spm import sequence
+from spm import message_ids
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS, PROCESS_SILENT_S
 from spm.store.backends.memory import MemoryBackend
@@ -77,7 +77,7 @@ class World:
             SeriesTable.from_canonical([form(n) for n in names]), np.arange(count, dtype=np.int32),
             np.array(ts, np.int64), np.ones(count), rejected=self.draw.choice([0, 0, 2]),
         )  # fmt: skip
-        name = sequence.make(b"spool1", self.next_number)
+        name = message_ids.make(b"spool1", self.next_number)
         self.next_number += 1
         source = f"h{self.draw.randrange(3)}"
         acceptor = self.draw.choice(self.living)

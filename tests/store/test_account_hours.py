@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spm import limits, sequence
+from spm import limits, message_ids
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.store.backends.memory import MemoryBackend
@@ -19,7 +19,7 @@ from tests.store.account_world import DEAD, STORED, World
 from tests.store.rows import APP, envelope, stored
 
 NOW = 1_699_300_000_000
-LAST = sequence.NUMBER_MAX
+LAST = message_ids.NUMBER_MAX
 HOUR = NOW // HOUR_MS
 Numbered = list[tuple[int, int]]  # (spool, number), in order of acceptance
 
@@ -31,7 +31,7 @@ def seen(numbered: Numbered, *, step_ms: int = 60_000) -> list[Hour]:
         envelope(
             [(0, NOW, 1.0)],
             ms=HOUR * HOUR_MS + i * step_ms,
-            message_id=sequence.make(bytes(5) + bytes([spool]), number),
+            message_id=message_ids.make(bytes(5) + bytes([spool]), number),
         )
         for i, (spool, number) in enumerate(numbered)
     ]

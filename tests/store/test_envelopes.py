@@ -1,4 +1,4 @@
-"""Claims about spm/envelopes.py: many bodies at once are what each is alone, and damage is never passed over."""
+"""Claims about spm/envelope_batch.py: many bodies at once are what each is alone, and damage is never passed over."""
 
 import zlib
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spm.envelopes import Envelopes, samples_in
+from spm.envelope_batch import Envelopes, samples_in
 from spm.errors import CorruptBlock
 from spm.limits import TIME_MAX_MS
 from spm.wire import FIXED, HEAD, MAGIC, Envelope, SeriesTable

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ingest.writer import COLLIDED, TIMELESS, Batch, Writer
 from spm import limits, wire
-from spm.envelopes import Envelopes
+from spm.envelope_batch import Envelopes
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.store import keys

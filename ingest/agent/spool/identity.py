@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spm.clock import random_bytes
-from spm.sequence import SPOOL_BYTES
+from spm.message_ids import SPOOL_BYTES
 
 _FILE = "identity"
 _BODY_BYTES = SPOOL_BYTES + 8 + 8 + 16 + 8

@@ -22,7 +22,7 @@ from ingest.agent.spool.records import Message, encode, read_one, record_bytes
 from ingest.agent.spool.segments import Segment
 from spm import limits
 from spm.errors import LimitExceeded
-from spm.sequence import make
+from spm.message_ids import make
 
 SEGMENTS = 16  # of a full spool: dropping the oldest costs a sixteenth of it
 

@@ -12,10 +12,10 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from spm.accounts import own
+from spm.accounts import internal_app
 from spm.accounts.bootstrap import create_demo
+from spm.cli.console import say
 from spm.cli.prepare import steps
-from spm.cli.screen import say
 
 
 class Command(BaseCommand):
@@ -34,5 +34,5 @@ class Command(BaseCommand):
             say(words)
             step()
         login = create_demo(Path(settings.SPM_DATA), url)
-        own.make()
+        internal_app.make()
         self.stdout.write(json.dumps(login))

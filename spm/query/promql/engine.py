@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from spm.clock import Clock, SystemClock
 from spm.errors import BadQuery
+from spm.fast_dataclass import dataclass
 from spm.query.promql.evaluation.evaluator import Evaluation
 from spm.query.promql.evaluation.sample_source import Reader
 from spm.query.promql.kernels.windows import Steps
@@ -32,7 +33,6 @@ from spm.query.request.budget import Budget, QueryLimits
 from spm.query.request.lookback import LOOKBACK_MS
 from spm.query.request.provenance import Basis
 from spm.query.series.label_table import Labels
-from spm.values import dataclass
 
 __all__ = ["LOOKBACK_MS", "Engine", "QueryLimits", "Result"]
 

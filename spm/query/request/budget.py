@@ -13,8 +13,8 @@ from collections.abc import Callable
 from spm import limits
 from spm.clock import Clock
 from spm.errors import QueryTimeout, QueryTooLarge
+from spm.fast_dataclass import dataclass
 from spm.query.request.lookback import LOOKBACK_MS
-from spm.values import dataclass
 
 SAMPLE_BYTES = 16  # a time and a value
 CELL_BYTES = 9  # a value, and whether it is there

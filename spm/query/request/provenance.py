@@ -13,8 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from spm.fast_dataclass import dataclass
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.values import dataclass
 
 RAW, HOURS, DAYS = "raw samples", "hour aggregates", "day aggregates"
 _LEVELS = (DAYS, HOURS, RAW)

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from spm.errors import CorruptBlock, IntegrityError
+from spm.fast_dataclass import dataclass
 from spm.limits import DAY_SLOTS
 from spm.query.request.provenance import DAYS, HOURS
 from spm.query.samples.page_selection import ByMetric
@@ -28,7 +29,6 @@ from spm.store.rollup.rows import SKETCH, Steps
 from spm.store.versions import retractions
 from spm.store.versions.generations import Inputs, Unit, Wanted
 from spm.store.versions.merge import Picked
-from spm.values import dataclass
 from spm.wire import I32, I64, U64, metric_id
 
 

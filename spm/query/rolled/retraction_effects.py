@@ -13,6 +13,7 @@ from dataclasses import field
 
 import numpy as np
 
+from spm.fast_dataclass import dataclass
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.rolled.resolutions import Levels
 from spm.query.view.view import Scan
@@ -21,7 +22,6 @@ from spm.store.versions import retractions
 from spm.store.versions.generations import Inputs, Unit
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import among
-from spm.values import dataclass
 from spm.wire import I64
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from spm.errors import CorruptBlock, IntegrityError
+from spm.fast_dataclass import dataclass
 from spm.limits import HOUR_MS
 from spm.query.request.provenance import Basis
 from spm.query.samples.intern import alike
@@ -21,7 +22,6 @@ from spm.query.samples.sample_runs import Lines, Strips, Weaver, ascending, entr
 from spm.store.encoding.blocks import ChunkPage
 from spm.store.versions.generations import Pool
 from spm.store.versions.merge import Picked
-from spm.values import dataclass
 from spm.wire import I32, I64, U64
 
 Pages = tuple[int, ...]  # of a pool of timelines

@@ -17,11 +17,11 @@ import numpy.typing as npt
 from numba import njit
 
 from spm import limits
+from spm.fast_dataclass import dataclass
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.provenance import Basis
 from spm.query.samples.pointers import address_of, floats_at, integers_at
 from spm.store.encoding import kernels
-from spm.values import dataclass
 from spm.wire import F64, I32, I64
 
 Bool = npt.NDArray[np.bool_]

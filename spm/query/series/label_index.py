@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from spm.fast_dataclass import dataclass
 from spm.limits import LABEL_MASK_BYTES_MAX, LABEL_MASKS_MAX
 from spm.query.series.literals import literals
 from spm.store.encoding import kernels
 from spm.store.encoding.arrow import Bool, strings
 from spm.store.matchers import Matcher, mask
-from spm.values import dataclass
 from spm.wire import I32, I64
 
 _LAG = 8  # the inverse is made anew when an eighth of the series is younger

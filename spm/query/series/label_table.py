@@ -15,8 +15,8 @@ import numpy.typing as npt
 import orjson
 from numba import njit
 
+from spm.fast_dataclass import dataclass
 from spm.store.encoding.arrow import Bool
-from spm.values import dataclass
 from spm.wire import I32, I64
 
 Labels = dict[str, str]

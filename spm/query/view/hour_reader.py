@@ -14,6 +14,7 @@ from typing import NamedTuple, cast
 
 from spm import limits
 from spm.errors import IntegrityError, QueryTooLarge
+from spm.fast_dataclass import dataclass
 from spm.limits import DAY_SLOTS
 from spm.query.request.provenance import RAW
 from spm.query.samples.page_selection import Known, SharedPage, Sheaf, Woven
@@ -23,7 +24,6 @@ from spm.store.manifest import Generation
 from spm.store.versions import generations
 from spm.store.versions.generations import Unit
 from spm.store.versions.retractions import touching
-from spm.values import dataclass
 
 _AT_ONCE = 12_000  # strips whose pages are looked for together: a millisecond or two between ticks
 UnitKey = tuple[int, int]  # bucket, slot

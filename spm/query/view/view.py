@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from spm.errors import CorruptBlock, IntegrityError
+from spm.fast_dataclass import dataclass
 from spm.limits import DAY_SLOTS
 from spm.query.request.provenance import RAW, Ground
 from spm.query.samples.page_selection import ByMetric, Known, Pages, SharedPage
@@ -31,7 +32,6 @@ from spm.store.versions.merge import EMPTY, Picked, Piece, merge, narrow, pick
 from spm.store.versions.quarantine import Quarantine
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import BOOL, Lens
-from spm.values import dataclass
 from spm.wire import U64
 
 COLUMN = b"v"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spm import limits, sequence
+from spm import limits, message_ids
 from spm.limits import HOUR_MS
 from spm.store.backends.base import Reader
 from spm.store.ledger.balance import MINUTE_MS
@@ -115,7 +115,7 @@ def _summed(values: I64, group: npt.NDArray[np.intp], groups: int) -> I64:
 def _runs(found: Settled, rows: I64) -> Iterator[Run]:
     """Runs among the messages whose ids are numbers of a spool, whatever became of them."""
     ids = found.message_ids[rows]
-    numbered = (ids[:, :4] == np.frombuffer(sequence.PREFIX, np.uint8)).all(axis=1)
+    numbered = (ids[:, :4] == np.frombuffer(message_ids.PREFIX, np.uint8)).all(axis=1)
     ids, rows = ids[numbered], rows[numbered]
     if not len(ids):
         return

@@ -14,6 +14,7 @@ import numpy as np
 
 from spm import limits
 from spm.errors import CorruptBlock, IntegrityError
+from spm.fast_dataclass import dataclass
 from spm.store import keys
 from spm.store.backends.base import Reader, RowPut
 from spm.store.encoding import blocks, kernels
@@ -21,7 +22,6 @@ from spm.store.encoding.blocks import ChunkPage, Messages, TimelinesPage
 from spm.store.encoding.codec import Column
 from spm.store.manifest import Generation, Replay
 from spm.store.versions.merge import Piece
-from spm.values import dataclass
 from spm.wire import I32, I64, U64
 
 FORM = 2  # of the rows that are written now: 2 has inputs as columns, and stamps as lags behind times

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from spm.fast_dataclass import dataclass
 from spm.store.encoding import kernels
 from spm.store.ledger.watermarks import Vector
 from spm.store.versions.merge import Piece
 from spm.store.versions.retractions import Retraction
-from spm.values import dataclass
 from spm.wire import U64
 
 BOOL = npt.NDArray[np.bool_]

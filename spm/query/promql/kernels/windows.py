@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from spm.fast_dataclass import dataclass
 from spm.query.promql.kernels.over_time import FUNCTIONS, RATE, SMOOTH, value
 from spm.query.request.batches import SeriesBatch, Tick, nothing
 from spm.query.request.threads import hands, shared
 from spm.query.samples.pointers import integers_at, unsigned_at
 from spm.query.samples.sample_runs import Strips
-from spm.values import dataclass
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from spm.fast_dataclass import dataclass
 from spm.query.request.batches import METRIC_NAME
 from spm.query.series.label_table import Labels, LabelTable
-from spm.values import dataclass
 
 I64 = npt.NDArray[np.int64]
 

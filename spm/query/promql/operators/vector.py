@@ -15,9 +15,9 @@ import numpy.typing as npt
 from numba import njit
 
 from spm.errors import QueryFailed
+from spm.fast_dataclass import dataclass
 from spm.query.promql.operators.label_groups import METADATA, group_equal, without_name
 from spm.query.series.label_table import Labels, LabelTable, taken, used
-from spm.values import dataclass
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]

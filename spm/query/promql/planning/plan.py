@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from spm.fast_dataclass import dataclass
 from spm.query.request.batches import Matcher
-from spm.values import dataclass
 
 
 def _position() -> int:

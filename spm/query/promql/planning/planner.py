@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from spm.errors import BadQuery
+from spm.fast_dataclass import dataclass
 from spm.limits import QUERY_PLAN_DEPTH_MAX, QUERY_PLANS_KEPT
 from spm.query.promql.planning import plan, plan_cache
 from spm.query.promql.planning.calls import Calls, kind
@@ -22,7 +23,6 @@ from spm.query.promql.syntax import tree as syntax_tree
 from spm.query.promql.syntax.patterns import cuts_characters
 from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.query.series.literals import matches_empty
-from spm.values import dataclass
 
 _CONTEXT_WORDS = ("start", "end", "step", "range")
 # A comment may part a name from its bracket, so that one behind a name counts as much. What is taken for a question by

@@ -6,10 +6,10 @@ own start, end, step or range, or look for info series. Enter by ``reach``.
 
 from __future__ import annotations
 
+from spm.fast_dataclass import dataclass
 from spm.query.promql.kernels import extended_ranges
 from spm.query.promql.planning import plan
 from spm.query.promql.planning.planner import depends_on_query
-from spm.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

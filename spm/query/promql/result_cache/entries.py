@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from spm import limits
+from spm.fast_dataclass import dataclass
 from spm.query.request.budget import CELL_BYTES, SERIES_BYTES
 from spm.query.request.provenance import Basis
 from spm.query.series.label_table import Labels
 from spm.query.view.fingerprint import Standing
-from spm.values import dataclass
 
 _ENTRY_BYTES, _SLOT_BYTES = 2_000, 500
 

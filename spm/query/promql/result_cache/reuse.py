@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from spm.fast_dataclass import dataclass
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.promql.kernels.windows import Steps
 from spm.query.promql.operators.label_groups import group_equal, ordered
@@ -27,7 +28,6 @@ from spm.query.promql.result_cache.entries import Entry, Key, Results
 from spm.query.request.provenance import RAW, Basis, joined
 from spm.query.series.label_table import concatenated, taken
 from spm.query.view.fingerprint import Standing
-from spm.values import dataclass
 
 Bool = npt.NDArray[np.bool_]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from spm.cli.ground import WEB_METRICS
 from spm.cli.options import THREADS, Options
+from spm.cli.preflight import WEB_METRICS
 from spm.limits import HEALTHY_AFTER_S, LOG_BYTES_MAX, RESTART_DELAY_S_MAX
 
 _PR_SET_PDEATHSIG = 1
@@ -38,8 +38,8 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
     python = sys.executable
     common = environ_of(options)
     web: tuple[str, ...] = (
-        *(python, "-m", "gunicorn", "spm.wsgi:application", "--bind", f"{options.host}:{options.port}"),
-        *("--worker-class", "spm.attentive.Attentive", "--threads", str(THREADS)),
+        *(python, "-m", "gunicorn", "spm.web.wsgi:application", "--bind", f"{options.host}:{options.port}"),
+        *("--worker-class", "spm.web.gunicorn_worker.Attentive", "--threads", str(THREADS)),
         *("--workers", str(options.web_processes)),
         *("--timeout", "90", "--graceful-timeout", "10", "--keep-alive", "75", "--limit-request-line", "8190"),
         "--no-control-socket",  # one for all instances of a user, outside the data folder

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.core.wsgi import get_wsgi_application
 
-from spm.requests import Request
+from spm.web.request import Request
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "spm.settings")
 

@@ -1,0 +1,1 @@
+"""The web process: the gunicorn worker, the WSGI entry point, the addresses, middleware for all requests."""
