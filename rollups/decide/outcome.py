@@ -12,7 +12,6 @@ from rollups.decide import publication
 from rollups.decide.plan import DayPlan, Kind, StaleDay, UnitPlan, Waiting
 from rollups.decide.publication import Change
 from rollups.decide.work import Compacted, DayOfHours, DaysTask, Packed, PackTask, UnitTask
-from rollups.manifest.cells import COLUMN
 from spm.clock import random_u64
 from spm.store.encoding import blocks
 from spm.store.keys import CLOSED, Distribution, Epoch
@@ -204,7 +203,7 @@ def told(items: Sequence[Waiting], spread: Distribution, outcome: int) -> list[t
 def account(app: int, item: Waiting, outcome: int = commit_records.STORED) -> tuple[bytes, dict[bytes, bytes]]:
     """The account row of one pending cell. Its key follows from the cell: a repeated run writes the same row."""
     key = commit_records.account_key(item.key.log(item.slot))
-    return key, {COLUMN: commit_records.encode(item.commit, blocks.LEDGER, outcome, item.key.batch)}
+    return key, {commit_records.COLUMN: commit_records.encode(item.commit, blocks.LEDGER, outcome, item.key.batch)}
 
 
 # --- months -----------------------------------------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from spm.store import placement
 from spm.store.backends.base import Backend, Reader
 from spm.store.encoding import blocks
 from spm.store.keys import BYTE, CLOSED, CLOSING, ENDING, OPEN, Distribution, Epoch
-from spm.store.versions.visibility import BOOL
-from spm.wire import U64
+from spm.wire import BOOL, U64
 
 COLUMN = b"v"
 GENERAL = b"distribution"

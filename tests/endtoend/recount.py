@@ -4,7 +4,8 @@ import numpy as np
 
 from spm.limits import DAY_SLOTS, HOUR_MS
 from spm.query.reader import AppStorage
-from spm.query.request.batches import Matcher, SeriesBatch, Storage
+from spm.query.request.batches import Matcher, SeriesBatch
+from spm.query.storage import Storage
 from tests.fleet import FIELDS, Fleet
 
 

@@ -24,7 +24,8 @@ from spm.query.promql import engine
 from spm.query.promql.engine import Engine, QueryLimits, Result
 from spm.query.promql.evaluation.sample_source import Reader
 from spm.query.promql.planning import reach
-from spm.query.promql.planning.planner import Context, parse
+from spm.query.promql.planning.plan import Context
+from spm.query.promql.planning.planner import parse
 from spm.query.promql.result_cache.entries import Entry, Key, Results
 from spm.query.promql.result_cache.reuse import Kept
 from spm.query.reader import AppStorage

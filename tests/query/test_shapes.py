@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from spm.errors import BadQuery
 from spm.query.promql.planning import plan_cache
-from spm.query.promql.planning.plan import Plan
-from spm.query.promql.planning.planner import Context, parse, planned_alone
+from spm.query.promql.planning.plan import Context, Plan
+from spm.query.promql.planning.planner import parse, planned_alone
 from spm.query.promql.syntax import grammar
 from spm.query.promql.syntax.tree import Node
 from tests.query.generated import Maker

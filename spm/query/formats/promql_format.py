@@ -13,7 +13,8 @@ from typing import Any
 
 from spm.query.formats import prometheus
 from spm.query.promql.planning import plan
-from spm.query.promql.planning.planner import Context, parse
+from spm.query.promql.planning.plan import Context
+from spm.query.promql.planning.planner import parse
 from spm.query.promql.planning.signatures import SIGNATURES
 from spm.query.promql.syntax import grammar
 from spm.query.promql.syntax.numerals import plain, short

@@ -24,15 +24,17 @@ from spm.query.promql.operators.annotations import Remarks
 from spm.query.promql.operators.label_groups import ordered
 from spm.query.promql.operators.vector import Vector, finished
 from spm.query.promql.planning import plan
-from spm.query.promql.planning.planner import Context, parse
+from spm.query.promql.planning.plan import Context
+from spm.query.promql.planning.planner import parse
 from spm.query.promql.planning.reach import reach
 from spm.query.promql.result_cache.entries import Key
 from spm.query.promql.result_cache.reuse import Kept, Made, answered
-from spm.query.request.batches import SeriesBatch, Storage
+from spm.query.request.batches import SeriesBatch
 from spm.query.request.budget import Budget, QueryLimits
 from spm.query.request.lookback import LOOKBACK_MS
 from spm.query.request.provenance import Basis
 from spm.query.series.label_table import Labels
+from spm.query.storage import Storage
 
 __all__ = ["LOOKBACK_MS", "Engine", "QueryLimits", "Result"]
 

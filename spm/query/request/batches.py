@@ -1,16 +1,14 @@
-"""What a query asks of the storage, and the shapes it gets back.
+"""The batches that a query gets back from the storage, and the matchers it asks with.
 
-A `Storage` answers for one app: samples of series that match, hourly aggregates of the same, and the names that exist.
-The evaluator sees nothing else of the store, so that any `Storage` (tables on disk, arrays in memory) gives the same
-answers. All intervals are left-open, as PromQL's are: a sample at `start_ms` is outside, one at `end_ms` inside.
-Enter by `Storage`; `Matcher` is a question, `SeriesBatch` and `HourBatch` are answers.
+All intervals are left-open, as PromQL's are: a sample at `start_ms` is outside, one at `end_ms` inside. `Matcher` is a
+question; `SeriesBatch`, `HourBatch` and `SketchBatch` are answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +18,6 @@ from spm.store.matchers import METRIC_NAME, Matcher
 from spm.store.rollup.aggregates import COLUMNS
 from spm.store.rollup.sketch import Sketches
 
-if TYPE_CHECKING:
-    from spm.query.samples.sample_runs import Strips
-
 __all__ = [
     "METRIC_NAME",
     "HourBatch",
@@ -30,7 +25,6 @@ __all__ = [
     "Segments",
     "SeriesBatch",
     "SketchBatch",
-    "Storage",
     "Tick",
     "nothing",
 ]
@@ -128,48 +122,3 @@ class SketchBatch:
         """No series at all."""
         none = np.empty(0, np.int64)
         return cls([], none, none, Sketches.empty())
-
-
-class Storage(Protocol):
-    """The data of one app, for reading."""
-
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = ...) -> SeriesBatch:
-        """Samples with start_ms < ts <= end_ms of the series that satisfy all matchers."""
-
-    def select_strips(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = ...) -> Strips:
-        """The same, each where it lies."""
-
-    def select_cells(
-        self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick = ...
-    ) -> HourBatch:
-        """The count and the named aggregates of cells, equal to what the samples give.
-
-        Cell i has the slots borders[i]:borders[i + 1]: one, or the 24 of a UTC day.
-        """
-
-    def select_segments(
-        self, matchers: Sequence[Matcher], cuts: Segments, names: Collection[str], *, tick: Tick = ...
-    ) -> HourBatch:
-        """The same of segments, of which a cell is one; those that no window needs may be empty."""
-
-    def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick = ...) -> SketchBatch:
-        """Sketches of the samples of each series within each segment that any window needs."""
-
-    def series(
-        self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
-    ) -> list[dict[str, str]]:
-        """Labels of the series that satisfy any of the sets (no set: all series) and have samples in the interval.
-
-        With ``most`` only so many of them.
-        """
-
-    def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
-        """Sorted names of the labels of those series."""
-
-    def label_values(
-        self, name: str, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int
-    ) -> list[str]:
-        """Sorted values of one label of those series."""
-
-    def notes(self) -> list[str]:
-        """What all answers rest on: blocks quarantined, age of the tail."""

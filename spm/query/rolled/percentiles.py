@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from spm.clock import SystemClock
 from spm.limits import DAY_SLOTS, HOUR_MS
-from spm.query.request.batches import Matcher, Segments, SketchBatch, Storage, Tick, nothing
+from spm.query.request.batches import Matcher, Segments, SketchBatch, Tick, nothing
 from spm.query.request.budget import Budget, QueryLimits
 from spm.query.request.provenance import Basis
 from spm.query.rolled.trimmed_windows import Gone, read_left
+from spm.query.storage import Storage
 from spm.store.rollup import sketch
 from spm.store.rollup.sketch import Sketches
 from spm.wire import F64, I64

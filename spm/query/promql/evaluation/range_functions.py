@@ -9,13 +9,13 @@ stands still (`@`) has one window for all steps, asked again only where a parame
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from spm.errors import BadQuery, QueryFailed
 from spm.query.promql.evaluation import deltas, whole_hours
+from spm.query.promql.evaluation.context import Evaluation
 from spm.query.promql.kernels import extended_ranges, windows
 from spm.query.promql.kernels.windows import Steps
 from spm.query.promql.operators.vector import Vector, named, united
@@ -26,9 +26,6 @@ from spm.query.rolled import percentiles
 from spm.query.rolled.trimmed_windows import Gone, left, read_left
 from spm.query.samples.sample_runs import RUN_BYTES, Strips, runs
 from spm.query.series.label_table import used
-
-if TYPE_CHECKING:
-    from spm.query.promql.evaluation.evaluator import Evaluation
 
 F64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]

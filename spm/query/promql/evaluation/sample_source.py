@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from spm.query.promql.evaluation import whole_hours
 from spm.query.promql.kernels import windows
-from spm.query.request.batches import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Storage
+from spm.query.request.batches import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch
 from spm.query.request.budget import CELL_BYTES, SAMPLE_BYTES, Budget
 from spm.query.request.provenance import Basis, joined
 from spm.query.samples.sample_runs import Strips
+from spm.query.storage import Storage
 
 _CellsKey = tuple[tuple[Matcher, ...], bytes, tuple[str, ...]]
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from spm.errors import BadQuery
 from spm.query.promql.planning import plan
+from spm.query.promql.planning.plan import Context
 from spm.query.promql.planning.signatures import CALENDAR, CONTEXT, NATIVE, SIGNATURES, Signature
 from spm.query.promql.syntax import tree as syntax_tree
-from spm.query.request.batches import METRIC_NAME
-
-if TYPE_CHECKING:
-    from spm.query.promql.planning.planner import Planner
+from spm.query.request.batches import METRIC_NAME, Matcher
 
 TRAPEZOIDS = 2  # the rule of integral() unless another is asked for
 _IN_ANY_CASE = CONTEXT | {"min_of", "max_of"}
@@ -50,10 +49,37 @@ def absent_labels(node: plan.Plan) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in found.items() if value)
 
 
+class PlanBuilder(Protocol):
+    """What a call needs of the planner: the plans of its arguments, checked for their types, and errors with a place."""
+
+    context: Context
+
+    def any(self, node: syntax_tree.Node, depth: int) -> plan.Plan:
+        """Returns the plan of any expression."""
+
+    def vector(self, node: syntax_tree.Node, depth: int, context: str) -> plan.VectorNode:
+        """Returns the plan of an instant vector; raises ``BadQuery`` for another type."""
+
+    def scalar(self, node: syntax_tree.Node, depth: int, context: str) -> plan.ScalarNode:
+        """Returns the plan of a scalar; raises ``BadQuery`` for another type."""
+
+    def text(self, node: syntax_tree.Node, depth: int, context: str) -> str:
+        """Returns a string literal; raises ``BadQuery`` for another type."""
+
+    def matchers(self, node: syntax_tree.Series) -> tuple[Matcher, ...]:
+        """Returns the matchers of a selector, the metric's name first."""
+
+    def mistyped(self, position: int, wanted: str, context: str, found: plan.Plan) -> BadQuery:
+        """Returns the error of an expression of another type than the wanted one."""
+
+    def refuse(self, position: int, message: str) -> BadQuery:
+        """Returns the error that points at a position of the text."""
+
+
 class Calls:
     """Makes the plans of calls."""
 
-    def __init__(self, planner: Planner) -> None:
+    def __init__(self, planner: PlanBuilder) -> None:
         self._planner = planner
 
     def planned(self, node: syntax_tree.Call, depth: int) -> plan.Plan:

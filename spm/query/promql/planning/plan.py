@@ -20,6 +20,15 @@ def _position() -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Context:
+    """The steps of a query as a whole, in ms."""
+
+    start_ms: int = 0
+    end_ms: int = 0
+    step_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Number:
     """A number in the text."""
 

@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import Any
 
 from spm.errors import BadQuery
-from spm.fast_dataclass import dataclass
 from spm.limits import QUERY_PLAN_DEPTH_MAX, QUERY_PLANS_KEPT
 from spm.query.promql.planning import plan, plan_cache
 from spm.query.promql.planning.calls import Calls, kind
+from spm.query.promql.planning.plan import Context
 from spm.query.promql.syntax import durations, grammar, lexer
 from spm.query.promql.syntax import tree as syntax_tree
 from spm.query.promql.syntax.patterns import cuts_characters
@@ -29,15 +29,6 @@ _CONTEXT_WORDS = ("start", "end", "step", "range")
 # this, in a string for one, is only remembered less well.
 _CONTEXT = re.compile(rf"\b(?:{'|'.join(_CONTEXT_WORDS)})\s*[(#]", re.IGNORECASE)
 _PARAMETERS = {"topk": "scalar", "bottomk": "scalar", "limitk": "scalar", "limit_ratio": "scalar", "quantile": "scalar"}
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """The steps of a query as a whole, in ms."""
-
-    start_ms: int = 0
-    end_ms: int = 0
-    step_ms: int = 0
 
 
 def parse(text: str, context: Context | None = None) -> plan.Plan:

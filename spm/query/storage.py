@@ -1,0 +1,57 @@
+"""The data of one app as the evaluator sees it: the interface that every storage has.
+
+A `Storage` answers for one app: samples of the series that match, aggregates of hours and days, sketches, and the names
+that exist. The evaluator sees nothing else of the store, so that tables on disk (`spm.query.reader`) and arrays in memory
+(`spm.query.fake`) give the same answers. All intervals are left-open, as PromQL's are.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from spm.query.request.batches import I64, HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick
+from spm.query.samples.sample_runs import Strips
+
+
+class Storage(Protocol):
+    """The data of one app, for reading."""
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = ...) -> SeriesBatch:
+        """Samples with start_ms < ts <= end_ms of the series that satisfy all matchers."""
+
+    def select_strips(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = ...) -> Strips:
+        """The same, each where it lies."""
+
+    def select_cells(
+        self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick = ...
+    ) -> HourBatch:
+        """The count and the named aggregates of cells, equal to what the samples give.
+
+        Cell i has the slots borders[i]:borders[i + 1]: one, or the 24 of a UTC day.
+        """
+
+    def select_segments(
+        self, matchers: Sequence[Matcher], cuts: Segments, names: Collection[str], *, tick: Tick = ...
+    ) -> HourBatch:
+        """The same of segments, of which a cell is one; those that no window needs may be empty."""
+
+    def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick = ...) -> SketchBatch:
+        """Sketches of the samples of each series within each segment that any window needs."""
+
+    def series(
+        self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
+    ) -> list[dict[str, str]]:
+        """Labels of the series that satisfy any of the sets (no set: all series) and have samples in the interval.
+
+        With ``most`` only so many of them.
+        """
+
+    def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
+        """Sorted names of the labels of those series."""
+
+    def label_values(
+        self, name: str, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int
+    ) -> list[str]:
+        """Sorted values of one label of those series."""
+
+    def notes(self) -> list[str]:
+        """What all answers rest on: blocks quarantined, age of the tail."""
