@@ -18,8 +18,15 @@ from ingest.agent.version import VERSION
 
 _ROOT = Path(__file__).resolve().parents[1]
 _FOLDERS = ("ingest/agent", "ingest/sidecar")
-_FILES = ("ingest/__init__.py", "ingest/routing.py", "spm/__init__.py", "spm/clock.py", "spm/errors.py",
-          "spm/limits.py", "spm/message_ids.py")  # fmt: skip
+_FILES = (
+    "ingest/__init__.py",
+    "ingest/routing.py",
+    "spm/__init__.py",
+    "spm/clock.py",
+    "spm/errors.py",
+    "spm/limits.py",
+    "spm/message_ids.py",
+)
 _MAIN = """\
 import sys
 
@@ -51,16 +58,21 @@ def agent_file(request: HttpRequest) -> HttpResponse:
     content, etag = made()
     if request.headers.get("If-None-Match") == etag:
         return HttpResponseNotModified(headers={"ETag": etag})
-    headers = {"ETag": etag, "Cache-Control": f"public, max-age={_SECONDS}",
-               "Content-Disposition": 'attachment; filename="agent.pyz"'}  # fmt: skip
+    headers = {
+        "ETag": etag,
+        "Cache-Control": f"public, max-age={_SECONDS}",
+        "Content-Disposition": 'attachment; filename="agent.pyz"',
+    }
     return HttpResponse(content, content_type="application/zip", headers=headers)
 
 
 @lru_cache(maxsize=1)
 def made() -> tuple[bytes, str]:
     """The archive and its mark."""
-    names = [*_FILES, *(path.relative_to(_ROOT).as_posix() for folder in _FOLDERS
-                        for path in (_ROOT / folder).rglob("*.py"))]  # fmt: skip
+    names = [
+        *_FILES,
+        *(path.relative_to(_ROOT).as_posix() for folder in _FOLDERS for path in (_ROOT / folder).rglob("*.py")),
+    ]
     texts = {name: (_ROOT / name).read_bytes() for name in names}
     texts["ingest/agent/version.py"] = _VERSION.format(version=VERSION).encode()
     texts["__main__.py"] = _MAIN.encode()

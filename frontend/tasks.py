@@ -15,4 +15,6 @@ def note_standing() -> bool:
     """Read and send them, where there is an own app and the settings do not say that nothing is sent."""
     if settings.SPM_OWN_METRICS_S <= 0 or accounts.app_number() is None:
         return False
-    return process_metrics.send("site", site_metrics.figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms()))
+    return process_metrics.send(
+        "site", site_metrics.figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms())
+    )

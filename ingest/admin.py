@@ -68,9 +68,7 @@ class LettersView(UnfoldModelAdminViewMixin, TemplateView):  # type: ignore[misc
         older = found[-1].key if len(found) == limits.LETTERS_PAGE else ""
         may = self.request.user.has_perm("ingest.change_letterbox")
         nobodys = "" if app.pk == NOBODY else reverse("admin:ingest_letters", args=[NOBODY])
-        return super().get_context_data(
-            app=app, letters=found, older=older, may_settle=may, nobodys=nobodys, **kwargs
-        )  # fmt: skip
+        return super().get_context_data(app=app, letters=found, older=older, may_settle=may, nobodys=nobodys, **kwargs)
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
         """Replay or dismiss the chosen letters."""
@@ -85,9 +83,12 @@ class LettersView(UnfoldModelAdminViewMixin, TemplateView):  # type: ignore[misc
             done = Outcome(0, (f"Nothing was done: {error}",))
         _tell(request, done, {"replay": "accepted anew", "dismiss": "dismissed"}[act])
         audit.record(
-            f"{act} dead letters", str(app), actor=cast(User, request.user),
-            organisation=None if app.pk == NOBODY else app.organisation, detail={"keys": keys, "done": done.done},
-        )  # fmt: skip
+            f"{act} dead letters",
+            str(app),
+            actor=cast(User, request.user),
+            organisation=None if app.pk == NOBODY else app.organisation,
+            detail={"keys": keys, "done": done.done},
+        )
         return HttpResponseRedirect(reverse("admin:ingest_letters", args=[app.pk]))
 
 

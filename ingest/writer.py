@@ -284,9 +284,7 @@ class _Rows:
         if not np.array_equal(metrics[first][index], metrics):  # one id under two metrics: they are two series
             _, first, index = np.unique(np.stack([ids, metrics]), axis=1, return_index=True, return_inverse=True)
         owner = index.ravel().astype(np.int32)[envelopes.series_index]
-        return cls(
-            envelopes, ids[first], metrics[first], owner, envelopes.message, envelopes.ts, envelopes.values
-        )  # fmt: skip
+        return cls(envelopes, ids[first], metrics[first], owner, envelopes.message, envelopes.ts, envelopes.values)
 
 
 def _rows_of(part: Part, batch: int) -> tuple[list[RowPut], list[RowPut]]:

@@ -80,9 +80,18 @@ def drafted(draft: Draft, now_ms: int) -> Retraction:
     write_to = now_ms if draft.write_to_ms is None else draft.write_to_ms
     data_to = limits.TIME_MAX_MS if draft.data_to_ms is None else draft.data_to_ms
     found = Retraction(
-        0, now_ms, 0, draft.write_from_ms or 0, write_to, -1 if draft.data_from_ms is None else draft.data_from_ms,
-        data_to, draft.source, draft.matchers, draft.reason.strip(), draft.author,
-    )  # fmt: skip
+        0,
+        now_ms,
+        0,
+        draft.write_from_ms or 0,
+        write_to,
+        -1 if draft.data_from_ms is None else draft.data_from_ms,
+        data_to,
+        draft.source,
+        draft.matchers,
+        draft.reason.strip(),
+        draft.author,
+    )
     if found.write_from_ms > found.write_to_ms or found.data_from_ms >= found.data_to_ms:
         raise Refused("a range of this retraction ends before it begins", remedy="Swap its ends.")
     if len(found.reason) > limits.RETRACT_REASON_CHARS_MAX:
@@ -345,4 +354,6 @@ def _generation(reader: Reader, at: Unit, generation: Generation, wanted: Wanted
         rows = reader.get(table, names)
         return [None if row is None else _FORMS[table](row[cells.COLUMN]) for row in rows]
 
-    return generations.read_generation(fetch, lambda: generations.read_inputs(reader, at, generation), at, generation, wanted)
+    return generations.read_generation(
+        fetch, lambda: generations.read_inputs(reader, at, generation), at, generation, wanted
+    )

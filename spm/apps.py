@@ -2,8 +2,8 @@
 
 Whoever is killed must be back soon, and imports are all that a start takes: so no process loads at its start what its
 first request, or its kind of work, does not need. The usual recipe imports the Celery application in the project's
-``__init__``; here only workers load it, as tasks are sent by beat alone. The admin's pages are found by ``spm.web.urls``,
-with the first request that is not a push, and not by Django's ``ready``.
+``__init__``; here only workers load it, as tasks are sent by beat alone. The admin's pages are found by
+``spm.web.urls``, with the first request that is not a push, and not by Django's ``ready``.
 
 ``ChosenStaticFiles`` keeps what no page loads (colour variants, editor support) out of the collected static files.
 """

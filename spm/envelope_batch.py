@@ -36,11 +36,21 @@ _T = TypeVar("_T", bound=np.generic)
 # The head of an envelope and the fixed part of its body, as one row of an array.
 _HEADS = np.dtype(
     [
-        ("magic", "S4"), ("version", "u1"), ("crc", ">u4"), ("app", ">u4"), ("ms", ">u8"), ("process", ">u4"),
-        ("sequence", ">u2"), ("rejected", ">u4"), ("id", "V16"), ("series", ">u4"), ("samples", ">u4"), ("text", ">u4"),
+        ("magic", "S4"),
+        ("version", "u1"),
+        ("crc", ">u4"),
+        ("app", ">u4"),
+        ("ms", ">u8"),
+        ("process", ">u4"),
+        ("sequence", ">u2"),
+        ("rejected", ">u4"),
+        ("id", "V16"),
+        ("series", ">u4"),
+        ("samples", ">u4"),
+        ("text", ">u4"),
         ("source", "u1"),
     ]
-)  # fmt: skip
+)
 assert _HEADS.itemsize == HEAD.size + FIXED.size, "BUG: two drawings of an envelope's head"
 
 
@@ -89,10 +99,16 @@ class Envelopes:
         rows = slice(stop - int(self.samples[number]), stop)
         stamp = Stamp(int(self.ms[number]), int(self.process[number]), int(self.sequence[number]))
         return Envelope(
-            int(self.app[number]), self.sources[self.source[number]], stamp,
-            self.message_ids[16 * number : 16 * number + 16].tobytes(), self.series.rows(slice(first, last)),
-            self.series_index[rows] - np.int32(first), self.ts[rows], self.values[rows], int(self.rejected[number]),
-        )  # fmt: skip
+            int(self.app[number]),
+            self.sources[self.source[number]],
+            stamp,
+            self.message_ids[16 * number : 16 * number + 16].tobytes(),
+            self.series.rows(slice(first, last)),
+            self.series_index[rows] - np.int32(first),
+            self.ts[rows],
+            self.values[rows],
+            int(self.rejected[number]),
+        )
 
     def __iter__(self) -> Iterator[Envelope]:
         return map(self.__getitem__, range(len(self)))
@@ -130,13 +146,20 @@ class Envelopes:
         rows = np.repeat(messages, self.samples)
         return replace(
             self,
-            app=self.app[messages], ms=self.ms[messages], process=self.process[messages],
-            sequence=self.sequence[messages], rejected=self.rejected[messages], source=self.source[messages],
+            app=self.app[messages],
+            ms=self.ms[messages],
+            process=self.process[messages],
+            sequence=self.sequence[messages],
+            rejected=self.rejected[messages],
+            source=self.source[messages],
             message_ids=self.message_ids.reshape(-1, 16)[messages].ravel(),
-            table_starts=self.table_starts[messages], table_ends=self.table_ends[messages],
-            samples=self.samples[messages], series_index=self.series_index[rows], ts=self.ts[rows],
+            table_starts=self.table_starts[messages],
+            table_ends=self.table_ends[messages],
+            samples=self.samples[messages],
+            series_index=self.series_index[rows],
+            ts=self.ts[rows],
             values=self.values[rows],
-        )  # fmt: skip
+        )
 
     @classmethod
     def of(cls, envelopes: Sequence[Envelope]) -> "Envelopes":

@@ -40,55 +40,79 @@ QUICK_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper ends of 
 LONG_S = (0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
 REQUESTS = Counter(
-    "spm_http_requests_total", "Requests answered, by view, method and status code", ["view", "method", "code"],
+    "spm_http_requests_total",
+    "Requests answered, by view, method and status code",
+    ["view", "method", "code"],
     registry=REGISTRY,
-)  # fmt: skip
+)
 REQUEST_S = Histogram(
-    "spm_http_request_duration_seconds", "From a request's first byte to its answer", ["view"],
-    buckets=QUICK_S, registry=REGISTRY,
-)  # fmt: skip
+    "spm_http_request_duration_seconds",
+    "From a request's first byte to its answer",
+    ["view"],
+    buckets=QUICK_S,
+    registry=REGISTRY,
+)
 ACCEPTED_MESSAGES = Counter("spm_accepted_messages_total", "Messages stamped by this process", registry=REGISTRY)
 ACCEPTED_SAMPLES = Counter("spm_accepted_samples_total", "Samples in them", registry=REGISTRY)
 REJECTED_LINES = Counter("spm_rejected_lines_total", "Lines and items refused to their senders", registry=REGISTRY)
 REFUSED_BODIES = Counter(
-    "spm_refused_bodies_total", "Bodies refused as a whole, before they were read, by why", ["reason"],
+    "spm_refused_bodies_total",
+    "Bodies refused as a whole, before they were read, by why",
+    ["reason"],
     registry=REGISTRY,
-)  # fmt: skip
+)
 REFUSED_SERIES = Counter("spm_refused_series_total", "New series over an app's quota, each time", registry=REGISTRY)
 PUBLISH_S = Histogram(
-    "spm_publish_duration_seconds", "From a message's stamp until it was durable, by what became of it", ["outcome"],
-    buckets=QUICK_S, registry=REGISTRY,
-)  # fmt: skip
+    "spm_publish_duration_seconds",
+    "From a message's stamp until it was durable, by what became of it",
+    ["outcome"],
+    buckets=QUICK_S,
+    registry=REGISTRY,
+)
 STORE_S = Histogram(
-    "spm_store_probe_duration_seconds", "One row read from the store, every time these numbers are sent",
-    buckets=QUICK_S, registry=REGISTRY,
-)  # fmt: skip
+    "spm_store_probe_duration_seconds",
+    "One row read from the store, every time these numbers are sent",
+    buckets=QUICK_S,
+    registry=REGISTRY,
+)
 STORE_FAILURES = Counter("spm_store_probe_failures_total", "Such reads that got no answer", registry=REGISTRY)
 TASK_S = Histogram(
-    "spm_task_duration_seconds", "Tasks that beat sends, by what became of them", ["task", "outcome"],
-    buckets=LONG_S, registry=REGISTRY,
-)  # fmt: skip
-TASK_LAST = Gauge(
-    "spm_task_last_success_timestamp_seconds", "When a task last came to its end", ["task"],
-    registry=REGISTRY, multiprocess_mode="mostrecent",
-)  # fmt: skip
-QUERY_STEPS = Counter(
-    "spm_query_steps_total", "Steps of range queries: computed, or kept from a question before", ["origin"],
+    "spm_task_duration_seconds",
+    "Tasks that beat sends, by what became of them",
+    ["task", "outcome"],
+    buckets=LONG_S,
     registry=REGISTRY,
-)  # fmt: skip
+)
+TASK_LAST = Gauge(
+    "spm_task_last_success_timestamp_seconds",
+    "When a task last came to its end",
+    ["task"],
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+QUERY_STEPS = Counter(
+    "spm_query_steps_total",
+    "Steps of range queries: computed, or kept from a question before",
+    ["origin"],
+    registry=REGISTRY,
+)
 QUERY_KEPT = Gauge(
     "spm_query_kept_bytes", "Answers kept for dashboards that refresh", registry=REGISTRY, multiprocess_mode="livesum"
 )
 RULES_JUDGED = Counter("spm_alerts_rules_judged_total", "Rules judged, by outcome", ["outcome"], registry=REGISTRY)
 RULE_S = Histogram(
-    "spm_alerts_rule_duration_seconds", "From the question to the engine until the rule's states are written",
-    buckets=QUICK_S, registry=REGISTRY,
-)  # fmt: skip
+    "spm_alerts_rule_duration_seconds",
+    "From the question to the engine until the rule's states are written",
+    buckets=QUICK_S,
+    registry=REGISTRY,
+)
 DELIVERIES = Counter("spm_alerts_deliveries_total", "Messages to people, by outcome", ["outcome"], registry=REGISTRY)
 OWN_PUSHES = Counter(
-    "spm_own_pushes_total", "Times this process sent its metrics to the product's own app, by outcome", ["outcome"],
+    "spm_own_pushes_total",
+    "Times this process sent its metrics to the product's own app, by outcome",
+    ["outcome"],
     registry=REGISTRY,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)

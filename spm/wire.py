@@ -1,8 +1,8 @@
 """The canonical message of one push, and the canonical form of a series.
 
 Enter by ``Envelope``: what every protocol becomes and what travels through RabbitMQ. Columns are numpy arrays; one
-entry of ``series_index``, ``ts`` and ``values`` is a sample. Many envelopes as one set of columns: ``spm.envelope_batch``.
-This module never talks to a store, a clock or a network.
+entry of ``series_index``, ``ts`` and ``values`` is a sample. Many envelopes as one set of columns:
+``spm.envelope_batch``. This module never talks to a store, a clock or a network.
 
 Canonical form of a series (bytes, UTF-8 text inside):
     u16 length ‖ metric ‖ for each label, sorted by name: u16 length ‖ name ‖ u16 length ‖ value
@@ -266,9 +266,17 @@ def _pack(e: Envelope) -> bytes:
     lengths = (e.series.ends - e.series.starts).astype("<u4")
     text = e.series.forms()
     head = FIXED.pack(
-        e.app, e.stamp.ms, e.stamp.process, e.stamp.sequence, e.rejected, e.message_id,
-        len(e.series), len(e), len(text), len(source),
-    )  # fmt: skip
+        e.app,
+        e.stamp.ms,
+        e.stamp.process,
+        e.stamp.sequence,
+        e.rejected,
+        e.message_id,
+        len(e.series),
+        len(e),
+        len(text),
+        len(source),
+    )
     columns = (e.series.ids.astype("<u8"), e.series.metrics.astype("<u8"), lengths)
     rows = (e.series_index.astype("<i4"), e.ts.astype("<i8"), e.values.astype("<f8"))
     return b"".join([head, source, *(c.tobytes() for c in columns), text, *(r.tobytes() for r in rows)])

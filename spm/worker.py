@@ -28,9 +28,14 @@ def main(words: Sequence[str]) -> int:
     given = parser.parse_args(words)
     gc.disable()  # all that is loaded now stays: looking through it again and again is a tenth of a start
     worker = app.Worker(
-        pool_cls="threads", concurrency=given.concurrency, beat_thread=given.beat_thread, loglevel=logging.INFO,
-        without_gossip=True, without_mingle=True, without_heartbeat=True,
-    )  # fmt: skip
+        pool_cls="threads",
+        concurrency=given.concurrency,
+        beat_thread=given.beat_thread,
+        loglevel=logging.INFO,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
     gc.freeze()  # nor does it need to be looked through later
     gc.enable()
     worker.start()

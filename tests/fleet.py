@@ -12,9 +12,21 @@ import numpy as np
 
 from spm.wire import F64, I64
 
-FIELDS = tuple(f"usage_{n}" for n in (
-    "user", "system", "idle", "nice", "iowait", "irq", "softirq", "steal", "guest", "guest_nice",
-))  # fmt: skip
+FIELDS = tuple(
+    f"usage_{n}"
+    for n in (
+        "user",
+        "system",
+        "idle",
+        "nice",
+        "iowait",
+        "irq",
+        "softirq",
+        "steal",
+        "guest",
+        "guest_nice",
+    )
+)
 STEP_MS = 10_000
 
 

@@ -57,9 +57,12 @@ class HoursQuery(serializers.Serializer[dict[str, Any]]):
     """How far back."""
 
     hours = serializers.IntegerField(
-        required=False, default=24, min_value=1, max_value=limits.ACCOUNT_HOURS_MAX,
+        required=False,
+        default=24,
+        min_value=1,
+        max_value=limits.ACCOUNT_HOURS_MAX,
         help_text="hours, the one under way included",
-    )  # fmt: skip
+    )
 
 
 class RowsQuery(HoursQuery):

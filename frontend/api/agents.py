@@ -191,8 +191,11 @@ class Agents(_Speaking):
         """All of them, those in trouble first. For a token with the scope read."""
         return Response(AgentSerializer(agents.standings(self.app(None), _clock.now_ms()), many=True).data)
 
-    @extend_schema(operation_id="agent_register", request=HeartbeatSerializer,
-                   responses={200: ReplySerializer, 201: ReplySerializer, **_BEAT})  # fmt: skip
+    @extend_schema(
+        operation_id="agent_register",
+        request=HeartbeatSerializer,
+        responses={200: ReplySerializer, 201: ReplySerializer, **_BEAT},
+    )
     def post(self, request: Request) -> Response:
         """Say that there is this agent, at its start: 201 if it was not known."""
         reply, told = self.heard()
@@ -202,8 +205,9 @@ class Agents(_Speaking):
 class Heartbeat(_Speaking):
     """The heartbeat of an agent."""
 
-    @extend_schema(operation_id="agent_heartbeat", request=HeartbeatSerializer,
-                   responses={200: ReplySerializer, **_BEAT})  # fmt: skip
+    @extend_schema(
+        operation_id="agent_heartbeat", request=HeartbeatSerializer, responses={200: ReplySerializer, **_BEAT}
+    )
     def post(self, request: Request) -> Response:
         """Say how it does, every half minute; settings come back when it should have others."""
         return Response(self.heard()[1])
@@ -256,8 +260,11 @@ class PushedSettings(Operation):
         """All entries."""
         return Response(PushedSerializer(AgentSettings.objects.filter(app=self.app(app_id)), many=True).data)
 
-    @extend_schema(operation_id="agent_settings_push", request=PushSerializer,
-                   responses={200: PushedSerializer(many=True), **_WRITE})  # fmt: skip
+    @extend_schema(
+        operation_id="agent_settings_push",
+        request=PushSerializer,
+        responses={200: PushedSerializer(many=True), **_WRITE},
+    )
     def put(self, request: Request, app_id: int) -> Response:
         """Set one entry, in force from the agents' next heartbeat on; for admins."""
         app, by, asked = self.app(app_id, Role.ADMIN), self.actor(), self.asked(PushSerializer)

@@ -107,8 +107,11 @@ class CompletenessSerializer(serializers.Serializer[Any]):
 class Completeness(Operation):
     """How complete an app's data is."""
 
-    @extend_schema(operation_id="completeness", parameters=[CompletenessQuery],
-                   responses={200: CompletenessSerializer(many=True), 400: FailureSerializer, **_FAILURES})  # fmt: skip
+    @extend_schema(
+        operation_id="completeness",
+        parameters=[CompletenessQuery],
+        responses={200: CompletenessSerializer(many=True), 400: FailureSerializer, **_FAILURES},
+    )
     def get(self, request: Request, app_id: int) -> Response:
         """Of each source that announced its period, those that lack most first."""
         app, query = self.app(app_id), CompletenessQuery(data=request.query_params)

@@ -60,9 +60,16 @@ class Charts(Operation):
     @extend_schema(
         operation_id="chart",
         parameters=[ChartQuery, OpenApiParameter("Authorization", str, OpenApiParameter.HEADER, exclude=True)],
-        responses={200: ChartSerializer, (400, "application/json"): FailureSerializer, 401: FailureSerializer,
-                   404: FailureSerializer, 422: FailureSerializer, 429: FailureSerializer, 503: FailureSerializer},
-    )  # fmt: skip
+        responses={
+            200: ChartSerializer,
+            (400, "application/json"): FailureSerializer,
+            401: FailureSerializer,
+            404: FailureSerializer,
+            422: FailureSerializer,
+            429: FailureSerializer,
+            503: FailureSerializer,
+        },
+    )
     def get(self, request: Request) -> Response:
         """Draw."""
         query = ChartQuery(data=request.query_params)

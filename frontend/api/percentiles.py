@@ -38,13 +38,17 @@ class PercentilesQuery(serializers.Serializer[dict[str, Any]]):
     app = serializers.IntegerField(required=False, help_text="The app's number; a token's own app when left out")
     match = serializers.CharField(max_length=QUERY_TEXT_CHARS_MAX, help_text="A selector, as in PromQL")
     q = Listed(
-        child=serializers.FloatField(min_value=0, max_value=1), min_length=1, max_length=QUERY_QUANTILES_MAX,
+        child=serializers.FloatField(min_value=0, max_value=1),
+        min_length=1,
+        max_length=QUERY_QUANTILES_MAX,
         help_text="From 0 to 1, with commas between them",
-    )  # fmt: skip
+    )
     by = Listed(
-        child=serializers.CharField(max_length=256), required=False, max_length=32,
+        child=serializers.CharField(max_length=256),
+        required=False,
+        max_length=32,
         help_text="Labels that tell groups apart, with commas between them; all series are one group without",
-    )  # fmt: skip
+    )
     start = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms since 1970")
     end = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms; now by default")
     step = serializers.IntegerField(
@@ -78,9 +82,16 @@ class PercentilesView(Operation):
     @extend_schema(
         operation_id="percentiles",
         parameters=[PercentilesQuery, OpenApiParameter("Authorization", str, OpenApiParameter.HEADER, exclude=True)],
-        responses={200: PercentilesSerializer, (400, "application/json"): FailureSerializer, 401: FailureSerializer,
-                   404: FailureSerializer, 422: FailureSerializer, 429: FailureSerializer, 503: FailureSerializer},
-    )  # fmt: skip
+        responses={
+            200: PercentilesSerializer,
+            (400, "application/json"): FailureSerializer,
+            401: FailureSerializer,
+            404: FailureSerializer,
+            422: FailureSerializer,
+            429: FailureSerializer,
+            503: FailureSerializer,
+        },
+    )
     def get(self, request: Request) -> Response:
         """Draw."""
         query = PercentilesQuery(data=request.query_params)

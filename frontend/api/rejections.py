@@ -73,9 +73,10 @@ class Rejections(Operation):
     """What was refused last."""
 
     @extend_schema(
-        operation_id="rejections", parameters=[RejectionsQuery],
+        operation_id="rejections",
+        parameters=[RejectionsQuery],
         responses={200: RejectionsSerializer, 400: FailureSerializer, **_FAILURES},
-    )  # fmt: skip
+    )
     def get(self, request: Request, app_id: int) -> Response:
         """The newest, the reasons, the quotas."""
         app, query = self.app(app_id), RejectionsQuery(data=request.query_params)
@@ -83,7 +84,9 @@ class Rejections(Operation):
         asked = query.validated_data
         found = RejectedLine.objects.filter(app=app, **({"reason": asked["reason"]} if "reason" in asked else {}))
         told = {
-            "kept": REJECTIONS_KEPT_MAX, "quota": delivery.quota_of(app), "reasons": rejections.by_reason(app.pk),
+            "kept": REJECTIONS_KEPT_MAX,
+            "quota": delivery.quota_of(app),
+            "reasons": rejections.by_reason(app.pk),
             "rejections": found[: asked["limit"]],
-        }  # fmt: skip
+        }
         return Response(RejectionsSerializer(told).data)

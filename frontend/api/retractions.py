@@ -167,8 +167,9 @@ class Undo(Operation):
 class Purge(Operation):
     """The deletion, for good, of what a retraction hides."""
 
-    @extend_schema(operation_id="retraction_purge", request=ConfirmSerializer,
-                   responses={200: PurgedSerializer, **_WRITE})  # fmt: skip
+    @extend_schema(
+        operation_id="retraction_purge", request=ConfirmSerializer, responses={200: PurgedSerializer, **_WRITE}
+    )
     def post(self, request: Request, app_id: int, number: int) -> Response:
         """No undo afterwards; for an owner in person, who confirms it in words. Repeat it while ``troubles`` come."""
         app = self.app(app_id, Role.OWNER)
@@ -177,7 +178,11 @@ class Purge(Operation):
         if self.asked(ConfirmSerializer)["confirm"] != words:
             raise serializers.ValidationError({"confirm": [f"Write “{words}”."]})
         services_maintenance.check_small(app, number)
-        return Response(PurgedSerializer(services_maintenance.purge_retraction(services_runs.site(), app, number, self.actor())).data)
+        return Response(
+            PurgedSerializer(
+                services_maintenance.purge_retraction(services_runs.site(), app, number, self.actor())
+            ).data
+        )
 
 
 def _one(app: App, number: int) -> Listed:

@@ -86,7 +86,9 @@ class Rollback(Operation):
         """In this app; for admins. No sample is lost."""
         app = self.app(app_id, Role.ADMIN)
         part, by = _part(self, app_id, number, Role.ADMIN), self.actor()
-        done = services_runs.take_back(services_runs.site(), part.number, by.person, apps=[app.pk], name=by.name, origin=by.origin)
+        done = services_runs.take_back(
+            services_runs.site(), part.number, by.person, apps=[app.pk], name=by.name, origin=by.origin
+        )
         days = [{"day": services_runs.date_of(back.day), "units": back.units} for back in done]
         return Response(RolledBackSerializer(days, many=True).data)
 

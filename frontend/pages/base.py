@@ -39,9 +39,14 @@ class AppPage(LoginRequiredMixin, TemplateView):
         now_ms = clock.now_ms()
         begin = first_range(history_ms(app, now_ms))
         return super().get_context_data(
-            app=app, now_ms=now_ms, first_range=begin,
-            may_edit=may_edit, may_admin=may_admin, may_own=may_own, **kwargs,
-        )  # fmt: skip
+            app=app,
+            now_ms=now_ms,
+            first_range=begin,
+            may_edit=may_edit,
+            may_admin=may_admin,
+            may_own=may_own,
+            **kwargs,
+        )
 
     def actor(self) -> Actor:
         """Who acts here, for the log."""

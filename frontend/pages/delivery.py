@@ -103,7 +103,9 @@ class Letters(AppPage):
         context = super().get_context_data(**kwargs)
         before = self.request.GET.get("before", "")
         try:
-            found = dead_letter_review.listed(services_runs.site().store, context["app"].pk, count=limits.LETTERS_PAGE, before=before)
+            found = dead_letter_review.listed(
+                services_runs.site().store, context["app"].pk, count=limits.LETTERS_PAGE, before=before
+            )
         except SpmError as error:
             return {**context, "problem": f"Dead letters cannot be read now: {error}"}
         older = found[-1].key if len(found) == limits.LETTERS_PAGE else ""

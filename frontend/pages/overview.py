@@ -67,7 +67,9 @@ class Completeness(AppPage):
         """The sources that lack most first; a store that is away costs this part only."""
         context = super().get_context_data(**kwargs)
         try:
-            found = completeness.told(services_runs.site().store, context["app"].pk, context["now_ms"], COMPLETENESS_HOURS)
+            found = completeness.told(
+                services_runs.site().store, context["app"].pk, context["now_ms"], COMPLETENESS_HOURS
+            )
         except SpmError as error:
             return {**context, "problem": f"The account cannot be read now: {error}"}
         return {**context, "found": found[:COMPLETENESS_SHOWN], "more": max(0, len(found) - COMPLETENESS_SHOWN)}

@@ -51,9 +51,14 @@ class Send(AppPage):
         opened = chosen if chosen in snippets.NAMES else snippets.NAMES[0]
         token = context["secret"] or PLACEHOLDER
         return super().get_context_data(
-            base=base, tokens=_tokens(app), ways=_shown(app, base, token, key, opened), placeholder=PLACEHOLDER,
-            heartbeats=heartbeats, **_arrived(app), **context,
-        )  # fmt: skip
+            base=base,
+            tokens=_tokens(app),
+            ways=_shown(app, base, token, key, opened),
+            placeholder=PLACEHOLDER,
+            heartbeats=heartbeats,
+            **_arrived(app),
+            **context,
+        )
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
         """A token for sending, for people who may edit the app."""

@@ -90,23 +90,60 @@ def places(found: Account) -> list[Place]:
     waits = _Waits(found)
     return [
         Place("stored", "Stored", samples.stored, messages.stored, "Charts and alerts see them.", ""),
-        Place("queued", "Queued", samples.queued, messages.queued,
-              "Safe, and waiting to be written.", waits.queued, waits.long),
-        Place("in_flight", "In flight", samples.in_flight, messages.in_flight,
-              "A server has them in hand; their sender still waits for its answer.", ""),
-        Place("rejected", "Refused lines", samples.rejected, messages.rejected,
-              "Lines of otherwise good messages that could not be read. Their sender was told.",
-              "See which ones, and mend the sender.", samples.rejected > 0),
-        Place("dead", "Dead letters", samples.dead, messages.dead,
-              "Could not be stored, and are kept with the cause.",
-              "Have the cause mended; staff can then accept them anew.", samples.dead > 0),
-        Place("late", "Too late", samples.late, messages.late,
-              "Came for hours whose retention had ended. They are in no chart.",
-              "Mend the sender's clock, or keep samples longer.", samples.late > 0),
-        Place("unconfirmed", "Unconfirmed", samples.unconfirmed, messages.unconfirmed,
-              "A server ended with them in hand. What it had acknowledged still comes in; the rest got no answer.",
-              "Nothing, if your senders send again what got no answer. Our agent does.", False),
-    ]  # fmt: skip
+        Place(
+            "queued",
+            "Queued",
+            samples.queued,
+            messages.queued,
+            "Safe, and waiting to be written.",
+            waits.queued,
+            waits.long,
+        ),
+        Place(
+            "in_flight",
+            "In flight",
+            samples.in_flight,
+            messages.in_flight,
+            "A server has them in hand; their sender still waits for its answer.",
+            "",
+        ),
+        Place(
+            "rejected",
+            "Refused lines",
+            samples.rejected,
+            messages.rejected,
+            "Lines of otherwise good messages that could not be read. Their sender was told.",
+            "See which ones, and mend the sender.",
+            samples.rejected > 0,
+        ),
+        Place(
+            "dead",
+            "Dead letters",
+            samples.dead,
+            messages.dead,
+            "Could not be stored, and are kept with the cause.",
+            "Have the cause mended; staff can then accept them anew.",
+            samples.dead > 0,
+        ),
+        Place(
+            "late",
+            "Too late",
+            samples.late,
+            messages.late,
+            "Came for hours whose retention had ended. They are in no chart.",
+            "Mend the sender's clock, or keep samples longer.",
+            samples.late > 0,
+        ),
+        Place(
+            "unconfirmed",
+            "Unconfirmed",
+            samples.unconfirmed,
+            messages.unconfirmed,
+            "A server ended with them in hand. What it had acknowledged still comes in; the rest got no answer.",
+            "Nothing, if your senders send again what got no answer. Our agent does.",
+            False,
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +187,15 @@ def hour_rows(found: Span) -> Iterator[Row]:
     """By hour and source, the newest hour first."""
     for line in found.lines():
         yield {
-            "hour": moment(line.start_ms), "source": line.source, "messages": line.messages, "samples": line.accepted,
-            "stored": line.stored, "late": line.late, "rejected": line.rejected, "dead": line.dead,
-        }  # fmt: skip
+            "hour": moment(line.start_ms),
+            "source": line.source,
+            "messages": line.messages,
+            "samples": line.accepted,
+            "stored": line.stored,
+            "late": line.late,
+            "rejected": line.rejected,
+            "dead": line.dead,
+        }
 
 
 def gap_rows(found: Span) -> Iterator[Row]:
@@ -164,9 +207,14 @@ def gap_rows(found: Span) -> Iterator[Row]:
 def gap_row(gap: Gap) -> Row:
     """One of them."""
     return {
-        "source": gap.source, "spool": gap.spool, "first": gap.first, "last": gap.last, "messages": gap.count,
-        "after": moment(gap.after_ms), "before": moment(gap.before_ms),
-    }  # fmt: skip
+        "source": gap.source,
+        "spool": gap.spool,
+        "first": gap.first,
+        "last": gap.last,
+        "messages": gap.count,
+        "after": moment(gap.after_ms),
+        "before": moment(gap.before_ms),
+    }
 
 
 HOUR_COLUMNS = ("hour", "source", "messages", "samples", "stored", "late", "rejected", "dead")

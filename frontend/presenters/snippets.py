@@ -29,51 +29,105 @@ class Way:
 
 
 WAYS = (
-    Way("curl", "curl", "A single number from a shell or a script.", (
-        Snippet("Shell: JSON", """\
+    Way(
+        "curl",
+        "curl",
+        "A single number from a shell or a script.",
+        (
+            Snippet(
+                "Shell: JSON",
+                """\
 curl -i BASE/api/v1/metrics \\
   -H 'Authorization: Bearer TOKEN' \\
   -H 'Content-Type: application/json' \\
   -d '{"samples": [{"metric": "room_temperature", "value": 21.5,
-                    "tags": {"host": "'"$(hostname)"'", "room": "kitchen"}}]}'"""),
-        Snippet("Shell: Influx line protocol", """\
+                    "tags": {"host": "'"$(hostname)"'", "room": "kitchen"}}]}'""",
+            ),
+            Snippet(
+                "Shell: Influx line protocol",
+                """\
 curl -i 'BASE/write?precision=s' \\
   -H 'Authorization: Token TOKEN' \\
-  --data-binary "room,host=$(hostname),room=kitchen temperature=21.5,humidity=48i $(date +%s)\""""),
-    ), ("json", "influx")),
-    Way("agent", "Our agent", "Hosts, containers, and the services on them. Keeps what it cannot send.", (
-        Snippet("Shell, on the host to be watched", """\
+  --data-binary "room,host=$(hostname),room=kitchen temperature=21.5,humidity=48i $(date +%s)\"""",
+            ),
+        ),
+        ("json", "influx"),
+    ),
+    Way(
+        "agent",
+        "Our agent",
+        "Hosts, containers, and the services on them. Keeps what it cannot send.",
+        (
+            Snippet(
+                "Shell, on the host to be watched",
+                """\
 curl -fsSO BASE/agent.pyz && python3 -m pip install psutil
 export SPM_AGENT_URL=BASE SPM_AGENT_TOKEN=TOKEN
-python3 agent.pyz doctor; python3 agent.pyz"""),
-        Snippet("As a service: /etc/systemd/system/spm-agent.service", """\
-python3 agent.pyz install --print --url BASE"""),
-    ), ("agent",)),
-    Way("telegraf", "Telegraf", "And whatever else writes to InfluxDB, v1 or v2.", (
-        Snippet("telegraf.conf", """\
+python3 agent.pyz doctor; python3 agent.pyz""",
+            ),
+            Snippet(
+                "As a service: /etc/systemd/system/spm-agent.service",
+                """\
+python3 agent.pyz install --print --url BASE""",
+            ),
+        ),
+        ("agent",),
+    ),
+    Way(
+        "telegraf",
+        "Telegraf",
+        "And whatever else writes to InfluxDB, v1 or v2.",
+        (
+            Snippet(
+                "telegraf.conf",
+                """\
 [[outputs.influxdb_v2]]
   urls = ["BASE"]
   token = "TOKEN"
   organization = "any"
-  bucket = "any\""""),
-    ), ("telegraf",)),
-    Way("prometheus", "Prometheus", "By remote write; vmagent and Grafana Alloy do it the same way.", (
-        Snippet("prometheus.yml", """\
+  bucket = "any\"""",
+            ),
+        ),
+        ("telegraf",),
+    ),
+    Way(
+        "prometheus",
+        "Prometheus",
+        "By remote write; vmagent and Grafana Alloy do it the same way.",
+        (
+            Snippet(
+                "prometheus.yml",
+                """\
 remote_write:
   - url: BASE/api/v1/write
     authorization:
-      credentials: TOKEN"""),
-        Snippet("vmagent", """\
+      credentials: TOKEN""",
+            ),
+            Snippet(
+                "vmagent",
+                """\
 vmagent -promscrape.config=scrape.yml \\
-  -remoteWrite.url=BASE/api/v1/write -remoteWrite.bearerToken=TOKEN"""),
-    ), ("prometheus", "remote_write")),
-    Way("otlp", "OpenTelemetry", "SDKs and the collector, OTLP over HTTP.", (
-        Snippet("Environment of a program with an SDK", """\
+  -remoteWrite.url=BASE/api/v1/write -remoteWrite.bearerToken=TOKEN""",
+            ),
+        ),
+        ("prometheus", "remote_write"),
+    ),
+    Way(
+        "otlp",
+        "OpenTelemetry",
+        "SDKs and the collector, OTLP over HTTP.",
+        (
+            Snippet(
+                "Environment of a program with an SDK",
+                """\
 export OTEL_METRICS_EXPORTER=otlp
 export OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf
 export OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=BASE/v1/metrics
-export OTEL_EXPORTER_OTLP_METRICS_HEADERS='Authorization=Bearer%20TOKEN'"""),
-        Snippet("Collector: config.yaml", """\
+export OTEL_EXPORTER_OTLP_METRICS_HEADERS='Authorization=Bearer%20TOKEN'""",
+            ),
+            Snippet(
+                "Collector: config.yaml",
+                """\
 receivers:
   otlp:
     protocols:
@@ -87,10 +141,19 @@ service:
   pipelines:
     metrics:
       receivers: [otlp]
-      exporters: [otlphttp]"""),
-    ), ("otlp", "collector")),
-    Way("collectd", "collectd", "Its plug-in write_http.", (
-        Snippet("collectd.conf", """\
+      exporters: [otlphttp]""",
+            ),
+        ),
+        ("otlp", "collector"),
+    ),
+    Way(
+        "collectd",
+        "collectd",
+        "Its plug-in write_http.",
+        (
+            Snippet(
+                "collectd.conf",
+                """\
 LoadPlugin write_http
 <Plugin write_http>
   <Node "spm">
@@ -98,26 +161,59 @@ LoadPlugin write_http
     Header "Authorization: Bearer TOKEN"
     Format "JSON"
   </Node>
-</Plugin>"""),
-    ), ("collectd",)),
-    Way("ping", "Cron jobs", "A job says that it ran; an alert says when it did not.", (
-        Snippet("crontab: one line per job", """\
-0 3 * * *  curl -fsS BASE/ping/KEY/start; /usr/local/bin/backup; curl -fsS BASE/ping/KEY/$?"""),
-    ), ("ping",)),
-    Way("statsd", "StatsD and Graphite", "A side-car on your side listens for them and sends on with a token.", (
-        Snippet("Shell: StatsD on 127.0.0.1:8125", """\
+</Plugin>""",
+            ),
+        ),
+        ("collectd",),
+    ),
+    Way(
+        "ping",
+        "Cron jobs",
+        "A job says that it ran; an alert says when it did not.",
+        (
+            Snippet(
+                "crontab: one line per job",
+                """\
+0 3 * * *  curl -fsS BASE/ping/KEY/start; /usr/local/bin/backup; curl -fsS BASE/ping/KEY/$?""",
+            ),
+        ),
+        ("ping",),
+    ),
+    Way(
+        "statsd",
+        "StatsD and Graphite",
+        "A side-car on your side listens for them and sends on with a token.",
+        (
+            Snippet(
+                "Shell: StatsD on 127.0.0.1:8125",
+                """\
 curl -fsSO BASE/agent.pyz && python3 -m pip install psutil
-SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar statsd --url BASE"""),
-        Snippet("Shell: Graphite's plain text on 127.0.0.1:2003", """\
+SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar statsd --url BASE""",
+            ),
+            Snippet(
+                "Shell: Graphite's plain text on 127.0.0.1:2003",
+                """\
 curl -fsSO BASE/agent.pyz && python3 -m pip install psutil
-SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar graphite --url BASE"""),
-    ), ("statsd", "graphite")),
-    Way("text", "Prometheus text", "Batch jobs: a body in Prometheus' text form, or a push gateway's client.", (
-        Snippet("Shell", """\
+SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar graphite --url BASE""",
+            ),
+        ),
+        ("statsd", "graphite"),
+    ),
+    Way(
+        "text",
+        "Prometheus text",
+        "Batch jobs: a body in Prometheus' text form, or a push gateway's client.",
+        (
+            Snippet(
+                "Shell",
+                """\
 echo 'backup_bytes{job="nightly"} 123456' | curl -i --data-binary @- \\
-  -H 'Authorization: Bearer TOKEN' BASE/api/v1/import/prometheus"""),
-    ), ("prometheus_text", "import")),
-)  # fmt: skip
+  -H 'Authorization: Bearer TOKEN' BASE/api/v1/import/prometheus""",
+            ),
+        ),
+        ("prometheus_text", "import"),
+    ),
+)
 _PLACES = re.compile(r"(?<![A-Z_])(?:BASE|TOKEN|KEY)(?![A-Z_])")
 NAMES = tuple(way.name for way in WAYS)
 

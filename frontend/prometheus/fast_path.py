@@ -4,8 +4,8 @@ A dashboard sends dozens of small queries at once, and what Django does around a
 This is a WSGI application in front of Django's. It takes the calls that are all alike: by GET, or by POST with a form,
 of an address that answers with JSON, with a token, of a host that is ours. Whatever is unusual about any other call is
 Django's to judge. The views are the same, so that who may ask, limits, errors and explanations are; and what protects
-stays, as for pushes (``ingest.http.fast_path``): nothing is sniffed, framed, run or cached, and HTTPS is remembered where the
-site has it.
+stays, as for pushes (``ingest.http.fast_path``): nothing is sniffed, framed, run or cached, and HTTPS is remembered
+where the site has it.
 """
 
 import logging
@@ -72,7 +72,9 @@ class Lean:
         return (body,)
 
 
-def _answered(environ: Environ, secret: str, run: endpoint.Run, said: dict[str, str]) -> tuple[int, bytes, dict[str, str]]:
+def _answered(
+    environ: Environ, secret: str, run: endpoint.Run, said: dict[str, str]
+) -> tuple[int, bytes, dict[str, str]]:
     """(status, body, headers) of a call."""
     try:
         asked = Asked(fields(_form(environ)), fields(environ["QUERY_STRING"].encode("latin-1", "replace")))

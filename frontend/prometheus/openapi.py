@@ -84,22 +84,28 @@ _ADDRESSES: Mapping[str, _Address] = {
         for name, summary in _STATUS.items()
     },
     "/prometheus/api/v1/read": _Address(
-        "Remote read: snappy protobuf, or a stream of chunks", ("explain", "asof", "app"),
-        methods=("post",), answer="application/x-protobuf", body="application/x-protobuf",
+        "Remote read: snappy protobuf, or a stream of chunks",
+        ("explain", "asof", "app"),
+        methods=("post",),
+        answer="application/x-protobuf",
+        body="application/x-protobuf",
     ),
     "/prometheus/federate": _Address(
         "The newest samples, as text", ("match[]", "explain", "asof", "app"), ("match[]",), answer="text/plain"
     ),
     "/api/v1/export": _Address(
-        "Samples of selectors and a range", ("match[]", "start", "end", "format", "explain", "asof", "app"),
+        "Samples of selectors and a range",
+        ("match[]", "start", "end", "format", "explain", "asof", "app"),
         ("match[]",),
         answer="application/octet-stream",
     ),
     "/api/v1/import": _Address(
-        "A file of samples, of the forms that export gives", ("format",), methods=("post",),
+        "A file of samples, of the forms that export gives",
+        ("format",),
+        methods=("post",),
         body="application/octet-stream",
     ),
-}  # fmt: skip
+}
 
 
 def describe(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:

@@ -38,8 +38,14 @@ def navigation(context: Context) -> dict[str, Any]:
     app = context.get("app")
     shown = app if isinstance(app, App) else next(iter(apps), None)
     links = links_of(shown, request.path) if shown else []
-    return {"request": request, "csrf_token": context.get("csrf_token"), "user": request.user, "apps": apps,
-            "app": shown, "links": links}  # fmt: skip
+    return {
+        "request": request,
+        "csrf_token": context.get("csrf_token"),
+        "user": request.user,
+        "apps": apps,
+        "app": shown,
+        "links": links,
+    }
 
 
 def links_of(app: App, path: str) -> list[Link]:

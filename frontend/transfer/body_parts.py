@@ -39,8 +39,9 @@ def blocks(pieces: Pieces) -> Iterator[bytes]:
             if whole:
                 yield whole
             elif len(left) > IMPORT_LINE_BYTES_MAX:
-                raise LimitExceeded("a line is too long", got=f"over {IMPORT_LINE_BYTES_MAX} bytes",
-                                    remedy="Cut it into several lines.")  # fmt: skip
+                raise LimitExceeded(
+                    "a line is too long", got=f"over {IMPORT_LINE_BYTES_MAX} bytes", remedy="Cut it into several lines."
+                )
     except (BadMessage, LimitExceeded):
         yield from filter(None, [left.rpartition(b"\n")[0]])
         raise
@@ -117,8 +118,11 @@ def spool(pieces: Pieces, file: BinaryIO) -> None:
     for piece in pieces:
         size += len(piece)
         if size > IMPORT_PARQUET_BYTES_MAX:
-            raise LimitExceeded("the file is too large", got=f"over {IMPORT_PARQUET_BYTES_MAX} bytes",
-                                remedy="Send several smaller ones.")  # fmt: skip
+            raise LimitExceeded(
+                "the file is too large",
+                got=f"over {IMPORT_PARQUET_BYTES_MAX} bytes",
+                remedy="Send several smaller ones.",
+            )
         file.write(piece)
     file.seek(0)
 

@@ -23,8 +23,16 @@ from spm.wire import F64
 _NAN_BITS = int(np.array([np.nan]).view(np.uint64)[0])
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")
 _PAYLOAD = re.compile(r"nan:([0-9a-f]{16})", re.IGNORECASE)
-_WORDS = {"nan": np.nan, "null": np.nan, "inf": np.inf, "+inf": np.inf, "-inf": -np.inf, "infinity": np.inf,
-          "+infinity": np.inf, "-infinity": -np.inf}  # fmt: skip
+_WORDS = {
+    "nan": np.nan,
+    "null": np.nan,
+    "inf": np.inf,
+    "+inf": np.inf,
+    "-inf": -np.inf,
+    "infinity": np.inf,
+    "+infinity": np.inf,
+    "-infinity": -np.inf,
+}
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _CHARS_SHOWN = 40
 T = TypeVar("T", bound=np.generic)

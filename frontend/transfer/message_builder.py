@@ -111,9 +111,13 @@ class Gathering:
                 used, index = np.unique(series[rows], return_inverse=True)
                 table = SeriesTable.from_canonical([forms[number] for number in used.tolist()])
                 yield Parsed(
-                    table, index.astype(np.int32), ts[rows], values[rows], timeless=self.timeless,
+                    table,
+                    index.astype(np.int32),
+                    ts[rows],
+                    values[rows],
+                    timeless=self.timeless,
                     places=partial(_places, lines[rows]),
-                )  # fmt: skip
+                )
         if self._rejected:
             told = tuple(sorted(self._rejections, key=lambda each: each.line))
             nothing = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)

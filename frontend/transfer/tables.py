@@ -52,8 +52,11 @@ def table(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
                 yield int(numbers[-1])
     except pa.ArrowInvalid as error:
         if "straddling" in str(error):
-            raise LimitExceeded("a row is too long", got=f"over {IMPORT_PIECE_BYTES} bytes",
-                                remedy="Is there a quote that nothing closes?") from error  # fmt: skip
+            raise LimitExceeded(
+                "a row is too long",
+                got=f"over {IMPORT_PIECE_BYTES} bytes",
+                remedy="Is there a quote that nothing closes?",
+            ) from error
         raise BadMessage("not a table", got=str(error)[:200], wanted="CSV with a head line") from error
     if file.fault:
         raise file.fault
@@ -91,14 +94,21 @@ def _head_of(file: File) -> tuple[list[str], int]:
     try:
         names = next((row for row in rows if row), [])
     except plain_csv.Error as error:
-        raise BadMessage("the head of the table cannot be read", got=str(error), wanted="names of columns",
-                         remedy="A table begins with the names of its columns.") from error  # fmt: skip
+        raise BadMessage(
+            "the head of the table cannot be read",
+            got=str(error),
+            wanted="names of columns",
+            remedy="A table begins with the names of its columns.",
+        ) from error
     if text.tell() == len(begun):
         if file.fault:
             raise file.fault
         if len(begun.encode("utf-8", "surrogateescape")) == _HEAD_BYTES_MAX:
-            raise BadMessage("the head of the table is too long", got=f"over {_HEAD_BYTES_MAX} bytes",
-                             remedy="Is there a quote that nothing closes?")  # fmt: skip
+            raise BadMessage(
+                "the head of the table is too long",
+                got=f"over {_HEAD_BYTES_MAX} bytes",
+                remedy="Is there a quote that nothing closes?",
+            )
     file.skip(len(begun[: text.tell()].encode("utf-8", "surrogateescape")))
     try:
         "".join(names).encode()

@@ -16,8 +16,12 @@ def pieces_of(request: HttpRequest) -> Iterator[bytes]:
     """Pieces of some hundred kilobytes; `BadMessage` for a body that is cut off or cannot be unpacked."""
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip"):
-        raise BadMessage("unknown Content-Encoding", got=encoding[:40], wanted="gzip or none",
-                         remedy="Compress the body with gzip, once, or not at all.")  # fmt: skip
+        raise BadMessage(
+            "unknown Content-Encoding",
+            got=encoding[:40],
+            wanted="gzip or none",
+            remedy="Compress the body with gzip, once, or not at all.",
+        )
     return _unpacked(_raw(request)) if encoding == "gzip" else _raw(request)
 
 
@@ -33,8 +37,9 @@ def _raw(request: HttpRequest) -> Iterator[bytes]:
             raise LimitExceeded("the body is too large", got=f"over {IMPORT_BYTES_MAX} bytes", remedy="Cut the file.")
         yield piece
     if wanted is not None and size != wanted:
-        raise BadMessage("the body is cut off", got=f"{size} bytes", wanted=f"{wanted}, its Content-Length",
-                         remedy="Send it whole.")  # fmt: skip
+        raise BadMessage(
+            "the body is cut off", got=f"{size} bytes", wanted=f"{wanted}, its Content-Length", remedy="Send it whole."
+        )
 
 
 def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -45,17 +50,28 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
             if inflater.eof:
                 inflater, members = zlib.decompressobj(31), members + 1
                 if members > GZIP_MEMBERS_MAX:
-                    raise LimitExceeded("too many gzip members", got=members, wanted=f"at most {GZIP_MEMBERS_MAX}",
-                                        remedy="Compress the file in one go.")  # fmt: skip
+                    raise LimitExceeded(
+                        "too many gzip members",
+                        got=members,
+                        wanted=f"at most {GZIP_MEMBERS_MAX}",
+                        remedy="Compress the file in one go.",
+                    )
             try:
                 made = inflater.decompress(rest, _PIECE_BYTES)
             except zlib.error as error:
-                raise BadMessage("the body cannot be decompressed", got=str(error), wanted="gzip",
-                                 remedy="Is it compressed, and whole (gzip -t)?") from error  # fmt: skip
+                raise BadMessage(
+                    "the body cannot be decompressed",
+                    got=str(error),
+                    wanted="gzip",
+                    remedy="Is it compressed, and whole (gzip -t)?",
+                ) from error
             size += len(made)
             if size > IMPORT_DECODED_BYTES_MAX:
-                raise LimitExceeded("the body is too large", got=f"over {IMPORT_DECODED_BYTES_MAX} bytes decompressed",
-                                    remedy="Cut the file.")  # fmt: skip
+                raise LimitExceeded(
+                    "the body is too large",
+                    got=f"over {IMPORT_DECODED_BYTES_MAX} bytes decompressed",
+                    remedy="Cut the file.",
+                )
             if made:
                 yield made
             rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail

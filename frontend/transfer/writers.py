@@ -49,8 +49,12 @@ def table(batches: Batches, labels: Sequence[str]) -> Iterator[bytes]:
     """CSV: a line for each sample."""
     yield _line(["metric", *(guarded(LABEL + name) for name in labels), "time_ms", "value"])
     for batch in batches:
-        heads = strings([_line([guarded(series.get(name, "")) for name in (METRIC_NAME, *labels)])[:-2].decode()
-                         for series in batch.labels])  # fmt: skip
+        heads = strings(
+            [
+                _line([guarded(series.get(name, "")) for name in (METRIC_NAME, *labels)])[:-2].decode()
+                for series in batch.labels
+            ]
+        )
         owner = np.repeat(np.arange(len(batch.labels)), np.diff(batch.offsets))
         times = pc.cast(ints(batch.ts), pa.string())
         ends = pc.binary_join_element_wise(texts_of(batch.values), string("\r\n"), string(""))

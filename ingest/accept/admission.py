@@ -36,9 +36,10 @@ class TooFast(LimitExceeded):
     def __init__(self, rate: int, wait_s: float) -> None:
         self.wait_s = wait_s
         super().__init__(
-            "the app sends more samples than its rate allows", wanted=f"at most {rate:,} a second on average",
+            "the app sends more samples than its rate allows",
+            wanted=f"at most {rate:,} a second on average",
             remedy="Send the same body again after Retry-After seconds; staff can raise the rate.",
-        )  # fmt: skip
+        )
 
 
 @dataclass(slots=True)
@@ -259,11 +260,15 @@ def _kept(parsed: Parsed, rows: BOOL, told: tuple[Rejection, ...]) -> Parsed:
     used, index = np.unique(parsed.series_index[rows], return_inverse=True)
     places, stood = parsed.places, np.flatnonzero(rows)
     return replace(
-        parsed, series=parsed.series.rows(used.astype(np.int64)), series_index=index.astype(np.int32),
-        ts=parsed.ts[rows], values=parsed.values[rows],
-        rejections=parsed.rejections + told, rejected=parsed.rejected + int(len(rows) - rows.sum()),
+        parsed,
+        series=parsed.series.rows(used.astype(np.int64)),
+        series_index=index.astype(np.int32),
+        ts=parsed.ts[rows],
+        values=parsed.values[rows],
+        rejections=parsed.rejections + told,
+        rejected=parsed.rejected + int(len(rows) - rows.sum()),
         places=places and (lambda some: places(stood[some].tolist())),
-    )  # fmt: skip
+    )
 
 
 def _text(table: SeriesTable, number: int) -> str:

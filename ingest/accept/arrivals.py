@@ -15,12 +15,15 @@ from spm.limits import SOURCE_SEEN_EVERY_MS, SOURCES_SEEN_MAX
 # Protocol → word in the sender's User-Agent → way. A protocol's own name is the way of all others that speak it.
 _SPEAKERS = {
     "influx": {
-        "spm-agent": "agent", "spm-graphite": "graphite", "spm-statsd": "statsd", "telegraf": "telegraf",
+        "spm-agent": "agent",
+        "spm-graphite": "graphite",
+        "spm-statsd": "statsd",
+        "telegraf": "telegraf",
         "collectd": "collectd",
     },
     "remote_write": {"prometheus": "prometheus"},
     "otlp": {"opentelemetry collector": "collector", "otelcol": "collector"},
-}  # fmt: skip
+}
 _written: dict[tuple[int, str], int] = {}  # (app, way) → ms of the last write by this process; bounded below
 
 

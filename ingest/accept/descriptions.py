@@ -30,8 +30,10 @@ def note(app_id: int, told: Iterable[Metadata], clock: Clock = _clock) -> None:
     kept = [one for metric, one in news.items() if metric in known or metric in kept_too]
     MetricDescription.objects.bulk_create(
         (_row(app_id, one) for one in kept),
-        update_conflicts=True, unique_fields=["app", "metric"], update_fields=["type", "help", "unit"],
-    )  # fmt: skip
+        update_conflicts=True,
+        unique_fields=["app", "metric"],
+        update_fields=["type", "help", "unit"],
+    )
     if len(_written) + len(news) > METADATA_KNOWN_MAX:
         _written.clear()
     _written.update({(app_id, metric): one for metric, one in news.items()})

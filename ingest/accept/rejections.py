@@ -56,9 +56,11 @@ def by_reason(app_id: int) -> list[Count]:
     """The reasons of the app's kept rejections, the most frequent first."""
     own = RejectedLine.objects.filter(app_id=app_id).order_by()
     totals = own.values("reason").annotate(
-        n=models.Count("id"), last=models.Max("time_ms"), senders=models.Count("source", distinct=True),
+        n=models.Count("id"),
+        last=models.Max("time_ms"),
+        senders=models.Count("source", distinct=True),
         newest=models.Max("id"),
-    )  # fmt: skip
+    )
     rows = sorted(totals, key=lambda row: (-row["n"], row["reason"]))[:REJECTION_REASONS_SHOWN]
     examples = dict(own.filter(pk__in=[row["newest"] for row in rows]).values_list("pk", "example"))
     return [Count(r["reason"], r["n"], r["last"], r["senders"], examples.get(r["newest"], "")) for r in rows]

@@ -148,6 +148,8 @@ def _bounded(parsed: Parsed) -> None:
     touched = len(np.unique(slot_of(parsed.ts)))
     if touched > MESSAGE_SLOTS_MAX:
         raise BadMessage(
-            "the message spreads over too many hours", got=touched, wanted=f"at most {MESSAGE_SLOTS_MAX}",
+            "the message spreads over too many hours",
+            got=touched,
+            wanted=f"at most {MESSAGE_SLOTS_MAX}",
             remedy="Send it in parts, each with neighbouring times.",
-        )  # fmt: skip
+        )

@@ -31,9 +31,18 @@ _LINK = '<a href="{}" class="text-primary-600 underline dark:text-primary-500">{
 
 
 HEADS = (
-    "Process", "Accepted", "Stored", "Queued", "In flight", "Unconfirmed", "Refused lines", "Dead", "Too late",
-    "Last stamp (UTC)", "Mark (UTC)",
-)  # fmt: skip
+    "Process",
+    "Accepted",
+    "Stored",
+    "Queued",
+    "In flight",
+    "Unconfirmed",
+    "Refused lines",
+    "Dead",
+    "Too late",
+    "Last stamp (UTC)",
+    "Mark (UTC)",
+)
 
 
 class AccountView(UnfoldModelAdminViewMixin, TemplateView):  # type: ignore[misc]  # unfold is untyped

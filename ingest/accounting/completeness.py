@@ -123,9 +123,12 @@ def hour_readings(found: Iterable[Completeness]) -> Iterator[Reading]:
 def hour_of(store: Backend, app_id: int, known: Iterable[Known], hour: int, now_ms: int) -> list[Completeness]:
     """One full hour, by its number."""
     span = balance.span(store, app_id, (hour + 1) * HOUR_MS - 1, 2)
-    newest = Span(hour * HOUR_MS, (hour + 1) * HOUR_MS, span.hours[-1:], tuple(
-        gap for gap in span.gaps if gap.before_ms >= hour * HOUR_MS
-    ))  # fmt: skip
+    newest = Span(
+        hour * HOUR_MS,
+        (hour + 1) * HOUR_MS,
+        span.hours[-1:],
+        tuple(gap for gap in span.gaps if gap.before_ms >= hour * HOUR_MS),
+    )
     since, until = hour * HOUR_MS, (hour + 1) * HOUR_MS
     return list(compared(known, newest, since_ms=since, until_ms=until, now_ms=now_ms))
 

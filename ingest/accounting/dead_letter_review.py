@@ -188,9 +188,15 @@ def _shown(found: Found) -> Shown:
         return Shown(key, found.ingest_ms, state, f"the letter itself cannot be read: {error}")
     first = tuple(_sample(envelope, i) for i in range(min(len(envelope), LETTER_SAMPLES_SHOWN)))
     return Shown(
-        key, found.ingest_ms, state, letter.cause,
-        source=envelope.source, count=len(envelope), series=len(envelope.series.ids), samples=first,
-    )  # fmt: skip
+        key,
+        found.ingest_ms,
+        state,
+        letter.cause,
+        source=envelope.source,
+        count=len(envelope),
+        series=len(envelope.series.ids),
+        samples=first,
+    )
 
 
 def _excerpt(letter: Letter) -> str:

@@ -40,9 +40,11 @@ class Kept:
     def plus(self, other: "Kept") -> "Kept":
         """Both together."""
         return Kept(
-            self.moved + other.moved, self.adopted + other.adopted, self.waiting + other.waiting,
+            self.moved + other.moved,
+            self.adopted + other.adopted,
+            self.waiting + other.waiting,
             self.damaged + other.damaged,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True)

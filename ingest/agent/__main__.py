@@ -98,8 +98,13 @@ def _version(given: list[str]) -> int:
 
 
 _COMMANDS = {
-    "run": _run, "doctor": _doctor, "discover": _discover, "once": _once, "install": _install, "version": _version,
-}  # fmt: skip
+    "run": _run,
+    "doctor": _doctor,
+    "discover": _discover,
+    "once": _once,
+    "install": _install,
+    "version": _version,
+}
 
 
 if __name__ == "__main__":

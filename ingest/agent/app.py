@@ -56,8 +56,15 @@ class Whole:
         self._origins = own.origins
         counters = Counters()
         self.crew = Crew({**machine(), **services(own.targets), "itself": Itself(counters)}, clock)
-        self.agent = Agent(crew=self.crew, spool=self.spool, push=self._push, clock=clock, tags=own.tags,
-                           counters=counters, patience_s=own.patience_s)  # fmt: skip
+        self.agent = Agent(
+            crew=self.crew,
+            spool=self.spool,
+            push=self._push,
+            clock=clock,
+            tags=own.tags,
+            counters=counters,
+            patience_s=own.patience_s,
+        )
         self._heart = self._made_heart(counters)
         self._apply(pushed.load(own.spool))
 
@@ -113,8 +120,16 @@ class Whole:
         if not url.startswith(("http://", "https://")):
             return None
         web = Web(url, tls=own.tls, proxy=own.proxy)
-        return heartbeat.Heart(web, token=own.token, agent=self.agent, spool=self.spool, counters=counters,
-                           clock=self._clock, host=own.host, adopt=self.adopt)  # fmt: skip
+        return heartbeat.Heart(
+            web,
+            token=own.token,
+            agent=self.agent,
+            spool=self.spool,
+            counters=counters,
+            clock=self._clock,
+            host=own.host,
+            adopt=self.adopt,
+        )
 
 
 def machine() -> dict[str, Collector]:

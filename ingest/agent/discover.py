@@ -60,18 +60,36 @@ class Hint:
 
 HINTS = (
     Hint("redis", ("redis-server", "valkey-server", "keydb-server"), (6379,), "address", ("{place}",), redis.Redis),
-    Hint("nginx", ("nginx", "openresty"), (80, 8080), "url",
-         tuple(f"http://{{place}}/{page}" for page in ("nginx_status", "stub_status", "basic_status")), nginx.Nginx),
+    Hint(
+        "nginx",
+        ("nginx", "openresty"),
+        (80, 8080),
+        "url",
+        tuple(f"http://{{place}}/{page}" for page in ("nginx_status", "stub_status", "basic_status")),
+        nginx.Nginx,
+    ),
     Hint("jmx", ("java",), (16010, 16030, 9870, 9864, 8088, 8042, 8480), "url", ("http://{place}/jmx",), jmx.Jmx),
     Hint("elasticsearch", ("java",), (9200,), "url", ("http://{place}",), elasticsearch.Elasticsearch),
     Hint("solr", ("java",), (8983,), "url", ("http://{place}/solr",), solr.Solr),
-    Hint("prometheus", ("node_exporter", "prometheus", "victoria-metric", "grafana", "etcd", "caddy", "traefik"),
-         (9090, 9100, 9104, 9113, 9115, 9121, 9187, 9216, 9256), "url", ("http://{place}/metrics",),
-         prometheus.Exporter),
-    Hint("postgres", ("postgres",), (5432,), "dsn", ("host=127.0.0.1 port={port} dbname=postgres",), None,
-         "needs a login: create role spm_agent login password '…'; grant pg_monitor to spm_agent;"),
+    Hint(
+        "prometheus",
+        ("node_exporter", "prometheus", "victoria-metric", "grafana", "etcd", "caddy", "traefik"),
+        (9090, 9100, 9104, 9113, 9115, 9121, 9187, 9216, 9256),
+        "url",
+        ("http://{place}/metrics",),
+        prometheus.Exporter,
+    ),
+    Hint(
+        "postgres",
+        ("postgres",),
+        (5432,),
+        "dsn",
+        ("host=127.0.0.1 port={port} dbname=postgres",),
+        None,
+        "needs a login: create role spm_agent login password '…'; grant pg_monitor to spm_agent;",
+    ),
     Hint("rabbitmq", (), (15672,), "url", ("http://{place}",), None, "needs a user with the tag monitoring"),
-)  # fmt: skip
+)
 _JAVA_PORTS = {"jmx": (16010, 16030, 9870, 9864, 8088, 8042, 8480), "elasticsearch": (9200,), "solr": (8983,)}
 
 

@@ -92,7 +92,9 @@ def broker(own: Config) -> Check:
     """Whether the broker lets us in, and has where to publish."""
     place = without_user(own.url)
     try:
-        push = importlib.import_module("ingest.agent.server.push.amqp").AmqpPush(own.url, token=own.token, source=own.host)
+        push = importlib.import_module("ingest.agent.server.push.amqp").AmqpPush(
+            own.url, token=own.token, source=own.host
+        )
         problem = push.probe()
     except (SpmError, ValueError) as error:  # no library, or an address that is none
         problem = str(error)

@@ -60,9 +60,17 @@ class Heart:
     """The heartbeats of one agent. ``etag`` and ``refused`` are about the settings it applied."""
 
     def __init__(
-        self, web: Web, *, token: str, agent: Agent, spool: Spool, counters: Counters, clock: Clock, host: str,
+        self,
+        web: Web,
+        *,
+        token: str,
+        agent: Agent,
+        spool: Spool,
+        counters: Counters,
+        clock: Clock,
+        host: str,
         adopt: Callable[[str, Any], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._web, self._token, self._agent, self._spool = web, token, agent, spool
         self._counters, self._clock, self._host, self._adopt = counters, clock, host, adopt
         self._started_ms = clock.now_ms()
@@ -101,12 +109,20 @@ class Heart:
         now_ms = self._clock.now_ms()
         health = self._agent.crew.health()
         return {
-            "name": self._host, "version": VERSION, "platform": platform.platform()[:200],
-            "period_ms": self.period_ms, "started_ms": self._started_ms, "now_ms": now_ms,
-            "spool": self._spool.name, "sequence": self._counters.sequence, "spooled": self._spool.depth(),
+            "name": self._host,
+            "version": VERSION,
+            "platform": platform.platform()[:200],
+            "period_ms": self.period_ms,
+            "started_ms": self._started_ms,
+            "now_ms": now_ms,
+            "spool": self._spool.name,
+            "sequence": self._counters.sequence,
+            "spooled": self._spool.depth(),
             "oldest_ms": self._agent.waiting_ms(now_ms),
-            "dropped_messages": self._spool.dropped[0], "dropped_samples": self._spool.dropped[1],
+            "dropped_messages": self._spool.dropped[0],
+            "dropped_samples": self._spool.dropped[1],
             "tags": {key: value for key, value in self.tags.items() if key != "host"},
             "collectors": {name[:100]: each.problem[:200] or "ok" for name, each in sorted(health.items())},
-            "etag": self.etag, "refused": dict(self.refused),
-        }  # fmt: skip
+            "etag": self.etag,
+            "refused": dict(self.refused),
+        }

@@ -20,9 +20,14 @@ log = logging.getLogger("spm.agent")
 
 
 def run(
-    agent: Agent, *, clock: Clock, stop: threading.Event, period_ms: Callable[[], int], host: str,
+    agent: Agent,
+    *,
+    clock: Clock,
+    stop: threading.Event,
+    period_ms: Callable[[], int],
+    host: str,
     others: Sequence[tuple[float, Callable[[], None]]] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Look and push until ``stop`` is set; ``others``: what else to do, and how often, in seconds."""
     fresh = threading.Event()
     pusher = threading.Thread(target=_push_all, args=(agent, stop, fresh), name="push", daemon=True)

@@ -29,9 +29,10 @@ class Unauthorised(Explained):
 
     def __init__(self) -> None:
         super().__init__(
-            "no valid token", wanted="Authorization: Bearer TOKEN, with the scope ingest",
+            "no valid token",
+            wanted="Authorization: Bearer TOKEN, with the scope ingest",
             remedy="Make a token for your app and send it with each request.",
-        )  # fmt: skip
+        )
 
 
 class UnknownForm(Explained):
@@ -71,9 +72,10 @@ def answering(view: View, word: Word = as_json, too_fast: int = 429) -> View:
             return _worded(word, request, error, too_fast)
         except (QueueUnavailable, StoreUnavailable, OperationalError) as error:
             busy = Busy(
-                "cannot take data now", got=str(error)[:200],
+                "cannot take data now",
+                got=str(error)[:200],
                 remedy="Send the same body again after Retry-After seconds.",
-            )  # fmt: skip
+            )
             return _worded(word, request, busy, too_fast)
         return _not_so(word, request, answer) if isinstance(answer, HttpResponseNotAllowed) else answer
 
@@ -104,8 +106,11 @@ def report(parsed: Parsed, message_id: bytes) -> dict[str, object]:
     """What the sender should know of a message."""
     errors = [{"line": r.line, "reason": r.reason, "example": r.example} for r in parsed.rejections]
     told: dict[str, object] = {
-        "accepted": len(parsed.ts), "rejected": parsed.rejected, "errors": errors, "message_id": message_id.hex(),
-    }  # fmt: skip
+        "accepted": len(parsed.ts),
+        "rejected": parsed.rejected,
+        "errors": errors,
+        "message_id": message_id.hex(),
+    }
     if parsed.rejected or not len(parsed.ts):
         told["error"] = headline(parsed)
     return told

@@ -48,11 +48,15 @@ def next_piece(stream: Stream, most: int, size: int, length: int | None) -> byte
     try:
         return stream.read(most)
     except OSError as error:
-        raise BadMessage("the connection broke within the body", got=f"{size} bytes", wanted=length,
-                         remedy="Send it whole.") from error  # fmt: skip
+        raise BadMessage(
+            "the connection broke within the body", got=f"{size} bytes", wanted=length, remedy="Send it whole."
+        ) from error
     except _chunk_errors() as error:
-        raise BadMessage("a chunk of the body is malformed or missing", got=f"{size} bytes before it",
-                         remedy="Send it with a Content-Length.") from error  # fmt: skip
+        raise BadMessage(
+            "a chunk of the body is malformed or missing",
+            got=f"{size} bytes before it",
+            remedy="Send it with a Content-Length.",
+        ) from error
 
 
 def _chunk_errors() -> type[Exception] | tuple[()]:
@@ -64,9 +68,11 @@ def _chunk_errors() -> type[Exception] | tuple[()]:
 def _unknown(encoding: str) -> UnknownEncoding:
     several = "," in encoding
     return UnknownEncoding(
-        "the body is encoded several times over" if several else "unknown Content-Encoding", got=encoding[:40],
-        wanted="gzip, deflate, snappy, zstd or none", remedy="Encode it once." if several else "",
-    )  # fmt: skip
+        "the body is encoded several times over" if several else "unknown Content-Encoding",
+        got=encoding[:40],
+        wanted="gzip, deflate, snappy, zstd or none",
+        remedy="Encode it once." if several else "",
+    )
 
 
 def _pieces(stream: Stream, length: int | None) -> Iterator[bytes]:

@@ -47,9 +47,11 @@ UNPACK: Mapping[str, Unpack] = {"snappy": snappy, "x-snappy-framed": snappy, "zs
 def too_large(limit: int) -> LimitExceeded:
     """A body that becomes larger than it may."""
     return LimitExceeded(
-        "the body is too large", got=f"over {limit} bytes decompressed", wanted=f"at most {limit}",
+        "the body is too large",
+        got=f"over {limit} bytes decompressed",
+        wanted=f"at most {limit}",
         remedy="Send smaller bodies.",
-    )  # fmt: skip
+    )
 
 
 def cut_off() -> BadMessage:

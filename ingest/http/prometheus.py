@@ -134,6 +134,7 @@ def _version(request: HttpRequest) -> int:
     if kind == "application/x-protobuf" and proto in (_FIRST, _SECOND):
         return 2 if proto == _SECOND else 1
     raise UnknownForm(
-        "not a content type of remote write", got=request.META.get("CONTENT_TYPE", "")[:120],
+        "not a content type of remote write",
+        got=request.META.get("CONTENT_TYPE", "")[:120],
         wanted="application/x-protobuf, with proto=prometheus.WriteRequest or io.prometheus.write.v2.Request",
-    )  # fmt: skip
+    )

@@ -28,9 +28,7 @@ _DATABASES = {"name": "databases", "columns": ["name"], "values": [["metrics"]]}
 @require_POST
 def metrics(request: HttpRequest) -> HttpResponse:
     """``POST /api/v1/metrics``: samples as JSON."""
-    taken = take(
-        request, lambda body: json_samples.parse(body.raw, now_ms=body.now_ms, crowded=body.crowded), "json"
-    )  # fmt: skip
+    taken = take(request, lambda body: json_samples.parse(body.raw, now_ms=body.now_ms, crowded=body.crowded), "json")
     return JsonResponse(report(taken.parsed, taken.message_id), status=202 if len(taken.parsed.ts) else 400)
 
 
@@ -90,9 +88,11 @@ def query(request: HttpRequest) -> HttpResponse:
     if statement.startswith("SHOW DATABASES"):
         return JsonResponse({"results": [{"statement_id": 0, "series": [_DATABASES]}]})
     raise BadMessage(
-        "this statement is not answered here", got=statement[:80], wanted="SHOW DATABASES or CREATE DATABASE",
+        "this statement is not answered here",
+        got=statement[:80],
+        wanted="SHOW DATABASES or CREATE DATABASE",
         remedy="Queries go to /prometheus/api/v1/query.",
-    )  # fmt: skip
+    )
 
 
 def _settled(taken: Taken, status: int) -> HttpResponse:

@@ -9,9 +9,22 @@ from ingest.http import samples as http_samples
 
 app_name = "ingest"
 LEAN = (  # those that agents call all the time: see ``ingest.http.fast_path``
-    "metrics", "write", "write-v2", "write-v3", "collectd", "ping", "health", "ready", "query",
-    "remote-write", "remote-push", "text", "otlp", "otlp-own", "otlp-api",
-)  # fmt: skip
+    "metrics",
+    "write",
+    "write-v2",
+    "write-v3",
+    "collectd",
+    "ping",
+    "health",
+    "ready",
+    "query",
+    "remote-write",
+    "remote-push",
+    "text",
+    "otlp",
+    "otlp-own",
+    "otlp-api",
+)
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/metrics", http_samples.metrics, name="metrics"),
     path("write", http_samples.write, name="write"),
@@ -30,5 +43,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/otlp/v1/metrics", http_otlp.metrics, name="otlp-api"),
     re_path(r"^metrics/(?P<group>job(?:@base64)?/.+)$", http_prometheus.pushed, name="pushed"),
     re_path(r"^ping/(?P<key>[^/]+)(?:/(?P<act>[^/]+))?$", pings.ping, name="heartbeat"),
-    re_path(rf"^broker/(?P<secret>[^/]+)/(?P<question>{'|'.join(broker_auth.QUESTIONS)})$", broker_auth.ask, name="broker"),
+    re_path(
+        rf"^broker/(?P<secret>[^/]+)/(?P<question>{'|'.join(broker_auth.QUESTIONS)})$", broker_auth.ask, name="broker"
+    ),
 ]

@@ -41,10 +41,14 @@ def parse(body: bytes, *, now_ms: int) -> Parsed:
         if wrong.any()
     )
     return Parsed(
-        series=SeriesTable.from_canonical(forms), series_index=sent.series_index[good], ts=sent.ts[good],
-        values=sent.values[good], rejections=refused, rejected=int((~good).sum()),
+        series=SeriesTable.from_canonical(forms),
+        series_index=sent.series_index[good],
+        ts=sent.ts[good],
+        values=sent.values[good],
+        rejections=refused,
+        rejected=int((~good).sum()),
         places=lambda rows: (np.flatnonzero(good)[rows] + 1).tolist(),
-    )  # fmt: skip
+    )
 
 
 def _checked(form: bytes) -> bytes:

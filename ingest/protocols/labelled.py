@@ -35,6 +35,4 @@ def with_labels(parsed: Parsed, labels: Mapping[str, str]) -> Parsed:
         if size > MESSAGE_SERIES_BYTES_MAX:  # looked at on the way: a long address times many short lines
             raise LimitExceeded("too many bytes of series names and tags in one body", remedy="Send smaller bodies.")
         places[number] = numbers.setdefault(form, len(numbers))
-    return replace(
-        parsed, series=SeriesTable.from_canonical(list(numbers)), series_index=places[parsed.series_index]
-    )  # fmt: skip
+    return replace(parsed, series=SeriesTable.from_canonical(list(numbers)), series_index=places[parsed.series_index])

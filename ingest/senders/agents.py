@@ -25,8 +25,21 @@ from spm.accounts.models import App, Source
 from spm.errors import LimitExceeded, Refused
 
 Told = Mapping[str, Any]
-_SAME = ("version", "platform", "period_ms", "spool", "sequence", "spooled", "oldest_ms", "dropped_messages",
-         "dropped_samples", "tags", "collectors", "etag", "refused")  # fmt: skip
+_SAME = (
+    "version",
+    "platform",
+    "period_ms",
+    "spool",
+    "sequence",
+    "spooled",
+    "oldest_ms",
+    "dropped_messages",
+    "dropped_samples",
+    "tags",
+    "collectors",
+    "etag",
+    "refused",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +129,9 @@ def forget(app: App, name: str, *, actor: User | None, by: str) -> bool:
     with transaction.atomic():
         gone, _ = Agent.objects.filter(app=app, name=name).delete()
         if gone:
-            audit.record("agent forgotten", name, actor=actor, organisation=app.organisation, detail={"app": app.pk},
-                         name=by)  # fmt: skip
+            audit.record(
+                "agent forgotten", name, actor=actor, organisation=app.organisation, detail={"app": app.pk}, name=by
+            )
     return bool(gone)
 
 
@@ -158,8 +172,11 @@ def _two(known: Agent | None, process_ms: int, started: datetime, moment: dateti
 
 def _joined(pushed: list[AgentSettings], name: str, tags: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     own = {f"{key}={value}" for key, value in tags.items()}
-    ranks = [(0 if p.match == "*" else 1 if p.match in own else 2, p.match, p.settings) for p in pushed
-             if p.match in ("*", name) or p.match in own]  # fmt: skip
+    ranks = [
+        (0 if p.match == "*" else 1 if p.match in own else 2, p.match, p.settings)
+        for p in pushed
+        if p.match in ("*", name) or p.match in own
+    ]
     settings: dict[str, Any] = {}
     for _, _, given in sorted(ranks, key=lambda one: one[:2]):
         both = {**settings.get("tags", {}), **given.get("tags", {})}

@@ -25,9 +25,22 @@ from spm import limits
 from spm.errors import Refused
 
 __all__ = [
-    "AGENTS", "AGENTS_RING", "APP", "AT_MS", "BULK", "CAUSE", "CONTENT_TYPE", "DEAD", "ENCODING", "EXCHANGE", "LETTERS",
-    "ORIGIN", "TYPE", "Address", "Queue",
-]  # fmt: skip
+    "AGENTS",
+    "AGENTS_RING",
+    "APP",
+    "AT_MS",
+    "BULK",
+    "CAUSE",
+    "CONTENT_TYPE",
+    "DEAD",
+    "ENCODING",
+    "EXCHANGE",
+    "LETTERS",
+    "ORIGIN",
+    "TYPE",
+    "Address",
+    "Queue",
+]
 DEAD = "spm.dead"  # the dead letters' exchange and their queue
 BULK = "bulk"
 AGENTS_RING = "spm.agents.ring"  # behind AGENTS: the same key always goes to the same partition

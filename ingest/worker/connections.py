@@ -88,9 +88,12 @@ class Service:
         self._trial = Trial(self.trial)
         dead_queue = DeadQueue(self._backend, self._door.whose, clock)
         self._consumer = self.consumer(
-            Writer(self._backend, Distribution()), self._grave, door=self._door, letters=dead_queue.keep,
+            Writer(self._backend, Distribution()),
+            self._grave,
+            door=self._door,
+            letters=dead_queue.keep,
             trial=self._trial.of,
-        )  # fmt: skip
+        )
         calling = Calling(self._consumer.idle.seconds, clock)
         self._receiver = Receiver(address, self._consumer.take, letters=True, calling=calling)
         self._consumer.source = self._receiver

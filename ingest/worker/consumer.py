@@ -360,9 +360,11 @@ class Consumer:
         app = None if self._door is None else _asked(self._door.whose, delivery)
         source = str(delivery.headers.get(SOURCE_HEADER) or "")
         return told | {
-            topology.APP: str(app or 0), topology.TYPE: delivery.content_type, topology.ENCODING: delivery.encoding,
+            topology.APP: str(app or 0),
+            topology.TYPE: delivery.content_type,
+            topology.ENCODING: delivery.encoding,
             SOURCE_HEADER: source,
-        }  # fmt: skip
+        }
 
     def _bury(self, envelope: Envelope, cause: str) -> None:
         self._publish_dead(envelope.to_bytes(), cause, envelope.message_id.hex(), {}, "")

@@ -77,7 +77,9 @@ class DeadQueue:
         )
         letter = Letter(kind, cause, delivery.body[: limits.DEAD_BODY_BYTES_MAX], key=about.to_bytes())
         at_ms = died_ms(delivery)
-        return dead_letters.step(app, self._clock.now_ms() if at_ms is None else at_ms, dead_letters.body_name(letter), letter)
+        return dead_letters.step(
+            app, self._clock.now_ms() if at_ms is None else at_ms, dead_letters.body_name(letter), letter
+        )
 
 
 def too_often(delivery: Delivery) -> Delivery | None:

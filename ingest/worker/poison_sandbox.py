@@ -8,8 +8,9 @@ messages go on. The child stays for the next ones, since there are often some hu
 No message is to blame for a child that does not begin, or that ended before it got the message; nor for a machine with
 no time to spare: what counts is the child's own time on a processor, and on the clock ten times as much.
 
-``python -m ingest.worker.poison_sandbox`` is the child: lengths and messages of MessagePack on its input, on its output one byte when
-it has begun, and one for each. An error that it survives is no verdict: the worker meets it, and knows how to say it.
+``python -m ingest.worker.poison_sandbox`` is the child: lengths and messages of MessagePack on its input, on its output
+one byte when it has begun, and one for each. An error that it survives is no verdict: the worker meets it, and knows
+how to say it.
 """
 
 import resource

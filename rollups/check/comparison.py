@@ -74,9 +74,18 @@ def _unit(
     state = value.entry(bucket, slot).state
     numbers = retractions.numbers(value.hours[bucket].slots[slot].retractions)
     return UnitTask(
-        app, bucket, slot, Kind.RECOUNT, state.generations, state.replay, (), 0, hours=True,
-        retractions=tuple(known[n] for n in sorted(numbers)), epochs=epochs,
-    )  # fmt: skip
+        app,
+        bucket,
+        slot,
+        Kind.RECOUNT,
+        state.generations,
+        state.replay,
+        (),
+        0,
+        hours=True,
+        retractions=tuple(known[n] for n in sorted(numbers)),
+        epochs=epochs,
+    )
 
 
 def told(app: int, question: Asked, found: Sequence[Difference], report: Report) -> None:

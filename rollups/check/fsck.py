@@ -62,9 +62,14 @@ _SHOWN = 5  # differences of one hour or day that are told; one is enough to reb
 
 
 def fsck(
-    store: Backend, app: int, *, now_ms: int, slots: Collection[int] | None = None, repair: bool = False,
+    store: Backend,
+    app: int,
+    *,
+    now_ms: int,
+    slots: Collection[int] | None = None,
+    repair: bool = False,
     watch: Callable[[int, int], None] = lambda done, total: None,
-) -> Report:  # fmt: skip
+) -> Report:
     """Check everything; recount the hours of ``slots`` and the days they lie in (``None``: all of them).
 
     ``watch`` is told of days done and days in all.
@@ -125,7 +130,9 @@ def _verify_accounts(reader: Reader, app: int, report: Report) -> None:
     report.count(rows=len(found))
     buckets = epochs.read(reader, app).all(app)
     waiting = ((w.key.to_bytes(), w.cell) for w in commit_records.scan(reader, app, list(buckets)))
-    accounts = ((key, row.get(commit_records.COLUMN, b"")) for key, row in reader.scan("ledger", *keys.ledger_range(app)))
+    accounts = (
+        (key, row.get(commit_records.COLUMN, b"")) for key, row in reader.scan("ledger", *keys.ledger_range(app))
+    )
     for table, kind, rows in (("pending", blocks.PENDING, waiting), ("ledger", blocks.LEDGER, accounts)):
         for key, raw in rows:
             report.count(rows=1)
@@ -281,9 +288,15 @@ def _check_hours(
 
 
 def _with_lens(
-    reader: Reader, app: int, bucket: int, slot: int, value: Manifest, known: Mapping[int, Retraction],
-    packed: bytes, chosen: Chosen,
-) -> Checked:  # fmt: skip
+    reader: Reader,
+    app: int,
+    bucket: int,
+    slot: int,
+    value: Manifest,
+    known: Mapping[int, Retraction],
+    packed: bytes,
+    chosen: Chosen,
+) -> Checked:
     numbers = retractions.numbers(packed)
     if not numbers <= known.keys():
         return Checked(trouble=f"its hours leave out retractions nobody knows: {sorted(numbers - known.keys())}")
@@ -292,9 +305,14 @@ def _with_lens(
 
 
 def _drop_hours(
-    store: Backend, app: int, day: int, value: Manifest, wrong: Sequence[tuple[int, int, Checked]], report: Report,
+    store: Backend,
+    app: int,
+    day: int,
+    value: Manifest,
+    wrong: Sequence[tuple[int, int, Checked]],
+    report: Report,
     now_ms: int,
-) -> None:  # fmt: skip
+) -> None:
     """Take wrong hours out of force, where samples are there to answer: readers count them anew at once."""
     gone = {(bucket, slot) for bucket, slot, checked in wrong if checked.usable}
     hours = {
@@ -358,9 +376,16 @@ def _exact_days(day: int, value: Manifest, months: Mapping[int, Month], report: 
 
 
 def _check_day(
-    store: Backend, app: int, day: int, value: Manifest, months: Mapping[int, Month], report: Report, now_ms: int,
-    *, repair: bool,
-) -> None:  # fmt: skip
+    store: Backend,
+    app: int,
+    day: int,
+    value: Manifest,
+    months: Mapping[int, Month],
+    report: Report,
+    now_ms: int,
+    *,
+    repair: bool,
+) -> None:
     for bucket, days in list(_exact_days(day, value, months, report)):
         checked = day_check(store, app, bucket, day, value, days)
         report.count(days=1)

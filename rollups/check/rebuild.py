@@ -166,9 +166,13 @@ def commit_of(parts: Sequence[LogBlock], rows: Collection[_Place], names: Mappin
     ]
     ids = b"".join(names.get(stamp) or _id_of(stamp) for stamp in _stamps(messages))
     return Commit(
-        messages, np.sum(counts, axis=0).astype(np.int64), np.frombuffer(ids, np.uint8).copy(),
-        min(int(part.ts.min()) for part in parts), max(int(part.ts.max()) for part in parts), tuple(sorted(rows)),
-    )  # fmt: skip
+        messages,
+        np.sum(counts, axis=0).astype(np.int64),
+        np.frombuffer(ids, np.uint8).copy(),
+        min(int(part.ts.min()) for part in parts),
+        max(int(part.ts.max()) for part in parts),
+        tuple(sorted(rows)),
+    )
 
 
 def _id_of(stamp: _Stamp) -> bytes:

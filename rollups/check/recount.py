@@ -88,9 +88,15 @@ def _rows(piece: Piece, lens: Lens) -> tuple[np.ndarray, ...]:
     table = piece.messages
     names = np.array([name.encode() for name in table.sources] or [b""], object)
     return (
-        piece.metrics[owner], piece.series[owner], piece.ts[rows], table.ms[message], table.process[message],
-        table.sequence[message], names[table.source[message]], piece.values[rows].view(np.uint64),
-    )  # fmt: skip
+        piece.metrics[owner],
+        piece.series[owner],
+        piece.ts[rows],
+        table.ms[message],
+        table.process[message],
+        table.sequence[message],
+        names[table.source[message]],
+        piece.values[rows].view(np.uint64),
+    )
 
 
 def _count(metric: U64, series: U64, ts: I64, bits: U64) -> Counted:

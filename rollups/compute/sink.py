@@ -27,9 +27,14 @@ def write_unit(store: Backend, pages: Pages, at: Hook) -> int:
 
 
 def write_pack(
-    store: Backend, place: Place, metrics: Mapping[int, Sequence[tuple[int, Aggregates]]], *,
-    number: int, old: int, form: int,
-) -> tuple[Generation, int, int]:  # fmt: skip
+    store: Backend,
+    place: Place,
+    metrics: Mapping[int, Sequence[tuple[int, Aggregates]]],
+    *,
+    number: int,
+    old: int,
+    form: int,
+) -> tuple[Generation, int, int]:
     """Make a pack of hours or days durable; returns (its generation, rows, bytes). ``old``: the pack it continues."""
     largest = max((rollup_rows.weight(rows for _, rows in steps) for steps in metrics.values()), default=0)
     generation = Generation(number, page_bits=(largest // limits.TIER_ROWS_MAX).bit_length(), form=form)

@@ -17,9 +17,20 @@ from spm.store.backends.base import Backend
 
 # Without pending cells and manifests nothing plans, flips or reads any more; series go last, as they came first.
 _ORDER = (
-    "pending", "manifest", "log", "chunks", "timelines", "inputs", "hours", "days",
-    "retractions", "marks", "dead", "ledger", "series",
-)  # fmt: skip
+    "pending",
+    "manifest",
+    "log",
+    "chunks",
+    "timelines",
+    "inputs",
+    "hours",
+    "days",
+    "retractions",
+    "marks",
+    "dead",
+    "ledger",
+    "series",
+)
 assert {*_ORDER, "config", "events"} == keys.TABLES.keys(), "BUG: a table that erasing does not know"
 
 
@@ -70,9 +81,14 @@ def erase(
 
 
 def erase_organisation(
-    store: Backend, organisation: int, apps: Iterable[int], *,
-    dry_run: bool = False, at: Hook = nowhere, watch: Watch = lambda _: None,
-) -> Erased:  # fmt: skip
+    store: Backend,
+    organisation: int,
+    apps: Iterable[int],
+    *,
+    dry_run: bool = False,
+    at: Hook = nowhere,
+    watch: Watch = lambda _: None,
+) -> Erased:
     """Delete all its apps, and its stream of events."""
     total = Erased()
     for app in apps:

@@ -74,9 +74,15 @@ def preview(store: Backend, app: int, number: int) -> Shredded:
 
 
 def shred(
-    store: Backend, app: int, number: int, *, now_ms: int, run: int | None = None, at: Hook = nowhere,
+    store: Backend,
+    app: int,
+    number: int,
+    *,
+    now_ms: int,
+    run: int | None = None,
+    at: Hook = nowhere,
     watch: Callable[[int, int], None] = lambda done, total: None,
-) -> Shredded:  # fmt: skip
+) -> Shredded:
     """Delete what the retraction hides. Raises ``Refused`` when it is not in force. ``watch``: days done, days in all.
 
     Repeat it after a crash, and while it tells of troubles.
@@ -169,9 +175,15 @@ class _Unit:
 
 
 def _read(
-    store: Backend, app: int, place: _Place, value: Manifest, found: Survey, retraction: Retraction,
-    chosen: Chosen, done: Shredded,
-) -> _Unit | None:  # fmt: skip
+    store: Backend,
+    app: int,
+    place: _Place,
+    value: Manifest,
+    found: Survey,
+    retraction: Retraction,
+    chosen: Chosen,
+    done: Shredded,
+) -> _Unit | None:
     """All of a unit, pending blocks too; ``None`` when there is nothing in it that goes, or it cannot be read."""
     bucket, slot = place
     state = value.entry(bucket, slot).state
@@ -204,22 +216,38 @@ def only(piece: Piece, kept: BOOL) -> Piece:
     table = piece.messages
     named, sources = np.unique(table.source[used], return_inverse=True)
     messages = Messages(
-        table.ms[used], table.process[used], table.sequence[used], sources.astype(np.int32),
+        table.ms[used],
+        table.process[used],
+        table.sequence[used],
+        sources.astype(np.int32),
         tuple(table.sources[i] for i in named),
-    )  # fmt: skip
+    )
     return Piece(
-        messages, piece.series[held], piece.metrics[held], counts[held],
-        message.astype(np.int32), piece.ts[kept], piece.values[kept],
-    )  # fmt: skip
+        messages,
+        piece.series[held],
+        piece.metrics[held],
+        counts[held],
+        message.astype(np.int32),
+        piece.ts[kept],
+        piece.values[kept],
+    )
 
 
 # --- one day ----------------------------------------------------------------------------------------------------------
 
 
 def _rewrite_day(
-    store: Backend, app: int, day: int, retraction: Retraction, numbers: Iterator[int], chosen: Chosen, done: Shredded,
-    *, now_ms: int, at: Hook,
-) -> bool:  # fmt: skip
+    store: Backend,
+    app: int,
+    day: int,
+    retraction: Retraction,
+    numbers: Iterator[int],
+    chosen: Chosen,
+    done: Shredded,
+    *,
+    now_ms: int,
+    at: Hook,
+) -> bool:
     """Put the day's touched units into force anew; whether there were any, perhaps by a flip whose answer was lost."""
     sent = False
     for _ in range(limits.SEAL_TRIES):
@@ -233,9 +261,10 @@ def _rewrite_day(
             if unit is not None:
                 made.append((unit, _write(store, app, unit, next(numbers), at)))
         after = _after(value, made, found.active)
-        landed = not made or cells.swap(
-            store, keys.manifest(app, day), cell, manifest.encode(after), cells.holds(after.nonce)
-        )[0]  # fmt: skip
+        landed = (
+            not made
+            or cells.swap(store, keys.manifest(app, day), cell, manifest.encode(after), cells.holds(after.nonce))[0]
+        )
         sent = sent or bool(made)
         if landed:
             _add(done, tried)

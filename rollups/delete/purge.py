@@ -85,10 +85,17 @@ class Purged:
 
 
 def purge(
-    store: Backend, app: int, buckets: Sequence[int] | None = None, *,
-    keep: int = limits.PURGE_HISTORY, dry_run: bool = False, days: Collection[int] | None = None,
-    found: Mapping[int, Listing] | None = None, at: Hook = nowhere, watch: Watch = lambda done, total: None,
-) -> Purged:  # fmt: skip
+    store: Backend,
+    app: int,
+    buckets: Sequence[int] | None = None,
+    *,
+    keep: int = limits.PURGE_HISTORY,
+    dry_run: bool = False,
+    days: Collection[int] | None = None,
+    found: Mapping[int, Listing] | None = None,
+    at: Hook = nowhere,
+    watch: Watch = lambda done, total: None,
+) -> Purged:
     """Delete what is superseded; ``keep`` former states of each unit stay, so that its last runs can be rolled back.
 
     ``days``: of these alone. ``found``: what somebody listed before (``purging``), who may have listed too much but not

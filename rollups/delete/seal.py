@@ -49,9 +49,15 @@ class Retained:
 
 
 def retain(
-    driver: Driver, executor: Executor, app: int, keep: Keep, *, now_ms: int, run: int | None = None,
+    driver: Driver,
+    executor: Executor,
+    app: int,
+    keep: Keep,
+    *,
+    now_ms: int,
+    run: int | None = None,
     watch: Callable[[int, int], None] = lambda done, total: None,
-) -> Retained:  # fmt: skip
+) -> Retained:
     """Seal, expire and drop what is due, and delete its rows. ``watch`` is told of days done and days in all."""
     store = driver.store
     done = Retained(cells.take_run(store) if run is None else run)

@@ -56,9 +56,15 @@ def sweep(store: Backend, app: int, done: Purged, *, now_ms: int, at: Hook) -> i
 
 
 def _settle(
-    store: Backend, app: int, buckets: list[int], sealed: set[int], manifests: Mapping[int, Manifest],
-    *, now_ms: int, at: Hook,
-) -> int:  # fmt: skip
+    store: Backend,
+    app: int,
+    buckets: list[int],
+    sealed: set[int],
+    manifests: Mapping[int, Manifest],
+    *,
+    now_ms: int,
+    at: Hook,
+) -> int:
     waiting = plan.by_day(item for item in commit_records.scan(store, app, buckets) if item.slot in sealed)
     plans = [
         plan.plan_day(app, day, cell=None, manifest=manifests[day], waiting=items, order=Order(now_ms))

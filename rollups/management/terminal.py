@@ -73,14 +73,26 @@ def progress(seen: Progress) -> str:
 
 
 def rolled(
-    out: Out, *, apps: Sequence[int], kind: Kind, local: bool, sweep: bool = False, now_ms: int | None = None,
+    out: Out,
+    *,
+    apps: Sequence[int],
+    kind: Kind,
+    local: bool,
+    sweep: bool = False,
+    now_ms: int | None = None,
     wait_s: float = limits.ROLL_WAIT_S,
-) -> str:  # fmt: skip
+) -> str:
     """Do one run with its progress; what it did, in words."""
     run = services_runs.roll(
-        services_runs.site(), apps=apps, kind=kind, executor="local" if local else "spark", sweep=sweep, now_ms=now_ms,
-        watch=Line(out), wait_s=wait_s,
-    )  # fmt: skip
+        services_runs.site(),
+        apps=apps,
+        kind=kind,
+        executor="local" if local else "spark",
+        sweep=sweep,
+        now_ms=now_ms,
+        watch=Line(out),
+        wait_s=wait_s,
+    )
     return "nothing to do" if run is None else summary(run)
 
 

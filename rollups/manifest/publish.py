@@ -33,7 +33,9 @@ def flip_day(store: Backend, work: Work, hours: Mapping[int, Hours], *, run: int
     expected, now = work.plan.cell, work.plan.manifest
     for _ in range(limits.ROLL_REPLANS_MAX):
         nonce = random_u64()
-        value = publication.rebase(now, planned=work.plan.manifest, changes=work.changes, hours=hours, run=run, nonce=nonce)
+        value = publication.rebase(
+            now, planned=work.plan.manifest, changes=work.changes, hours=hours, run=run, nonce=nonce
+        )
         if value is None:
             return None
         landed, expected, final = cells.swap(store, key, expected, manifest.encode(value), _landed(work.changes, nonce))

@@ -65,7 +65,7 @@ class Migration(migrations.Migration):
                 (
                     "run",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="days", to="rollups.run.driver"
+                        on_delete=django.db.models.deletion.CASCADE, related_name="days", to="rollups.run"
                     ),
                 ),
             ],

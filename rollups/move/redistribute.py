@@ -94,7 +94,9 @@ def widen(store: Backend, app: int, samples_per_hour: int) -> Distribution | Non
 def metrics_of(reader: Reader, app: int, held: Mapping[UnitKey, State]) -> dict[UnitKey, U64]:
     """The metric ids in each unit: from the directories of its generations, and from replayed blocks themselves."""
     found: dict[UnitKey, set[int]] = {place: set() for place in held}
-    names = [(p, generations.inputs_key(Unit(p[0], app, p[1]), g)) for p, state in held.items() for g in state.generations]
+    names = [
+        (p, generations.inputs_key(Unit(p[0], app, p[1]), g)) for p, state in held.items() for g in state.generations
+    ]
     rows = reader.get("inputs", [key for _, key in names]) if names else []
     for (place, _), row in zip(names, rows, strict=True):
         if row is None:

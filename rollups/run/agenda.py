@@ -106,9 +106,15 @@ def mark(store: Backend, app: int, days: Iterable[int], since_ms: int = 0) -> No
 
 
 def finish(
-    store: Backend, app: int, seen: Agenda, *,
-    now_ms: int, swept: bool, found: Sequence[Retraction], left: Collection[int],
-) -> None:  # fmt: skip
+    store: Backend,
+    app: int,
+    seen: Agenda,
+    *,
+    now_ms: int,
+    swept: bool,
+    found: Sequence[Retraction],
+    left: Collection[int],
+) -> None:
     """A full run has done what it found in ``seen``, but for the days ``left``; what others marked since stays."""
     active = retractions.ids(r for r in found if r.active())
     fresh = {day: (now_ms, random_u64()) for day in left}

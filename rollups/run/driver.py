@@ -168,9 +168,14 @@ class Driver:
             if planning.plan_day(app, day, cell=None, manifest=value, waiting=(), order=later).units:
                 left.add(day)
         agenda.finish(
-            self.store, app, looked.survey.agenda,
-            now_ms=order.now_ms, swept=looked.every, found=looked.survey.retractions, left=left,
-        )  # fmt: skip
+            self.store,
+            app,
+            looked.survey.agenda,
+            now_ms=order.now_ms,
+            swept=looked.every,
+            found=looked.survey.retractions,
+            left=left,
+        )
         self.at("agenda written")
         outdated = sum(planning.outdated(value) for value in values.values()) if order.upgrade else 0
         return sum(part.flipped for part in built), outdated
@@ -229,7 +234,11 @@ def _report(
     done = [(r.samples, r.size_bytes) for r in work.results if not r.reason]
     made = {bucket for bucket, pack in hours.items() if value is not None and value.hours.get(bucket) == pack}
     report = report_of(
-        work.plan.app, work.plan.day,
-        flipped=value is not None, done=done, troubles=troubles, corrections=work.corrections(made),
-    )  # fmt: skip
+        work.plan.app,
+        work.plan.day,
+        flipped=value is not None,
+        done=done,
+        troubles=troubles,
+        corrections=work.corrections(made),
+    )
     return replace(report, size_bytes=report.size_bytes + sum(p.size_bytes for p in packed))

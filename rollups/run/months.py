@@ -41,9 +41,17 @@ def by_month(manifests: Mapping[int, Manifest]) -> dict[int, dict[int, Manifest]
 
 
 def build(
-    store: Backend, executor: Executor, run: int, app: int, month: int, manifests: Mapping[int, Manifest], *,
-    order: Order, later: Order, at: Hook,
-) -> Built:  # fmt: skip
+    store: Backend,
+    executor: Executor,
+    run: int,
+    app: int,
+    month: int,
+    manifests: Mapping[int, Manifest],
+    *,
+    order: Order,
+    later: Order,
+    at: Hook,
+) -> Built:
     """Build the days of a month that lack their row; ``later``: an order by which more of them may be due, some day."""
     key = keys.manifest_month(app, month)
     cell = cells.read_cell(store, "manifest", key)

@@ -87,9 +87,14 @@ class Meter:
 
 
 def report_of(
-    app: int, day: int, *, flipped: bool, done: Collection[tuple[int, int]],
-    troubles: Collection[str], corrections: Collection[Correction] = (),
-) -> DayReport:  # fmt: skip
+    app: int,
+    day: int,
+    *,
+    flipped: bool,
+    done: Collection[tuple[int, int]],
+    troubles: Collection[str],
+    corrections: Collection[Correction] = (),
+) -> DayReport:
     """The report of a day from (samples, bytes) of everything that was made for it."""
     samples, size = (sum(part[i] for part in done) for i in (0, 1))
     return DayReport(app, day, flipped, len(done), samples, size, tuple(troubles), tuple(corrections))

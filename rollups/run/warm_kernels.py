@@ -54,7 +54,12 @@ def _block(slot: int, batch: Replay) -> tuple[bytes, dict[bytes, bytes]]:
     none = np.zeros(1, np.int64)
     messages = Messages(none + batch.ingest_ms, none + 1, none, none.astype(np.int32), ("rehearsal",))
     block = LogBlock(
-        messages, np.array([1, 2], np.uint64), np.array([1, 1], np.uint64), np.full(2, _STEPS, np.int32),
-        np.zeros(2 * _STEPS, np.int32), np.tile(ts, 2), np.concatenate([values, np.arange(_STEPS) * 1.0]),
-    )  # fmt: skip
+        messages,
+        np.array([1, 2], np.uint64),
+        np.array([1, 1], np.uint64),
+        np.full(2, _STEPS, np.int32),
+        np.zeros(2 * _STEPS, np.int32),
+        np.tile(ts, 2),
+        np.concatenate([values, np.arange(_STEPS) * 1.0]),
+    )
     return keys.LogKey(_BUCKET, _APP, slot, batch.ingest_ms, batch.batch).to_bytes(), block.to_cells()

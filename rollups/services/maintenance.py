@@ -43,9 +43,15 @@ Watch = Callable[[App, int, int], None]  # an app, days done, days in all
 
 
 def clean(
-    site: Site, *, apps: Sequence[int], keep: int = limits.PURGE_HISTORY, dry_run: bool = False, spark: bool = False,
-    wait_s: float = 0.0, watch: Watch = lambda *_: None,
-) -> Purged:  # fmt: skip
+    site: Site,
+    *,
+    apps: Sequence[int],
+    keep: int = limits.PURGE_HISTORY,
+    dry_run: bool = False,
+    spark: bool = False,
+    wait_s: float = 0.0,
+    watch: Watch = lambda *_: None,
+) -> Purged:
     """Purge what is superseded; what went (or would go), and why. ``spark``: a job of Spark lists what there is.
 
     ``Refused`` if a run works that long, or without a Spark that was asked for.
@@ -78,9 +84,14 @@ def _at() -> Hook:
 
 
 def check(
-    site: Site, *, apps: Sequence[int], slots: Collection[int] | None = None, repair: bool = False, wait_s: float = 0.0,
+    site: Site,
+    *,
+    apps: Sequence[int],
+    slots: Collection[int] | None = None,
+    repair: bool = False,
+    wait_s: float = 0.0,
     watch: Watch = lambda *_: None,
-) -> dict[App, Report]:  # fmt: skip
+) -> dict[App, Report]:
     """Verify rows and recount hours and days of these apps; ``repair`` what is safe. Reading alone waits for nobody."""
     now_ms = site.clock.now_ms()
     with _alone(site, wait_s) if repair else nullcontext():
@@ -178,9 +189,10 @@ def check_small(app: App, number: int) -> None:
     record = RetractionRecord.objects.filter(app=app, number=number).first()
     if record is None or record.at_least or record.hours > limits.SHRED_HOURS_WAITED_FOR:
         raise Refused(
-            "this purge is too long for a page or a request", wanted=f"at most {limits.SHRED_HOURS_WAITED_FOR} hours",
+            "this purge is too long for a page or a request",
+            wanted=f"at most {limits.SHRED_HOURS_WAITED_FOR} hours",
             remedy=f"Run `bin/manage shred {app.pk} {number}`.",
-        )  # fmt: skip
+        )
 
 
 def would_purge(site: Site, app: App, number: int) -> Shredded:
@@ -194,9 +206,14 @@ def purge_retraction(
     """Delete for good what a retraction hides, as a run. Raises ``Refused``. Repeat it while it tells of troubles."""
     with working(site, kind=Kind.PURGE, executor="local", apps=[app.pk], wait_s=wait_s) as work:
         found = erase_retracted.shred(
-            site.store, app.pk, number, now_ms=site.clock.now_ms(), run=work.row.number, at=work.at,
+            site.store,
+            app.pk,
+            number,
+            now_ms=site.clock.now_ms(),
+            run=work.row.number,
+            at=work.at,
             watch=partial(watch, app),
-        )  # fmt: skip
+        )
         row = work.row
         row.units = row.units_total = found.units
         row.samples, row.message = found.samples, "\n".join(found.troubles)[:10_000]
@@ -207,9 +224,13 @@ def purge_retraction(
             counts = {"versions": found.versions, "bytes": found.gone.size_bytes, "units": found.units}
             detail = {"app": app.pk, "from": by.origin, "before": "left out", "after": "deleted", **counts}
             audit.record(
-                "purge", f"retraction {number} of {app}", actor=by.person, organisation=app.organisation,
-                detail=detail, name=by.name,
-            )  # fmt: skip
+                "purge",
+                f"retraction {number} of {app}",
+                actor=by.person,
+                organisation=app.organisation,
+                detail=detail,
+                name=by.name,
+            )
     return found
 
 

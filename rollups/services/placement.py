@@ -35,11 +35,12 @@ class Wish:
             return
         newest = epochs.read(site.store, app).newest
         epochs.open_epoch(
-            site.store, app,
+            site.store,
+            app,
             strategy=self.strategy or placement.plain(newest.strategy),
             buckets=newest.buckets if self.buckets is None else self.buckets,
             spread=newest.spread if self.spread is None else self.spread,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,14 @@ class Moved:
 
 
 def redistribute(
-    site: Site, app: int, wish: Wish = Wish(), *, executor: str = "local", wait_s: float = 0.0,
+    site: Site,
+    app: int,
+    wish: Wish = Wish(),
+    *,
+    executor: str = "local",
+    wait_s: float = 0.0,
     watch: Watch = lambda _: None,
-) -> Moved:  # fmt: skip
+) -> Moved:
     """Lay an app out as wished from now on, move what it has, and close the epochs before, if that can be.
 
     What cannot be closed yet is closed by a later call, which without a wish goes on with what was begun.

@@ -106,9 +106,16 @@ def retract(
     number = done.retraction.number
     with transaction.atomic():
         RetractionRecord.objects.create(
-            app=app, number=number, samples=found.samples, restored=found.restored, series=found.series,
-            hours=found.hours, alerts=alerts, sealed=len(done.sealed), at_least=found.at_least,
-        )  # fmt: skip
+            app=app,
+            number=number,
+            samples=found.samples,
+            restored=found.restored,
+            series=found.series,
+            hours=found.hours,
+            alerts=alerts,
+            sealed=len(done.sealed),
+            at_least=found.at_least,
+        )
         detail = {"samples": found.samples, "series": found.series, "hours": found.hours, "alerts": alerts}
         _note("retract", app, done.retraction, by, {"before": "counted", "after": "left out", **detail})
     return done, found, alerts

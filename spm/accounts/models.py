@@ -74,13 +74,19 @@ class App(models.Model):
     hour_days = models.PositiveIntegerField(null=True, blank=True, default=limits.RETENTION_HOUR_DAYS)
     day_days = models.PositiveIntegerField(null=True, blank=True)
     series_max = models.PositiveBigIntegerField(
-        "series at most", null=True, blank=True, validators=[MaxValueValidator(limits.QUOTA_SERIES_MAX)],
+        "series at most",
+        null=True,
+        blank=True,
+        validators=[MaxValueValidator(limits.QUOTA_SERIES_MAX)],
         help_text=f"new ones beyond are refused; empty: the site's {limits.QUOTA_SERIES:,}",
-    )  # fmt: skip
+    )
     rate_max = models.PositiveBigIntegerField(
-        "samples a second at most", null=True, blank=True, validators=[MinValueValidator(1)],
+        "samples a second at most",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
         help_text=f"on average; empty: the site's {limits.QUOTA_SAMPLES_PER_S:,}",
-    )  # fmt: skip
+    )
     going = models.DateTimeField(null=True, blank=True, editable=False, help_text="when somebody deleted it")
 
     class Meta:

@@ -46,7 +46,10 @@ def storage_for(app: int, clock: Clock | None = None) -> AppStorage:
             if len(_STORAGES) >= limits.QUERY_APPS_MAX:
                 _STORAGES.pop(next(iter(_STORAGES)))
             _STORAGES[app] = AppStorage(
-                open_backend(_SETTINGS["url"]), app,
-                distribution=Distribution(), clock=clock or SystemClock(), cache=_CACHE,
-            )  # fmt: skip
+                open_backend(_SETTINGS["url"]),
+                app,
+                distribution=Distribution(),
+                clock=clock or SystemClock(),
+                cache=_CACHE,
+            )
         return _STORAGES[app]

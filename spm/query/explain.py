@@ -86,10 +86,8 @@ def _units(scan: Scan, basis: Basis, first: int, end: int, now_ms: int) -> dict[
         "lastHours": [
             _hour(senders, slot, then_ms, behind_ms) for slot in range(max(first, end - EXPLAINED_HOURS), end)
         ],
-        "retractions": [
-            _retraction(r, basis) for r in sorted(told, key=lambda r: -r.number)
-        ][:EXPLAINED_UNITS_MAX],
-    }  # fmt: skip
+        "retractions": [_retraction(r, basis) for r in sorted(told, key=lambda r: -r.number)][:EXPLAINED_UNITS_MAX],
+    }
 
 
 def _concerned(scan: Scan, basis: Basis, slot: int, buckets: Sequence[int]) -> Sequence[int]:

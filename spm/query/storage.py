@@ -1,8 +1,8 @@
 """The data of one app as the evaluator sees it: the interface that every storage has.
 
 A `Storage` answers for one app: samples of the series that match, aggregates of hours and days, sketches, and the names
-that exist. The evaluator sees nothing else of the store, so that tables on disk (`spm.query.reader`) and arrays in memory
-(`spm.query.fake`) give the same answers. All intervals are left-open, as PromQL's are.
+that exist. The evaluator sees nothing else of the store, so that tables on disk (`spm.query.reader`) and arrays in
+memory (`spm.query.fake`) give the same answers. All intervals are left-open, as PromQL's are.
 """
 
 from collections.abc import Collection, Sequence

@@ -19,7 +19,9 @@ SPM_WORKER_METRICS_PORT: int = env.int("SPM_WORKER_METRICS_PORT", 0)
 SPM_OWN_METRICS_S: int = env.int("SPM_OWN_METRICS_S", OWN_METRICS_EVERY_S)
 SPM_CONSUMER_STEP: str = env.str("SPM_CONSUMER_STEP", "ingest.worker.connections:ConsumerStep")
 SPM_SPARK_MASTER: str = env.str("SPM_SPARK_MASTER", "local[*]")
-SPM_SPARK_PYTHON: str = env.str("SPM_SPARK_PYTHON", "")  # rollups.spark.session takes it from the environment, as Spark does
+SPM_SPARK_PYTHON: str = env.str(
+    "SPM_SPARK_PYTHON", ""
+)  # rollups.spark.session takes it from the environment, as Spark does
 SPM_STRATEGIES: str = env.str("SPM_STRATEGIES", "")  # spm.store.placement takes it from the environment, as Spark does
 SPM_MAIL_DIR: str = env.str("SPM_MAIL_DIR", str(DATA / "mail"))
 SPM_PEPPER: str = secret("SPM_PEPPER", "pepper")

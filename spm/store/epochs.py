@@ -100,14 +100,16 @@ def _check(strategy: str, buckets: int, spread: int) -> None:
         raise Refused("unknown strategy of distribution", got=strategy, wanted=" or ".join(placement.known()))
     if not 1 <= spread <= buckets <= BUCKETS_MAX:
         raise Refused(
-            "a distribution that cannot be", got=f"{spread} of {buckets} buckets",
+            "a distribution that cannot be",
+            got=f"{spread} of {buckets} buckets",
             wanted=f"1 <= spread <= buckets <= {BUCKETS_MAX}",
-        )  # fmt: skip
+        )
     if strategy == BYTE and not placement.byte_fits(buckets):
         raise Refused(
-            f"the last byte of a metric fills {buckets} buckets unevenly", wanted="16, 32, 64, 128 or 256, or very few",
+            f"the last byte of a metric fills {buckets} buckets unevenly",
+            wanted="16, 32, 64, 128 or 256, or very few",
             remedy="Spread by hash: it fills any number alike.",
-        )  # fmt: skip
+        )
 
 
 def next_state(epoch: Epoch) -> int:

@@ -116,9 +116,11 @@ def _found(name: str, buckets: int, spread: int, setting: str) -> Strategy:
     now = _mark(strategy, buckets, spread)
     if now != mark:
         raise StrategyUnfit(
-            f"the strategy {own!r} puts metrics elsewhere than when it was taken into use", got=now, wanted=mark,
+            f"the strategy {own!r} puts metrics elsewhere than when it was taken into use",
+            got=now,
+            wanted=mark,
             remedy="Bring its module back as it was, and give changed rules another name.",
-        )  # fmt: skip
+        )
     return strategy
 
 
@@ -138,9 +140,10 @@ def _asked(strategy: Strategy, app: int, buckets: int, spread: int, metrics: U64
     made = np.asarray(_answer(strategy.place, app, buckets, spread, metrics))
     if made.shape != metrics.shape or made.dtype.kind not in "ui":
         raise StrategyUnfit(
-            "a strategy's answer is of no use", got=f"{made.dtype} of shape {made.shape}",
+            "a strategy's answer is of no use",
+            got=f"{made.dtype} of shape {made.shape}",
             wanted="a whole number for each metric",
-        )  # fmt: skip
+        )
     outside = set(np.unique(made).tolist()) - set(_used(strategy, app, buckets, spread))
     if outside:
         raise StrategyUnfit(f"a strategy puts metrics where nobody looks for them: in buckets {sorted(outside)}")
@@ -183,9 +186,10 @@ def _registered(name: str, setting: str) -> Strategy:
     loaded = _loaded(setting)
     if name not in loaded:
         raise StrategyUnfit(
-            f"this process knows no strategy {name!r} of distribution", got=", ".join([*OWN, *loaded]),
+            f"this process knows no strategy {name!r} of distribution",
+            got=", ".join([*OWN, *loaded]),
             remedy=f"Name its module in {SETTING} of every process.",
-        )  # fmt: skip
+        )
     return loaded[name]
 
 
@@ -206,16 +210,19 @@ def _of_module(module: str) -> dict[str, Strategy]:
         offered = importlib.import_module(module).STRATEGIES
     except Exception as trouble:  # whatever the import of a foreign module may raise
         raise StrategyUnfit(
-            f"{SETTING} names {module}, which cannot be used", got=f"{type(trouble).__name__}: {trouble}",
-            wanted="an importable module with a mapping STRATEGIES", remedy="It must be there for every process.",
-        ) from trouble  # fmt: skip
+            f"{SETTING} names {module}, which cannot be used",
+            got=f"{type(trouble).__name__}: {trouble}",
+            wanted="an importable module with a mapping STRATEGIES",
+            remedy="It must be there for every process.",
+        ) from trouble
     fine = isinstance(offered, Mapping) and all(
         isinstance(name, str) and 0 < len(name) <= _NAME_CHARS_MAX and _SIGN not in name and isinstance(each, Strategy)
         for name, each in offered.items()
     )
     if not fine:
         raise StrategyUnfit(
-            f"STRATEGIES of {module} is of no use", got=type(offered).__name__,
+            f"STRATEGIES of {module} is of no use",
+            got=type(offered).__name__,
             wanted=f"a mapping of names (without {_SIGN!r}, at most {_NAME_CHARS_MAX} signs) to Strategy",
-        )  # fmt: skip
+        )
     return dict(offered)

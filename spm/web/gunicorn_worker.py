@@ -15,8 +15,8 @@ An answer that is there as a whole leaves in one piece, head and body together: 
 clients say the same of themselves in every request of a connection: lines that are, byte by byte, those of the request
 before are not read again.
 
-Named in the command line of the web server (``--worker-class spm.web.gunicorn_worker.Attentive``), so nothing of the site is
-loaded with it.
+Named in the command line of the web server (``--worker-class spm.web.gunicorn_worker.Attentive``), so nothing of the
+site is loaded with it.
 """
 
 import errno

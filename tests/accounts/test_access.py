@@ -46,9 +46,12 @@ def test_a_number_without_an_app_is_not_found(alpha: House, number: int) -> None
 
 @pytest.mark.parametrize(
     ("has", "asked", "enough"),
-    [(has, asked, at >= needed) for at, has in enumerate(("viewer", "editor", "admin", "owner"))
-     for needed, asked in enumerate(("viewer", "editor", "admin", "owner"))],
-)  # fmt: skip
+    [
+        (has, asked, at >= needed)
+        for at, has in enumerate(("viewer", "editor", "admin", "owner"))
+        for needed, asked in enumerate(("viewer", "editor", "admin", "owner"))
+    ],
+)
 def test_a_role_includes_the_lower_ones(alpha: House, has: str, asked: str, enough: bool) -> None:
     Membership.objects.filter(user=alpha.viewer).update(role=has)
     if enough:

@@ -71,8 +71,14 @@ def test_the_root_is_reported_where_no_partition_is_named() -> None:
 def test_processes_are_counted_by_state() -> None:
     point = processes.count([("R", 1), ("S", 4), ("I", 1), ("D", 1), ("Z", 0), ("T", 1)])
     assert point.fields == {
-        "total": 6, "threads": 8, "running": 1, "sleeping": 2, "blocked": 1, "zombies": 1, "stopped": 1,
-    }  # fmt: skip
+        "total": 6,
+        "threads": 8,
+        "running": 1,
+        "sleeping": 2,
+        "blocked": 1,
+        "zombies": 1,
+        "stopped": 1,
+    }
 
 
 def test_both_ways_of_counting_processes_agree() -> None:

@@ -33,7 +33,9 @@ def test_flags_win_over_the_environment_over_the_file_over_the_server_over_the_d
 
 
 def test_a_file_names_services_and_everything_else(tmp_path: Path) -> None:
-    path = file(tmp_path, """
+    path = file(
+        tmp_path,
+        """
 token = "spm_x"
 tags = { role = "web" }
 off = ["processes"]
@@ -48,7 +50,8 @@ address = "10.0.0.2:6379"
 name = "backup"
 run = ["/bin/true"]
 every_s = 3600
-""")  # fmt: skip
+""",
+    )
     found = read(["--config", path], {"HOME": "/"})
     assert (found.token, found.tags["role"], found.off, found.discover) == (
         "spm_x",
@@ -126,9 +129,20 @@ def test_what_the_host_has_set_is_refused_with_the_way_it_was_set() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"period_s": 0}, {"period_s": []}, {"tags": {"host": "x"}}, {"tags": [1]}, {"off": ["x"]}, {"off": {}},
-     {"discover": "?"}, {"tags": {"a": "b" * 20_000}}, [1], None, 7],
-)  # fmt: skip
+    [
+        {"period_s": 0},
+        {"period_s": []},
+        {"tags": {"host": "x"}},
+        {"tags": [1]},
+        {"off": ["x"]},
+        {"off": {}},
+        {"discover": "?"},
+        {"tags": {"a": "b" * 20_000}},
+        [1],
+        None,
+        7,
+    ],
+)
 def test_pushed_settings_that_are_wrong_change_nothing(given: Any) -> None:
     judged = pushed.judge("e", given, {})
     assert not judged.settings
@@ -154,10 +168,16 @@ def test_kept_settings_come_back(tmp_path: Path) -> None:
 def test_a_proxy_comes_from_the_settings_else_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://env:3128")
     monkeypatch.setenv("NO_PROXY", "localhost,.intern.example")
-    named = {url: getattr(Web(url, proxy=proxy).proxy, "hostname", None) for url, proxy in (
-        ("http://a.example", ""), ("http://b.example", "http://own:1"), ("http://c.example", "none"),
-        ("http://x.intern.example", ""), ("http://localhost:8000", ""),
-    )}  # fmt: skip
+    named = {
+        url: getattr(Web(url, proxy=proxy).proxy, "hostname", None)
+        for url, proxy in (
+            ("http://a.example", ""),
+            ("http://b.example", "http://own:1"),
+            ("http://c.example", "none"),
+            ("http://x.intern.example", ""),
+            ("http://localhost:8000", ""),
+        )
+    }
     assert list(named.values()) == ["env", "own", None, None, None]
 
 
@@ -170,9 +190,15 @@ def test_what_is_no_proxy_is_refused_without_its_password(proxy: str) -> None:
 
 @pytest.mark.parametrize(
     ("host", "names", "passed"),
-    [("a.b", "a.b", True), ("x.a.b", "a.b", True), ("xa.b", "a.b", False), ("a", "*", True), ("a", "", False),
-     ("a", " , a:80 ", True)],
-)  # fmt: skip
+    [
+        ("a.b", "a.b", True),
+        ("x.a.b", "a.b", True),
+        ("xa.b", "a.b", False),
+        ("a", "*", True),
+        ("a", "", False),
+        ("a", " , a:80 ", True),
+    ],
+)
 def test_hosts_named_by_no_proxy_are_passed_by(host: str, names: str, passed: bool) -> None:
     assert passed_by(host, names) is passed
 

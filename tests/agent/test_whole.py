@@ -83,8 +83,15 @@ def whole(site: Site, tmp_path: Path) -> Iterator[Callable[..., Whole]]:
     def make(**environment: str) -> Whole:
         for each in made:
             each.close()
-        told = {"SPM_AGENT_URL": site.url, "SPM_AGENT_TOKEN": "t", "SPM_AGENT_SPOOL": str(tmp_path / "spool"),
-                "SPM_AGENT_CONFIG": "", "SPM_AGENT_HOST": "web-1", "SPM_AGENT_OFF": OFF, **environment}  # fmt: skip
+        told = {
+            "SPM_AGENT_URL": site.url,
+            "SPM_AGENT_TOKEN": "t",
+            "SPM_AGENT_SPOOL": str(tmp_path / "spool"),
+            "SPM_AGENT_CONFIG": "",
+            "SPM_AGENT_HOST": "web-1",
+            "SPM_AGENT_OFF": OFF,
+            **environment,
+        }
         told = {name: value for name, value in told.items() if value}
         made[:] = [Whole(Told([], {"SPM_AGENT_CONFIG": "", **told}), FakeClock(NOW))]
         return made[0]
@@ -165,13 +172,22 @@ def test_a_tagged_service_tags_its_points(whole: Callable[..., Whole], tmp_path:
 @pytest.mark.parametrize(
     ("program", "port", "kinds"),
     [
-        ("redis-server", 7000, ["redis"]), ("", 6379, ["redis"]), ("sshd", 6379, []), ("nginx", 80, ["nginx"]),
-        ("java", 9200, ["elasticsearch"]), ("java", 8983, ["solr"]), ("java", 16030, ["jmx"]), ("java", 5005, []),
-        ("node_exporter", 9100, ["prometheus"]), ("mysqld_exporter", 19104, ["prometheus"]),
+        ("redis-server", 7000, ["redis"]),
+        ("", 6379, ["redis"]),
+        ("sshd", 6379, []),
+        ("nginx", 80, ["nginx"]),
+        ("java", 9200, ["elasticsearch"]),
+        ("java", 8983, ["solr"]),
+        ("java", 16030, ["jmx"]),
+        ("java", 5005, []),
+        ("node_exporter", 9100, ["prometheus"]),
+        ("mysqld_exporter", 19104, ["prometheus"]),
         ("postgres", 5432, ["postgres"]),
-        ("beam.smp", 15672, ["rabbitmq"]), ("python3", 8000, []), ("", 12345, []),
+        ("beam.smp", 15672, ["rabbitmq"]),
+        ("python3", 8000, []),
+        ("", 12345, []),
     ],
-)  # fmt: skip
+)
 def test_only_what_a_hint_names_is_asked(program: str, port: int, kinds: list[str]) -> None:
     found = discover.guesses([Listener("127.0.0.1", port, program)], off=frozenset(), known=())
     assert [hint.kind for hint, _ in found] == kinds
@@ -238,9 +254,12 @@ def test_the_doctor_names_what_is_wrong(whole: Callable[..., Whole], site: Site)
 
 @pytest.mark.parametrize(
     ("url", "what", "said"),
-    [("http://no-such-host.invalid", "name", "cannot be resolved"), ("http://127.0.0.1:1", "connection", "refused"),
-     ("amqp://u:geheim@127.0.0.1:1/%2F", "broker", "refused")],
-)  # fmt: skip
+    [
+        ("http://no-such-host.invalid", "name", "cannot be resolved"),
+        ("http://127.0.0.1:1", "connection", "refused"),
+        ("amqp://u:geheim@127.0.0.1:1/%2F", "broker", "refused"),
+    ],
+)
 def test_the_doctor_says_where_the_way_ends(whole: Callable[..., Whole], url: str, what: str, said: str) -> None:
     found = checks(whole(SPM_AGENT_URL=url))
     assert said in found[what][1]
@@ -389,8 +408,18 @@ def test_the_doctor_explains_a_certificate_that_does_not_hold(
 @pytest.mark.parametrize("name", ["ca_file", "cert_file"])
 def test_a_pem_file_that_is_none_is_said_at_the_start(tmp_path: Path, name: str) -> None:
     (tmp_path / "x").write_text("no pem")
-    command = [sys.executable, "-m", "ingest.agent", "run", "--url", "https://localhost", f"--{name.replace('_', '-')}",
-               str(tmp_path / "x"), "--spool", str(tmp_path / "s")]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "ingest.agent",
+        "run",
+        "--url",
+        "https://localhost",
+        f"--{name.replace('_', '-')}",
+        str(tmp_path / "x"),
+        "--spool",
+        str(tmp_path / "s"),
+    ]
     root = Path(__file__).resolve().parents[2]
     env = {"SPM_AGENT_TOKEN": "t", "SPM_AGENT_CONFIG": "", "PATH": "/usr/bin"}
     done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=60)

@@ -26,11 +26,24 @@ KEY = "7:abc:5:firing"
 
 def payload(**changes: Any) -> dict[str, Any]:
     said: dict[str, Any] = {
-        "rule": 7, "name": "CPU is busy", "app": 3, "app_name": "Shop", "severity": "critical", "state": "firing",
-        "labels": {"__name__": "cpu", "host": "web-1"}, "value": "97.25", "expr": "cpu", "comparator": ">",
-        "threshold": "90.0", "for_ms": 60_000, "at_ms": START_MS, "episode_ms": START_MS - 60_000,
-        "fingerprint": "abc", "receivers": ["ops@example.org", "dev@example.org"], "reason": "",
-    }  # fmt: skip
+        "rule": 7,
+        "name": "CPU is busy",
+        "app": 3,
+        "app_name": "Shop",
+        "severity": "critical",
+        "state": "firing",
+        "labels": {"__name__": "cpu", "host": "web-1"},
+        "value": "97.25",
+        "expr": "cpu",
+        "comparator": ">",
+        "threshold": "90.0",
+        "for_ms": 60_000,
+        "at_ms": START_MS,
+        "episode_ms": START_MS - 60_000,
+        "fingerprint": "abc",
+        "receivers": ["ops@example.org", "dev@example.org"],
+        "reason": "",
+    }
     return {**said, **changes}
 
 

@@ -18,10 +18,17 @@ from tests.alerts.conftest import START_MS, Machine, Watch
 
 pytestmark = pytest.mark.django_db
 FORM = {
-    "name": "Disk is full", "expr": "disk_used_percent", "comparator": ">", "threshold": "95", "recovery": "90",
-    "for_ms": "5m", "keep_firing_for_ms": "", "severity": "critical", "receivers": "a@example.org, b@example.org",
+    "name": "Disk is full",
+    "expr": "disk_used_percent",
+    "comparator": ">",
+    "threshold": "95",
+    "recovery": "90",
+    "for_ms": "5m",
+    "keep_firing_for_ms": "",
+    "severity": "critical",
+    "receivers": "a@example.org, b@example.org",
     "enabled": "on",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -183,8 +190,15 @@ def test_a_dead_mail_gets_another_chance_from_an_editor(fired: Rule, login: Call
     assert message.state == "waiting"
 
 
-PLACES = ["/alerts/?app={app}", "/alerts/new?app={app}", "/alerts/check?app={app}&expr=cpu", "/alerts/mail?app={app}",
-          "/alerts/rules/{rule}", "/alerts/rules/{rule}/edit", "/alerts/mail/{mail}"]  # fmt: skip
+PLACES = [
+    "/alerts/?app={app}",
+    "/alerts/new?app={app}",
+    "/alerts/check?app={app}&expr=cpu",
+    "/alerts/mail?app={app}",
+    "/alerts/rules/{rule}",
+    "/alerts/rules/{rule}/edit",
+    "/alerts/mail/{mail}",
+]
 
 
 @pytest.mark.parametrize("place", PLACES)

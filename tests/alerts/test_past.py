@@ -53,8 +53,9 @@ def rule(db: None) -> Rule:
     ],
 )
 def test_alerts_count_while_their_rule_could_see_the_samples(rule: Rule, at_ms: int, state: str, counts: bool) -> None:
-    AlertEvent.objects.create(rule=rule, fingerprint="x", labels={}, before="inactive", state=state,
-                              episode_ms=at_ms, at_ms=at_ms)  # fmt: skip
+    AlertEvent.objects.create(
+        rule=rule, fingerprint="x", labels={}, before="inactive", state=state, episode_ms=at_ms, at_ms=at_ms
+    )
     assert past.fired(rule.app_id, ["cpu"], START_MS, START_MS) == counts
     assert past.fired(rule.app_id, ["mem"], START_MS, START_MS) == 0
     assert past.fired(rule.app_id + 1, ["cpu"], START_MS, START_MS) == 0

@@ -99,8 +99,13 @@ def _measured(name: str, who: str, served: Served, bodies: list[bytes], values: 
     took = _push(served, bodies)
     wall = time.perf_counter() - began
     cpu = report.spent(before, served.cpu(), values)
-    report.line(f"{name} {who}", values_per_s=values / wall, **{f"cpu_us[{n}]": v for n, v in cpu.items()},
-                **report.quantiles(took), requests=len(bodies))  # fmt: skip
+    report.line(
+        f"{name} {who}",
+        values_per_s=values / wall,
+        **{f"cpu_us[{n}]": v for n, v in cpu.items()},
+        **report.quantiles(took),
+        requests=len(bodies),
+    )
     return cpu["all"]
 
 
@@ -109,8 +114,10 @@ def ingest(options: argparse.Namespace) -> None:
     warm = Fleet.make(hosts=options.hosts, steps=300, start_ms=START_MS - 6 * HOUR_MS, seed=9)
     large = Fleet.make(hosts=options.hosts, steps=options.steps, start_ms=START_MS)
     agents = Fleet.make(hosts=options.hosts, steps=options.agent_steps, start_ms=START_MS + 24 * HOUR_MS, seed=2)
-    forms = (("bodies of 10,000 lines", list(large.large_bodies()), len(large)),
-             ("one-agent bodies", list(agents.agent_bodies()), len(agents)))  # fmt: skip
+    forms = (
+        ("bodies of 10,000 lines", list(large.large_bodies()), len(large)),
+        ("one-agent bodies", list(agents.agent_bodies()), len(agents)),
+    )
     with _servers(options) as servers:
         for _, served in servers:
             _push(served, [*warm.large_bodies(), *list(warm.agent_bodies())[:200]])
@@ -171,18 +178,23 @@ def _compact_product(name: str, served: Served, values: int) -> None:
     _manage(served, "purge", "--keep", "0")
     served.stop()
     kept = sum(table_bytes(served.data).values()) / values
-    report.line(f"{name} product after purge", rows_bytes_per_value=kept,
-                folder_bytes_per_value=disk_bytes(served.data / "store") / values)  # fmt: skip
+    report.line(
+        f"{name} product after purge",
+        rows_bytes_per_value=kept,
+        folder_bytes_per_value=disk_bytes(served.data / "store") / values,
+    )
 
 
 QUERIES = {
-    "12 h, one series, max per minute": (
-        'max_over_time(cpu_usage_user{hostname="host_7"}[1m])', 12 * 60, 60),
+    "12 h, one series, max per minute": ('max_over_time(cpu_usage_user{hostname="host_7"}[1m])', 12 * 60, 60),
     "12 h, one host, ten series": (
-        'max by (__name__) (max_over_time({__name__=~"cpu_usage_.*",hostname="host_7"}[1m]))', 12 * 60, 60),
+        'max by (__name__) (max_over_time({__name__=~"cpu_usage_.*",hostname="host_7"}[1m]))',
+        12 * 60,
+        60,
+    ),
     "1 h, all hosts, mean per minute": ("avg(avg_over_time(cpu_usage_user[1m]))", 60, 60),
     "12 h, all hosts, max per hour": ("max_over_time(cpu_usage_user[1h])", 12 * 60, 3600),
-}  # fmt: skip
+}
 
 
 def query(options: argparse.Namespace) -> None:

@@ -95,10 +95,14 @@ def otlp(fleet: Fleet, steps: range, hosts: range) -> bytes:
 
 def columns(fleet: Fleet, steps: range, hosts: range) -> bytes:
     """Our own JSON, by columns."""
-    return json.dumps({"series": [
-        {"metric": name, "tags": tags, "times": times, "values": values}
-        for name, tags, times, values in _columns(fleet, steps, hosts)
-    ]}).encode()  # fmt: skip
+    return json.dumps(
+        {
+            "series": [
+                {"metric": name, "tags": tags, "times": times, "values": values}
+                for name, tags, times, values in _columns(fleet, steps, hosts)
+            ]
+        }
+    ).encode()
 
 
 def json_lines(fleet: Fleet, steps: range, hosts: range) -> bytes:
@@ -111,12 +115,24 @@ def json_lines(fleet: Fleet, steps: range, hosts: range) -> bytes:
 
 def collectd(fleet: Fleet, steps: range, hosts: range) -> bytes:
     """collectd's JSON: one list of ten values for each host and step."""
-    return json.dumps([
-        {"values": row, "dstypes": ["gauge"] * len(FIELDS), "dsnames": FIELDS, "time": ms / 1000, "interval": 10.0,
-         "host": f"host_{host}", "plugin": "cpu", "plugin_instance": "", "type": "cpu", "type_instance": ""}
-        for step in steps
-        for host, (ms, row) in zip(hosts, _rows(fleet, step, hosts), strict=True)
-    ]).encode()  # fmt: skip
+    return json.dumps(
+        [
+            {
+                "values": row,
+                "dstypes": ["gauge"] * len(FIELDS),
+                "dsnames": FIELDS,
+                "time": ms / 1000,
+                "interval": 10.0,
+                "host": f"host_{host}",
+                "plugin": "cpu",
+                "plugin_instance": "",
+                "type": "cpu",
+                "type_instance": "",
+            }
+            for step in steps
+            for host, (ms, row) in zip(hosts, _rows(fleet, step, hosts), strict=True)
+        ]
+    ).encode()
 
 
 def _rows(fleet: Fleet, step: int, hosts: range) -> Iterator[tuple[int, list[int]]]:
@@ -157,9 +173,10 @@ def _varint(number: int) -> bytes:
 _DOUBLES = [struct.pack("<d", value) for value in range(101)]  # a fleet's values are whole, from 0 to 100
 _PROTOBUF = {"Content-Type": "application/x-protobuf"}
 _REMOTE = Address(
-    "/api/v1/write", remote_write,
+    "/api/v1/write",
+    remote_write,
     {**_PROTOBUF, "Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0"},
-)  # fmt: skip
+)
 _LINES = Address("/write?precision=ms", lines, {})
 _TEXT = Address("/api/v1/import/prometheus", text, {"Content-Type": "text/plain"})
 _JSON = {"Content-Type": "application/json"}

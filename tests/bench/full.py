@@ -62,8 +62,10 @@ class Row:
         each = {name: 1e6 * used / self.values for name, used in self.cpu.items()}
         sender = each.pop("sender")
         parts = " ".join(f"{name} {micros:.2f}" for name, micros in each.items())
-        return (f"{self.name:<44} {self.values / self.wall_s / 1e3:>8,.0f} {self.messages / self.wall_s:>10,.0f} "
-                f"{self.micros:>8.2f}   {parts} (sender {sender:.2f})")  # fmt: skip
+        return (
+            f"{self.name:<44} {self.values / self.wall_s / 1e3:>8,.0f} {self.messages / self.wall_s:>10,.0f} "
+            f"{self.micros:>8.2f}   {parts} (sender {sender:.2f})"
+        )
 
 
 HEAD = f"{'':<44} {'k val/s':>8} {'messages/s':>10} {'µs/value':>8}   of which"
@@ -73,11 +75,14 @@ def run(values: int, small: int, peer_values: int) -> list[Row]:
     """Measure, print the table, and answer its lines."""
     with tempfile.TemporaryDirectory(prefix="spm-full-") as folder, _servers(Path(folder)) as (hbase, rabbitmq):
         _registered(hbase)
-        ours = [_best(lambda n=n: _product(Path(folder), hbase, rabbitmq, n)) for n in (  # type: ignore[misc]
-            Load("HTTP, 1,000 values a message", values // 1_000, 1_000, http=True),
-            Load("AMQP, 1,000 values a message", values // 1_000, 1_000),
-            Load(f"queue → HBase, messages of 1 KB ({SMALL_VALUES} values)", small, SMALL_VALUES, held=True),
-        )]  # fmt: skip
+        ours = [
+            _best(lambda n=n: _product(Path(folder), hbase, rabbitmq, n))
+            for n in (  # type: ignore[misc]
+                Load("HTTP, 1,000 values a message", values // 1_000, 1_000, http=True),
+                Load("AMQP, 1,000 values a message", values // 1_000, 1_000),
+                Load(f"queue → HBase, messages of 1 KB ({SMALL_VALUES} values)", small, SMALL_VALUES, held=True),
+            )
+        ]
         peer = OpenTSDB(Path(folder) / "opentsdb", hbase.url, _zookeeper(hbase))
         peer.start()
         try:
@@ -87,8 +92,10 @@ def run(values: int, small: int, peer_values: int) -> list[Row]:
     best = min(theirs, key=lambda row: row.micros)
     print(f"\n{HEAD}\n" + "\n".join(row.text() for row in [*ours, *theirs]))
     for row in ours:
-        print(f"{row.name}: {best.micros / row.micros:.1f} times less CPU per value than {best.name}, "
-              f"{(row.values / row.wall_s) / (best.values / best.wall_s):.1f} times its values a second")  # fmt: skip
+        print(
+            f"{row.name}: {best.micros / row.micros:.1f} times less CPU per value than {best.name}, "
+            f"{(row.values / row.wall_s) / (best.values / best.wall_s):.1f} times its values a second"
+        )
     return [*ours, *theirs]
 
 
@@ -311,9 +318,12 @@ def _put(peer: OpenTSDB, first_s: int, values: int) -> None:
     def work(part: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", peer.port, timeout=60)
         for points in _points(1_000_000_000 + first_s, values, part, TSDB_CONNECTIONS):
-            body = json.dumps([
-                {"metric": m, "timestamp": at, "value": value, "tags": {"host": host}} for m, at, value, host in points
-            ])  # fmt: skip
+            body = json.dumps(
+                [
+                    {"metric": m, "timestamp": at, "value": value, "tags": {"host": host}}
+                    for m, at, value, host in points
+                ]
+            )
             connection.request("POST", "/api/put", body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             answer.read()

@@ -46,10 +46,12 @@ def build(backend: Backend, *, days: int, hosts: int, step_s: int, roll_daily: b
     clock = FakeClock(FIRST_DAY * DAY_MS)
     acceptor, writer, rng = Acceptor(1, clock), Writer(backend, Distribution()), np.random.default_rng(1)
     for day in range(FIRST_DAY, FIRST_DAY + days):
-        writer.write([
-            acceptor.accept(app=APP, source=f"host_{h}", parsed=_day(h, day, step_s, rng), message_id=bytes(16))
-            for h in range(hosts)
-        ])  # fmt: skip
+        writer.write(
+            [
+                acceptor.accept(app=APP, source=f"host_{h}", parsed=_day(h, day, step_s, rng), message_id=bytes(16))
+                for h in range(hosts)
+            ]
+        )
         clock.advance(DAY_MS)
         if roll_daily or day == FIRST_DAY + days - 1:
             roll(backend, clock.now_ms() + 2 * HOUR_MS)

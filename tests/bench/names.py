@@ -54,10 +54,13 @@ def build(folder: Path, app: int, hosts: int) -> None:
     acceptor, writer = Acceptor(1, clock), Writer(store, Distribution())
     for first in range(0, hosts, AT_ONCE // METRICS):
         some = range(first, min(first + AT_ONCE // METRICS, hosts))
-        table = SeriesTable.from_canonical([
-            canonical(f"metric_{m}", {"hostname": f"host_{h}", "rack": str(h % 500), "region": f"eu-{h % 4}"})
-            for h in some for m in range(METRICS)
-        ])  # fmt: skip
+        table = SeriesTable.from_canonical(
+            [
+                canonical(f"metric_{m}", {"hostname": f"host_{h}", "rack": str(h % 500), "region": f"eu-{h % 4}"})
+                for h in some
+                for m in range(METRICS)
+            ]
+        )
         rows = np.arange(len(table), dtype=np.int32)
         parsed = Parsed(table, rows, np.full(len(rows), START_MS + 1_000), rows.astype(np.float64))
         writer.write([acceptor.accept(app=app, source="fleet", parsed=parsed, message_id=bytes(16))])

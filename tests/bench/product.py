@@ -144,8 +144,15 @@ def start_peer(data: Path) -> Served | None:
     if program is None:
         return None
     port = free_port()
-    command = [program, f"-storageDataPath={data}", f"-httpListenAddr=127.0.0.1:{port}", "-retentionPeriod=100y",
-               "-search.disableCache", "-loggerLevel=ERROR", "-search.maxStalenessInterval=5m"]  # fmt: skip
+    command = [
+        program,
+        f"-storageDataPath={data}",
+        f"-httpListenAddr=127.0.0.1:{port}",
+        "-retentionPeriod=100y",
+        "-search.disableCache",
+        "-loggerLevel=ERROR",
+        "-search.maxStalenessInterval=5m",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
     served = Served(process, port, data, "", {})
     until = time.monotonic() + _READY_S

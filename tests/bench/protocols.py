@@ -89,8 +89,14 @@ def _measured(name: str, served: Served, address: Address, load: Load, fleet: Fl
     time.sleep(_SETTLE_S)
     cpu = report.spent(before, served.cpu(), values)
     sent = sum(map(len, timed))
-    report.line(name, values_per_s=values / wall, **{f"cpu_us[{n}]": v for n, v in cpu.items()},
-                **report.quantiles(took), requests=len(timed), bytes_per_value=sent / values)  # fmt: skip
+    report.line(
+        name,
+        values_per_s=values / wall,
+        **{f"cpu_us[{n}]": v for n, v in cpu.items()},
+        **report.quantiles(took),
+        requests=len(timed),
+        bytes_per_value=sent / values,
+    )
     connection.close()
     return cpu["all"], cpu.get("gunicorn", cpu["all"])
 

@@ -160,9 +160,15 @@ def _aligned(made: Type) -> Type:
 
 
 def _compared(
-    name: str, made: Type, fleet: Fleet, start_ms: int, seconds: int, scale: float,
-    servers: list[tuple[str, Served]], times: int,
-) -> None:  # fmt: skip
+    name: str,
+    made: Type,
+    fleet: Fleet,
+    start_ms: int,
+    seconds: int,
+    scale: float,
+    servers: list[tuple[str, Served]],
+    times: int,
+) -> None:
     random = np.random.default_rng(7)
     asks = [made(random, fleet.hosts, seconds, scale) for _ in range(WARM + times)]
     runs = [_Run(who, served) for who, served in servers]

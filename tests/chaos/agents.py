@@ -136,8 +136,11 @@ class Agents:
     def _post(self, body: bytes, message_id: bytes) -> int:
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=TIMEOUT_S)
         try:
-            headers = {"Authorization": f"Bearer {self.token}", "X-Message-Id": message_id.hex(),
-                       "X-SPM-Source": f"agent{int.from_bytes(message_id, 'big') % HOSTS}"}  # fmt: skip
+            headers = {
+                "Authorization": f"Bearer {self.token}",
+                "X-Message-Id": message_id.hex(),
+                "X-SPM-Source": f"agent{int.from_bytes(message_id, 'big') % HOSTS}",
+            }
             connection.request("POST", "/api/v2/write?precision=ms", body, headers)
             return connection.getresponse().status
         finally:

@@ -32,7 +32,15 @@ APP = 1
 SENDERS = 4
 GIVE_UP_S = 240
 WORKER = ("spm.worker", "--concurrency", "1")
-WEB = ("--worker-class", "spm.web.gunicorn_worker.Attentive", "--workers", "1", "--threads", "16", "--no-control-socket")
+WEB = (
+    "--worker-class",
+    "spm.web.gunicorn_worker.Attentive",
+    "--workers",
+    "1",
+    "--threads",
+    "16",
+    "--no-control-socket",
+)
 
 
 @dataclass(slots=True)

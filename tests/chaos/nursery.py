@@ -24,10 +24,20 @@ from typing import IO, Any
 from tests.stack.processes import Process
 
 LOADED = (
-    "spm.worker", "spm.web.wsgi", "spm.web.urls", "celery.apps.worker", "celery.concurrency.thread",
-    "celery.worker.components", "gunicorn.app.wsgiapp", "spm.web.gunicorn_worker", "ingest.transport.amqp",
-    "ingest.worker.connections", "spm.store.backends.hbase", "spm.store.backends.lmdb", "tests.chaos.faults",
-)  # fmt: skip
+    "spm.worker",
+    "spm.web.wsgi",
+    "spm.web.urls",
+    "celery.apps.worker",
+    "celery.concurrency.thread",
+    "celery.worker.components",
+    "gunicorn.app.wsgiapp",
+    "spm.web.gunicorn_worker",
+    "ingest.transport.amqp",
+    "ingest.worker.connections",
+    "spm.store.backends.hbase",
+    "spm.store.backends.lmdb",
+    "tests.chaos.faults",
+)
 
 
 @dataclass(slots=True)
@@ -81,9 +91,14 @@ class Nursery:
     def _begin(self) -> "subprocess.Popen[str]":
         with (self.folder / "nursery.out").open("wb") as out:
             return subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.nursery"], env=dict(self.environment), text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-m", "tests.chaos.nursery"],
+                env=dict(self.environment),
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=out,
+                start_new_session=True,
+            )
 
 
 def _request(words: Sequence[str | Path], folder: Path, log: Path, errors: Path) -> dict[str, Any]:

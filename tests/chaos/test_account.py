@@ -75,8 +75,10 @@ def test_a11_the_account_agrees_with_the_sender_while_processes_are_killed(
     stored = samples(line.backend, START_MS - 1, START_MS + 1000 * (1 + len(log)), app=APP)
     assert violations(log, stored, held) == []
     assert watch.waited > 0, "no look was in the middle of anything"
-    figure(f"{watch.looks} looks, {watch.waited} with something on its way; {found.messages.accepted} messages "
-           f"accepted, {found.messages.unconfirmed} unconfirmed; killed {dict(kills)}")  # fmt: skip
+    figure(
+        f"{watch.looks} looks, {watch.waited} with something on its way; {found.messages.accepted} messages "
+        f"accepted, {found.messages.unconfirmed} unconfirmed; killed {dict(kills)}"
+    )
 
 
 def at_rest(found: Account | None) -> bool:
@@ -99,9 +101,17 @@ STAMP, OTHER = (1, 1, 0), (2, 1, 0)
         (Places(2, stored=1, queued=1), Places(4, stored=2, queued=2), {b"m": {STAMP: 2}}, ["1 queued at rest"]),
         (Places(1, stored=1), Places(2, stored=1, dead=1), {b"m": {STAMP: 1}}, ["1 lost of good samples"]),
     ],
-    ids=["stored", "accepted twice", "died with its process", "a stamp too many", "an acknowledged one is nowhere",
-         "accepted too often", "still queued", "a dead sample"],
-)  # fmt: skip
+    ids=[
+        "stored",
+        "accepted twice",
+        "died with its process",
+        "a stamp too many",
+        "an acknowledged one is nowhere",
+        "accepted too often",
+        "still queued",
+        "a dead sample",
+    ],
+)
 def test_the_comparison_finds_every_way_to_disagree(
     messages: Places, samples_: Places, held: dict[bytes, dict[tuple[int, int, int], int]], wrong: list[str]
 ) -> None:

@@ -62,8 +62,10 @@ def test_a1_senders_are_answered_while_the_store_is_gone(
     assert {one.outcome for one in log} == {ACKED}
     assert sum(one.stamps_max > 1 for one in log[HOSTS:]) <= len(messages) // 100, "senders had to come again"
     p99, after = 1000 * float(np.quantile(agents.answered_s, 0.99)), psutil.Process(worker.pid()).memory_info().rss
-    figure(f"store gone for {pause_s} s: {len(messages)} messages acknowledged, p99 {p99:.0f} ms; "
-           f"worker {before / 1e6:.0f} → {after / 1e6:.0f} MB")  # fmt: skip
+    figure(
+        f"store gone for {pause_s} s: {len(messages)} messages acknowledged, p99 {p99:.0f} ms; "
+        f"worker {before / 1e6:.0f} → {after / 1e6:.0f} MB"
+    )
     tries = worker.log.read_text(errors="replace").count("next try in")
     figure(f"{tries} tries of the worker in that time")
     assert tries <= 20 + 4 * pause_s / limits.CONSUME_BACK_OFF_S

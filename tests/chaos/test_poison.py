@@ -73,14 +73,20 @@ POISONS = (
     Poison("garbage", lambda good: b"garbage" * 9, "not an envelope", dead_letters.NOBODY),
     Poison("truncated", lambda good: good.to_bytes()[:-20], "checksum", dead_letters.NOBODY),
     Poison("flipped bit", lambda good: good.to_bytes()[:-1] + b"\xaa", "checksum", dead_letters.NOBODY),
-    Poison("wrong length", lambda good: _summed(good.to_bytes()[HEAD.size :] + b"x"), "wrong length", dead_letters.NOBODY),
-    Poison("wrong version", lambda good: b"SPMe\x09" + good.to_bytes()[5:], "unknown envelope version", dead_letters.NOBODY),
+    Poison(
+        "wrong length", lambda good: _summed(good.to_bytes()[HEAD.size :] + b"x"), "wrong length", dead_letters.NOBODY
+    ),
+    Poison(
+        "wrong version", lambda good: b"SPMe\x09" + good.to_bytes()[5:], "unknown envelope version", dead_letters.NOBODY
+    ),
     Poison("wrong time", _timeless, TIMELESS),
     Poison("collision", _collided, COLLIDED),
     Poison("cannot be written", lambda good: replace(good, source=UNWRITABLE).to_bytes(), "cannot be written"),
     Poison("ends its worker", lambda good: replace(good, source="curse: kill").to_bytes(), KILLED),
     Poison("too large", lambda good: b"#" * (limits.AMQP_PARTITION_BODY_BYTES_MAX + 1), "too large", by_agent="{own}"),
-    Poison("another's app", lambda good: good.to_bytes(), "no valid token", dead_letters.NOBODY, by_agent="spm_nobodys"),
+    Poison(
+        "another's app", lambda good: good.to_bytes(), "no valid token", dead_letters.NOBODY, by_agent="spm_nobodys"
+    ),
     Poison("no lines", lambda good: b"[ no json" * 3, "", by_agent="{own}"),
 )
 

@@ -87,8 +87,11 @@ def test_r10_every_part_is_back_in_time_and_what_waited_is_stored_in_twice_its_t
     for name, again in restarts(own_hbase, own_rabbitmq).items():
         report(name, [back_after(line, again) for _ in range(others)])
     ingest_s, drain_s, asked = backlog(line, token, samples // FIELDS)
-    print(f"  backlog of {samples:,}: {ingest_s:.1f} s in, {drain_s:.1f} s out; {asked.answers} charts meanwhile, "
-          f"the slowest in {asked.worst_s:.2f} s", flush=True)  # fmt: skip
+    print(
+        f"  backlog of {samples:,}: {ingest_s:.1f} s in, {drain_s:.1f} s out; {asked.answers} charts meanwhile, "
+        f"the slowest in {asked.worst_s:.2f} s",
+        flush=True,
+    )
     assert p99(taken["worker"]) <= WORKER_S
     assert p99(taken["web"]) <= WEB_S
     assert drain_s <= TIMES_INGEST * ingest_s

@@ -235,8 +235,10 @@ def test_a2_a_message_is_seen_soon_although_it_is_alone(
         assert wait_until(partial(seen, line, wanted), 60), line.said()
         taken.append(time.monotonic() - begun)
     worker.stop(30)
-    figure(f"{len(taken)} messages: seen after {fmean(taken):.1f} s, the last after {max(taken):.1f} s; "
-           f"a batch waits {limits.BATCH_AGE_MAX_MS / 1000} s at most")  # fmt: skip
+    figure(
+        f"{len(taken)} messages: seen after {fmean(taken):.1f} s, the last after {max(taken):.1f} s; "
+        f"a batch waits {limits.BATCH_AGE_MAX_MS / 1000} s at most"
+    )
     assert max(taken) <= at_most_s
 
 

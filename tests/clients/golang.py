@@ -26,9 +26,14 @@ def build(folder: Path, made: Path, package: str, *, tags: Sequence[str] = (), a
     words = ["build", "-trimpath", "-ldflags", "-s -w", "-tags", ",".join(tags), "-o", str(made), package]
     flags = "-mod=readonly -buildvcs=false" if (folder / "go.mod").exists() else "-buildvcs=false"
     done = subprocess.run(
-        [_go(at_least), *words], cwd=folder, capture_output=True, text=True, check=False, timeout=_BUILD_S,
+        [_go(at_least), *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_BUILD_S,
         env={**os.environ, "GOFLAGS": flags, "CGO_ENABLED": "0"},
-    )  # fmt: skip
+    )
     _reached(done.stderr)
     assert done.returncode == 0, f"{package} could not be built: {done.stderr[-3000:]}"
 

@@ -111,8 +111,10 @@ def test_example_says_the_same_again_to_a_server_that_is_busy_or_gone(busy: Busy
     (first, body), again, later, (second, rest) = busy.got
     assert (done.returncode, again, later) == (0, (first, body), (first, body))
     assert (second != first, body.strip().decode(), rest.strip().decode()) == (
-        True, "".join(lines[:5_000]).strip(), "".join(lines[5_000:]).strip(),
-    )  # fmt: skip
+        True,
+        "".join(lines[:5_000]).strip(),
+        "".join(lines[5_000:]).strip(),
+    )
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

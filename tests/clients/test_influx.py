@@ -74,10 +74,22 @@ def test_curl_delivers_every_sample(served: Served, how: str, tmp_path: Path) ->
     (tmp_path / "body").write_bytes(gzip.compress(body) if how == "gzip" else body)
     extra = {"plain": [], "gzip": ["-H", "Content-Encoding: gzip"], "chunked": ["-H", "Transfer-Encoding: chunked"]}
     done = subprocess.run(
-        [program("curl", "curl"), "-sS", "--fail-with-body", "-H", f"Authorization: Token {served.token}", *extra[how],
-         "--data-binary", f"@{tmp_path / 'body'}", f"http://127.0.0.1:{served.port}/write"],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        [
+            program("curl", "curl"),
+            "-sS",
+            "--fail-with-body",
+            "-H",
+            f"Authorization: Token {served.token}",
+            *extra[how],
+            "--data-binary",
+            f"@{tmp_path / 'body'}",
+            f"http://127.0.0.1:{served.port}/write",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert assert_same(wait_for(served, known.name, SAMPLES), known.samples()) == SAMPLES
 

@@ -97,25 +97,40 @@ class Senders:
         """It scrapes one page after the other."""
         remote = REMOTE.format(port=self._served.port, token=self._served.token)
         return self._scraper(
-            "prometheus", remote, "prometheus", "--config.file={config}", "--storage.tsdb.path={folder}",
+            "prometheus",
+            remote,
+            "prometheus",
+            "--config.file={config}",
+            "--storage.tsdb.path={folder}",
             "--web.listen-address=127.0.0.1:0",
-        )  # fmt: skip
+        )
 
     def vmagent(self) -> tuple[str, Samples]:
         """Likewise. After a visit that failed it would send stale markers under the times of the page before."""
         return self._scraper(
-            "vmagent", "", "victoria-metrics", "-promscrape.config={config}", "-remoteWrite.tmpDataPath={folder}",
-            f"-remoteWrite.url=http://127.0.0.1:{self._served.port}/api/v1/write", "-httpListenAddr=127.0.0.1:0",
-            f"-remoteWrite.bearerToken={self._served.token}", "-promscrape.noStaleMarkers",
-        )  # fmt: skip
+            "vmagent",
+            "",
+            "victoria-metrics",
+            "-promscrape.config={config}",
+            "-remoteWrite.tmpDataPath={folder}",
+            f"-remoteWrite.url=http://127.0.0.1:{self._served.port}/api/v1/write",
+            "-httpListenAddr=127.0.0.1:0",
+            f"-remoteWrite.bearerToken={self._served.token}",
+            "-promscrape.noStaleMarkers",
+        )
 
     def influxdb_client(self) -> tuple[str, Samples]:
         """It sends in the background, and tries again for as long as it is told to."""
         known = Known.make(f"{self._name}_influx")
         options = WriteOptions(
-            batch_size=100, flush_interval=500, retry_interval=1_000, max_retries=1_000, max_retry_delay=5_000,
-            max_retry_time=round(1_000 * self.patience_s), max_close_wait=round(1_000 * self.patience_s),
-        )  # fmt: skip
+            batch_size=100,
+            flush_interval=500,
+            retry_interval=1_000,
+            max_retries=1_000,
+            max_retry_delay=5_000,
+            max_retry_time=round(1_000 * self.patience_s),
+            max_close_wait=round(1_000 * self.patience_s),
+        )
         url = f"http://127.0.0.1:{self._served.port}"
         with (
             InfluxDBClient(url, self._served.token, org="any", timeout=10_000) as client,
@@ -131,11 +146,27 @@ class Senders:
         (self._folder / "body").write_text(known.lines())
         time.sleep(self._seconds / 2)
         done = subprocess.run(
-            [program("curl", "curl"), "-sS", "--retry", "1000", "--retry-delay", "1", "--retry-all-errors",
-             "--retry-max-time", str(round(self.patience_s)), "--data-binary", f"@{self._folder / 'body'}",
-             "-H", f"Authorization: Token {self._served.token}", f"http://127.0.0.1:{self._served.port}/write"],
-            capture_output=True, text=True, check=False, timeout=2 * self.patience_s,
-        )  # fmt: skip
+            [
+                program("curl", "curl"),
+                "-sS",
+                "--retry",
+                "1000",
+                "--retry-delay",
+                "1",
+                "--retry-all-errors",
+                "--retry-max-time",
+                str(round(self.patience_s)),
+                "--data-binary",
+                f"@{self._folder / 'body'}",
+                "-H",
+                f"Authorization: Token {self._served.token}",
+                f"http://127.0.0.1:{self._served.port}/write",
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=2 * self.patience_s,
+        )
         assert done.returncode == 0, done.stderr
         return known.name, known.samples()
 
@@ -166,9 +197,13 @@ class Senders:
     def _scraper(self, tool: str, remote: str, package: str, *words: str) -> tuple[str, Samples]:
         steps = round(self._seconds / VISITS)
         known = Known.make(
-            f"{self._name}_{tool}", hosts=SAMPLES // 10 // steps, steps=steps, plain=True,
-            ahead_ms=AHEAD_MS, step_ms=AHEAD_SPAN_MS // steps,
-        )  # fmt: skip
+            f"{self._name}_{tool}",
+            hosts=SAMPLES // 10 // steps,
+            steps=steps,
+            plain=True,
+            ahead_ms=AHEAD_MS,
+            step_ms=AHEAD_SPAN_MS // steps,
+        )
         pages = Pages([known.page(step) for step in range(steps)])
         self._pages.append(pages)
         config = self._folder / f"{tool}.yml"

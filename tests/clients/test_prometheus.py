@@ -65,9 +65,12 @@ def test_prometheus_delivers_every_sample_it_scrapes(
     (tmp_path / "prometheus.yml").write_text(SCRAPE.format(job=known.name, target=target.address) + remote)
     port = free_port()
     running = run(
-        "prometheus", program("prometheus", "prometheus"), f"--config.file={tmp_path / 'prometheus.yml'}",
-        f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{port}",
-    )  # fmt: skip
+        "prometheus",
+        program("prometheus", "prometheus"),
+        f"--config.file={tmp_path / 'prometheus.yml'}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    )
     assert target.all_fetched(180), running.said()
     assert assert_same(wait_for(served, known.name, SAMPLES), known.samples(scraped)) == SAMPLES, running.said()
     own = f'{{job="{known.name}",__name__!~"{known.name}_.*"}}[2h]'
@@ -91,11 +94,15 @@ def test_vmagent_delivers_every_sample_it_scrapes(
     known, target = pages
     (tmp_path / "scrape.yml").write_text(SCRAPE.format(job=known.name, target=target.address))
     running = run(
-        "vmagent", program("vmagent", "victoria-metrics"), f"-promscrape.config={tmp_path / 'scrape.yml'}",
-        f"-remoteWrite.url=http://127.0.0.1:{served.port}/api/v1/write", f"-remoteWrite.bearerToken={served.token}",
-        f"-remoteWrite.tmpDataPath={tmp_path / 'queue'}", f"-httpListenAddr=127.0.0.1:{free_port()}",
+        "vmagent",
+        program("vmagent", "victoria-metrics"),
+        f"-promscrape.config={tmp_path / 'scrape.yml'}",
+        f"-remoteWrite.url=http://127.0.0.1:{served.port}/api/v1/write",
+        f"-remoteWrite.bearerToken={served.token}",
+        f"-remoteWrite.tmpDataPath={tmp_path / 'queue'}",
+        f"-httpListenAddr=127.0.0.1:{free_port()}",
         "-promscrape.noStaleMarkers",  # after a visit that failed they come under the times of the page before
-    )  # fmt: skip
+    )
     assert target.all_fetched(180), running.said()
     assert assert_same(wait_for(served, known.name, SAMPLES), known.samples(scraped)) == SAMPLES, running.said()
 

@@ -120,9 +120,12 @@ def test_lines_for_prometheus_send_on_what_it_scrapes(desk: Desk, run: RunProgra
     scrape = SCRAPE.format(job=known.name, target=pages.address)
     (tmp_path / "prometheus.yml").write_text(scrape + desk.texts["prometheus"])
     run(
-        "prometheus", program("prometheus", "prometheus"), f"--config.file={tmp_path / 'prometheus.yml'}",
-        f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{free_port()}",
-    )  # fmt: skip
+        "prometheus",
+        program("prometheus", "prometheus"),
+        f"--config.file={tmp_path / 'prometheus.yml'}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{free_port()}",
+    )
     desk.assert_arrived(known, scraped)
     pages.close()
     assert desk.says("prometheus")
@@ -157,9 +160,12 @@ def test_a_configuration_for_the_collector_sends_on_what_it_receives(
     (tmp_path / "config.yaml").write_text(desk.texts["otlp-2"])
     port = free_port()
     running = run(
-        "collector", collector.build(), f"--config={tmp_path / 'config.yaml'}",
-        f"--set=receivers.otlp.protocols.http.endpoint=127.0.0.1:{port}", "--set=service.telemetry.metrics.level=none",
-    )  # fmt: skip
+        "collector",
+        collector.build(),
+        f"--config={tmp_path / 'config.yaml'}",
+        f"--set=receivers.otlp.protocols.http.endpoint=127.0.0.1:{port}",
+        "--set=service.telemetry.metrics.level=none",
+    )
     assert wait_until(lambda: "Everything is ready" in running.said(), WITHIN_S), running.said()
     known, step = Known.make("copied_collector", hosts=3, fields=4, steps=5), [0]
     exporter = Noting(replace(desk.app, port=port, token=""))  # to the collector, which alone has the token

@@ -45,9 +45,15 @@ def transport(request: pytest.FixtureRequest, tmp_path: Path, store: Backend) ->
 def of(envelope: Envelope, number: int) -> Envelope:
     """The same message under another stamp."""
     return Envelope(
-        envelope.app, envelope.source, Stamp(envelope.stamp.ms, 1, number), envelope.message_id,
-        envelope.series, envelope.series_index, envelope.ts, envelope.values,
-    )  # fmt: skip
+        envelope.app,
+        envelope.source,
+        Stamp(envelope.stamp.ms, 1, number),
+        envelope.message_id,
+        envelope.series,
+        envelope.series_index,
+        envelope.ts,
+        envelope.values,
+    )
 
 
 def test_a_published_message_is_stored_once(transport: Transport, store: Backend) -> None:

@@ -35,9 +35,14 @@ from tests.frontend.conftest import House, house
 DRAWN_MS = 30_000  # on a machine that compiles kernels at the same time
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 PICTURES = Path(__file__).parent / "screenshots"
 WIDTH, HEIGHT = 1360, 860
 PATIENCE_MS = 20_000  # of whoever waits: a first page on a new machine compiles kernels

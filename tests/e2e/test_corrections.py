@@ -24,12 +24,27 @@ def past(fleet: House) -> House:
     """A fleet with a run behind it, one at work, and hours that were corrected."""
     site = services_runs.site()
     services_runs.roll(site, apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
-    Run.objects.create(number=900, kind=Kind.FULL, executor="spark", started=site.now() - timedelta(seconds=42),
-                       units=31, units_total=120, samples=7_300_000, apps=[fleet.app.pk])  # fmt: skip
+    Run.objects.create(
+        number=900,
+        kind=Kind.FULL,
+        executor="spark",
+        started=site.now() - timedelta(seconds=42),
+        units=31,
+        units_total=120,
+        samples=7_300_000,
+        apps=[fleet.app.pk],
+    )
     hour = site.now().replace(minute=0, second=0, microsecond=0)
     for back, cause, samples in ((2, Cause.LATE, 1_240), (5, Cause.RETRACTION, 0), (26, Cause.UNDO, 0)):
-        Correction.objects.create(app=fleet.app, hour=hour - timedelta(hours=back), run=12 - back % 3, cause=cause,
-                                  samples=samples, sources=["db-1"] if samples else [], at=site.now())  # fmt: skip
+        Correction.objects.create(
+            app=fleet.app,
+            hour=hour - timedelta(hours=back),
+            run=12 - back % 3,
+            cause=cause,
+            samples=samples,
+            sources=["db-1"] if samples else [],
+            at=site.now(),
+        )
     return fleet
 
 
@@ -107,8 +122,13 @@ def test_pages_of_corrections_fit_the_screen(look: str, open_page: Callable[...,
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name="Take out").click()
     number = re.findall(r"Retraction (\d+)", page.locator(".notice").inner_text())[0]
-    pages = {"corrections": "corrections", "runs": "runs", "retention": "retention",
-             "purge": f"corrections/{number}/purge", "chart-asof": "chart?range=1h&asof=1700000000"}  # fmt: skip
+    pages = {
+        "corrections": "corrections",
+        "runs": "runs",
+        "retention": "retention",
+        "purge": f"corrections/{number}/purge",
+        "chart-asof": "chart?range=1h&asof=1700000000",
+    }
     for name, address in pages.items():
         page.goto(f"/apps/{past.app.pk}/{address}")
         page.wait_for_load_state("load")

@@ -50,10 +50,15 @@ def test_pages_fit_the_screen_and_run_without_errors(look: str, open_page: Calla
 
 @pytest.mark.parametrize(
     ("ticks", "unit", "step", "texts"),
-    [([0, 0.025, 0.05], "", 0.025, ["0", "0.025", "0.05"]), ([0, 20, 40], "", 20, ["0", "20", "40"]),
-     ([0, 0.0005], "", 0.0005, ["0", "0.0005"]), ([0, 12.5], "percent", 12.5, ["0\u202f%", "12.5\u202f%"]),
-     ([-20_000, 0], "", 20_000, ["-20k", "0"]), ([0, 2**20], "bytes", 2**20, ["0\u202fB", "1\u202fMiB"])],
-)  # fmt: skip
+    [
+        ([0, 0.025, 0.05], "", 0.025, ["0", "0.025", "0.05"]),
+        ([0, 20, 40], "", 20, ["0", "20", "40"]),
+        ([0, 0.0005], "", 0.0005, ["0", "0.0005"]),
+        ([0, 12.5], "percent", 12.5, ["0\u202f%", "12.5\u202f%"]),
+        ([-20_000, 0], "", 20_000, ["-20k", "0"]),
+        ([0, 2**20], "bytes", 2**20, ["0\u202fB", "1\u202fMiB"]),
+    ],
+)
 def test_values_beside_a_chart_tell_neighbours_apart(
     ticks: list[float], unit: str, step: float, texts: list[str], page: Page
 ) -> None:

@@ -39,9 +39,18 @@ def test_a_crossed_threshold_sends_one_mail_and_its_end_another(served: Served) 
     person = Person(f"http://127.0.0.1:{served.port}", served.login, served.password)
     push(served, 20)
     person.submit(
-        f"/alerts/new?app={served.app}", name="Oven too hot", expr="oven_temperature", comparator=">", threshold="90",
-        for_ms="5s", keep_firing_for_ms="", recovery="", severity="warning", receivers="cook@example.org", enabled="on",
-    )  # fmt: skip
+        f"/alerts/new?app={served.app}",
+        name="Oven too hot",
+        expr="oven_temperature",
+        comparator=">",
+        threshold="90",
+        for_ms="5s",
+        keep_firing_for_ms="",
+        recovery="",
+        severity="warning",
+        receivers="cook@example.org",
+        enabled="on",
+    )
     fired = wait_for_mail(served, "Oven too hot", 120)
     assert all(word in fired for word in ("cook@example.org", "120", "90"))
     wait_for_mail(served, "esolved", 20)

@@ -43,9 +43,12 @@ class Book:
         table = SeriesTable.from_canonical([canonical("cpu", {"host": source, "core": str(i)}) for i in range(samples)])
         now = self.clock.now_ms()
         parsed = Parsed(
-            table, np.arange(samples, dtype=np.int32), np.full(samples, now, np.int64), np.ones(samples),
+            table,
+            np.arange(samples, dtype=np.int32),
+            np.full(samples, now, np.int64),
+            np.ones(samples),
             rejected=rejected,
-        )  # fmt: skip
+        )
         name = message_ids.make(SPOOL, number) if number else now.to_bytes(16, "big")
         sources.seen(self.app, source, now)
         return self.acceptor.accept(app=self.app, source=source, parsed=parsed, message_id=name)
@@ -98,7 +101,11 @@ def fill(store_url: str, app: int, now_ms: int) -> Book:
     book.accept("web-2", samples=5)
     book.announce()
     RejectedLine.objects.create(
-        app_id=app, time_ms=now_ms - 60_000, source="web-2", line=3, reason="a field without a value",
+        app_id=app,
+        time_ms=now_ms - 60_000,
+        source="web-2",
+        line=3,
+        reason="a field without a value",
         example="cpu,host=<b>web-2</b> usage= 1700000000",
-    )  # fmt: skip
+    )
     return book

@@ -24,11 +24,24 @@ def words(**changes: Any) -> dict[str, Any]:
     """A heartbeat."""
     now = SystemClock().now_ms()
     return {
-        "name": "web-1", "version": "0.1.0", "platform": "Linux", "period_ms": 10_000, "started_ms": now - 60_000,
-        "now_ms": now, "spool": "0a1b2c3d4e5f", "sequence": 7, "spooled": 0, "oldest_ms": 0, "dropped_messages": 0,
-        "dropped_samples": 0, "tags": {"role": "web"}, "collectors": {"cpu": "ok"}, "etag": "", "refused": {},
+        "name": "web-1",
+        "version": "0.1.0",
+        "platform": "Linux",
+        "period_ms": 10_000,
+        "started_ms": now - 60_000,
+        "now_ms": now,
+        "spool": "0a1b2c3d4e5f",
+        "sequence": 7,
+        "spooled": 0,
+        "oldest_ms": 0,
+        "dropped_messages": 0,
+        "dropped_samples": 0,
+        "tags": {"role": "web"},
+        "collectors": {"cpu": "ok"},
+        "etag": "",
+        "refused": {},
         **changes,
-    }  # fmt: skip
+    }
 
 
 def say(client: Client, secret: str, path: str = "/heartbeat", **changes: Any) -> Any:
@@ -54,14 +67,25 @@ def test_a_heartbeat_announces_the_period_of_the_source(client: Client, secret: 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"name": ""}, {"name": "a\nb"}, {"name": "x" * 256}, {"name": "a\0b"}, {"period_ms": 0}, {"period_ms": "soon"},
-        {"now_ms": -1}, {"now_ms": 10**18}, {"spool": "zz"}, {"sequence": 1 << 70}, {"tags": {"a": "x" * 301}},
-        {"tags": {str(i): "x" for i in range(101)}}, {"collectors": {"a\0": "x"}}, {"collectors": []},
+        {"name": ""},
+        {"name": "a\nb"},
+        {"name": "x" * 256},
+        {"name": "a\0b"},
+        {"period_ms": 0},
+        {"period_ms": "soon"},
+        {"now_ms": -1},
+        {"now_ms": 10**18},
+        {"spool": "zz"},
+        {"sequence": 1 << 70},
+        {"tags": {"a": "x" * 301}},
+        {"tags": {str(i): "x" for i in range(101)}},
+        {"collectors": {"a\0": "x"}},
+        {"collectors": []},
         {"etag": "e" * 33},
         {"refused": {"a": {"b": 1}}},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_heartbeat_that_is_none_is_refused_with_its_reason(client: Client, secret: str, changes: Any) -> None:
     response = say(client, secret, **changes)
     assert response.status_code == 400
@@ -148,8 +172,10 @@ def test_an_agents_own_name_wins_over_its_tags_and_those_over_all(alpha: House) 
     now = SystemClock().now_ms()
     for match, period in (("web-1", 3), ("*", 1), ("role=web", 2)):
         agents.push(alpha.app, match, {"period_s": period}, actor=None, by="t", now_ms=now)
-    found = [agents.settings_of(alpha.app.pk, name, tags)[1]["period_s"]
-             for name, tags in (("web-1", {"role": "web"}), ("x", {"role": "web"}), ("x", {}))]  # fmt: skip
+    found = [
+        agents.settings_of(alpha.app.pk, name, tags)[1]["period_s"]
+        for name, tags in (("web-1", {"role": "web"}), ("x", {"role": "web"}), ("x", {}))
+    ]
     assert found == [3, 2, 1]
 
 
@@ -164,10 +190,18 @@ def test_settings_taken_back_leave_agents_with_none(client: Client, secret: str,
 
 
 @pytest.mark.parametrize(
-    "pushed", [{"url": "http://evil"}, {"token": "x"}, {"command": []}, {"period_s": 0}, {"tags": {"host": "x"}},
-                 {"off": ["nothing"]}, {"spool": "/"}],
+    "pushed",
+    [
+        {"url": "http://evil"},
+        {"token": "x"},
+        {"command": []},
+        {"period_s": 0},
+        {"tags": {"host": "x"}},
+        {"off": ["nothing"]},
+        {"spool": "/"},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_no_agent_applies_cannot_be_pushed(desk: Client, alpha: House, pushed: dict[str, Any]) -> None:
     path = f"/api/v1/apps/{alpha.app.pk}/agents/settings"
     response = desk.put(path, {"match": "*", "settings": pushed}, "application/json")
@@ -182,8 +216,9 @@ def test_viewers_push_no_settings(client: Client, alpha: House) -> None:
     assert client.put(path, {"match": "*", "settings": {"period_s": 5}}, "application/json").status_code == 403
 
 
-def test_a_forgotten_agent_comes_back_with_its_next_heartbeat(client: Client, desk: Client, secret: str,
-                                                              alpha: House) -> None:  # fmt: skip
+def test_a_forgotten_agent_comes_back_with_its_next_heartbeat(
+    client: Client, desk: Client, secret: str, alpha: House
+) -> None:
     say(client, secret)
     path = f"/api/v1/apps/{alpha.app.pk}/agents/by-name/web-1"
     assert desk.get(path).json()["name"] == "web-1"

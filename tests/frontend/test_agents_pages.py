@@ -40,8 +40,14 @@ def test_an_app_without_agents_shows_how_to_start_one(desk: Client, alpha: House
 
 
 def test_agents_are_shown_with_what_is_wrong_with_them(desk: Client, alpha: House) -> None:
-    agent(alpha, spooled=123, dropped_samples=4_200, offset_ms=-65_000, refused={"period_s": "set on the host (file)"},
-          collectors={"redis:a": "<b>refused</b>", "cpu": "ok"})  # fmt: skip
+    agent(
+        alpha,
+        spooled=123,
+        dropped_samples=4_200,
+        offset_ms=-65_000,
+        refused={"period_s": "set on the host (file)"},
+        collectors={"redis:a": "<b>refused</b>", "cpu": "ok"},
+    )
     page = desk.get(f"/apps/{alpha.app.pk}/agents/table").content.decode()
     for said in ("web-1", "late", "123", "4,200", "65 s behind", "redis:a: &lt;b&gt;refused", "pushed period_s"):
         assert said in page
@@ -59,8 +65,12 @@ def test_settings_are_pushed_and_taken_back_by_a_form(desk: Client, alpha: House
     }
     assert desk.post(path, form).status_code == 302
     [entry] = AgentSettings.objects.all()
-    assert entry.settings == {"period_s": 30.0, "tags": {"site": "ber", "rack": "7"}, "off": ["redis", "processes"],
-                              "discover": False}  # fmt: skip
+    assert entry.settings == {
+        "period_s": 30.0,
+        "tags": {"site": "ber", "rack": "7"},
+        "off": ["redis", "processes"],
+        "discover": False,
+    }
     assert "rack=7,site=ber" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
     assert "discover = false" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
     said = desk.post(path, {"match": "role=web"}, follow=True).content.decode()
@@ -68,8 +78,16 @@ def test_settings_are_pushed_and_taken_back_by_a_form(desk: Client, alpha: House
     assert not AgentSettings.objects.exists()
 
 
-@pytest.mark.parametrize("form", [{"match": "*", "off": "nonsense"}, {"match": "*", "period_s": "0"}, {"match": ""},
-                                  {"match": "*", "tags": "host=x"}, {"match": "*", "tags": "x"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"match": "*", "off": "nonsense"},
+        {"match": "*", "period_s": "0"},
+        {"match": ""},
+        {"match": "*", "tags": "host=x"},
+        {"match": "*", "tags": "x"},
+    ],
+)
 def test_a_form_that_is_wrong_pushes_nothing(desk: Client, alpha: House, form: dict[str, str]) -> None:
     answer = desk.post(f"/apps/{alpha.app.pk}/agents/settings", form)
     page = answer.content.decode()
@@ -105,8 +123,10 @@ def test_ways_have_arrivals_of_their_own() -> None:
 def test_names_of_variables_are_no_places_for_a_token() -> None:
     made = [
         snippets.filled(each.text, base="https://BASE.example", token="spm_KEY", key="k")
-        for way in snippets.WAYS if way.name in ("agent", "statsd") for each in way.snippets
-    ]  # fmt: skip
+        for way in snippets.WAYS
+        if way.name in ("agent", "statsd")
+        for each in way.snippets
+    ]
     assert [text.count("SPM_AGENT_TOKEN=spm_KEY") for text in made] == [1, 0, 1, 1]
     assert all(text.count("https://BASE.example") for text in made)
 
@@ -176,5 +196,5 @@ def test_the_file_is_the_same_each_time_and_holds_nothing_of_the_site() -> None:
     made.cache_clear()
     assert made()[0] == content
     names = zipfile.ZipFile(io.BytesIO(content)).namelist()
-    assert not [name for name in names if "models" in name or "settings/" in name or name.endswith(".pyc")]
+    assert not [name for name in names if "models" in name or "spm/settings/" in name or name.endswith(".pyc")]
     assert len(content) < 200_000

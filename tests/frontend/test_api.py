@@ -136,5 +136,10 @@ def test_a_token_that_may_not_read_is_401_even_beside_a_session(desk: Client, al
 def test_the_schema_describes_every_operation(desk: Client) -> None:
     schema = desk.get("/api/v1/schema?format=json").json()
     described = {path for path in schema["paths"] if path.startswith("/api/v1/")}
-    assert {"/api/v1/charts", "/api/v1/apps", "/api/v1/apps/{app_id}/sources", "/api/v1/apps/{app_id}/metrics",
-            "/api/v1/apps/{app_id}/labels"} <= described  # fmt: skip
+    assert {
+        "/api/v1/charts",
+        "/api/v1/apps",
+        "/api/v1/apps/{app_id}/sources",
+        "/api/v1/apps/{app_id}/metrics",
+        "/api/v1/apps/{app_id}/labels",
+    } <= described

@@ -160,8 +160,9 @@ def test_a_session_without_its_check_of_origin_changes_nothing(fleet: House) -> 
     assert post(browser, at(fleet, "retractions"), {"source": "db-1", "reason": "x"}).status_code == 403
 
 
-@pytest.mark.parametrize("address", ["retractions", "retractions/preview", "retractions/{number}/undo",
-                                     "runs/{run}/rollback"])  # fmt: skip
+@pytest.mark.parametrize(
+    "address", ["retractions", "retractions/preview", "retractions/{number}/undo", "runs/{run}/rollback"]
+)
 def test_nothing_of_another_app_can_be_changed(desk: Client, fleet: House, beta: House, address: str) -> None:
     post(desk, at(fleet, "retractions"), {"source": "db-1", "reason": "x"})
     number = RetractionRecord.objects.get().number
@@ -220,8 +221,16 @@ def test_a_finished_run_shows_the_apps_own_part(desk: Client, fleet: House, beta
 def test_a_run_at_work_shows_how_far_it_is(desk: Client, fleet: House) -> None:
     now = services_runs.site().now()
     started = now.replace(microsecond=0)
-    Run.objects.create(number=5, kind=Kind.FULL, executor="spark", started=started, units=30, units_total=120,
-                       samples=3_000_000, apps=[fleet.app.pk])  # fmt: skip
+    Run.objects.create(
+        number=5,
+        kind=Kind.FULL,
+        executor="spark",
+        started=started,
+        units=30,
+        units_total=120,
+        samples=3_000_000,
+        apps=[fleet.app.pk],
+    )
     one = desk.get(at(fleet, "runs/5")).json()
     assert (one["state"], one["units"], one["units_total"]) == ("running", 30, 120)
     assert one["samples_per_s"] > 0
@@ -230,8 +239,16 @@ def test_a_run_at_work_shows_how_far_it_is(desk: Client, fleet: House) -> None:
 
 def test_a_run_at_work_for_others_too_tells_none_of_their_numbers(desk: Client, fleet: House, beta: House) -> None:
     started = services_runs.site().now().replace(microsecond=0)
-    Run.objects.create(number=5, kind=Kind.FULL, executor="spark", started=started, units=3_017, units_total=12_068,
-                       samples=3_000_017, apps=[fleet.app.pk, beta.app.pk])  # fmt: skip
+    Run.objects.create(
+        number=5,
+        kind=Kind.FULL,
+        executor="spark",
+        started=started,
+        units=3_017,
+        units_total=12_068,
+        samples=3_000_017,
+        apps=[fleet.app.pk, beta.app.pk],
+    )
     one = desk.get(at(fleet, "runs/5")).json()
     assert (one["percent"], one["state"]) == (25, "running")
     assert [one[name] for name in ("units", "units_total", "samples", "samples_per_s")] == [None] * 4
@@ -242,7 +259,9 @@ def test_a_run_at_work_for_others_too_tells_none_of_their_numbers(desk: Client, 
 
 
 def test_a_run_of_others_is_not_found(desk: Client, fleet: House, beta: House) -> None:
-    Run.objects.create(number=5, kind=Kind.FULL, executor="spark", started=services_runs.site().now(), apps=[beta.app.pk])
+    Run.objects.create(
+        number=5, kind=Kind.FULL, executor="spark", started=services_runs.site().now(), apps=[beta.app.pk]
+    )
     assert desk.get(at(fleet, "runs/5")).status_code == 404
     assert desk.get(at(fleet, "runs")).json() == []
 

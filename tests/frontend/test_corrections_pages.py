@@ -73,11 +73,14 @@ def test_a_preview_comes_before_the_act(desk: Client, place: str, fleet: House) 
         ({"reason": "x"}, 409, "everything"),
         ({"series": "sum(", "reason": "x"}, 409, "unexpected end of input"),
         ({"source": "db-1", "data_from": "yesterday", "reason": "x"}, 400, "Enter a valid date"),
-        ({"source": "db-1", "data_from": "9999-12-31T23:59:59", "data_to": "2020-01-01T00:00", "reason": "x"}, 409,
-         "before it begins"),
+        (
+            {"source": "db-1", "data_from": "9999-12-31T23:59:59", "data_to": "2020-01-01T00:00", "reason": "x"},
+            409,
+            "before it begins",
+        ),
         ({"source": "db-1", "act": ""}, 409, "needs a reason"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_taken_out_is_said_beside_the_words(
     desk: Client, place: str, form: dict[str, str], status: int, words: str
 ) -> None:
@@ -178,8 +181,15 @@ def test_a_retention_is_kept_by_the_act(desk: Client, fleet: House) -> None:
 def test_an_owner_watches_runs_and_takes_one_back(desk: Client, fleet: House) -> None:
     run = services_runs.roll(services_runs.site(), apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
     assert run is not None
-    Run.objects.create(number=99, kind=Kind.FULL, executor="spark", started=services_runs.site().now(), units=1,
-                       units_total=4, apps=[fleet.app.pk])  # fmt: skip
+    Run.objects.create(
+        number=99,
+        kind=Kind.FULL,
+        executor="spark",
+        started=services_runs.site().now(),
+        units=1,
+        units_total=4,
+        apps=[fleet.app.pk],
+    )
     page = text_of(desk, f"/apps/{fleet.app.pk}/runs")
     assert "1 of 4 units (25 %)" in page
     answer = desk.post(f"/apps/{fleet.app.pk}/runs/{run.number}/rollback", follow=True).content.decode()
@@ -190,7 +200,9 @@ def test_an_owner_watches_runs_and_takes_one_back(desk: Client, fleet: House) ->
 
 
 def test_a_run_that_found_out_its_total_late_shows_no_percentage(desk: Client, fleet: House) -> None:
-    Run.objects.create(number=99, kind=Kind.FULL, executor="spark", started=services_runs.site().now(), apps=[fleet.app.pk])
+    Run.objects.create(
+        number=99, kind=Kind.FULL, executor="spark", started=services_runs.site().now(), apps=[fleet.app.pk]
+    )
     assert "looking at what there is to do" in text_of(desk, f"/apps/{fleet.app.pk}/runs")
 
 

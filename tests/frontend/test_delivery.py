@@ -196,7 +196,11 @@ def test_a_store_that_is_away_costs_the_numbers_not_the_page(
     def away(*_: object, **__: object) -> None:
         raise StoreUnavailable("no answer")
 
-    for name in ("frontend.presenters.delivery.now", "frontend.presenters.delivery.span", "ingest.accounting.dead_letter_review.listed"):
+    for name in (
+        "frontend.presenters.delivery.now",
+        "frontend.presenters.delivery.span",
+        "ingest.accounting.dead_letter_review.listed",
+    ):
         monkeypatch.setattr(name, away)
     assert "cannot be read now: no answer" in text_of(desk, f"{place}{page}")
     assert desk.get(f"{place}/download").status_code == 503
@@ -212,7 +216,12 @@ def test_a_process_that_is_gone_leaves_what_it_had_in_hand_unconfirmed(
     book.announce()
     samples = desk.get(api).json()["samples"]
     assert {name: samples[name] for name in ("accepted", "stored", "queued", "in_flight", "unconfirmed")} == {
-        "accepted": 15, "stored": 4, "queued": 5, "in_flight": 0, "unconfirmed": 6}  # fmt: skip
+        "accepted": 15,
+        "stored": 4,
+        "queued": 5,
+        "in_flight": 0,
+        "unconfirmed": 6,
+    }
 
 
 def test_hours_that_are_final_are_read_once(

@@ -116,9 +116,16 @@ def test_trying_the_expression_of_a_rule_waits_for_a_turn_and_rules_do_not(
 )
 @pytest.mark.parametrize("way", ["query_range", "charts"])
 def test_a_limit_has_the_same_status_and_words_by_every_way(
-    client: Client, world: World, bearer: dict[str, str], monkeypatch: pytest.MonkeyPatch, way: str,
-    error: Exception, status: int, *, again: bool,
-) -> None:  # fmt: skip
+    client: Client,
+    world: World,
+    bearer: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    error: Exception,
+    status: int,
+    *,
+    again: bool,
+) -> None:
     def fail(*_: object) -> None:
         raise error
 

@@ -25,8 +25,11 @@ def test_a_host_that_pushes_and_one_known_by_its_label_are_both_there() -> None:
 def test_hosts_in_trouble_stand_first() -> None:
     seen = {"a": NOW, "b": NOW - 2 * MINUTE, "c": NOW - 30 * MINUTE, "d": NOW}
     assert [(row.name, row.state) for row in rows(seen, {}, {}, NOW)] == [
-        ("b", "late"), ("c", "gone"), ("a", "up"), ("d", "up"),
-    ]  # fmt: skip
+        ("b", "late"),
+        ("c", "gone"),
+        ("a", "up"),
+        ("d", "up"),
+    ]
 
 
 def test_the_newest_sign_of_life_counts() -> None:
@@ -87,9 +90,16 @@ def test_every_panel_of_any_host_name_can_be_parsed(host: str) -> None:
 
 @pytest.mark.parametrize(
     ("ms", "text"),
-    [(0, "just now"), (15_000, "15 s ago"), (90_000, "90 s ago"), (120_000, "2 min ago"), (7_200_000, "2 h ago"),
-     (3_600_000, "1 h ago"), (86_400_000 * 3, "3 d ago")],
-)  # fmt: skip
+    [
+        (0, "just now"),
+        (15_000, "15 s ago"),
+        (90_000, "90 s ago"),
+        (120_000, "2 min ago"),
+        (7_200_000, "2 h ago"),
+        (3_600_000, "1 h ago"),
+        (86_400_000 * 3, "3 d ago"),
+    ],
+)
 def test_ages_read_as_people_say_them(ms: int, text: str) -> None:
     assert age(ms) == text
 

@@ -57,8 +57,9 @@ def test_a_foreign_app_is_not_found_by_a_session(desk: Client, beta: House, addr
 
 
 @pytest.mark.parametrize("address", [each for each in [*addresses(), *BY_PARAMETER] if "/api/" in each])
-def test_a_foreign_app_is_never_read_by_a_token(client: Client, alpha: House, beta: House, settings: Any,
-                                                address: str) -> None:  # fmt: skip
+def test_a_foreign_app_is_never_read_by_a_token(
+    client: Client, alpha: House, beta: House, settings: Any, address: str
+) -> None:
     sample.fill(settings.SPM_STORE_URL, beta.app.pk, now_ms=SystemClock().now_ms(), span_ms=60_000)
     response = client.get(address.format(app=beta.app.pk), HTTP_AUTHORIZATION=f"Bearer {alpha.token}")
     assert response.status_code in (200, 404, 405)

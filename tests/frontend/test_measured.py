@@ -97,9 +97,16 @@ def test_staff_with_an_organisation_come_to_their_own_app_first(desk: Client, al
 
 @pytest.mark.parametrize(
     ("who", "status"),
-    [("nobody", 401), ("a person", 403), ("staff", 200), ("a token of the own app", 200),
-     ("a token of the own app that only sends", 401), ("a token of another app", 403), ("a made-up token", 401)],
-)  # fmt: skip
+    [
+        ("nobody", 401),
+        ("a person", 403),
+        ("staff", 200),
+        ("a token of the own app", 200),
+        ("a token of the own app that only sends", 401),
+        ("a token of another app", 403),
+        ("a made-up token", 401),
+    ],
+)
 def test_own_metrics_are_for_staff_and_their_scrapers(client: Client, alpha: House, who: str, status: int) -> None:
     app, header = internal_app.make(), {}
     if who == "a person":
@@ -176,8 +183,12 @@ def test_metrics_sent_are_read_back_from_the_own_app(settings: Any) -> None:
     now = SystemClock().now_ms()
     found = storage_for(app.pk).series([[Matcher("process", "=~", "web-7|site")]], now - 60_000, now + 60_000)
     names = {each["__name__"] for each in found}
-    assert {"spm_accepted_messages_total", "process_resident_memory_bytes", "spm_store_probe_duration_seconds_count",
-            "spm_apps"} <= names  # fmt: skip
+    assert {
+        "spm_accepted_messages_total",
+        "process_resident_memory_bytes",
+        "spm_store_probe_duration_seconds_count",
+        "spm_apps",
+    } <= names
 
 
 def test_nothing_is_sent_where_there_is_no_own_app_or_the_settings_say_so(settings: Any) -> None:
@@ -264,9 +275,17 @@ def test_what_a_consumer_counts_is_sent_with_the_rest_and_ends_with_it() -> None
 
 @pytest.mark.parametrize(
     ("age_s", "period_s", "state"),
-    [(30, None, "up"), (90, None, "late"), (90, 10, "late"), (90, 300, "up"), (1_000, 300, "late"),
-     (4_500, 300, "gone"), (1_000, None, "gone"), (1_000, 10, "gone")],
-)  # fmt: skip
+    [
+        (30, None, "up"),
+        (90, None, "late"),
+        (90, 10, "late"),
+        (90, 300, "up"),
+        (1_000, 300, "late"),
+        (4_500, 300, "gone"),
+        (1_000, None, "gone"),
+        (1_000, 10, "gone"),
+    ],
+)
 def test_sources_are_counted_by_their_own_period(db: None, age_s: int, period_s: int | None, state: str) -> None:
     now = SystemClock().now_ms()
     app = App.objects.create(organisation=Organisation.objects.create(name="o"), name="a")

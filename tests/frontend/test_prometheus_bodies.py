@@ -92,7 +92,7 @@ def test_chunks_that_are_malformed_or_too_many_are_refused_in_words(
     ("kind", "raw"),
     [("multipart/form-data", ONE), ("multipart/form-data; boundary=" + "b" * 300, ONE), (PARTS, b"--b\r\n" * 3_000)],
     ids=["no boundary", "a long boundary", "no parts"],
-)  # fmt: skip
+)
 def test_a_malformed_form_in_parts_is_refused_in_words(
     client: Client, bearer: dict[str, str], kind: str, raw: bytes
 ) -> None:

@@ -99,8 +99,9 @@ MATCHERS = st.builds(Matcher, st.text(max_size=5), st.sampled_from(OPS), st.text
 QUERIES = st.builds(
     lambda more, start, end: Asked((Matcher("__name__", "=", "up"), *more), start, end),
     st.lists(MATCHERS, max_size=3).filter(lambda found: all("~" not in m.op for m in found)),
-    st.integers(-(10**12), 10**13), st.integers(-(10**12), 10**13),
-)  # fmt: skip
+    st.integers(-(10**12), 10**13),
+    st.integers(-(10**12), 10**13),
+)
 
 
 @given(st.lists(QUERIES, min_size=1, max_size=3))
@@ -179,9 +180,15 @@ def test_bomb_is_refused_before_it_is_unpacked(client: Client, alpha: House, sto
 
 @pytest.mark.parametrize(
     ("accept", "streamed"),
-    [(b"", False), (number(2, 0), False), (number(2, 1), True), (number(2, 1) + number(2, 0), True),
-     (text(2, b"\x00\x01"), False), (number(2, 7) + number(2, 1), True)],
-)  # fmt: skip
+    [
+        (b"", False),
+        (number(2, 0), False),
+        (number(2, 1), True),
+        (number(2, 1) + number(2, 0), True),
+        (text(2, b"\x00\x01"), False),
+        (number(2, 7) + number(2, 1), True),
+    ],
+)
 def test_the_first_type_of_answer_that_is_accepted_and_there_is_given(accept: bytes, *, streamed: bool) -> None:
     assert remote_read.asked(request_of(Asked((Matcher("a", "=", "b"),), 1, 2), accept=accept)).streamed is streamed
 
@@ -194,18 +201,23 @@ def test_federation_gives_the_newest_of_what_has_not_ended(client: Client, alpha
     headers = {"Authorization": f"Bearer {alpha.token}", "Accept": "text/plain;version=1.0.0;escaping=allow-utf-8"}
     found = client.get("/prometheus/federate", {"match[]": ["up", '{__name__!=""}']}, headers=headers)
     assert found.content.decode().splitlines() == [
-        '# TYPE "a.b" untyped', f'{{"a.b",instance="",x="q\\""}} +Inf {now}',
-        '# TYPE up untyped', f'up{{instance="",job="a"}} 0.5 {now}',
-    ]  # fmt: skip
+        '# TYPE "a.b" untyped',
+        f'{{"a.b",instance="",x="q\\""}} +Inf {now}',
+        "# TYPE up untyped",
+        f'up{{instance="",job="a"}} 0.5 {now}',
+    ]
     assert client.get("/prometheus/federate", headers=headers).status_code == 400
 
 
 @pytest.mark.parametrize(
     ("accept", "expected"),
-    [("text/plain;version=0.0.4;q=1,*/*;q=0.1", "underscores"), ("", "underscores"),
-     ("text/plain;version=1.0.0;escaping=underscores", "underscores"),
-     ("application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;q=0.1", "allow-utf-8")],
-)  # fmt: skip
+    [
+        ("text/plain;version=0.0.4;q=1,*/*;q=0.1", "underscores"),
+        ("", "underscores"),
+        ("text/plain;version=1.0.0;escaping=underscores", "underscores"),
+        ("application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;q=0.1", "allow-utf-8"),
+    ],
+)
 def test_federation_writes_quoted_names_only_for_who_reads_them(
     client: Client, alpha: House, storage: FakeStorage, accept: str, expected: str
 ) -> None:
@@ -227,6 +239,10 @@ def test_federation_names_each_metric_once_with_all_its_series(
     asked = {"match[]": ['{__name__=~"room.*"}', "room"]}
     found = client.get("/prometheus/federate", asked, headers={"Authorization": f"Bearer {alpha.token}"})
     assert found.content.decode().splitlines() == [
-        "# TYPE room untyped", f'room{{instance="",x="1"}} 1 {now}', f'room{{instance=""}} 1 {now}',
-        f'room{{instance="own"}} 1 {now}', "# TYPE room_a untyped", f'room_a{{instance="",x="1"}} 1 {now}',
-    ]  # fmt: skip
+        "# TYPE room untyped",
+        f'room{{instance="",x="1"}} 1 {now}',
+        f'room{{instance=""}} 1 {now}',
+        f'room{{instance="own"}} 1 {now}',
+        "# TYPE room_a untyped",
+        f'room_a{{instance="",x="1"}} 1 {now}',
+    ]

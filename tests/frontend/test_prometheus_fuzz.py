@@ -24,11 +24,35 @@ from tests.rollups.world import START, World
 
 SECONDS = START // 1_000
 TIMES = (
-    str(SECONDS + 60), str(SECONDS + 3_600), f"{SECONDS}.5", "2023-08-31T00:10:00Z", "2023-08-31T00:10:00+02:00", "0",
-    "-1", "", "1e400", "-1e308", "NaN", "inf", "Infinity", "1_0", "0x10", "9" * 40, "2023-08-31T00:10:00", "now", " 1 ",
-    "99999-01-01T00:00:00Z", "0000-00-00T00:00:00Z", "١٢", "\x00", "\ud800", "1;2", "1e15", "253402300800",
+    str(SECONDS + 60),
+    str(SECONDS + 3_600),
+    f"{SECONDS}.5",
+    "2023-08-31T00:10:00Z",
+    "2023-08-31T00:10:00+02:00",
+    "0",
+    "-1",
+    "",
+    "1e400",
+    "-1e308",
+    "NaN",
+    "inf",
+    "Infinity",
+    "1_0",
+    "0x10",
+    "9" * 40,
+    "2023-08-31T00:10:00",
+    "now",
+    " 1 ",
+    "99999-01-01T00:00:00Z",
+    "0000-00-00T00:00:00Z",
+    "١٢",
+    "\x00",
+    "\ud800",
+    "1;2",
+    "1e15",
+    "253402300800",
     "-62135596801",
-)  # fmt: skip
+)
 SPANS = (
     "60",
     "1m",
@@ -51,11 +75,33 @@ SPANS = (
 NUMBERS = ("1", "0", "-1", "2", "100", "1e3", "9" * 30, "٣", "", " 1", "1.5", "true")
 FLAGS = ("1", "0", "true", "all", "", "x", "é")
 TEXTS = (
-    "m0", "m1[1h]", "rate(m0[5m])", "sum by (n) ({__name__=~'m.'})", "m0 @ end()", "max_over_time(m0[1h:1m])", "1",
-    "'a'", "m0{n=~'a|b'}", "m0{n!~'[0-9]+'}", "topk(NaN, m0)", "info(m0)", "absent(m9)", "m0 offset -1h", "{n=''}", "{",
-    "", "m0{", "m0[5m", "{__name__='m\x00'}", "{é='1'}", 'm0{n="\ud800"}', "m0[step()]", "m0 / 0 > bool 1", "*",
+    "m0",
+    "m1[1h]",
+    "rate(m0[5m])",
+    "sum by (n) ({__name__=~'m.'})",
+    "m0 @ end()",
+    "max_over_time(m0[1h:1m])",
+    "1",
+    "'a'",
+    "m0{n=~'a|b'}",
+    "m0{n!~'[0-9]+'}",
+    "topk(NaN, m0)",
+    "info(m0)",
+    "absent(m9)",
+    "m0 offset -1h",
+    "{n=''}",
+    "{",
+    "",
+    "m0{",
+    "m0[5m",
+    "{__name__='m\x00'}",
+    "{é='1'}",
+    'm0{n="\ud800"}',
+    "m0[step()]",
+    "m0 / 0 > bool 1",
+    "*",
     "{n=~'('}",
-)  # fmt: skip
+)
 VALUES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("time", "start", "end", "asof"), TIMES),
     **dict.fromkeys(("step", "timeout", "lookback_delta"), SPANS),
@@ -66,10 +112,21 @@ VALUES: dict[str, tuple[str, ...]] = {
 USUAL = ("query", "start", "end", "step", "time", "match[]")
 NAMES = ("n", "__name__", "U__a_2e_b", "U__a_zz_", "U___110000_", "é", "%00", "a b", "x" * 3_000, "..", "%2F", "U__")
 CALLS = (
-    *("query", "query_range") * 6, "series", "labels", *(f"label/{quote(name)}/values" for name in NAMES), "metadata",
-    "query_exemplars", "format_query", "parse_query", "rules", "alerts", "targets", "status/tsdb", "status/runtimeinfo",
+    *("query", "query_range") * 6,
+    "series",
+    "labels",
+    *(f"label/{quote(name)}/values" for name in NAMES),
+    "metadata",
+    "query_exemplars",
+    "format_query",
+    "parse_query",
+    "rules",
+    "alerts",
+    "targets",
+    "status/tsdb",
+    "status/runtimeinfo",
     "../../federate",
-)  # fmt: skip
+)
 JUNK = (
     "&",
     "=",

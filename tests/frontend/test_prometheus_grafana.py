@@ -140,16 +140,31 @@ def test_metadata_and_cardinality_have_their_forms(grafana: Desk) -> None:
     told = grafana.ask(CALLS["cardinality"])["data"]
     assert told["headStats"]["numSeries"] == len(grafana.ask(CALLS["series"])["data"])
     assert told["labelValueCountByLabelName"][0] == {"name": "__name__", "value": len(metadata)}
-    assert {"name": "cpu_usage_user", "value": 4} in grafana.ask(
-        Recorded("GET", "status/tsdb", "limit=100"))["data"]["seriesCountByMetricName"]  # fmt: skip
+    assert {"name": "cpu_usage_user", "value": 4} in grafana.ask(Recorded("GET", "status/tsdb", "limit=100"))["data"][
+        "seriesCountByMetricName"
+    ]
 
 
 def test_rules_and_alerts_are_those_of_the_app_alone(grafana: Desk, alpha: House, beta: House) -> None:
     for house in (alpha, beta):
-        rule = Rule.objects.create(app=house.app, name=f"busy {house.app.pk}", expr="cpu_usage_user", threshold=5,
-                                   created_ms=1, changed_ms=1, evaluated_ms=1_700_000_000_000)  # fmt: skip
-        Alert.objects.create(rule=rule, fingerprint="x", labels={"host": "web-1"}, state="firing",
-                             since_ms=1_700_000_000_000, episode_ms=1_700_000_000_000, value=93.5)  # fmt: skip
+        rule = Rule.objects.create(
+            app=house.app,
+            name=f"busy {house.app.pk}",
+            expr="cpu_usage_user",
+            threshold=5,
+            created_ms=1,
+            changed_ms=1,
+            evaluated_ms=1_700_000_000_000,
+        )
+        Alert.objects.create(
+            rule=rule,
+            fingerprint="x",
+            labels={"host": "web-1"},
+            state="firing",
+            since_ms=1_700_000_000_000,
+            episode_ms=1_700_000_000_000,
+            value=93.5,
+        )
     [group] = grafana.ask(CALLS["rules"])["data"]["groups"]
     [rule] = group["rules"]
     assert (rule["name"], rule["query"], rule["state"]) == (f"busy {alpha.app.pk}", "(cpu_usage_user) > 5", "firing")

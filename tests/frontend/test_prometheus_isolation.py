@@ -28,21 +28,41 @@ AT_MS = SystemClock().now_ms() // 1_000 * 1_000 - 10_000
 NAMES = ("up", "up1", "up10", "u", "up\x01", "ÿup", "up:", "org1", "org10")
 VALUES = ("1", "10", "100", "a", "a\xff", "é", "org1", "org10", "%00", "\U0010ffff")
 SELECTORS = (
-    '{{__name__!=""}}', '{{__name__=~".*"}}', "{name}", '{{__name__="{name}"}}', '{{__name__=~"{name}.*"}}',
-    '{{v="{value}"}}', '{{v=~"{value}.*"}}', '{{v!="{value}"}}', '{{secret=~".+"}}', '{{secret="{word}"}}',
-    '{{secret=~"{word}|x"}}', '{{app="{foreign}"}}', '{{__name__=~"(?s:.)*",secret!~"{word}"}}', "{name}[1h]",
-    "sum by (secret) ({name})", "absent({name})",
-)  # fmt: skip
+    '{{__name__!=""}}',
+    '{{__name__=~".*"}}',
+    "{name}",
+    '{{__name__="{name}"}}',
+    '{{__name__=~"{name}.*"}}',
+    '{{v="{value}"}}',
+    '{{v=~"{value}.*"}}',
+    '{{v!="{value}"}}',
+    '{{secret=~".+"}}',
+    '{{secret="{word}"}}',
+    '{{secret=~"{word}|x"}}',
+    '{{app="{foreign}"}}',
+    '{{__name__=~"(?s:.)*",secret!~"{word}"}}',
+    "{name}[1h]",
+    "sum by (secret) ({name})",
+    "absent({name})",
+)
 PROMETHEUS = (
-    "query?query={query}&time={at}&app={foreign}", "query?query={query}&explain=1&stats=all", "metadata", "rules",
-    "query_range?query={query}&start={at}&end={at}&step=10&org={foreign}", "series?match[]={query}",
-    "labels?match[]={query}&app={foreign}", "label/secret/values?match[]={query}", "label/secret/values",
+    "query?query={query}&time={at}&app={foreign}",
+    "query?query={query}&explain=1&stats=all",
+    "metadata",
+    "rules",
+    "query_range?query={query}&start={at}&end={at}&step=10&org={foreign}",
+    "series?match[]={query}",
+    "labels?match[]={query}&app={foreign}",
+    "label/secret/values?match[]={query}",
+    "label/secret/values",
     "status/tsdb?limit=100",
-)  # fmt: skip
+)
 CALLS = (
-    *(f"/prometheus/api/v1/{call}" for call in PROMETHEUS), "/prometheus/federate?match[]={query}",
-    "/api/v1/export?match[]={query}&format=csv", "/api/v1/export?match[]={query}&app={foreign}",
-)  # fmt: skip
+    *(f"/prometheus/api/v1/{call}" for call in PROMETHEUS),
+    "/prometheus/federate?match[]={query}",
+    "/api/v1/export?match[]={query}&format=csv",
+    "/api/v1/export?match[]={query}&app={foreign}",
+)
 
 
 @dataclass(frozen=True, slots=True)

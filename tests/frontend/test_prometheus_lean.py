@@ -25,9 +25,15 @@ pytestmark = pytest.mark.django_db
 API = "/prometheus/api/v1/"
 GOOD = {"query": "up", "start": "0", "end": "2", "step": "1"}
 HEADERS = (
-    "Content-Type", "Retry-After", "WWW-Authenticate", "Allow", "X-Frame-Options", "X-Content-Type-Options",
-    "Referrer-Policy", "Cross-Origin-Opener-Policy",
-)  # fmt: skip
+    "Content-Type",
+    "Retry-After",
+    "WWW-Authenticate",
+    "Allow",
+    "X-Frame-Options",
+    "X-Content-Type-Options",
+    "Referrer-Policy",
+    "Cross-Origin-Opener-Policy",
+)
 Call = tuple[str, str, str, dict[str, Any]]
 CALLS: list[Call] = [
     ("a range query", "GET", "query_range", GOOD),
@@ -112,16 +118,15 @@ def how_of(call: Call) -> dict[str, Any]:
 
 @pytest.mark.parametrize("call", CALLS, ids=[name for name, *_ in CALLS])
 @pytest.mark.parametrize("who", ["a token", "an unknown token", "a password"])
-def test_both_ways_answer_alike(
-    call: Call, who: str, client: Client, secret: str, ask: Any, rest: list[str]
-) -> None:  # fmt: skip
+def test_both_ways_answer_alike(call: Call, who: str, client: Client, secret: str, ask: Any, rest: list[str]) -> None:
     basic = base64.b64encode(f"me:{secret}".encode()).decode()
     shown = {"a token": f"Bearer {secret}", "an unknown token": "Bearer spm_x", "a password": f"Basic {basic}"}
     name, method, path, _ = call
     headers = {"Authorization": shown[who]}
-    quick, slow = ask(method, API + path, headers, **how_of(call)), getattr(client, method.lower())(
-        API + path, headers=headers, **how_of(call)
-    )  # fmt: skip
+    quick, slow = (
+        ask(method, API + path, headers, **how_of(call)),
+        getattr(client, method.lower())(API + path, headers=headers, **how_of(call)),
+    )
     if name in DJANGOS:
         assert rest == [API + path]
         return
@@ -241,7 +246,7 @@ def test_a_site_by_https_says_so(secret: str, ask: Any, settings: Any) -> None:
 
 def test_connections_that_a_database_has_left_are_closed_before_a_call(
     secret: str, ask: Any, closed: list[int]
-) -> None:  # fmt: skip
+) -> None:
     for calls in (1, 2):
         ask("GET", API + "query", {"Authorization": f"Bearer {secret}"}, data={"query": "1"})
         assert len(closed) == calls

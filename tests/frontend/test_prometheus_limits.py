@@ -176,7 +176,7 @@ def test_who_waits_too_long_or_leaves_gives_the_place_back() -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from spm.query.turns import Places
+from spm.query.request.admission import Places
 print(Places(Path(sys.argv[1]), 3).take(7), flush=True)
 sys.stdin.read()
 """

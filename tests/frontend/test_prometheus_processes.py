@@ -63,10 +63,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     [port] = free_ports(1)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "SPM_", "DATABASE"))}
     environment = {
-        **kept, "DJANGO_SETTINGS_MODULE": "spm.settings", "PYTHONPATH": str(ROOT), "SPM_DATA": str(folder),
-        "SPM_SECRET_KEY": "only for tests", "SPM_PEPPER": "only for tests", "SPM_DOTENV": os.devnull,
-        "SPM_OWN_METRICS_S": "0", "SPM_BASE_URL": f"http://127.0.0.1:{port}",
-    }  # fmt: skip
+        **kept,
+        "DJANGO_SETTINGS_MODULE": "spm.settings",
+        "PYTHONPATH": str(ROOT),
+        "SPM_DATA": str(folder),
+        "SPM_SECRET_KEY": "only for tests",
+        "SPM_PEPPER": "only for tests",
+        "SPM_DOTENV": os.devnull,
+        "SPM_OWN_METRICS_S": "0",
+        "SPM_BASE_URL": f"http://127.0.0.1:{port}",
+    }
 
     command = [sys.executable, str(ROOT / "manage.py"), "shell", "-v0", "-c", PREPARE]
     made = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=GIVE_UP_S)

@@ -47,9 +47,13 @@ def test_tree_says_how_sides_are_matched() -> None:
 
 @pytest.mark.parametrize(
     ("text", "name", "op"),
-    [("x[2*step()]", "range", "*"), ("x offset -step()", "offset", "*"), ("x[5m:min_of(1m,step())]", "step", "min_of"),
-     ("x[range():1m]", "range", "range")],
-)  # fmt: skip
+    [
+        ("x[2*step()]", "range", "*"),
+        ("x offset -step()", "offset", "*"),
+        ("x[5m:min_of(1m,step())]", "step", "min_of"),
+        ("x[range():1m]", "range", "range"),
+    ],
+)
 def test_tree_has_numbers_for_durations_and_says_beside_them_how_they_are_computed(
     text: str, name: str, op: str
 ) -> None:

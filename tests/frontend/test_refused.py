@@ -85,9 +85,14 @@ def test_heartbeats_are_made_shown_and_deleted_by_people_who_may(desk: Client, a
 
 @pytest.mark.parametrize(
     ("act", "said", "badge"),
-    [("success", "succeeded", "up"), ("0", "succeeded", "up"), ("start", "started", "up"), ("fail", "failed", "gone"),
-     ("137", "failed: exit code 137", "gone")],
-)  # fmt: skip
+    [
+        ("success", "succeeded", "up"),
+        ("0", "succeeded", "up"),
+        ("start", "started", "up"),
+        ("fail", "failed", "gone"),
+        ("137", "failed: exit code 137", "gone"),
+    ],
+)
 def test_a_heartbeat_shows_in_a_word_what_was_last_heard(
     desk: Client, alpha: House, act: str, said: str, badge: str
 ) -> None:

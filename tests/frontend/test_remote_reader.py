@@ -39,11 +39,15 @@ class Reader:
         (self._folder / "prometheus.yml").write_text(config)
         self.process.start(
             [
-                program, f"--config.file={self._folder / 'prometheus.yml'}", f"--storage.tsdb.path={self._folder}/data",
-                f"--web.listen-address=127.0.0.1:{self._port}", "--log.level=warn", "--query.timeout=10m",
+                program,
+                f"--config.file={self._folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={self._folder}/data",
+                f"--web.listen-address=127.0.0.1:{self._port}",
+                "--log.level=warn",
+                "--query.timeout=10m",
             ],
             dict(os.environ),
-        )  # fmt: skip
+        )
         assert wait_until(self._ready, 120), self.process.log.read_text()
 
     def _ready(self) -> bool:

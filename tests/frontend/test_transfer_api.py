@@ -95,9 +95,14 @@ def test_nothing_of_another_app_is_exported(client: Client, alpha: House, beta: 
 
 
 @pytest.mark.parametrize(
-    ("asked", "status"), [({}, 400), ({"match[]": "up", "format": "xml"}, 400), ({"match[]": "1+1"}, 400),
-                          ({"match[]": "up", "start": "5", "end": "1"}, 400)],
-)  # fmt: skip
+    ("asked", "status"),
+    [
+        ({}, 400),
+        ({"match[]": "up", "format": "xml"}, 400),
+        ({"match[]": "1+1"}, 400),
+        ({"match[]": "up", "start": "5", "end": "1"}, 400),
+    ],
+)
 def test_export_that_cannot_be_is_refused_with_its_status(
     client: Client, alpha: House, asked: dict[str, str], status: int
 ) -> None:
@@ -149,13 +154,22 @@ TABLE = b"metric,time_ms,value\nm,1700000000000,1\n"
 
 @pytest.mark.parametrize(
     ("form", "body", "headers"),
-    [("csv", TABLE + b"m,5\n", {}), ("csv", b"a,b\n1,2\n", {}), ("csv", b"\xff", {}), ("parquet", b"PAR1", {}),
-     ("csv", b'metric,label.a,time_ms,value\nm,"' + b"x" * 20_000_000, {}), ("jsonl", LINES + b"x" * 21_000_000, {}),
-     ("jsonl", b"nonsense", {}), ("prometheus", b"\xff\xfe", {}), ("xml", TABLE, {}),
-     ("csv", gzip.compress(TABLE)[:-9], {"Content-Encoding": "gzip"}), ("csv", TABLE, {"Content-Encoding": "gzip"}),
-     ("csv", TABLE, {"Content-Encoding": "br"})],
+    [
+        ("csv", TABLE + b"m,5\n", {}),
+        ("csv", b"a,b\n1,2\n", {}),
+        ("csv", b"\xff", {}),
+        ("parquet", b"PAR1", {}),
+        ("csv", b'metric,label.a,time_ms,value\nm,"' + b"x" * 20_000_000, {}),
+        ("jsonl", LINES + b"x" * 21_000_000, {}),
+        ("jsonl", b"nonsense", {}),
+        ("prometheus", b"\xff\xfe", {}),
+        ("xml", TABLE, {}),
+        ("csv", gzip.compress(TABLE)[:-9], {"Content-Encoding": "gzip"}),
+        ("csv", TABLE, {"Content-Encoding": "gzip"}),
+        ("csv", TABLE, {"Content-Encoding": "br"}),
+    ],
     ids=range(12),
-)  # fmt: skip
+)
 def test_every_refusal_says_what_to_do(
     client: Client, alpha: House, form: str, body: bytes, headers: dict[str, str]
 ) -> None:

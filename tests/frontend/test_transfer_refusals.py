@@ -73,10 +73,18 @@ def test_mark_at_the_beginning_of_a_text_is_no_part_of_it(form: str) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"metric,label.\xff,time_ms,value\nm,x,5,1\n", b"metric,label." + b"x" * 140_000 + b",time_ms,value\nm,x,5,1\n",
-     b"metric,label." + b"x," * 200_000, b"", b"\n\n", b"m,x,5,1\n", b"foo,bar\n", MARK],
+    [
+        b"metric,label.\xff,time_ms,value\nm,x,5,1\n",
+        b"metric,label." + b"x" * 140_000 + b",time_ms,value\nm,x,5,1\n",
+        b"metric,label." + b"x," * 200_000,
+        b"",
+        b"\n\n",
+        b"m,x,5,1\n",
+        b"foo,bar\n",
+        MARK,
+    ],
     ids=["not UTF-8", "a cell too long", "too long", "empty", "blank lines", "only a row", "others", "a mark"],
-)  # fmt: skip
+)
 def test_table_without_a_head_that_can_be_read_is_refused(body: bytes) -> None:
     with pytest.raises(BadMessage):
         read("csv", body)
@@ -98,9 +106,14 @@ def test_table_whose_rows_end_in_any_way_is_read_whole() -> None:
 
 @pytest.mark.parametrize(
     "names",
-    ["label.a,label.a,metric,time_ms,value", "value,value,metric,time_ms", "time_ms,time_ms,metric,value",
-     "metric,metric,time_ms,value", "label.__name__,metric,time_ms,value"],
-)  # fmt: skip
+    [
+        "label.a,label.a,metric,time_ms,value",
+        "value,value,metric,time_ms",
+        "time_ms,time_ms,metric,value",
+        "metric,metric,time_ms,value",
+        "label.__name__,metric,time_ms,value",
+    ],
+)
 def test_columns_that_say_the_same_are_refused_and_named(names: str) -> None:
     cells = {"time_ms": "5", "value": "1"}
     row = ",".join(cells.get(name, "x") for name in names.split(","))
@@ -113,10 +126,12 @@ def test_columns_that_say_the_same_are_refused_and_named(names: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ['{"metric":{"__name__":"m","a":"x","a":"y"},"values":[1],"timestamps":[5]}',
-     '{"metric":{"__name__":"m","a":"x","\\u0061":"y"},"values":[1],"timestamps":[5]}',
-     '{"metric":{"__name__":"m"},"values":[1],"values":[2],"timestamps":[5]}'],
-)  # fmt: skip
+    [
+        '{"metric":{"__name__":"m","a":"x","a":"y"},"values":[1],"timestamps":[5]}',
+        '{"metric":{"__name__":"m","a":"x","\\u0061":"y"},"values":[1],"timestamps":[5]}',
+        '{"metric":{"__name__":"m"},"values":[1],"values":[2],"timestamps":[5]}',
+    ],
+)
 def test_line_of_json_that_says_something_twice_is_refused(line: str) -> None:
     parts = read("jsonl", line.encode())
     assert (taken(parts), lines_refused(parts)) == ([], [1])
@@ -149,9 +164,13 @@ def test_body_that_is_badly_cut_into_chunks_is_refused(wrong: Exception) -> None
 
 @pytest.mark.parametrize(
     ("line", "labels"),
-    [('h{le="1"} 5 1 # {trace_id="abc"} 0.5 1', {"le": "1"}), ("c_total 5 1 # {a=\"b\"} 1", {}),
-     ('h{le="} 1 # {"} 5 1 # {trace_id="a b"} 0.5', {"le": "} 1 # {"}), ('{"h",le="\\"}"} 5 1 # {}', {"le": '"}'})],
-)  # fmt: skip
+    [
+        ('h{le="1"} 5 1 # {trace_id="abc"} 0.5 1', {"le": "1"}),
+        ('c_total 5 1 # {a="b"} 1', {}),
+        ('h{le="} 1 # {"} 5 1 # {trace_id="a b"} 0.5', {"le": "} 1 # {"}),
+        ('{"h",le="\\"}"} 5 1 # {}', {"le": '"}'}),
+    ],
+)
 def test_sample_with_an_exemplar_is_taken_with_its_own_labels(line: str, labels: dict[str, str]) -> None:
     [(found, time, value)] = taken(read("openmetrics", line.encode()))
     assert {name: text for name, text in found.items() if name != "__name__"} == labels
@@ -166,13 +185,27 @@ LINES = {
     "prometheus": (b"", b'm{a="%d' + PADDING + b'"} 1 %d'),
 }
 BAD_LINES = [
-    ("csv", b"m,x,5,n/a"), ("csv", b"m,x,5,"), ("csv", b"m,x,1.5,1"), ("csv", b"m,x,5"), ("csv", b"m,x,5,1,1"),
-    ("csv", b"m,\xff,5,1"), ("csv", b"m,\xff,5"), ("csv", b"m,x,5,1e400"), ("csv", b"m,x,5,-1e400"),
-    ("csv", b"m,x,-5,1"), ("csv", b",x,5,1"), ("csv", b"m,x,99999999999999999999,1"),
-    ("jsonl", b'{"metric":{"__name__":"m"},"values":["1e400"],"timestamps":[5]}'), ("jsonl", b"\xff"),
-    ("prometheus", b"caf\xe9 1 5"), ("prometheus", b"m 1e400 5"), ("prometheus", b"m -1e400 5"),
-    ("prometheus", b"m 1 2 3"), ("prometheus", b'm{a="x",a="y"} 1 5'), ("prometheus", b"m 1 99999999999999999"),
-]  # fmt: skip
+    ("csv", b"m,x,5,n/a"),
+    ("csv", b"m,x,5,"),
+    ("csv", b"m,x,1.5,1"),
+    ("csv", b"m,x,5"),
+    ("csv", b"m,x,5,1,1"),
+    ("csv", b"m,\xff,5,1"),
+    ("csv", b"m,\xff,5"),
+    ("csv", b"m,x,5,1e400"),
+    ("csv", b"m,x,5,-1e400"),
+    ("csv", b"m,x,-5,1"),
+    ("csv", b",x,5,1"),
+    ("csv", b"m,x,99999999999999999999,1"),
+    ("jsonl", b'{"metric":{"__name__":"m"},"values":["1e400"],"timestamps":[5]}'),
+    ("jsonl", b"\xff"),
+    ("prometheus", b"caf\xe9 1 5"),
+    ("prometheus", b"m 1e400 5"),
+    ("prometheus", b"m -1e400 5"),
+    ("prometheus", b"m 1 2 3"),
+    ("prometheus", b'm{a="x",a="y"} 1 5'),
+    ("prometheus", b"m 1 99999999999999999"),
+]
 
 
 @pytest.mark.parametrize(("form", "bad"), BAD_LINES)
@@ -204,9 +237,12 @@ def test_bad_rows_are_all_counted_and_the_first_are_listed() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "values"),
-    [("int64", [2**60, 2**53 + 1, None, -(2**63), 2**63 - 1]), ("uint64", [2**60, 2**53 + 1, None, 2**63, 2**64 - 1]),
-     ("string", ["1.5", "n/a", None, "Inf", "1e400"])],
-)  # fmt: skip
+    [
+        ("int64", [2**60, 2**53 + 1, None, -(2**63), 2**63 - 1]),
+        ("uint64", [2**60, 2**53 + 1, None, 2**63, 2**64 - 1]),
+        ("string", ["1.5", "n/a", None, "Inf", "1e400"]),
+    ],
+)
 def test_bad_row_of_parquet_refuses_itself_alone_and_is_named(kind: str, values: list[Any]) -> None:
     times = pa.array([5, 6, 7, 8, 9], pa.timestamp("ms", tz="UTC"))
     parts = read("parquet", packed(["metric", "time", "value"], ["m"] * 5, times, pa.array(values, kind)))

@@ -104,9 +104,19 @@ COMMIT = Commit(
     _messages(), np.array([5, 6, 7]), np.arange(48, dtype=np.uint8), T0 + 1, T0 + 9, ((3, 472_000), (4, 472_001))
 )
 RETRACTION = Retraction(
-    7, T0, T0 + 5, 0, T0, 1, T0 + 9, "hôst", (Matcher("__name__", "=", "cpu"), Matcher("a", "!~", "ü|")),
-    "wrong unit", "ann@example.com", T0 + 6,
-)  # fmt: skip
+    7,
+    T0,
+    T0 + 5,
+    0,
+    T0,
+    1,
+    T0 + 9,
+    "hôst",
+    (Matcher("__name__", "=", "cpu"), Matcher("a", "!~", "ü|")),
+    "wrong unit",
+    "ann@example.com",
+    T0 + 6,
+)
 PLACED = Distribution((Epoch(0, "hash", 16, 1, keys.CLOSED), Epoch(1, "byte", 32, 32), Epoch(3, "hash", 8, 2)))
 MANIFEST = Manifest(
     nonce=2**64 - 1,
@@ -115,18 +125,23 @@ MANIFEST = Manifest(
         (3, 472_000): Entry(
             State((Generation(2**40, 2, 20), Generation(7)), (Replay(T0, 2**64 - 1),)),
             (Former(6, State((Generation(5),), ()), ((3, 472_000), (4, 472_000))),),
-            T0, T0 + 9, ("a", "ü"),
+            T0,
+            T0 + 9,
+            ("a", "ü"),
         )
     },
     hours={3: Hours(Generation(8, 1), {472_000: HourOf(b"12345678", b"", T0)})},
-)  # fmt: skip
+)
 SEALED = msgspec.structs.replace(
-    MANIFEST, seals={472_000: manifest.SEALING, 472_001: manifest.SEALED, 472_002: manifest.EXPIRED},
+    MANIFEST,
+    seals={472_000: manifest.SEALING, 472_001: manifest.SEALED, 472_002: manifest.EXPIRED},
     hours={3: Hours(Generation(8, 1, 31, 2), {472_000: HourOf(b"12345678", retractions.ids([RETRACTION]), T0)})},
-)  # fmt: skip
+)
 MONTH = Month(5, {3: Days(Generation(9), {19_666: DayOf(b"12345678", b"", T0)})})
 NEWER_MONTH = Month(5, {3: Days(Generation(9, 0, 31, 2), {19_666: DayOf(b"12345678", b"87654321", T0)})})
-INPUTS = generations.Inputs((1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (0,)}, 2, 84, T0, T0 + 9, ("a", "ü"))
+INPUTS = generations.Inputs(
+    (1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (0,)}, 2, 84, T0, T0 + 9, ("a", "ü")
+)
 PLACED_BY = replace(COMMIT, epoch=3)
 DIED = replace(COMMIT, rows=(), totals=np.array([5, 600, 7]))
 WORDS = (Announcement(T0, 65_535, 3, 500, 2, 1, 90, T0 + 7), Announcement(T0 + 5, 0, 4, 501, 2, 0, 0, T0 + 9, True))
@@ -140,9 +155,7 @@ LETTER = dead_letters.Letter(dead_letters.ROW, "a block fails its checksum", byt
 
 def _hours(cells: Mapping[bytes, bytes]) -> bytes:
     """A row of `hours` as one file: each cell with its name, in the order of names."""
-    return b"".join(
-        len(n).to_bytes(2, "big") + n + len(v).to_bytes(4, "big") + v for n, v in sorted(cells.items())
-    )  # fmt: skip
+    return b"".join(len(n).to_bytes(2, "big") + n + len(v).to_bytes(4, "big") + v for n, v in sorted(cells.items()))
 
 
 def _cells(raw: bytes) -> dict[bytes, bytes]:
@@ -203,10 +216,14 @@ GOLDEN: dict[str, Golden] = {
     "pending-2-epoch": Golden(PLACED_BY, lambda v: commit_records.encode(v, batch=2**64 - 1), commit_records.decode),
     "ledger-1": Golden(COMMIT, None, lambda raw: commit_records.decode(raw, blocks.LEDGER)),
     "ledger-2": Golden(
-        COMMIT, lambda v: commit_records.encode(v, blocks.LEDGER, commit_records.DEAD), lambda raw: commit_records.decode(raw, blocks.LEDGER)
+        COMMIT,
+        lambda v: commit_records.encode(v, blocks.LEDGER, commit_records.DEAD),
+        lambda raw: commit_records.decode(raw, blocks.LEDGER),
     ),
     "ledger-2-totals": Golden(
-        DIED, lambda v: commit_records.encode(v, blocks.LEDGER, commit_records.DEAD), lambda raw: commit_records.decode(raw, blocks.LEDGER)
+        DIED,
+        lambda v: commit_records.encode(v, blocks.LEDGER, commit_records.DEAD),
+        lambda raw: commit_records.decode(raw, blocks.LEDGER),
     ),
     "announced-1": Golden(
         (7, WORDS), lambda v: blocks.encode_record(blocks.ANNOUNCED, v), lambda raw: watermarks._words(raw)

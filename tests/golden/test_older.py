@@ -84,11 +84,14 @@ def sent(first: int, count: int) -> list[Envelope]:
     return [
         envelope(
             [(2 * host + s, START + 10_000 * step + host * 7, float(step % 5 + s)) for s in (0, 1)],
-            ms=START + 10_000 * step + 20 + host * 13, sequence=host, source=f"h{host}", message_id=bytes([host]) * 16,
+            ms=START + 10_000 * step + 20 + host * 13,
+            sequence=host,
+            source=f"h{host}",
+            message_id=bytes([host]) * 16,
         )
         for step in range(first, first + count)
         for host in range(3)
-    ]  # fmt: skip
+    ]
 
 
 def written(messages: list[Envelope], store: Backend | None = None) -> Backend:

@@ -42,7 +42,7 @@ from tests.ingest.accept_world_cast import (
     versions,
     versions_seen,
     wholly_written,
-)  # fmt: skip
+)
 from tests.ingest.accept_world_stage import Actor, Killed, Shaky, Stage
 from tests.rollups.world import APP, DAY, SPREAD, START, parsed
 
@@ -401,7 +401,10 @@ class World:
         """What was acknowledged and is stored, was not buried, and is not known by now."""
         found = versions(self.inner)
         seen = {v[4] for v in self.visible(Vector.of(watermarks.read(self.inner, APP)).to_bytes(), found)}
-        buried = {Envelope.from_bytes(dead_letters.decode(f.raw).body).stamp for f in dead_letters.newest(self.inner, APP, count=99)}
+        buried = {
+            Envelope.from_bytes(dead_letters.decode(f.raw).body).stamp
+            for f in dead_letters.newest(self.inner, APP, count=99)
+        }
         return (self.acked & {v[4] for piece in found for v in versions_seen(piece, Lens())}) - seen - buried
 
     def play(self, steps: int = 4_000) -> None:

@@ -50,9 +50,12 @@ MIXES = {
     "late": Mix(USUAL, late=True),
     "all": Mix(
         {**USUAL, "accept": 10, "announce": 8, "worker": 14, "keeper": 8, "compact": 3, "end": 3, "undead": 2},
-        skew=True, tail=True, deaths=True, late=True,
+        skew=True,
+        tail=True,
+        deaths=True,
+        late=True,
     ),
-}  # fmt: skip
+}
 
 
 @dataclass

@@ -176,7 +176,9 @@ def counts_are_added(patch: Patch) -> None:
 
 
 def the_account_comes_last(patch: Patch) -> None:
-    def settle(store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome: int = commit_records.STORED) -> None:
+    def settle(
+        store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome: int = commit_records.STORED
+    ) -> None:
         store.delete("pending", [(i.key.to_bytes(), [keys.slot_column(i.slot)]) for i in items])
         store.put([("ledger", [account(app, item, outcome) for item in items])])
 

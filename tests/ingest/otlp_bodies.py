@@ -55,8 +55,14 @@ class Point:
             value = bits(6, self.value)
         elif self.value is not None:
             value = real(4, self.value)
-        return (bits(2, 1) + bits(3, self.at_ms * NS) + value + part(5, b"") * self.exemplars
-                + attributes(7, self.labels) + whole(8, self.flags))  # fmt: skip
+        return (
+            bits(2, 1)
+            + bits(3, self.at_ms * NS)
+            + value
+            + part(5, b"") * self.exemplars
+            + attributes(7, self.labels)
+            + whole(8, self.flags)
+        )
 
     def _head(self) -> bytes:
         total = real(5, self.total) if self.total is not None else b""
@@ -70,8 +76,15 @@ class Point:
     def classic(self) -> bytes:
         """A HistogramDataPoint."""
         bounds = part(7, struct.pack(f"<{len(self.bounds)}d", *self.bounds))
-        return (self._head() + packed(6, self.counts) + bounds + part(8, b"") * self.exemplars
-                + attributes(9, self.labels) + whole(10, self.flags) + self._ends(11, 12))  # fmt: skip
+        return (
+            self._head()
+            + packed(6, self.counts)
+            + bounds
+            + part(8, b"") * self.exemplars
+            + attributes(9, self.labels)
+            + whole(10, self.flags)
+            + self._ends(11, 12)
+        )
 
     def exponential(self) -> bytes:
         """An ExponentialHistogramDataPoint."""
@@ -79,8 +92,15 @@ class Point:
             part(number, zigzag(1, offset) + part(2, b"".join(map(varint, counts))))
             for number, (offset, counts) in ((8, self.positive), (9, self.negative))
         )
-        return (attributes(1, self.labels) + self._head() + zigzag(6, self.scale) + bits(7, self.zero) + sides
-                + whole(10, self.flags) + self._ends(12, 13))  # fmt: skip
+        return (
+            attributes(1, self.labels)
+            + self._head()
+            + zigzag(6, self.scale)
+            + bits(7, self.zero)
+            + sides
+            + whole(10, self.flags)
+            + self._ends(12, 13)
+        )
 
     def summary(self) -> bytes:
         """A SummaryDataPoint."""
@@ -125,8 +145,10 @@ def _attributes_json(pairs: Labels) -> list[dict[str, Any]]:
 
 def _point_json(kind: str, point: Point) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "timeUnixNano": str(point.at_ms * NS), "attributes": _attributes_json(point.labels), "flags": point.flags,
-    }  # fmt: skip
+        "timeUnixNano": str(point.at_ms * NS),
+        "attributes": _attributes_json(point.labels),
+        "flags": point.flags,
+    }
     if kind in ("gauge", "sum"):
         name, value = ("asInt", str(point.value)) if isinstance(point.value, int) else ("asDouble", point.value)
         return found | {name: value, "exemplars": [{}] * point.exemplars}

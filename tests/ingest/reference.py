@@ -18,7 +18,7 @@ from spm.limits import (
     METRIC_BYTES_MAX,
     REJECTION_EXAMPLE_CHARS_MAX,
     STRING_BYTES_MAX,
-)  # fmt: skip
+)
 
 NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 
@@ -253,9 +253,16 @@ def _time(raw: bytes, unit: int, now_ms: int) -> int | None:
 
 
 def _sample(
-    measurement: bytes, tags: dict[bytes, bytes], name: bytes, value: bytes, raw: bytes,
-    ms: int | None, now_ms: int, number: int, result: Reference,
-) -> None:  # fmt: skip
+    measurement: bytes,
+    tags: dict[bytes, bytes],
+    name: bytes,
+    value: bytes,
+    raw: bytes,
+    ms: int | None,
+    now_ms: int,
+    number: int,
+    result: Reference,
+) -> None:
     metric = measurement if name == b"value" else measurement + b"_" + name
     float64 = _float64(value)
     reason = float64 if isinstance(float64, str) else naming.METRIC_TOO_LONG if len(metric) > METRIC_BYTES_MAX else ""

@@ -16,10 +16,27 @@ from tests.ingest.accept_world_cast import MIXES, Ways
 from tests.ingest.accept_world_off import RULES, Off
 
 CHECKED = {
-    "vector", "count_marks", "never_give_up", "fresh_process", "mono_stamp", "adopt", "adopt_whole", "dead_out",
-    "e_first", "tail_e", "keep_e", "dead_restamp", "settle_row", "stored_wins", "by_stamp", "distinct", "ledger_first",
-    "batch_names_rows", "series_cas", "series_first",
-}  # fmt: skip
+    "vector",
+    "count_marks",
+    "never_give_up",
+    "fresh_process",
+    "mono_stamp",
+    "adopt",
+    "adopt_whole",
+    "dead_out",
+    "e_first",
+    "tail_e",
+    "keep_e",
+    "dead_restamp",
+    "settle_row",
+    "stored_wins",
+    "by_stamp",
+    "distinct",
+    "ledger_first",
+    "batch_names_rows",
+    "series_cas",
+    "series_first",
+}
 SEARCHED = 60  # histories in which a broken rule must show
 SHOWN = 40  # last steps of a history that went wrong
 

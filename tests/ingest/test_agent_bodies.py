@@ -95,7 +95,9 @@ def test_ids_a_stranger_claims_are_not_believed() -> None:
 
 def test_samples_of_impossible_times_are_refused_one_by_one() -> None:
     sent = message(samples=3)
-    parsed = protocols_columns.parse(replace(sent, ts=np.array([-5, NOW_MS, NOW_MS + FUTURE_MS + 1])).to_bytes(), now_ms=NOW_MS)
+    parsed = protocols_columns.parse(
+        replace(sent, ts=np.array([-5, NOW_MS, NOW_MS + FUTURE_MS + 1])).to_bytes(), now_ms=NOW_MS
+    )
     assert (parsed.ts.tolist(), parsed.rejected, len(parsed.rejections)) == ([NOW_MS], 2, 2)
 
 

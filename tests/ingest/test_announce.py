@@ -1,4 +1,6 @@
-"""Claims about ingest/accept/announcer.py: the store hears, for each app, exactly how many messages lie up to which stamp."""
+"""Claims about ingest/accept/announcer.py: the store hears, for each app, exactly how many messages lie up to which
+stamp.
+"""
 
 import threading
 import time

@@ -69,8 +69,21 @@ def test_what_a_process_remembers_of_ways_stays_bounded(app: App, monkeypatch: p
 
 @pytest.mark.parametrize(
     ("given", "ms"),
-    [("10", 10_000), (" 0.5 ", 500), ("2678400", 2_678_400_000), ("2678401", 0), ("0", 0), ("-1", 0), ("1e3", 0),
-     ("soon", 0), ("", 0), (None, 0), ("1" * 400, 0), ("²", 0), (".", 0)],
-)  # fmt: skip
+    [
+        ("10", 10_000),
+        (" 0.5 ", 500),
+        ("2678400", 2_678_400_000),
+        ("2678401", 0),
+        ("0", 0),
+        ("-1", 0),
+        ("1e3", 0),
+        ("soon", 0),
+        ("", 0),
+        (None, 0),
+        ("1" * 400, 0),
+        ("²", 0),
+        (".", 0),
+    ],
+)
 def test_an_announced_period_is_seconds_or_nothing(given: str | None, ms: int) -> None:
     assert period_of(given) == ms

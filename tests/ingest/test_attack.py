@@ -13,10 +13,10 @@ ATTACK = """
 import os, sys, time
 import django
 django.setup()
-from ingest.accept import Acceptor
-from ingest.guard import Guard
-from ingest.protocols import line_protocol
-from ingest.write import Writer
+from ingest.accept.stamper import Acceptor
+from ingest.accept.admission import Guard
+from ingest.protocols.influx import reader as line_protocol
+from ingest.writer import Writer
 from spm.accounts.quotas import Quota
 from spm.clock import SystemClock
 from spm.store.backends import open_backend

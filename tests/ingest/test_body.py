@@ -72,10 +72,13 @@ def test_body_shorter_than_announced_is_refused(encoding: str) -> None:
 
 @pytest.mark.parametrize(
     ("error", "words"),
-    [(ConnectionResetError(), "connection broke"), (InvalidChunkSize(b"zz"), "a chunk"),
-     (ChunkMissingTerminator(b"xx"), "a chunk")],
+    [
+        (ConnectionResetError(), "connection broke"),
+        (InvalidChunkSize(b"zz"), "a chunk"),
+        (ChunkMissingTerminator(b"xx"), "a chunk"),
+    ],
     ids=["connection", "chunk's size", "chunk's end"],
-)  # fmt: skip
+)
 def test_broken_connection_and_broken_chunks_are_refused(error: Exception, words: str) -> None:
     class Broken:
         def read(self, size: int, /) -> bytes:

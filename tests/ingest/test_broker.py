@@ -22,9 +22,14 @@ def token(settings: object) -> Token:
 
 @pytest.mark.parametrize(
     ("path", "headers", "status"),
-    [("known/vhost", {}, 200), ("wrong/vhost", {}, 404), ("known/else", {}, 404),
-     ("known/vhost", {"X-Forwarded-For": "1.2.3.4"}, 404), ("known/vhost", {"Forwarded": "for=1"}, 404)],
-)  # fmt: skip
+    [
+        ("known/vhost", {}, 200),
+        ("wrong/vhost", {}, 404),
+        ("known/else", {}, 404),
+        ("known/vhost", {"X-Forwarded-For": "1.2.3.4"}, 404),
+        ("known/vhost", {"Forwarded": "for=1"}, 404),
+    ],
+)
 def test_only_who_knows_the_secret_and_comes_directly_is_answered(
     token: Token, path: str, headers: dict[str, str], status: int
 ) -> None:

@@ -87,19 +87,33 @@ FORGED = envelope([(1, START + 1, 1.5)], app=OTHERS).to_bytes()
         (by_broker(FORGED, "spm_gone.h"), dead_letters.NOBODY, dead_letters.BODY),
         (by_broker(FORGED, "spm_good.h", **{topology.APP: str(OTHERS)}), APP, dead_letters.BODY),
         (by_broker(b"m v=1", "003", media=LINES_TYPE, **{"x-spm-token": "good"}), APP, dead_letters.BODY),
-        (by_broker(FORGED, "003", media=LINES_TYPE, **{topology.APP: str(OTHERS)}), dead_letters.NOBODY, dead_letters.BODY),
+        (
+            by_broker(FORGED, "003", media=LINES_TYPE, **{topology.APP: str(OTHERS)}),
+            dead_letters.NOBODY,
+            dead_letters.BODY,
+        ),
         (by_broker(WELL.to_bytes(), "003"), APP, dead_letters.MESSAGE),
         (by_broker(WELL.to_bytes(), "bulk"), APP, dead_letters.MESSAGE),
         (by_broker(b"no envelope", "003"), dead_letters.NOBODY, dead_letters.TORN),
     ],
     ids=[
-        "a worker: an agent's lines", "a worker: an agent's forged envelope", "a worker: an unknown agent's",
-        "a worker: no number", "a worker: no app's number", "a worker: torn", "the broker: an agent's lines",
-        "the broker: an agent's forged envelope", "the broker: a revoked token's", "the broker: a forged header",
-        "the broker: lines with a token", "the broker: lines with a forged header", "the broker: our own",
-        "the broker: our own, large", "the broker: torn",
+        "a worker: an agent's lines",
+        "a worker: an agent's forged envelope",
+        "a worker: an unknown agent's",
+        "a worker: no number",
+        "a worker: no app's number",
+        "a worker: torn",
+        "the broker: an agent's lines",
+        "the broker: an agent's forged envelope",
+        "the broker: a revoked token's",
+        "the broker: a forged header",
+        "the broker: lines with a token",
+        "the broker: lines with a forged header",
+        "the broker: our own",
+        "the broker: our own, large",
+        "the broker: torn",
     ],
-)  # fmt: skip
+)
 def test_a_letter_belongs_to_whom_the_worker_or_the_broker_vouches_for(delivery: Delivery, app: int, kind: int) -> None:
     store = kept(delivery)
     assert [letter.kind for letter in found(store, app)] == [kind]
@@ -156,12 +170,21 @@ def test_an_envelope_of_a_later_version_is_accepted_and_accounted_once_it_can_be
     newer = WELL.to_bytes()[:4] + b"\x02" + WELL.to_bytes()[5:]
     store, pushed = kept(by_worker(newer)), list[Envelope]()
     [key] = [shown.key for shown in dead_letter_review.listed(store, dead_letters.NOBODY, count=9)]
-    assert "unknown envelope version" in dead_letter_review.replay(store, dead_letters.NOBODY, [key], pushed.append).refused[0]
+    assert (
+        "unknown envelope version"
+        in dead_letter_review.replay(store, dead_letters.NOBODY, [key], pushed.append).refused[0]
+    )
     assert (pushed, accounts(store)) == ([], [])
     readable = kept(by_worker(WELL.to_bytes()[:-1]))  # as if this program had learnt to read it since
     [each] = dead_letters.newest(readable, dead_letters.NOBODY, count=9)
     torn = dead_letters.decode(each.raw)
-    store.put([dead_letters.step(dead_letters.NOBODY, 7, b"n" * 16, dead_letters.Letter(dead_letters.TORN, torn.cause, WELL.to_bytes()))])
+    store.put(
+        [
+            dead_letters.step(
+                dead_letters.NOBODY, 7, b"n" * 16, dead_letters.Letter(dead_letters.TORN, torn.cause, WELL.to_bytes())
+            )
+        ]
+    )
     [key] = [each.key.hex() for each in dead_letters.newest(store, dead_letters.NOBODY, count=9) if each.ingest_ms == 7]
     assert dead_letter_review.replay(store, dead_letters.NOBODY, [key], pushed.append).done == 1
     assert [e.app for e in pushed] == [APP]

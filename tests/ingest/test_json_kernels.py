@@ -41,10 +41,14 @@ PUSH = st.builds(lambda s: {"samples": s}, st.lists(SAMPLE, max_size=5)) | st.bu
     lambda s: {"series": s}, st.lists(SERIES, max_size=5)
 )
 LIST = objects(
-    values=st.lists(NUMBERS | st.none(), max_size=2), dsnames=st.lists(st.sampled_from(["value", "rx"]), max_size=2),
-    time=st.sampled_from([NOW_MS / 1000, 1.0005, 0, -1, 1e300]), host=st.sampled_from(["h", "", 'a"']),
-    plugin=st.sampled_from(["cpu", "df"]), plugin_instance=st.sampled_from(["", "0"]), type=st.just("cpu"),
-)  # fmt: skip
+    values=st.lists(NUMBERS | st.none(), max_size=2),
+    dsnames=st.lists(st.sampled_from(["value", "rx"]), max_size=2),
+    time=st.sampled_from([NOW_MS / 1000, 1.0005, 0, -1, 1e300]),
+    host=st.sampled_from(["h", "", 'a"']),
+    plugin=st.sampled_from(["cpu", "df"]),
+    plugin_instance=st.sampled_from(["", "0"]),
+    type=st.just("cpu"),
+)
 
 
 def told(parsed: Parsed) -> tuple[object, ...]:

@@ -1,4 +1,6 @@
-"""Claims about ingest/accounting/watermark_keeper.py and ingest/accounting/rounds.py: where marks stand after a look, and how much a look may read."""
+"""Claims about ingest/accounting/watermark_keeper.py and ingest/accounting/rounds.py: where marks stand after a look,
+and how much a look may read.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

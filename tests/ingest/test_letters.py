@@ -32,7 +32,11 @@ def bury(store: Backend, count: int = 1, *, app: int = APP, of: int | None = Non
     for n in range(count):
         body = envelope([(n, START + 1, n + 0.5), (n, START + 2, 9.0)], app=of or app, message_id=bytes([n]) * 16)
         store.put(
-            [dead_letters.step(app, 1000 + n, bytes([n]) * 16, Letter(dead_letters.MESSAGE, "its hour is sealed", body.to_bytes()))]
+            [
+                dead_letters.step(
+                    app, 1000 + n, bytes([n]) * 16, Letter(dead_letters.MESSAGE, "its hour is sealed", body.to_bytes())
+                )
+            ]
         )
     return [found.key.hex() for found in dead_letters.newest(store, app, count=count)]
 
@@ -43,11 +47,16 @@ def test_a_letter_shows_its_cause_its_sender_and_its_first_samples() -> None:
     newest, oldest = dead_letter_review.listed(store, APP, count=9)
     assert (newest.ingest_ms, oldest.ingest_ms) == (1001, 1000)
     assert (newest.cause, newest.source, newest.count, newest.series, newest.state) == (
-        "its hour is sealed", "host", 2, 1, "waiting",
-    )  # fmt: skip
+        "its hour is sealed",
+        "host",
+        2,
+        1,
+        "waiting",
+    )
     assert [(s.series, s.ts_ms, s.value) for s in newest.samples] == [
-        ('m1{host="h1"}', START + 1, 1.5), ('m1{host="h1"}', START + 2, 9.0),
-    ]  # fmt: skip
+        ('m1{host="h1"}', START + 1, 1.5),
+        ('m1{host="h1"}', START + 2, 9.0),
+    ]
 
 
 def test_pages_of_letters_hold_each_once() -> None:
@@ -100,7 +109,13 @@ def of_another_app(store: Backend) -> str:
 
 
 def damaged_row(store: Backend) -> str:
-    store.put([dead_letters.step(APP, 1, b"r" * 16, Letter(dead_letters.ROW, "a block fails its checksum", b"??", "log", b"k"))])
+    store.put(
+        [
+            dead_letters.step(
+                APP, 1, b"r" * 16, Letter(dead_letters.ROW, "a block fails its checksum", b"??", "log", b"k")
+            )
+        ]
+    )
     return dead_letters.newest(store, APP, count=1)[0].key.hex()
 
 
@@ -217,8 +232,9 @@ def test_the_command_lists_and_settles_letters(shop: App, capsys: pytest.Capture
     call_command("dead", shop.pk, keys[0], "--replay")
     call_command("dead", shop.pk, keys[1], "--dismiss")
     assert [s.state for s in dead_letter_review.listed(open_backend(settings.SPM_STORE_URL), shop.pk, count=2)] == [
-        "replayed", "dismissed",
-    ]  # fmt: skip
+        "replayed",
+        "dismissed",
+    ]
     with pytest.raises(CommandError, match="1 not done"):
         call_command("dead", shop.pk, keys[0], "--replay")
     with pytest.raises(CommandError, match="no app"):

@@ -61,22 +61,50 @@ TABLE: dict[str, tuple[Metric, dict[str, float]]] = {
     "a sum that only grows": (Metric("req", "sum", [Point(7)], monotonic=True), {"req_total{}": 7}),
     "a sum that may shrink": (Metric("queue.size", "sum", [Point(-7)], unit="{item}"), {"queue_size{}": -7}),
     "a delta": (Metric("d", "sum", [Point(2)], temporality=1, monotonic=True), {"d_total{__type__=delta}": 2}),
-    "a histogram": (Metric("lat", "histogram", [HISTOGRAM], unit="ms"), {
-        "lat_milliseconds_bucket{le=1}": 1, "lat_milliseconds_bucket{le=2.5}": 3, "lat_milliseconds_bucket{le=+Inf}": 6,
-        "lat_milliseconds_min{}": 0.5, "lat_milliseconds_max{}": 9, "lat_milliseconds_sum{}": 10.5,
-        "lat_milliseconds_count{}": 6,
-    }),
-    "a delta histogram": (Metric("h", "histogram", [Point(count=2, total=1.0, least=1.0)], temporality=1), {
-        "h_bucket{__type__=delta,le=+Inf}": 2, "h_min{}": 1, "h_sum{__type__=delta}": 1, "h_count{__type__=delta}": 2,
-    }),
-    "an exponential histogram": (Metric("e", "exponentialHistogram", [EXPONENTIAL]), {
-        "e_bucket{le=-1}": 3, "e_bucket{le=0}": 4, "e_bucket{le=1}": 4, "e_bucket{le=1.189207115002721}": 7,
-        "e_bucket{le=1.4142135623730951}": 10, "e_bucket{le=+Inf}": 10, "e_sum{}": 7.5, "e_count{}": 10,
-    }),
-    "a summary": (Metric("s", "summary", [Point(count=4, total=8.0, quantiles=[(0.5, 2.0), (0.99, 3.0)])]), {
-        "s{quantile=0.5}": 2, "s{quantile=0.99}": 3, "s_sum{}": 8, "s_count{}": 4,
-    }),
-}  # fmt: skip
+    "a histogram": (
+        Metric("lat", "histogram", [HISTOGRAM], unit="ms"),
+        {
+            "lat_milliseconds_bucket{le=1}": 1,
+            "lat_milliseconds_bucket{le=2.5}": 3,
+            "lat_milliseconds_bucket{le=+Inf}": 6,
+            "lat_milliseconds_min{}": 0.5,
+            "lat_milliseconds_max{}": 9,
+            "lat_milliseconds_sum{}": 10.5,
+            "lat_milliseconds_count{}": 6,
+        },
+    ),
+    "a delta histogram": (
+        Metric("h", "histogram", [Point(count=2, total=1.0, least=1.0)], temporality=1),
+        {
+            "h_bucket{__type__=delta,le=+Inf}": 2,
+            "h_min{}": 1,
+            "h_sum{__type__=delta}": 1,
+            "h_count{__type__=delta}": 2,
+        },
+    ),
+    "an exponential histogram": (
+        Metric("e", "exponentialHistogram", [EXPONENTIAL]),
+        {
+            "e_bucket{le=-1}": 3,
+            "e_bucket{le=0}": 4,
+            "e_bucket{le=1}": 4,
+            "e_bucket{le=1.189207115002721}": 7,
+            "e_bucket{le=1.4142135623730951}": 10,
+            "e_bucket{le=+Inf}": 10,
+            "e_sum{}": 7.5,
+            "e_count{}": 10,
+        },
+    ),
+    "a summary": (
+        Metric("s", "summary", [Point(count=4, total=8.0, quantiles=[(0.5, 2.0), (0.99, 3.0)])]),
+        {
+            "s{quantile=0.5}": 2,
+            "s{quantile=0.99}": 3,
+            "s_sum{}": 8,
+            "s_count{}": 4,
+        },
+    ),
+}
 
 
 @pytest.mark.parametrize("case", TABLE)
@@ -94,10 +122,27 @@ def test_json_means_what_protobuf_means_and_a_warm_cache_what_a_cold_one_does(ca
 
 
 def test_json_takes_names_as_in_the_proto_file_and_words_for_enumerations() -> None:
-    body = {"resource_metrics": [{"scope_metrics": [{"metrics": [{"name": "m", "sum": {
-        "aggregation_temporality": "AGGREGATION_TEMPORALITY_DELTA",
-        "data_points": [{"time_unix_nano": NOW * 10**6, "as_double": "Infinity", "unknown": [1]}],
-    }}]}]}]}  # fmt: skip
+    body = {
+        "resource_metrics": [
+            {
+                "scope_metrics": [
+                    {
+                        "metrics": [
+                            {
+                                "name": "m",
+                                "sum": {
+                                    "aggregation_temporality": "AGGREGATION_TEMPORALITY_DELTA",
+                                    "data_points": [
+                                        {"time_unix_nano": NOW * 10**6, "as_double": "Infinity", "unknown": [1]}
+                                    ],
+                                },
+                            }
+                        ]
+                    }
+                ]
+            }
+        ]
+    }
     assert series_of(read(json.dumps(body).encode(), JSON)) == {"m{__type__=delta}": math.inf}
 
 
@@ -110,18 +155,20 @@ GAUGE = Metric("g", "gauge", [Point(1, labels={"http.method": "GET"})])
         (SHOP, {}, ["g{http_method=GET,instance=i1,job=shop}"]),
         ({**SHOP, "service.namespace": "eu"}, {}, ["g{http_method=GET,instance=i1,job=eu/shop}"]),
         (
-            {**SHOP, "os.type": "linux"}, {},
+            {**SHOP, "os.type": "linux"},
+            {},
             ["g{http_method=GET,instance=i1,job=shop}", "target_info{instance=i1,job=shop,os_type=linux}"],
         ),
         (
-            {"service.name": "shop", "host.name": "h1"}, {},
+            {"service.name": "shop", "host.name": "h1"},
+            {},
             ["g{http_method=GET,instance=h1,job=shop}", "target_info{host_name=h1,instance=h1,job=shop}"],
         ),
         ({"cloud.zone": "a"}, {}, ["g{cloud_zone=a,http_method=GET}"]),
         ({}, {"name": "lib", "version": "2"}, ["g{http_method=GET,otel_scope_name=lib,otel_scope_version=2}"]),
         ({}, {"version": "2"}, ["g{http_method=GET}"]),
     ],
-)  # fmt: skip
+)
 def test_resources_and_scopes_become_labels_by_the_rules(resource: Labels, scope: Labels, wanted: list[str]) -> None:
     assert list(one(GAUGE, resource, scope)) == wanted
 
@@ -179,10 +226,15 @@ def test_units_are_told_in_words() -> None:
 
 
 VALUES = {
-    b"\x0a\x01x": "x", b"\x10\x01": "true", b"\x10\x00": "false", whole(3, -5): "-5", real(4, 0.5): "0.5",
-    part(5, part(1, part(1, "a")) + part(1, whole(3, 2))): '["a","2"]', part(7, b"\x00\x01"): "AAE=",
+    b"\x0a\x01x": "x",
+    b"\x10\x01": "true",
+    b"\x10\x00": "false",
+    whole(3, -5): "-5",
+    real(4, 0.5): "0.5",
+    part(5, part(1, part(1, "a")) + part(1, whole(3, 2))): '["a","2"]',
+    part(7, b"\x00\x01"): "AAE=",
     part(6, part(1, part(1, "k") + part(2, part(1, "v")))): '{"k":"v"}',
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("raw", VALUES, ids=VALUES.values())
@@ -220,11 +272,12 @@ REFUSED: dict[str, tuple[Metric, str]] = {
     "a bound that is none": (Metric("m", "histogram", [Point(counts=[1, 1], bounds=[math.nan])]), FAULTS[BAD_BOUNDS]),
     "a scale out of range": (Metric("m", "exponentialHistogram", [Point(scale=21)]), FAULTS[BAD_SCALE]),
     "an offset out of range": (
-        Metric("m", "exponentialHistogram", [Point(scale=0, positive=(1 << 30, [1]))]), FAULTS[BAD_SCALE]
+        Metric("m", "exponentialHistogram", [Point(scale=0, positive=(1 << 30, [1]))]),
+        FAULTS[BAD_SCALE],
     ),
     "no name": (Metric("…", "gauge", [Point(1)]), otlp_reader.NO_NAME),
     "a name too long": (Metric("m" * 300, "gauge", [Point(1)]), "the metric's name is longer than 256 bytes"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -258,8 +311,9 @@ def test_metadata_is_handed_on_once_per_metric() -> None:
     cache = SeriesCache()
     found = [read(request(metric), cache=cache).parsed.metadata for _ in range(2)]
     assert [[(m.metric, m.type, m.help, m.unit) for m in each] for each in found] == [
-        [("lat_milliseconds", "histogram", "How long.", "milliseconds")], [],
-    ]  # fmt: skip
+        [("lat_milliseconds", "histogram", "How long.", "milliseconds")],
+        [],
+    ]
 
 
 @settings(max_examples=100, deadline=None)
@@ -293,12 +347,26 @@ def test_edges_are_written_without_exponent_and_read_back_as_they_were(value: fl
 def test_packed_and_single_numbers_mean_the_same() -> None:
     head = bits(3, NOW * 10**6) + bits(4, 3) + bits(6, 1) + bits(6, 2) + real(7, 5.0)
     exponential = bits(3, NOW * 10**6) + bits(4, 3) + part(8, whole(2, 1) + whole(2, 2))
-    body = part(1, part(2, b"".join(
-        part(2, part(1, name) + part(number, part(1, point) + whole(2, 2)))
-        for name, number, point in (("h", 9, head), ("e", 10, exponential))
-    )))  # fmt: skip
-    wanted = {"h_bucket{le=5}": 1, "h_bucket{le=+Inf}": 3, "h_count{}": 3, "e_bucket{le=1}": 0, "e_bucket{le=2}": 1,
-              "e_bucket{le=4}": 3, "e_bucket{le=+Inf}": 3, "e_count{}": 3}  # fmt: skip
+    body = part(
+        1,
+        part(
+            2,
+            b"".join(
+                part(2, part(1, name) + part(number, part(1, point) + whole(2, 2)))
+                for name, number, point in (("h", 9, head), ("e", 10, exponential))
+            ),
+        ),
+    )
+    wanted = {
+        "h_bucket{le=5}": 1,
+        "h_bucket{le=+Inf}": 3,
+        "h_count{}": 3,
+        "e_bucket{le=1}": 0,
+        "e_bucket{le=2}": 1,
+        "e_bucket{le=4}": 3,
+        "e_bucket{le=+Inf}": 3,
+        "e_count{}": 3,
+    }
     assert series_of(read(body)) == wanted
 
 
@@ -356,5 +424,6 @@ def test_answers_are_in_the_form_of_the_request() -> None:
     assert otlp_reader.answer(exported, PROTOBUF) == part(1, whole(1, 1) + part(2, message))
     assert (otlp_reader.answer(read(b""), PROTOBUF), otlp_reader.answer(read(b""), JSON)) == (b"", b"{}")
     assert (otlp_reader.status(3, "no", PROTOBUF), json.loads(otlp_reader.status(3, "no", JSON))) == (
-        whole(1, 3) + part(2, "no"), {"code": 3, "message": "no"},
-    )  # fmt: skip
+        whole(1, 3) + part(2, "no"),
+        {"code": 3, "message": "no"},
+    )

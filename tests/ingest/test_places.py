@@ -116,10 +116,17 @@ def columns(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
 
 
 READERS: dict[str, Read] = {
-    "line protocol": lines, "Prometheus text": text, "JSON samples": json_of("samples"),
-    "JSON columns": json_of("series"), "JSON of both": json_of("samples", "series"), "collectd": value_lists,
-    "remote write 1.0": written, "remote write 2.0": written_v2, "OTLP": points, "envelope": columns,
-}  # fmt: skip
+    "line protocol": lines,
+    "Prometheus text": text,
+    "JSON samples": json_of("samples"),
+    "JSON columns": json_of("series"),
+    "JSON of both": json_of("samples", "series"),
+    "collectd": value_lists,
+    "remote write 1.0": written,
+    "remote write 2.0": written_v2,
+    "OTLP": points,
+    "envelope": columns,
+}
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -149,8 +156,10 @@ def test_refusals_by_quota_and_by_age_each_name_their_line() -> None:
     body = b"m,h=a v=1 %d\nm,h=b v=2 5000000\n\nm,h=c v=3 %d\nm,h=a v=4 %d\nm,h=c v=5,w=6" % ((NOW_MS * 10**6,) * 3)
     parsed = influx_reader.parse(body, now_ms=NOW_MS, cache=SeriesCache())
     assert guarded(parsed, series=1, kept_days=30) == [
-        (2, 'm_v{h="b"} at 5 ms'), (4, 'm_v{h="c"}'), (6, 'm_w{h="c"}'),
-    ]  # fmt: skip
+        (2, 'm_v{h="b"} at 5 ms'),
+        (4, 'm_v{h="c"}'),
+        (6, 'm_w{h="c"}'),
+    ]
 
 
 def test_as_many_refusals_as_are_told_are_found_in_a_body_of_new_series() -> None:

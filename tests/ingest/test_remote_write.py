@@ -193,8 +193,9 @@ def test_histograms_and_exemplars_are_counted_and_told_and_samples_beside_them_k
 def test_metadata_of_either_version_is_handed_on() -> None:
     one = remote_write.parse(request([], [(1, "up", "Whether it is up.", "bool"), (9, "x", "", "")]), now_ms=NOW)
     assert [(m.metric, m.type, m.help, m.unit) for m in one.parsed.metadata] == [
-        ("up", "counter", "Whether it is up.", "bool"), ("x", "unknown", "", ""),
-    ]  # fmt: skip
+        ("up", "counter", "Whether it is up.", "bool"),
+        ("x", "unknown", "", ""),
+    ]
     two = remote_write.parse_v2(
         request_v2([Series(UP, [(NOW, 1.0)], metadata=(2, "Is it?", "bool"))]), now_ms=NOW, cache=SeriesCache()
     )

@@ -29,7 +29,7 @@ NOW_MS = 1_700_000_000_000
         pytest.param(b"# HELP \xff x\n# TYPE " + b"m" * 300 + b" gauge\n", [], id="names that cannot be"),
         pytest.param(b"", [], id="nothing"),
     ],
-)  # fmt: skip
+)
 def test_comments_describe_metrics(body: bytes, wanted: list[tuple[str, str, str, str]]) -> None:
     assert list(described(body)) == [Metadata(*one) for one in wanted]
 

@@ -54,8 +54,9 @@ def test_what_does_not_come_back_in_time_is_ended() -> None:
 
 def child(handle: str, trial_s: float) -> Trial:
     """A trial whose child does this with every message, and has so long on a processor."""
+    imports = "import sys; from ingest.worker import poison_sandbox as trial; from spm import limits"
     main = f"limits.TRIAL_S = {trial_s}; trial.main(sys.stdin.buffer, sys.stdout.buffer)"
-    words = f"import sys; from ingest import trial; from spm import limits; trial.handle = {handle}; {main}"
+    words = f"{imports}; trial.handle = {handle}; {main}"
     return Trial((sys.executable, "-c", words))
 
 

@@ -32,8 +32,10 @@ TOKENS = tuple(
 def corpus(parser: str) -> list[bytes]:
     """Good bodies to begin with."""
     labels = [("__name__", "http_requests_total"), ("code", "200"), ("job", "api" * 60)]
-    series = [Series(labels, [(NOW, 1.5), (NOW + 1, 0.0)], exemplars=1, histograms=1, metadata=(1, "help", "s")),
-              Series([("__name__", "up")], [(NOW - n, float(n)) for n in range(20)])]  # fmt: skip
+    series = [
+        Series(labels, [(NOW, 1.5), (NOW + 1, 0.0)], exemplars=1, histograms=1, metadata=(1, "help", "s")),
+        Series([("__name__", "up")], [(NOW - n, float(n)) for n in range(20)]),
+    ]
     if parser == "v1":
         return [request(series, [(1, "up", "help", "s")]), request(series[1:]), request([series[0]] * 5)]
     if parser == "v2":
@@ -41,9 +43,13 @@ def corpus(parser: str) -> list[bytes]:
     histogram = Point(count=6, total=1.5, counts=[1, 2, 3], bounds=[1.0, 2.0], least=0.1, most=9.0, exemplars=1)
     exponential = Point(count=9, scale=3, zero=1, positive=(-3, [1, 0, 2]), negative=(4, [5]))
     summary = Point(count=2, quantiles=[(0.5, 1.0)], labels={"a": "b"})
-    metrics = [Metric("g.x", "gauge", [Point(1, labels={"k": "v"}), Point(0.5)], unit="By"),
-               Metric("s", "sum", [Point(2)], temporality=1, monotonic=True), Metric("h", "histogram", [histogram]),
-               Metric("e", "exponentialHistogram", [exponential]), Metric("q", "summary", [summary])]  # fmt: skip
+    metrics = [
+        Metric("g.x", "gauge", [Point(1, labels={"k": "v"}), Point(0.5)], unit="By"),
+        Metric("s", "sum", [Point(2)], temporality=1, monotonic=True),
+        Metric("h", "histogram", [histogram]),
+        Metric("e", "exponentialHistogram", [exponential]),
+        Metric("q", "summary", [summary]),
+    ]
     named = {"resource": {"service.name": "shop", "os": "linux"}, "scope": {"name": "lib"}}
     chosen = [metrics, metrics[:1], metrics[2:3], metrics[3:4]]
     if parser == "json":

@@ -104,18 +104,60 @@ _BY = ("", "by (instance)", "by (dc)", "by (instance, dc)", "without (instance)"
 _NUMBERS = ("0", "1", "2", "-3", "10", "50.125", "0.5", "1e3", "-Inf", "NaN", "0x10")
 _BETWEEN = ("0.1", "-7.3", "33.33", "80.9", "10100.1")
 _PLAIN = (
-    "abs", "ceil", "floor", "exp", "ln", "log2", "log10", "sqrt", "sgn", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "deg", "rad", "-", "+", "timestamp", "absent",
-)  # fmt: skip
+    "abs",
+    "ceil",
+    "floor",
+    "exp",
+    "ln",
+    "log2",
+    "log10",
+    "sqrt",
+    "sgn",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "deg",
+    "rad",
+    "-",
+    "+",
+    "timestamp",
+    "absent",
+)
 _CALENDAR = ("minute", "hour", "day_of_week", "day_of_month", "day_of_year", "days_in_month", "month", "year")
 _OVER_TIME = (
-    "count_over_time", "present_over_time", "last_over_time", "sum_over_time", "avg_over_time", "min_over_time",
-    "max_over_time", "stddev_over_time", "stdvar_over_time", "changes", "resets", "deriv", "idelta", "delta", "irate",
-)  # fmt: skip
+    "count_over_time",
+    "present_over_time",
+    "last_over_time",
+    "sum_over_time",
+    "avg_over_time",
+    "min_over_time",
+    "max_over_time",
+    "stddev_over_time",
+    "stdvar_over_time",
+    "changes",
+    "resets",
+    "deriv",
+    "idelta",
+    "delta",
+    "irate",
+)
 _MODERN_OVER_TIME = (
-    "mad_over_time", "first_over_time", "ts_of_first_over_time", "ts_of_last_over_time", "ts_of_min_over_time",
+    "mad_over_time",
+    "first_over_time",
+    "ts_of_first_over_time",
+    "ts_of_last_over_time",
+    "ts_of_min_over_time",
     "ts_of_max_over_time",
-)  # fmt: skip
+)
 
 
 @dataclass
@@ -138,9 +180,20 @@ class Maker:
         families: list[Callable[[int], str]] = [self._selected, self._over_time, self._over_time, self._rated]
         if depth > 0:
             families += [
-                self._plain, self._parameters, self._aggregated, self._aggregated, self._with_number, self._compared,
-                self._matched, self._set, self._subquery, self._relabelled, self._quantile, self._odd, self._chosen,
-            ]  # fmt: skip
+                self._plain,
+                self._parameters,
+                self._aggregated,
+                self._aggregated,
+                self._with_number,
+                self._compared,
+                self._matched,
+                self._set,
+                self._subquery,
+                self._relabelled,
+                self._quantile,
+                self._odd,
+                self._chosen,
+            ]
             if self.modern:
                 families += [self._modern, self._modern, self._split]
         return families[int(self.rng.integers(len(families)))](depth - 1)

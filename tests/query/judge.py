@@ -31,9 +31,12 @@ Answer = dict[tuple[tuple[str, str], ...], dict[int, float]]
 
 # What Prometheus 3 does when it is asked to, and we always.
 _FEATURES = (
-    "promql-experimental-functions", "promql-delayed-name-removal", "promql-duration-expr",
-    "promql-extended-range-selectors", "promql-binop-fill-modifiers",
-)  # fmt: skip
+    "promql-experimental-functions",
+    "promql-delayed-name-removal",
+    "promql-duration-expr",
+    "promql-extended-range-selectors",
+    "promql-binop-fill-modifiers",
+)
 
 
 class Refused(Exception):
@@ -100,12 +103,18 @@ def judging(folder: Path, port: int, data: Sequence[tuple[Labels, list[tuple[int
     features = [f"--enable-feature={','.join(_FEATURES)}"] if modern else []
     process.start(
         [
-            program, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver",
-            "--storage.tsdb.retention.time=100y", "--query.lookback-delta=5m", "--log.level=warn", *features,
+            program,
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--web.enable-remote-write-receiver",
+            "--storage.tsdb.retention.time=100y",
+            "--query.lookback-delta=5m",
+            "--log.level=warn",
+            *features,
         ],
         dict(os.environ),
-    )  # fmt: skip
+    )
     judge = Judge(f"http://127.0.0.1:{port}", modern=modern)
     try:
         assert wait_until(lambda: _is_ready(judge.url), 60), process.log.read_text()

@@ -230,9 +230,14 @@ def compare(op: str, a: float, b: float) -> bool:
 def arithmetic(op: str, a: float, b: float) -> float:
     x, y = np.float64(a), np.float64(b)
     operators: dict[str, Callable[[], np.float64]] = {
-            "+": lambda: x + y, "-": lambda: x - y, "*": lambda: x * y, "/": lambda: x / y,
-            "%": lambda: np.fmod(x, y), "^": lambda: np.power(x, y), "atan2": lambda: np.arctan2(x, y),
-    }  # fmt: skip
+        "+": lambda: x + y,
+        "-": lambda: x - y,
+        "*": lambda: x * y,
+        "/": lambda: x / y,
+        "%": lambda: np.fmod(x, y),
+        "^": lambda: np.power(x, y),
+        "atan2": lambda: np.arctan2(x, y),
+    }
     with np.errstate(all="ignore"):
         return float(operators[op]())
 

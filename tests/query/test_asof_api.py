@@ -48,9 +48,13 @@ def test_an_answer_as_of_a_time_knows_nothing_accepted_later(
 
 
 @pytest.mark.parametrize(
-    ("asof", "why"), [("4102444800", "2100-01-01T00:00Z is in the future"), ("tomorrow", '"tomorrow" to a valid'),
-                      ("2023-01-01T00:00:00", "no time zone")],
-)  # fmt: skip
+    ("asof", "why"),
+    [
+        ("4102444800", "2100-01-01T00:00Z is in the future"),
+        ("tomorrow", '"tomorrow" to a valid'),
+        ("2023-01-01T00:00:00", "no time zone"),
+    ],
+)
 def test_a_time_to_come_or_none_at_all_is_a_400(client: Client, bearer: dict[str, str], asof: str, why: str) -> None:
     answer = read(client.get(API + "query", {"query": "m0", "asof": asof}, headers=bearer), 400)
     assert answer["errorType"] == "bad_data"

@@ -25,20 +25,20 @@ load 1m
     h {{schema:0 sum:1 count:1 buckets:[1]}}
 """
 WRONG = {
-    "another value": "eval instant at 1m m\n    m{a=\"x\"} 3",
-    "another series": "eval instant at 1m m\n    m{a=\"y\"} 2",
-    "a series that is not there": "eval instant at 1m m\n    m{a=\"x\"} 2\n    n 1",
+    "another value": 'eval instant at 1m m\n    m{a="x"} 3',
+    "another series": 'eval instant at 1m m\n    m{a="y"} 2',
+    "a series that is not there": 'eval instant at 1m m\n    m{a="x"} 2\n    n 1',
     "an answer where a failure is expected": "eval instant at 1m m\n    expect fail",
     "a failure": "eval instant at 1m m + nonsense(",
     "a failure in other words": "eval instant at 1m topk(NaN, m)\n    expect fail msg: something",
-    "a missing warning": "eval instant at 1m m\n    expect warn\n    m{a=\"x\"} 2",
-    "an unexpected info": "eval instant at 3m rate(m[2m])\n    expect no_info\n    {a=\"x\"} 0.01666666666",
-    "a step too few": "eval range from 0 to 2m step 1m m\n    m{a=\"x\"} 1 2",
-    "another order": "load 1m\n    n 9\n\neval_ordered instant at 0 sort({__name__!=\"h\"})\n    n 9\n    m{a=\"x\"} 1",
-    "another string": "eval instant at 0 \"a\"\n    expect string \"b\"",
+    "a missing warning": 'eval instant at 1m m\n    expect warn\n    m{a="x"} 2',
+    "an unexpected info": 'eval instant at 3m rate(m[2m])\n    expect no_info\n    {a="x"} 0.01666666666',
+    "a step too few": 'eval range from 0 to 2m step 1m m\n    m{a="x"} 1 2',
+    "another order": 'load 1m\n    n 9\n\neval_ordered instant at 0 sort({__name__!="h"})\n    n 9\n    m{a="x"} 1',
+    "another string": 'eval instant at 0 "a"\n    expect string "b"',
     "another scalar": "eval instant at 0 1 + 1\n    3",
-    "a sample too many": "eval instant at 1m m[2m]\n    expect range vector from 0 to 1m step 1m\n    m{a=\"x\"} 1",
-}  # fmt: skip
+    "a sample too many": 'eval instant at 1m m[2m]\n    expect range vector from 0 to 1m step 1m\n    m{a="x"} 1',
+}
 
 
 def outcome(script: str) -> Outcome:

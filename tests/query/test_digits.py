@@ -26,20 +26,28 @@ def test_averages_and_borders_are_written_as_each_number_alone() -> None:
     draw = np.random.default_rng(8)
     borders = np.array([0.0, 1e-6, 1e6, 1e8, 1e9, 1e15, 2.0**53, 1e16, 1e17, 1e20, 1e21, np.inf])
     near = [borders, np.nextafter(borders, 0.0), np.nextafter(borders, 2 * borders)]
-    column = np.concatenate([
-        draw.uniform(0, 100, (10_000, 12)).round(2).mean(axis=1), *near, *(-each for each in near), [np.nan],
-        draw.normal(size=10_000) * 10.0 ** draw.integers(-8, 22, 10_000),
-        draw.integers(10**7, 10**15, 5_000) / 10.0 ** draw.integers(0, 7, 5_000),
-    ])  # fmt: skip
+    column = np.concatenate(
+        [
+            draw.uniform(0, 100, (10_000, 12)).round(2).mean(axis=1),
+            *near,
+            *(-each for each in near),
+            [np.nan],
+            draw.normal(size=10_000) * 10.0 ** draw.integers(-8, 22, 10_000),
+            draw.integers(10**7, 10**15, 5_000) / 10.0 ** draw.integers(0, 7, 5_000),
+        ]
+    )
     assert float_text.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
 
 
 def test_many_random_bits_are_written_as_each_number_alone() -> None:
     draw = np.random.default_rng(7)
-    column = np.concatenate([
-        draw.integers(0, 2**64, 20_000, dtype=np.uint64).view(np.float64), draw.uniform(-100, 100, 5_000).round(2),
-        10.0 ** draw.integers(-12, 24, 5_000) * draw.integers(1, 1_000, 5_000),
-    ])  # fmt: skip
+    column = np.concatenate(
+        [
+            draw.integers(0, 2**64, 20_000, dtype=np.uint64).view(np.float64),
+            draw.uniform(-100, 100, 5_000).round(2),
+            10.0 ** draw.integers(-12, 24, 5_000) * draw.integers(1, 1_000, 5_000),
+        ]
+    )
     assert float_text.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
 
 
@@ -52,10 +60,16 @@ def test_matrix_reads_back_to_its_points(series: int, steps: int, seed: int) -> 
     labels = [{"n": str(n)} for n in range(series)]
     body = json.loads(prometheus.answer(Result("matrix", times, labels, values, present)))["data"]["result"]
     assert body == [
-        {"metric": labels[n], "values": [[t / 1000, repr(float(v))] for t, v, there in zip(
-            times.tolist(), values[n], present[n], strict=True) if there]}
+        {
+            "metric": labels[n],
+            "values": [
+                [t / 1000, repr(float(v))]
+                for t, v, there in zip(times.tolist(), values[n], present[n], strict=True)
+                if there
+            ],
+        }
         for n in range(series)
-    ]  # fmt: skip
+    ]
 
 
 def test_samples_are_written_as_if_joined_by_hand() -> None:

@@ -61,6 +61,8 @@ def test_limits_in_sentences_are_those_in_force() -> None:
     assert f"| time | {limits.QUERY_TIMEOUT_S} s" in GRAFANA
     assert f"| {limits.QUERY_PARALLEL_MAX}; in each process {limits.QUERY_WAITING_MAX} more wait up to" in GRAFANA
     characters, operators, brackets = (
-        limits.QUERY_TEXT_CHARS_MAX, limits.QUERY_OPERATORS_MAX, limits.QUERY_DEPTH_MAX,
-    )  # fmt: skip
+        limits.QUERY_TEXT_CHARS_MAX,
+        limits.QUERY_OPERATORS_MAX,
+        limits.QUERY_DEPTH_MAX,
+    )
     assert f"at most {characters:,} characters, {operators} operators and {brackets} nested brackets" in GRAFANA

@@ -179,12 +179,20 @@ def test_refusal_names_the_place_and_what_was_wanted(text: str, words: str) -> N
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1h30m", 5_400.0), ("90s500ms", 90.5), ("1y1w1d", 32_227_200.0), ("0x1F", 31.0), ("1_000", 1_000.0),
+        ("1h30m", 5_400.0),
+        ("90s500ms", 90.5),
+        ("1y1w1d", 32_227_200.0),
+        ("0x1F", 31.0),
+        ("1_000", 1_000.0),
         (".5e1", 5.0),
-        ("010", 8.0), ("INF", float("inf")), ("-1", -1.0), ('"\\x41\\u00e9\\n\\101"', "Aé\nA"), ("'it\\'s'", "it's"),
+        ("010", 8.0),
+        ("INF", float("inf")),
+        ("-1", -1.0),
+        ('"\\x41\\u00e9\\n\\101"', "Aé\nA"),
+        ("'it\\'s'", "it's"),
         ("`\\n`", "\\n"),
     ],
-)  # fmt: skip
+)
 def test_numbers_and_strings_are_go_s(text: str, value: object) -> None:
     found = tree(text)
     assert isinstance(found, syntax_tree.Literal | syntax_tree.Quoted)

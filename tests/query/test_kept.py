@@ -72,9 +72,20 @@ class History:
             (TEXTS[rng.integers(len(TEXTS))], int(rng.choice([7, 10, 30])), int(rng.choice([0, 3]))) for _ in "ab"
         ]
         self.acts: list[Callable[[], object]] = [
-            self.send, self.send, self.send, self.roll, self.roll, self.roll_minor, self.retract, self.undo, self.shred,
-            self.retain, self.roll_back, self.spread, self.spread,
-        ]  # fmt: skip
+            self.send,
+            self.send,
+            self.send,
+            self.roll,
+            self.roll,
+            self.roll_minor,
+            self.retract,
+            self.undo,
+            self.shred,
+            self.retain,
+            self.roll_back,
+            self.spread,
+            self.spread,
+        ]
 
     def go(self, acts: int) -> int:
         """So many acts, each with questions behind it; how many steps were kept in all."""
@@ -250,9 +261,15 @@ class Asker:
         self.world.send((0, HOUR_MS + 50 * MINUTE_MS + 30_000, 99.0))
 
     def ask(
-        self, text: str = "m0", *, hours: tuple[float, float] = (1, 2), step_s: int = 60, back: int = 5,
-        asof_ms: int | None = None, times: int = 1,
-    ) -> int:  # fmt: skip
+        self,
+        text: str = "m0",
+        *,
+        hours: tuple[float, float] = (1, 2),
+        step_s: int = 60,
+        back: int = 5,
+        asof_ms: int | None = None,
+        times: int = 1,
+    ) -> int:
         """The same some times; how many steps were kept in the last."""
         asked = text, START + int(hours[0] * HOUR_MS), START + int(hours[1] * HOUR_MS), step_s * 1000
         for _ in range(times):

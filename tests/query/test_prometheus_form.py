@@ -20,10 +20,22 @@ from spm.query.formats import prometheus
 from spm.query.promql.engine import Engine
 
 NUMBERS = {
-    0.0: "0", 2.0: "2", -1.5: "-1.5", 0.1: "0.1", 1e-6: "0.000001", 1e-7: "1e-07", 1.5e-10: "1.5e-10",
-    1e16: "10000000000000000", 123456789012345680000.0: "123456789012345680000", 1e21: "1e+21", -1e300: "-1e+300",
-    math.inf: "+Inf", -math.inf: "-Inf", 5e-324: "5e-324", 0.00001234: "0.00001234",
-}  # fmt: skip
+    0.0: "0",
+    2.0: "2",
+    -1.5: "-1.5",
+    0.1: "0.1",
+    1e-6: "0.000001",
+    1e-7: "1e-07",
+    1.5e-10: "1.5e-10",
+    1e16: "10000000000000000",
+    123456789012345680000.0: "123456789012345680000",
+    1e21: "1e+21",
+    -1e300: "-1e+300",
+    math.inf: "+Inf",
+    -math.inf: "-Inf",
+    5e-324: "5e-324",
+    0.00001234: "0.00001234",
+}
 
 
 @pytest.mark.parametrize(("value", "text"), NUMBERS.items())
@@ -218,7 +230,7 @@ def test_label_name_may_come_escaped(text: str, name: str) -> None:
 
 def test_answering_imports_no_pandas() -> None:
     program = (
-        "import sys; from spm.query import prometheus as p; from spm.query.fake import FakeStorage as F;"
+        "import sys; from spm.query.formats import prometheus as p; from spm.query.fake import FakeStorage as F;"
         "from spm.query.promql.engine import Engine as E;"
         "s = F().add('m', {}, [1], [1e20]).add('m', {'a': 'b'}, [1], [2]);"
         "print(p.answer(E(s).range('m{a=~\".*\"}', 1, 2, 1))); assert 'pandas' not in sys.modules"

@@ -152,12 +152,15 @@ def test_count_of_ors_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("room", "expr"),
-    [("binary", 'm or label_replace(m, "x", "y", "", "")'), ("binary", "m * on (n) m"),
-     ("choose", 'count_values("v", m + on (n) group_left () m)')],
-)  # fmt: skip
+    [
+        ("binary", 'm or label_replace(m, "x", "y", "", "")'),
+        ("binary", "m * on (n) m"),
+        ("select_elements", 'count_values("v", m + on (n) group_left () m)'),
+    ],
+)
 def test_operation_that_makes_too_much_is_refused_with_the_limit_and_what_to_do(
     monkeypatch: pytest.MonkeyPatch, room: str, expr: str
 ) -> None:
-    monkeypatch.setattr(f"spm.query.promql.{room}.QUERY_CELLS_MAX", 7)
+    monkeypatch.setattr(f"spm.query.promql.operators.{room}.QUERY_CELLS_MAX", 7)
     with pytest.raises(QueryTooLarge, match=r"at most 7 values are computed: .*a longer step or fewer series$"):
         ask(QueryLimits(), expr)

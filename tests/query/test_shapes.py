@@ -18,8 +18,25 @@ from spm.query.promql.syntax.tree import Node
 from tests.query.generated import Maker
 
 VALUES = (
-    "a", "h0|h1", ".*", "", "x.+", "[", "a{2,1}", r"\C", "é", "a'b", "`", "#", "(?i)A", "rate", "|", "=", "~", " ",
-)  # fmt: skip
+    "a",
+    "h0|h1",
+    ".*",
+    "",
+    "x.+",
+    "[",
+    "a{2,1}",
+    r"\C",
+    "é",
+    "a'b",
+    "`",
+    "#",
+    "(?i)A",
+    "rate",
+    "|",
+    "=",
+    "~",
+    " ",
+)
 _STRING = re.compile(r'"[^"]*"')
 TEXTS = r"""
 m{a="1"}

@@ -46,10 +46,10 @@ WORST = (
     "m > on (n) group_left () (max by (n) (m) - 1)",
     "m + on (n) fill (0) (m + 1)",
     'label_replace(m, "x", "$1", "n", "(.*)")',
-    "count_values(\"v\", m)",
+    'count_values("v", m)',
     "m or (m * 2) or (m * 3)",
     "abs(-m) ^ 2",
-)  # fmt: skip
+)
 
 
 def grown() -> int:
@@ -70,9 +70,13 @@ def main(share: float) -> None:
     """Ask all of them."""
     most = QueryLimits()
     allowed = dataclasses.replace(
-        most, cells=int(most.cells * share), bytes=int(most.bytes * share), samples=int(most.samples * share),
-        shown=int(most.shown * share), timeout_s=600.0,
-    )  # fmt: skip
+        most,
+        cells=int(most.cells * share),
+        bytes=int(most.bytes * share),
+        samples=int(most.samples * share),
+        shown=int(most.shown * share),
+        timeout_s=600.0,
+    )
     # So many that a vector alone, its samples and what is made of it just fit; with operands it does not.
     most_series = allowed.bytes // (STEPS * (SAMPLE_BYTES + CELL_BYTES * (1 + AT_WORK)) + SERIES_BYTES)
     few = FakeStorage().add("m", {"n": "1", "g": "1"}, TIMES[:10], np.arange(10.0))

@@ -52,7 +52,12 @@ def test_a_flipped_bit_leaves_its_row_out_and_touches_nothing_else(table: str, r
         assert seen.items() < BOTH.items()
         assert f"1 damaged row(s) of {table} are quarantined and left out" in storage.notes()
         [letter] = letters(backend)
-        assert (letter.kind, letter.table, letter.key, letter.body) == (dead_letters.ROW, table, key, b"".join(row.values()))
+        assert (letter.kind, letter.table, letter.key, letter.body) == (
+            dead_letters.ROW,
+            table,
+            key,
+            b"".join(row.values()),
+        )
     lost = {series for series, _ in BOTH} - {series for series, _ in seen}
     whole = {at_: v for at_, v in BOTH.items() if at_[0] not in lost}
     assert seen == whole

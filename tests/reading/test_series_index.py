@@ -46,9 +46,12 @@ def plain(found: list[dict[str, str]]) -> list[tuple[tuple[str, str], ...]]:
 
 
 @given(
-    st.lists(SERIES, max_size=12), st.lists(SERIES, max_size=6), st.lists(MATCHER, max_size=3), st.booleans(),
+    st.lists(SERIES, max_size=12),
+    st.lists(SERIES, max_size=6),
+    st.lists(MATCHER, max_size=3),
     st.booleans(),
-)  # fmt: skip
+    st.booleans(),
+)
 def test_select_finds_what_every_matcher_is_satisfied_by(
     first: list[Named], later: list[Named], matchers: list[Matcher], inverted: bool, many: bool
 ) -> None:

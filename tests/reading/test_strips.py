@@ -103,8 +103,9 @@ def test_elements_where_they_lie_are_those_brought_together(
     assert found.values.view(np.uint64).tolist() == wanted.values.view(np.uint64).tolist()
     for (ours, there), (theirs, are) in zip(
         swept(strips, function, Steps(7, 13, 20), range_ms),
-        swept(Strips.of(wanted), function, Steps(7, 13, 20), range_ms), strict=True,
-    ):  # fmt: skip
+        swept(Strips.of(wanted), function, Steps(7, 13, 20), range_ms),
+        strict=True,
+    ):
         np.testing.assert_array_equal(there, are)
         np.testing.assert_array_equal(ours[there], theirs[are])
 

@@ -1,4 +1,6 @@
-"""Claims about spm/query/view/tail.py and spm/query/view/page_cache.py: what a reading process keeps, and when it lets go."""
+"""Claims about spm/query/view/tail.py and spm/query/view/page_cache.py: what a reading process keeps, and when it lets
+go.
+"""
 
 import itertools
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """Acts on a store by real processes that are killed, beside real processes that read.
 
 A *case* is an act (a run, a roll back, …) on a small LMDB store that was made from a seed: what readers see before and
-after it, how often it comes to each point of ``rollups.crash_points``, and the rows it leaves. ``Killer`` takes a copy of
-that store, starts a reader, kills a driver at the n-th visit of a point, and lets the reader do the act again.
+after it, how often it comes to each point of ``rollups.crash_points``, and the rows it leaves. ``Killer`` takes a copy
+of that store, starts a reader, kills a driver at the n-th visit of a point, and lets the reader do the act again.
 Processes are forked from a server that has everything loaded, so that a kill costs a fraction of a second.
 """
 

@@ -243,8 +243,14 @@ def aggregate(winners: list[Version]) -> Row:
     """The aggregates of one series' winners in the order of time, by definition."""
     values = [v.value for v in winners]
     return {
-        "count": len(values), "sum": math.fsum(values), "sumsq": math.fsum(v * v for v in values),
-        "min": min(values), "max": max(values), "first": values[0], "first_ts": winners[0].ts,
-        "last": values[-1], "last_ts": winners[-1].ts,
+        "count": len(values),
+        "sum": math.fsum(values),
+        "sumsq": math.fsum(v * v for v in values),
+        "min": min(values),
+        "max": max(values),
+        "first": values[0],
+        "first_ts": winners[0].ts,
+        "last": values[-1],
+        "last_ts": winners[-1].ts,
         "increase": math.fsum(b if b < a else b - a for a, b in itertools.pairwise(values)),
-    }  # fmt: skip
+    }

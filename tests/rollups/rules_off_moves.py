@@ -249,19 +249,25 @@ RULES = (
     Rule("close_floor", "a close leaves the histories", histories_stay, a_roll_back_of_a_move_after_the_close),
     Rule("mig_together", "units are rolled back alone", each_unit_alone, a_roll_back_of_a_move_that_a_run_stands_on),
     Rule(
-        "seal_two_step", "pending is read, then the mark", pending_is_read_before_the_mark,
+        "seal_two_step",
+        "pending is read, then the mark",
+        pending_is_read_before_the_mark,
         a_sample_between_the_look_and_the_mark,
     ),
     Rule("seal_stops_runs", "runs know no seals", runs_know_no_seals, a_run_over_late_data_of_a_sealed_hour),
     Rule(
-        "seal_slot", "hours without an entry are not sealed", only_what_has_an_entry_is_sealed,
+        "seal_slot",
+        "hours without an entry are not sealed",
+        only_what_has_an_entry_is_sealed,
         late_data_for_an_empty_hour_of_a_sealed_day,
     ),
     Rule("seal_ret", "seals must fit today's retractions", sealed_hours_must_fit_today, a_retraction_after_a_seal),
     Rule(
-        "as-of over sealed", "sealed hours answer any moment", sealed_hours_answer_any_moment,
+        "as-of over sealed",
+        "sealed hours answer any moment",
+        sealed_hours_answer_any_moment,
         an_earlier_moment_of_a_sealed_hour,
     ),
     Rule("purge ends undoing", "purges leave no mark", purges_leave_no_mark, an_undo_in_the_middle_of_a_purge),
     Rule("late", "late data is called stored", late_data_is_stored, a_run_over_late_data_of_a_sealed_hour),
-)  # fmt: skip
+)

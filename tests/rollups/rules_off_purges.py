@@ -106,13 +106,17 @@ def a_purge_between_a_block_and_its_commit_record() -> None:
 RULES = (
     Rule("forward_rollback", "the pointer goes back, nothing is replayed", only_the_pointer_goes_back, a_roll_back),
     Rule(
-        "newest first", "a run is rolled back under others", nobody_asks_what_stands_on_it,
+        "newest first",
+        "a run is rolled back under others",
+        nobody_asks_what_stands_on_it,
         a_roll_back_of_a_run_that_others_stand_on,
     ),
     Rule("floor", "purges delete and tell no manifest", purges_without_a_word, a_purge_in_the_middle_of_a_roll_back),
     Rule("fence_sweep", "the same", purges_without_a_word, a_purge_during_a_run),
     Rule(
-        "no_age_sweep", "blocks nobody names go by age", old_blocks_are_swept,
+        "no_age_sweep",
+        "blocks nobody names go by age",
+        old_blocks_are_swept,
         a_purge_between_a_block_and_its_commit_record,
     ),
-)  # fmt: skip
+)

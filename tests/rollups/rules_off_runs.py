@@ -369,21 +369,29 @@ RULES = (
     Rule("ledger first", "cells go, then the account", flips_without_account, a_kill_between_cells_and_account),
     Rule("minor_covers", "minor runs forget the replay list", only_fresh_batches, a_minor_run_after_a_roll_back),
     Rule(
-        "transitive", "inputs name own batches only", own_batches_only,
+        "transitive",
+        "inputs name own batches only",
+        own_batches_only,
         a_query_between_flip_and_account_of_a_purged_block,
     ),
     Rule(
-        "keep_retracted", "chunks lose what is retracted", compaction_drops_what_is_retracted,
+        "keep_retracted",
+        "chunks lose what is retracted",
+        compaction_drops_what_is_retracted,
         a_run_between_retraction_and_undo,
     ),
     Rule(
-        "retractions in hours", "hours hold what is retracted", compaction_makes_hours_of_all_it_holds,
+        "retractions in hours",
+        "hours hold what is retracted",
+        compaction_makes_hours_of_all_it_holds,
         a_retraction_before_a_full_run,
     ),
     Rule("full_dedupe", "equal values merge", equal_values_are_one, one_of_two_equal_values_is_retracted),
     Rule("total_order", "ties go by arrival", stamps_in_order_of_arrival, two_processes_in_one_millisecond),
     Rule(
-        "agenda", "nobody notes what is left", nothing_is_noted,
+        "agenda",
+        "nobody notes what is left",
+        nothing_is_noted,
         a_minor_run_of_late_data_that_no_full_run_looks_for,
     ),
-)  # fmt: skip
+)

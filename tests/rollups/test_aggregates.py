@@ -76,11 +76,17 @@ def reference(samples: list[Sample]) -> dict[int, dict[str, float]]:
         for before, after in pairwise(values):
             resets += before if after < before else 0.0
         rows[series] = {
-            "count": len(values), "sum": neumaier(values), "sumsq": squares,
-            "min": min(numbers, default=math.nan), "max": max(numbers, default=math.nan),
-            "first": values[0], "first_ts": kept[0][0], "last": values[-1], "last_ts": kept[-1][0],
+            "count": len(values),
+            "sum": neumaier(values),
+            "sumsq": squares,
+            "min": min(numbers, default=math.nan),
+            "max": max(numbers, default=math.nan),
+            "first": values[0],
+            "first_ts": kept[0][0],
+            "last": values[-1],
+            "last_ts": kept[-1][0],
             "increase": values[-1] - values[0] + resets if len(values) > 1 else 0.0,
-        }  # fmt: skip
+        }
     return rows
 
 
@@ -134,9 +140,7 @@ def test_a_whole_of_which_a_part_lacks_its_sketch_has_none(first: list[Sample], 
     lacking = set(bare.series[~np.isnan(bare.min)].tolist())
     assert set(joined.series[~joined.sketched].tolist()) == lacking
     kept = joined.take(joined.sketched & ~np.isnan(joined.min))
-    assert kept.sketch.sizes.tolist() == [
-        whole.sketch.sizes[whole.series == s].sum() for s in kept.series.tolist()
-    ]  # fmt: skip
+    assert kept.sketch.sizes.tolist() == [whole.sketch.sizes[whole.series == s].sum() for s in kept.series.tolist()]
 
 
 @pytest.mark.parametrize(

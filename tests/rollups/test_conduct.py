@@ -291,7 +291,9 @@ def test_beat_starts_a_full_run_for_a_retraction(site: Site, world: World) -> No
 
 def test_a_retraction_is_recorded_with_its_numbers_and_who_ended_it(site: Site, world: World) -> None:
     app, by = App.objects.get(), Actor("token robot", "10.0.0.1")
-    done, found, alerts = services_retractions.retract(site, app, Draft(source="host", reason="x"), by, alerts_of=lambda _: 2)
+    done, found, alerts = services_retractions.retract(
+        site, app, Draft(source="host", reason="x"), by, alerts_of=lambda _: 2
+    )
     assert (found.samples, alerts) == (3, 2)
     services_retractions.undo(site, app, done.retraction.number, Actor("ada", "10.0.0.2"))
     [listed] = services_retractions.listed(site, app)

@@ -34,9 +34,15 @@ class Counting(MemoryBackend):
         return super().get(table, keys, columns)
 
     def scan(
-        self, table: str, start: bytes, stop: bytes, *,
-        columns: Sequence[bytes] | None = None, keys_only: bool = False, limit: int | None = None,
-    ) -> Iterator[Row]:  # fmt: skip
+        self,
+        table: str,
+        start: bytes,
+        stop: bytes,
+        *,
+        columns: Sequence[bytes] | None = None,
+        keys_only: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Row]:
         for row in super().scan(table, start, stop, columns=columns, keys_only=keys_only, limit=limit):
             self.read[table] += 1
             yield row

@@ -84,9 +84,9 @@ def _plan(cases: list[Case]) -> Iterator[tuple[Case, str, int]]:
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from rollups import points
-from rollups.executors import open_executor
-from rollups.run import Driver
+from rollups import crash_points as points
+from rollups.spark.executors import open_executor
+from rollups.run.driver import Driver
 from spm.clock import SystemClock
 from spm.store.backends import open_backend
 from tests.rollups.world import APP, NEXT_DAY

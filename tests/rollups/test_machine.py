@@ -45,8 +45,18 @@ hours = st.integers(0, 50)
 sources = st.sampled_from(["a", "b"])
 RUN_POINTS = POINTS[: POINTS.index("late counted") + 1]
 MOVE_POINTS = ("compacted", "flip sent", "moved", "epoch closing", "histories cut", "epoch closed")
-SEAL_POINTS = ("sealing", "sealed", "flip sent", "flipped", "ledger written", "raw deleting", "expired", "late counted",
-               "hours deleting", "days dropped")  # fmt: skip
+SEAL_POINTS = (
+    "sealing",
+    "sealed",
+    "flip sent",
+    "flipped",
+    "ledger written",
+    "raw deleting",
+    "expired",
+    "late counted",
+    "hours deleting",
+    "days dropped",
+)
 SHRED_POINTS = ("purge marked", "purge rewritten", "flip sent", "purge fenced", "purge deleting")
 SPREADS = [("byte", 16, 16), ("hash", 8, 2), ("byte", 8, 8), ("hash", 16, 16)]
 
@@ -138,9 +148,12 @@ class Life(RuleBasedStateMachine):
     # --- retractions
 
     @rule(
-        source=st.just("") | sources, metric=st.none() | st.integers(0, 2), series=st.none() | st.integers(0, 3),
-        writes=st.none() | st.tuples(st.integers(0, 50), st.integers(0, 50)), hour=st.none() | st.integers(0, 3),
-    )  # fmt: skip
+        source=st.just("") | sources,
+        metric=st.none() | st.integers(0, 2),
+        series=st.none() | st.integers(0, 3),
+        writes=st.none() | st.tuples(st.integers(0, 50), st.integers(0, 50)),
+        hour=st.none() | st.integers(0, 3),
+    )
     def retract(
         self, source: str, metric: int | None, series: int | None, writes: tuple[int, int] | None, hour: int | None
     ) -> None:
@@ -149,9 +162,14 @@ class Life(RuleBasedStateMachine):
         low, high = (known[w % len(known)] for w in writes) if writes else (0, None)
         data = (START + hour * HOUR_MS + 1, START + (hour + 1) * HOUR_MS) if hour is not None else (0, EVER)
         self.world.retract(
-            write_from=low, write_to=high, data_from=data[0], data_to=data[1],
-            source=source, metric=metric, series=series,
-        )  # fmt: skip
+            write_from=low,
+            write_to=high,
+            data_from=data[0],
+            data_to=data[1],
+            source=source,
+            metric=metric,
+            series=series,
+        )
 
     def active(self) -> list[int]:
         """Retractions that can be undone."""
@@ -196,8 +214,13 @@ class Life(RuleBasedStateMachine):
 
     # --- letting go
 
-    @rule(days_later=st.integers(0, 2), raw=st.sampled_from([0, 1, None]), hour=st.sampled_from([1, None]),
-          day=st.sampled_from([2, None]), point=st.none() | st.sampled_from(SEAL_POINTS))  # fmt: skip
+    @rule(
+        days_later=st.integers(0, 2),
+        raw=st.sampled_from([0, 1, None]),
+        hour=st.sampled_from([1, None]),
+        day=st.sampled_from([2, None]),
+        point=st.none() | st.sampled_from(SEAL_POINTS),
+    )
     def retain(self, days_later: int, raw: int | None, hour: int | None, day: int | None, point: str | None) -> None:
         """Samples, hours and days go after their time, perhaps not to the end."""
         with contextlib.suppress(Crash):

@@ -28,7 +28,7 @@ from spm.store.manifest import (
     fingerprint,
     first_day_of,
     month_of,
-)  # fmt: skip
+)
 
 DAY = 19_600
 SLOT = DAY * 24

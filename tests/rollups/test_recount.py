@@ -27,15 +27,21 @@ def piece_of(rows: Sequence[tuple[int, int, float, int]]) -> Piece:
     order = sorted(range(len(rows)), key=lambda i: rows[i][0])
     series = np.array(sorted({r[0] for r in rows}), np.uint64)
     messages = Messages(
-        np.array([5, 5, 6, 6], np.int64), np.array([1, 2, 1, 1], np.int64), np.zeros(4, np.int64),
-        np.array([0, 0, 0, 1], np.int32), ("a", "b"),
-    )  # fmt: skip
+        np.array([5, 5, 6, 6], np.int64),
+        np.array([1, 2, 1, 1], np.int64),
+        np.zeros(4, np.int64),
+        np.array([0, 0, 0, 1], np.int32),
+        ("a", "b"),
+    )
     return Piece(
-        messages, series, series // np.uint64(2) + np.uint64(100),
+        messages,
+        series,
+        series // np.uint64(2) + np.uint64(100),
         np.array([sum(r[0] == s for r in rows) for s in series.tolist()], np.int32),
-        np.array([rows[i][3] for i in order], np.int32), np.array([rows[i][1] for i in order], np.int64),
+        np.array([rows[i][3] for i in order], np.int32),
+        np.array([rows[i][1] for i in order], np.int64),
         np.array([rows[i][2] for i in order], np.float64),
-    )  # fmt: skip
+    )
 
 
 def by_kernels(pieces: Sequence[Piece], lens: Lens) -> tuple[np.ndarray, Aggregates]:

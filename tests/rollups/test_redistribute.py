@@ -24,8 +24,16 @@ from tests.rollups.world import APP, DAY, NEXT_DAY, Crash, World, crash_at, days
 NARROW = Distribution.single(spread=1)  # all metrics in bucket 11
 WIDER: tuple[str, int, int] = (HASH, 16, 3)  # m0 and m1 in bucket 13, m2 in 11
 BYTES: tuple[str, int, int] = (BYTE, 16, 1)  # m0 and m2 in bucket 0, m1 in 4
-MOVE_POINTS = ["planned", "blocks read", "pages written", "inputs written", "hours written", "compacted", "flip sent",
-               "moved"]  # fmt: skip
+MOVE_POINTS = [
+    "planned",
+    "blocks read",
+    "pages written",
+    "inputs written",
+    "hours written",
+    "compacted",
+    "flip sent",
+    "moved",
+]
 CLOSE_POINTS = ["epoch closing", "epoch ending", "histories cut", "epoch closed"]
 
 
@@ -285,7 +293,7 @@ def test_an_epoch_with_anything_in_its_buckets_is_not_closed() -> None:
 def test_pending_cells_of_a_closing_epoch_stand_in_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     world = filled()
     move(world)
-    monkeypatch.setattr("ingest.writer.distribution.read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW))
+    monkeypatch.setattr("ingest.writer.epochs.read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW))
     world.send((0, 40, 1.0))
     monkeypatch.undo()
     found = close(world)
@@ -306,7 +314,7 @@ def test_what_a_stale_writer_leaves_in_a_closed_epoch_is_passed_over(monkeypatch
     assert close(world).closed
     world.roll()
     truth = dict(world.truth)
-    monkeypatch.setattr("ingest.writer.distribution.read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW))
+    monkeypatch.setattr("ingest.writer.epochs.read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW))
     envelope = world.send((0, 40, 1.0), (2, 40, 1.0))
     monkeypatch.undo()
     world.roll()

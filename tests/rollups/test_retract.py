@@ -218,9 +218,13 @@ times = st.none() | st.integers(-1, 4).map(lambda i: START + i * HOUR_MS // 2)
     data=st.tuples(times, times),
 )
 def test_a_preview_equals_a_count_over_the_list_of_versions(
-    sent: list[tuple[list[Sample], str]], rolls: set[int], source: str, metric: str | None,
-    writes: tuple[int | None, int | None], data: tuple[int | None, int | None],
-) -> None:  # fmt: skip
+    sent: list[tuple[list[Sample], str]],
+    rolls: set[int],
+    source: str,
+    metric: str | None,
+    writes: tuple[int | None, int | None],
+    data: tuple[int | None, int | None],
+) -> None:
     world, versions = World(), []
     for number, (message, name) in enumerate(sent):
         stamp = int(world.send(*message, source=name).stamp.ms)

@@ -75,8 +75,10 @@ def test_pages_are_durable_before_the_inputs_that_list_them(world: World) -> Non
     fill(world)
     with pytest.raises(Crash):
         world.roll(at=crash_at("pages written"))
-    found = {t: [k for b in world.distribution.all(APP) for k, _ in world.store.scan(t, *keys.app_range(b, APP))]
-             for t in ("chunks", "timelines", "inputs")}  # fmt: skip
+    found = {
+        t: [k for b in world.distribution.all(APP) for k, _ in world.store.scan(t, *keys.app_range(b, APP))]
+        for t in ("chunks", "timelines", "inputs")
+    }
     assert [bool(found[t]) for t in ("chunks", "timelines", "inputs")] == [True, True, False]
 
 

@@ -48,7 +48,9 @@ def stored(world: World) -> list[tuple[int, int, float, int, str]]:
     return sorted(set(found))
 
 
-def _generation(world: World, unit: Unit, number: int, made: generations.Inputs) -> list[tuple[int, int, float, int, str]]:
+def _generation(
+    world: World, unit: Unit, number: int, made: generations.Inputs
+) -> list[tuple[int, int, float, int, str]]:
     """A generation's versions by its pages alone; packs have none."""
     if not made.timeline_pages:
         return []

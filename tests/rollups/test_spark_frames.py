@@ -228,6 +228,10 @@ def test_rows_over_many_buckets_are_those_over_one_in_order(
         found.append({n: [row for row in collected if a <= row[1] - FIRST < b] for n, (a, b) in BOUNDS.items()})
     assert found[0] == found[1]
     assert {name: len(rows) for name, rows in found[0].items()} == {
-        "bounded": 18, "unbounded": 36, "from a start": 18, "up to an end": 18, "nothing": 0,
-    }  # fmt: skip
+        "bounded": 18,
+        "unbounded": 36,
+        "from a start": 18,
+        "up to an end": 18,
+        "nothing": 0,
+    }
     figure(f"{len(BOUNDS)} kinds of bounds, {len(found[0]['unbounded'])} rows")

@@ -81,8 +81,12 @@ class Writers:
 
 @pytest.mark.seed("WD7", compares="answers of two readers with the model, at each step of 8 -> 32 -> 12 buckets")
 @pytest.mark.seed("A29", compares="the same, under three writers that look at the distribution at different times")
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck),
-          phases=[Phase.explicit, Phase.reuse, Phase.generate])  # fmt: skip
+@settings(
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
 @given(st.data())
 def test_writers_that_look_at_different_times_lose_and_double_nothing_while_buckets_change(data: st.DataObject) -> None:
     world = World(distribution=EIGHT)

@@ -181,17 +181,35 @@ class World:
 
     # --- retracting
 
-    def retract(self, *, write_from: int = 0, write_to: int | None = None, data_from: int = 0, data_to: int = EVER,
-                source: str = "", metric: int | None = None, series: int | None = None) -> int:  # fmt: skip
+    def retract(
+        self,
+        *,
+        write_from: int = 0,
+        write_to: int | None = None,
+        data_from: int = 0,
+        data_to: int = EVER,
+        source: str = "",
+        metric: int | None = None,
+        series: int | None = None,
+    ) -> int:
         """Take out what is stamped within a range (by default: until now) and in all these conditions; its number."""
         self.clock.advance(1)
         now = self.clock.now_ms()
         asked = [Matcher("__name__", "=", f"m{metric}")] if metric is not None else []
         asked += [Matcher("n", "=", str(series))] if series is not None else []
         draft = Retraction(
-            0, now, 0, write_from, now if write_to is None else write_to, data_from, data_to,
-            source, tuple(asked), "wrong", "ann",
-        )  # fmt: skip
+            0,
+            now,
+            0,
+            write_from,
+            now if write_to is None else write_to,
+            data_from,
+            data_to,
+            source,
+            tuple(asked),
+            "wrong",
+            "ann",
+        )
         made = retractions.add(self.store, APP, draft)
         chosen = frozenset(n for n in range(100) if metric in (None, n % 3) and series in (None, n)) if asked else None
         self.model.retract(

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 THREADS = 4
 APPLICATION = """
 import time
-from spm.attentive import Attentive
+from spm.web.gunicorn_worker import Attentive
 
 class Counted(Attentive):
     given = waited = 0
@@ -83,19 +83,38 @@ def halves(body):
 """
 HOST = "Host: here\r\n"
 ASKED = [
-    *(f"GET /{kind}?a=%2F&b HTTP/1.1\r\n{HOST}\r\n" for kind in (
-        "plain", "plain", "empty", "pieces", "large", "none", "same", "more", "write", "%C3%A9", "file", "plain"
-    )),
-    f"HEAD /plain HTTP/1.1\r\n{HOST}\r\n", f"HEAD /pieces HTTP/1.1\r\n{HOST}\r\n", f"GET //x HTTP/1.1\r\n{HOST}\r\n",
+    *(
+        f"GET /{kind}?a=%2F&b HTTP/1.1\r\n{HOST}\r\n"
+        for kind in (
+            "plain",
+            "plain",
+            "empty",
+            "pieces",
+            "large",
+            "none",
+            "same",
+            "more",
+            "write",
+            "%C3%A9",
+            "file",
+            "plain",
+        )
+    ),
+    f"HEAD /plain HTTP/1.1\r\n{HOST}\r\n",
+    f"HEAD /pieces HTTP/1.1\r\n{HOST}\r\n",
+    f"GET //x HTTP/1.1\r\n{HOST}\r\n",
     *(f"POST /{kind} HTTP/1.1\r\n{HOST}Content-Length: 4\r\n\r\nGET " for kind in ("read", "read", "plain", "plain")),
     f"POST /read HTTP/1.1\r\n{HOST}Content-Length: 2\r\nContent-Type: text/x\r\n\r\nab",
     *[f"POST /read HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n"] * 2,
     *[f"POST /read HTTP/1.1\r\n{HOST}Expect: 100-continue\r\nContent-Length: 1\r\n\r\nz"] * 2,
     *[f"GET /plain HTTP/1.1\r\n{HOST}X-Forwarded-Proto: https\r\nCookie: c=1\r\nCookie: d=2\r\n\r\n"] * 2,
-    *[f"GET /plain HTTP/1.1\r\n{HOST}\r\n"] * 2, "GET /plain HTTP/1.1\r\n\r\n", f"GET /plain HTTP/1.1\r\n{HOST}\r\n",
-    f"GET /plain HTTP/1.1\r\n{HOST}\r\n", f"GET /plain HTTP/1.0\r\n{HOST}Connection: keep-alive\r\n\r\n",
+    *[f"GET /plain HTTP/1.1\r\n{HOST}\r\n"] * 2,
+    "GET /plain HTTP/1.1\r\n\r\n",
+    f"GET /plain HTTP/1.1\r\n{HOST}\r\n",
+    f"GET /plain HTTP/1.1\r\n{HOST}\r\n",
+    f"GET /plain HTTP/1.0\r\n{HOST}Connection: keep-alive\r\n\r\n",
     f"GET /plain HTTP/1.1\r\n{HOST}Connection: keep-alive\r\n\r\n",
-]  # fmt: skip
+]
 LAST = [
     "GET /half HTTP/1.1\r\n",
     "GET /nothing HTTP/1.1\r\n",
@@ -285,7 +304,7 @@ STALLING = """
 import time
 import spm.limits
 spm.limits.WEB_STALL_S = 1
-from spm.attentive import Attentive
+from spm.web.gunicorn_worker import Attentive
 
 ended = []
 
@@ -346,10 +365,23 @@ def test_every_kind_of_answer_is_byte_by_byte_that_of_gunicorns_own_worker(tmp_p
         (tmp_path / kind).mkdir()
         processes.append(Process("web", tmp_path / kind))
         processes[-1].start(
-            [sys.executable, "-m", "gunicorn", "kinds:application", "--bind", f"127.0.0.1:{port}",
-             "--worker-class", kind, "--threads", str(THREADS), "--no-control-socket", "--keep-alive", "60"],
+            [
+                sys.executable,
+                "-m",
+                "gunicorn",
+                "kinds:application",
+                "--bind",
+                f"127.0.0.1:{port}",
+                "--worker-class",
+                kind,
+                "--threads",
+                str(THREADS),
+                "--no-control-socket",
+                "--keep-alive",
+                "60",
+            ],
             {"PYTHONPATH": f"{tmp_path}:{ROOT}"},
-        )  # fmt: skip
+        )
     try:
         for last in LAST:
             wanted, found = (conversation(port, processes, [*ASKED, f"{last}{HOST}\r\n"]) for port in ports)

@@ -10,8 +10,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
-    "frontend.urls", "rest_framework.serializers", "drf_spectacular.openapi", "requests", "unfold.sites", "psycopg",
-)  # fmt: skip
+    "frontend.urls",
+    "rest_framework.serializers",
+    "drf_spectacular.openapi",
+    "requests",
+    "unfold.sites",
+    "psycopg",
+)
 OTHERS = ("pyspark", "pandas", "happybase", "pika")  # named by a setting, or needed by a run in a process of its own
 STARTS = {
     "web": ("import spm.web.wsgi", (*PAGES, *OTHERS, "celery", "kombu")),

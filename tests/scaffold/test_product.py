@@ -61,8 +61,11 @@ def start(data: Path, *arguments: str) -> Started:
     subprocess.run([sys.executable, "-m", "spm.cli.setup"], cwd=ROOT, env=environ, check=True)
     process = subprocess.Popen(
         [sys.executable, "-m", "spm.cli.serve", "--json", "--port", str(port), *arguments],
-        cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environ,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, "it ended before it was ready"

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SET_UP = """
 import django; django.setup()
 from django.core.management import call_command
-from spm.accounts import own, tokens
+from spm.accounts import internal_app as own; from spm.accounts import tokens
 call_command("migrate", verbosity=0)
 print(tokens.issue(own.make(), name="a scraper", scopes=["read"])[1])
 """
@@ -73,8 +73,9 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     clear_metrics(data)
     (data / "static").mkdir()
     single = {name: value for name, value in environ.items() if name != "PROMETHEUS_MULTIPROC_DIR"}
-    token = subprocess.run([sys.executable, "-c", SET_UP], env=single, cwd=ROOT, check=True, capture_output=True,
-                           text=True).stdout.strip()  # fmt: skip
+    token = subprocess.run(
+        [sys.executable, "-c", SET_UP], env=single, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()
     process = Process("web", data)
     process.start(program.command, environ)
     wait_ready(lambda: answers(port), [process], 120)

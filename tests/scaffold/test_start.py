@@ -13,9 +13,13 @@ from spm.limits import HEALTHY_AFTER_S, LOG_BYTES_MAX, RESTART_DELAY_S_MAX
 
 ROOT = Path("/repository")
 LOGIN = {
-    "url": "http://localhost:8000", "login": "a@b.c", "password": "secret", "app": 1, "token": "spm_x",
+    "url": "http://localhost:8000",
+    "login": "a@b.c",
+    "password": "secret",
+    "app": 1,
+    "token": "spm_x",
     "agent_token": "spm_y",
-}  # fmt: skip
+}
 
 
 def options(*arguments: str, **environ: str) -> Options:
@@ -25,8 +29,12 @@ def options(*arguments: str, **environ: str) -> Options:
 def test_start_without_arguments_serves_this_machine_on_8000() -> None:
     found = options()
     assert (found.url, found.data, found.host, found.agent, found.json) == (
-        "http://localhost:8000", ROOT / "var", "127.0.0.1", True, False,
-    )  # fmt: skip
+        "http://localhost:8000",
+        ROOT / "var",
+        "127.0.0.1",
+        True,
+        False,
+    )
 
 
 def test_data_folder_of_the_environment_goes_before_the_argument() -> None:

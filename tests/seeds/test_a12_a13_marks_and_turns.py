@@ -34,7 +34,8 @@ def test_a12_no_acked_sample_is_without_its_mark_whatever_call_fails(lost_answer
             refused += 1
             world.store_again(envelope)  # as a sender or a queue does
         marked = sum(
-            commit_records.decode(found.cell).sample_count for found in commit_records.scan(inner, APP, list(SPREAD.all(APP)))
+            commit_records.decode(found.cell).sample_count
+            for found in commit_records.scan(inner, APP, list(SPREAD.all(APP)))
         )
         assert marked >= len(SAMPLES)
         world.model.accept(versions_of(envelope))

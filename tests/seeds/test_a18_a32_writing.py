@@ -59,9 +59,7 @@ def of_a_skewed_node(world: World, act: str, off_ms: int, number: int, samples: 
         world.acceptor = Acceptor(number, skewed(world, off_ms))
         world.send(*samples)
     elif act == "read":
-        storage = AppStorage(
-            world.store, APP, distribution=SPREAD, clock=skewed(world, off_ms), cache=PageCache()
-        )  # fmt: skip
+        storage = AppStorage(world.store, APP, distribution=SPREAD, clock=skewed(world, off_ms), cache=PageCache())
         assert world.answer(storage) == world.truth
     elif act == "purge":
         purge(world.store, APP, keep=number % 3)
@@ -83,14 +81,16 @@ ACTS = ["accept", "accept", "accept", "read", "purge", "move", "minor run", "ful
 SPREADS = [("byte", 32, 1), ("hash", 12, 4), ("hash", 8, 8)]
 SKEWED = st.lists(
     st.tuples(
-        st.sampled_from(ACTS), st.integers(-300_000, 300_000),
+        st.sampled_from(ACTS),
+        st.integers(-300_000, 300_000),
         st.lists(
             st.tuples(st.integers(0, 3), st.integers(1, 26 * HOUR_MS), st.integers(-9, 9).map(float)),
-            min_size=1, max_size=3,
+            min_size=1,
+            max_size=3,
         ),
     ),
     max_size=10,
-)  # fmt: skip
+)
 
 
 @pytest.mark.seed("A15", compares="answers and accounts with the model: each act on a node up to 5 min off")

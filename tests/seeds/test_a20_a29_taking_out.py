@@ -20,8 +20,9 @@ from tests.store.faults import Faulty
 Note = Callable[[str], None]
 WRITES = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 3), st.sampled_from(["a", "b"])),
-    min_size=1, max_size=10,
-)  # fmt: skip
+    min_size=1,
+    max_size=10,
+)
 
 
 def fill(world: World, writes: list[tuple[int, int, int, str]]) -> list[int]:
@@ -38,13 +39,21 @@ def seen(world: World) -> tuple[object, ...]:
 
 @pytest.mark.seed("A20", compares="answers before, in and after retractions of random ranges and series")
 @given(
-    WRITES, st.tuples(st.integers(0, 9), st.integers(0, 9)), st.sampled_from(["", "a", "b"]),
-    st.none() | st.integers(0, 3), st.booleans(), st.booleans(),
-)  # fmt: skip
+    WRITES,
+    st.tuples(st.integers(0, 9), st.integers(0, 9)),
+    st.sampled_from(["", "a", "b"]),
+    st.none() | st.integers(0, 3),
+    st.booleans(),
+    st.booleans(),
+)
 def test_a20_any_range_is_taken_out_and_put_back_before_or_after_compaction(
-    writes: list[tuple[int, int, int, str]], bounds: tuple[int, int], source: str, series: int | None,
-    compacted: bool, again: bool,
-) -> None:  # fmt: skip
+    writes: list[tuple[int, int, int, str]],
+    bounds: tuple[int, int],
+    source: str,
+    series: int | None,
+    compacted: bool,
+    again: bool,
+) -> None:
     """Undo brings back equal answers, byte for byte; bounds inside a compacted hour are exact, nothing is rounded."""
     world = World()
     stamps = fill(world, writes)

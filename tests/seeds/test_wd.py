@@ -45,12 +45,16 @@ def message(numbers: list[int], sequence: int) -> Envelope:
     forms = sorted({canonical(f"wd{k % 97}", {"n": str(k % 97)}) for k in numbers})
     at = {form: i for i, form in enumerate(forms)}
     return Envelope(
-        app=APP, source="host", stamp=Stamp(1_699_300_000_000, 1, sequence), message_id=bytes(16),
+        app=APP,
+        source="host",
+        stamp=Stamp(1_699_300_000_000, 1, sequence),
+        message_id=bytes(16),
         series=SeriesTable.from_canonical(forms),
         series_index=np.array([at[canonical(f"wd{k % 97}", {"n": str(k % 97)})] for k in numbers], np.int32),
         ts=np.array([START + k * 60_000 for k in numbers], np.int64),
-        values=np.array(numbers, np.float64), rejected=0,
-    )  # fmt: skip
+        values=np.array(numbers, np.float64),
+        rejected=0,
+    )
 
 
 def filled(shape: tuple[str, int, int]) -> MemoryBackend:

@@ -34,9 +34,22 @@ def test_line_becomes_its_point(line: str, point: Point) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["a", "a x 5", "a 1 x", "a nan 5", "a inf 5", "a 1_0 5", "a 1 0", "a 1 1e12", ";h=a 1 5", "a;h 1 5", "a;=b 1 5",
-     "a;h= 1 5", "a 1 5 6"],
-)  # fmt: skip
+    [
+        "a",
+        "a x 5",
+        "a 1 x",
+        "a nan 5",
+        "a inf 5",
+        "a 1_0 5",
+        "a 1 0",
+        "a 1 1e12",
+        ";h=a 1 5",
+        "a;h 1 5",
+        "a;=b 1 5",
+        "a;h= 1 5",
+        "a 1 5 6",
+    ],
+)
 def test_line_of_another_form_is_refused(line: str) -> None:
     with pytest.raises(Unreadable):
         read(line, NOW_MS)

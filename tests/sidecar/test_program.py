@@ -81,8 +81,20 @@ def sidecar(server: Server, tmp_path: Path) -> Iterator[Callable[[str], tuple[su
 
     def start(protocol: str) -> tuple[subprocess.Popen[bytes], int]:
         port = free_port()
-        flags = ["--port", str(port), "--url", f"http://127.0.0.1:{server.http.server_address[1]}", "--period-s", "1",
-                 "--spool", str(tmp_path / "spool"), "--host", "h", "--tags", "env=test"]  # fmt: skip
+        flags = [
+            "--port",
+            str(port),
+            "--url",
+            f"http://127.0.0.1:{server.http.server_address[1]}",
+            "--period-s",
+            "1",
+            "--spool",
+            str(tmp_path / "spool"),
+            "--host",
+            "h",
+            "--tags",
+            "env=test",
+        ]
         environment = {**os.environ, "SPM_AGENT_TOKEN": "spm_x"}
         begun.append(
             subprocess.Popen([sys.executable, "-m", "ingest.sidecar", protocol, *flags], cwd=ROOT, env=environment)

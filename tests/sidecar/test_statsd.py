@@ -35,22 +35,39 @@ def after(*lines: str) -> Sent:
         pytest.param("a.b:+2|g", Reading("g", "a.b", (), ("+2",), 1.0), id="a gauge's change"),
         pytest.param("a:1:2:3|ms", Reading("ms", "a", (), ("1", "2", "3"), 1.0), id="several values"),
         pytest.param("a:x:y|s", Reading("s", "a", (), ("x:y",), 1.0), id="a member with a colon"),
-        pytest.param("a:1|d|#b:c,d,e:f:g", Reading("d", "a", (("b", "c"), ("d", "true"), ("e", "f:g")), ("1",), 1.0),
-                     id="DogStatsD's tags"),
+        pytest.param(
+            "a:1|d|#b:c,d,e:f:g",
+            Reading("d", "a", (("b", "c"), ("d", "true"), ("e", "f:g")), ("1",), 1.0),
+            id="DogStatsD's tags",
+        ),
         pytest.param("a:1|c|@0.5|#b:c|c:ci-1|T1", Reading("c", "a", (("b", "c"),), ("1",), 2.0), id="all sections"),
         pytest.param("a,b=c,d=e:1|c", Reading("c", "a", (("b", "c"), ("d", "e")), ("1",), 1.0), id="Influx's tags"),
         pytest.param("a;b=c:1|c", Reading("c", "a", (("b", "c"),), ("1",), 1.0), id="Graphite's tags"),
     ],
-)  # fmt: skip
+)
 def test_line_is_read(line: str, reading: Reading) -> None:
     assert read(line) == reading
 
 
 @pytest.mark.parametrize(
     "line",
-    ["", "a", "a:1", "a:|c", ":1|c", "a:1|x", "a:1|c|@0", "a:1|c|@2", "a:1|c|@x", "a:1|c|#:x", "_e{1,1}:a|b",
-     "_sc|a|0", ",b=c:1|c", "a|c"],
-)  # fmt: skip
+    [
+        "",
+        "a",
+        "a:1",
+        "a:|c",
+        ":1|c",
+        "a:1|x",
+        "a:1|c|@0",
+        "a:1|c|@2",
+        "a:1|c|@x",
+        "a:1|c|#:x",
+        "_e{1,1}:a|b",
+        "_sc|a|0",
+        ",b=c:1|c",
+        "a|c",
+    ],
+)
 def test_line_of_another_form_is_refused(line: str) -> None:
     with pytest.raises(Unreadable):
         read(line)

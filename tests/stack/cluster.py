@@ -143,8 +143,14 @@ class Cluster:
         write_site(conf / "core-site.xml", {"hadoop.tmp.dir": self.folder / "tmp", "fs.defaultFS": root})
         write_site(conf / "hdfs-site.xml", _hdfs(self.folder, ports))
         write_site(conf / "hbase-site.xml", {**_without_files(properties(self.folder, ports)), **_distributed(root)})
-        zookeeper = {"tickTime": 250, "dataDir": self.folder / "zookeeper", "clientPort": ports["zookeeper"],
-                     "clientPortAddress": "127.0.0.1", "admin.enableServer": "false", "maxClientCnxns": 0}  # fmt: skip
+        zookeeper = {
+            "tickTime": 250,
+            "dataDir": self.folder / "zookeeper",
+            "clientPort": ports["zookeeper"],
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",
+            "maxClientCnxns": 0,
+        }
         (conf / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in zookeeper.items()))
 
 

@@ -147,8 +147,12 @@ def _one_load(line: Line, load: Load, round_: int, servers: dict[str, int]) -> N
     )
     os.kill(pid, signal.SIGSTOP)
     what = f"{load.messages:,} messages of {load.samples:,} values, round {round_ + 1}"
-    _spent(f"publish: {what}", load, {"broker": servers["broker"], "publisher": os.getpid()}, partial(
-        _send, line.transport, envelopes[SOURCES:], 64))  # fmt: skip
+    _spent(
+        f"publish: {what}",
+        load,
+        {"broker": servers["broker"], "publisher": os.getpid()},
+        partial(_send, line.transport, envelopes[SOURCES:], 64),
+    )
     os.kill(pid, signal.SIGCONT)
     _spent(f"queue → HBase: {what}", load, {**servers, "worker": pid}, partial(_stored, line, load.messages))
 

@@ -51,10 +51,23 @@ class SparkCluster:
         self._start("master", [MASTER, "--host", _ADDRESS, "--port", str(ports["master"]), "--webui-port", "0"])
         wait_ready(lambda: answers(ports["master"]), [self.process("master")], READY_S)
         for name, host in WORKERS.items():
-            self._start(name, [
-                WORKER, "--host", host, "--webui-port", "0", "--cores", str(WORKER_CORES),
-                "--memory", WORKER_MEMORY, "--work-dir", str(self.folder / name), self.url,
-            ])  # fmt: skip
+            self._start(
+                name,
+                [
+                    WORKER,
+                    "--host",
+                    host,
+                    "--webui-port",
+                    "0",
+                    "--cores",
+                    str(WORKER_CORES),
+                    "--memory",
+                    WORKER_MEMORY,
+                    "--work-dir",
+                    str(self.folder / name),
+                    self.url,
+                ],
+            )
         wait_ready(self._registered, [self.process(name) for name in WORKERS], READY_S)
         return self.url
 

@@ -115,13 +115,21 @@ def test_what_telegraf_sends_is_accepted_for_the_app_of_its_token(
 ) -> None:
     row, secret = token
     lines = f"cpu,host=web1 usage_idle=97.5,usage_user=2i {NOW_S}000000000\nmem,host=web1 used=5i {NOW_S}000000000\n"
-    publish(broker.url_of(row.prefix, secret), f"{row.prefix}.web1", lines.encode(), content_type="text/plain",
-            delivery_mode=2, headers={"database": "telegraf", "retention_policy": "default"})  # fmt: skip
+    publish(
+        broker.url_of(row.prefix, secret),
+        f"{row.prefix}.web1",
+        lines.encode(),
+        content_type="text/plain",
+        delivery_mode=2,
+        headers={"database": "telegraf", "retention_policy": "default"},
+    )
     envelope = arrivals.accepted()
     assert (envelope.app, envelope.source, set(envelope.ts)) == (row.app_id, "web1", {NOW_S * 1000})
     assert series(envelope) == {
-        ("cpu_usage_idle", "host=web1"): 97.5, ("cpu_usage_user", "host=web1"): 2.0, ("mem_used", "host=web1"): 5.0,
-    }  # fmt: skip
+        ("cpu_usage_idle", "host=web1"): 97.5,
+        ("cpu_usage_user", "host=web1"): 2.0,
+        ("mem_used", "host=web1"): 5.0,
+    }
 
 
 def test_what_telegraf_sends_compressed_is_the_same(
@@ -136,14 +144,44 @@ def test_what_telegraf_sends_compressed_is_the_same(
 def test_what_collectd_sends_is_accepted(broker: RabbitMQ, arrivals: Arrivals, token: tuple[Token, str]) -> None:
     row, secret = token
     lists = [
-        {"values": [10, 20.5], "dstypes": ["derive", "derive"], "dsnames": ["rx", "tx"], "time": NOW_S + 0.25,
-         "interval": 10.0, "host": "db1", "plugin": "interface", "plugin_instance": "eth0", "type": "if_octets",
-         "type_instance": "", "meta": {"network:received": True}},
-        {"values": [0.5], "dstypes": ["gauge"], "dsnames": ["value"], "time": NOW_S, "interval": 10.0, "host": "db1",
-         "plugin": "load", "plugin_instance": "", "type": "load", "type_instance": "short"},
-        {"values": [None], "dstypes": ["gauge"], "dsnames": ["value"], "time": NOW_S, "interval": 10.0, "host": "db1",
-         "plugin": "temp", "plugin_instance": "", "type": "temp", "type_instance": ""},
-    ]  # fmt: skip
+        {
+            "values": [10, 20.5],
+            "dstypes": ["derive", "derive"],
+            "dsnames": ["rx", "tx"],
+            "time": NOW_S + 0.25,
+            "interval": 10.0,
+            "host": "db1",
+            "plugin": "interface",
+            "plugin_instance": "eth0",
+            "type": "if_octets",
+            "type_instance": "",
+            "meta": {"network:received": True},
+        },
+        {
+            "values": [0.5],
+            "dstypes": ["gauge"],
+            "dsnames": ["value"],
+            "time": NOW_S,
+            "interval": 10.0,
+            "host": "db1",
+            "plugin": "load",
+            "plugin_instance": "",
+            "type": "load",
+            "type_instance": "short",
+        },
+        {
+            "values": [None],
+            "dstypes": ["gauge"],
+            "dsnames": ["value"],
+            "time": NOW_S,
+            "interval": 10.0,
+            "host": "db1",
+            "plugin": "temp",
+            "plugin_instance": "",
+            "type": "temp",
+            "type_instance": "",
+        },
+    ]
     publish(broker.url_of(row.prefix, secret), row.prefix, json.dumps(lists).encode(), content_type="application/json")
     envelope = arrivals.accepted()
     assert series(envelope) == {

@@ -70,9 +70,14 @@ def reviving(store: Store, notes: Notes, keep: Callable[[Collection[Dead]], None
         return "ended the process that tried it" if suspect.body == deadly else None
 
     made = Consumer(
-        Writer(store, Distribution()), notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, letters=keep,
+        Writer(store, Distribution()),
+        notes,
+        clock=clock,
+        batcher=Batcher(FIVE),
+        wait=clock.sleep,
+        letters=keep,
         trial=trial,
-    )  # fmt: skip
+    )
     made.source = notes
     return made
 
@@ -113,9 +118,14 @@ def test_a_letter_that_nobody_settles_either_is_not_tried_for_ever() -> None:
 def test_what_was_not_written_after_all_dies_anew_with_its_cause() -> None:
     store, notes, clock = Store(), Notes(), FakeClock()
     worker = Consumer(
-        FailingOn(store, Distribution()), notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep,
-        letters=lambda letters: None, trial=lambda suspect: None,
-    )  # fmt: skip
+        FailingOn(store, Distribution()),
+        notes,
+        clock=clock,
+        batcher=Batcher(FIVE),
+        wait=clock.sleep,
+        letters=lambda letters: None,
+        trial=lambda suspect: None,
+    )
     worker.source = notes
     for tag, source in ((1, "a"), (2, "cursed")):
         worker.take(given_up(tag, message(tag, source=source).to_bytes()))
@@ -127,9 +137,14 @@ def test_what_was_not_written_after_all_dies_anew_with_its_cause() -> None:
 def test_what_is_to_be_stored_after_all_comes_again_when_the_store_does_not_come_back_in_time() -> None:
     notes, clock = Notes(), FakeClock()
     worker = Consumer(
-        Writer(Store(failures=10**6), Distribution()), notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep,
-        letters=lambda letters: None, trial=lambda suspect: None,
-    )  # fmt: skip
+        Writer(Store(failures=10**6), Distribution()),
+        notes,
+        clock=clock,
+        batcher=Batcher(FIVE),
+        wait=clock.sleep,
+        letters=lambda letters: None,
+        trial=lambda suspect: None,
+    )
     worker.source = notes
     worker.take(given_up(1, message(1).to_bytes()))
     worker.step()
@@ -140,9 +155,15 @@ def of_an_agent(store: Store, door: Doorman) -> tuple[Consumer, Notes]:
     """A worker to whom a letter comes that an agent sent and the broker gave up."""
     notes, clock = Notes(), FakeClock()
     made = Consumer(
-        Writer(store, Distribution()), notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, door=door,
-        letters=lambda letters: None, trial=lambda suspect: None,
-    )  # fmt: skip
+        Writer(store, Distribution()),
+        notes,
+        clock=clock,
+        batcher=Batcher(FIVE),
+        wait=clock.sleep,
+        door=door,
+        letters=lambda letters: None,
+        trial=lambda suspect: None,
+    )
     made.source = notes
     made.take(given_up(1, b"cpu v=1", key="spm_good.h"))
     return made, notes
@@ -208,9 +229,14 @@ def test_what_an_agent_sent_is_no_poison_because_the_database_does_not_answer() 
 def test_letters_come_again_when_a_new_one_cannot_be_written_beside_them() -> None:
     notes, clock = Notes(grave_open=False), FakeClock()
     worker = Consumer(
-        FailingOn(Store(), Distribution()), notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep,
-        letters=lambda letters: None, trial=lambda suspect: None,
-    )  # fmt: skip
+        FailingOn(Store(), Distribution()),
+        notes,
+        clock=clock,
+        batcher=Batcher(FIVE),
+        wait=clock.sleep,
+        letters=lambda letters: None,
+        trial=lambda suspect: None,
+    )
     worker.source = notes
     worker.take(given_up(1, message(1, source="cursed").to_bytes()))
     worker.step()

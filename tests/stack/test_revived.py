@@ -109,9 +109,13 @@ def test_a_broker_s_delivery_limit_kills_no_good_message_and_spares_no_poison(
 
     store, door, clock = MemoryBackend(), Door(), SystemClock()
     consumer = Consumer(
-        FailingWriter(store, Distribution()), grave, batcher=Batcher(Bounds(messages=1)), door=door,
-        letters=DeadQueue(store, door.whose, clock).keep, trial=trial.of,
-    )  # fmt: skip
+        FailingWriter(store, Distribution()),
+        grave,
+        batcher=Batcher(Bounds(messages=1)),
+        door=door,
+        letters=DeadQueue(store, door.whose, clock).keep,
+        trial=trial.of,
+    )
     receiver = Receiver(address, consumer.take, letters=True)
     consumer.source = receiver
     thread = threading.Thread(target=consumer.run)

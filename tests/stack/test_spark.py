@@ -133,8 +133,6 @@ def test_workers_run_our_sources_from_the_archive_and_nothing_else(session: Spar
 
 def test_a_store_on_this_machines_disk_is_refused(spark_cluster: SparkCluster, tmp_path: Path) -> None:
     url = f"lmdb://{tmp_path}/store"
-    opened = open_executor(
-        "spark", open_backend(url), url=url, master=spark_cluster.url, folder=tmp_path, at=nowhere
-    )  # fmt: skip
+    opened = open_executor("spark", open_backend(url), url=url, master=spark_cluster.url, folder=tmp_path, at=nowhere)
     with pytest.raises(ClusterUnfit, match="LMDB is a file of this machine"), opened:
         pass

@@ -52,12 +52,18 @@ def test_metrics_say_what_was_written_and_how_long_it_took() -> None:
         tally.wrote(messages=10, samples=100, fill=0.5, took_s=took_s)
     lines = text(tally, 10_500, {"q": 7}).splitlines()
     for line in (
-        "spm_worker_messages_total 30", "spm_worker_samples_total 300", "spm_worker_batch_fill_total 1.5",
-        "spm_worker_redelivered_total 3", "spm_worker_dead_letters_total 1",
-        "spm_worker_oldest_unacked_seconds 1.500", 'spm_worker_queue_depth{queue="q"} 7',
-        'spm_worker_write_seconds_bucket{le="0.01"} 1', 'spm_worker_write_seconds_bucket{le="0.03"} 2',
-        'spm_worker_write_seconds_bucket{le="30.0"} 2', 'spm_worker_write_seconds_bucket{le="+Inf"} 3',
-    ):  # fmt: skip
+        "spm_worker_messages_total 30",
+        "spm_worker_samples_total 300",
+        "spm_worker_batch_fill_total 1.5",
+        "spm_worker_redelivered_total 3",
+        "spm_worker_dead_letters_total 1",
+        "spm_worker_oldest_unacked_seconds 1.500",
+        'spm_worker_queue_depth{queue="q"} 7',
+        'spm_worker_write_seconds_bucket{le="0.01"} 1',
+        'spm_worker_write_seconds_bucket{le="0.03"} 2',
+        'spm_worker_write_seconds_bucket{le="30.0"} 2',
+        'spm_worker_write_seconds_bucket{le="+Inf"} 3',
+    ):
         assert line in lines
 
 

@@ -74,9 +74,12 @@ class World:
         names = [self.draw.randrange(12) for _ in range(count)]
         ts = [START_MS - self.draw.choice([0, HOUR_MS]) + i for i in range(count)]
         parsed = Parsed(
-            SeriesTable.from_canonical([form(n) for n in names]), np.arange(count, dtype=np.int32),
-            np.array(ts, np.int64), np.ones(count), rejected=self.draw.choice([0, 0, 2]),
-        )  # fmt: skip
+            SeriesTable.from_canonical([form(n) for n in names]),
+            np.arange(count, dtype=np.int32),
+            np.array(ts, np.int64),
+            np.ones(count),
+            rejected=self.draw.choice([0, 0, 2]),
+        )
         name = message_ids.make(b"spool1", self.next_number)
         self.next_number += 1
         source = f"h{self.draw.randrange(3)}"
@@ -125,7 +128,9 @@ class World:
             if self.draw.random() < 0.5:
                 commit, _, batch = commit_records.decode_account(item.cell, blocks.PENDING)
                 row = commit_records.encode(commit, blocks.LEDGER, commit_records.STORED, batch)
-                self.store.put([("ledger", [(commit_records.account_key(item.key.log(item.slot)), {commit_records.COLUMN: row})])])
+                self.store.put(
+                    [("ledger", [(commit_records.account_key(item.key.log(item.slot)), {commit_records.COLUMN: row})])]
+                )
                 if self.draw.random() < 0.8:  # else it dies in between
                     self.store.delete("pending", [(item.key.to_bytes(), [item.slot.to_bytes(4, "big")])])
 
@@ -154,8 +159,19 @@ class World:
                 self._announce(acceptor)
             self.clock.advance((PROCESS_SILENT_S + 10) * 1000)
 
-    ACTS = {"accept": 10, "confirm": 8, "confirm_unheard": 1, "write": 8, "bury": 2, "redeliver": 1, "roll": 3,
-            "announce": 6, "kill": 1, "keep": 4, "pause": 1}  # fmt: skip
+    ACTS = {
+        "accept": 10,
+        "confirm": 8,
+        "confirm_unheard": 1,
+        "write": 8,
+        "bury": 2,
+        "redeliver": 1,
+        "roll": 3,
+        "announce": 6,
+        "kill": 1,
+        "keep": 4,
+        "pause": 1,
+    }
 
     def act(self) -> str:
         """One of them, at random; its name."""
@@ -203,9 +219,15 @@ class World:
     def _announce(self, acceptor: Acceptor) -> None:
         for app, count in acceptor.take_news(10):
             word = Announcement(
-                count.last.ms, count.last.sequence, count.messages, count.samples, count.rejected,
-                count.open_messages, count.open_samples, self.clock.now_ms(),
-            )  # fmt: skip
+                count.last.ms,
+                count.last.sequence,
+                count.messages,
+                count.samples,
+                count.rejected,
+                count.open_messages,
+                count.open_samples,
+                self.clock.now_ms(),
+            )
             watermarks.announce(self.store, app, acceptor.process, word)
             self.told[acceptor.process] = word
 

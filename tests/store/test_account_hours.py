@@ -58,9 +58,19 @@ def named(found: list[Gap]) -> list[tuple[int, int, int]]:
         ([(1, 1), (2, 1), (1, 3), (2, 2)], [(1, 2, 2)]),
         ([(1, LAST - 2), (1, LAST)], [(1, LAST - 1, LAST - 1)]),
     ],
-    ids=["none", "one", "a row", "one missing", "several missing", "out of order", "sent twice", "two spools, each new",
-         "two spools mixed", "the greatest numbers"],
-)  # fmt: skip
+    ids=[
+        "none",
+        "one",
+        "a row",
+        "one missing",
+        "several missing",
+        "out of order",
+        "sent twice",
+        "two spools, each new",
+        "two spools mixed",
+        "the greatest numbers",
+    ],
+)
 def test_numbers_between_the_first_and_the_last_that_never_came_are_gaps(
     numbered: Numbered, missing: list[tuple[int, int, int]]
 ) -> None:

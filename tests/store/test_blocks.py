@@ -78,11 +78,17 @@ STORED: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "a chunk page": (chunk().to_bytes(), ChunkPage.from_bytes),
     "a timelines page": (timelines().to_bytes(), TimelinesPage.from_bytes),
     "a pending cell": (commit_records.encode(commit()), commit_records.decode),
-    "a ledger row": (commit_records.encode(commit(), blocks.LEDGER, commit_records.DEAD, 7), commit_records.decode_account),
+    "a ledger row": (
+        commit_records.encode(commit(), blocks.LEDGER, commit_records.DEAD, 7),
+        commit_records.decode_account,
+    ),
     "a manifest": (manifest.encode(MANIFEST), manifest.decode),
     "a month": (manifest.encode_month(Month(4)), manifest.decode_month),
     "inputs": (encode_inputs(INPUTS), decode_inputs),
-    "a dead letter": (dead_letters.step(1, 2, b"n" * 16, dead_letters.Letter(dead_letters.ROW, "why", b"x" * 400))[1][0][1][b"v"], dead_letters.decode),
+    "a dead letter": (
+        dead_letters.step(1, 2, b"n" * 16, dead_letters.Letter(dead_letters.ROW, "why", b"x" * 400))[1][0][1][b"v"],
+        dead_letters.decode,
+    ),
     "hours' shape": (HOURS[rollup_rows.SHAPE], lambda raw: rollup_rows.decode_row({**HOURS, rollup_rows.SHAPE: raw})),
     "hours' sums": (HOURS[b"a:sum"], lambda raw: rollup_rows.decode_row({**HOURS, b"a:sum": raw})),
 }
@@ -218,9 +224,15 @@ def test_a_kind_of_columns_is_never_written_as_a_record() -> None:
 )
 def test_inputs_come_back(batches: list[tuple[int, int]], pages: dict[int, list[int]], sources: list[str]) -> None:
     made = Inputs(
-        (3, 2**64 - 1), tuple(sorted(Replay(*b) for b in batches)), {m: tuple(p) for m, p in pages.items()},
-        2, 2**40, 5, 2**47, tuple(sources),
-    )  # fmt: skip
+        (3, 2**64 - 1),
+        tuple(sorted(Replay(*b) for b in batches)),
+        {m: tuple(p) for m, p in pages.items()},
+        2,
+        2**40,
+        5,
+        2**47,
+        tuple(sources),
+    )
     assert decode_inputs(encode_inputs(made)) == made
 
 

@@ -1,4 +1,6 @@
-"""Claims about spm/store/ledger/commit_columns.py: cells opened at once say what each says alone; damage stays where it is."""
+"""Claims about spm/store/ledger/commit_columns.py: cells opened at once say what each says alone; damage stays where it
+is.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,9 +26,12 @@ def commit(count: int, *, seed: int = 0, totals: bool = False, epoch: int | None
     """Some messages of three sources in two rows."""
     draw = np.random.default_rng(seed)
     table = Messages(
-        MS + draw.integers(0, 10**6, count), draw.integers(1, 2**32, count), draw.integers(0, 2**16, count),
-        draw.integers(0, 3, count).astype(np.int32), ("a", "ü", "c"),
-    )  # fmt: skip
+        MS + draw.integers(0, 10**6, count),
+        draw.integers(1, 2**32, count),
+        draw.integers(0, 2**16, count),
+        draw.integers(0, 3, count).astype(np.int32),
+        ("a", "ü", "c"),
+    )
     ids = draw.integers(0, 256, 16 * count).astype(np.uint8)
     told = draw.integers(0, 99, count) if totals else None
     return Commit(table, draw.integers(1, 10**9, count), ids, MS, MS + seed, ((1, 2), (200, 3)), told, epoch)
@@ -55,8 +60,11 @@ def alone(raw: bytes, kind: int) -> Any:
     return plain, m.sources, totals, outcome, (c.ts_max - 1) // HOUR_MS, len(c.rows), batch, c.epoch
 
 
-@given(st.lists(st.tuples(st.integers(0, 30), st.booleans(), st.sampled_from([None, 0, 3]), st.integers(-1, 10**6)),
-                max_size=12))  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.booleans(), st.sampled_from([None, 0, 3]), st.integers(-1, 10**6)), max_size=12
+    )
+)
 @settings(max_examples=60, deadline=None)
 def test_many_cells_say_what_each_says_alone_whichever_are_damaged(
     cells: list[tuple[int, bool, int | None, int]],
@@ -100,9 +108,23 @@ def put(name: str, column: np.ndarray) -> Callable[[dict[str, Any]], None]:
         put("source", np.array([0, 1, -1, 0, 0], np.int32)),
         put("epoch", np.zeros(0, np.int64)),
     ],
-    ids=["no times", "no samples", "no ids", "no range", "no batch", "no rows", "fewer samples", "other samples",
-         "ids too long", "half a range", "fewer totals", "a source too many", "a source below zero", "an empty epoch"],
-)  # fmt: skip
+    ids=[
+        "no times",
+        "no samples",
+        "no ids",
+        "no range",
+        "no batch",
+        "no rows",
+        "fewer samples",
+        "other samples",
+        "ids too long",
+        "half a range",
+        "fewer totals",
+        "a source too many",
+        "a source below zero",
+        "an empty epoch",
+    ],
+)
 def test_a_cell_of_a_wrong_shape_is_damaged_and_the_next_is_not(spoil: Callable[[dict[str, Any]], None]) -> None:
     good = commit_records.encode(commit(5))
     c, texts = blocks.decode_columns(blocks.PENDING, good)
@@ -115,8 +137,9 @@ def test_a_cell_of_a_wrong_shape_is_damaged_and_the_next_is_not(spoil: Callable[
 def test_a_column_that_does_not_unpack_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     good = commit_records.encode(commit(5))
     texts, packed = blocks.packed_columns(blocks.PENDING, good)
-    torn = {name: (*column[:4], column[4][:-1] if column[0] == codec.PCO else column[4])
-            for name, column in packed.items()}  # fmt: skip
+    torn = {
+        name: (*column[:4], column[4][:-1] if column[0] == codec.PCO else column[4]) for name, column in packed.items()
+    }
     monkeypatch.setattr(blocks, "packed_columns", lambda kind, raw: (texts, torn if raw == b"torn" else packed))
     assert [said(cell) for cell in opened([b"torn", good], blocks.PENDING)] == ["damaged", alone(good, blocks.PENDING)]
 

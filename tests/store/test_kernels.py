@@ -1,26 +1,28 @@
-"""Claims about spm/store/encoding/kernels.py: all that runs was compiled by ``warm``, and nothing reads past its arrays."""
+"""Claims about spm/store/encoding/kernels.py: all that runs was compiled by ``warm``, and nothing reads past its
+arrays.
+"""
 
 import subprocess
 import sys
 
 PROGRAM = """
 import numpy as np
-from spm.store import kernels
+from spm.store.encoding import kernels
 kernels.warm()
 compiled = {n: f for n, f in vars(kernels).items() if hasattr(f, "signatures") and n[0] != "_"}
 before = {n: list(f.signatures) for n, f in compiled.items()}
 assert all(before.values()), before
 
 from spm.wire import Envelope
-from spm.store import units
+from spm.store.versions import generations as units
 from spm.store.manifest import Entry, Generation, Manifest, Replay, State
 from spm.store import keys, manifest
 from spm.store.backends.memory import MemoryBackend
 from spm.limits import HOUR_MS
-from ingest.write import Writer
+from ingest.writer import Writer
 from spm.store.keys import Distribution, LogKey
-from spm.store.merge import Piece, merge
-from spm.query.select import Matcher
+from spm.store.versions.merge import Piece; from spm.store.versions.merge import merge
+from spm.query.request.batches import Matcher
 from tests.reading.look import look, reader
 from tests.store.faults import keys_of
 from tests.store.rows import APP, START, SLOT, envelope, plain
@@ -65,7 +67,7 @@ def test_after_warming_up_nothing_is_compiled_while_writing_compacting_and_readi
 
 
 def test_warming_up_keeps_within_its_arrays() -> None:
-    program = "from spm.store import kernels; kernels.warm()"
+    program = "from spm.store.encoding import kernels; kernels.warm()"
     interpreted = {"NUMBA_DISABLE_JIT": "1"}  # plain Python looks at every index
     done = subprocess.run([sys.executable, "-c", program], env=interpreted, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -22,7 +22,7 @@ from spm.store.manifest import (
     State,
     day_fingerprint,
     fingerprint,
-)  # fmt: skip
+)
 
 LONG = st.integers(0, 2**64 - 1)
 GENERATION = st.builds(Generation, LONG, st.integers(0, 16), st.integers(0, 31), st.integers(1, 9))

@@ -1,4 +1,6 @@
-"""Claims about spm/store/ledger/watermarks.py: announcements go forward, marks name the dead, and E answers the same for ever."""
+"""Claims about spm/store/ledger/watermarks.py: announcements go forward, marks name the dead, and E answers the same
+for ever.
+"""
 
 import numpy as np
 import pytest
@@ -199,7 +201,9 @@ def test_a_row_that_holds_only_what_a_killed_keeper_left_is_no_process() -> None
     store = MemoryBackend()
     broken = Faulty(store, fails_at=1)
     with pytest.raises(StoreUnavailable):
-        watermarks.adopt(broken, APP, ProcessMarks(PROCESS, held=Mark(PROCESS)), Record(stamps((4, 0)), NONE, Totals(1)))
+        watermarks.adopt(
+            broken, APP, ProcessMarks(PROCESS, held=Mark(PROCESS)), Record(stamps((4, 0)), NONE, Totals(1))
+        )
     assert watermarks.read(store, APP) == {}
 
 

@@ -76,7 +76,9 @@ def test_a_scan_lists_every_cell_of_the_app_newest_record_first() -> None:
 
 def test_every_cell_of_a_batch_names_all_rows_of_the_batch() -> None:
     backend = stored(envelope([(s, START + h * 3_600_000 + 5, 1.0) for s in range(6) for h in range(3)]), spread=4)
-    cells = [commit_records.decode(cell) for _, row in backend.scan("pending", b"", b"\xff" * 30) for cell in row.values()]
+    cells = [
+        commit_records.decode(cell) for _, row in backend.scan("pending", b"", b"\xff" * 30) for cell in row.values()
+    ]
     assert len({c.rows for c in cells}) == 1
     assert len(cells[0].rows) == len(cells) == len(list(backend.scan("log", b"", b"\xff" * 30)))
     assert sum(c.sample_count for c in cells) == 18

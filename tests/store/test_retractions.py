@@ -34,29 +34,42 @@ def piece(versions: list[Version]) -> Piece:
     parts = [
         Piece(
             Messages(np.array([ms]), np.array([1]), np.array([0]), np.zeros(1, np.int32), (source,)),
-            np.array([series], np.uint64), np.array([series % 2], np.uint64), np.ones(1, np.int32),
-            np.zeros(1, np.int32), np.array([ts]), np.array([float(i)]),
+            np.array([series], np.uint64),
+            np.array([series % 2], np.uint64),
+            np.ones(1, np.int32),
+            np.zeros(1, np.int32),
+            np.array([ts]),
+            np.array([float(i)]),
         )
         for i, (series, ts, ms, source) in enumerate(versions)
-    ]  # fmt: skip
+    ]
     return merge(parts)
 
 
 VERSIONS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(1, 5), st.integers(1, 6), st.sampled_from(["a", "b"])),
-    min_size=1, max_size=12, unique=True,
-)  # fmt: skip
+    min_size=1,
+    max_size=12,
+    unique=True,
+)
 RANGE = st.tuples(st.integers(0, 6), st.integers(0, 6))
 RETRACTIONS = st.lists(
     st.builds(
         lambda w, d, source, series: made(
-            write_from_ms=w[0], write_to_ms=w[1], data_from_ms=d[0], data_to_ms=d[1], source=source,
+            write_from_ms=w[0],
+            write_to_ms=w[1],
+            data_from_ms=d[0],
+            data_to_ms=d[1],
+            source=source,
             matchers=tuple(Matcher("n", "=", str(s)) for s in series),
         ),
-        RANGE, RANGE, st.sampled_from(["", "a", "b", "c"]), st.lists(st.integers(0, 5), max_size=2, unique=True),
+        RANGE,
+        RANGE,
+        st.sampled_from(["", "a", "b", "c"]),
+        st.lists(st.integers(0, 5), max_size=2, unique=True),
     ),
     max_size=3,
-)  # fmt: skip
+)
 
 
 def series_of(retraction: Retraction) -> tuple[np.ndarray, np.ndarray]:

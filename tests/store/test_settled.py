@@ -1,4 +1,5 @@
-"""Claims about spm/store/ledger/outcomes.py: one outcome per stamp and sample, whatever rows there are, in whatever order.
+"""Claims about spm/store/ledger/outcomes.py: one outcome per stamp and sample, whatever rows there are, in whatever
+order.
 
 ``counted`` is rule 24 in plain Python over a list of rows; the joins must say the same of any list.
 """
@@ -65,7 +66,10 @@ def put(backend: MemoryBackend, row: Row | Died) -> None:
     if isinstance(row, Died):
         totals = None if row.total is None else np.array([row.total])
         commit = Commit(messages([stamp(row.number)]), np.array([row.samples]), ids([row.number]), 0, 0, (), totals)
-        key, raw = keys.ledger(APP, MINUTE, row.number, row.cause), commit_records.encode(commit, blocks.LEDGER, row.outcome)
+        key, raw = (
+            keys.ledger(APP, MINUTE, row.number, row.cause),
+            commit_records.encode(commit, blocks.LEDGER, row.outcome),
+        )
         return backend.put([("ledger", [(key, {COLUMN: raw})])])
     place = LogKey(BUCKETS[row.bucket], APP, START // HOUR_MS + row.slot, MINUTE * 60_000, row.batch)
     ts = place.slot * HOUR_MS + 5
@@ -100,9 +104,10 @@ def counted(rows: list[Row | Died]) -> dict[Stamp, tuple[int, int, int, int, boo
             if sum(r.batch == batch for r in there.values()) >= held[0].rows:
                 whole, full[slot] = True, max(full.get(slot, 0), len(held))
         timely = {
-            slot for (slot, _), held in groups.items()
+            slot
+            for (slot, _), held in groups.items()
             if len(held) >= full.get(slot, 0) and all(r.outcome in (None, STORED) for r in held)
-        }  # fmt: skip
+        }
         each = n % 3 + 1
         in_time = each * sum(count for slot, count in full.items() if slot in timely)
         late = each * sum(full.values()) - in_time

@@ -55,7 +55,10 @@ def test_a_row_comes_back_bit_for_bit(steps: list[dict[int, list[float]]]) -> No
 @pytest.mark.parametrize("name", CELLS)
 def test_an_aggregate_asked_for_is_read_from_its_own_cells_alone(name: str) -> None:
     [cells] = row(MANY)
-    whole, part = rollup_rows.decode_row(cells), rollup_rows.decode_row({n: cells[n] for n in (SHAPE, CELLS[name])}, {name})
+    whole, part = (
+        rollup_rows.decode_row(cells),
+        rollup_rows.decode_row({n: cells[n] for n in (SHAPE, CELLS[name])}, {name}),
+    )
     assert part.step.tolist() == whole.step.tolist()
     assert part.rows.series.tolist() == whole.rows.series.tolist()
     for other in CELLS:

@@ -1,4 +1,6 @@
-"""Claims about spm/store/versions/generations.py: what is cut into pages comes back, and a missing page is never taken for no data."""
+"""Claims about spm/store/versions/generations.py: what is cut into pages comes back, and a missing page is never taken
+for no data.
+"""
 
 import functools
 import operator
@@ -57,7 +59,9 @@ def read(backend: MemoryBackend, pages: Pages, wanted: Wanted | None, damaged: S
         return [decoded(table, key, row) for key, row in zip(names, backend.get(table, names), strict=True)]
 
     generation = pages.generation
-    return generations.read_generation(fetch, lambda: generations.read_inputs(backend, UNIT, generation), UNIT, generation, wanted)
+    return generations.read_generation(
+        fetch, lambda: generations.read_inputs(backend, UNIT, generation), UNIT, generation, wanted
+    )
 
 
 @settings(deadline=None)

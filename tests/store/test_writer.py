@@ -49,8 +49,14 @@ def test_the_steps_are_series_then_log_then_account_then_pending() -> None:
     backend = Faulty(MemoryBackend())
     Writer(backend, Distribution()).write([envelope([(1, START + 1, 1.0)], rejected=1)])
     assert backend.calls == [
-        "get series", "check series", "get config", "put log", "put ledger", "put pending", "get config",
-    ]  # fmt: skip
+        "get series",
+        "check series",
+        "get config",
+        "put log",
+        "put ledger",
+        "put pending",
+        "get config",
+    ]
 
 
 CALLS = 8  # one more than the seven of a write with a new series
@@ -298,7 +304,9 @@ def test_apps_of_one_batch_do_not_mix() -> None:
     Writer(backend, Distribution()).write([mine, other])
     assert look(reader(backend)) == plain([mine])
     assert look(reader(backend, app=8)) == plain([other])
-    units = [commit_records.decode(cell) for _, row in backend.scan("pending", b"", b"\xff" * 30) for cell in row.values()]
+    units = [
+        commit_records.decode(cell) for _, row in backend.scan("pending", b"", b"\xff" * 30) for cell in row.values()
+    ]
     assert sorted(c.sample_count for c in units) == [1, 2]
 
 
@@ -320,7 +328,9 @@ def test_messages_that_touch_very_many_hours_are_written_apart() -> None:
     records = [keys.PendingKey.parse(k) for k in keys_of(backend, "pending")]
     assert len({r.batch for r in records}) == 3
     longest = max(
-        len(commit_records.decode(c).rows) for _, row in backend.scan("pending", b"", b"\xff" * 30) for c in row.values()
+        len(commit_records.decode(c).rows)
+        for _, row in backend.scan("pending", b"", b"\xff" * 30)
+        for c in row.values()
     )
     assert longest == limits.BATCH_SLOTS_MAX
     assert look(reader(backend), end=START + HOUR_MS * 9000) == plain(many)

@@ -26,9 +26,17 @@ ONE_DOOR = {
     "secrets": ("spm/clock.py",),
 }
 CLOCK = {
-    ("time", "time"), ("time", "time_ns"), ("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"),
-    ("date", "today"), ("timezone", "now"), ("uuid", "uuid1"), ("uuid", "uuid4"), ("os", "urandom"),
-}  # fmt: skip
+    ("time", "time"),
+    ("time", "time_ns"),
+    ("datetime", "now"),
+    ("datetime", "utcnow"),
+    ("datetime", "today"),
+    ("date", "today"),
+    ("timezone", "now"),
+    ("uuid", "uuid1"),
+    ("uuid", "uuid4"),
+    ("os", "urandom"),
+}
 PURE_NAMES = ("plan.py", "rules.py")
 NO_IO = ("os", "pathlib", "socket", "subprocess", "requests", "urllib", "django", "spm.store.backends")
 NO_WEB = ("django", "rest_framework", "celery")

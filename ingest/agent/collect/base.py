@@ -95,8 +95,13 @@ def _checked(kind: str, option: str, value: Any, wanted: type) -> Any:
     most = _SECONDS_MAX.get(option, limits.AGENT_COMMAND_S_MAX)
     bad = isinstance(value, float) and not 0 < value <= most
     if bad or not isinstance(value, wanted):
-        words = {str: "a text", bool: "true or false", list: "a list of texts", dict: "a table of texts",
-                 float: f"a number above 0, up to {most:g}"}  # fmt: skip
+        words = {
+            str: "a text",
+            bool: "true or false",
+            list: "a list of texts",
+            dict: "a table of texts",
+            float: f"a number above 0, up to {most:g}",
+        }
         raise Refused(f"[[{kind}]] {option} is wrong", got=repr(value)[:60], wanted=words[wanted])
     inner = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
     if not all(isinstance(each, str) for each in inner):

@@ -182,7 +182,11 @@ def is_off(name: str, off: frozenset[str]) -> bool:
 def _told(guard: _Guard) -> Point:
     health = guard.health
     fields = {
-        "up": int(not health.problem), "took_ms": health.took_ms, "points": health.points,
-        "failures": health.failures, "overdue": health.overdue, "left_out": health.left_out,
-    }  # fmt: skip
+        "up": int(not health.problem),
+        "took_ms": health.took_ms,
+        "points": health.points,
+        "failures": health.failures,
+        "overdue": health.overdue,
+        "left_out": health.left_out,
+    }
     return Point("agent_collector", fields, {"collector": guard.name})

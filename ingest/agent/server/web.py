@@ -37,9 +37,10 @@ class Tls:
                 context.load_cert_chain(self.cert_file, self.key_file or None)
             except OSError as error:
                 raise Refused(
-                    "cert_file cannot be used", got=f"{self.cert_file}: {error}",
+                    "cert_file cannot be used",
+                    got=f"{self.cert_file}: {error}",
                     wanted="a PEM file, with its key in it or in key_file",
-                ) from None  # fmt: skip
+                ) from None
         return context
 
 

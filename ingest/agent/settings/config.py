@@ -175,9 +175,12 @@ def parser(prog: str = "spm-agent") -> argparse.ArgumentParser:
 
 
 def read(
-    arguments: Sequence[str], environment: Mapping[str, str], *, pushed: Mapping[str, Any] | None = None,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    pushed: Mapping[str, Any] | None = None,
     need_token: bool = True,
-) -> Config:  # fmt: skip
+) -> Config:
     """The settings, or ``Refused`` with what is missing or wrong."""
     flags = vars(parser().parse_args(arguments))
     path, table = _file(flags["config"], environment)
@@ -198,17 +201,31 @@ def read(
 
 
 def _config(
-    chosen: Mapping[str, Any], origins: Mapping[str, str], environment: Mapping[str, str], token: str,
-    targets: tuple[Target, ...], path: str,
-) -> Config:  # fmt: skip
+    chosen: Mapping[str, Any],
+    origins: Mapping[str, str],
+    environment: Mapping[str, str],
+    token: str,
+    targets: tuple[Target, ...],
+    path: str,
+) -> Config:
     host = chosen["host"] or host_name("host", socket.gethostname() or "localhost")
     return Config(
-        url=chosen["url"], token=token, spool=Path(chosen["spool"] or _default_spool(environment)),
-        spool_bytes=round(chosen["spool_mb"] * 1_000_000), period_ms=round(chosen["period_s"] * 1_000), host=host,
-        tags={"host": host, **chosen["tags"]}, tls=Tls(chosen["ca_file"], chosen["cert_file"], chosen["key_file"]),
-        proxy=chosen["proxy"], api_url=chosen["api_url"], discover=chosen["discover"], off=chosen["off"],
-        targets=targets, origins=origins, file=path,
-    )  # fmt: skip
+        url=chosen["url"],
+        token=token,
+        spool=Path(chosen["spool"] or _default_spool(environment)),
+        spool_bytes=round(chosen["spool_mb"] * 1_000_000),
+        period_ms=round(chosen["period_s"] * 1_000),
+        host=host,
+        tags={"host": host, **chosen["tags"]},
+        tls=Tls(chosen["ca_file"], chosen["cert_file"], chosen["key_file"]),
+        proxy=chosen["proxy"],
+        api_url=chosen["api_url"],
+        discover=chosen["discover"],
+        off=chosen["off"],
+        targets=targets,
+        origins=origins,
+        file=path,
+    )
 
 
 def _at(path: str, way: str, setting: Setting, given: Any) -> Any:

@@ -84,10 +84,15 @@ class Reading:
         table = self._generation.table(self._localise(series))
         within_budget(MESSAGE_SERIES_BYTES_MAX - int((table.ends - table.starts).sum()))
         return Parsed(
-            series=table, series_index=series, ts=self._ts[:count], values=self._values[:count],
-            timeless=int(self._state[TIMELESS]), rejections=tuple(self._rejections), rejected=self._rejected,
+            series=table,
+            series_index=series,
+            ts=self._ts[:count],
+            values=self._values[:count],
+            timeless=int(self._state[TIMELESS]),
+            rejections=tuple(self._rejections),
+            rejected=self._rejected,
             places=self.places,
-        )  # fmt: skip
+        )
 
     def places(self, rows: Sequence[int]) -> list[int]:
         """The lines of these samples, which come in rising order; ``parsed`` has been asked before.
@@ -136,9 +141,15 @@ class Reading:
             self._rejections.append(Rejection(line, reason, example))
 
     def _keep(
-        self, head: bytes, *, measurement: bytes, tags: Tags, names: list[bytes], values: list[float],
+        self,
+        head: bytes,
+        *,
+        measurement: bytes,
+        tags: Tags,
+        names: list[bytes],
+        values: list[float],
         time_ms: int | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One line's samples, of series that the cache may not know yet."""
         numbers, self._budget = self._generation.series(
             head, measurement=measurement, tags=tags, names=names, budget=self._budget

@@ -28,9 +28,11 @@ _TEXTS_MAX = 16  # fields of a small message that are looked at: those read here
 def damaged(fault: int, at: int, what: str) -> BadMessage:
     """The error for bytes that are no protobuf."""
     return BadMessage(
-        f"not {what}: {FAULTS[fault]}", got=f"damage at byte {at} of the message", wanted="protobuf, uncompressed here",
+        f"not {what}: {FAULTS[fault]}",
+        got=f"damage at byte {at} of the message",
+        wanted="protobuf, uncompressed here",
         remedy="See whether something on the way cuts bodies off or decompresses them.",
-    )  # fmt: skip
+    )
 
 
 def fields(raw: bytes, what: str) -> Iterator[tuple[int, int, int | bytes]]:

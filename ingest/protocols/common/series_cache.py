@@ -136,11 +136,21 @@ class Generation:
     def _view(self) -> Known:
         heads, items = self._heads, self._items
         return Known(
-            self._key, self._arena.array,
-            len(heads), heads.slots.array, heads.hash.array, heads.start.array, heads.end.array,
-            len(items), items.slots.array, items.hash.array, self._item_head.array, items.start.array, items.end.array,
+            self._key,
+            self._arena.array,
+            len(heads),
+            heads.slots.array,
+            heads.hash.array,
+            heads.start.array,
+            heads.end.array,
+            len(items),
+            items.slots.array,
+            items.hash.array,
+            self._item_head.array,
+            items.start.array,
+            items.end.array,
             self._item_series.array,
-        )  # fmt: skip
+        )
 
     def series(
         self, head: bytes, *, measurement: bytes, tags: Tags, names: list[bytes], budget: int
@@ -231,9 +241,12 @@ class Generation:
         """These series as a message's table. Its text is the cache's own, not copied."""
         with self._lock:
             return wire.SeriesTable(
-                ids=self._ids.array[numbers], metrics=self._metrics.array[numbers], text=self._forms.array,
-                starts=self._starts.array[numbers], ends=self._ends.array[numbers],
-            )  # fmt: skip
+                ids=self._ids.array[numbers],
+                metrics=self._metrics.array[numbers],
+                text=self._forms.array,
+                starts=self._starts.array[numbers],
+                ends=self._ends.array[numbers],
+            )
 
     def borrow_marks(self) -> I32:
         """A zeroed array with an entry for each series known now; give it back zeroed."""

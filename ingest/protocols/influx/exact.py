@@ -52,7 +52,7 @@ _TIME = re.compile(rb"[+-]?[0-9]+")
 _BOOLEANS = {
     **dict.fromkeys((b"t", b"T", b"true", b"True", b"TRUE"), 1.0),
     **dict.fromkeys((b"f", b"F", b"false", b"False", b"FALSE"), 0.0),
-}  # fmt: skip
+}
 _DIGITS_MAX = 20  # of an integer or a time that can fit, zeros in front apart: int() of a hostile length is slow
 
 

@@ -23,8 +23,9 @@ _PRECISIONS = {  # name → (times, per): ms = raw × times // per
     **dict.fromkeys(("u", "us", "µ", "µs", "microsecond"), (1, 1_000)),
     **dict.fromkeys(("ms", "millisecond"), (1, 1)),
     **dict.fromkeys(("s", "second"), (1_000, 1)),
-    "m": (60_000, 1), "h": (3_600_000, 1),
-}  # fmt: skip
+    "m": (60_000, 1),
+    "h": (3_600_000, 1),
+}
 _CACHE, _CROWD = SeriesCache(), Crowd()
 
 
@@ -76,8 +77,12 @@ class _Reading(Reading):
                 self._reject(number, reason, example)
         if line.names:
             self._keep(
-                line.head, measurement=line.measurement, tags=line.tags, names=line.names, values=line.values,
+                line.head,
+                measurement=line.measurement,
+                tags=line.tags,
+                names=line.names,
+                values=line.values,
                 time_ms=line.time_ms,
-            )  # fmt: skip
+            )
         self._state[POSITION] = line.after
         self._state[LINE] += line.newlines

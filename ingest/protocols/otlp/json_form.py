@@ -136,57 +136,95 @@ def _value(field: int, value: Any, depth: int) -> bytes:
 
 
 _ANY_VALUE: Table = {
-    "stringValue": (1, _text), "boolValue": (2, _truth), "intValue": (3, _varint), "doubleValue": (4, _double),
-    "arrayValue": (5, _one(lambda: _ARRAY)), "kvlistValue": (6, _one(lambda: _MAP)), "bytesValue": (7, _bytes),
-}  # fmt: skip
+    "stringValue": (1, _text),
+    "boolValue": (2, _truth),
+    "intValue": (3, _varint),
+    "doubleValue": (4, _double),
+    "arrayValue": (5, _one(lambda: _ARRAY)),
+    "kvlistValue": (6, _one(lambda: _MAP)),
+    "bytesValue": (7, _bytes),
+}
 _KEY_VALUE: Table = {"key": (1, _text), "value": (2, _value)}
 _ATTRIBUTES = _each(_one(lambda: _KEY_VALUE))
 _ARRAY: Table = {"values": (1, _each(_value))}
 _MAP: Table = {"values": (1, _ATTRIBUTES)}
 _EXEMPLAR = _each(_one(dict[str, tuple[int, Write]]))  # counted, not read
 _NUMBER: Table = {
-    "timeUnixNano": (3, _fixed), "asDouble": (4, _double), "exemplars": (5, _EXEMPLAR), "asInt": (6, _fixed),
-    "attributes": (7, _ATTRIBUTES), "flags": (8, _varint),
-}  # fmt: skip
+    "timeUnixNano": (3, _fixed),
+    "asDouble": (4, _double),
+    "exemplars": (5, _EXEMPLAR),
+    "asInt": (6, _fixed),
+    "attributes": (7, _ATTRIBUTES),
+    "flags": (8, _varint),
+}
 _CLASSIC: Table = {
-    "timeUnixNano": (3, _fixed), "count": (4, _fixed), "sum": (5, _double), "bucketCounts": (6, _each(_fixed)),
-    "explicitBounds": (7, _each(_double)), "exemplars": (8, _EXEMPLAR), "attributes": (9, _ATTRIBUTES),
-    "flags": (10, _varint), "min": (11, _double), "max": (12, _double),
-}  # fmt: skip
+    "timeUnixNano": (3, _fixed),
+    "count": (4, _fixed),
+    "sum": (5, _double),
+    "bucketCounts": (6, _each(_fixed)),
+    "explicitBounds": (7, _each(_double)),
+    "exemplars": (8, _EXEMPLAR),
+    "attributes": (9, _ATTRIBUTES),
+    "flags": (10, _varint),
+    "min": (11, _double),
+    "max": (12, _double),
+}
 _BUCKETS: Table = {"offset": (1, _zigzag), "bucketCounts": (2, _each(_varint))}
 _EXPONENTIAL: Table = {
-    "attributes": (1, _ATTRIBUTES), "timeUnixNano": (3, _fixed), "count": (4, _fixed), "sum": (5, _double),
-    "scale": (6, _zigzag), "zeroCount": (7, _fixed), "positive": (8, _one(lambda: _BUCKETS)),
-    "negative": (9, _one(lambda: _BUCKETS)), "flags": (10, _varint), "exemplars": (11, _EXEMPLAR), "min": (12, _double),
-    "max": (13, _double), "zeroThreshold": (14, _double),
-}  # fmt: skip
+    "attributes": (1, _ATTRIBUTES),
+    "timeUnixNano": (3, _fixed),
+    "count": (4, _fixed),
+    "sum": (5, _double),
+    "scale": (6, _zigzag),
+    "zeroCount": (7, _fixed),
+    "positive": (8, _one(lambda: _BUCKETS)),
+    "negative": (9, _one(lambda: _BUCKETS)),
+    "flags": (10, _varint),
+    "exemplars": (11, _EXEMPLAR),
+    "min": (12, _double),
+    "max": (13, _double),
+    "zeroThreshold": (14, _double),
+}
 _QUANTILE: Table = {"quantile": (1, _double), "value": (2, _double)}
 _SUMMARY: Table = {
-    "timeUnixNano": (3, _fixed), "count": (4, _fixed), "sum": (5, _double),
-    "quantileValues": (6, _each(_one(lambda: _QUANTILE))), "attributes": (7, _ATTRIBUTES), "flags": (8, _varint),
-}  # fmt: skip
+    "timeUnixNano": (3, _fixed),
+    "count": (4, _fixed),
+    "sum": (5, _double),
+    "quantileValues": (6, _each(_one(lambda: _QUANTILE))),
+    "attributes": (7, _ATTRIBUTES),
+    "flags": (8, _varint),
+}
 
 
 def _data(points: Table) -> Write:
     table: Table = {
-        "dataPoints": (1, _each(_one(lambda: points))), "aggregationTemporality": (2, _temporality),
+        "dataPoints": (1, _each(_one(lambda: points))),
+        "aggregationTemporality": (2, _temporality),
         "isMonotonic": (3, _truth),
-    }  # fmt: skip
+    }
     return _one(lambda: table)
 
 
 _METRIC: Table = {
-    "name": (1, _text), "description": (2, _text), "unit": (3, _text), "gauge": (5, _data(_NUMBER)),
-    "sum": (7, _data(_NUMBER)), "histogram": (9, _data(_CLASSIC)), "exponentialHistogram": (10, _data(_EXPONENTIAL)),
+    "name": (1, _text),
+    "description": (2, _text),
+    "unit": (3, _text),
+    "gauge": (5, _data(_NUMBER)),
+    "sum": (7, _data(_NUMBER)),
+    "histogram": (9, _data(_CLASSIC)),
+    "exponentialHistogram": (10, _data(_EXPONENTIAL)),
     "summary": (11, _data(_SUMMARY)),
-}  # fmt: skip
+}
 _SCOPE: Table = {"name": (1, _text), "version": (2, _text), "attributes": (3, _ATTRIBUTES)}
 _SCOPE_METRICS: Table = {
-    "scope": (1, _one(lambda: _SCOPE)), "metrics": (2, _each(_one(lambda: _METRIC))), "schemaUrl": (3, _text),
-}  # fmt: skip
+    "scope": (1, _one(lambda: _SCOPE)),
+    "metrics": (2, _each(_one(lambda: _METRIC))),
+    "schemaUrl": (3, _text),
+}
 _RESOURCE: Table = {"attributes": (1, _ATTRIBUTES)}
 _RESOURCE_METRICS: Table = {
-    "resource": (1, _one(lambda: _RESOURCE)), "scopeMetrics": (2, _each(_one(lambda: _SCOPE_METRICS))),
+    "resource": (1, _one(lambda: _RESOURCE)),
+    "scopeMetrics": (2, _each(_one(lambda: _SCOPE_METRICS))),
     "schemaUrl": (3, _text),
-}  # fmt: skip
+}
 _REQUEST: Table = {"resourceMetrics": (1, _each(_one(lambda: _RESOURCE_METRICS)))}

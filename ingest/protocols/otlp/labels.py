@@ -109,9 +109,10 @@ def _value(raw: bytes, depth: int) -> object:
             inner = [part for one, _, part in fields(value, WHAT) if one == 1 and isinstance(part, bytes)]
             inner = inner[:ATTRIBUTES_MAX] if depth < ATTRIBUTE_DEPTH_MAX else []
             found = (
-                [_value(part, depth + 1) for part in inner] if number == _ARRAY
+                [_value(part, depth + 1) for part in inner]
+                if number == _ARRAY
                 else dict(_pair(part, depth + 1) for part in inner)
-            )  # fmt: skip
+            )
     return found
 
 

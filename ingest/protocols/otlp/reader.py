@@ -173,10 +173,15 @@ class _Reading:
         if exemplars:
             self._reject(0, f"{exemplars} exemplars: not supported, the points are kept", "")
         parsed = Parsed(
-            series=table, series_index=series, ts=columns.ts[good], values=columns.bits[good].view(np.float64),
-            rejections=tuple(sorted(self._rejections, key=lambda one: one.line)), rejected=rejected,
-            metadata=tuple(self._metadata.values()), places=lambda rows: (columns.points[good][rows] + 1).tolist(),
-        )  # fmt: skip
+            series=table,
+            series_index=series,
+            ts=columns.ts[good],
+            values=columns.bits[good].view(np.float64),
+            rejections=tuple(sorted(self._rejections, key=lambda one: one.line)),
+            rejected=rejected,
+            metadata=tuple(self._metadata.values()),
+            places=lambda rows: (columns.points[good][rows] + 1).tolist(),
+        )
         return Exported(parsed, rejected, told(parsed.rejections))
 
     def _listed(self) -> Rows:
@@ -308,8 +313,9 @@ class _Reading:
     def _refused_times(self, columns: _Columns) -> NDArray[np.bool_]:
         """Which samples have a time that cannot be; each of their points is told."""
         wrong: tuple[tuple[NDArray[np.bool_], Callable[[int, int, str], str]], ...] = (
-            (columns.ts < 1, early), (columns.ts > self._now_ms + FUTURE_MS, late),
-        )  # fmt: skip
+            (columns.ts < 1, early),
+            (columns.ts > self._now_ms + FUTURE_MS, late),
+        )
         for which, worded in wrong:
             found, first = np.unique(columns.points[which], return_index=True)
             for point, at in zip(found[:REJECTIONS_MAX], np.flatnonzero(which)[first], strict=False):

@@ -125,8 +125,9 @@ def _read(body: bytes, version: int, now_ms: int, generation: Generation) -> Wri
     fault = measure(raw, 1, 3, counts) if version == 1 else measure(raw, 5, 4, counts)
     _check(fault, int(counts[WHERE]), version)
     for count, most, what in (
-        (counts[SAMPLES], MESSAGE_SAMPLES_MAX, "samples"), (counts[SERIES], MESSAGE_SERIES_MAX, "series"),
-    ):  # fmt: skip
+        (counts[SAMPLES], MESSAGE_SAMPLES_MAX, "samples"),
+        (counts[SERIES], MESSAGE_SERIES_MAX, "series"),
+    ):
         if count > most:
             raise too_much(f"{what} in one body", most)
     columns = _room(counts, len(body) if version == 1 else MESSAGE_SERIES_BYTES_MAX)
@@ -156,10 +157,13 @@ def _read(body: bytes, version: int, now_ms: int, generation: Generation) -> Wri
 def _room(counts: I64, text_bytes: int) -> _Columns:
     samples, series = int(counts[SAMPLES]), int(counts[SERIES])
     return _Columns(
-        series=np.empty(samples, np.int32), ts=np.empty(samples, np.int64), bits=np.empty(samples, np.uint64),
-        offsets=np.empty(series + 1, np.int64), odd=np.empty((series, ODD_COLUMNS), np.int64),
+        series=np.empty(samples, np.int32),
+        ts=np.empty(samples, np.int64),
+        bits=np.empty(samples, np.uint64),
+        offsets=np.empty(series + 1, np.int64),
+        odd=np.empty((series, ODD_COLUMNS), np.int64),
         text=np.empty(text_bytes, np.uint8),
-    )  # fmt: skip
+    )
 
 
 def _check(fault: int, where: int, version: int) -> None:
@@ -217,10 +221,15 @@ class _Reading:
         table = self._generation.table(localised(series, self._generation))
         within_budget(MESSAGE_SERIES_BYTES_MAX - int((table.ends - table.starts).sum()))
         parsed = Parsed(
-            series=table, series_index=series, ts=ts, values=values, rejections=tuple(self._rejections),
-            rejected=self._rejected, metadata=tuple(self.metadata[:METADATA_MESSAGE_MAX]),
+            series=table,
+            series_index=series,
+            ts=ts,
+            values=values,
+            rejections=tuple(self._rejections),
+            rejected=self._rejected,
+            metadata=tuple(self.metadata[:METADATA_MESSAGE_MAX]),
             places=lambda rows: _places(offsets, np.flatnonzero(good)[rows]).tolist(),
-        )  # fmt: skip
+        )
         return Written(parsed, self._histograms, self._exemplars)
 
     def _number(self, raw: bytes, row: I64) -> tuple[int, str | None]:

@@ -229,9 +229,19 @@ def _metadata(body: U8, start: int, stop: int, told: I64) -> int:
 
 @njit(nogil=True, cache=True)
 def read_referring(
-    body: U8, known: Known, symbols: Spans, refs: U64, limits: I64, state: I64, text: U8, odd: Odd,
-    series: I32, ts: I64, bits: U64, offsets: I64,
-) -> int:  # fmt: skip
+    body: U8,
+    known: Known,
+    symbols: Spans,
+    refs: U64,
+    limits: I64,
+    state: I64,
+    text: U8,
+    odd: Odd,
+    series: I32,
+    ts: I64,
+    bits: U64,
+    offsets: I64,
+) -> int:
     """All series of a request of 2.0, as ``read_labelled``; TOO_RICH when they spell more than ``limits`` allow.
 
     ``limits``: bytes of the longest symbol of a label, of the labels of one series, and of those of all together.

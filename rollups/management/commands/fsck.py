@@ -51,7 +51,9 @@ class Command(BaseCommand):
             sys.exit(1)
 
     def _on_spark(self, apps: list[int], slots: list[int] | None) -> dict[App, Report]:
-        return services_maintenance.check_on_spark(services_runs.site(), apps=apps, slots=slots, wait_s=limits.ROLL_WAIT_S)
+        return services_maintenance.check_on_spark(
+            services_runs.site(), apps=apps, slots=slots, wait_s=limits.ROLL_WAIT_S
+        )
 
     def _here(self, apps: list[int], slots: list[int] | None, repair: bool) -> dict[App, Report]:
         line = terminal.Line(self.stderr)

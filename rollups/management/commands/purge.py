@@ -23,9 +23,12 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="say what would go, why, and how many bytes")
         parser.add_argument("--spark", action="store_true", help="list rows by a job of Spark, for very many of them")
         parser.add_argument(
-            "--keep", type=_count, default=limits.PURGE_HISTORY, metavar="N",
+            "--keep",
+            type=_count,
+            default=limits.PURGE_HISTORY,
+            metavar="N",
             help="former states of each unit that stay, so that its last N runs can be rolled back (%(default)s)",
-        )  # fmt: skip
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One purge."""

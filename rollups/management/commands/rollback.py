@@ -28,7 +28,9 @@ class Command(BaseCommand):
             if options["dry_run"]:
                 done = services_runs.would_take_back(site, number, apps=apps)
             else:
-                done = services_runs.take_back(site, number, None, apps=apps, name="command line", origin="command line")
+                done = services_runs.take_back(
+                    site, number, None, apps=apps, name="command line", origin="command line"
+                )
         except SpmError as error:
             raise CommandError(str(error)) from error
         units, verb = sum(back.units for back in done), "would be" if options["dry_run"] else "was"

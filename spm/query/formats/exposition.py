@@ -52,9 +52,11 @@ def lines(labels: Mapping[str, str], ts: I64, values: F64, *, seconds: bool = Fa
         times = pc.utf8_lpad(times, width=4, padding="0")
         times = pc.replace_substring_regex(times, pattern=r"(\d{3})$", replacement=r".\1")
     texts = pc.binary_join_element_wise(
-        string(series_text(labels)), numbers(values), pc.binary_join_element_wise(times, string("\n"), string("")),
+        string(series_text(labels)),
+        numbers(values),
+        pc.binary_join_element_wise(times, string("\n"), string("")),
         string(" "),
-    )  # fmt: skip
+    )
     _, offsets, raw = texts.buffers()
     ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     return bytes(memoryview(raw)[ends[0] : ends[-1]]) if len(texts) else b""

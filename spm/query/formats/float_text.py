@@ -272,9 +272,17 @@ def _room(points: int, borders: I64) -> U8:
 
 @njit(cache=True, nogil=True)
 def _join(
-    before: I32, times: U8, values: F64, bits: U64, powers: U64, steps: I64, counts: I64, names: U8, borders: I64,
+    before: I32,
+    times: U8,
+    values: F64,
+    bits: U64,
+    powers: U64,
+    steps: I64,
+    counts: I64,
+    names: U8,
+    borders: I64,
     out: U8,
-) -> int:  # fmt: skip
+) -> int:
     at = point = 0
     for row in range(len(counts)):
         at = _begun(row, names, borders, out, at)
@@ -292,9 +300,17 @@ def _join(
 
 @njit(cache=True, nogil=True)
 def _join_present(
-    before: I32, times: U8, values: F64, bits: U64, powers: U64, present: Bool, names: U8, borders: I64, single: bool,
+    before: I32,
+    times: U8,
+    values: F64,
+    bits: U64,
+    powers: U64,
+    present: Bool,
+    names: U8,
+    borders: I64,
+    single: bool,
     out: U8,
-) -> int:  # fmt: skip
+) -> int:
     at = 0
     for row in range(values.shape[0]):
         at = _begun(row, names, borders, out, at)
@@ -324,9 +340,7 @@ def _begun(row: int, names: U8, borders: I64, out: U8, at: int) -> int:
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _point(
-    before: I32, times: U8, step: int, value: float, bits: np.uint64, powers: U64, out: U8, at: int
-) -> int:  # fmt: skip
+def _point(before: I32, times: U8, step: int, value: float, bits: np.uint64, powers: U64, out: U8, at: int) -> int:
     out[at] = _OPEN
     at = _in_eights(times, before[step], before[step + 1], out, at + 1)
     out[at], out[at + 1] = _COMMA, _QUOTE

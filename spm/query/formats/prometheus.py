@@ -36,8 +36,14 @@ _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?
 _DURATION_PART = re.compile(r"(\d+)(ms|s|m|h|d|w|y)")
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?", re.ASCII)
 _UNIT_MS = {
-    "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000,
-}  # fmt: skip
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+    "y": 31_536_000_000,
+}
 _UNITS = tuple(reversed(_UNIT_MS.items()))
 _INSTANTS = "seconds or RFC 3339 are wanted, as in 1700000000.5 or 2023-11-14T22:13:20Z"
 _DURATIONS = "seconds or units are wanted, as in 90 or 1h30m"

@@ -73,19 +73,37 @@ def _json(node: Node) -> dict[str, Any]:
             return _series_json(node)
         case Subquery():
             step = 0 if node.step is None else _ms(node.step)
-            return {"type": "subquery", "expr": _json(node.inner), "range": _ms(node.range), "step": step,
-                    "rangeExpr": _arithmetic(node.range), "stepExpr": _arithmetic(node.step),
-                    **_when_json(node.when)}  # fmt: skip
+            return {
+                "type": "subquery",
+                "expr": _json(node.inner),
+                "range": _ms(node.range),
+                "step": step,
+                "rangeExpr": _arithmetic(node.range),
+                "stepExpr": _arithmetic(node.step),
+                **_when_json(node.when),
+            }
         case Grouped():
             first = _json(node.arguments[0]) if len(node.arguments) > 1 else None
-            return {"type": "aggregation", "op": node.op, "expr": _json(node.arguments[-1]), "param": first,
-                    "grouping": list(node.labels), "without": node.grouping == "without"}  # fmt: skip
+            return {
+                "type": "aggregation",
+                "op": node.op,
+                "expr": _json(node.arguments[-1]),
+                "param": first,
+                "grouping": list(node.labels),
+                "without": node.grouping == "without",
+            }
         case Call():
             return {"type": "call", "func": _function_json(node.name), "args": [_json(part) for part in node.arguments]}
         case Operation():
             vectors = not (_is_scalar(node.left) or _is_scalar(node.right))
-            return {"type": "binaryExpr", "op": node.op, "lhs": _json(node.left), "rhs": _json(node.right),
-                    "matching": _matching_json(node) if vectors else None, "bool": node.modifiers.as_bool}  # fmt: skip
+            return {
+                "type": "binaryExpr",
+                "op": node.op,
+                "lhs": _json(node.left),
+                "rhs": _json(node.right),
+                "matching": _matching_json(node) if vectors else None,
+                "bool": node.modifiers.as_bool,
+            }
 
 
 def _series_json(node: Series) -> dict[str, Any]:

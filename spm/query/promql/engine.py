@@ -134,9 +134,16 @@ class Engine:
         warnings = [*made.basis.warnings(), *made.warnings]
         whole = made.vector
         return Result(
-            "matrix", steps.times, whole.labels, whole.values, whole.present, notes, warnings, basis=made.basis,
+            "matrix",
+            steps.times,
+            whole.labels,
+            whole.values,
+            whole.present,
+            notes,
+            warnings,
+            basis=made.basis,
             kept=made.kept,
-        )  # fmt: skip
+        )
 
     def _steps(self, start_ms: int, end_ms: int, step_ms: int) -> Steps:
         if step_ms <= 0:

@@ -159,10 +159,19 @@ class Ground:
             else:
                 runs.append((level, (slot, slot + width)))
         return Basis(
-            tuple(runs), frozenset(self.retractions), self.purged, self._raw_expired, self._hours_expired,
-            self.sketched, self.asof_ms, frozenset(self.perhaps - self.retractions), frozenset(self.too_late),
-            frozenset(self.lasting), self.asked, frozenset(self.buckets),
-        )  # fmt: skip
+            tuple(runs),
+            frozenset(self.retractions),
+            self.purged,
+            self._raw_expired,
+            self._hours_expired,
+            self.sketched,
+            self.asof_ms,
+            frozenset(self.perhaps - self.retractions),
+            frozenset(self.too_late),
+            frozenset(self.lasting),
+            self.asked,
+            frozenset(self.buckets),
+        )
 
 
 @lru_cache(maxsize=_MOMENTS_KEPT)

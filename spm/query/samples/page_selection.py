@@ -133,7 +133,7 @@ class Sheaf:
 @njit(cache=True, nogil=True)
 def _wanted(
     looks: I64, ids: U64, numbers: I64, spans: I64, entries: I64, counts: I32, timeline: I32, each: I64
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, int]:
     """Finds in each page's series those that are wanted of it, both ascending; (how many entries, samples).
 
     ``each``: how many of each page; entries name those pages by number that have any.

@@ -55,9 +55,16 @@ class Strips:
         first, counts = batch.offsets[:-1], np.diff(batch.offsets)
         every = np.arange(len(counts) + 1, dtype=np.int64)
         return cls(
-            batch.labels, counts, every, address_of(values) + 8 * first, every[:-1].astype(np.int32),
-            address_of(ts) + 8 * first, counts, (ts, values), batch.basis,
-        )  # fmt: skip
+            batch.labels,
+            counts,
+            every,
+            address_of(values) + 8 * first,
+            every[:-1].astype(np.int32),
+            address_of(ts) + 8 * first,
+            counts,
+            (ts, values),
+            batch.basis,
+        )
 
     @classmethod
     def where(cls, present: Bool, labels: Sequence[dict[str, str]], times: I64, values: F64) -> Strips:

@@ -46,9 +46,11 @@ def counted(index: SeriesIndex, most: int) -> Cardinality:
         if name == METRIC_NAME:
             by_metric = ranked
     return Cardinality(
-        len(index), sum(count for _, count in values_by_label), by_metric,
+        len(index),
+        sum(count for _, count in values_by_label),
+        by_metric,
         *(_first(found, most) for found in (values_by_label, bytes_by_label, by_pair)),
-    )  # fmt: skip
+    )
 
 
 def _first(found: Ranked, most: int) -> Ranked:

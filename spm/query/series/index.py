@@ -124,9 +124,10 @@ class SeriesIndex:
         if self._bytes > self._bytes_max:
             raise LimitExceeded(
                 "the app has more series than a reading process may hold",
-                got=f"{len(self) + count} series in {self._bytes} B", wanted=f"at most {self._bytes_max} B",
+                got=f"{len(self) + count} series in {self._bytes} B",
+                wanted=f"at most {self._bytes_max} B",
                 remedy="Labels with ever new values (ids, times) make a series each: leave them out.",
-            )  # fmt: skip
+            )
 
     def _sort(self) -> None:
         ids, metrics = self.columns()

@@ -149,9 +149,11 @@ class Tail:
         rows = sum(len(piece) for unit in self._units.values() for piece in unit.pieces)
         if rows > self._rows_max:
             raise LimitExceeded(
-                "the app has more un-compacted samples than a reading process may hold", got=f"over {rows}",
-                wanted=f"at most {self._rows_max}", remedy="Answers come back as soon as a run has compacted them.",
-            )  # fmt: skip
+                "the app has more un-compacted samples than a reading process may hold",
+                got=f"over {rows}",
+                wanted=f"at most {self._rows_max}",
+                remedy="Answers come back as soon as a run has compacted them.",
+            )
 
     def _forget(self, gone: Collection[bytes]) -> None:
         for key in gone:

@@ -25,13 +25,41 @@ from spm.wire import F64, I32, I64, U64
 
 # kinds of frames: never renumbered
 (
-    LOG, CHUNK, TIMELINES, INPUTS, PENDING, MANIFEST, HOURS, LEDGER, MONTH, DEAD, RETRACTION, DISTRIBUTION,
-    ANNOUNCED, MARK, STAMPS, VECTOR,
-) = range(1, 17)  # fmt: skip
+    LOG,
+    CHUNK,
+    TIMELINES,
+    INPUTS,
+    PENDING,
+    MANIFEST,
+    HOURS,
+    LEDGER,
+    MONTH,
+    DEAD,
+    RETRACTION,
+    DISTRIBUTION,
+    ANNOUNCED,
+    MARK,
+    STAMPS,
+    VECTOR,
+) = range(1, 17)
 _NAMES = (
-    "log", "chunk", "timelines", "inputs", "pending", "manifest", "hours", "ledger", "month", "dead", "retraction",
-    "distribution", "announced", "mark", "stamps", "vector",
-)  # fmt: skip
+    "log",
+    "chunk",
+    "timelines",
+    "inputs",
+    "pending",
+    "manifest",
+    "hours",
+    "ledger",
+    "month",
+    "dead",
+    "retraction",
+    "distribution",
+    "announced",
+    "mark",
+    "stamps",
+    "vector",
+)
 RECORD_BYTES_MAX = 64_000_000  # of one unpacked record: a damaged size must not take the machine's memory
 
 _HEAD = struct.Struct(">BBI")  # kind, version, CRC-32 of kind ‖ version ‖ payload
@@ -42,9 +70,26 @@ _NUMBERED = msgspec.msgpack.Decoder(tuple[list[str], list[tuple[int, int, int, i
 _PACK = msgspec.msgpack.Encoder()
 # names of columns by number, for frames that hold these; only ever added to
 COLUMN_NAMES = (
-    "ms", "process", "sequence", "source", "series_hash", "metric_hash", "metric", "counts", "message", "ts", "values",
-    "samples", "id_hash", "range", "batch_hash", "bucket", "slot", "total", "epoch",
-)  # fmt: skip
+    "ms",
+    "process",
+    "sequence",
+    "source",
+    "series_hash",
+    "metric_hash",
+    "metric",
+    "counts",
+    "message",
+    "ts",
+    "values",
+    "samples",
+    "id_hash",
+    "range",
+    "batch_hash",
+    "bucket",
+    "slot",
+    "total",
+    "epoch",
+)
 _NUMBER = {name: number for number, name in enumerate(COLUMN_NAMES)}
 _KIND = {dtype: number for number, dtype in enumerate(codec.DTYPES)}
 _KINDS = 16  # room for so many kinds of numbers
@@ -71,9 +116,11 @@ def unframe(kind: int, raw: bytes) -> tuple[int, bytes]:
     if (kind, version) not in READERS:
         known = " and ".join(map(str, versions_of(kind)))
         raise CorruptBlock(
-            f"a block of {_name(kind)} of a version that this program does not read", got=version, wanted=known,
+            f"a block of {_name(kind)} of a version that this program does not read",
+            got=version,
+            wanted=known,
             remedy="A newer release wrote it: upgrade this one.",
-        )  # fmt: skip
+        )
     return version, payload
 
 
@@ -320,9 +367,14 @@ class LogBlock:
         held = counts > 0
         rows = slice(start, stop)
         return LogBlock(
-            self.messages, self.series[held], self.metrics[held], counts[held].astype(np.int32),
-            self.message[rows], self.ts[rows], self.values[rows],
-        )  # fmt: skip
+            self.messages,
+            self.series[held],
+            self.metrics[held],
+            counts[held].astype(np.int32),
+            self.message[rows],
+            self.ts[rows],
+            self.values[rows],
+        )
 
     @classmethod
     def from_cells(cls, cells: Mapping[bytes, bytes]) -> "list[LogBlock]":
@@ -339,9 +391,14 @@ class LogBlock:
         _points_into("a row's message", c["message"], len(c["ms"]))
         _points_into("a series' metric", c["metric"], len(c["metric_hash"]))
         return cls(
-            Messages.of(c, texts), c["series_hash"], c["metric_hash"][c["metric"]],
-            c["counts"], c["message"], c["ts"], c["values"],
-        )  # fmt: skip
+            Messages.of(c, texts),
+            c["series_hash"],
+            c["metric_hash"][c["metric"]],
+            c["counts"],
+            c["message"],
+            c["ts"],
+            c["values"],
+        )
 
 
 @dataclass(frozen=True, slots=True)

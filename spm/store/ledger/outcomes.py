@@ -80,10 +80,19 @@ class Settled:
     def only(self, chosen: BOOL | slice) -> "Settled":
         """Some of them."""
         return Settled(
-            self.ms[chosen], self.process[chosen], self.sequence[chosen], self.source[chosen], self.sources,
-            self.message_ids[chosen], self.stored[chosen], self.late[chosen], self.rejected[chosen], self.dead[chosen],
-            self.whole[chosen], self.damaged,
-        )  # fmt: skip
+            self.ms[chosen],
+            self.process[chosen],
+            self.sequence[chosen],
+            self.source[chosen],
+            self.sources,
+            self.message_ids[chosen],
+            self.stored[chosen],
+            self.late[chosen],
+            self.rejected[chosen],
+            self.dead[chosen],
+            self.whole[chosen],
+            self.damaged,
+        )
 
     def totals(self) -> Totals:
         """Their sums; messages by the best that became of their samples, or as rejected when they had none."""
@@ -92,15 +101,29 @@ class Settled:
         messages = np.bincount(best, minlength=len(columns)).tolist()
         stored, late, dead, rejected = (int(column.sum()) for column in columns)
         return Totals(
-            len(self), stored + late + dead, stored, late, rejected, dead,
-            messages[0], messages[1], messages[3], messages[2],
-        )  # fmt: skip
+            len(self),
+            stored + late + dead,
+            stored,
+            late,
+            rejected,
+            dead,
+            messages[0],
+            messages[1],
+            messages[3],
+            messages[2],
+        )
 
 
 def settled(
-    reader: Reader, app: int, since_minute: int, until_minute: int = keys.U32, *,
-    beyond: Beyond | None = None, cells: Cells | None = None, rows_max: int | None = None,
-) -> Settled:  # fmt: skip
+    reader: Reader,
+    app: int,
+    since_minute: int,
+    until_minute: int = keys.U32,
+    *,
+    beyond: Beyond | None = None,
+    cells: Cells | None = None,
+    rows_max: int | None = None,
+) -> Settled:
     """All stamps of commit records, and of account rows between two minutes (of their batches' oldest stamps).
 
     Commit records are read first: a run puts the account in before it takes the record away, so that each is seen at
@@ -130,9 +153,13 @@ def _commits(reader: Reader, app: int, buckets: Sequence[int]) -> Iterator[tuple
 
 
 def _gather(
-    found: dict[bytes, Cell], rows: Iterable[tuple[bytes, bytes]], kind: int, beyond: Beyond | None,
-    cells: Cells | None, spread: Distribution | None = None,
-) -> int:  # fmt: skip
+    found: dict[bytes, Cell],
+    rows: Iterable[tuple[bytes, bytes]],
+    kind: int,
+    beyond: Beyond | None,
+    cells: Cells | None,
+    spread: Distribution | None = None,
+) -> int:
     """Open rows and hold what is asked for of each that counts by the distribution; how many are damaged."""
     damaged, waiting = 0, iter(rows)
     while part := list(islice(waiting, _AT_ONCE)):
@@ -207,11 +234,19 @@ def _joined(cells: list[Cell], damaged: int) -> Settled:
     rejected, dead, total = _died(entries, cells, len(starts))
     told = total >= 0
     return Settled(
-        ms[first], process[first], sequence[first], source[first], names,
-        column(attrgetter("message_ids"), np.empty((0, 16), np.uint8))[first], stored, late, rejected,
+        ms[first],
+        process[first],
+        sequence[first],
+        source[first],
+        names,
+        column(attrgetter("message_ids"), np.empty((0, 16), np.uint8))[first],
+        stored,
+        late,
+        rejected,
         np.where(told, np.minimum(dead, np.maximum(total - stored - late, 0)), dead),
-        whole | (told & (dead >= total)), damaged,
-    )  # fmt: skip
+        whole | (told & (dead >= total)),
+        damaged,
+    )
 
 
 def _told(cell: Cell) -> I64:

@@ -141,9 +141,18 @@ def merge_rows(rows: Aggregates) -> Aggregates:
     """The same for one table in which a series has a row per part, side by side and in the order of time."""
     heads = run_starts(rows.series)
     columns = _merge(
-        heads, rows.count, rows.sum, rows.sumsq, rows.min, rows.max,
-        rows.first.view(np.uint64), rows.first_ts, rows.last.view(np.uint64), rows.last_ts, rows.increase,
-    )  # fmt: skip
+        heads,
+        rows.count,
+        rows.sum,
+        rows.sumsq,
+        rows.min,
+        rows.max,
+        rows.first.view(np.uint64),
+        rows.first_ts,
+        rows.last.view(np.uint64),
+        rows.last_ts,
+        rows.increase,
+    )
     return Aggregates(series=rows.series[heads[:-1]], **_as_columns(columns), sketch=_merge_sketches(rows, heads))
 
 
@@ -232,9 +241,18 @@ def _aggregate(starts: I64, ts: I64, bits: U64) -> Any:
 
 @njit(cache=True, nogil=True)
 def _merge(
-    heads: I64, counts: I64, sums: F64, sumsqs: F64, mins: F64, maxs: F64,
-    firsts: U64, firsts_ts: I64, lasts: U64, lasts_ts: I64, increases: F64,
-) -> Any:  # fmt: skip
+    heads: I64,
+    counts: I64,
+    sums: F64,
+    sumsqs: F64,
+    mins: F64,
+    maxs: F64,
+    firsts: U64,
+    firsts_ts: I64,
+    lasts: U64,
+    lasts_ts: I64,
+    increases: F64,
+) -> Any:
     n = len(heads) - 1
     count = np.zeros(n, np.int64)
     total = np.zeros(n, np.float64)

@@ -57,9 +57,14 @@ class Picked:
 
 NO_MESSAGES = Messages(*(np.empty(0, np.int64),) * 3, np.empty(0, np.int32), ())
 EMPTY = Piece(
-    NO_MESSAGES, np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int32),
-    np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0),
-)  # fmt: skip
+    NO_MESSAGES,
+    np.empty(0, np.uint64),
+    np.empty(0, np.uint64),
+    np.empty(0, np.int32),
+    np.empty(0, np.int32),
+    np.empty(0, np.int64),
+    np.empty(0),
+)
 
 
 def merge(pieces: Sequence[Piece]) -> Piece:
@@ -132,6 +137,11 @@ def narrow(piece: Piece, wanted: np.ndarray) -> Piece:
     counts = piece.counts[wanted]
     rows = kernels.take_segments(starts[wanted], counts, int(counts.sum()))
     return Piece(
-        piece.messages, piece.series[wanted], piece.metrics[wanted], counts,
-        piece.message[rows], piece.ts[rows], piece.values[rows],
-    )  # fmt: skip
+        piece.messages,
+        piece.series[wanted],
+        piece.metrics[wanted],
+        counts,
+        piece.message[rows],
+        piece.ts[rows],
+        piece.values[rows],
+    )

@@ -117,9 +117,11 @@ def add(store: Backend, app: int, draft: Retraction) -> Retraction:
     active = sum(r.active() and not r.purged_ms for r in read(store, app))
     if active >= limits.RETRACTIONS_ACTIVE_MAX:
         raise Refused(
-            "too many retractions are in force", got=active, wanted=f"fewer than {limits.RETRACTIONS_ACTIVE_MAX}",
+            "too many retractions are in force",
+            got=active,
+            wanted=f"fewer than {limits.RETRACTIONS_ACTIVE_MAX}",
             remedy="Undo some, or purge them: each is looked at by every read.",
-        )  # fmt: skip
+        )
     number = counters.take(store, b"retractions", below=_NUMBER_MAX)
     made = msgspec.structs.replace(draft, number=number, end_ms=0, purged_ms=0)
     key, cell = keys.retraction(app, number), encode(made)

@@ -14,9 +14,15 @@ from tests.clients import golang
 HERE = Path(__file__).parent
 PACKAGE = "github.com/influxdata/telegraf/cmd/telegraf"
 PLUGINS = (
-    "inputs.tail", "parsers.influx", "outputs.influxdb", "outputs.influxdb_v2", "outputs.http", "outputs.amqp",
-    "serializers.influx", "serializers.prometheusremotewrite",
-)  # fmt: skip
+    "inputs.tail",
+    "parsers.influx",
+    "outputs.influxdb",
+    "outputs.influxdb_v2",
+    "outputs.http",
+    "outputs.amqp",
+    "serializers.influx",
+    "serializers.prometheusremotewrite",
+)
 GO = "1.25.5"  # as its go.mod wants
 _HEAD = """\
 [agent]

@@ -24,8 +24,13 @@ _SCOPE = re.compile(
 _POD = re.compile(r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})")
 _DEPTH_MAX = 6  # kubepods.slice/kubepods-burstable.slice/…-pod….slice/cri-containerd-….scope is four deep
 _FOLDERS_MAX = 5_000
-_CPU = {"usage_usec": "cpu_usec", "user_usec": "cpu_user_usec", "system_usec": "cpu_system_usec",
-        "nr_throttled": "cpu_throttled", "throttled_usec": "cpu_throttled_usec"}  # fmt: skip
+_CPU = {
+    "usage_usec": "cpu_usec",
+    "user_usec": "cpu_user_usec",
+    "system_usec": "cpu_system_usec",
+    "nr_throttled": "cpu_throttled",
+    "throttled_usec": "cpu_throttled_usec",
+}
 _SINGLE = {"memory.max": "memory_max_bytes", "pids.current": "processes", "pids.max": "processes_max"}
 
 

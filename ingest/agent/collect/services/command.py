@@ -70,9 +70,13 @@ def run(words: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
     """(exit code, output, beginning of what it complained about); ``Unreachable`` when it cannot run or end in time."""
     try:
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
             env={**{k: v for k, v in os.environ.items() if not k.startswith("SPM_AGENT_")}, "LC_ALL": "C.UTF-8"},
-        )  # fmt: skip
+        )
     except (OSError, ValueError) as error:
         raise Unreachable(f"cannot run {words[0]}: {error}") from None
     assert process.stdout is not None, "BUG: a pipe was asked for"
@@ -126,6 +130,10 @@ def _checked(options: Options) -> None:
 
 
 KIND = Kind(
-    "command", Command, {"run": list, "format": str, "every_s": float}, needed=("name", "run"), place="name",
+    "command",
+    Command,
+    {"run": list, "format": str, "every_s": float},
+    needed=("name", "run"),
+    place="name",
     check=_checked,
-)  # fmt: skip
+)

@@ -12,10 +12,24 @@ from ingest.agent.lines import Point
 
 _HEALTH = {"green": 0, "yellow": 1, "red": 2}
 _WANTED = (
-    "name", "indices.docs", "indices.store", "indices.indexing", "indices.search", "indices.merges", "indices.segments",
-    "indices.query_cache", "indices.fielddata", "jvm.mem", "jvm.gc", "thread_pool.*.queue", "thread_pool.*.rejected",
-    "fs.total", "os.cpu.percent", "http", "breakers.parent",
-)  # fmt: skip
+    "name",
+    "indices.docs",
+    "indices.store",
+    "indices.indexing",
+    "indices.search",
+    "indices.merges",
+    "indices.segments",
+    "indices.query_cache",
+    "indices.fielddata",
+    "jvm.mem",
+    "jvm.gc",
+    "thread_pool.*.queue",
+    "thread_pool.*.rejected",
+    "fs.total",
+    "os.cpu.percent",
+    "http",
+    "breakers.parent",
+)
 _FILTER = ",".join(f"nodes.*.{part}" for part in _WANTED)
 
 
@@ -45,10 +59,16 @@ def node_points(stats: Mapping[str, Any], cluster: str) -> Sequence[Point]:
     for node in stats.get("nodes", {}).values():
         tags = {"cluster": cluster, "node": str(node.get("name", ""))}
         pools = node.pop("thread_pool", {})
-        found += [Point(f"elasticsearch_{part}", numbers(values), tags) for part, values in node.items()
-                  if isinstance(values, dict)]  # fmt: skip
-        found += [Point("elasticsearch_pool", numbers(values), {**tags, "pool": pool}) for pool, values in pools.items()
-                  if isinstance(values, dict)]  # fmt: skip
+        found += [
+            Point(f"elasticsearch_{part}", numbers(values), tags)
+            for part, values in node.items()
+            if isinstance(values, dict)
+        ]
+        found += [
+            Point("elasticsearch_pool", numbers(values), {**tags, "pool": pool})
+            for pool, values in pools.items()
+            if isinstance(values, dict)
+        ]
     return found
 
 

@@ -17,13 +17,34 @@ from ingest.agent.lines import Point
 from spm import limits
 
 QUERIES = ("java.lang:*", "Hadoop:*")
-_TOO_MANY = ("sub=Regions", "sub=Tables", "sub=TableLatencies", "sub=TableRequests", "sub=Users", "sub=UserAggregate",
-             "RpcDetailedActivity", "sub=Control")  # fmt: skip
-_JVM = {"Memory": "memory", "Threading": "threading", "OperatingSystem": "os", "ClassLoading": "classes",
-        "Runtime": "runtime"}  # fmt: skip
+_TOO_MANY = (
+    "sub=Regions",
+    "sub=Tables",
+    "sub=TableLatencies",
+    "sub=TableRequests",
+    "sub=Users",
+    "sub=UserAggregate",
+    "RpcDetailedActivity",
+    "sub=Control",
+)
+_JVM = {
+    "Memory": "memory",
+    "Threading": "threading",
+    "OperatingSystem": "os",
+    "ClassLoading": "classes",
+    "Runtime": "runtime",
+}
 _JVM_NAMED = {"GarbageCollector": ("gc", "gc"), "MemoryPool": ("memory_pool", "pool")}
-_DROPPED = ("thread_allocated", "peak_usage", "collection_usage", "last_gc_info", "usage_threshold", "start_time",
-            "spec_", "object_")  # fmt: skip
+_DROPPED = (
+    "thread_allocated",
+    "peak_usage",
+    "collection_usage",
+    "last_gc_info",
+    "usage_threshold",
+    "start_time",
+    "spec_",
+    "object_",
+)
 _UNFIT = re.compile(r"[^A-Za-z0-9]+")
 _PLACE = re.compile(r"-(?:/|[0-9a-f]{8}-|[A-Za-z0-9.]+-\d+$|\d+$)|ForPort\d+$")
 

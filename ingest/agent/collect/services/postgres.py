@@ -66,8 +66,12 @@ class Postgres:
 
     def _connect(self, driver: Any) -> Any:
         seconds = max(1, round(self._access.timeout_s))
-        told = {"connect_timeout": seconds, "application_name": "spm-agent", "autocommit": True,
-                "options": f"-c default_transaction_read_only=on -c statement_timeout={seconds * 1000}"}  # fmt: skip
+        told = {
+            "connect_timeout": seconds,
+            "application_name": "spm-agent",
+            "autocommit": True,
+            "options": f"-c default_transaction_read_only=on -c statement_timeout={seconds * 1000}",
+        }
         if self._access.password:
             told["password"] = self._access.password
         if self._access.user:

@@ -12,8 +12,19 @@ from ingest.agent.collect.fetch import Unreachable, get_json
 from ingest.agent.lines import Point
 from spm import limits
 
-_NODE = ("mem_used", "mem_limit", "disk_free", "disk_free_limit", "fd_used", "fd_total", "sockets_used", "proc_used",
-         "proc_total", "run_queue", "uptime")  # fmt: skip
+_NODE = (
+    "mem_used",
+    "mem_limit",
+    "disk_free",
+    "disk_free_limit",
+    "fd_used",
+    "fd_total",
+    "sockets_used",
+    "proc_used",
+    "proc_total",
+    "run_queue",
+    "uptime",
+)
 _TRUTHS = ("running", "mem_alarm", "disk_free_alarm")
 _QUEUE = ("messages", "messages_ready", "messages_unacknowledged", "consumers", "memory", "message_bytes")
 _COLUMNS = ",".join(("name", "vhost", *_QUEUE, "message_stats"))
@@ -32,8 +43,11 @@ class RabbitMQ:
         overview, nodes = ask("/api/overview", dict), ask("/api/nodes", list)
         queues = ask(_PAGE, dict).get("items", [])
         here = overview.get("cluster_name", "")
-        return [overview_point(overview), *(node_point(node, here) for node in nodes if isinstance(node, dict)),
-                *(queue_point(queue, here) for queue in queues if isinstance(queue, dict))]  # fmt: skip
+        return [
+            overview_point(overview),
+            *(node_point(node, here) for node in nodes if isinstance(node, dict)),
+            *(queue_point(queue, here) for queue in queues if isinstance(queue, dict)),
+        ]
 
     def _ask(self, path: str, shape: type) -> Any:
         found = get_json(self._url + path, self._access)

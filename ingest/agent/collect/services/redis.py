@@ -11,14 +11,38 @@ from ingest.agent.lines import Point
 
 PORT = 6379
 _WANTED = (
-    "uptime_in_seconds", "connected_clients", "blocked_clients", "maxclients", "used_memory", "used_memory_rss",
-    "used_memory_peak", "maxmemory", "mem_fragmentation_ratio", "rdb_changes_since_last_save",
-    "rdb_last_save_time", "aof_enabled", "total_connections_received", "total_commands_processed",
-    "instantaneous_ops_per_sec", "total_net_input_bytes", "total_net_output_bytes", "rejected_connections",
-    "expired_keys", "evicted_keys", "keyspace_hits", "keyspace_misses", "pubsub_channels", "connected_slaves",
-    "master_repl_offset", "slave_repl_offset", "master_last_io_seconds_ago", "used_cpu_sys", "used_cpu_user",
-    "loading", "tracking_clients",
-)  # fmt: skip
+    "uptime_in_seconds",
+    "connected_clients",
+    "blocked_clients",
+    "maxclients",
+    "used_memory",
+    "used_memory_rss",
+    "used_memory_peak",
+    "maxmemory",
+    "mem_fragmentation_ratio",
+    "rdb_changes_since_last_save",
+    "rdb_last_save_time",
+    "aof_enabled",
+    "total_connections_received",
+    "total_commands_processed",
+    "instantaneous_ops_per_sec",
+    "total_net_input_bytes",
+    "total_net_output_bytes",
+    "rejected_connections",
+    "expired_keys",
+    "evicted_keys",
+    "keyspace_hits",
+    "keyspace_misses",
+    "pubsub_channels",
+    "connected_slaves",
+    "master_repl_offset",
+    "slave_repl_offset",
+    "master_last_io_seconds_ago",
+    "used_cpu_sys",
+    "used_cpu_user",
+    "loading",
+    "tracking_clients",
+)
 _LINE_BYTES = 4_096
 
 

@@ -9,12 +9,29 @@ from ingest.agent.collect.fetch import Unreachable, get_json
 from ingest.agent.lines import Point
 from spm import limits
 
-_JVM = ("memory.heap.used", "memory.heap.max", "memory.heap.committed", "threads.count", "os.processCpuLoad",
-        "os.openFileDescriptorCount", "gc.")  # fmt: skip
-_CORE = ("INDEX.sizeInBytes", "SEARCHER.searcher.numDocs", "SEARCHER.searcher.deletedDocs", "SEARCHER.searcher.maxDoc",
-         "QUERY./select.requestTimes", "QUERY./select.errors", "UPDATE./update.requestTimes", "UPDATE./update.errors",
-         "CACHE.searcher.filterCache", "CACHE.searcher.queryResultCache", "CACHE.searcher.documentCache",
-         "UPDATE.updateHandler.commits")  # fmt: skip
+_JVM = (
+    "memory.heap.used",
+    "memory.heap.max",
+    "memory.heap.committed",
+    "threads.count",
+    "os.processCpuLoad",
+    "os.openFileDescriptorCount",
+    "gc.",
+)
+_CORE = (
+    "INDEX.sizeInBytes",
+    "SEARCHER.searcher.numDocs",
+    "SEARCHER.searcher.deletedDocs",
+    "SEARCHER.searcher.maxDoc",
+    "QUERY./select.requestTimes",
+    "QUERY./select.errors",
+    "UPDATE./update.requestTimes",
+    "UPDATE./update.errors",
+    "CACHE.searcher.filterCache",
+    "CACHE.searcher.queryResultCache",
+    "CACHE.searcher.documentCache",
+    "UPDATE.updateHandler.commits",
+)
 _PREFIXES = ",".join((*_JVM, *_CORE))
 _UNDER = re.compile(r"[./]+")
 

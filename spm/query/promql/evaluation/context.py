@@ -1,7 +1,7 @@
 """What the functions of windows need of the evaluation they are called from.
 
-`evaluator.Evaluation` is the one implementation. The interface stands apart so that the evaluator can call the functions
-of windows, and these can evaluate their arguments, without importing each other.
+`evaluator.Evaluation` is the one implementation. The interface stands apart so that the evaluator can call the
+functions of windows, and these can evaluate their arguments, without importing each other.
 """
 
 from __future__ import annotations

@@ -135,7 +135,9 @@ class Evaluation:
         start, count = steps.first_ms - lookback_ms, self.steps.count
         if node.mode == "smoothed":
             batch = self.reader.select(node.matchers, start, steps.last_ms + lookback_ms, steps=count)
-            return named(batch.labels, *self.spread(*extended_ranges.instants(batch, steps, lookback_ms)), nameless=False)
+            return named(
+                batch.labels, *self.spread(*extended_ranges.instants(batch, steps, lookback_ms)), nameless=False
+            )
         read = self.reader.strips(node.matchers, start, steps.last_ms, steps=count)
         found = windows.instants(read, steps, lookback_ms, tick=self.reader.tick)
         return named(read.labels, *self.spread(*found), nameless=False)
@@ -152,7 +154,7 @@ class Evaluation:
         lookback_ms = self.reader.lookback_ms
         read = self.reader.strips(
             selector.matchers, steps.first_ms - lookback_ms, steps.last_ms, steps=self.steps.count
-        )  # fmt: skip
+        )
         found = windows.stamps(read, steps, lookback_ms, tick=self.reader.tick)
         return named(read.labels, *self.spread(*found), nameless=False)
 
@@ -240,7 +242,7 @@ class Evaluation:
     def _quantile(self, node: plan.Quantiles, elements: Vector, found: histogram_quantile.Histograms, q: F64) -> Vector:
         return histogram_quantile.quantile(
             elements, found, q, times=self.times, remarks=self.remarks, position=node.position
-        )  # fmt: skip
+        )
 
     def _labelled(self, node: plan.Quantiles, elements: Vector, found: histogram_quantile.Histograms, q: F64) -> Vector:
         """Quantiles with their number as a label; one that moves is another label at every step."""
@@ -261,7 +263,9 @@ class Evaluation:
 
     def _fraction(self, node: plan.Fraction) -> Vector:
         lower, upper, elements = self.scalar(node.lower), self.scalar(node.upper), self.vector(node.vector)
-        return histogram_quantile.fraction(elements, histogram_quantile.grouped(elements, self.remarks, node.position), lower, upper)
+        return histogram_quantile.fraction(
+            elements, histogram_quantile.grouped(elements, self.remarks, node.position), lower, upper
+        )
 
     # --- info ---
 

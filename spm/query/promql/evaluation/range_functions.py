@@ -155,7 +155,9 @@ def _of_remains(
     first_ms, cut = steps.times - window.range_ms, percentiles.segments
     asked, cuts, batch = read_left(first_ms, steps.times, gone, cut, read, HourBatch.empty())
     evaluation.reader.rest_on(asked.told(batch.basis))
-    found = whole_hours.combine(node.function, batch, whole_hours.Windows(cuts.low, cuts.high, asked.first_ms, asked.last_ms))
+    found = whole_hours.combine(
+        node.function, batch, whole_hours.Windows(cuts.low, cuts.high, asked.first_ms, asked.last_ms)
+    )
     nameless = node.function not in windows.KEEPS_NAME
     return named(batch.labels, *evaluation.spread(found.values, found.present), nameless=nameless)
 
@@ -195,9 +197,14 @@ def _extended(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window,
     start, end = steps.first_ms - window.range_ms - before, steps.last_ms + after
     batch = evaluation.reader.select(selector.matchers, start, end, steps=evaluation.steps.count)
     found = extended_ranges.sweep(
-        node.function, batch, steps, range_ms=window.range_ms, lookback_ms=evaluation.reader.lookback_ms,
-        smoothed=selector.mode == "smoothed", tick=evaluation.reader.tick,
-    )  # fmt: skip
+        node.function,
+        batch,
+        steps,
+        range_ms=window.range_ms,
+        lookback_ms=evaluation.reader.lookback_ms,
+        smoothed=selector.mode == "smoothed",
+        tick=evaluation.reader.tick,
+    )
     values, present = found
     present = _answered(present, Gone.of(batch.basis), steps, window)
     return named(batch.labels, *evaluation.spread(values, present), nameless=True)
@@ -208,8 +215,10 @@ def _sketched(evaluation: Evaluation, window: plan.Window, steps: Steps, paramet
         steps = Steps(steps.first_ms, 0, evaluation.steps.count)
     reader, matchers = evaluation.reader, window.selector.matchers
     cuts, found = percentiles.sketched(
-        steps.times - window.range_ms, steps.times, gone,
+        steps.times - window.range_ms,
+        steps.times,
+        gone,
         lambda wanted: reader.select_sketches(matchers, wanted, steps=evaluation.steps.count),
-    )  # fmt: skip
+    )
     reader.rest_on(found.basis)
     return named(found.labels, *percentiles.of_series(found, cuts, parameter, reader.tick), nameless=True)

@@ -131,9 +131,20 @@ def combine(function: str, hours: HourBatch, asked: Windows) -> Combined:
     values, present = np.empty(shape, np.float64), np.zeros(shape, np.bool_)
     if code in _CHANGES:
         doubtful = _changes(
-            code, hours.count, hours.first, hours.first_ts, hours.last, hours.last_ts, hours.increase,
-            asked.low, asked.high, asked.first_ms, asked.last_ms, values, present,
-        )  # fmt: skip
+            code,
+            hours.count,
+            hours.first,
+            hours.first_ts,
+            hours.last,
+            hours.last_ts,
+            hours.increase,
+            asked.low,
+            asked.high,
+            asked.first_ms,
+            asked.last_ms,
+            values,
+            present,
+        )
         return Combined(values, present, bool(doubtful))
     column = {MIN: hours.min, MAX: hours.max, FIRST: hours.first, LAST: hours.last}.get(code, hours.sum)
     if code in (COUNT, PRESENT):
@@ -190,9 +201,20 @@ def _levels(code: int, count: I64, column: F64, low: I64, high: I64, out: F64, p
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _changes(
-    code: int, count: I64, first: F64, first_ts: I64, last: F64, last_ts: I64, increase: F64,
-    low: I64, high: I64, first_ms: I64, last_ms: I64, out: F64, present: Bool,
-) -> Any:  # fmt: skip
+    code: int,
+    count: I64,
+    first: F64,
+    first_ts: I64,
+    last: F64,
+    last_ts: I64,
+    increase: F64,
+    low: I64,
+    high: I64,
+    first_ms: I64,
+    last_ms: I64,
+    out: F64,
+    present: Bool,
+) -> Any:
     doubtful = False
     for series in range(count.shape[0]):
         for step in range(out.shape[1]):
@@ -220,9 +242,15 @@ def _changes(
             range_ms = last_ms[step] - first_ms[step]
             gained = last[series, tail] - first[series, head] + (0.0 if code == DELTA else resets)
             factor = extrapolated(
-                seen, first_ts[series, head], last_ts[series, tail], first[series, head], gained, last_ms[step],
-                range_ms, code != DELTA,
-            )  # fmt: skip
+                seen,
+                first_ts[series, head],
+                last_ts[series, tail],
+                first[series, head],
+                gained,
+                last_ms[step],
+                range_ms,
+                code != DELTA,
+            )
             out[series, step] = gained * (factor / (range_ms / 1000) if code == RATE else factor)
             present[series, step] = True
     return doubtful

@@ -39,11 +39,22 @@ def sweep(
     values, present = np.zeros(shape, np.float64), np.zeros(shape, np.bool_)
     paused(
         lambda cursor: _sweep(
-            FUNCTIONS[function], clean.offsets, clean.ts, clean.values, steps.first_ms, steps.step_ms, range_ms,
-            lookback_ms, smoothed, values, present, cursor, VISITS_AT_ONCE,
+            FUNCTIONS[function],
+            clean.offsets,
+            clean.ts,
+            clean.values,
+            steps.first_ms,
+            steps.step_ms,
+            range_ms,
+            lookback_ms,
+            smoothed,
+            values,
+            present,
+            cursor,
+            VISITS_AT_ONCE,
         ),
         tick,
-    )  # fmt: skip
+    )
     return values, present
 
 
@@ -52,9 +63,7 @@ def instants(batch: SeriesBatch, steps: Steps, lookback_ms: int) -> tuple[F64, B
     clean = without_stale(batch)
     shape = (len(clean.offsets) - 1, steps.count)
     values, present = np.zeros(shape, np.float64), np.zeros(shape, np.bool_)
-    _instants(
-        clean.offsets, clean.ts, clean.values, steps.first_ms, steps.step_ms, lookback_ms, values, present
-    )  # fmt: skip
+    _instants(clean.offsets, clean.ts, clean.values, steps.first_ms, steps.step_ms, lookback_ms, values, present)
     return values, present
 
 
@@ -128,9 +137,20 @@ def _instants(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _sweep(
-    code: int, offsets: I64, ts: I64, values: F64, first_ms: int, step_ms: int, range_ms: int, lookback_ms: int,
-    smoothed: bool, out: F64, present: Bool, cursor: I64, visits: int,
-) -> bool:  # fmt: skip
+    code: int,
+    offsets: I64,
+    ts: I64,
+    values: F64,
+    first_ms: int,
+    step_ms: int,
+    range_ms: int,
+    lookback_ms: int,
+    smoothed: bool,
+    out: F64,
+    present: Bool,
+    cursor: I64,
+    visits: int,
+) -> bool:
     """Goes on at the cursor (series, step); True when all is done, False when it has visited so many samples."""
     for series in range(cursor[0], len(offsets) - 1):
         low, high, end = offsets[series], offsets[series], offsets[series + 1]

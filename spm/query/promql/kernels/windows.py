@@ -84,9 +84,24 @@ def _swept(
 
     def go_on(part: I64, cursor: I64) -> bool:
         done: bool = _sweep(
-            code, found.starts, found.values, found.line, found.times, found.lengths, part, longest, steps.first_ms,
-            steps.step_ms, range_ms, numbers[0], numbers[1], values, present, cursor, VISITS_AT_ONCE,
-        )  # fmt: skip
+            code,
+            found.starts,
+            found.values,
+            found.line,
+            found.times,
+            found.lengths,
+            part,
+            longest,
+            steps.first_ms,
+            steps.step_ms,
+            range_ms,
+            numbers[0],
+            numbers[1],
+            values,
+            present,
+            cursor,
+            VISITS_AT_ONCE,
+        )
         return done
 
     while cursors:
@@ -125,9 +140,24 @@ def without_stale(batch: SeriesBatch) -> SeriesBatch:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _sweep(
-    code: int, starts: I64, values: I64, line: I32, times: I64, lengths: I64, part: I64, longest: int, first_ms: int,
-    step_ms: int, range_ms: int, first: F64, second: F64, out: F64, present: Bool, cursor: I64, visits: int,
-) -> bool:  # fmt: skip
+    code: int,
+    starts: I64,
+    values: I64,
+    line: I32,
+    times: I64,
+    lengths: I64,
+    part: I64,
+    longest: int,
+    first_ms: int,
+    step_ms: int,
+    range_ms: int,
+    first: F64,
+    second: F64,
+    out: F64,
+    present: Bool,
+    cursor: I64,
+    visits: int,
+) -> bool:
     """Goes on at the cursor (place in the part, step); True when it is done, False when it has visited so many samples.
 
     1. The values of a series are brought together, and its times, unless the series before has the same lines.

@@ -97,9 +97,17 @@ def _accumulated(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _spread(
-    values: F64, present: Bool, codes: I64, begin: int, end: int, out: F64, second: F64, lost_mean: F64,
-    lost_second: F64, seen: I64,
-) -> None:  # fmt: skip
+    values: F64,
+    present: Bool,
+    codes: I64,
+    begin: int,
+    end: int,
+    out: F64,
+    second: F64,
+    lost_mean: F64,
+    lost_second: F64,
+    seen: I64,
+) -> None:
     """The mean, and the squares of the distances from it, with what is lost of both: times are large beside them."""
     for row in range(values.shape[0]):
         group = codes[row]

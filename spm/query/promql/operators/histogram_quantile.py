@@ -67,9 +67,7 @@ def quantile(vector: Vector, found: Histograms, q: F64, *, times: I64, remarks: 
     values, present = np.zeros(shape), np.zeros(shape, np.bool_)
     lifted = np.zeros((len(found.labels), 3))
     span = np.zeros((len(found.labels), 3), np.int64)
-    _quantiles(
-        vector.values, vector.present, found.rows, found.starts, found.bounds, q, values, present, lifted, span
-    )  # fmt: skip
+    _quantiles(vector.values, vector.present, found.rows, found.starts, found.bounds, q, values, present, lifted, span)
     for row in np.flatnonzero(span[:, 0]).tolist():
         least, greatest, difference = lifted[row].tolist()
         count, first, last = span[row].tolist()
@@ -82,9 +80,7 @@ def fraction(vector: Vector, found: Histograms, lower: F64, upper: F64) -> Vecto
     """Which part of the observations lies between two values, per histogram and step."""
     shape = len(found.labels), vector.values.shape[1]
     values, present = np.zeros(shape), np.zeros(shape, np.bool_)
-    _fractions(
-        vector.values, vector.present, found.rows, found.starts, found.bounds, lower, upper, values, present
-    )  # fmt: skip
+    _fractions(vector.values, vector.present, found.rows, found.starts, found.bounds, lower, upper, values, present)
     return found.shown(values, present)
 
 

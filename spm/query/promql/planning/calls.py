@@ -50,7 +50,7 @@ def absent_labels(node: plan.Plan) -> tuple[tuple[str, str], ...]:
 
 
 class PlanBuilder(Protocol):
-    """What a call needs of the planner: the plans of its arguments, checked for their types, and errors with a place."""
+    """What a call needs of the planner: plans of its arguments, checked for their types, and errors with a place."""
 
     context: Context
 

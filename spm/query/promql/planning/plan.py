@@ -256,17 +256,45 @@ class Text:
 
 ScalarNode = Number | Time | ScalarOf | ScalarBinary
 VectorNode = (
-    Selector | RangeCall | AbsentOver | Absent | Elementwise | TimestampOf | VectorOf | VectorScalar | VectorVector
-    | SetOperation | Aggregation | Relabelled | Sorted | Quantiles | Fraction | Enriched
-)  # fmt: skip
+    Selector
+    | RangeCall
+    | AbsentOver
+    | Absent
+    | Elementwise
+    | TimestampOf
+    | VectorOf
+    | VectorScalar
+    | VectorVector
+    | SetOperation
+    | Aggregation
+    | Relabelled
+    | Sorted
+    | Quantiles
+    | Fraction
+    | Enriched
+)
 WindowNode = Window | Subquery
 Plan = ScalarNode | VectorNode | WindowNode | Text
 
 SCALARS = (Number, Time, ScalarOf, ScalarBinary)
 VECTORS = (
-    Selector, RangeCall, AbsentOver, Absent, Elementwise, TimestampOf, VectorOf, VectorScalar, VectorVector,
-    SetOperation, Aggregation, Relabelled, Sorted, Quantiles, Fraction, Enriched,
-)  # fmt: skip
+    Selector,
+    RangeCall,
+    AbsentOver,
+    Absent,
+    Elementwise,
+    TimestampOf,
+    VectorOf,
+    VectorScalar,
+    VectorVector,
+    SetOperation,
+    Aggregation,
+    Relabelled,
+    Sorted,
+    Quantiles,
+    Fraction,
+    Enriched,
+)
 WINDOWS = (Window, Subquery)
 COMPARISONS = frozenset({"==", "!=", "<", ">", "<=", ">="})
 SET_OPERATORS = frozenset({"and", "or", "unless"})

@@ -86,9 +86,7 @@ class Ask:
 
     def standing(self, storage: Standings) -> Standing | None:
         """Of all that the question looks at."""
-        return storage.standing(
-            self.steps.first_ms - self.reach.before_ms, self.steps.last_ms + self.reach.after_ms
-        )  # fmt: skip
+        return storage.standing(self.steps.first_ms - self.reach.before_ms, self.steps.last_ms + self.reach.after_ms)
 
     def where(self, holds: Callable[[int], bool]) -> Bool:
         """The steps all of whose slots hold."""
@@ -168,9 +166,10 @@ def _of(entry: Entry, ask: Ask, low: int, high: int) -> Made:
     first, last = ask.slots()
     runs = [(max(a, int(first[low])), min(b, int(last[high - 1]) + 1)) for _, (a, b) in entry.basis.runs]
     basis = dataclasses.replace(
-        entry.basis, runs=tuple((RAW, run) for run in runs if run[0] < run[1]),
+        entry.basis,
+        runs=tuple((RAW, run) for run in runs if run[0] < run[1]),
         asked=(max(int(first[low]), 0), int(last[high - 1]) + 1),
-    )  # fmt: skip
+    )
     return Made(vector, basis, entry.infos, joins=True, in_parts=True, kept=high - low)
 
 
@@ -213,10 +212,16 @@ def _settled(ask: Ask, made: Made, before: Standing, after: Standing | None) -> 
     first, last = ask.slots()
     vector = Vector(
         taken(made.vector.labels, np.arange(len(made.vector.labels))),  # without the dicts that somebody makes of them
-        made.vector.values[:, low:high].copy(), made.vector.present[:, low:high].copy(),
+        made.vector.values[:, low:high].copy(),
+        made.vector.present[:, low:high].copy(),
         made.vector.nameless,
-    ).shown()  # fmt: skip
+    ).shown()
     return Entry(
-        ask.steps.first_ms + low * ask.steps.step_ms, vector.labels, vector.values, vector.present, made.infos,
-        made.basis, after.within(int(first[low]), int(last[high - 1])),
-    )  # fmt: skip
+        ask.steps.first_ms + low * ask.steps.step_ms,
+        vector.labels,
+        vector.values,
+        vector.present,
+        made.infos,
+        made.basis,
+        after.within(int(first[low]), int(last[high - 1])),
+    )

@@ -40,9 +40,25 @@ AGGREGATIONS = frozenset({
 # fmt: on
 SET_OPERATORS = frozenset({"and", "or", "unless"})
 _PRECEDENCE = {
-    "or": 1, "and": 2, "unless": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "</": 3, ">/": 3,
-    "+": 4, "-": 4, "*": 5, "/": 5, "%": 5, "atan2": 5, "^": 6,
-}  # fmt: skip
+    "or": 1,
+    "and": 2,
+    "unless": 2,
+    "==": 3,
+    "!=": 3,
+    "<": 3,
+    "<=": 3,
+    ">": 3,
+    ">=": 3,
+    "</": 3,
+    ">/": 3,
+    "+": 4,
+    "-": 4,
+    "*": 5,
+    "/": 5,
+    "%": 5,
+    "atan2": 5,
+    "^": 6,
+}
 _UNARY = 5  # a sign binds like a product, so weaker than a power
 _FOLLOWING = frozenset({"[", "@", "offset", "anchored", "smoothed"})  # what may follow an expression
 _MATCH_SIGNS = ("=", "!=", "=~", "!~")
