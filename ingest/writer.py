@@ -26,7 +26,7 @@ from spm.store.ledger import commit_records
 from spm.store.ledger import dead_letters as dead
 from spm.store.ledger.commit_records import Commit
 from spm.store.ledger.dead_letters import Letter
-from spm.wire import BOOL, F64, I32, I64, U8, U64, Envelope, slot_of
+from spm.wire import BOOL, F64, I32, I64, U8, U64, Envelope, hour_of
 
 COLLIDED = "its series' id already stands for another series"
 TIMELESS = "its time is not between 1970 and 9999"
@@ -249,19 +249,19 @@ def _account(envelope: Envelope, outcome: int, samples: int, cause: str, total: 
 
 
 def _groups(envelopes: Envelopes) -> Iterator[Envelopes]:
-    """Messages that become one batch: all, unless they touch more than ``BATCH_SLOTS_MAX`` hours together."""
-    if int(envelopes.ts.max()) - int(envelopes.ts.min()) < limits.BATCH_SLOTS_MAX * limits.HOUR_MS:
+    """Messages that become one batch: all, unless they touch more than ``BATCH_HOURS_MAX`` hours together."""
+    if int(envelopes.ts.max()) - int(envelopes.ts.min()) < limits.BATCH_HOURS_MAX * limits.HOUR_MS:
         yield envelopes
         return
-    first, slots = 0, set[int]()
-    pieces = np.split(slot_of(envelopes.ts), np.cumsum(envelopes.samples)[:-1])
+    first, hours = 0, set[int]()
+    pieces = np.split(hour_of(envelopes.ts), np.cumsum(envelopes.samples)[:-1])
     numbers = np.arange(len(envelopes))
     for number, piece in enumerate(pieces):
         touched = set(np.unique(piece).tolist())
-        if number > first and len(slots | touched) > limits.BATCH_SLOTS_MAX:
+        if number > first and len(hours | touched) > limits.BATCH_HOURS_MAX:
             yield envelopes.take((numbers >= first) & (numbers < number))
-            first, slots = number, set()
-        slots |= touched
+            first, hours = number, set()
+        hours |= touched
     yield envelopes.take(numbers >= first)
 
 
@@ -288,27 +288,27 @@ class _Rows:
 
 
 def _rows_of(part: Part, batch: int) -> tuple[list[RowPut], list[RowPut]]:
-    """The rows of `log` and of `pending` of one batch: one block per (bucket, slot)."""
+    """The rows of `log` and of `pending` of one batch: one block per (shard, hour)."""
     app, rows = part.app, part.rows
     ingest_ms = int(rows.envelopes.ms.min())
     units = _units(rows, part.epoch.of(app, rows.metrics))
-    names = tuple((bucket, slot) for bucket, slot, _ in units)
+    names = tuple((shard, hour) for shard, hour, _ in units)
     log: list[RowPut] = []
     cells: dict[int, dict[bytes, bytes]] = {}
-    for bucket, slot, taken in units:
-        key = keys.LogKey(bucket, app, slot, ingest_ms, batch)
+    for shard, hour, taken in units:
+        key = keys.LogKey(shard, app, hour, ingest_ms, batch)
         block, commit = _block(rows, taken, names, part.epoch.number)
         log.append((key.to_bytes(), block.to_cells()))
-        cells.setdefault(bucket, {})[keys.slot_column(slot)] = commit_records.encode(commit, batch=batch)
+        cells.setdefault(shard, {})[keys.hour_column(hour)] = commit_records.encode(commit, batch=batch)
     return log, [(keys.PendingKey(b, app, ingest_ms, batch).to_bytes(), c) for b, c in cells.items()]
 
 
-def _units(rows: _Rows, buckets: U8) -> list[tuple[int, int, I64 | None]]:
-    """(bucket, slot, its rows in order of arrival) of every unit the batch touches; rows ``None``: all of them."""
-    slots = slot_of(rows.ts)
-    if bool((slots == slots[0]).all()) and bool((buckets == buckets[0]).all()):
-        return [(int(buckets[0]), int(slots[0]), None)]
-    unit = slots * 256 + buckets[rows.owner]
+def _units(rows: _Rows, shards: U8) -> list[tuple[int, int, I64 | None]]:
+    """(shard, hour, its rows in order of arrival) of every unit the batch touches; rows ``None``: all of them."""
+    hours = hour_of(rows.ts)
+    if bool((hours == hours[0]).all()) and bool((shards == shards[0]).all()):
+        return [(int(shards[0]), int(hours[0]), None)]
+    unit = hours * 256 + shards[rows.owner]
     order = np.argsort(unit, kind="stable")
     cuts = np.flatnonzero(np.diff(unit[order])) + 1
     return [(int(unit[part[0]]) & 255, int(unit[part[0]]) >> 8, part) for part in np.split(order, cuts)]

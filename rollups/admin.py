@@ -129,7 +129,7 @@ class RetractionRecordAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
 
 @admin.register(Spreading)
 class SpreadingAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
-    """Apps by the buckets they lie in: the newest epoch, those before it, and what is in the way of closing them."""
+    """Apps by the shards they lie in: the newest epoch, those before it, and what is in the way of closing them."""
 
     list_display: ClassVar = ["name", "organisation", "lies"]
     list_display_links: ClassVar = None

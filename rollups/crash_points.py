@@ -26,20 +26,20 @@ POINTS = (
     "month flipped",  # the days of a month are in force
     "agenda marked",  # a day that a full run has passed already is noted as due, its pending cells are still there
     "agenda written",  # a full run has noted that it is done
-    "late counted",  # what came too late for a sealed slot is accounted for and gone
+    "late counted",  # what came too late for a sealed hour is accounted for and gone
     "roll back noted",  # days of a roll back are noted as due, nothing is rolled back
     "rolled back",  # one (app, day) of a roll back is done
-    "moved",  # the data of some slots of one (app, day) lies in other buckets now
+    "moved",  # the data of some hours of one (app, day) lies in other shards now
     "epoch closing",  # writers that still use an epoch will write again under the newest
     "epoch ending",  # nobody counts on what is put by it from now on; what is there may still be found
-    "histories cut",  # nothing can be rolled back into an epoch's buckets on one (app, day)
-    "epoch closed",  # nobody looks in an epoch's buckets any more
+    "histories cut",  # nothing can be rolled back into an epoch's shards on one (app, day)
+    "epoch closed",  # nobody looks in an epoch's shards any more
     "purge listed",  # what may be deleted is known, the fence is not up
     "purge fenced",  # history is cut, nothing is deleted
     "purge deleting",  # some superseded rows are gone, others are not
-    "sealing",  # slots of a day are marked: nobody else flips them
+    "sealing",  # hours of a day are marked: nobody else flips them
     "sealed",  # their hours are final and in force, their raw is still there
-    "raw deleting",  # some rows of sealed slots are gone, others are not
+    "raw deleting",  # some rows of sealed hours are gone, others are not
     "expired",  # a day answers for its hours, whose rows are still there
     "hours deleting",  # some rows of expired hours or days are gone, others are not
     "days dropped",  # a month names its oldest days no more, their rows are still there

@@ -28,7 +28,7 @@ class Kind(models.TextChoices):
     MINOR = "minor", "Minor"
     FULL = "full", "Full"
     UPGRADE = "upgrade", "Upgrade"  # rewrites what an older version wrote
-    REDISTRIBUTE = "redistribute", "Redistribute"  # moves metrics between buckets
+    REDISTRIBUTE = "redistribute", "Redistribute"  # moves metrics between shards
     SEAL = "seal", "Seal"  # lets raw go after its time, and keeps its hours
     PURGE = "purge", "Purge"  # deletes a retraction's samples for good
 
@@ -145,7 +145,7 @@ class RetractionRecord(models.Model):
 
 
 class Spreading(App):
-    """An app, seen by the buckets it lies in; its distribution stands in the store, not in the database."""
+    """An app, seen by the shards it lies in; its distribution stands in the store, not in the database."""
 
     class Meta:
         proxy = True

@@ -1,7 +1,7 @@
 """Taking a range of writes out of every answer, and putting it back: what it would touch, the act, the undo (rule 17).
 
 ``Draft`` is what a person asks for; ``preview`` counts what it would hide, exactly, from raw of the units that it may
-touch and of no others; ``retract`` puts its row in force and says which slots their seal keeps as they are (rule 23);
+touch and of no others; ``retract`` puts its row in force and says which hours their seal keeps as they are (rule 23);
 ``undo`` ends it. No sample is moved or deleted here: readers compare, and the next run rebuilds hours and days.
 """
 
@@ -15,7 +15,7 @@ from rollups.decide import plan
 from rollups.manifest import cells
 from spm import limits
 from spm.errors import IntegrityError, Refused
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import dictionary, epochs, keys, manifest
 from spm.store.backends.base import Backend, Reader
 from spm.store.encoding import kernels
@@ -68,7 +68,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A retraction as it is now, and the slots it cannot reach any more."""
+    """A retraction as it is now, and the hours it cannot reach any more."""
 
     retraction: Retraction
     sealed: tuple[int, ...]
@@ -131,28 +131,28 @@ def retract(store: Backend, app: int, draft: Retraction) -> Done:
     if not draft.reason:
         raise Refused("a retraction needs a reason", remedy="Say why, for whoever looks at the chart next year.")
     made = retractions.add(store, app, draft)
-    return Done(made, sealed_slots(store, app, made))
+    return Done(made, sealed_hours(store, app, made))
 
 
 def undo(store: Backend, app: int, number: int, now_ms: int) -> Done:
     """End one: what it hid counts again, also in charts of long ago."""
     ended = retractions.end(store, app, number, now_ms)
-    return Done(ended, sealed_slots(store, app, ended))
+    return Done(ended, sealed_hours(store, app, ended))
 
 
-def sealed_slots(reader: Reader, app: int, retraction: Retraction) -> tuple[int, ...]:
-    """The slots in its range that are sealing or sealed: their hours stay what they were when the seal was put."""
+def sealed_hours(reader: Reader, app: int, retraction: Retraction) -> tuple[int, ...]:
+    """The hours in its range that are sealing or sealed: their hours stay what they were when the seal was put."""
     days = _days(reader, app, retraction)
-    return tuple(sorted(slot for value in days.values() for slot in value.seals if _sealed(value, slot, retraction)))
+    return tuple(sorted(hour for value in days.values() for hour in value.seals if _sealed(value, hour, retraction)))
 
 
-def _sealed(value: Manifest, slot: int, retraction: Retraction) -> bool:
-    if value.seal(slot) == OPEN:
+def _sealed(value: Manifest, hour: int, retraction: Retraction) -> bool:
+    if value.seal(hour) == OPEN:
         return False
-    known = [e for (_, held), e in value.entries.items() if held == slot and e.sources]
+    known = [e for (_, held), e in value.entries.items() if held == hour and e.sources]
     if not known:  # nothing says who wrote there and when
-        return retraction.data_from_ms < (slot + 1) * HOUR_MS and retraction.data_to_ms > slot * HOUR_MS
-    return any(retraction.touches(slot, e.stamp_min_ms, e.stamp_max_ms, e.sources) for e in known)
+        return retraction.data_from_ms < (hour + 1) * HOUR_MS and retraction.data_to_ms > hour * HOUR_MS
+    return any(retraction.touches(hour, e.stamp_min_ms, e.stamp_max_ms, e.sources) for e in known)
 
 
 def _days(reader: Reader, app: int, retraction: Retraction) -> dict[int, Manifest]:
@@ -161,7 +161,7 @@ def _days(reader: Reader, app: int, retraction: Retraction) -> dict[int, Manifes
     return {
         day: manifest.decode(cell)
         for day, cell in cells.scan_cells(reader, app).items()
-        if first // DAY_SLOTS <= day <= last // DAY_SLOTS
+        if first // DAY_HOURS <= day <= last // DAY_HOURS
     }
 
 
@@ -176,7 +176,7 @@ class _Count:
     restored: int = 0
     versions: int = 0
     read: int = 0
-    slots: set[int] = field(default_factory=set)
+    hours: set[int] = field(default_factory=set)
     sources: set[str] = field(default_factory=set)
     series: list[tuple[U64, U64]] = field(default_factory=list)
     first_ms: int = limits.TIME_MAX_MS
@@ -202,8 +202,8 @@ def _preview(reader: Reader, app: int, draft: Retraction) -> Preview:
     days = _days(reader, app, draft)
     found = _units(app, waiting, days, draft)
     groups: dict[tuple[int, int], list[_Unit]] = defaultdict(list)
-    for unit in found:  # while buckets change, one series may lie in two of them
-        groups[-unit.at.slot, unit.at.bucket if spread.settled else 0].append(unit)
+    for unit in found:  # while shards change, one series may lie in two of them
+        groups[-unit.at.hour, unit.at.shard if spread.settled else 0].append(unit)
     count, looked = _Count(), 0
     for (negated, _), group in sorted(groups.items()):
         if count.read >= limits.RETRACT_PREVIEW_SAMPLES_MAX or looked >= limits.RETRACT_PREVIEW_UNITS_MAX:
@@ -212,11 +212,11 @@ def _preview(reader: Reader, app: int, draft: Retraction) -> Preview:
         pieces = [piece for unit in group for piece in _pieces(reader, unit, wanted)]
         if pieces:
             _add(count, -negated, merge(pieces), now, then)
-    sealed = sum(_sealed(value, slot, draft) for value in days.values() for slot in value.seals)
+    sealed = sum(_sealed(value, hour, draft) for value in days.values() for hour in value.seals)
     return _told(reader, app, count, sealed=sealed, at_least=looked < len(found))
 
 
-def _add(count: _Count, slot: int, piece: Piece, now: Lens, then: Lens) -> None:
+def _add(count: _Count, hour: int, piece: Piece, now: Lens, then: Lens) -> None:
     """Compare who wins with and without the draft."""
     count.read += len(piece)
     left = then.kept(piece)
@@ -235,7 +235,7 @@ def _add(count: _Count, slot: int, piece: Piece, now: Lens, then: Lens) -> None:
     owner = np.unique(kernels.spread(piece.counts, len(piece))[gone])
     count.samples += len(gone)
     count.restored += len(others) - (len(rows) - len(gone))
-    count.slots.add(slot)
+    count.hours.add(hour)
     count.series.append((piece.series[owner], piece.metrics[owner]))
     count.sources |= {piece.messages.sources[i] for i in np.unique(piece.messages.source[piece.message[gone]])}
     count.first_ms = min(count.first_ms, int(piece.ts[gone].min()))
@@ -251,7 +251,7 @@ def _told(reader: Reader, app: int, count: _Count, *, sealed: int, at_least: boo
         restored=count.restored,
         versions=count.versions,
         series=len(pairs),
-        hours=len(count.slots),
+        hours=len(count.hours),
         sources=tuple(sorted(count.sources)),
         metrics=_names(reader, app, pairs),
         first_ms=count.first_ms if count.samples else None,
@@ -291,21 +291,21 @@ def _wanted(pairs: Pairs) -> Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Pending batches of one (bucket, slot), and whether any of them may hold something in the draft's range."""
+    """Pending batches of one (shard, hour), and whether any of them may hold something in the draft's range."""
 
     batches: set[tuple[int, int]] = field(default_factory=set)
     touched: set[bool] = field(default_factory=set)
 
 
-def _waiting(reader: Reader, app: int, buckets: Iterable[int], draft: Retraction) -> dict[tuple[int, int], _Waiting]:
-    """All that is pending by (bucket, slot): what a draft does not touch may be what shows in its place."""
+def _waiting(reader: Reader, app: int, shards: Iterable[int], draft: Retraction) -> dict[tuple[int, int], _Waiting]:
+    """All that is pending by (shard, hour): what a draft does not touch may be what shows in its place."""
     found: dict[tuple[int, int], _Waiting] = defaultdict(_Waiting)
-    for items in plan.by_day(commit_records.scan(reader, app, list(buckets))).values():
+    for items in plan.by_day(commit_records.scan(reader, app, list(shards))).values():
         for item in items:
-            commit, place = item.commit, found[item.key.bucket, item.slot]
+            commit, place = item.commit, found[item.key.shard, item.hour]
             place.batches.add((item.key.ingest_ms, item.key.batch))
             place.touched.add(
-                draft.touches(item.slot, commit.stamp_min_ms, commit.stamp_max_ms, commit.messages.sources)
+                draft.touches(item.hour, commit.stamp_min_ms, commit.stamp_max_ms, commit.messages.sources)
             )
     return found
 
@@ -316,17 +316,17 @@ def _units(
     """The open units that it may touch. Replayed batches are read beside the generations, as pending ones are."""
     entries = {place: entry for value in days.values() for place, entry in value.entries.items()}
     touched = {place for place, found in waiting.items() if True in found.touched}
-    touched |= {(b, slot) for (b, slot), entry in entries.items() if retractions.touching([draft], entry, slot)}
+    touched |= {(b, hour) for (b, hour), entry in entries.items() if retractions.touching([draft], entry, hour)}
     found = []
-    for bucket, slot in sorted(touched):
-        if days.get(slot // DAY_SLOTS, Manifest()).seal(slot) != OPEN:
+    for shard, hour in sorted(touched):
+        if days.get(hour // DAY_HOURS, Manifest()).seal(hour) != OPEN:
             continue
-        entry = entries.get((bucket, slot), Entry())
-        batches = (waiting[bucket, slot].batches if (bucket, slot) in waiting else set()) | {
+        entry = entries.get((shard, hour), Entry())
+        batches = (waiting[shard, hour].batches if (shard, hour) in waiting else set()) | {
             (r.ingest_ms, r.batch) for r in entry.state.replay
         }
-        fresh = tuple(keys.LogKey(bucket, app, slot, ms, batch).to_bytes() for ms, batch in sorted(batches))
-        found.append(_Unit(Unit(bucket, app, slot), entry, fresh))
+        fresh = tuple(keys.LogKey(shard, app, hour, ms, batch).to_bytes() for ms, batch in sorted(batches))
+        found.append(_Unit(Unit(shard, app, hour), entry, fresh))
     return found
 
 

@@ -5,8 +5,8 @@ last word of a name.
 """
 
 # --- time -------------------------------------------------------------------------------------------------------------
-HOUR_MS = 3_600_000  # a slot; rollups, chunks and manifests count in it
-DAY_SLOTS = 24  # days, months and manifests count in UTC
+HOUR_MS = 3_600_000  # an hour; rollups, chunks and manifests count in it
+DAY_HOURS = 24  # days, months and manifests count in UTC
 FUTURE_MS = 24 * HOUR_MS  # a sample later than this ahead of the server has a wrong clock or a wrong unit
 TIME_MAX_MS = 253_402_300_799_000  # 9999-12-31: later instants overflow people's calendars
 
@@ -120,8 +120,8 @@ HBASE_SCANS_AHEAD = 4  # ranges of which the first rows are read while the one b
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 COMMIT_BYTES_MAX = 8_000_000  # of one group commit
-MESSAGE_SLOTS_MAX = 2_500  # hours one message may touch: each becomes a row that names all of the others
-BATCH_SLOTS_MAX = 1_000  # hours from which messages are no longer written as one batch, for the same reason
+MESSAGE_HOURS_MAX = 2_500  # hours one message may touch: each becomes a row that names all of the others
+BATCH_HOURS_MAX = 1_000  # hours from which messages are no longer written as one batch, for the same reason
 WRITER_APPS_MAX = 10_000  # apps whose distribution a writing process remembers: some 500 bytes each
 DEAD_SAMPLES_MAX = 50_000  # of one message kept in its dead letter, which is one cell; all are counted
 DEAD_BODY_BYTES_MAX = 7_000_000  # of a body kept in its dead letter, likewise; its size is told
@@ -254,8 +254,8 @@ IMPORT_DECODED_BYTES_MAX = 20_000_000_000  # after decompression, which is done 
 IMPORT_PARQUET_BYTES_MAX = 500_000_000  # spooled to disk, because its index stands at its end
 IMPORT_GROUP_BYTES_MAX = 256_000_000  # of one row group of Parquet, decoded
 IMPORT_SAMPLES_AT_ONCE = 250_000  # of one message made from a file
-IMPORT_SLOTS_AT_ONCE = 500  # hours of one such message: each becomes a row
-EXPLAINED_UNITS_MAX = 200  # hours of buckets, or retractions, that one explanation names: the newest
+IMPORT_HOURS_AT_ONCE = 500  # hours of one such message: each becomes a row
+EXPLAINED_UNITS_MAX = 200  # hours of shards, or retractions, that one explanation names: the newest
 EXPLAINED_HOURS = 3  # the last ones of an answer, of which it says who has sent for them
 READ_TOP_MAX = 10_000  # of each list of status/tsdb: somebody reads them
 REMOTE_READ_QUERIES_MAX = 100  # of one remote-read request; Prometheus sends one
@@ -334,7 +334,7 @@ READY_TIMEOUT_S = 120  # for the first answer of the web server; numpy and numba
 LOG_BYTES_MAX = 5_000_000  # of one process's log before it becomes the older one; two are kept
 
 # --- rollups ----------------------------------------------------------------------------------------------------------
-ROLL_PENDING_ROWS = 200  # of one bucket and app: readers list them all, and 300 take HBase 15 ms
+ROLL_PENDING_ROWS = 200  # of one shard and app: readers list them all, and 300 take HBase 15 ms
 ROLL_PENDING_SAMPLES = 1_000_000  # a reader's un-compacted tail then takes about 30 MB
 ROLL_PENDING_AGE_MS = 10 * 60_000  # of the oldest: blocks of single messages take several times the bytes of chunks
 ROLL_GRACE_MS = 2 * 60_000  # after an hour's end, for what is under way; later data is merged by the next run
@@ -344,15 +344,15 @@ ROLL_TROUBLE_GAP_MS = 15 * 60_000  # after a run with trouble: a damaged row mus
 ROLL_WAIT_S = 900  # that a command waits for a run which beat has started
 ROLL_WAVE_SAMPLES = 50_000_000  # compacted before the next flip: bounds what a crash wastes and the driver's memory
 ROLL_UNIT_SAMPLES = 500_000  # taken for a unit whose size a plan does not know: a wave then has a hundred
-ROLL_SWEEP_MS = DAY_SLOTS * HOUR_MS  # a full run looks at every day of an app this often: for what crashes left behind
-SPREAD_UNIT_SAMPLES = 10_000_000  # an hour of one bucket, from which an app is spread wider: 300 MB in its task
+ROLL_SWEEP_MS = DAY_HOURS * HOUR_MS  # a full run looks at every day of an app this often: for what crashes left behind
+SPREAD_UNIT_SAMPLES = 10_000_000  # an hour of one shard, from which an app is spread wider: 300 MB in its task
 SPREAD_ROUNDS = 3  # of moving and closing in one go: the second takes what was under way in the first, more is rare
 AGENDA_DAYS_MAX = 4_000  # days an app's agenda names; more are found by looking at all of them
 TIER_ROWS_MAX = 1 << 19  # (series, hour) entries of one page of hours or days: 4 MB an aggregate, decoded
 ROLL_GROUPS_PER_CORE = 4  # tasks per core: fewer leave cores idle at the end, more cost a start each
-ROLL_CELLS_MAX = 100_000  # pending cells of one bucket and app that one run takes: about 1 kB each
+ROLL_CELLS_MAX = 100_000  # pending cells of one shard and app that one run takes: about 1 kB each
 PURGE_HISTORY = 2  # former states of a unit that a purge leaves, so that its last runs can be rolled back
-PURGE_EVERY_MS = DAY_SLOTS * HOUR_MS  # beat's own purges list every key of an app: once a day is cheap
+PURGE_EVERY_MS = DAY_HOURS * HOUR_MS  # beat's own purges list every key of an app: once a day is cheap
 PURGE_BYTES_PER_CALL = 32_000_000  # of rows weighed or deleted at once: a page may have 8 MB
 PURGE_PAGES_MAX = 200_000  # of runs that died, found by one purge: 200 bytes each in memory; the next finds the rest
 PURGE_ROWS_WEIGHED = 64  # read at once to be counted: half a gigabyte if each were as large as can be
@@ -362,7 +362,7 @@ FSCK_DIFFERENCES_MAX = 1_000  # told by one comparison on Spark: more of them sa
 FSCK_BLOCK_AGE_MS = 15 * 60_000  # of a block without a mark: a younger one may belong to a batch on its way
 ROLL_RUNS_KEPT = 10_000  # rows of the list of runs; the store keeps its own history
 RETRACT_PREVIEW_SAMPLES_MAX = 20_000_000  # versions one preview reads, some seconds of work; above it a lower bound
-RETRACT_PREVIEW_UNITS_MAX = 2_000  # (bucket, hour)s one preview opens, 5 ms each: somebody waits for the page
+RETRACT_PREVIEW_UNITS_MAX = 2_000  # (shard, hour)s one preview opens, 5 ms each: somebody waits for the page
 RETRACT_REASON_CHARS_MAX = 500  # a sentence for whoever looks at the chart next year, not a report
 SHRED_HOURS_WAITED_FOR = 500  # of a retraction purged while somebody waits, some 20 ms each; longer ones by command
 ROLL_REPLANS_MAX = 3  # when others keep flipping the same day, the next run does it

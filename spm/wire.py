@@ -88,8 +88,8 @@ def metric_of(form: bytes) -> bytes:
     return form[2 : 2 + int.from_bytes(form[:2], "big")]
 
 
-def slot_of(ts: I64) -> I64:
-    """The slot (hour, left-open: slot s holds s·3,600,000 < ts ≤ (s+1)·3,600,000) of each time in ms."""
+def hour_of(ts: I64) -> I64:
+    """The hour (hour, left-open: hour s holds s·3,600,000 < ts ≤ (s+1)·3,600,000) of each time in ms."""
     return (ts - 1) // HOUR_MS
 
 

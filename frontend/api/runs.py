@@ -31,7 +31,7 @@ class RunSerializer(serializers.Serializer[Any]):
     executor = serializers.CharField()
     state = serializers.CharField()
     percent = serializers.IntegerField(help_text="of the whole run's units that are done")
-    units = serializers.IntegerField(allow_null=True, help_text="done; a unit is a bucket's data of one hour")
+    units = serializers.IntegerField(allow_null=True, help_text="done; a unit is a shard's data of one hour")
     units_total = serializers.IntegerField(allow_null=True)
     samples = serializers.IntegerField(allow_null=True)
     size_bytes = serializers.IntegerField()

@@ -16,7 +16,7 @@ from spm.query.request.provenance import Basis
 
 def explained(storage: AppStorage, app_id: int, basis: Basis, now_ms: int) -> dict[str, Any]:
     """What an answer rests on."""
-    first, end = (datetime.fromtimestamp(slot * HOUR_MS / 1000, UTC) for slot in span_of(basis))
+    first, end = (datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC) for hour in span_of(basis))
     corrected = Correction.objects.filter(app=app_id, hour__gte=first, hour__lt=end)[:EXPLAINED_UNITS_MAX]
     return {**explanation(storage, basis, now_ms), "corrections": [_correction(each) for each in corrected]}
 

@@ -70,19 +70,19 @@ def _batches(
 
 def _stretches(call: Call, storage: AppStorage, portion: Chosen, start_ms: int, end_ms: int) -> Iterator[SeriesBatch]:
     """A portion in the order of time: so many hours at once that a stretch is neither tiny nor huge."""
-    slots, at, hours = storage.slots_held(start_ms, end_ms), 0, 1
-    while at < len(slots):
+    hours, at, hours_wanted = storage.hours_held(start_ms, end_ms), 0, 1
+    while at < len(hours):
         call.budget.tick()
-        last = min(at + hours, len(slots)) - 1
-        low, high = max(slots[at] * HOUR_MS, start_ms), min((slots[last] + 1) * HOUR_MS, end_ms)
+        last = min(at + hours_wanted, len(hours)) - 1
+        low, high = max(hours[at] * HOUR_MS, start_ms), min((hours[last] + 1) * HOUR_MS, end_ms)
         batch = storage.select_portion(portion, low, high, tick=call.budget.tick)
         if len(batch.ts):
             yield batch
         at = last + 1
         if len(batch.ts) * 2 < EXPORT_STRETCH_SAMPLES:
-            hours = min(hours * 2, EXPORT_STRETCH_HOURS_MAX)
+            hours_wanted = min(hours_wanted * 2, EXPORT_STRETCH_HOURS_MAX)
         elif len(batch.ts) > EXPORT_STRETCH_SAMPLES:
-            hours = max(hours // 2, 1)
+            hours_wanted = max(hours_wanted // 2, 1)
 
 
 def _labels(storage: AppStorage, selectors: Sequence[tuple[Matcher, ...]], start: int, end: int) -> list[str]:

@@ -18,10 +18,10 @@ from ingest.protocols.common import naming
 from ingest.protocols.common.times import TIME_EARLY, TIME_LATE
 from ingest.protocols.influx.exact import example
 from spm.errors import BadMessage, LimitExceeded
-from spm.limits import FUTURE_MS, IMPORT_SAMPLES_AT_ONCE, IMPORT_SLOTS_AT_ONCE, REJECTIONS_MAX
+from spm.limits import FUTURE_MS, IMPORT_SAMPLES_AT_ONCE, IMPORT_HOURS_AT_ONCE, REJECTIONS_MAX
 from spm.query.request.batches import METRIC_NAME
 from spm.store.encoding.arrow import Bool
-from spm.wire import F64, I32, I64, Parsed, Rejection, SeriesTable, canonical, slot_of
+from spm.wire import F64, I32, I64, Parsed, Rejection, SeriesTable, canonical, hour_of
 
 
 class Gathering:
@@ -176,10 +176,10 @@ def _places(lines: I64, some: Sequence[int]) -> list[int]:
 def _cuts(ts: I64) -> Iterator[I64]:
     """Rows of each message, in the order of time: bounded in samples and in hours. Equal times keep their order."""
     order = np.argsort(ts, kind="stable")
-    hours = slot_of(ts[order])
+    hours = hour_of(ts[order])
     rank = np.cumsum(np.diff(hours, prepend=hours[:1]) != 0)
     at = 0
     while at < len(order):
-        end = min(int(np.searchsorted(rank, rank[at] + IMPORT_SLOTS_AT_ONCE)), at + IMPORT_SAMPLES_AT_ONCE)
+        end = min(int(np.searchsorted(rank, rank[at] + IMPORT_HOURS_AT_ONCE)), at + IMPORT_SAMPLES_AT_ONCE)
         yield order[at:end]
         at = end

@@ -14,10 +14,10 @@ import numpy as np
 
 from spm.clock import Clock
 from spm.errors import BadMessage
-from spm.limits import ACCEPT_APPS_MAX, HOUR_MS, MESSAGE_SLOTS_MAX, SEQUENCE_MAX
+from spm.limits import ACCEPT_APPS_MAX, HOUR_MS, MESSAGE_HOURS_MAX, SEQUENCE_MAX
 from spm.store.backends.base import Backend
 from spm.store.ledger import counters
-from spm.wire import Envelope, Parsed, Stamp, slot_of
+from spm.wire import Envelope, Parsed, Stamp, hour_of
 
 PROCESS_MAX = 1 << 32  # a stamp's process number has 32 bits
 
@@ -143,13 +143,13 @@ class Acceptor:
 
 def _bounded(parsed: Parsed) -> None:
     """Each hour of a message becomes a row that names all the others: their number has a limit."""
-    if not len(parsed.ts) or int(parsed.ts.max()) - int(parsed.ts.min()) < MESSAGE_SLOTS_MAX * HOUR_MS:
+    if not len(parsed.ts) or int(parsed.ts.max()) - int(parsed.ts.min()) < MESSAGE_HOURS_MAX * HOUR_MS:
         return
-    touched = len(np.unique(slot_of(parsed.ts)))
-    if touched > MESSAGE_SLOTS_MAX:
+    touched = len(np.unique(hour_of(parsed.ts)))
+    if touched > MESSAGE_HOURS_MAX:
         raise BadMessage(
             "the message spreads over too many hours",
             got=touched,
-            wanted=f"at most {MESSAGE_SLOTS_MAX}",
+            wanted=f"at most {MESSAGE_HOURS_MAX}",
             remedy="Send it in parts, each with neighbouring times.",
         )

@@ -11,7 +11,7 @@ from rollups.check.findings import DIFFERS, UNKNOWN, Report
 from rollups.decide.plan import Kind
 from rollups.decide.work import PackTask, UnitTask
 from rollups.manifest import cells
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.store import epochs as store_epochs
 from spm.store import keys, manifest
 from spm.store.backends.base import Reader
@@ -25,8 +25,8 @@ from spm.store.versions.retractions import Retraction
 class Difference:
     """One series and hour that a recount says otherwise; ``what``: names of aggregates, or missing, or surplus."""
 
-    bucket: int
-    slot: int
+    shard: int
+    hour: int
     metric: int
     series: int
     what: str
@@ -40,43 +40,43 @@ class Asked:
     packs: tuple[PackTask, ...]
 
 
-def asked(reader: Reader, app: int, slots: Collection[int] | None, report: Report) -> Asked:
-    """Every hour that readers use and whose samples are there (``slots``: only these). Raises ``CorruptBlock``."""
+def asked(reader: Reader, app: int, hours: Collection[int] | None, report: Report) -> Asked:
+    """Every hour that readers use and whose samples are there (``hours``: only these). Raises ``CorruptBlock``."""
     epochs = store_epochs.read(reader, app).epochs
     known = {r.number: r for r in retractions.read(reader, app)}
     units: list[UnitTask] = []
     packs: list[PackTask] = []
     for day, cell in sorted(cells.scan_cells(reader, app).items()):
         value = manifest.decode(cell)
-        for bucket, pack in sorted(value.hours.items()):
-            chosen = [s for s in sorted(pack.slots) if slots is None or s in slots]
-            exact = [s for s in chosen if value.seal(s) < SEALED and value.counted(bucket, s)]
+        for shard, pack in sorted(value.hours.items()):
+            chosen = [s for s in sorted(pack.hours) if hours is None or s in hours]
+            exact = [s for s in chosen if value.seal(s) < SEALED and value.counted(shard, s)]
             report.count(stale=sum(value.seal(s) < SEALED for s in chosen) - len(exact))
-            kept = [s for s in exact if _known(app, bucket, s, pack.slots[s], known, report)]
-            units += [_unit(app, bucket, s, value, known, epochs) for s in kept]
+            kept = [s for s in exact if _known(app, shard, s, pack.hours[s], known, report)]
+            units += [_unit(app, shard, s, value, known, epochs) for s in kept]
             if kept:
-                packs.append(PackTask(app, bucket, day, pack.generation, tuple(kept), {}))
+                packs.append(PackTask(app, shard, day, pack.generation, tuple(kept), {}))
     return Asked(tuple(units), tuple(packs))
 
 
-def _known(app: int, bucket: int, slot: int, of: HourOf, known: dict[int, Retraction], report: Report) -> bool:
+def _known(app: int, shard: int, hour: int, of: HourOf, known: dict[int, Retraction], report: Report) -> bool:
     """Whether all that an hour leaves out is known; else that is a finding."""
     lost = retractions.numbers(of.retractions) - known.keys()
     if lost:
-        key = keys.inputs(bucket, app, slot // DAY_SLOTS * DAY_SLOTS, 0)
-        report.add(UNKNOWN, "hours", key, f"slot {slot} leaves out retractions nobody knows: {sorted(lost)}")
+        key = keys.inputs(shard, app, hour // DAY_HOURS * DAY_HOURS, 0)
+        report.add(UNKNOWN, "hours", key, f"hour {hour} leaves out retractions nobody knows: {sorted(lost)}")
     return not lost
 
 
 def _unit(
-    app: int, bucket: int, slot: int, value: Manifest, known: dict[int, Retraction], epochs: tuple[Epoch, ...]
+    app: int, shard: int, hour: int, value: Manifest, known: dict[int, Retraction], epochs: tuple[Epoch, ...]
 ) -> UnitTask:
-    state = value.entry(bucket, slot).state
-    numbers = retractions.numbers(value.hours[bucket].slots[slot].retractions)
+    state = value.entry(shard, hour).state
+    numbers = retractions.numbers(value.hours[shard].hours[hour].retractions)
     return UnitTask(
         app,
-        bucket,
-        slot,
+        shard,
+        hour,
         Kind.RECOUNT,
         state.generations,
         state.replay,
@@ -91,8 +91,8 @@ def _unit(
 def told(app: int, question: Asked, found: Sequence[Difference], report: Report) -> None:
     """Note what was compared and what differs."""
     report.count(hours=len(question.units))
-    generations = {(p.bucket, p.day): p.old.number for p in question.packs if p.old is not None}
+    generations = {(p.shard, p.day): p.old.number for p in question.packs if p.old is not None}
     for d in found:
-        day = d.slot // DAY_SLOTS
-        key = keys.hours(d.bucket, app, d.metric, day, generations[d.bucket, day], 0)
-        report.add(DIFFERS, "hours", key, f"slot {d.slot}, series {d.series:016x}: {d.what}")
+        day = d.hour // DAY_HOURS
+        key = keys.hours(d.shard, app, d.metric, day, generations[d.shard, day], 0)
+        report.add(DIFFERS, "hours", key, f"hour {d.hour}, series {d.series:016x}: {d.what}")

@@ -31,8 +31,8 @@ class Report:
     """A check of one app."""
 
     findings: list[Finding] = field(default_factory=list)
-    hours: int = 0  # of a (bucket, slot), recounted
-    days: int = 0  # of a bucket, recounted
+    hours: int = 0  # of a (shard, hour), recounted
+    days: int = 0  # of a shard, recounted
     stale: int = 0  # hours and days that readers do not use: the next run makes them anew
     rows: int = 0  # read and verified
     unreferenced: int = 0  # rows that the next purge deletes

@@ -27,7 +27,7 @@ from rollups.run import agenda
 from spm import limits
 from spm.clock import random_u64
 from spm.errors import CorruptBlock, IntegrityError
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Backend, Reader
 from spm.store.encoding import blocks
@@ -66,11 +66,11 @@ def fsck(
     app: int,
     *,
     now_ms: int,
-    slots: Collection[int] | None = None,
+    hours: Collection[int] | None = None,
     repair: bool = False,
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
-    """Check everything; recount the hours of ``slots`` and the days they lie in (``None``: all of them).
+    """Check everything; recount the hours of ``hours`` and the days they lie in (``None``: all of them).
 
     ``watch`` is told of days done and days in all.
     """
@@ -82,16 +82,16 @@ def fsck(
     values = _manifests(store, app, report)
     for number, (day, value) in enumerate(sorted(values.items()), 1):
         _verify_day(store, app, day, value, report)
-        chosen = [s for s in {s for _, s in value.entries} if slots is None or s in slots]
+        chosen = [s for s in {s for _, s in value.entries} if hours is None or s in hours]
         wrong = _check_hours(store, app, value, chosen, report)
         if wrong and repair:
             _drop_hours(store, app, day, value, wrong, report, now_ms)
-        if slots is None or chosen:
+        if hours is None or chosen:
             _check_day(store, app, day, value, months, report, now_ms, repair=repair)
         watch(number, len(values))
     for month, found in months.items():
-        for bucket, pack in found.days.items():
-            _verify_pack(store, Place("days", app, bucket, month, first_day_of(month) * DAY_SLOTS), pack, report)
+        for shard, pack in found.days.items():
+            _verify_pack(store, Place("days", app, shard, month, first_day_of(month) * DAY_HOURS), pack, report)
     _verify_accounts(store, app, report)
     left = purge.purge(store, app, keep=limits.HISTORY_MAX, dry_run=True)
     report.count(unreferenced=sum(left.rows.values()))
@@ -128,8 +128,8 @@ def _verify_accounts(reader: Reader, app: int, report: Report) -> None:
         if known.damaged:
             report.add(DAMAGED, "marks", keys.mark(app, process), f"of process {process}: {known.damaged}")
     report.count(rows=len(found))
-    buckets = epochs.read(reader, app).all(app)
-    waiting = ((w.key.to_bytes(), w.cell) for w in commit_records.scan(reader, app, list(buckets)))
+    shards = epochs.read(reader, app).all(app)
+    waiting = ((w.key.to_bytes(), w.cell) for w in commit_records.scan(reader, app, list(shards)))
     accounts = (
         (key, row.get(commit_records.COLUMN, b"")) for key, row in reader.scan("ledger", *keys.ledger_range(app))
     )
@@ -144,12 +144,12 @@ def _verify_accounts(reader: Reader, app: int, report: Report) -> None:
 
 def _verify_day(reader: Reader, app: int, day: int, value: Manifest, report: Report) -> None:
     """Everything a day's manifest names, in force or in history, but for samples and hours that have expired."""
-    for (bucket, slot), entry in value.entries.items():
-        if value.seal(slot) < SEALED:
-            _verify_unit(reader, Unit(bucket, app, slot), entry, report)
-    for bucket, pack in value.hours.items():
+    for (shard, hour), entry in value.entries.items():
+        if value.seal(hour) < SEALED:
+            _verify_unit(reader, Unit(shard, app, hour), entry, report)
+    for shard, pack in value.hours.items():
         if EXPIRED not in value.seals.values():
-            _verify_pack(reader, Place("hours", app, bucket, day, day * DAY_SLOTS), pack, report)
+            _verify_pack(reader, Place("hours", app, shard, day, day * DAY_HOURS), pack, report)
 
 
 def _verify_unit(reader: Reader, unit: Unit, entry: Entry, report: Report) -> None:
@@ -157,7 +157,7 @@ def _verify_unit(reader: Reader, unit: Unit, entry: Entry, report: Report) -> No
     for generation in {g: None for state in [entry.state, *history] for g in state.generations}:
         _verify_generation(reader, unit, generation, report)
     for replay in {r for state in [entry.state, *history] for r in state.replay}:
-        key = keys.LogKey(unit.bucket, unit.app, unit.slot, replay.ingest_ms, replay.batch).to_bytes()
+        key = keys.LogKey(unit.shard, unit.app, unit.hour, replay.ingest_ms, replay.batch).to_bytes()
         _verify_row(reader, "log", key, LogBlock.from_cells, report)
 
 
@@ -165,20 +165,20 @@ def _verify_generation(reader: Reader, unit: Unit, generation: Generation, repor
     made = _directory(reader, unit, generation, report)
     if made is None:
         return
-    place = unit.bucket, unit.slot, generation.number
+    place = unit.shard, unit.hour, generation.number
     names = purge.pages_of(unit.app, place, made)
     for key in names["chunks"]:
         _verify_row(reader, "chunks", key, lambda row: ChunkPage.from_bytes(row[generations.COLUMN]), report)
     for key in names["timelines"]:
         _verify_row(reader, "timelines", key, lambda row: TimelinesPage.from_bytes(row[generations.COLUMN]), report)
-    start = keys.timeline(unit.bucket, unit.app, unit.slot, generation.number, 0)
-    stop = keys.timeline(unit.bucket, unit.app, unit.slot, generation.number, 0xFFFF) + b"\0"
+    start = keys.timeline(unit.shard, unit.app, unit.hour, generation.number, 0)
+    stop = keys.timeline(unit.shard, unit.app, unit.hour, generation.number, 0xFFFF) + b"\0"
     for key, _ in reader.scan("timelines", start, stop, keys_only=True):
         if key not in names["timelines"]:
             report.add(UNLISTED, "timelines", key, "a page that its directory does not name")
     for metric in made.pages:
-        start = keys.chunk(unit.bucket, unit.app, metric, unit.slot, generation.number, 0)
-        stop = keys.chunk(unit.bucket, unit.app, metric, unit.slot, generation.number, 0xFFFF) + b"\0"
+        start = keys.chunk(unit.shard, unit.app, metric, unit.hour, generation.number, 0)
+        stop = keys.chunk(unit.shard, unit.app, metric, unit.hour, generation.number, 0xFFFF) + b"\0"
         for key, _ in reader.scan("chunks", start, stop, keys_only=True):
             if key not in names["chunks"]:
                 report.add(UNLISTED, "chunks", key, "a page that its directory does not name")
@@ -234,24 +234,24 @@ class Checked:
         return self.trouble or told + (f"; {more} more" if more > 0 else "")
 
 
-def hour_check(reader: Reader, app: int, bucket: int, slot: int, value: Manifest, lens: Lens) -> Checked:
+def hour_check(reader: Reader, app: int, shard: int, hour: int, value: Manifest, lens: Lens) -> Checked:
     """Recount one hour in force from its samples. ``lens``: what its hours leave out, as the manifest says."""
-    pack, entry = value.hours[bucket], value.entry(bucket, slot)
-    task = UnitTask(app, bucket, slot, Kind.FULL, entry.state.generations, entry.state.replay, (), 0, hours=False)
+    pack, entry = value.hours[shard], value.entry(shard, hour)
+    task = UnitTask(app, shard, hour, Kind.FULL, entry.state.generations, entry.state.replay, (), 0, hours=False)
     try:
         pieces = source.read_unit(reader, task).pieces
     except _TROUBLE as trouble:
         return Checked(trouble=f"its samples cannot be read: {trouble}", usable=False)
     spread = epochs.read(reader, app)
-    place = Place("hours", app, bucket, slot // DAY_SLOTS, slot // DAY_SLOTS * DAY_SLOTS)
+    place = Place("hours", app, shard, hour // DAY_HOURS, hour // DAY_HOURS * DAY_HOURS)
     try:
-        metrics, stored = _stored(reader, place, pack.generation, slot)
+        metrics, stored = _stored(reader, place, pack.generation, hour)
     except _TROUBLE as trouble:
         return Checked(trouble=f"its hours cannot be read: {trouble}")
     for i, piece in enumerate(pieces):
-        left = epochs.abandoned(spread, app, bucket, piece.metrics)
+        left = epochs.abandoned(spread, app, shard, piece.metrics)
         pieces[i] = piece if left is None else narrow(piece, ~left)
-    left = epochs.abandoned(spread, app, bucket, metrics)
+    left = epochs.abandoned(spread, app, shard, metrics)
     if left is not None:
         metrics, stored = metrics[~left], stored.take(~left)
     return Checked(tuple(recount.differences(metrics, stored, recount.recount(pieces, lens))))
@@ -265,33 +265,33 @@ def _stored(reader: Reader, place: Place, generation: Generation, step: int) -> 
 
 
 def _check_hours(
-    store: Backend, app: int, value: Manifest, slots: Sequence[int], report: Report
+    store: Backend, app: int, value: Manifest, hours: Sequence[int], report: Report
 ) -> list[tuple[int, int, Checked]]:
-    """(bucket, slot, what is off) of the hours in force that are wrong."""
+    """(shard, hour, what is off) of the hours in force that are wrong."""
     known = {r.number: r for r in retractions.read(store, app)}
     chosen = Chosen(store)
     found = []
-    for bucket, slot in sorted(place for place in value.entries if place[1] in slots and value.seal(place[1]) < SEALED):
-        of = value.hours[bucket].slots.get(slot) if bucket in value.hours else None
-        if of is None or of.inputs != fingerprint(value.entry(bucket, slot).state):
+    for shard, hour in sorted(place for place in value.entries if place[1] in hours and value.seal(place[1]) < SEALED):
+        of = value.hours[shard].hours.get(hour) if shard in value.hours else None
+        if of is None or of.inputs != fingerprint(value.entry(shard, hour).state):
             report.count(stale=1)
             continue
-        checked = _with_lens(store, app, bucket, slot, value, known, of.retractions, chosen)
+        checked = _with_lens(store, app, shard, hour, value, known, of.retractions, chosen)
         report.count(hours=1)
         if checked.differences or checked.trouble:
-            found.append((bucket, slot, checked))
-    for bucket, slot, checked in found:
-        key = keys.inputs(bucket, app, slot // DAY_SLOTS * DAY_SLOTS, value.hours[bucket].generation.number)
+            found.append((shard, hour, checked))
+    for shard, hour, checked in found:
+        key = keys.inputs(shard, app, hour // DAY_HOURS * DAY_HOURS, value.hours[shard].generation.number)
         kind = DIFFERS if checked.differences else UNKNOWN
-        report.add(kind, "hours", key, f"slot {slot}: {checked.text}")
+        report.add(kind, "hours", key, f"hour {hour}: {checked.text}")
     return found
 
 
 def _with_lens(
     reader: Reader,
     app: int,
-    bucket: int,
-    slot: int,
+    shard: int,
+    hour: int,
     value: Manifest,
     known: Mapping[int, Retraction],
     packed: bytes,
@@ -301,7 +301,7 @@ def _with_lens(
     if not numbers <= known.keys():
         return Checked(trouble=f"its hours leave out retractions nobody knows: {sorted(numbers - known.keys())}")
     lens = Lens(tuple(known[n] for n in sorted(numbers)), chosen.of(app))
-    return hour_check(reader, app, bucket, slot, value, lens)
+    return hour_check(reader, app, shard, hour, value, lens)
 
 
 def _drop_hours(
@@ -314,10 +314,10 @@ def _drop_hours(
     now_ms: int,
 ) -> None:
     """Take wrong hours out of force, where samples are there to answer: readers count them anew at once."""
-    gone = {(bucket, slot) for bucket, slot, checked in wrong if checked.usable}
+    gone = {(shard, hour) for shard, hour, checked in wrong if checked.usable}
     hours = {
-        bucket: msgspec.structs.replace(pack, slots={s: of for s, of in pack.slots.items() if (bucket, s) not in gone})
-        for bucket, pack in value.hours.items()
+        shard: msgspec.structs.replace(pack, hours={s: of for s, of in pack.hours.items() if (shard, s) not in gone})
+        for shard, pack in value.hours.items()
     }
     nonce = random_u64()
     after = Manifest(nonce, nonce, value.entries, hours, value.seals)
@@ -327,9 +327,9 @@ def _drop_hours(
         return  # a run has been here: the next check looks again
     if cells.swap(store, key, cell, manifest.encode(after), cells.holds(nonce))[0]:
         agenda.mark(store, app, [day], now_ms)
-        for bucket, slot in gone:
-            pack = keys.inputs(bucket, app, day * DAY_SLOTS, value.hours[bucket].generation.number)
-            _repaired(report, "hours", pack, f"slot {slot}:")
+        for shard, hour in gone:
+            pack = keys.inputs(shard, app, day * DAY_HOURS, value.hours[shard].generation.number)
+            _repaired(report, "hours", pack, f"hour {hour}:")
 
 
 def _repaired(report: Report, table: str, key: bytes, text: str) -> None:
@@ -341,36 +341,36 @@ def _repaired(report: Report, table: str, key: bytes, text: str) -> None:
 # --- days -------------------------------------------------------------------------------------------------------------
 
 
-def day_check(reader: Reader, app: int, bucket: int, day: int, value: Manifest, days: Days) -> Checked:
+def day_check(reader: Reader, app: int, shard: int, day: int, value: Manifest, days: Days) -> Checked:
     """Recount one day in force from its hours in force."""
     month = month_of(day)
-    first = first_day_of(month) * DAY_SLOTS
-    slots = [slot for slot, _ in manifest.slots_of(value, bucket)]
-    hours = Place("hours", app, bucket, day, day * DAY_SLOTS)
+    first = first_day_of(month) * DAY_HOURS
+    hours = [hour for hour, _ in manifest.hours_of(value, shard)]
+    hour_rows = Place("hours", app, shard, day, day * DAY_HOURS)
     try:
-        parts = [_stored(reader, hours, value.hours[bucket].generation, slot) for slot in slots]
+        parts = [_stored(reader, hour_rows, value.hours[shard].generation, hour) for hour in hours]
     except _TROUBLE as trouble:
         return Checked(trouble=f"its hours cannot be read: {trouble}", usable=False)
     try:
-        metrics, stored = _stored(reader, Place("days", app, bucket, month, first), days.generation, day)
+        metrics, stored = _stored(reader, Place("days", app, shard, month, first), days.generation, day)
     except _TROUBLE as trouble:
         return Checked(trouble=f"its days cannot be read: {trouble}")
     return Checked(tuple(recount.differences(metrics, stored, recount.rejoin(parts))))
 
 
 def _exact_days(day: int, value: Manifest, months: Mapping[int, Month], report: Report) -> Iterator[tuple[int, Days]]:
-    """Buckets whose day is made of the hours in force."""
+    """Shards whose day is made of the hours in force."""
     month = months.get(month_of(day), Month())
-    for bucket, days in month.days.items():
-        hours = value.hours.get(bucket)
-        if day not in days.days or hours is None or EXPIRED in value.seals.values():
+    for shard, days in month.days.items():
+        hour_rows = value.hours.get(shard)
+        if day not in days.days or hour_rows is None or EXPIRED in value.seals.values():
             continue
-        slots = manifest.slots_of(value, bucket)
-        fresh = all(s in hours.slots and hours.slots[s].inputs == mark for s, mark in slots)
-        left_out = retractions.of_day((s, hours.slots[s].retractions) for s, _ in slots if s in hours.slots)
+        hours = manifest.hours_of(value, shard)
+        fresh = all(s in hour_rows.hours and hour_rows.hours[s].inputs == mark for s, mark in hours)
+        left_out = retractions.of_day((s, hour_rows.hours[s].retractions) for s, _ in hours if s in hour_rows.hours)
         made = days.days[day]
-        if fresh and made.inputs == manifest.day_fingerprint(slots) and made.retractions == left_out:
-            yield bucket, days
+        if fresh and made.inputs == manifest.day_fingerprint(hours) and made.retractions == left_out:
+            yield shard, days
         else:
             report.count(stale=1)
 
@@ -386,25 +386,25 @@ def _check_day(
     *,
     repair: bool,
 ) -> None:
-    for bucket, days in list(_exact_days(day, value, months, report)):
-        checked = day_check(store, app, bucket, day, value, days)
+    for shard, days in list(_exact_days(day, value, months, report)):
+        checked = day_check(store, app, shard, day, value, days)
         report.count(days=1)
         if not (checked.differences or checked.trouble):
             continue
-        first = first_day_of(month_of(day)) * DAY_SLOTS
-        key = keys.inputs(bucket, app, first, days.generation.number)
-        done = repair and checked.usable and _drop_day(store, app, bucket, day, now_ms)
+        first = first_day_of(month_of(day)) * DAY_HOURS
+        key = keys.inputs(shard, app, first, days.generation.number)
+        done = repair and checked.usable and _drop_day(store, app, shard, day, now_ms)
         kind = DIFFERS if checked.differences else UNKNOWN
         report.add(kind, "days", key, f"day {day}: {checked.text}", repaired=done)
 
 
-def _drop_day(store: Backend, app: int, bucket: int, day: int, now_ms: int) -> bool:
+def _drop_day(store: Backend, app: int, shard: int, day: int, now_ms: int) -> bool:
     """Take a wrong day out of force: hours answer for it at once."""
     key = keys.manifest_month(app, month_of(day))
     cell = cells.read_cell(store, "manifest", key)
     now = manifest.decode_month(cell)
-    left = {d: of for d, of in now.days[bucket].days.items() if d != day}
-    after = Month(random_u64(), {**now.days, bucket: msgspec.structs.replace(now.days[bucket], days=left)})
+    left = {d: of for d, of in now.days[shard].days.items() if d != day}
+    after = Month(random_u64(), {**now.days, shard: msgspec.structs.replace(now.days[shard], days=left)})
     if not store.check_and_put("manifest", key, cells.COLUMN, cell, manifest.encode_month(after)):
         return False
     agenda.mark(store, app, [day], now_ms)

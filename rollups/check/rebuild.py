@@ -20,7 +20,7 @@ from rollups.delete import listing
 from rollups.manifest import cells
 from rollups.run import survey
 from spm.errors import CorruptBlock
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.ranges import scan_ranges
@@ -34,27 +34,27 @@ from spm.store.versions import generations
 from spm.store.versions.generations import Unit
 from spm.store.versions.merge import merge_messages
 
-_Place = tuple[int, int]  # bucket, slot
+_Place = tuple[int, int]  # shard, hour
 
 
 def lost(reader: Reader, app: int, report: Report, *, before_ms: int) -> list[LogKey]:
     """Blocks older than a moment that nothing knows of; younger ones may be on their way."""
-    buckets = list(epochs.read(reader, app).all(app))
-    ranges = [keys.app_range(bucket, app) for bucket in buckets]
+    shards = list(epochs.read(reader, app).all(app))
+    ranges = [keys.app_range(shard, app) for shard in shards]
     listed = [LogKey.parse(key) for key, _ in scan_ranges(reader, "log", ranges, keys_only=True)]
-    waiting = {(w.key.bucket, w.slot, w.key.batch) for w in commit_records.scan(reader, app, buckets)}
+    waiting = {(w.key.shard, w.hour, w.key.batch) for w in commit_records.scan(reader, app, shards)}
     there = cells.scan_cells(reader, app)
     values = survey.decoded(app, dict(there))
     settled = len(epochs.read(reader, app).epochs) == 1
     held: dict[_Place, frozenset[int] | None] = {}
     found = []
     for key in listed:
-        if key.slot // DAY_SLOTS in there.keys() - values.keys():
+        if key.hour // DAY_HOURS in there.keys() - values.keys():
             continue  # its manifest is damaged: what it held nobody can tell
-        value = values.get(key.slot // DAY_SLOTS, Manifest())
-        if (key.bucket, key.slot, key.batch) in waiting or key.ingest_ms >= before_ms or value.seal(key.slot) != OPEN:
+        value = values.get(key.hour // DAY_HOURS, Manifest())
+        if (key.shard, key.hour, key.batch) in waiting or key.ingest_ms >= before_ms or value.seal(key.hour) != OPEN:
             continue
-        place = key.bucket, key.slot
+        place = key.shard, key.hour
         if place not in held:
             held[place] = _held(reader, app, place, value, report, settled=settled)
         known = held[place]
@@ -64,7 +64,7 @@ def lost(reader: Reader, app: int, report: Report, *, before_ms: int) -> list[Lo
 
 
 def _unaccounted(reader: Reader, found: Sequence[LogKey]) -> list[LogKey]:
-    """Those that no run has taken in: of what was moved to another bucket only the account tells it here."""
+    """Those that no run has taken in: of what was moved to another shard only the account tells it here."""
     rows = reader.get("ledger", [account_key(block) for block in found], [cells.COLUMN]) if found else []
     return [block for block, row in zip(found, rows, strict=True) if row is None]
 
@@ -75,7 +75,7 @@ def _held(
     """Batches that a unit's generations hold or its replay lists name; ``None``: nobody can say."""
     entry = value.entries.get(place)
     if entry is not None and entry.state == State() and not entry.history:
-        return frozenset() if settled else None  # its data was moved to another bucket, blocks and all
+        return frozenset() if settled else None  # its data was moved to another shard, blocks and all
     known: set[int] = set()
     for state in states(entry or Entry()):
         known |= {r.batch for r in state.replay}
@@ -101,7 +101,7 @@ def rebuild(store: Backend, app: int, found: Sequence[LogKey], report: Report, *
     for batch in sorted({(key.ingest_ms, key.batch) for key in found}):
         mine = [key for key in found if (key.ingest_ms, key.batch) == batch]
         told = _told(store, app, *batch)
-        rows = tuple(sorted({(k.bucket, k.slot) for k in mine} | {row for commit in told for row in commit.rows}))
+        rows = tuple(sorted({(k.shard, k.hour) for k in mine} | {row for commit in told for row in commit.rows}))
         epoch = next((commit.epoch for commit in told), None)
         for key in mine:
             [row] = store.get("log", [key.to_bytes()])
@@ -113,10 +113,10 @@ def rebuild(store: Backend, app: int, found: Sequence[LogKey], report: Report, *
                 report.add(DAMAGED, "log", key.to_bytes(), str(error))
                 continue
             if repair:
-                record = {keys.slot_column(key.slot): commit_records.encode(commit, batch=key.batch)}
-                place = PendingKey(key.bucket, app, key.ingest_ms, key.batch).to_bytes()
+                record = {keys.hour_column(key.hour): commit_records.encode(commit, batch=key.batch)}
+                place = PendingKey(key.shard, app, key.ingest_ms, key.batch).to_bytes()
                 store.put([("pending", [(place, record)])])
-            text = f"{commit.sample_count} samples of slot {key.slot} would never be taken in"
+            text = f"{commit.sample_count} samples of hour {key.hour} would never be taken in"
             report.add(UNMARKED, "log", key.to_bytes(), text, repaired=repair)
 
 
@@ -125,7 +125,7 @@ def _told(reader: Reader, app: int, ingest_ms: int, batch: int) -> list[Commit]:
     found = []
     rows = reader.scan("ledger", *keys.batch_accounts(app, ingest_ms // 60_000, batch))
     cells_of = [(row.get(commit_records.COLUMN), blocks.LEDGER) for _, row in rows]
-    names = [PendingKey(b, app, ingest_ms, batch).to_bytes() for b in listing.every_bucket(reader, app)]
+    names = [PendingKey(b, app, ingest_ms, batch).to_bytes() for b in listing.every_shard(reader, app)]
     for row in reader.get("pending", names):
         cells_of += [(cell, blocks.PENDING) for cell in (row or {}).values()]
     for cell, kind in cells_of:

@@ -44,7 +44,7 @@ def write_pack(
         _, _, metric, _, _, page = keys.parse_chunk(key)
         directory[metric] = (*directory.get(metric, ()), page)
     inputs = Inputs((old,) if old else (), (), directory, 0, len(rows), 0, 0, ())
-    name = keys.inputs(place.bucket, place.app, place.slot, number)
+    name = keys.inputs(place.shard, place.app, place.hour, number)
     record = (name, {COLUMN: encode_inputs(inputs)})
     store.put([(place.table, rows), ("inputs", [record])])
     return generation, len(rows), _bytes([*rows, record])

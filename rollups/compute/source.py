@@ -33,13 +33,13 @@ class Source:
 
     pieces: list[Piece]
     parts: tuple[Part, ...]  # generations of the unit itself
-    parents: tuple[int, ...]  # of other buckets, too
-    batches: frozenset[Replay]  # of the unit itself: a batch has a block of its own in every bucket
+    parents: tuple[int, ...]  # of other shards, too
+    batches: frozenset[Replay]  # of the unit itself: a batch has a block of its own in every shard
 
 
 def read_unit(reader: Reader, task: UnitTask) -> Source:
     """All that a unit's task reads; raises ``IntegrityError`` or ``CorruptBlock``."""
-    unit = Unit(task.bucket, task.app, task.slot)
+    unit = Unit(task.shard, task.app, task.hour)
     merged = () if task.kind == Kind.MINOR else task.generations
     made = [_inputs(reader, unit, generation) for generation in merged]
     pieces: list[Piece] = []
@@ -55,12 +55,12 @@ def read_unit(reader: Reader, task: UnitTask) -> Source:
 
 
 def _read_moved(reader: Reader, task: UnitTask, moved: Moved) -> list[Piece]:
-    """What another bucket holds of the metrics that belong to the task's bucket now."""
-    unit = Unit(moved.bucket, task.app, task.slot)
+    """What another shard holds of the metrics that belong to the task's shard now."""
+    unit = Unit(moved.shard, task.app, task.hour)
     pieces: list[Piece] = []
     for generation in moved.generations:
         pieces += _read_generation(reader, task, unit, generation, _inputs(reader, unit, generation))
-    names = [keys.LogKey(unit.bucket, unit.app, unit.slot, r.ingest_ms, r.batch) for r in moved.replay]
+    names = [keys.LogKey(unit.shard, unit.app, unit.hour, r.ingest_ms, r.batch) for r in moved.replay]
     found = reader.get("log", [name.to_bytes() for name in names]) if names else []
     if any(row is None for row in found):
         raise IntegrityError(f"a block of the replay list of {unit} is missing")
@@ -68,10 +68,10 @@ def _read_moved(reader: Reader, task: UnitTask, moved: Moved) -> list[Piece]:
 
 
 def _placed(task: UnitTask, pieces: list[Piece]) -> list[Piece]:
-    """The pieces with only the metrics that a redistribution puts in the task's bucket."""
+    """The pieces with only the metrics that a redistribution puts in the task's shard."""
     if task.place is None:
         return pieces
-    chosen = [narrow(p, task.place.of(task.app, p.metrics) == task.bucket) for p in pieces]
+    chosen = [narrow(p, task.place.of(task.app, p.metrics) == task.shard) for p in pieces]
     return [piece for piece in chosen if len(piece)]
 
 
@@ -90,14 +90,14 @@ def _read_generation(reader: Reader, task: UnitTask, unit: Unit, generation: Gen
     wanted = None
     if task.place is not None:
         metrics = np.array(sorted(inputs.pages), np.uint64)
-        mine = metrics[task.place.of(task.app, metrics) == task.bucket]
+        mine = metrics[task.place.of(task.app, metrics) == task.shard]
         wanted = Wanted(dict.fromkeys(mine.tolist()))
     return versions_generations.read_generation(fetch, lambda: inputs, unit, generation, wanted)
 
 
 def _read_blocks(reader: Reader, unit: Unit, task: UnitTask) -> tuple[list[Piece], set[Replay]]:
     wanted = sorted({*task.replay, *task.fresh})
-    names = [keys.LogKey(unit.bucket, unit.app, unit.slot, r.ingest_ms, r.batch).to_bytes() for r in wanted]
+    names = [keys.LogKey(unit.shard, unit.app, unit.hour, r.ingest_ms, r.batch).to_bytes() for r in wanted]
     found = reader.get("log", names) if names else []
     missing = {batch for batch, row in zip(wanted, found, strict=True) if row is None}
     lost = missing & set(task.replay) or missing - (_covered(reader, unit, task.generations) if missing else set())
@@ -117,23 +117,23 @@ def _covered(reader: Reader, unit: Unit, generations: Sequence[Generation]) -> s
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a pack lies: ``hours`` of a day or ``days`` of a month. ``slot``: its first one, for its inputs row."""
+    """Where a pack lies: ``hours`` of a day or ``days`` of a month. ``hour``: its first one, for its inputs row."""
 
     table: str
     app: int
-    bucket: int
+    shard: int
     period: int
-    slot: int
+    hour: int
 
     @property
     def unit(self) -> Unit:
         """The place of its inputs row: a pack's generation number is no other generation's."""
-        return Unit(self.bucket, self.app, self.slot)
+        return Unit(self.shard, self.app, self.hour)
 
     def key(self, number: int, metric: int, page: int) -> bytes:
         """The key of one page of one metric of the pack's generation ``number``."""
         layout = keys.hours if self.table == "hours" else keys.days
-        return layout(self.bucket, self.app, metric, self.period, number, page)
+        return layout(self.shard, self.app, metric, self.period, number, page)
 
 
 def read_pack(reader: Reader, place: Place, generation: Generation) -> Iterator[tuple[int, Steps]]:

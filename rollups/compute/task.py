@@ -25,7 +25,7 @@ from rollups.decide.work import (
 )
 from spm import limits
 from spm.errors import CorruptBlock, IntegrityError, StoreUnavailable
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.store import dictionary, epochs
 from spm.store.backends.base import Backend
 from spm.store.manifest import Generation, first_day_of
@@ -72,7 +72,7 @@ def compact_unit(
     try:
         return _compact(store, task, number, at, chosen or Chosen(store))
     except _TROUBLE as trouble:
-        return Compacted(task.app, task.bucket, task.slot, reason=f"{type(trouble).__name__}: {trouble}")
+        return Compacted(task.app, task.shard, task.hour, reason=f"{type(trouble).__name__}: {trouble}")
 
 
 def _compact(store: Backend, task: UnitTask, number: int, at: Hook, chosen: Chosen) -> Compacted:
@@ -81,14 +81,14 @@ def _compact(store: Backend, task: UnitTask, number: int, at: Hook, chosen: Chos
     piece = _in_place(task, merge(found.pieces))
     made, size = None, 0
     if task.kind != Kind.RECOUNT:
-        unit = Unit(task.bucket, task.app, task.slot)
+        unit = Unit(task.shard, task.app, task.hour)
         pages = generations.paginate(unit, number, piece, parents=found.parents, batches=found.batches)
         made, size = pages.generation, sink.write_unit(store, pages, at)
     stamps = piece.messages.ms
     return Compacted(
         app=task.app,
-        bucket=task.bucket,
-        slot=task.slot,
+        shard=task.shard,
+        hour=task.hour,
         made=made,
         samples=len(piece),
         size_bytes=size,
@@ -101,9 +101,9 @@ def _compact(store: Backend, task: UnitTask, number: int, at: Hook, chosen: Chos
 
 
 def _in_place(task: UnitTask, piece: Piece) -> Piece:
-    """The piece without copies that a closed epoch alone put in this bucket (rule 22)."""
+    """The piece without copies that a closed epoch alone put in this shard (rule 22)."""
     spread = distribution_of(task)
-    left = None if spread is None else epochs.abandoned(spread, task.app, task.bucket, piece.metrics)
+    left = None if spread is None else epochs.abandoned(spread, task.app, task.shard, piece.metrics)
     return piece if left is None else narrow(piece, ~left)
 
 
@@ -117,36 +117,36 @@ def hours_of(piece: Piece, lens: Lens) -> bytes:
 
 
 def pack_hours(
-    store: Backend, task: PackTask, slots: Mapping[int, bytes], *, number: int, at: Hook = nowhere
+    store: Backend, task: PackTask, hours: Mapping[int, bytes], *, number: int, at: Hook = nowhere
 ) -> Packed:
-    """Write a day's hours: what is kept of the old pack, and new slots from ``slots`` (slot → ``encode_hours``)."""
-    place = Place("hours", task.app, task.bucket, task.day, task.day * DAY_SLOTS)
+    """Write a day's hours: what is kept of the old pack, and new hours from ``hours`` (hour → ``encode_hours``)."""
+    place = Place("hours", task.app, task.shard, task.day, task.day * DAY_HOURS)
     try:
-        if slots.keys() != task.made.keys():
-            raise IntegrityError(f"hours of {len(task.made.keys() - slots.keys())} slot(s) of {place} are missing")
+        if hours.keys() != task.made.keys():
+            raise IntegrityError(f"hours of {len(task.made.keys() - hours.keys())} hour(s) of {place} are missing")
         metrics = _kept(store, place, task.old, task.kept)
-        for slot, raw in sorted(slots.items()):
+        for hour, raw in sorted(hours.items()):
             for metric, rows in decode_hours(raw).items():
-                metrics.setdefault(metric, []).append((slot, rows))
+                metrics.setdefault(metric, []).append((hour, rows))
         return _write(store, place, metrics, task, number, at, "hours written")
     except _TROUBLE as trouble:
-        return Packed(task.app, task.bucket, task.day, reason=f"{type(trouble).__name__}: {trouble}")
+        return Packed(task.app, task.shard, task.day, reason=f"{type(trouble).__name__}: {trouble}")
 
 
 def build_days(store: Backend, task: DaysTask, *, number: int, at: Hook = nowhere) -> Packed:
     """Write a month's days: what is kept of the old ones, and new ones merged from packs of hours, never from raw."""
-    place = Place("days", task.app, task.bucket, task.month, first_day_of(task.month) * DAY_SLOTS)
+    place = Place("days", task.app, task.shard, task.month, first_day_of(task.month) * DAY_HOURS)
     try:
         metrics = _kept(store, place, task.old, task.kept)
         for day in task.days:
-            hours = Place("hours", task.app, task.bucket, day.day, day.day * DAY_SLOTS)
-            for metric, steps in source.read_pack(store, hours, day.hours):
-                rows = steps.rows.take(np.isin(steps.step, day.slots))
+            hours = Place("hours", task.app, task.shard, day.day, day.day * DAY_HOURS)
+            for metric, steps in source.read_pack(store, hours, day.hour_rows):
+                rows = steps.rows.take(np.isin(steps.step, day.hours))
                 if len(rows):
                     metrics.setdefault(metric, []).append((day.day, aggregates.merge_rows(rows)))
         return _write(store, place, metrics, task, number, at, "days written")
     except _TROUBLE as trouble:
-        return Packed(task.app, task.bucket, task.month, reason=f"{type(trouble).__name__}: {trouble}")
+        return Packed(task.app, task.shard, task.month, reason=f"{type(trouble).__name__}: {trouble}")
 
 
 _Metrics = dict[int, list[tuple[int, Aggregates]]]
@@ -171,4 +171,4 @@ def _write(
     old = task.old.number if task.old else 0
     generation, rows, size = sink.write_pack(store, place, metrics, number=number, old=old, form=task.form)
     at(point)
-    return Packed(place.app, place.bucket, place.period, generation, rows, size)
+    return Packed(place.app, place.shard, place.period, generation, rows, size)

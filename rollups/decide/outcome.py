@@ -25,10 +25,10 @@ LATE, RETRACTED, UNDONE, ROLLED_BACK = "late", "retraction", "undo", "rollback" 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """Hours of a slot that had hours before were made anew: why, and which samples came in with it from where."""
+    """Hours of an hour that had hours before were made anew: why, and which samples came in with it from where."""
 
     app: int
-    slot: int
+    hour: int
     cause: str
     samples: int = 0
     sources: tuple[str, ...] = ()
@@ -47,56 +47,56 @@ class Work:
 
     @classmethod
     def of(cls, plan: DayPlan, results: Mapping[tuple[int, int, int], Compacted], run: int) -> "Work":
-        mine = [(unit, results[plan.app, unit.bucket, unit.slot]) for unit in plan.units]
+        mine = [(unit, results[plan.app, unit.shard, unit.hour]) for unit in plan.units]
         done = [(unit, result) for unit, result in mine if not result.reason]
         changes = tuple(_change(unit, result) for unit, result in done if result.made is not None)
         after = publication.apply(plan.manifest, changes, {}, run=run, nonce=0)
         counted: dict[int, dict[int, int]] = {}
         for unit, result in done:
             if unit.hours:
-                counted.setdefault(unit.bucket, {})[unit.slot] = result.made.number if result.made else 0
-        packs = tuple(_pack_task(plan, bucket, made) for bucket, made in sorted(counted.items()))
+                counted.setdefault(unit.shard, {})[unit.hour] = result.made.number if result.made else 0
+        packs = tuple(_pack_task(plan, shard, made) for shard, made in sorted(counted.items()))
         troubles = tuple(result.reason for _, result in mine if result.reason)
         return cls(plan, tuple(result for _, result in mine), changes, after, packs, troubles)
 
-    def hours(self, bucket: int, packed: Packed) -> Hours:
-        """The manifest's word on a new pack: its generation, and what each slot was made of."""
+    def hours(self, shard: int, packed: Packed) -> Hours:
+        """The manifest's word on a new pack: its generation, and what each hour was made of."""
         assert packed.made is not None, "BUG: a pack that was given up"
-        [task] = [t for t in self.packs if t.bucket == bucket]
-        newest = {r.slot: r.stamp_max_ms for r in self.results if r.bucket == bucket}
-        old = self.plan.manifest.hours.get(bucket)
-        slots = {slot: old.slots[slot] for slot in task.kept} if old else {}
-        for slot in task.made:
-            entry = self.after.entry(bucket, slot)
-            hidden = retractions.touching(self.plan.order.retractions, entry, slot)
-            slots[slot] = HourOf(
-                fingerprint(entry.state), retractions.ids(hidden), max(newest[slot], entry.stamp_max_ms)
+        [task] = [t for t in self.packs if t.shard == shard]
+        newest = {r.hour: r.stamp_max_ms for r in self.results if r.shard == shard}
+        old = self.plan.manifest.hours.get(shard)
+        hours = {hour: old.hours[hour] for hour in task.kept} if old else {}
+        for hour in task.made:
+            entry = self.after.entry(shard, hour)
+            hidden = retractions.touching(self.plan.order.retractions, entry, hour)
+            hours[hour] = HourOf(
+                fingerprint(entry.state), retractions.ids(hidden), max(newest[hour], entry.stamp_max_ms)
             )
-        return Hours(packed.made, slots)
+        return Hours(packed.made, hours)
 
     def corrections(self, packed: Iterable[int]) -> tuple[Correction, ...]:
-        """Which hours are not what they were, given the buckets whose packs went in; one per slot."""
-        results = {(r.bucket, r.slot): r for r in self.results if not r.reason}
+        """Which hours are not what they were, given the shards whose packs went in; one per hour."""
+        results = {(r.shard, r.hour): r for r in self.results if not r.reason}
         found: dict[int, Correction] = {}
         for unit in self.plan.units:
-            if unit.hours and unit.bucket in packed and (unit.bucket, unit.slot) in results:
-                made = _correction(self.plan, unit, results[unit.bucket, unit.slot])
+            if unit.hours and unit.shard in packed and (unit.shard, unit.hour) in results:
+                made = _correction(self.plan, unit, results[unit.shard, unit.hour])
                 if made is not None:
-                    found[made.slot] = _together(found[made.slot], made) if made.slot in found else made
-        return tuple(found[slot] for slot in sorted(found))
+                    found[made.hour] = _together(found[made.hour], made) if made.hour in found else made
+        return tuple(found[hour] for hour in sorted(found))
 
     def settled(self) -> list[Waiting]:
         """The pending cells of the units that went in."""
-        done = {(change.bucket, change.slot) for change in self.changes}
-        return [item for unit in self.plan.units if (unit.bucket, unit.slot) in done for item in unit.waiting]
+        done = {(change.shard, change.hour) for change in self.changes}
+        return [item for unit in self.plan.units if (unit.shard, unit.hour) in done for item in unit.waiting]
 
 
 def unit_task(day: DayPlan, unit: UnitPlan) -> UnitTask:
     state = unit.parent.state
     return UnitTask(
         app=day.app,
-        bucket=unit.bucket,
-        slot=unit.slot,
+        shard=unit.shard,
+        hour=unit.hour,
         kind=unit.kind,
         generations=state.generations,
         replay=state.replay,
@@ -120,8 +120,8 @@ def _change(unit: UnitPlan, result: Compacted) -> Change:
     assert result.made is not None, "BUG: a change without a generation"
     state = unit.parent.state
     return Change(
-        bucket=unit.bucket,
-        slot=unit.slot,
+        shard=unit.shard,
+        hour=unit.hour,
         made=result.made,
         replaced=state.generations if unit.kind == Kind.FULL else (),
         taken=state.replay,
@@ -131,16 +131,16 @@ def _change(unit: UnitPlan, result: Compacted) -> Change:
     )
 
 
-def _pack_task(plan: DayPlan, bucket: int, made: Mapping[int, int]) -> PackTask:
-    """Slots of the old pack stay unless they are made anew, or were made of something no longer in force."""
-    old = plan.manifest.hours.get(bucket)
+def _pack_task(plan: DayPlan, shard: int, made: Mapping[int, int]) -> PackTask:
+    """Hours of the old pack stay unless they are made anew, or were made of something no longer in force."""
+    old = plan.manifest.hours.get(shard)
     if old is None:
-        return PackTask(plan.app, bucket, plan.day, None, (), dict(made))
-    exact = [slot for slot in old.slots if plan.manifest.counted(bucket, slot)]
+        return PackTask(plan.app, shard, plan.day, None, (), dict(made))
+    exact = [hour for hour in old.hours if plan.manifest.counted(shard, hour)]
     kept = tuple(sorted(set(exact) - set(made)))
-    sealed = all(plan.manifest.seal(slot) != OPEN for slot in kept)  # nobody can make these in a newer form
+    sealed = all(plan.manifest.seal(hour) != OPEN for hour in kept)  # nobody can make these in a newer form
     form = rollup_rows.FORM if sealed else old.generation.form
-    return PackTask(plan.app, bucket, plan.day, old.generation, kept, dict(made), form)
+    return PackTask(plan.app, shard, plan.day, old.generation, kept, dict(made), form)
 
 
 # --- corrections ------------------------------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ def _pack_task(plan: DayPlan, bucket: int, made: Mapping[int, int]) -> PackTask:
 
 def _correction(plan: DayPlan, unit: UnitPlan, result: Compacted) -> Correction | None:
     """Why the hours of a unit had to be made anew; ``None`` when it had none, or nothing but their form was old."""
-    pack = plan.manifest.hours.get(unit.bucket)
-    was = pack.slots.get(unit.slot) if pack else None
+    pack = plan.manifest.hours.get(unit.shard)
+    was = pack.hours.get(unit.hour) if pack else None
     if was is None:
         return None
     late = _newer(unit.parent, was)
@@ -158,12 +158,12 @@ def _correction(plan: DayPlan, unit: UnitPlan, result: Compacted) -> Correction 
     sources |= {name for part in result.parts if part.number in late for name in part.sources}
     now, then = {r.number for r in unit.retractions}, retractions.numbers(was.retractions)
     if samples:
-        return Correction(plan.app, unit.slot, LATE, samples, tuple(sorted(sources)))
+        return Correction(plan.app, unit.hour, LATE, samples, tuple(sorted(sources)))
     if was.inputs != fingerprint(unit.parent.state):
-        return Correction(plan.app, unit.slot, ROLLED_BACK)
+        return Correction(plan.app, unit.hour, ROLLED_BACK)
     if now - then:
-        return Correction(plan.app, unit.slot, RETRACTED)
-    return Correction(plan.app, unit.slot, UNDONE) if then - now else None
+        return Correction(plan.app, unit.hour, RETRACTED)
+    return Correction(plan.app, unit.hour, UNDONE) if then - now else None
 
 
 def _newer(entry: Entry, was: HourOf) -> set[int]:
@@ -175,10 +175,10 @@ def _newer(entry: Entry, was: HourOf) -> set[int]:
 
 
 def _together(one: Correction, other: Correction) -> Correction:
-    """Of one slot in two buckets: the cause that brought samples, else the first."""
+    """Of one hour in two shards: the cause that brought samples, else the first."""
     cause = other.cause if other.samples and not one.samples else one.cause
     sources = tuple(sorted({*one.sources, *other.sources}))
-    return Correction(one.app, one.slot, cause, one.samples + other.samples, sources)
+    return Correction(one.app, one.hour, cause, one.samples + other.samples, sources)
 
 
 # --- accounts ---------------------------------------------------------------------------------------------------------
@@ -202,27 +202,27 @@ def told(items: Sequence[Waiting], spread: Distribution, outcome: int) -> list[t
 
 def account(app: int, item: Waiting, outcome: int = commit_records.STORED) -> tuple[bytes, dict[bytes, bytes]]:
     """The account row of one pending cell. Its key follows from the cell: a repeated run writes the same row."""
-    key = commit_records.account_key(item.key.log(item.slot))
+    key = commit_records.account_key(item.key.log(item.hour))
     return key, {commit_records.COLUMN: commit_records.encode(item.commit, blocks.LEDGER, outcome, item.key.batch)}
 
 
 # --- months -----------------------------------------------------------------------------------------------------------
 
 
-def days_task(app: int, month: int, bucket: int, in_force: Month, stale: Sequence[StaleDay]) -> DaysTask:
-    mine = [s for s in stale if s.bucket == bucket]
-    old = in_force.days.get(bucket)
+def days_task(app: int, month: int, shard: int, in_force: Month, stale: Sequence[StaleDay]) -> DaysTask:
+    mine = [s for s in stale if s.shard == shard]
+    old = in_force.days.get(shard)
     kept = tuple(sorted(set(old.days) - {s.day for s in mine})) if old else ()
-    days = tuple(DayOfHours(s.day, s.hours.generation, tuple(sorted(s.hours.slots))) for s in mine)
+    days = tuple(DayOfHours(s.day, s.hours.generation, tuple(sorted(s.hours.hours))) for s in mine)
     form = min([*(s.hours.generation.form for s in mine), *([old.generation.form] if old and kept else [])])
-    return DaysTask(app, bucket, month, old.generation if old else None, kept, days, form)
+    return DaysTask(app, shard, month, old.generation if old else None, kept, days, form)
 
 
 def month_after(in_force: Month, packed: Sequence[Packed], stale: Sequence[StaleDay]) -> Month:
     days = dict(in_force.days)
     for pack in packed:
         assert pack.made is not None, "BUG: a pack that was given up"
-        old = days.get(pack.bucket)
-        new = {s.day: DayOf(s.inputs, s.retractions, s.stamp_max_ms) for s in stale if s.bucket == pack.bucket}
-        days[pack.bucket] = Days(pack.made, {**(old.days if old else {}), **new})
+        old = days.get(pack.shard)
+        new = {s.day: DayOf(s.inputs, s.retractions, s.stamp_max_ms) for s in stale if s.shard == pack.shard}
+        days[pack.shard] = Days(pack.made, {**(old.days if old else {}), **new})
     return Month(random_u64(), days)

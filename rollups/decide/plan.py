@@ -1,7 +1,7 @@
 """What a run has to do, decided from values alone: pending cells, manifests, retractions, the time (rules 11, 12, 16).
 
-``plan_day`` makes the units of one (app, day) with their parent entries and exact batch lists; ``plan_slot`` those of
-one slot that is being sealed; ``waves`` cuts the work into pieces of bounded memory; ``stale_days`` says which days to
+``plan_day`` makes the units of one (app, day) with their parent entries and exact batch lists; ``plan_hour`` those of
+one hour that is being sealed; ``waves`` cuts the work into pieces of bounded memory; ``stale_days`` says which days to
 build from hours; ``decide`` says whether beat starts a run now. Nothing here reads a store, a clock or a database.
 """
 
@@ -31,7 +31,7 @@ from spm.store.manifest import (
     Month,
     Replay,
     day_fingerprint,
-    slots_of,
+    hours_of,
 )
 from spm.store.rollup import rows as rollup_rows
 from spm.store.versions import generations as units
@@ -77,9 +77,9 @@ class Order:
     distribution: Distribution = field(default_factory=Distribution)
     thresholds: Thresholds = DEFAULTS
 
-    def due(self, slot: int) -> bool:
-        """Whether the slot's full merge and hours are this run's."""
-        return not self.minor and closed(slot, self.now_ms, self.thresholds)
+    def due(self, hour: int) -> bool:
+        """Whether the hour's full merge and hours are this run's."""
+        return not self.minor and closed(hour, self.now_ms, self.thresholds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,14 @@ class Waiting:
     """One pending cell: where its block lies and what is in it."""
 
     key: PendingKey
-    slot: int
+    hour: int
     commit: Commit
 
 
 class Moved(msgspec.Struct, frozen=True, array_like=True):
-    """What another bucket holds of the same slot, of which a unit takes the metrics that now belong to its own."""
+    """What another shard holds of the same hour, of which a unit takes the metrics that now belong to its own."""
 
-    bucket: int
+    shard: int
     generations: tuple[Generation, ...]
     replay: tuple[Replay, ...]
 
@@ -103,16 +103,16 @@ class Moved(msgspec.Struct, frozen=True, array_like=True):
 class UnitPlan:
     """One unit of a run: what it stands on, the pending batches it takes in, and what to make of them."""
 
-    bucket: int
-    slot: int
+    shard: int
+    hour: int
     kind: Kind
     parent: Entry
     fresh: tuple[Replay, ...]  # pending batches, exactly
     waiting: tuple[Waiting, ...]  # their pending cells, to be settled after the flip
     hours: bool  # whether hourly aggregates are due
     retractions: tuple[Retraction, ...] = ()  # that may hide something of it
-    moved: tuple[Moved, ...] = ()  # what comes to it from other buckets (rule 22)
-    place: Epoch | None = None  # only metrics that this epoch puts in its bucket are kept
+    moved: tuple[Moved, ...] = ()  # what comes to it from other shards (rule 22)
+    place: Epoch | None = None  # only metrics that this epoch puts in its shard are kept
 
     @property
     def samples(self) -> int:
@@ -136,7 +136,7 @@ class DayPlan:
     manifest: Manifest
     units: tuple[UnitPlan, ...]
     order: Order
-    late: tuple[Waiting, ...] = ()  # pending cells of sealed slots
+    late: tuple[Waiting, ...] = ()  # pending cells of sealed hours
 
     @property
     def samples(self) -> int:
@@ -149,85 +149,85 @@ class DayPlan:
         return sum(unit.weight for unit in self.units)
 
 
-def closed(slot: int, now_ms: int, thresholds: Thresholds = DEFAULTS) -> bool:
-    """Whether a slot has ended, and its stragglers have had their time."""
-    return (slot + 1) * limits.HOUR_MS + thresholds.grace_ms <= now_ms
+def closed(hour: int, now_ms: int, thresholds: Thresholds = DEFAULTS) -> bool:
+    """Whether an hour has ended, and its stragglers have had their time."""
+    return (hour + 1) * limits.HOUR_MS + thresholds.grace_ms <= now_ms
 
 
 def by_day(listed: Iterable[Listed]) -> dict[int, list[Waiting]]:
-    """Pending cells by the day of their slot. A damaged one stays where it is: readers still find its block."""
+    """Pending cells by the day of their hour. A damaged one stays where it is: readers still find its block."""
     days: dict[int, list[Waiting]] = {}
     for item in listed:
         try:
-            found = Waiting(item.key, item.slot, commit_records.decode(item.cell))
+            found = Waiting(item.key, item.hour, commit_records.decode(item.cell))
         except CorruptBlock as error:
-            _LOG.error("pending %s, slot %s is left alone: %s", item.key, item.slot, error)
+            _LOG.error("pending %s, hour %s is left alone: %s", item.key, item.hour, error)
             continue
-        days.setdefault(item.slot // limits.DAY_SLOTS, []).append(found)
+        days.setdefault(item.hour // limits.DAY_HOURS, []).append(found)
     return days
 
 
 def plan_day(
     app: int, day: int, *, cell: bytes | None, manifest: Manifest, waiting: Sequence[Waiting], order: Order
 ) -> DayPlan:
-    """The units of a day that are dirty: pending cells, a replay list, or (unless minor) what is due of a closed slot.
+    """The units of a day that are dirty: pending cells, a replay list, or (unless minor) what is due of a closed hour.
 
     Due are a full merge, hours, hours that leave out other retractions than those in force, and in an upgrade rows of
-    an older form. Slots that are sealing or sealed are left alone (rule 14); what came late for sealed ones is listed.
+    an older form. Hours that are sealing or sealed are left alone (rule 14); what came late for sealed ones is listed.
     """
     of_unit = _by_unit(waiting)
-    split = split_slots(manifest, of_unit.keys(), order.distribution)
+    split = split_hours(manifest, of_unit.keys(), order.distribution)
     found = []
-    for bucket, slot in sorted({*of_unit, *manifest.entries}):
-        if manifest.seal(slot) == OPEN:
-            mine = of_unit.get((bucket, slot), ())
-            due = order.due(slot) and slot not in split
-            found += _unit(manifest, bucket, slot, mine, due, order)
-    late = tuple(item for item in waiting if manifest.seal(item.slot) in (SEALED, EXPIRED))
+    for shard, hour in sorted({*of_unit, *manifest.entries}):
+        if manifest.seal(hour) == OPEN:
+            mine = of_unit.get((shard, hour), ())
+            due = order.due(hour) and hour not in split
+            found += _unit(manifest, shard, hour, mine, due, order)
+    late = tuple(item for item in waiting if manifest.seal(item.hour) in (SEALED, EXPIRED))
     return DayPlan(app, day, cell, manifest, tuple(found), order, late)
 
 
-def plan_slot(
-    app: int, slot: int, *, cell: bytes | None, manifest: Manifest, waiting: Sequence[Waiting], order: Order
+def plan_hour(
+    app: int, hour: int, *, cell: bytes | None, manifest: Manifest, waiting: Sequence[Waiting], order: Order
 ) -> DayPlan | None:
-    """All that one slot lacks in all its buckets, though it is sealing; ``None`` while it lies in two places."""
-    mine = [item for item in waiting if item.slot == slot]
+    """All that one hour lacks in all its shards, though it is sealing; ``None`` while it lies in two places."""
+    mine = [item for item in waiting if item.hour == hour]
     of_unit = _by_unit(mine)
-    if slot in split_slots(manifest, of_unit.keys(), order.distribution):
+    if hour in split_hours(manifest, of_unit.keys(), order.distribution):
         return None
-    places = sorted({*of_unit, *(unit for unit in manifest.entries if unit[1] == slot)})
+    places = sorted({*of_unit, *(unit for unit in manifest.entries if unit[1] == hour)})
     found = [unit for b, s in places for unit in _unit(manifest, b, s, of_unit.get((b, s), ()), True, order)]
-    return DayPlan(app, slot // limits.DAY_SLOTS, cell, manifest, tuple(found), order)
+    return DayPlan(app, hour // limits.DAY_HOURS, cell, manifest, tuple(found), order)
 
 
-def split_slots(manifest: Manifest, places: Iterable[tuple[int, int]], distribution: Distribution) -> set[int]:
-    """Slots of which a metric may lie in two buckets: while epochs change, all that lie in more than one."""
+def split_hours(manifest: Manifest, places: Iterable[tuple[int, int]], distribution: Distribution) -> set[int]:
+    """Hours of which a metric may lie in two shards: while epochs change, all that lie in more than one."""
     if distribution.settled:
         return set()
     held: dict[int, set[int]] = {}
     entries = [place for place, entry in manifest.entries.items() if entry.state.generations or entry.state.replay]
-    for bucket, slot in [*places, *entries]:
-        held.setdefault(slot, set()).add(bucket)
-    return {slot for slot, buckets in held.items() if len(buckets) > 1}
+    for shard, hour in [*places, *entries]:
+        held.setdefault(hour, set()).add(shard)
+    return {hour for hour, shards in held.items() if len(shards) > 1}
 
 
 def _by_unit(waiting: Iterable[Waiting]) -> dict[tuple[int, int], tuple[Waiting, ...]]:
     found: dict[tuple[int, int], list[Waiting]] = {}
     for item in waiting:
-        found.setdefault((item.key.bucket, item.slot), []).append(item)
+        found.setdefault((item.key.shard, item.hour), []).append(item)
     return {place: tuple(items) for place, items in found.items()}
 
 
 def _unit(
-    manifest: Manifest, bucket: int, slot: int, mine: Sequence[Waiting], due: bool, order: Order
+    manifest: Manifest, shard: int, hour: int, mine: Sequence[Waiting], due: bool, order: Order
 ) -> list[UnitPlan]:
-    entry = manifest.entry(bucket, slot)
-    kind = _kind(manifest, bucket, slot, bool(mine), due, order)
+    entry = manifest.entry(shard, hour)
+    kind = _kind(manifest, shard, hour, bool(mine), due, order)
     if kind is None:
         return []
     batches = {Replay(item.key.ingest_ms, item.key.batch) for item in mine}
-    hiding = retractions.touching(order.retractions, _with(entry, mine), slot) if due else ()
-    return [UnitPlan(bucket, slot, kind, entry, tuple(sorted(batches)), tuple(mine), due, hiding)]
+    hiding = retractions.touching(order.retractions, _with(entry, mine), hour) if due else ()
+    return [UnitPlan(shard, hour, kind, entry, tuple(sorted(batches)), tuple(mine), due, hiding)]
 
 
 def _with(entry: Entry, mine: Sequence[Waiting]) -> Entry:
@@ -241,8 +241,8 @@ def _with(entry: Entry, mine: Sequence[Waiting]) -> Entry:
     return Entry(state, (), low, high, tuple(sources))
 
 
-def _kind(manifest: Manifest, bucket: int, slot: int, waits: bool, due: bool, order: Order) -> Kind | None:
-    state = manifest.entry(bucket, slot).state
+def _kind(manifest: Manifest, shard: int, hour: int, waits: bool, due: bool, order: Order) -> Kind | None:
+    state = manifest.entry(shard, hour).state
     generations = len(state.generations)
     many = not generations or generations >= order.thresholds.generations
     if waits or state.replay:
@@ -251,23 +251,23 @@ def _kind(manifest: Manifest, bucket: int, slot: int, waits: bool, due: bool, or
         return Kind.FULL
     if order.upgrade and any(g.form < units.FORM for g in state.generations):
         return Kind.FULL
-    old = order.upgrade and bucket in manifest.hours and manifest.hours[bucket].generation.form < rollup_rows.FORM
-    if due and generations and (old or not fresh_hours(manifest, bucket, slot, order.retractions)):
+    old = order.upgrade and shard in manifest.hours and manifest.hours[shard].generation.form < rollup_rows.FORM
+    if due and generations and (old or not fresh_hours(manifest, shard, hour, order.retractions)):
         return Kind.RECOUNT
     return None
 
 
-def fresh_hours(manifest: Manifest, bucket: int, slot: int, found: Sequence[Retraction]) -> bool:
+def fresh_hours(manifest: Manifest, shard: int, hour: int, found: Sequence[Retraction]) -> bool:
     """Whether the hours in force of a unit are made of what it holds now, without what is retracted now (rule 11)."""
-    made = manifest.counted(bucket, slot)
-    return made is not None and _left_out(manifest, slot, made, found, bucket)
+    made = manifest.counted(shard, hour)
+    return made is not None and _left_out(manifest, hour, made, found, shard)
 
 
-def _left_out(manifest: Manifest, slot: int, made: HourOf, found: Sequence[Retraction], bucket: int) -> bool:
-    """Hours of a sealed slot stand for the retractions of their seal, whatever came later (rule 23)."""
-    if manifest.seal(slot) in (SEALED, EXPIRED):
+def _left_out(manifest: Manifest, hour: int, made: HourOf, found: Sequence[Retraction], shard: int) -> bool:
+    """Hours of a sealed hour stand for the retractions of their seal, whatever came later (rule 23)."""
+    if manifest.seal(hour) in (SEALED, EXPIRED):
         return True
-    return made.retractions == retractions.ids(retractions.touching(found, manifest.entry(bucket, slot), slot))
+    return made.retractions == retractions.ids(retractions.touching(found, manifest.entry(shard, hour), hour))
 
 
 def waves(days: Sequence[DayPlan], samples_max: int = limits.ROLL_WAVE_SAMPLES) -> Iterator[list[DayPlan]]:
@@ -287,10 +287,10 @@ def waves(days: Sequence[DayPlan], samples_max: int = limits.ROLL_WAVE_SAMPLES) 
 def outdated(manifest: Manifest) -> int:
     """How many open units still have rows of an older form, of samples or of hours."""
     old = {p for p, entry in manifest.entries.items() if any(g.form < units.FORM for g in entry.state.generations)}
-    for bucket, pack in manifest.hours.items():
+    for shard, pack in manifest.hours.items():
         if pack.generation.form < rollup_rows.FORM:
-            old |= {(bucket, slot) for slot in pack.slots if manifest.entry(bucket, slot).state.generations}
-    return sum(manifest.seal(slot) == OPEN for _, slot in old)
+            old |= {(shard, hour) for hour in pack.hours if manifest.entry(shard, hour).state.generations}
+    return sum(manifest.seal(hour) == OPEN for _, hour in old)
 
 
 # --- days from hours --------------------------------------------------------------------------------------------------
@@ -298,9 +298,9 @@ def outdated(manifest: Manifest) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StaleDay:
-    """A closed day of a bucket whose hours are all in force, but not its row of days; and what it will be made of."""
+    """A closed day of a shard whose hours are all in force, but not its row of days; and what it will be made of."""
 
-    bucket: int
+    shard: int
     day: int
     hours: Hours
     inputs: bytes
@@ -309,34 +309,34 @@ class StaleDay:
 
 
 def stale_days(month: Month, manifests: Mapping[int, Manifest], order: Order) -> list[StaleDay]:
-    """The days of a month to build: all slots closed, every hour exact, and no equal day in force.
+    """The days of a month to build: all hours closed, every hour exact, and no equal day in force.
 
-    A day of which hours have expired stays as it is; so does one whose data lies in two buckets.
+    A day of which hours have expired stays as it is; so does one whose data lies in two shards.
     """
     found = []
     for day, manifest in sorted(manifests.items()):
-        if not order.due((day + 1) * limits.DAY_SLOTS - 1) or split_slots(manifest, (), order.distribution):
+        if not order.due((day + 1) * limits.DAY_HOURS - 1) or split_hours(manifest, (), order.distribution):
             continue
-        for bucket, pack in sorted(manifest.hours.items()):
-            made = _day(manifest, bucket, pack, day, order)
+        for shard, pack in sorted(manifest.hours.items()):
+            made = _day(manifest, shard, pack, day, order)
             if made is not None and not _in_force(month, made, order):
                 found.append(made)
     return found
 
 
-def _day(manifest: Manifest, bucket: int, pack: Hours, day: int, order: Order) -> StaleDay | None:
-    slots = slots_of(manifest, bucket)
-    inputs = day_fingerprint(slots)
-    whole = all(fresh_hours(manifest, bucket, slot, order.retractions) for slot, _ in slots)
-    if not inputs or not whole or any(manifest.seal(slot) in (SEALING, EXPIRED) for slot, _ in slots):
+def _day(manifest: Manifest, shard: int, pack: Hours, day: int, order: Order) -> StaleDay | None:
+    hours = hours_of(manifest, shard)
+    inputs = day_fingerprint(hours)
+    whole = all(fresh_hours(manifest, shard, hour, order.retractions) for hour, _ in hours)
+    if not inputs or not whole or any(manifest.seal(hour) in (SEALING, EXPIRED) for hour, _ in hours):
         return None
-    marks = [pack.slots[slot] for slot, _ in slots]
-    hidden = retractions.of_day((slot, pack.slots[slot].retractions) for slot, _ in slots)
-    return StaleDay(bucket, day, pack, inputs, hidden, max(made.stamp_max_ms for made in marks))
+    marks = [pack.hours[hour] for hour, _ in hours]
+    hidden = retractions.of_day((hour, pack.hours[hour].retractions) for hour, _ in hours)
+    return StaleDay(shard, day, pack, inputs, hidden, max(made.stamp_max_ms for made in marks))
 
 
 def _in_force(month: Month, made: StaleDay, order: Order) -> bool:
-    days = month.days.get(made.bucket)
+    days = month.days.get(made.shard)
     now = days.days.get(made.day) if days else None
     if days is None or now is None or (now.inputs, now.retractions) != (made.inputs, made.retractions):
         return False
@@ -358,10 +358,10 @@ class Start(IntEnum):
 class Pressure:
     """How much waits for a run, over all apps."""
 
-    rows: int  # pending rows of the fullest (bucket, app)
+    rows: int  # pending rows of the fullest (shard, app)
     samples: int
     oldest_ms: int | None  # the oldest pending row's time
-    overdue_ms: int | None  # the oldest waiting row, or the end, of a closed slot that lacks its full merge or hours
+    overdue_ms: int | None  # the oldest waiting row, or the end, of a closed hour that lacks its full merge or hours
 
 
 def pressure(apps: Iterable[tuple[Sequence[Waiting], Mapping[int, Manifest]]], now_ms: int) -> Pressure:
@@ -370,30 +370,30 @@ def pressure(apps: Iterable[tuple[Sequence[Waiting], Mapping[int, Manifest]]], n
     samples, oldest, overdue = 0, math.inf, math.inf
     for waiting, manifests in apps:
         for item in waiting:
-            rows.setdefault((item.key.app, item.key.bucket), set()).add(item.key.batch)
+            rows.setdefault((item.key.app, item.key.shard), set()).add(item.key.batch)
             samples += item.commit.sample_count
             oldest = min(oldest, item.key.ingest_ms)
-            if closed(item.slot, now_ms):
-                overdue = min(overdue, max(item.key.ingest_ms, (item.slot + 1) * limits.HOUR_MS))
+            if closed(item.hour, now_ms):
+                overdue = min(overdue, max(item.key.ingest_ms, (item.hour + 1) * limits.HOUR_MS))
         overdue = min([overdue, *(_overdue(manifest, now_ms) for manifest in manifests.values())])
     fullest = max(map(len, rows.values()), default=0)
     return Pressure(fullest, samples, _known(oldest), _known(overdue))
 
 
 def _overdue(manifest: Manifest, now_ms: int) -> float:
-    """The end of the oldest closed slot without full merge or hours. One rolled back stays so until more data comes."""
+    """The end of the oldest closed hour without full merge or hours. One rolled back stays so until more data comes."""
     ends = [
-        (slot + 1) * limits.HOUR_MS
-        for (bucket, slot), entry in manifest.entries.items()
-        if manifest.seal(slot) == OPEN and entry.state.generations and not entry.state.replay
-        if closed(slot, now_ms) and not _made(manifest, bucket, slot)
+        (hour + 1) * limits.HOUR_MS
+        for (shard, hour), entry in manifest.entries.items()
+        if manifest.seal(hour) == OPEN and entry.state.generations and not entry.state.replay
+        if closed(hour, now_ms) and not _made(manifest, shard, hour)
     ]
     return min(ends, default=math.inf)
 
 
-def _made(manifest: Manifest, bucket: int, slot: int) -> bool:
+def _made(manifest: Manifest, shard: int, hour: int) -> bool:
     """Whether hours of what the unit holds are there, whatever they leave out: of retractions the agenda tells."""
-    return manifest.counted(bucket, slot) is not None
+    return manifest.counted(shard, hour) is not None
 
 
 def _known(ms: float) -> int | None:

@@ -17,8 +17,8 @@ from spm.store.manifest import OPEN, Entry, Former, Generation, Hours, Manifest,
 class Change:
     """One unit's part of a flip: the generation that goes in, the generations and replayed batches it stands for."""
 
-    bucket: int
-    slot: int
+    shard: int
+    hour: int
     made: Generation
     replaced: tuple[Generation, ...]
     taken: tuple[Replay, ...]
@@ -33,7 +33,7 @@ def apply(
     """The manifest after the flip of a run."""
     entries = dict(manifest.entries)
     for change in changes:
-        entries[change.bucket, change.slot] = entry_after(manifest.entry(change.bucket, change.slot), change, run)
+        entries[change.shard, change.hour] = entry_after(manifest.entry(change.shard, change.hour), change, run)
     return msgspec.structs.replace(manifest, nonce=nonce, entries=entries, hours={**manifest.hours, **hours})
 
 
@@ -75,17 +75,17 @@ def rebase(
 
 
 def _fits(now: Manifest, change: Change) -> bool:
-    entry = now.entry(change.bucket, change.slot)
+    entry = now.entry(change.shard, change.hour)
     in_force = {g.number for g in entry.state.generations}
     replaced = {g.number for g in change.replaced}
-    return now.seal(change.slot) == OPEN and replaced <= in_force and set(change.taken) <= set(entry.state.replay)
+    return now.seal(change.hour) == OPEN and replaced <= in_force and set(change.taken) <= set(entry.state.replay)
 
 
 def landed(now: Manifest, changes: Sequence[Change], nonce: int) -> bool:
     """Whether a flip of unknown outcome went in: its nonce is there, or a later value carries its generations."""
     if now.nonce == nonce:
         return True
-    return any(change.made.number in _named(now.entry(change.bucket, change.slot)) for change in changes)
+    return any(change.made.number in _named(now.entry(change.shard, change.hour)) for change in changes)
 
 
 def _named(entry: Entry) -> set[int]:

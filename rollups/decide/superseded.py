@@ -11,24 +11,24 @@ from typing import NamedTuple
 
 import msgspec
 
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.store.manifest import SEALED, Entry, Manifest, Month, State, first_day_of
 
 SUPERSEDED = "superseded"  # something in force, or in history, was made of it
 ORPHAN = "orphan"  # of a run that died or lost, or was rolled back: nobody names it
 COVERED = "covered"  # a block whose samples stand in chunks
-EXPIRED = "expired"  # its slot's retention is over
+EXPIRED = "expired"  # its hour's retention is over
 REASONS = (SUPERSEDED, ORPHAN, COVERED, EXPIRED)
 
-Place = tuple[int, int, int]  # bucket, slot, number; a pack's slot is the first of its day or month
+Place = tuple[int, int, int]  # shard, hour, number; a pack's hour is the first of its day or month
 
 
 class Listed(NamedTuple):
     """What a scan found under one number: rows of a table, and their bytes where they were weighed."""
 
     table: str
-    bucket: int
-    slot: int
+    shard: int
+    hour: int
     number: int  # generation; in `log` the batch
     rows: int = 1
     size_bytes: int = 0
@@ -36,17 +36,17 @@ class Listed(NamedTuple):
     @property
     def place(self) -> Place:
         """Where it lies, in any table."""
-        return self.bucket, self.slot, self.number
+        return self.shard, self.hour, self.number
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What manifests say of an app: what stays, what was left of it by then, which slots have no raw any more."""
+    """What manifests say of an app: what stays, what was left of it by then, which hours have no raw any more."""
 
     named: frozenset[Place] = frozenset()
     parents: frozenset[Place] = frozenset()  # what the named ones were made of, and what their history has let go
     sealed: frozenset[int] = frozenset()
-    held: Mapping[tuple[int, int], frozenset[int]] = field(default_factory=dict)  # (bucket, slot) → batches covered
+    held: Mapping[tuple[int, int], frozenset[int]] = field(default_factory=dict)  # (shard, hour) → batches covered
 
     @classmethod
     def of(cls, manifests: Mapping[int, Manifest], months: Mapping[int, Month]) -> "Word":
@@ -56,19 +56,19 @@ class Word:
             named |= named_by_day(day, value)
         for month, found in months.items():
             named |= named_by_month(month, found)
-        sealed = frozenset(slot for value in manifests.values() for slot, seal in value.seals.items() if seal >= SEALED)
+        sealed = frozenset(hour for value in manifests.values() for hour, seal in value.seals.items() if seal >= SEALED)
         return cls(frozenset(named), sealed=sealed)
 
 
 def verdict(listed: Listed, word: Word) -> str | None:
     """Why it goes; ``None``: it stays."""
-    sealed = listed.slot in word.sealed
+    sealed = listed.hour in word.sealed
     if listed.table == "log":
         if sealed:
             return EXPIRED
-        return COVERED if listed.number in word.held.get((listed.bucket, listed.slot), ()) else None
+        return COVERED if listed.number in word.held.get((listed.shard, listed.hour), ()) else None
     if listed.place in word.named:
-        return None  # of a sealed slot too: ``seal`` deletes those, in an order of its own
+        return None  # of a sealed hour too: ``seal`` deletes those, in an order of its own
     if listed.place in word.parents:
         return SUPERSEDED
     return EXPIRED if sealed and listed.table in ("chunks", "timelines") else ORPHAN
@@ -83,18 +83,18 @@ def doomed(listing: Iterable[Listed], word: Word) -> dict[Listed, str]:
 def named_by_day(day: int, value: Manifest) -> set[Place]:
     """Every generation that a day's manifest needs: of units with their history, and of packs of hours."""
     named = {
-        (bucket, slot, generation.number)
-        for (bucket, slot), entry in value.entries.items()
+        (shard, hour, generation.number)
+        for (shard, hour), entry in value.entries.items()
         for state in states(entry)
         for generation in state.generations
     }
-    return named | {(bucket, day * DAY_SLOTS, pack.generation.number) for bucket, pack in value.hours.items()}
+    return named | {(shard, day * DAY_HOURS, pack.generation.number) for shard, pack in value.hours.items()}
 
 
 def named_by_month(month: int, value: Month) -> set[Place]:
     """Every generation of days that a month needs."""
-    first = first_day_of(month) * DAY_SLOTS
-    return {(bucket, first, pack.generation.number) for bucket, pack in value.days.items()}
+    first = first_day_of(month) * DAY_HOURS
+    return {(shard, first, pack.generation.number) for shard, pack in value.days.items()}
 
 
 def states(entry: Entry) -> list[State]:

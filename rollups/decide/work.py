@@ -26,8 +26,8 @@ class UnitTask(msgspec.Struct, frozen=True, array_like=True):
     """Compact one unit: from these generations, replayed and pending batches. ``hours``: aggregates are wanted too."""
 
     app: int
-    bucket: int
-    slot: int
+    shard: int
+    hour: int
     kind: Kind
     generations: tuple[Generation, ...]  # in force; a minor run does not read them
     replay: tuple[Replay, ...]
@@ -36,7 +36,7 @@ class UnitTask(msgspec.Struct, frozen=True, array_like=True):
     hours: bool
     retractions: tuple[Retraction, ...] = ()  # in force, that may hide something of it: hours leave that out
     moved: tuple[Moved, ...] = ()
-    place: Epoch | None = None  # of a redistribution: only metrics that it puts in this bucket are kept
+    place: Epoch | None = None  # of a redistribution: only metrics that it puts in this shard are kept
     epochs: tuple[Epoch, ...] = ()  # where one is closed: what lies where only that one put it is left out
 
 
@@ -52,8 +52,8 @@ class Compacted(msgspec.Struct, frozen=True, array_like=True):
     """What became of it; ``reason`` says why it was given up. ``hours`` is for the pack alone (``encode_hours``)."""
 
     app: int
-    bucket: int
-    slot: int
+    shard: int
+    hour: int
     made: Generation | None = None  # None for a recount, which makes only hours
     samples: int = 0
     size_bytes: int = 0
@@ -66,30 +66,30 @@ class Compacted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PackTask(msgspec.Struct, frozen=True, array_like=True):
-    """Write one (bucket, day) of hours: slots kept of the pack in force, and new ones by what made them."""
+    """Write one (shard, day) of hours: hours kept of the pack in force, and new ones by what made them."""
 
     app: int
-    bucket: int
+    shard: int
     day: int
     old: Generation | None
     kept: tuple[int, ...]
-    made: dict[int, int]  # slot -> generation number of the result to use; 0 for a recount
+    made: dict[int, int]  # hour -> generation number of the result to use; 0 for a recount
     form: int = rollup_rows.FORM  # what the rows may be called: an older one if older rows are kept
 
 
 class DayOfHours(msgspec.Struct, frozen=True, array_like=True):
-    """One day to be made from the slots of a pack of hours."""
+    """One day to be made from the hours of a pack of hours."""
 
     day: int
-    hours: Generation
-    slots: tuple[int, ...]
+    hour_rows: Generation
+    hours: tuple[int, ...]
 
 
 class DaysTask(msgspec.Struct, frozen=True, array_like=True):
-    """Write one (bucket, month) of days: kept days of the row in force, and new ones from hours."""
+    """Write one (shard, month) of days: kept days of the row in force, and new ones from hours."""
 
     app: int
-    bucket: int
+    shard: int
     month: int
     old: Generation | None
     kept: tuple[int, ...]
@@ -101,7 +101,7 @@ class Packed(msgspec.Struct, frozen=True, array_like=True):
     """A pack of hours or days that was written; ``period``: its day or month."""
 
     app: int
-    bucket: int
+    shard: int
     period: int
     made: Generation | None = None
     rows: int = 0
@@ -127,7 +127,7 @@ def distribution_of(task: UnitTask) -> Distribution | None:
 
 
 def encode_hours(metrics: U64, rows: Aggregates) -> bytes:
-    """One slot's aggregates as bytes: ids, columns and sketches, one after the other. For the way to the pack only."""
+    """One hour's aggregates as bytes: ids, columns and sketches, one after the other. For the way to the pack only."""
     sketch = rows.sketch
     columns = [metrics, rows.series, *(getattr(rows, name) for name, _ in COLUMNS)]
     columns += [sketch.starts, sketch.keys, sketch.counts]

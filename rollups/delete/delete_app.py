@@ -1,8 +1,8 @@
-"""Deletes an app with all its bytes, in every table and bucket; an organisation with those of all its apps.
+"""Deletes an app with all its bytes, in every table and shard; an organisation with those of all its apps.
 
 Enter by ``erase`` when nobody sends to the app any more. The one act that removes check-and-put cells: nobody may look
 for them again, since an app's number is never given twice. In order: what would start or steer a run, then rows, then
-the dictionary. Doing it again deletes what came in since or what a crash left; it looks into all buckets there can be,
+the dictionary. Doing it again deletes what came in since or what a crash left; it looks into all shards there can be,
 so that no distribution need be known. Only key ranges of this very number are touched.
 """
 

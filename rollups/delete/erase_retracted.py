@@ -4,7 +4,7 @@ Enter by ``shred``; ``preview`` says what it would do. In order: note in the ret
 nobody undoes it meanwhile; write each touched unit anew without the versions that this retraction hides (what others
 hide stays); put the day into force with the histories of those units cut, by one check-and-put that is never rebased;
 then delete generations, blocks and packs that nobody names any more. Whatever kills it, the next call goes on. Samples
-of sealed slots are gone already; their hours stay. Dead letters are no samples and have doors of their own.
+of sealed hours are gone already; their hours stay. Dead letters are no samples and have doors of their own.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ from rollups.run.survey import Survey
 from spm import limits
 from spm.clock import random_u64
 from spm.errors import CorruptBlock, IntegrityError, Refused
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.encoding import kernels
@@ -42,7 +42,7 @@ from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import BOOL, Lens
 
 _TROUBLE = (IntegrityError, CorruptBlock)
-_Place = tuple[int, int]  # bucket, slot
+_Place = tuple[int, int]  # shard, hour
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Shredded:
     versions: int = 0  # stored versions that are gone for good
     samples: int = 0  # versions of the same units that stay
     gone: Purged = field(default_factory=Purged)  # rows and bytes deleted
-    sealed: tuple[int, ...] = ()  # slots in its range that it cannot reach
+    sealed: tuple[int, ...] = ()  # hours in its range that it cannot reach
     troubles: list[str] = field(default_factory=list)  # units left: call it again
 
 
@@ -136,26 +136,26 @@ def _days(store: Backend, app: int, retraction: Retraction, found: Survey) -> di
 def _touched(value: Manifest, found: Survey, day: int, retraction: Retraction) -> list[_Place]:
     """Open units that may hold something it hides, in generations, on a replay list or pending."""
     places = {
-        (bucket, slot)
-        for (bucket, slot), entry in value.entries.items()
-        if retractions.touching([retraction], entry, slot)
+        (shard, hour)
+        for (shard, hour), entry in value.entries.items()
+        if retractions.touching([retraction], entry, hour)
     }
     for item in found.waiting.get(day, ()):
         commit = item.commit
-        if retraction.touches(item.slot, commit.stamp_min_ms, commit.stamp_max_ms, commit.messages.sources):
-            places.add((item.key.bucket, item.slot))
+        if retraction.touches(item.hour, commit.stamp_min_ms, commit.stamp_max_ms, commit.messages.sources):
+            places.add((item.key.shard, item.hour))
     return sorted(place for place in places if value.seal(place[1]) == OPEN)
 
 
 def _sealed(day: int, value: Manifest, retraction: Retraction) -> tuple[int, ...]:
     return tuple(
-        slot
-        for slot, seal in sorted(value.seals.items())
+        hour
+        for hour, seal in sorted(value.seals.items())
         if seal != OPEN
         and any(
-            retraction.touches(slot, e.stamp_min_ms, e.stamp_max_ms, e.sources)
+            retraction.touches(hour, e.stamp_min_ms, e.stamp_max_ms, e.sources)
             for (_, held), e in value.entries.items()
-            if held == slot
+            if held == hour
         )
     )
 
@@ -185,11 +185,11 @@ def _read(
     done: Shredded,
 ) -> _Unit | None:
     """All of a unit, pending blocks too; ``None`` when there is nothing in it that goes, or it cannot be read."""
-    bucket, slot = place
-    state = value.entry(bucket, slot).state
-    waiting = tuple(w for w in found.waiting.get(slot // DAY_SLOTS, ()) if (w.key.bucket, w.slot) == place)
+    shard, hour = place
+    state = value.entry(shard, hour).state
+    waiting = tuple(w for w in found.waiting.get(hour // DAY_HOURS, ()) if (w.key.shard, w.hour) == place)
     fresh = tuple(sorted({Replay(w.key.ingest_ms, w.key.batch) for w in waiting}))
-    task = UnitTask(app, bucket, slot, Kind.FULL, state.generations, state.replay, fresh, 0, hours=False)
+    task = UnitTask(app, shard, hour, Kind.FULL, state.generations, state.replay, fresh, 0, hours=False)
     try:
         held = source.read_unit(store, task)
         piece = merge(held.pieces)
@@ -301,22 +301,22 @@ def _after(value: Manifest, made: Sequence[tuple[_Unit, Generation]], active: Se
 
     Hours that were exact stay in force: they never held what went, so only the name of what they are made of changes.
     """
-    entries, hours = dict(value.entries), dict(value.hours)
+    entries, hour_rows = dict(value.entries), dict(value.hours)
     for unit, generation in made:
-        bucket, slot = unit.place
+        shard, hour = unit.place
         entry = _entry(unit.piece, generation)
         entries[unit.place] = entry
-        pack = hours.get(bucket)
-        if pack is not None and not unit.waiting and planning.fresh_hours(value, bucket, slot, active):
-            left_out = retractions.ids(retractions.touching(active, entry, slot))
-            of = HourOf(fingerprint(entry.state), left_out, pack.slots[slot].stamp_max_ms)
-            hours[bucket] = msgspec.structs.replace(pack, slots={**pack.slots, slot: of})
-    slots = {unit.place[1] for unit, _ in made}
+        pack = hour_rows.get(shard)
+        if pack is not None and not unit.waiting and planning.fresh_hours(value, shard, hour, active):
+            left_out = retractions.ids(retractions.touching(active, entry, hour))
+            of = HourOf(fingerprint(entry.state), left_out, pack.hours[hour].stamp_max_ms)
+            hour_rows[shard] = msgspec.structs.replace(pack, hours={**pack.hours, hour: of})
+    hours = {unit.place[1] for unit, _ in made}
     for place, entry in entries.items():
-        if place[1] in slots and entry.state == State():
+        if place[1] in hours and entry.state == State():
             entries[place] = msgspec.structs.replace(entry, history=())
     nonce = random_u64()
-    return Manifest(nonce, nonce, entries, hours, value.seals)
+    return Manifest(nonce, nonce, entries, hour_rows, value.seals)
 
 
 def _entry(piece: Piece, generation: Generation) -> Entry:
@@ -329,16 +329,16 @@ def _weigh(
     store: Backend, app: int, place: _Place, value: Manifest, batches: frozenset[Replay], done: Shredded
 ) -> None:
     """What holds a unit today: generations in force and in history, and blocks."""
-    bucket, slot = place
-    generations = {g for state in states(value.entry(bucket, slot)) for g in state.generations}
+    shard, hour = place
+    generations = {g for state in states(value.entry(shard, hour)) for g in state.generations}
     for generation in generations:
-        made = units.read_inputs(store, Unit(bucket, app, slot), generation)
+        made = units.read_inputs(store, Unit(shard, app, hour), generation)
         if made is None:
             continue
-        names = purge.pages_of(app, (bucket, slot, generation.number), made)
+        names = purge.pages_of(app, (shard, hour, generation.number), made)
         for table in ("chunks", "timelines"):
             done.gone.add(table, "superseded", *purge.weigh(store, table, names[table]))
-        inputs = [keys.inputs(bucket, app, slot, generation.number)]
+        inputs = [keys.inputs(shard, app, hour, generation.number)]
         done.gone.add("inputs", "superseded", *purge.weigh(store, "inputs", inputs))
-    names_of = [keys.LogKey(bucket, app, slot, r.ingest_ms, r.batch).to_bytes() for r in sorted(batches)]
+    names_of = [keys.LogKey(shard, app, hour, r.ingest_ms, r.batch).to_bytes() for r in sorted(batches)]
     done.gone.add("log", "covered", *purge.weigh(store, "log", names_of))

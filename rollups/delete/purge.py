@@ -3,7 +3,7 @@
 Enter by ``purge``. In order: list what there is; cut the histories and put up a fence by check-and-put of each manifest
 that has something to lose; then delete only what was listed before and what the new values do not name. A run under way
 cannot flip across the fence, so nothing it is about to name is deleted (rule 20). Blocks that no generation holds stay
-until their slot's retention is over (rule 21). Pages go before the ``inputs`` that list them, so that a purge that was
+until their hour's retention is over (rule 21). Pages go before the ``inputs`` that list them, so that a purge that was
 killed is finished by the next.
 
 Of an LMDB file the space is used again by what is written next; the file itself never shrinks. A compacting copy is not
@@ -29,13 +29,13 @@ from rollups.decide.superseded import (
     named_by_month,
 )
 from rollups.decide.superseded import states as states_of
-from rollups.delete.listing import TABLES, Listing, every_bucket, everything, of_day
+from rollups.delete.listing import TABLES, Listing, every_shard, everything, of_day
 from rollups.manifest import cells
 from rollups.run.rollback import batches
 from spm import limits
 from spm.clock import random_u64
 from spm.errors import CorruptBlock, Refused
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend, Reader
 from spm.store.ledger.commit_records import account_key
@@ -43,7 +43,7 @@ from spm.store.manifest import SEALED, Manifest, Month, first_day_of, month_of
 from spm.store.versions import generations
 from spm.store.versions.generations import Inputs, Unit
 
-__all__ = ["COVERED", "EXPIRED", "REASONS", "SUPERSEDED", "TABLES", "Purged", "Tally", "cut", "every_bucket", "purge"]
+__all__ = ["COVERED", "EXPIRED", "REASONS", "SUPERSEDED", "TABLES", "Purged", "Tally", "cut", "every_shard", "purge"]
 
 Watch = Callable[[int, int], None]  # days done, days in all
 
@@ -87,7 +87,7 @@ class Purged:
 def purge(
     store: Backend,
     app: int,
-    buckets: Sequence[int] | None = None,
+    shards: Sequence[int] | None = None,
     *,
     keep: int = limits.PURGE_HISTORY,
     dry_run: bool = False,
@@ -102,7 +102,7 @@ def purge(
     what came later. A dry run reads the same and changes nothing.
     """
     if found is None:
-        found = everything(store, app, every_bucket(store, app) if buckets is None else buckets, days)
+        found = everything(store, app, every_shard(store, app) if shards is None else shards, days)
     at("purge listed")
     done = Purged()
     for number, (day, listing) in enumerate(sorted(found.items()), 1):
@@ -152,7 +152,7 @@ def _fences(
 ) -> _Fences | None:
     """Put up what is needed before anything of these is deleted; ``None`` when others keep changing the manifests.
 
-    Days are packed at the first slot of their month: rows there may be of either.
+    Days are packed at the first hour of their month: rows there may be of either.
     """
     first = day == first_day_of(month_of(day))
     of_month = manifest.decode_month(cells.read_cell(store, "manifest", keys.manifest_month(app, month_of(day))))
@@ -201,9 +201,9 @@ def _holds(nonce: int) -> Callable[[bytes | None], bool]:
 # --- what manifests and inputs say ------------------------------------------------------------------------------------
 
 
-def word(store: Backend, app: int, day: int, buckets: Sequence[int], *, keep: int) -> Word:
+def word(store: Backend, app: int, day: int, shards: Sequence[int], *, keep: int) -> Word:
     """What a purge would go by now; nothing is changed. Raises ``CorruptBlock``."""
-    listing = of_day(store, app, buckets, day)
+    listing = of_day(store, app, shards, day)
     fences = _fences(store, app, day, listing.made, keep=keep, dry_run=True)
     assert fences is not None, "BUG: a dry run was kept from a fence"
     return _word(store, app, day, fences, listing)
@@ -214,7 +214,7 @@ def _word(store: Backend, app: int, day: int, fences: _Fences, listing: Listing)
     let_go = named_by_day(day, fences.before) - word.named
     blocks: dict[tuple[int, int], list[keys.LogKey]] = {}
     for listed, key in listing.blocks.items():
-        blocks.setdefault((listed.bucket, listed.slot), []).append(keys.LogKey.parse(key))
+        blocks.setdefault((listed.shard, listed.hour), []).append(keys.LogKey.parse(key))
     return Word(
         word.named,
         _parents(store, app, word.named, listing) | let_go,
@@ -225,13 +225,13 @@ def _word(store: Backend, app: int, day: int, fences: _Fences, listing: Listing)
 
 def _parents(store: Backend, app: int, named: Collection[Place], listing: Listing) -> frozenset[Place]:
     """What the named generations were made of, as far as it is still there: superseded, not orphaned."""
-    slots = {place[:2] for place in listing.made - set(named)}
-    left = [place for place in named if place[:2] in slots]
+    hours = {place[:2] for place in listing.made - set(named)}
+    left = [place for place in named if place[:2] in hours]
     found: set[Place] = set()
     while left:
-        bucket, slot, number = left.pop()
-        made = _inputs(store, app, (bucket, slot, number))
-        parents = {(bucket, slot, parent) for parent in made.parents} if isinstance(made, Inputs) else set()
+        shard, hour, number = left.pop()
+        made = _inputs(store, app, (shard, hour, number))
+        parents = {(shard, hour, parent) for parent in made.parents} if isinstance(made, Inputs) else set()
         fresh = (parents & listing.made) - found - set(named)
         found |= fresh
         left += fresh
@@ -241,13 +241,13 @@ def _parents(store: Backend, app: int, named: Collection[Place], listing: Listin
 def _held(store: Backend, unit: Unit, value: Manifest, found: Sequence[keys.LogKey]) -> frozenset[int]:
     """Batches, of those found, whose blocks nobody needs: every state in force or in history holds them, or none does.
 
-    What none holds and none replays is gone from here when it was taken in by a run: it was moved to other buckets.
+    What none holds and none replays is gone from here when it was taken in by a run: it was moved to other shards.
     """
-    if value.seal(unit.slot) >= SEALED:
+    if value.seal(unit.hour) >= SEALED:
         return frozenset()
     inside: list[set[int]] = []
     replayed: set[int] = set()
-    entry = value.entry(unit.bucket, unit.slot)
+    entry = value.entry(unit.shard, unit.hour)
     for state in states_of(entry):
         try:
             inside.append({r.batch for r in batches(store, unit, state.generations)})
@@ -257,8 +257,8 @@ def _held(store: Backend, unit: Unit, value: Manifest, found: Sequence[keys.LogK
     held = frozenset(set.intersection(*inside) - replayed)
     apart = _settled(store, [block for block in found if block.batch not in replayed.union(*inside)])
     if apart:
-        cell = cells.read_cell(store, "manifest", keys.manifest(unit.app, unit.slot // DAY_SLOTS))
-        if manifest.decode(cell).entry(unit.bucket, unit.slot) != entry:
+        cell = cells.read_cell(store, "manifest", keys.manifest(unit.app, unit.hour // DAY_HOURS))
+        if manifest.decode(cell).entry(unit.shard, unit.hour) != entry:
             return held  # a run may have taken them in just now
     return held | apart
 
@@ -270,12 +270,12 @@ def _settled(store: Backend, found: Sequence[keys.LogKey]) -> frozenset[int]:
         blocks = [keys.LogKey.parse(key) for key in part]
         accounts = store.get("ledger", [account_key(block) for block in blocks], [cells.COLUMN])
         taken = [block for block, row in zip(blocks, accounts, strict=True) if row is not None]
-        names = [keys.PendingKey(b.bucket, b.app, b.ingest_ms, b.batch).to_bytes() for b in taken]
+        names = [keys.PendingKey(b.shard, b.app, b.ingest_ms, b.batch).to_bytes() for b in taken]
         waiting = store.get("pending", names) if names else []
         settled |= {
             block.batch
             for block, row in zip(taken, waiting, strict=True)
-            if keys.slot_column(block.slot) not in (row or {})
+            if keys.hour_column(block.hour) not in (row or {})
         }
     return frozenset(settled)
 
@@ -310,19 +310,19 @@ def _take_generation(
 
 
 def pages_of(app: int, place: Place, made: Inputs) -> dict[str, list[bytes]]:
-    """The keys of a generation's pages, of a unit or of a pack: what it is its directory does not say, its slot may."""
-    bucket, slot, number = place
+    """The keys of a generation's pages, of a unit or of a pack: what it is its directory does not say, its hour may."""
+    shard, hour, number = place
     listed = [(metric, page) for metric, pages in made.pages.items() for page in pages]
     pool = range(made.timeline_pages)
     names = {
-        "chunks": [keys.chunk(bucket, app, metric, slot, number, page) for metric, page in listed],
-        "timelines": [keys.timeline(bucket, app, slot, number, page) for page in pool],
+        "chunks": [keys.chunk(shard, app, metric, hour, number, page) for metric, page in listed],
+        "timelines": [keys.timeline(shard, app, hour, number, page) for page in pool],
     }
-    day = slot // DAY_SLOTS
-    if slot % DAY_SLOTS == 0:
-        names["hours"] = [keys.hours(bucket, app, metric, day, number, page) for metric, page in listed]
-    if slot == first_day_of(month_of(day)) * DAY_SLOTS:
-        names["days"] = [keys.days(bucket, app, metric, month_of(day), number, page) for metric, page in listed]
+    day = hour // DAY_HOURS
+    if hour % DAY_HOURS == 0:
+        names["hours"] = [keys.hours(shard, app, metric, day, number, page) for metric, page in listed]
+    if hour == first_day_of(month_of(day)) * DAY_HOURS:
+        names["days"] = [keys.days(shard, app, metric, month_of(day), number, page) for metric, page in listed]
     return names
 
 

@@ -1,11 +1,11 @@
 """Lets samples go after their time and keeps their hours; later the hours, and keeps the days (rule 23).
 
 Enter by ``retain``, which does all that is due for an app and may be repeated after a crash; ``would_go`` says what
-would. A day's slots are sealed in order: mark them ``sealing`` by check-and-put, so that nobody else flips them; only
-THEN read pending cells and retractions; merge and aggregate what is not yet, in all buckets; mark them ``sealed``; then
+would. A day's hours are sealed in order: mark them ``sealing`` by check-and-put, so that nobody else flips them; only
+THEN read pending cells and retractions; merge and aggregate what is not yet, in all shards; mark them ``sealed``; then
 delete (``sweep``). What is acked before the first mark is in; what comes later is in or counted as late. A day
-waits while a slot of it lies in two places: were the others sealed before it is moved, no row of days could stand for
-both. A slot that cannot be merged is opened again.
+waits while an hour of it lies in two places: were the others sealed before it is moved, no row of days could stand for
+both. An hour that cannot be merged is opened again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,14 +25,14 @@ from rollups.run.local import Executor
 from spm import limits
 from spm.clock import random_u64
 from spm.errors import StoreUnavailable
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend, Reader
 from spm.store.manifest import OPEN, SEALED, SEALING, Manifest, Month, month_of
 from spm.store.versions import generations
 from spm.store.versions.generations import Unit
 
-__all__ = ["Keep", "Retained", "retain", "seal_slots", "would_go"]
+__all__ = ["Keep", "Retained", "retain", "seal_hours", "would_go"]
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Retained:
     """What retention did for an app."""
 
     run: int = 0
-    sealed: list[int] = field(default_factory=list)  # slots
+    sealed: list[int] = field(default_factory=list)  # hours
     expired: list[int] = field(default_factory=list)  # days whose hours went
     dropped: list[int] = field(default_factory=list)  # days that went
     late: int = 0  # samples that came too late
@@ -63,8 +63,8 @@ def retain(
     done = Retained(cells.take_run(store) if run is None else run)
     todo = _due(store, app, keep, now_ms)
     total = len(todo.seal) + len(todo.expire) + len(todo.drop)
-    for number, (day, slots) in enumerate(todo.seal.items(), 1):
-        sealed, troubles = seal_slots(driver, executor, app, day, slots, now_ms=now_ms, run=done.run)
+    for number, (day, hours) in enumerate(todo.seal.items(), 1):
+        sealed, troubles = seal_hours(driver, executor, app, day, hours, now_ms=now_ms, run=done.run)
         done.sealed += sealed
         done.troubles += troubles
         watch(number, total)
@@ -114,64 +114,64 @@ def _read(reader: Reader, app: int) -> tuple[dict[int, Manifest], dict[int, Mont
 # --- sealing ----------------------------------------------------------------------------------------------------------
 
 
-def seal_slots(
-    driver: Driver, executor: Executor, app: int, day: int, slots: Sequence[int], *, now_ms: int, run: int
+def seal_hours(
+    driver: Driver, executor: Executor, app: int, day: int, hours: Sequence[int], *, now_ms: int, run: int
 ) -> tuple[list[int], list[str]]:
-    """Seal these slots of a day, as many as can be; (those that are sealed, why others are not)."""
+    """Seal these hours of a day, as many as can be; (those that are sealed, why others are not)."""
     waits = _split(driver, app, day)
     if waits:
-        _reopen(driver.store, app, day, slots)
-        return [], [f"slot {slot} of app {app} waits until its data has been moved" for slot in sorted(waits)]
-    wanted, troubles = tuple(slots), list[str]()
+        _reopen(driver.store, app, day, hours)
+        return [], [f"hour {hour} of app {app} waits until its data has been moved" for hour in sorted(waits)]
+    wanted, troubles = tuple(hours), list[str]()
     _swap_day(driver.store, app, day, lambda now: _marked(now, wanted))
     driver.at("sealing")
     plans = _plans(driver, app, day, wanted, now_ms)
-    work = [slot for slot, plan in plans.items() if plan is None or plan.units]
-    for slot in work:
-        change = partial(decide.sealed, slots=(slot,))
-        report = driver.finish_slot(executor, run, app, slot, now_ms=now_ms, change=change)
+    work = [hour for hour, plan in plans.items() if plan is None or plan.units]
+    for hour in work:
+        change = partial(decide.sealed, hours=(hour,))
+        report = driver.finish_hour(executor, run, app, hour, now_ms=now_ms, change=change)
         troubles += report.troubles
     if work:
         agenda.mark(driver.store, app, [day], now_ms)  # its row of days is older than its hours now
     _seal_rest(driver, app, day, wanted, now_ms)
     after = manifest.decode(cells.read_cell(driver.store, "manifest", keys.manifest(app, day)))
-    left = [slot for slot in wanted if after.seal(slot) < SEALED]
+    left = [hour for hour in wanted if after.seal(hour) < SEALED]
     _reopen(driver.store, app, day, left)
     driver.at("sealed")
-    return [slot for slot in wanted if slot not in left], troubles
+    return [hour for hour in wanted if hour not in left], troubles
 
 
-def _marked(now: Manifest, slots: tuple[int, ...]) -> Manifest:
-    fresh = tuple(slot for slot in slots if now.seal(slot) == OPEN)
+def _marked(now: Manifest, hours: tuple[int, ...]) -> Manifest:
+    fresh = tuple(hour for hour in hours if now.seal(hour) == OPEN)
     return decide.marked(now, fresh, SEALING, random_u64()) if fresh else now
 
 
 def _split(driver: Driver, app: int, day: int) -> set[int]:
-    """Slots of which a metric may lie in two buckets: they must be moved together first."""
+    """Hours of which a metric may lie in two shards: they must be moved together first."""
     found = survey.survey(driver.store, app)
     value = manifest.decode(cells.read_cell(driver.store, "manifest", keys.manifest(app, day)))
-    places = [(item.key.bucket, item.slot) for item in found.waiting.get(day, ())]
-    return planning.split_slots(value, places, found.distribution)
+    places = [(item.key.shard, item.hour) for item in found.waiting.get(day, ())]
+    return planning.split_hours(value, places, found.distribution)
 
 
-def _plans(driver: Driver, app: int, day: int, slots: Sequence[int], now_ms: int) -> dict[int, DayPlan | None]:
-    """What each slot still lacks, by what is pending, retracted and in force now (rule 9's order)."""
+def _plans(driver: Driver, app: int, day: int, hours: Sequence[int], now_ms: int) -> dict[int, DayPlan | None]:
+    """What each hour still lacks, by what is pending, retracted and in force now (rule 9's order)."""
     found = survey.survey(driver.store, app)
     order = Order(now_ms, False, False, found.active, found.distribution, driver.thresholds)
     cell = cells.read_cell(driver.store, "manifest", keys.manifest(app, day))
     value, waiting = manifest.decode(cell), found.waiting.get(day, ())
     return {
-        slot: planning.plan_slot(app, slot, cell=cell, manifest=value, waiting=waiting, order=order)
-        for slot in slots
-        if value.seal(slot) == SEALING
+        hour: planning.plan_hour(app, hour, cell=cell, manifest=value, waiting=waiting, order=order)
+        for hour in hours
+        if value.seal(hour) == SEALING
     }
 
 
-def _seal_rest(driver: Driver, app: int, day: int, slots: Sequence[int], now_ms: int) -> None:
-    """One flip for all slots that lack nothing, as most do: they were merged when they closed."""
+def _seal_rest(driver: Driver, app: int, day: int, hours: Sequence[int], now_ms: int) -> None:
+    """One flip for all hours that lack nothing, as most do: they were merged when they closed."""
     for _ in range(limits.ROLL_REPLANS_MAX):
-        plans = _plans(driver, app, day, slots, now_ms)
-        ready = tuple(slot for slot, plan in plans.items() if plan is not None and not plan.units)
+        plans = _plans(driver, app, day, hours, now_ms)
+        ready = tuple(hour for hour, plan in plans.items() if plan is not None and not plan.units)
         if not ready:
             return
         [cell] = {plan.cell for plan in plans.values() if plan is not None}
@@ -182,14 +182,14 @@ def _seal_rest(driver: Driver, app: int, day: int, slots: Sequence[int], now_ms:
             return
 
 
-def _reopen(store: Backend, app: int, day: int, slots: Sequence[int]) -> None:
-    """Slots that could not be sealed are everybody's again."""
-    if slots:
-        _swap_day(store, app, day, lambda now: _opened(now, slots))
+def _reopen(store: Backend, app: int, day: int, hours: Sequence[int]) -> None:
+    """Hours that could not be sealed are everybody's again."""
+    if hours:
+        _swap_day(store, app, day, lambda now: _opened(now, hours))
 
 
-def _opened(now: Manifest, slots: Sequence[int]) -> Manifest:
-    begun = tuple(slot for slot in slots if now.seal(slot) == SEALING)
+def _opened(now: Manifest, hours: Sequence[int]) -> Manifest:
+    begun = tuple(hour for hour in hours if now.seal(hour) == SEALING)
     return decide.marked(now, begun, OPEN, random_u64()) if begun else now
 
 
@@ -228,10 +228,10 @@ def _expire(driver: Driver, app: int, day: int, now_ms: int) -> bool:
 
 
 def _shared(reader: Reader, app: int, day: int, value: Manifest) -> bool:
-    """Whether a metric has hours in two buckets: its increase over the day stands in neither row of days."""
+    """Whether a metric has hours in two shards: its increase over the day stands in neither row of days."""
     seen: set[int] = set()
-    for bucket, pack in value.hours.items():
-        made = generations.read_inputs(reader, Unit(bucket, app, day * DAY_SLOTS), pack.generation)
+    for shard, pack in value.hours.items():
+        made = generations.read_inputs(reader, Unit(shard, app, day * DAY_HOURS), pack.generation)
         if made is None or seen & made.pages.keys():
             return True
         seen |= made.pages.keys()
@@ -239,7 +239,7 @@ def _shared(reader: Reader, app: int, day: int, value: Manifest) -> bool:
 
 
 def _drop(driver: Driver, app: int, month: int, days: tuple[int, ...]) -> Mapping[int, int]:
-    """Let a month forget days; the rows of a bucket go when it names none of them any more."""
+    """Let a month forget days; the rows of a shard go when it names none of them any more."""
     key = keys.manifest_month(app, month)
     for _ in range(limits.SEAL_TRIES):
         cell = cells.read_cell(driver.store, "manifest", key)

@@ -1,8 +1,8 @@
-"""Deletes the rows of what has expired: samples of sealed slots, hours of expired days, days that nobody names.
+"""Deletes the rows of what has expired: samples of sealed hours, hours of expired days, days that nobody names.
 
-Enter by ``sweep``. The manifest said so before, and nobody can flip such a slot again: that is the fence (rule 23).
+Enter by ``sweep``. The manifest said so before, and nobody can flip such an hour again: that is the fence (rule 23).
 ``inputs`` rows go last, so that a key scan of them is the list of what a crash has left. Before them, pending cells of
-sealed slots are accounted for: which of those came in time is written in ``inputs``. The ``weigh_…`` functions count
+sealed hours are accounted for: which of those came in time is written in ``inputs``. The ``weigh_…`` functions count
 rows and bytes and change nothing.
 """
 
@@ -18,7 +18,7 @@ from rollups.delete.purge import Purged
 from rollups.manifest import cells, publish
 from rollups.run import survey
 from spm.errors import CorruptBlock
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.store import keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.ranges import scan_ranges
@@ -31,24 +31,22 @@ _RAW = ("chunks", "timelines")
 
 
 def sweep(store: Backend, app: int, done: Purged, *, now_ms: int, at: Hook) -> int:
-    """Delete what is left of sealed slots and expired days; returns how many samples came too late for them."""
+    """Delete what is left of sealed hours and expired days; returns how many samples came too late for them."""
     manifests = survey.decoded(app, dict(cells.scan_cells(store, app)))
-    sealed = {slot for value in manifests.values() for slot, seal in value.seals.items() if seal >= SEALED}
+    sealed = {hour for value in manifests.values() for hour, seal in value.seals.items() if seal >= SEALED}
     if not sealed:
         return 0
-    buckets = sorted(
-        {*listing.every_bucket(store, app), *(b for value in manifests.values() for b, _ in value.entries)}
-    )
-    late = _settle(store, app, buckets, sealed, manifests, now_ms=now_ms, at=at)
-    ranges = [keys.slots_range(bucket, app, min(sealed) // DAY_SLOTS * DAY_SLOTS, max(sealed)) for bucket in buckets]
+    shards = sorted({*listing.every_shard(store, app), *(b for value in manifests.values() for b, _ in value.entries)})
+    late = _settle(store, app, shards, sealed, manifests, now_ms=now_ms, at=at)
+    ranges = [keys.hours_range(shard, app, min(sealed) // DAY_HOURS * DAY_HOURS, max(sealed)) for shard in shards]
     for place in list(_places(store, "inputs", ranges)):
-        raw, hours = retention.leftovers(place[1] // DAY_SLOTS, manifests.get(place[1] // DAY_SLOTS, Manifest()))
+        raw, hours = retention.leftovers(place[1] // DAY_HOURS, manifests.get(place[1] // DAY_HOURS, Manifest()))
         if place in raw:
             _delete(store, app, place, _RAW, done, at, "raw deleting")
         elif place in hours:
             _delete(store, app, place, ("hours",), done, at, "hours deleting")
     blocks = [key for key, _ in scan_ranges(store, "log", ranges, keys_only=True)]
-    gone = [key for key in blocks if keys.LogKey.parse(key).slot in sealed]
+    gone = [key for key in blocks if keys.LogKey.parse(key).hour in sealed]
     if gone:
         done.add("log", REASON, *purge.take(store, "log", gone))
         at("raw deleting")
@@ -58,14 +56,14 @@ def sweep(store: Backend, app: int, done: Purged, *, now_ms: int, at: Hook) -> i
 def _settle(
     store: Backend,
     app: int,
-    buckets: list[int],
+    shards: list[int],
     sealed: set[int],
     manifests: Mapping[int, Manifest],
     *,
     now_ms: int,
     at: Hook,
 ) -> int:
-    waiting = plan.by_day(item for item in commit_records.scan(store, app, buckets) if item.slot in sealed)
+    waiting = plan.by_day(item for item in commit_records.scan(store, app, shards) if item.hour in sealed)
     plans = [
         plan.plan_day(app, day, cell=None, manifest=manifests[day], waiting=items, order=Order(now_ms))
         for day, items in waiting.items()
@@ -101,9 +99,9 @@ def _inputs(reader: Reader, app: int, place: Place) -> Inputs | None:
 
 
 def drop_days(store: Backend, app: int, month: int, packs: Mapping[int, int], done: Purged, at: Hook) -> None:
-    """Delete the rows of packs of days (bucket → generation) that their month does not name any more."""
-    for bucket, number in packs.items():
-        place = bucket, first_day_of(month) * DAY_SLOTS, number
+    """Delete the rows of packs of days (shard → generation) that their month does not name any more."""
+    for shard, number in packs.items():
+        place = shard, first_day_of(month) * DAY_HOURS, number
         _delete(store, app, place, ("days",), done, at, "hours deleting")
 
 
@@ -114,13 +112,13 @@ def weigh_raw(reader: Reader, app: int, manifests: Mapping[int, Manifest]) -> Pu
     """Samples of these days: generations in force and in history, and blocks."""
     done = Purged()
     for day, value in manifests.items():
-        for (bucket, slot), entry in value.entries.items():
+        for (shard, hour), entry in value.entries.items():
             numbers = {g.number for state in states(entry) for g in state.generations}
             for number in sorted(numbers):
-                _weigh(reader, app, (bucket, slot, number), _RAW, done)
-        for bucket in sorted({bucket for bucket, _ in value.entries}):
-            slots = retention.slots_of_day(day)
-            found = reader.scan("log", *keys.slots_range(bucket, app, slots[0], slots[-1]))
+                _weigh(reader, app, (shard, hour, number), _RAW, done)
+        for shard in sorted({shard for shard, _ in value.entries}):
+            hours = retention.hours_of_day(day)
+            found = reader.scan("log", *keys.hours_range(shard, app, hours[0], hours[-1]))
             sizes = [sum(map(len, row.values())) for _, row in found]
             done.add("log", REASON, len(sizes), sum(sizes))
     return done
@@ -130,8 +128,8 @@ def weigh_hours(reader: Reader, app: int, manifests: Mapping[int, Manifest]) -> 
     """Packs of hours of these days."""
     done = Purged()
     for day, value in manifests.items():
-        for bucket, pack in value.hours.items():
-            _weigh(reader, app, (bucket, day * DAY_SLOTS, pack.generation.number), ("hours",), done)
+        for shard, pack in value.hours.items():
+            _weigh(reader, app, (shard, day * DAY_HOURS, pack.generation.number), ("hours",), done)
     return done
 
 
@@ -139,8 +137,8 @@ def weigh_days(reader: Reader, app: int, months: Mapping[int, Month]) -> Purged:
     """Packs of days of these months."""
     done = Purged()
     for month, found in months.items():
-        for bucket, pack in found.days.items():
-            place = bucket, first_day_of(month) * DAY_SLOTS, pack.generation.number
+        for shard, pack in found.days.items():
+            place = shard, first_day_of(month) * DAY_HOURS, pack.generation.number
             _weigh(reader, app, place, ("days",), done)
     return done
 

@@ -2,7 +2,7 @@
 
 ``flip_day`` puts a day's work into force, by rebasing where that is sound; ``flip_exactly`` puts a value in place of
 the very bytes that were planned from, and never rebases: so do moves and seals. ``settle`` writes the account of
-pending cells and removes them; ``settle_late`` does so for what came too late for a sealed slot.
+pending cells and removes them; ``settle_late`` does so for what came too late for a sealed hour.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,26 +65,26 @@ def settle(store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome
     at("ledger written")
     by_row: dict[bytes, list[bytes]] = {}
     for item, _ in settled:
-        by_row.setdefault(item.key.to_bytes(), []).append(keys.slot_column(item.slot))
+        by_row.setdefault(item.key.to_bytes(), []).append(keys.hour_column(item.hour))
     store.delete("pending", list(by_row.items()))
     at("unpended")
 
 
 def settle_late(store: Backend, plan: DayPlan, at: Hook) -> int:
-    """Account for pending cells of sealed slots and remove them; returns how many samples came too late.
+    """Account for pending cells of sealed hours and remove them; returns how many samples came too late.
 
-    A batch that the sealed generations hold was in time: whoever sealed the slot died before it could settle it. So
-    this must be done before the rows of a sealed slot are deleted. What is accounted for as stored stays so: a writer
+    A batch that the sealed generations hold was in time: whoever sealed the hour died before it could settle it. So
+    this must be done before the rows of a sealed hour are deleted. What is accounted for as stored stays so: a writer
     that took its put for lost may have put it once more, long after it was settled.
     """
     if not plan.late:
         return 0
-    held = {place: _held(store, plan, *place) for place in {(w.key.bucket, w.slot) for w in plan.late}}
-    names = [account_key(item.key.log(item.slot)) for item in plan.late]
+    held = {place: _held(store, plan, *place) for place in {(w.key.shard, w.hour) for w in plan.late}}
+    names = [account_key(item.key.log(item.hour)) for item in plan.late]
     timely: list[Waiting] = []
     late: list[Waiting] = []
     for item, row in zip(plan.late, store.get("ledger", names, [cells.COLUMN]), strict=True):
-        inside = item.key.batch in held[item.key.bucket, item.slot] or _is_stored(row)
+        inside = item.key.batch in held[item.key.shard, item.hour] or _is_stored(row)
         (timely if inside else late).append(item)
     if timely:
         settle(store, plan.app, timely, at)
@@ -98,9 +98,9 @@ def _is_stored(account: dict[bytes, bytes] | None) -> bool:
     return account is not None and commit_records.decode_account(account[cells.COLUMN])[1] == commit_records.STORED
 
 
-def _held(store: Backend, plan: DayPlan, bucket: int, slot: int) -> set[int]:
+def _held(store: Backend, plan: DayPlan, shard: int, hour: int) -> set[int]:
     """Batches inside the generations of a unit, as far as their inputs are still there."""
-    unit = Unit(bucket, plan.app, slot)
-    generations = plan.manifest.entry(bucket, slot).state.generations
+    unit = Unit(shard, plan.app, hour)
+    generations = plan.manifest.entry(shard, hour).state.generations
     made = [versions_generations.read_inputs(store, unit, generation) for generation in generations]
     return {replay.batch for inputs in made if inputs is not None for replay in inputs.batches}

@@ -1,10 +1,10 @@
-"""Moves an app's data to the buckets of its newest epoch, and closes the epochs before it (rule 22), while all goes on.
+"""Moves an app's data to the shards of its newest epoch, and closes the epochs before it (rule 22), while all goes on.
 
-``migrate`` looks in every open slot for units that hold metrics which the newest epoch puts elsewhere. What they hold
-is merged with what lies in the buckets it belongs to, one task per target bucket; one flip per (app, day) empties the
+``migrate`` looks in every open hour for units that hold metrics which the newest epoch puts elsewhere. What they hold
+is merged with what lies in the shards it belongs to, one task per target shard; one flip per (app, day) empties the
 old entries and puts the new ones in force, never rebased. ``Former.together`` names the units, so that a roll back
-takes all of them or none. Pending cells are left to ordinary runs; what a late writer puts into an old bucket is moved
-next time. ``close_epoch`` says what still stands in the way, or closes. Sealed slots stay where they are: readers find
+takes all of them or none. Pending cells are left to ordinary runs; what a late writer puts into an old shard is moved
+next time. ``close_epoch`` says what still stands in the way, or closes. Sealed hours stay where they are: readers find
 their hours by the manifest. ``widen`` opens a wider epoch for an app whose ``rate`` asks for one.
 """
 
@@ -29,7 +29,7 @@ from rollups.run.progress import DayReport, Meter, RunReport, report_of
 from spm import limits
 from spm.clock import random_u64
 from spm.errors import IntegrityError, Refused
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import epochs as store_epochs
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend, Reader
@@ -42,40 +42,40 @@ from spm.store.versions.merge import Piece
 from spm.store.versions.retractions import Retraction
 from spm.wire import U64
 
-UnitKey = tuple[int, int]  # bucket, slot
+UnitKey = tuple[int, int]  # shard, hour
 _BLOCKS = 256  # read at once to learn which metrics are in them
 
 
 def wanted_spread(epoch: Epoch, samples_per_hour: int) -> int | None:
-    """Over how many buckets an app of this rate should lie from now on; ``None``: it may stay as it is.
+    """Over how many shards an app of this rate should lie from now on; ``None``: it may stay as it is.
 
-    A unit, one bucket's part of an hour, is merged in the memory of one task. Spreads double, so that a growing app is
+    A unit, one shard's part of an hour, is merged in the memory of one task. Spreads double, so that a growing app is
     moved seldom, and never shrink by themselves.
     """
     if epoch.strategy != HASH:
         return None
     spread = epoch.spread
-    while spread < epoch.buckets and samples_per_hour > spread * limits.SPREAD_UNIT_SAMPLES:
-        spread = min(2 * spread, epoch.buckets)
+    while spread < epoch.shards and samples_per_hour > spread * limits.SPREAD_UNIT_SAMPLES:
+        spread = min(2 * spread, epoch.shards)
     return spread if spread > epoch.spread else None
 
 
 def rate(reader: Reader, app: int, now_ms: int) -> int:
     """Samples an hour: the mean of the last day's hours that have any, as their generations hold them."""
     last = now_ms // HOUR_MS
-    days = cells.read_cells(reader, app, sorted({(last - DAY_SLOTS) // DAY_SLOTS, last // DAY_SLOTS}))
+    days = cells.read_cells(reader, app, sorted({(last - DAY_HOURS) // DAY_HOURS, last // DAY_HOURS}))
     names = [
-        (slot, generations.inputs_key(Unit(bucket, app, slot), generation))
+        (hour, generations.inputs_key(Unit(shard, app, hour), generation))
         for cell in days.values()
-        for (bucket, slot), entry in manifest.decode(cell).entries.items()
+        for (shard, hour), entry in manifest.decode(cell).entries.items()
         for generation in entry.state.generations
-        if last - DAY_SLOTS <= slot < last
+        if last - DAY_HOURS <= hour < last
     ]
     rows = reader.get("inputs", [key for _, key in names]) if names else []
     counted: Counter[int] = Counter()
-    for (slot, _), row in zip(names, rows, strict=True):
+    for (hour, _), row in zip(names, rows, strict=True):
         if row is not None:  # else a run has just replaced it
-            counted[slot] += generations.decode_inputs(row[generations.COLUMN]).samples
+            counted[hour] += generations.decode_inputs(row[generations.COLUMN]).samples
     return round(counted.total() / len(counted)) if counted else 0
 
 
@@ -85,7 +85,7 @@ def widen(store: Backend, app: int, samples_per_hour: int) -> Distribution | Non
     wanted = wanted_spread(spread.newest, samples_per_hour)
     if wanted is None or not spread.settled:
         return None
-    return store_epochs.open_epoch(store, app, strategy=HASH, buckets=spread.newest.buckets, spread=wanted)
+    return store_epochs.open_epoch(store, app, strategy=HASH, shards=spread.newest.shards, spread=wanted)
 
 
 # --- which metrics a unit holds ---------------------------------------------------------------------------------------
@@ -100,11 +100,11 @@ def metrics_of(reader: Reader, app: int, held: Mapping[UnitKey, State]) -> dict[
     rows = reader.get("inputs", [key for _, key in names]) if names else []
     for (place, _), row in zip(names, rows, strict=True):
         if row is None:
-            raise IntegrityError(f"inputs of bucket {place[0]}, slot {place[1]} of app {app} are missing")
+            raise IntegrityError(f"inputs of shard {place[0]}, hour {place[1]} of app {app} are missing")
         found[place].update(generations.decode_inputs(row[generations.COLUMN]).pages)
     blocks = [LogKey(b, app, s, r.ingest_ms, r.batch) for (b, s), state in held.items() for r in state.replay]
     for block, metrics in _in_blocks(reader, blocks):
-        found[block.bucket, block.slot].update(metrics.tolist())
+        found[block.shard, block.hour].update(metrics.tolist())
     return {place: np.array(sorted(metrics), np.uint64) for place, metrics in found.items()}
 
 
@@ -118,7 +118,7 @@ def _in_blocks(reader: Reader, blocks: Sequence[LogKey]) -> Iterator[tuple[LogKe
 
 
 def _states(value: Manifest, seals: Collection[int]) -> dict[UnitKey, State]:
-    """What is in force in slots of these states."""
+    """What is in force in hours of these states."""
     return {
         place: entry.state
         for place, entry in value.entries.items()
@@ -131,62 +131,62 @@ def _states(value: Manifest, seals: Collection[int]) -> dict[UnitKey, State]:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Units of one slot that change together: what they hold now, and the buckets that will hold it."""
+    """Units of one hour that change together: what they hold now, and the shards that will hold it."""
 
-    slot: int
+    hour: int
     held: Mapping[int, Entry]
     targets: tuple[int, ...]
-    strays: frozenset[int]  # buckets of which something goes elsewhere
+    strays: frozenset[int]  # shards of which something goes elsewhere
 
     @property
     def places(self) -> tuple[UnitKey, ...]:
         """All units of it, those that are still to be as well."""
-        return tuple((bucket, self.slot) for bucket in sorted({*self.held, *self.targets}))
+        return tuple((shard, self.hour) for shard in sorted({*self.held, *self.targets}))
 
 
 def groups_of(reader: Reader, app: int, value: Manifest, spread: Distribution) -> list[Group]:
-    """The slots of a day of which something lies where the newest epoch does not put it."""
+    """The hours of a day of which something lies where the newest epoch does not put it."""
     if spread.settled:
         return []
     metrics = metrics_of(reader, app, _states(value, [manifest.OPEN]))
-    by_slot: dict[int, dict[int, U64]] = {}
-    for (bucket, slot), ids in metrics.items():
-        by_slot.setdefault(slot, {})[bucket] = ids
-    found = (_group(app, slot, held, value, spread) for slot, held in sorted(by_slot.items()))
+    by_hour: dict[int, dict[int, U64]] = {}
+    for (shard, hour), ids in metrics.items():
+        by_hour.setdefault(hour, {})[shard] = ids
+    found = (_group(app, hour, held, value, spread) for hour, held in sorted(by_hour.items()))
     return [group for group in found if group is not None]
 
 
-def _group(app: int, slot: int, held: Mapping[int, U64], value: Manifest, spread: Distribution) -> Group | None:
-    goes = {bucket: spread.newest.of(app, ids) for bucket, ids in held.items()}
-    strays = {bucket for bucket, targets in goes.items() if (targets != bucket).any()}
+def _group(app: int, hour: int, held: Mapping[int, U64], value: Manifest, spread: Distribution) -> Group | None:
+    goes = {shard: spread.newest.of(app, ids) for shard, ids in held.items()}
+    strays = {shard for shard, targets in goes.items() if (targets != shard).any()}
     if not strays:
         return None
-    targets = {int(target) for bucket in strays for target in np.unique(goes[bucket])}
+    targets = {int(target) for shard in strays for target in np.unique(goes[shard])}
     touched = strays | (targets & held.keys())
-    return Group(slot, {b: value.entry(b, slot) for b in sorted(touched)}, tuple(sorted(targets)), frozenset(strays))
+    return Group(hour, {b: value.entry(b, hour) for b in sorted(touched)}, tuple(sorted(targets)), frozenset(strays))
 
 
 def plan_moves(
     app: int, day: int, *, cell: bytes | None, value: Manifest, groups: Sequence[Group], order: Order
 ) -> DayPlan:
-    """The units to make: each target bucket of each group, from all that the group holds."""
-    found = [_unit(group, bucket, order) for group in groups for bucket in group.targets]
+    """The units to make: each target shard of each group, from all that the group holds."""
+    found = [_unit(group, shard, order) for group in groups for shard in group.targets]
     return DayPlan(app, day, cell, value, tuple(found), order)
 
 
-def _unit(group: Group, bucket: int, order: Order) -> UnitPlan:
-    others = group.strays - {bucket}
+def _unit(group: Group, shard: int, order: Order) -> UnitPlan:
+    others = group.strays - {shard}
     hiding: Iterable[Retraction] = (
-        r for entry in group.held.values() for r in retractions.touching(order.retractions, entry, group.slot)
+        r for entry in group.held.values() for r in retractions.touching(order.retractions, entry, group.hour)
     )
     return UnitPlan(
-        bucket=bucket,
-        slot=group.slot,
+        shard=shard,
+        hour=group.hour,
         kind=Kind.FULL,
-        parent=group.held.get(bucket, Entry()),
+        parent=group.held.get(shard, Entry()),
         fresh=(),
         waiting=(),
-        hours=planning.closed(group.slot, order.now_ms, order.thresholds),
+        hours=planning.closed(group.hour, order.now_ms, order.thresholds),
         retractions=tuple({r.number: r for r in hiding}.values()),
         moved=tuple(Moved(b, e.state.generations, e.state.replay) for b, e in group.held.items() if b in others),
         place=order.distribution.newest,
@@ -196,7 +196,7 @@ def _unit(group: Group, bucket: int, order: Order) -> UnitPlan:
 def migrate(
     driver: Driver, executor: Executor, app: int, *, now_ms: int | None = None, run: int | None = None
 ) -> RunReport:
-    """Move what lies in buckets where the newest epoch does not put it; ``left``: units that need another run."""
+    """Move what lies in shards where the newest epoch does not put it; ``left``: units that need another run."""
     run = cells.take_run(driver.store) if run is None else run
     order = _order(driver, app, driver.clock.now_ms() if now_ms is None else now_ms)
     groups: dict[int, list[Group]] = {}
@@ -228,13 +228,13 @@ def _order(driver: Driver, app: int, now_ms: int) -> Order:
 
 
 def _finish(driver: Driver, work: Work, groups: Sequence[Group], packed: Sequence[Packed], run: int) -> DayReport:
-    """One flip for all slots of a day whose every unit was made."""
+    """One flip for all hours of a day whose every unit was made."""
     plan = work.plan
-    made = {(r.bucket, r.slot) for r in work.results if not r.reason}
-    whole = [g for g in groups if all((bucket, g.slot) in made for bucket in g.targets)]
-    moving = {group.slot for group in whole}
-    changes = [change for change in work.changes if change.slot in moving]
-    hours = {p.bucket: _only(work.hours(p.bucket, p), work, moving) for p in packed if p.made is not None}
+    made = {(r.shard, r.hour) for r in work.results if not r.reason}
+    whole = [g for g in groups if all((shard, g.hour) in made for shard in g.targets)]
+    moving = {group.hour for group in whole}
+    changes = [change for change in work.changes if change.hour in moving]
+    hours = {p.shard: _only(work.hours(p.shard, p), work, moving) for p in packed if p.made is not None}
     troubles = [*work.troubles, *(p.reason for p in packed if p.reason)]
     after = publication.apply(plan.manifest, changes, hours, run=run, nonce=random_u64())
     value = together(after, plan.manifest, whole, run)
@@ -244,31 +244,31 @@ def _finish(driver: Driver, work: Work, groups: Sequence[Group], packed: Sequenc
     if flipped:
         agenda.mark(driver.store, plan.app, [plan.day])  # its row of days was made of other generations
         driver.at("moved")
-    done = [(r.samples, r.size_bytes) for r in work.results if r.slot in moving]
+    done = [(r.samples, r.size_bytes) for r in work.results if r.hour in moving]
     report = report_of(plan.app, plan.day, flipped=flipped, done=done, troubles=troubles)
     return replace(report, size_bytes=report.size_bytes + sum(p.size_bytes for p in packed))
 
 
 def _only(hours: Hours, work: Work, moving: set[int]) -> Hours:
-    """The pack without hours of slots that stay where they are after all."""
-    gone = {unit.slot for unit in work.plan.units} - moving
-    return Hours(hours.generation, {slot: of for slot, of in hours.slots.items() if slot not in gone})
+    """The pack without hours of hours that stay where they are after all."""
+    gone = {unit.hour for unit in work.plan.units} - moving
+    return Hours(hours.generation, {hour: of for hour, of in hours.hours.items() if hour not in gone})
 
 
 def together(after: Manifest, before: Manifest, groups: Sequence[Group], run: int) -> Manifest:
     """The manifest with old entries emptied, and the units of each group bound to be rolled back in company."""
     entries, hours = dict(after.entries), dict(after.hours)
     for group in groups:
-        for bucket, slot in group.places:
-            was, now = before.entry(bucket, slot), after.entry(bucket, slot)
-            state = now.state if bucket in group.targets else State()
+        for shard, hour in group.places:
+            was, now = before.entry(shard, hour), after.entry(shard, hour)
+            state = now.state if shard in group.targets else State()
             former = Former(run, was.state, group.places)
             history = (*was.history, former)[-limits.HISTORY_MAX :]
-            entries[bucket, slot] = msgspec.structs.replace(now, state=state, history=history)
-            if bucket not in group.targets and bucket in hours:
-                kept = {s: of for s, of in hours[bucket].slots.items() if s != slot}
-                hours[bucket] = Hours(hours[bucket].generation, kept)
-    return msgspec.structs.replace(after, entries=entries, hours={b: pack for b, pack in hours.items() if pack.slots})
+            entries[shard, hour] = msgspec.structs.replace(now, state=state, history=history)
+            if shard not in group.targets and shard in hours:
+                kept = {s: of for s, of in hours[shard].hours.items() if s != hour}
+                hours[shard] = Hours(hours[shard].generation, kept)
+    return msgspec.structs.replace(after, entries=entries, hours={b: pack for b, pack in hours.items() if pack.hours})
 
 
 # --- closing ----------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def together(after: Manifest, before: Manifest, groups: Sequence[Group], run: in
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """Whether an epoch is closed now; else what was found in its buckets."""
+    """Whether an epoch is closed now; else what was found in its shards."""
 
     closed: bool
     found: tuple[str, ...] = ()
@@ -309,7 +309,7 @@ def close_epoch(store: Backend, app: int, number: int, at: Hook = nowhere) -> Cl
         if found:
             return Closing(False, tuple(found))
         at("epoch closed")
-    agenda.reset(store, app)  # hours of slots in two buckets were not made: the next full run looks at every day
+    agenda.reset(store, app)  # hours of hours in two shards were not made: the next full run looks at every day
     return Closing(True)
 
 
@@ -361,10 +361,10 @@ def _waiting(store: Backend, app: int, epoch: Epoch, then: Distribution) -> list
     items = list(commit_records.scan(store, app, epoch.all(app)))
     epochs = [commit_records.decode(item.cell).epoch for item in items]
     unsaid = [item for item, of in zip(items, epochs, strict=True) if of is None]
-    apart = [item for item in unsaid if item.key.bucket not in then.all(app)]
-    shared = [item.key.log(item.slot) for item in unsaid if item.key.bucket in then.all(app)]
+    apart = [item for item in unsaid if item.key.shard not in then.all(app)]
+    shared = [item.key.log(item.hour) for item in unsaid if item.key.shard in then.all(app)]
     count = epochs.count(epoch.number) + len(apart)
-    count += sum(_left(then, app, key.bucket, ids) for key, ids in _in_blocks(store, shared))
+    count += sum(_left(then, app, key.shard, ids) for key, ids in _in_blocks(store, shared))
     return [f"{count} pending cell(s) of it wait for a run"] if count else []
 
 
@@ -372,12 +372,12 @@ def _standing(store: Backend, app: int, day: int, cell: bytes, then: Distributio
     """Generations and replay lists that nobody would look for any more."""
     metrics = metrics_of(store, app, _states(manifest.decode(cell), [manifest.OPEN, manifest.SEALING]))
     left = [place for place, ids in metrics.items() if _left(then, app, place[0], ids)]
-    slots = {slot for _, slot in left}
-    return [f"{len(slots)} hour(s) of day {day} are still in its buckets"] if slots else []
+    hours = {hour for _, hour in left}
+    return [f"{len(hours)} hour(s) of day {day} are still in its shards"] if hours else []
 
 
-def _left(then: Distribution, app: int, bucket: int, metrics: U64) -> bool:
-    return store_epochs.abandoned(then, app, bucket, metrics) is not None
+def _left(then: Distribution, app: int, shard: int, metrics: U64) -> bool:
+    return store_epochs.abandoned(then, app, shard, metrics) is not None
 
 
 def _cut(store: Backend, app: int, day: int, cell: bytes, at: Hook) -> bool:

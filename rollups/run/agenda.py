@@ -3,7 +3,7 @@
 One cell of `config` per app: up to when closed hours were looked at, which retractions the hours then left out, days
 that somebody left due, when all days were looked at last. It is a hint and carries no truth: readers find what is stale
 by rule 11, and a run that finds the last full look a day old looks at every day again. Whoever leaves hours stale in a
-closed slot (a minor run, a roll back) calls ``mark`` after its flip and before it forgets the pending cells; a full run
+closed hour (a minor run, a roll back) calls ``mark`` after its flip and before it forgets the pending cells; a full run
 calls ``finish`` at its end. ``days_due`` decides; enter there.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from spm import limits
 from spm.clock import random_u64
 from spm.errors import StoreUnavailable
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store.backends.base import Backend, Reader
 from spm.store.versions import retractions
 from spm.store.versions.retractions import Retraction
@@ -69,14 +69,14 @@ def sweep_due(agenda: Agenda, now_ms: int) -> bool:
 def days_due(agenda: Agenda, found: Sequence[Retraction], now_ms: int, grace_ms: int) -> list[tuple[int, int]]:
     """Ranges of days, both ends included, in which a full run finds what is due beside pending cells.
 
-    1. days with slots that have closed since the last full run;
+    1. days with hours that have closed since the last full run;
     2. days that somebody has marked;
     3. days that a retraction reaches which was made or undone since.
     """
     ranges = [(day, day) for day in agenda.due]
     if now_ms > agenda.upto_ms:
         first, last = ((ms - grace_ms) // HOUR_MS for ms in (agenda.upto_ms, now_ms))
-        ranges.append((first // DAY_SLOTS, max(first, last - 1) // DAY_SLOTS))
+        ranges.append((first // DAY_HOURS, max(first, last - 1) // DAY_HOURS))
     ranges += [days_of(r) for r in found if r.active() != (r.number in retractions.numbers(agenda.retractions))]
     return ranges
 
@@ -84,7 +84,7 @@ def days_due(agenda: Agenda, found: Sequence[Retraction], now_ms: int, grace_ms:
 def days_of(retraction: Retraction) -> tuple[int, int]:
     """The first and the last day that a retraction can reach."""
     first, last = max(retraction.data_from_ms, 0) // HOUR_MS, retraction.data_to_ms // HOUR_MS
-    return first // DAY_SLOTS, last // DAY_SLOTS
+    return first // DAY_HOURS, last // DAY_HOURS
 
 
 def waiting_since(reader: Reader, app: int) -> int | None:

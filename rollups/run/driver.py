@@ -7,8 +7,8 @@ Enter by ``Driver.roll``. In order (rules 9 to 17):
 3. flip each (app, day) by one check-and-put that expects the bytes of step 1, or rebase it, or drop the work;
 4. after a flip: note what is left due, write the account of its batches, then remove exactly the cells of the plan;
 5. build days whose hours are all in force, and flip their months; note in the agenda what was done.
-Whatever is killed in between leaves rows that nobody names; the next run merges equal versions. ``finish_slot`` is the
-same for one slot that is being sealed, with one flip that is never rebased.
+Whatever is killed in between leaves rows that nobody names; the next run merges equal versions. ``finish_hour`` is the
+same for one hour that is being sealed, with one flip that is never rebased.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ from rollups.run.progress import DayReport, Meter, Progress, RunReport, report_o
 from rollups.run.survey import Survey
 from spm.clock import Clock, random_u64
 from spm.errors import StoreUnavailable
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.manifest import Hours, Manifest
@@ -117,7 +117,7 @@ class Driver:
     ) -> tuple[list[Work], dict[tuple[int, int], list[Packed]]]:
         """Run the tasks of these days; (their outcomes, their packs of hours by (app, day))."""
         tasks = [unit_task(day, unit) for day in wave for unit in day.units]
-        results = {(r.app, r.bucket, r.slot): r for r in executor.compact(run, tasks, meter.add)} if tasks else {}
+        results = {(r.app, r.shard, r.hour): r for r in executor.compact(run, tasks, meter.add)} if tasks else {}
         self.at("compacted")
         works = [Work.of(day, results, run) for day in wave]
         packed: dict[tuple[int, int], list[Packed]] = {}
@@ -127,7 +127,7 @@ class Driver:
 
     def _finish(self, work: Work, run: int, packed: Sequence[Packed]) -> DayReport:
         """Flip one (app, day) and settle its batches."""
-        hours = {p.bucket: work.hours(p.bucket, p) for p in packed if p.made is not None}
+        hours = {p.shard: work.hours(p.shard, p) for p in packed if p.made is not None}
         troubles = [*work.troubles, *(p.reason for p in packed if p.reason)]
         value: Manifest | None = None
         try:
@@ -145,9 +145,9 @@ class Driver:
         """Hours that a full run has looked at already, or that this one could not make, are somebody's to make."""
         noted = agenda.read(self.store, work.plan.app)
         horizon = noted.horizon(work.plan.order.now_ms)
-        made = {(b, slot) for b, pack in hours.items() if value.hours.get(b) == pack for slot in pack.slots}
-        behind = [c for c in work.changes if planning.closed(c.slot, horizon, self.thresholds)]
-        if any((c.bucket, c.slot) not in made for c in behind):
+        made = {(b, hour) for b, pack in hours.items() if value.hours.get(b) == pack for hour in pack.hours}
+        behind = [c for c in work.changes if planning.closed(c.hour, horizon, self.thresholds)]
+        if any((c.shard, c.hour) not in made for c in behind):
             agenda.mark(self.store, work.plan.app, [work.plan.day], work.plan.order.now_ms)
             self.at("agenda marked")
 
@@ -180,30 +180,30 @@ class Driver:
         outdated = sum(planning.outdated(value) for value in values.values()) if order.upgrade else 0
         return sum(part.flipped for part in built), outdated
 
-    # --- one slot -----------------------------------------------------------------------------------------------------
+    # --- one hour -----------------------------------------------------------------------------------------------------
 
-    def finish_slot(
+    def finish_hour(
         self,
         executor: Executor,
         run: int,
         app: int,
-        slot: int,
+        hour: int,
         *,
         now_ms: int,
         change: Callable[[Manifest], Manifest],
     ) -> DayReport:
-        """Merge and aggregate a slot in all its buckets, in force with a change of the manifest, or not at all.
+        """Merge and aggregate an hour in all its shards, in force with a change of the manifest, or not at all.
 
-        The slot may be sealing: what is acked before this looks is in. Never rebased; ``flipped`` says if it is in.
+        The hour may be sealing: what is acked before this looks is in. Never rebased; ``flipped`` says if it is in.
         """
-        day = slot // DAY_SLOTS
+        day = hour // DAY_HOURS
         found = survey.survey(self.store, app)
         order = Order(now_ms, False, False, found.active, found.distribution, self.thresholds)
         cell = cells.read_cell(self.store, "manifest", keys.manifest(app, day))
         waiting = found.waiting.get(day, ())
-        plan = planning.plan_slot(app, slot, cell=cell, manifest=manifest.decode(cell), waiting=waiting, order=order)
+        plan = planning.plan_hour(app, hour, cell=cell, manifest=manifest.decode(cell), waiting=waiting, order=order)
         if plan is None:
-            trouble = f"slot {slot} of app {app} lies in two places until its data has been moved"
+            trouble = f"hour {hour} of app {app} lies in two places until its data has been moved"
             return report_of(app, day, flipped=False, done=(), troubles=(trouble,))
         try:
             [work], packed = self.compact(executor, run, [plan], Meter(self.clock, len(plan.units), self.watch))
@@ -214,7 +214,7 @@ class Driver:
     def _finish_exactly(
         self, work: Work, run: int, packed: Sequence[Packed], change: Callable[[Manifest], Manifest]
     ) -> DayReport:
-        hours = {p.bucket: work.hours(p.bucket, p) for p in packed if p.made is not None}
+        hours = {p.shard: work.hours(p.shard, p) for p in packed if p.made is not None}
         troubles = [*work.troubles, *(p.reason for p in packed if p.reason)]
         if troubles or len(hours) != len(work.packs):
             return _report(work, packed, None, hours, troubles)
@@ -232,7 +232,7 @@ def _report(
     work: Work, packed: Sequence[Packed], value: Manifest | None, hours: Mapping[int, Hours], troubles: Sequence[str]
 ) -> DayReport:
     done = [(r.samples, r.size_bytes) for r in work.results if not r.reason]
-    made = {bucket for bucket, pack in hours.items() if value is not None and value.hours.get(bucket) == pack}
+    made = {shard for shard, pack in hours.items() if value is not None and value.hours.get(shard) == pack}
     report = report_of(
         work.plan.app,
         work.plan.day,

@@ -56,7 +56,7 @@ class LocalExecutor:
         for task in tasks:
             made = compute_task.compact_unit(self._store, task, number=self._number(run), at=self._at, chosen=chosen)
             if made.hours is not None:
-                self._hours[made.app, made.bucket, made.slot] = made.hours
+                self._hours[made.app, made.shard, made.hour] = made.hours
             results.append(msgspec.structs.replace(made, hours=None))
             done(1, made.samples)
         return results
@@ -64,8 +64,8 @@ class LocalExecutor:
     def pack(self, run: int, tasks: Sequence[PackTask]) -> list[Packed]:
         packed = []
         for task in tasks:
-            held = {slot: self._hours.get((task.app, task.bucket, slot)) for slot in task.made}
-            hours = {slot: raw for slot, raw in held.items() if raw is not None}
+            held = {hour: self._hours.get((task.app, task.shard, hour)) for hour in task.made}
+            hours = {hour: raw for hour, raw in held.items() if raw is not None}
             packed.append(compute_task.pack_hours(self._store, task, hours, number=self._number(run), at=self._at))
         return packed
 

@@ -65,13 +65,13 @@ def build(
         return Built()
     now = survey.decoded(app, cells.read_cells(store, app, sorted(named)))
     stale = plan.stale_days(in_force, now, order)
-    tasks = [days_task(app, month, bucket, in_force, stale) for bucket in sorted({s.bucket for s in stale})]
+    tasks = [days_task(app, month, shard, in_force, stale) for shard in sorted({s.shard for s in stale})]
     packed = [p for p in executor.build_days(run, tasks) if p.made is not None] if tasks else []
     flipped = False
     if packed:
         value = manifest.encode_month(month_after(in_force, packed, stale))
         flipped = store.check_and_put("manifest", key, cells.COLUMN, cell, value)
         at("month flipped")
-    done = {(s.bucket, s.day) for s in stale for p in packed if flipped and p.bucket == s.bucket}
+    done = {(s.shard, s.day) for s in stale for p in packed if flipped and p.shard == s.shard}
     wanted = plan.stale_days(in_force, now, later)
-    return Built(flipped, frozenset(s.day for s in wanted if (s.bucket, s.day) not in done))
+    return Built(flipped, frozenset(s.day for s in wanted if (s.shard, s.day) not in done))

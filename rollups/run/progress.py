@@ -53,7 +53,7 @@ class RunReport:
     minor: bool
     days: tuple[DayReport, ...]
     months: int = 0  # (app, month)s whose days were flipped
-    late: int = 0  # samples that came for slots whose raw is gone: counted, and that is all
+    late: int = 0  # samples that came for hours whose raw is gone: counted, and that is all
     left: int = 0  # units that an upgrade did not come to: run it again
 
     @property

@@ -22,7 +22,7 @@ from spm.store.manifest import OPEN, Entry, Generation, Manifest, Replay, State
 from spm.store.versions import generations as units
 from spm.store.versions.generations import Unit
 
-UnitKey = tuple[int, int]  # bucket, slot
+UnitKey = tuple[int, int]  # shard, hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ def tops_of(now: Manifest, run: int) -> list[UnitKey]:
     for unit in tops:
         entry = now.entries[unit]
         if now.seal(unit[1]) != OPEN:
-            raise Refused(f"slot {unit[1]} is sealed or being sealed", remedy="Its state is final.")
+            raise Refused(f"hour {unit[1]} is sealed or being sealed", remedy="Its state is final.")
         if not set(entry.history[-1].together) <= set(tops):
-            raise Refused(f"run {run} moved data between buckets, and a later run stands on a part of it")
+            raise Refused(f"run {run} moved data between shards, and a later run stands on a part of it")
     return tops
 
 
@@ -111,7 +111,7 @@ def _batches_lost(store: Backend, app: int, unit: UnitKey, now: Manifest) -> set
     entry = now.entries[unit]
     place = Unit(unit[0], app, unit[1])
     lost = batches(store, place, entry.state.generations) - batches(store, place, entry.history[-1].state.generations)
-    names = [keys.LogKey(place.bucket, app, place.slot, r.ingest_ms, r.batch).to_bytes() for r in sorted(lost)]
+    names = [keys.LogKey(place.shard, app, place.hour, r.ingest_ms, r.batch).to_bytes() for r in sorted(lost)]
     if names and any(row is None for row in store.get("log", names, [cells.COLUMN])):
         raise Refused(f"blocks of {place} are gone", remedy="A purge has taken what this roll back would need.")
     return lost

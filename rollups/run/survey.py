@@ -55,10 +55,10 @@ def survey(reader: Reader, app: int) -> Survey:
     return Survey(app, noted, spread, known, waiting)
 
 
-def _listed(reader: Reader, app: int, buckets: Sequence[int]) -> Iterator[Listed]:
-    """The pending cells of an app; of a heap larger than one run takes, the oldest of each bucket."""
-    for bucket in buckets:
-        yield from deque(commit_records.scan(reader, app, [bucket]), maxlen=limits.ROLL_CELLS_MAX)
+def _listed(reader: Reader, app: int, shards: Sequence[int]) -> Iterator[Listed]:
+    """The pending cells of an app; of a heap larger than one run takes, the oldest of each shard."""
+    for shard in shards:
+        yield from deque(commit_records.scan(reader, app, [shard]), maxlen=limits.ROLL_CELLS_MAX)
 
 
 def days(

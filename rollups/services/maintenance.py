@@ -37,7 +37,7 @@ from spm.accounts import audit
 from spm.accounts.models import App, Organisation
 from spm.accounts.services import Retention
 from spm.errors import Refused
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 
 Watch = Callable[[App, int, int], None]  # an app, days done, days in all
 
@@ -87,7 +87,7 @@ def check(
     site: Site,
     *,
     apps: Sequence[int],
-    slots: Collection[int] | None = None,
+    hours: Collection[int] | None = None,
     repair: bool = False,
     wait_s: float = 0.0,
     watch: Watch = lambda *_: None,
@@ -96,20 +96,20 @@ def check(
     now_ms = site.clock.now_ms()
     with _alone(site, wait_s) if repair else nullcontext():
         return {
-            app: fsck.fsck(site.store, app.pk, now_ms=now_ms, slots=slots, repair=repair, watch=partial(watch, app))
+            app: fsck.fsck(site.store, app.pk, now_ms=now_ms, hours=hours, repair=repair, watch=partial(watch, app))
             for app in App.objects.filter(pk__in=apps)
         }
 
 
 def check_on_spark(
-    site: Site, *, apps: Sequence[int], slots: Collection[int] | None = None, wait_s: float = 0.0
+    site: Site, *, apps: Sequence[int], hours: Collection[int] | None = None, wait_s: float = 0.0
 ) -> dict[App, Report]:
     """Recount hours of these apps on Spark. No run works meanwhile, so that nothing moves between the two readings."""
     found = {}
     with _alone(site, wait_s):
         for app in App.objects.filter(pk__in=apps):
             report = Report()
-            question = comparison.asked(site.store, app.pk, slots, report)
+            question = comparison.asked(site.store, app.pk, hours, report)
             differing = compare(site.url, site.master, site.folder, question)
             comparison.told(app.pk, question, differing, report)
             found[app] = report
@@ -170,10 +170,10 @@ def _record(site: Site, row: Run, done: Mapping[App, Retained]) -> None:
         row.delete()
         return
     for app, found in done.items():
-        slots = Counter(slot // DAY_SLOTS for slot in found.sealed)
+        hours = Counter(hour // DAY_HOURS for hour in found.sealed)
         RunDay.objects.bulk_create(
             RunDay(run=row, app=app, day=date_of(day), flipped=False, units=units, samples=0, size_bytes=0)
-            for day, units in sorted(slots.items())
+            for day, units in sorted(hours.items())
         )
     row.units = row.units_total = sum(len(found.sealed) for found in done.values())
     row.state, row.finished = State.DONE, site.now()

@@ -1,4 +1,4 @@
-"""In which buckets an app lies, with its record: what the command, the admin and beat's daily round call (rule 22).
+"""In which shards an app lies, with its record: what the command, the admin and beat's daily round call (rule 22).
 
 ``redistribute`` opens another epoch where it is told to, then compacts, moves and closes until every former epoch is
 closed or what is left must wait; ``widen`` does the same for apps that have grown, and goes on with those whose move
@@ -26,7 +26,7 @@ class Wish:
     """What another epoch is to be like; ``None``: as the newest is."""
 
     spread: int | None = None
-    buckets: int | None = None
+    shards: int | None = None
     strategy: str | None = None
 
     def opened(self, site: Site, app: int) -> None:
@@ -38,7 +38,7 @@ class Wish:
             site.store,
             app,
             strategy=self.strategy or placement.plain(newest.strategy),
-            buckets=newest.buckets if self.buckets is None else self.buckets,
+            shards=newest.shards if self.shards is None else self.shards,
             spread=newest.spread if self.spread is None else self.spread,
         )
 
@@ -137,7 +137,7 @@ def shown(site: Site, app: int) -> Shown:
 
 def worded(epoch: Epoch) -> str:
     """One epoch."""
-    return f"{placement.plain(epoch.strategy)}, {epoch.spread} of {epoch.buckets} buckets"
+    return f"{placement.plain(epoch.strategy)}, {epoch.spread} of {epoch.shards} shards"
 
 
 def _waits(app: int) -> tuple[str, ...]:

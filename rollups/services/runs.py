@@ -42,7 +42,7 @@ from spm.accounts.access import app_numbered
 from spm.accounts.models import App, Organisation
 from spm.clock import Clock, SystemClock
 from spm.errors import Refused
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import epochs, manifest
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
@@ -70,7 +70,7 @@ class Site:
         """For the lock and for Spark's scratch files."""
         return self.data / "spark"
 
-    def buckets(self, app: int) -> list[int]:
+    def shards(self, app: int) -> list[int]:
         """Where an app's data may lie."""
         return list(epochs.read(self.store, app).all(app))
 
@@ -251,7 +251,7 @@ def _correct(row: Run, found: Sequence[Correction], now: datetime) -> None:
     records.Correction.objects.bulk_create(
         records.Correction(
             app_id=each.app,
-            hour=datetime.fromtimestamp(each.slot * HOUR_MS / 1000, UTC),
+            hour=datetime.fromtimestamp(each.hour * HOUR_MS / 1000, UTC),
             run=row.number,
             cause=each.cause,
             samples=each.samples,
@@ -324,8 +324,8 @@ def _last_trouble() -> int | None:
 
 def _waiting(site: Site, app: int, now_ms: int) -> tuple[list[Waiting], dict[int, Manifest]]:
     """The pending cells of an app, and the manifests of their days, of today and of yesterday."""
-    days = plan.by_day(commit_records.scan(site.store, app, list(site.buckets(app))))
-    today = now_ms // HOUR_MS // DAY_SLOTS
+    days = plan.by_day(commit_records.scan(site.store, app, list(site.shards(app))))
+    today = now_ms // HOUR_MS // DAY_HOURS
     recent = cells.read_cells(site.store, app, sorted({*days, today, today - 1}))
     return list(itertools.chain.from_iterable(days.values())), {d: manifest.decode(c) for d, c in recent.items()}
 

@@ -27,32 +27,32 @@ from rollups.decide.work import PackTask, UnitTask, decode_hours
 from rollups.delete import listing, purge
 from spm import limits
 from spm.errors import CorruptBlock, IntegrityError
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.manifest import Generation
 from spm.store.rollup.aggregates import COLUMNS, Aggregates
 
 TASKS = "task binary"
-_KEYS = ("app", "bucket", "slot", "metric", "series")
+_KEYS = ("app", "shard", "hour", "metric", "series")
 _NUMBERS = tuple(name for name, _ in COLUMNS)
-HOURS = "app long, bucket int, slot int, metric long, series long, " + ", ".join(f"{n} long" for n in _NUMBERS)
-MISMATCHES = "app long, bucket int, slot int, metric long, series long, differs string"
-LISTED = "table string, bucket int, slot int, number long, rows long, size_bytes long"
-WORDS = "what string, bucket int, slot int, number long"  # a manifest's word on a place; `sealed`: on a slot
+HOURS = "app long, shard int, hour int, metric long, series long, " + ", ".join(f"{n} long" for n in _NUMBERS)
+MISMATCHES = "app long, shard int, hour int, metric long, series long, differs string"
+LISTED = "table string, shard int, hour int, number long, rows long, size_bytes long"
+WORDS = "what string, shard int, hour int, number long"  # a manifest's word on a place; `sealed`: on an hour
 DOOMED = f"{LISTED}, reason string"
 
-KEYS = "table string, bucket int, slot int, number long, key binary"
+KEYS = "table string, shard int, hour int, number long, key binary"
 
-_PLACE = [("bucket", pa.int32()), ("slot", pa.int32()), ("number", pa.int64())]
+_PLACE = [("shard", pa.int32()), ("hour", pa.int32()), ("number", pa.int64())]
 _LISTED = pa.schema([("table", pa.string()), *_PLACE, ("rows", pa.int64()), ("size_bytes", pa.int64())])
 _WORDS = pa.schema([("what", pa.string()), *_PLACE])
 _KEYS_OF = pa.schema([("table", pa.string()), *_PLACE, ("key", pa.binary())])
 _HOURS = pa.schema(
     [
         ("app", pa.int64()),
-        ("bucket", pa.int32()),
-        ("slot", pa.int32()),
+        ("shard", pa.int32()),
+        ("hour", pa.int32()),
         ("metric", pa.int64()),
         ("series", pa.int64()),
         *((name, pa.int64()) for name in _NUMBERS),
@@ -81,7 +81,7 @@ def recounted(session: SparkSession, url: str, units: Sequence[UnitTask]) -> Dat
 
 
 def in_force(session: SparkSession, url: str, packs: Sequence[PackTask]) -> DataFrame:
-    """``HOURS`` of the slots kept of packs, as readers find them. Damage fails the job."""
+    """``HOURS`` of the hours kept of packs, as readers find them. Damage fails the job."""
     frame = one_each(session, [msgspec.msgpack.encode(pack) for pack in packs])
     return frame.mapInArrow(_standing(url), HOURS).select(*_KEYS, *_NUMBERS)
 
@@ -107,7 +107,7 @@ def _recount(url: str) -> Callable[[Batches], Batches]:
             if made.hours is None:
                 raise IntegrityError(made.reason)
             for metric, rows in decode_hours(made.hours).items():
-                yield _hours_batch(task.app, task.bucket, np.full(len(rows), task.slot), metric, rows)
+                yield _hours_batch(task.app, task.shard, np.full(len(rows), task.hour), metric, rows)
 
     return stage
 
@@ -117,27 +117,27 @@ def _standing(url: str) -> Callable[[Batches], Batches]:
         store = store_of_worker(url, os.getpid())
         for raw in tasks_of(batches):
             task = msgspec.msgpack.decode(raw, type=PackTask)
-            place = Place("hours", task.app, task.bucket, task.day, task.day * DAY_SLOTS)
+            place = Place("hours", task.app, task.shard, task.day, task.day * DAY_HOURS)
             if task.old is None:
                 raise CorruptBlock("a pack without a generation", got=place)
             for metric, steps in source.read_pack(store, place, task.old):
                 rows = np.isin(steps.step, task.kept)
-                yield _hours_batch(task.app, task.bucket, steps.step[rows], metric, steps.rows.take(rows))
+                yield _hours_batch(task.app, task.shard, steps.step[rows], metric, steps.rows.take(rows))
 
     return stage
 
 
-def standing_pack(app: int, bucket: int, day: int, generation: Generation, slots: Iterable[int]) -> PackTask:
-    """The task of reading slots of a pack in force."""
-    return PackTask(app, bucket, day, generation, tuple(slots), {})
+def standing_pack(app: int, shard: int, day: int, generation: Generation, hours: Iterable[int]) -> PackTask:
+    """The task of reading hours of a pack in force."""
+    return PackTask(app, shard, day, generation, tuple(hours), {})
 
 
-def _hours_batch(app: int, bucket: int, slots: np.ndarray, metric: int, rows: Aggregates) -> pa.RecordBatch:
+def _hours_batch(app: int, shard: int, hours: np.ndarray, metric: int, rows: Aggregates) -> pa.RecordBatch:
     size = len(rows)
     columns = [
         np.full(size, app, np.int64),
-        np.full(size, bucket, np.int32),
-        slots.astype(np.int32),
+        np.full(size, shard, np.int32),
+        hours.astype(np.int32),
         np.full(size, metric, np.uint64).view(np.int64),
         rows.series.view(np.int64),
         *(np.ascontiguousarray(getattr(rows, name)).view(np.int64) for name in _NUMBERS),
@@ -148,9 +148,9 @@ def _hours_batch(app: int, bucket: int, slots: np.ndarray, metric: int, rows: Ag
 # --- purge lists ------------------------------------------------------------------------------------------------------
 
 
-def listed(session: SparkSession, url: str, app: int, tables: Iterable[str], buckets: Sequence[int]) -> DataFrame:
+def listed(session: SparkSession, url: str, app: int, tables: Iterable[str], shards: Sequence[int]) -> DataFrame:
     """``LISTED`` of an app: how many rows lie at each place of each table; sizes are left to who deletes."""
-    tasks = [msgspec.msgpack.encode((app, table, bucket)) for table in tables for bucket in buckets]
+    tasks = [msgspec.msgpack.encode((app, table, shard)) for table in tables for shard in shards]
     return one_each(session, tasks).mapInArrow(_counts(url), LISTED)
 
 
@@ -158,19 +158,19 @@ def _counts(url: str) -> Callable[[Batches], Batches]:
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
         store = store_of_worker(url, os.getpid())
         for raw in tasks_of(batches):
-            app, table, bucket = msgspec.msgpack.decode(raw, type=tuple[int, str, int])
-            found = listing.counts(store, table, app, bucket)
-            rows = ((table, b, slot, signed(number), count, 0) for (b, slot, number), count in found.items())
+            app, table, shard = msgspec.msgpack.decode(raw, type=tuple[int, str, int])
+            found = listing.counts(store, table, app, shard)
+            rows = ((table, b, hour, signed(number), count, 0) for (b, hour, number), count in found.items())
             yield from _batches_of(rows, _LISTED)
 
     return stage
 
 
 def words(
-    session: SparkSession, url: str, app: int, days: Iterable[int], buckets: Sequence[int], keep: int
+    session: SparkSession, url: str, app: int, days: Iterable[int], shards: Sequence[int], keep: int
 ) -> DataFrame:
     """``WORDS`` that a purge would go by; a day whose manifest is damaged says nothing."""
-    tasks = [msgspec.msgpack.encode((app, day, tuple(buckets), keep)) for day in days]
+    tasks = [msgspec.msgpack.encode((app, day, tuple(shards), keep)) for day in days]
     return one_each(session, tasks).mapInArrow(_words(url), WORDS)
 
 
@@ -178,25 +178,25 @@ def _words(url: str) -> Callable[[Batches], Batches]:
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
         store = store_of_worker(url, os.getpid())
         for raw in tasks_of(batches):
-            app, day, buckets, keep = msgspec.msgpack.decode(raw, type=tuple[int, int, tuple[int, ...], int])
+            app, day, shards, keep = msgspec.msgpack.decode(raw, type=tuple[int, int, tuple[int, ...], int])
             with suppress(CorruptBlock):
-                yield from _batches_of(told(purge.word(store, app, day, buckets, keep=keep)), _WORDS)
+                yield from _batches_of(told(purge.word(store, app, day, shards, keep=keep)), _WORDS)
 
     return stage
 
 
 def told(word: superseded.Word) -> Iterator[tuple[str, int, int, int]]:
     """A word as rows of ``WORDS``."""
-    yield from (("named", bucket, slot, signed(number)) for bucket, slot, number in word.named)
-    yield from (("parent", bucket, slot, signed(number)) for bucket, slot, number in word.parents)
-    yield from (("sealed", 0, slot, 0) for slot in word.sealed)
+    yield from (("named", shard, hour, signed(number)) for shard, hour, number in word.named)
+    yield from (("parent", shard, hour, signed(number)) for shard, hour, number in word.parents)
+    yield from (("sealed", 0, hour, 0) for hour in word.sealed)
     yield from (("held", *unit, signed(batch)) for unit, batches in word.held.items() for batch in batches)
 
 
 def keys_of(
     session: SparkSession, url: str, app: int, places: Mapping[tuple[str, int], Sequence[superseded.Place]]
 ) -> DataFrame:
-    """``KEYS`` of the rows at these places, given by table and bucket."""
+    """``KEYS`` of the rows at these places, given by table and shard."""
     tasks = [msgspec.msgpack.encode((app, *where, tuple(each))) for where, each in places.items()]
     return one_each(session, tasks).mapInArrow(_keys(url), KEYS)
 
@@ -205,10 +205,10 @@ def _keys(url: str) -> Callable[[Batches], Batches]:
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
         store = store_of_worker(url, os.getpid())
         for raw in tasks_of(batches):
-            app, table, bucket, places = msgspec.msgpack.decode(
+            app, table, shard, places = msgspec.msgpack.decode(
                 raw, type=tuple[int, str, int, frozenset[superseded.Place]]
             )
-            found = listing.keys_at(store, table, app, bucket, places)
+            found = listing.keys_at(store, table, app, shard, places)
             yield from _batches_of(((table, b, s, signed(n), key) for (b, s, n), key in found), _KEYS_OF)
 
     return stage
@@ -231,27 +231,27 @@ def purge_list(listed: DataFrame, words: DataFrame) -> DataFrame:
     """``DOOMED``: what of a listing (``LISTED``) goes by the manifests' ``WORDS``, and why (``doomed.verdict``).
 
     ``WORDS`` are `named` (in force or in history), `parent` (what those were made of), `held` (batches inside them) and
-    `sealed` slots (their bucket and number mean nothing).
+    `sealed` hours (their shard and number mean nothing).
     """
-    place = ["bucket", "slot", "number"]
+    place = ["shard", "hour", "number"]
     found = listed.select("table", *place, "rows", "size_bytes")
     said = words.select("what", *place)
     named, parents, held = (
         said.where(F.col("what") == w).select(*place).distinct() for w in ("named", "parent", "held")
     )
-    sealed = said.where(F.col("what") == "sealed").select("slot").distinct()
+    sealed = said.where(F.col("what") == "sealed").select("hour").distinct()
     blocks = found.where(F.col("table") == "log")
     unnamed = found.where(F.col("table") != "log").join(named, on=place, how="left_anti")
-    over = unnamed.join(sealed, on="slot", how="left_semi").where(F.col("table").isin("chunks", "timelines"))
+    over = unnamed.join(sealed, on="hour", how="left_semi").where(F.col("table").isin("chunks", "timelines"))
     kept_parents = unnamed.join(parents, on=place, how="left_semi")
     nobodys = unnamed.join(parents, on=place, how="left_anti")
     gone = [
         _because(superseded.SUPERSEDED, kept_parents),
         _because(superseded.EXPIRED, over.join(parents, on=place, how="left_anti")),
         _because(superseded.ORPHAN, nobodys.join(over.select("table", *place), on=["table", *place], how="left_anti")),
-        _because(superseded.EXPIRED, blocks.join(sealed, on="slot", how="left_semi")),
+        _because(superseded.EXPIRED, blocks.join(sealed, on="hour", how="left_semi")),
         _because(
-            superseded.COVERED, blocks.join(sealed, on="slot", how="left_anti").join(held, on=place, how="left_semi")
+            superseded.COVERED, blocks.join(sealed, on="hour", how="left_anti").join(held, on=place, how="left_semi")
         ),
     ]
     return reduce(DataFrame.unionByName, gone)
@@ -259,7 +259,7 @@ def purge_list(listed: DataFrame, words: DataFrame) -> DataFrame:
 
 def _because(reason: str, rows: DataFrame) -> DataFrame:
     told: Column = F.lit(reason).alias("reason")
-    return rows.select("table", "bucket", "slot", "number", "rows", "size_bytes", told)
+    return rows.select("table", "shard", "hour", "number", "rows", "size_bytes", told)
 
 
 # --- inside the tasks -------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The PySpark job: compaction and packing as two stages of small rows; the samples never enter the JVM.
 
 Stage 1 (``compact``): one row per group of units goes through ``mapInArrow``; its task reads the store itself and hands
-Spark one row per unit (``COMPACTED``). Stage 2 (``pack``): those rows grouped by (app, bucket, day), joined with the
+Spark one row per unit (``COMPACTED``). Stage 2 (``pack``): those rows grouped by (app, shard, day), joined with the
 driver's pack tasks, become rows of `hours`. Every attempt of a task writes under its own generation, taken from Spark's
 attempt id, so that retries and speculation are harmless (rule 13). Enter by ``SparkExecutor``.
 """
@@ -26,26 +26,26 @@ from rollups.spark import frames
 from rollups.spark.frames import Batches, store_of_worker, tasks_of
 from rollups.spark.session import failing
 from spm import limits
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 
 # The contracts of the stages: what a task gets and what it gives, column by column.
-COMPACTED = "app long, bucket int, day int, slot int, generation long, samples long, result binary, hours binary"
-PACKED = "app long, bucket int, period int, result binary"
+COMPACTED = "app long, shard int, day int, hour int, generation long, samples long, result binary, hours binary"
+PACKED = "app long, shard int, period int, result binary"
 
 _COMPACTED = pa.schema(
     [
         ("app", pa.int64()),
-        ("bucket", pa.int32()),
+        ("shard", pa.int32()),
         ("day", pa.int32()),
-        ("slot", pa.int32()),
+        ("hour", pa.int32()),
         ("generation", pa.int64()),
         ("samples", pa.int64()),
         ("result", pa.binary()),
         ("hours", pa.binary()),
     ]
 )
-_PACKS = pa.schema([("app", pa.int64()), ("bucket", pa.int32()), ("day", pa.int32()), ("task", pa.binary())])
-_PACKED = pa.schema([("app", pa.int64()), ("bucket", pa.int32()), ("period", pa.int32()), ("result", pa.binary())])
+_PACKS = pa.schema([("app", pa.int64()), ("shard", pa.int32()), ("day", pa.int32()), ("task", pa.binary())])
+_PACKED = pa.schema([("app", pa.int64()), ("shard", pa.int32()), ("period", pa.int32()), ("result", pa.binary())])
 _POLL_S = 0.5  # how often progress is looked at
 
 
@@ -87,17 +87,17 @@ class SparkExecutor:
         """Stage 2."""
         if not tasks or self._compacted is None:
             return []
-        rows = [(task.app, task.bucket, task.day, msgspec.msgpack.encode(task)) for task in tasks]
+        rows = [(task.app, task.shard, task.day, msgspec.msgpack.encode(task)) for task in tasks]
         plans = self._session.createDataFrame(pa.table(list(zip(*rows, strict=True)), schema=_PACKS))
         counted = self._compacted.where(F.col("hours").isNotNull())
-        mine = counted.select("app", "bucket", "day", "slot", "generation", "hours").join(
-            F.broadcast(plans), on=["app", "bucket", "day"], how="inner"
+        mine = counted.select("app", "shard", "day", "hour", "generation", "hours").join(
+            F.broadcast(plans), on=["app", "shard", "day"], how="inner"
         )
-        packed = mine.groupBy("app", "bucket", "day").applyInArrow(pack_group(self._url, run, self._hook), PACKED)
+        packed = mine.groupBy("app", "shard", "day").applyInArrow(pack_group(self._url, run, self._hook), PACKED)
         return [msgspec.msgpack.decode(raw, type=Packed) for raw in results_of(packed)]
 
     def build_days(self, run: int, tasks: Sequence[DaysTask]) -> list[Packed]:
-        """One task per (bucket, month)."""
+        """One task per (shard, month)."""
         frame = frames.one_each(self._session, [msgspec.msgpack.encode(task) for task in tasks])
         built = frame.mapInArrow(build_months(self._url, run, self._hook), PACKED)
         return [msgspec.msgpack.decode(raw, type=Packed) for raw in results_of(built)]
@@ -113,7 +113,7 @@ def balanced(tasks: Sequence[UnitTask], count: int) -> list[list[UnitTask]]:
     """The tasks in at most ``count`` groups of about equal weight, the heaviest first into the lightest group."""
     groups: list[list[UnitTask]] = [[] for _ in range(min(count, len(tasks)))]
     weights = [0] * len(groups)
-    for task in sorted(tasks, key=lambda t: (-t.samples, t.app, t.slot, t.bucket)):
+    for task in sorted(tasks, key=lambda t: (-t.samples, t.app, t.hour, t.shard)):
         lightest = min(range(len(groups)), key=weights.__getitem__)
         groups[lightest].append(task)
         weights[lightest] += task.samples + 1
@@ -143,20 +143,22 @@ def compact_groups(
 def _compacted_row(made: Compacted) -> pa.RecordBatch:
     number = made.made.number if made.made else 0
     result = msgspec.msgpack.encode(msgspec.structs.replace(made, hours=None))
-    day = made.slot // DAY_SLOTS
-    row = [made.app, made.bucket, day, made.slot, frames.signed(number), made.samples, result, made.hours]
+    day = made.hour // DAY_HOURS
+    row = [made.app, made.shard, day, made.hour, frames.signed(number), made.samples, result, made.hours]
     return _record(row, _COMPACTED)
 
 
 def pack_group(url: str, run: int, hook: Callable[[], Hook]) -> Callable[[pa.Table], pa.Table]:
-    """Stage 2's function: the slots of one (app, bucket, day) in, the report of its pack out."""
+    """Stage 2's function: the hours of one (app, shard, day) in, the report of its pack out."""
 
     def stage(table: pa.Table) -> pa.Table:
         task = msgspec.msgpack.decode(table.column("task")[0].as_py(), type=PackTask)
-        rows = zip(*(table.column(n).to_pylist() for n in ("slot", "generation", "hours")), strict=True)
-        slots = {slot: hours for slot, number, hours in rows if frames.signed(task.made.get(slot, -1)) == number}
+        rows = zip(*(table.column(n).to_pylist() for n in ("hour", "generation", "hours")), strict=True)
+        hours = {
+            hour: hour_rows for hour, number, hour_rows in rows if frames.signed(task.made.get(hour, -1)) == number
+        }
         at = hook()
-        packed = compute_task.pack_hours(store_of_worker(url, os.getpid()), task, slots, number=_number(run), at=at)
+        packed = compute_task.pack_hours(store_of_worker(url, os.getpid()), task, hours, number=_number(run), at=at)
         return pa.Table.from_batches([_packed_row(packed)])
 
     return stage
@@ -175,7 +177,7 @@ def build_months(url: str, run: int, hook: Callable[[], Hook]) -> Callable[[Batc
 
 
 def _packed_row(packed: Packed) -> pa.RecordBatch:
-    row = [packed.app, packed.bucket, packed.period, msgspec.msgpack.encode(packed)]
+    row = [packed.app, packed.shard, packed.period, msgspec.msgpack.encode(packed)]
     return _record(row, _PACKED)
 
 
@@ -196,10 +198,10 @@ def differing(session: SparkSession, url: str, question: Asked) -> list[Differen
         return []
     counted = frames.recounted(session, url, question.units)
     found = frames.mismatches(counted, frames.in_force(session, url, question.packs))
-    first = found.orderBy("bucket", "slot", "metric", "series").limit(limits.FSCK_DIFFERENCES_MAX)
+    first = found.orderBy("shard", "hour", "metric", "series").limit(limits.FSCK_DIFFERENCES_MAX)
     with failing():
-        rows = first.select("bucket", "slot", "metric", "series", "differs").collect()
-    return [Difference(r.bucket, r.slot, r.metric % (1 << 64), r.series % (1 << 64), r.differs) for r in rows]
+        rows = first.select("shard", "hour", "metric", "series", "differs").collect()
+    return [Difference(r.shard, r.hour, r.metric % (1 << 64), r.series % (1 << 64), r.differs) for r in rows]
 
 
 def results_of(frame: DataFrame) -> list[bytes]:

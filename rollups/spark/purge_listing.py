@@ -1,6 +1,6 @@
 """What a purge would delete, as a job of Spark over all days at once: the listing that ``purge.purge`` then goes by.
 
-Enter by ``going``. Tasks list the tables by bucket and read the manifests by day; a join says what nobody needs
+Enter by ``going``. Tasks list the tables by shard and read the manifests by day; a join says what nobody needs
 (``frames.purge_list``), and only of that the driver learns the keys. Nothing is deleted here: ``purge`` fences each day
 and looks at every place again, so a listing that is old, or too long, deletes nothing that is needed.
 """
@@ -14,25 +14,25 @@ from rollups.delete.listing import PAGES, TABLES, Listing
 from rollups.spark import frames
 from rollups.spark.session import failing
 from spm import limits
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.store.backends.base import Reader
 
-_PLACE = ["bucket", "slot", "number"]
+_PLACE = ["shard", "hour", "number"]
 _NUMBERS = 1 << 64
 
 
 def going(session: SparkSession, reader: Reader, url: str, app: int, keep: int) -> dict[int, Listing]:
     """By day, what an app's purge would delete, at most ``PURGE_PAGES_MAX`` rows; raises ``TasksFailed``."""
-    buckets = listing.every_bucket(reader, app)
-    there = frames.listed(session, url, app, TABLES, buckets).persist()
+    shards = listing.every_shard(reader, app)
+    there = frames.listed(session, url, app, TABLES, shards).persist()
     with failing():
         try:
-            days = [row.day for row in there.select(F.expr(f"slot div {DAY_SLOTS}").alias("day")).distinct().collect()]
-            said = frames.words(session, url, app, days, buckets, keep)
+            days = [row.day for row in there.select(F.expr(f"hour div {DAY_HOURS}").alias("day")).distinct().collect()]
+            said = frames.words(session, url, app, days, shards, keep)
             gone = frames.purge_list(there, said).select("table", *_PLACE).distinct()
             made = there.where("table = 'inputs'").select(*_PLACE, F.lit(True).alias("directory"))
             marked = gone.join(made, on=_PLACE, how="left")
-            rows = marked.orderBy("slot", "bucket", "number").limit(limits.PURGE_PAGES_MAX).collect()
+            rows = marked.orderBy("hour", "shard", "number").limit(limits.PURGE_PAGES_MAX).collect()
             return _by_day(session, url, app, rows)
         finally:
             there.unpersist()
@@ -45,12 +45,12 @@ def _by_day(session: SparkSession, url: str, app: int, rows: list[Row]) -> dict[
     for row in rows:
         place = _place(row)
         if row.table != "log" and row.directory:
-            found.setdefault(place[1] // DAY_SLOTS, Listing()).made.add(place)
+            found.setdefault(place[1] // DAY_HOURS, Listing()).made.add(place)
         else:
-            keyless.setdefault((row.table, row.bucket), []).append(place)
+            keyless.setdefault((row.table, row.shard), []).append(place)
     if keyless:
         for row in frames.keys_of(session, url, app, keyless).limit(limits.PURGE_PAGES_MAX).toLocalIterator():
-            day = found.setdefault(row.slot // DAY_SLOTS, Listing())
+            day = found.setdefault(row.hour // DAY_HOURS, Listing())
             if row.table in PAGES:
                 day.pages.setdefault(_place(row), []).append((row.table, bytes(row.key)))
             else:
@@ -59,4 +59,4 @@ def _by_day(session: SparkSession, url: str, app: int, rows: list[Row]) -> dict[
 
 
 def _place(row: Row) -> Place:
-    return row.bucket, row.slot, row.number % _NUMBERS
+    return row.shard, row.hour, row.number % _NUMBERS

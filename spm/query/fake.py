@@ -67,9 +67,9 @@ class FakeStorage:
             np.concatenate([values for _, _, values in found]) if found else np.empty(0),
         )
 
-    def select_hours(self, matchers: Sequence[Matcher], first_slot: int, last_slot: int) -> HourBatch:
-        """All aggregates of whole slots, both ends included."""
-        return self.select_cells(matchers, np.arange(first_slot, last_slot + 2), ())
+    def select_hours(self, matchers: Sequence[Matcher], first_hour: int, last_hour: int) -> HourBatch:
+        """All aggregates of whole hours, both ends included."""
+        return self.select_cells(matchers, np.arange(first_hour, last_hour + 2), ())
 
     def select_cells(
         self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick | None = None

@@ -14,7 +14,7 @@ import numpy as np
 from spm import limits
 from spm.clock import Clock
 from spm.errors import IntegrityError, QueryTooLarge
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick, nothing
 from spm.query.rolled import retraction_effects
 from spm.query.rolled.grids import KINDS, Tables, cells_of, segments_of, tables_of
@@ -87,10 +87,10 @@ class AppStorage:
         with self._held.lock:
             return self._labels(portion.index)
 
-    def slots_held(self, start_ms: int, end_ms: int) -> list[int]:
-        """The slots of this stretch of time that hold samples."""
+    def hours_held(self, start_ms: int, end_ms: int) -> list[int]:
+        """The hours of this stretch of time that hold samples."""
         first, last = max(start_ms, 0) // HOUR_MS, max(end_ms - 1, 0) // HOUR_MS
-        return self.viewed(start_ms, end_ms, lambda scan: [slot for slot, _ in scan.units(first, last)])
+        return self.viewed(start_ms, end_ms, lambda scan: [hour for hour, _ in scan.units(first, last)])
 
     def select_portion(self, portion: Chosen, start_ms: int, end_ms: int, *, tick: Tick = nothing) -> SeriesBatch:
         """The samples of such a portion."""
@@ -103,28 +103,28 @@ class AppStorage:
         if len(chosen) and end_ms > start_ms:
             first, last = start_ms // HOUR_MS, (end_ms - 1) // HOUR_MS
             asked = scan.asked(by_metric)
-            for slot in scan.sealed(first, last):
-                scan.ground.expired(slot, hours=False)
+            for hour in scan.sealed(first, last):
+                scan.ground.expired(hour, hours=False)
             Loom(scan, asked, woven).weave(scan.units(first, last))
         return woven.strips(lambda held: self._labels(chosen.index[held]), scan.ground.basis())
 
     # --- aggregates
 
-    def select_hours(self, matchers: Sequence[Matcher], first_slot: int, last_slot: int) -> HourBatch:
-        """Aggregates of whole slots, both ends included: all columns, from `hours` where exact, else from raw."""
-        return self.select_cells(matchers, np.arange(first_slot, last_slot + 2), list(KINDS))
+    def select_hours(self, matchers: Sequence[Matcher], first_hour: int, last_hour: int) -> HourBatch:
+        """Aggregates of whole hours, both ends included: all columns, from `hours` where exact, else from raw."""
+        return self.select_cells(matchers, np.arange(first_hour, last_hour + 2), list(KINDS))
 
     def select_cells(
         self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick = nothing
     ) -> HourBatch:
-        """Aggregates of cells, slots or whole days, between borders (slot numbers): only the columns named."""
+        """Aggregates of cells, hours or whole days, between borders (hour numbers): only the columns named."""
         question = self._question(int(borders[0]) * HOUR_MS, int(borders[-1]) * HOUR_MS, matchers, tick)
 
         def made(levels: Levels) -> Tables:
             return cells_of(levels, borders, {"count", *names})
 
-        slots = np.arange(borders[0], borders[-1])
-        return self._view(question, lambda scan: self._tables(scan, matchers, borders[:-1], slots, names, made))
+        hours = np.arange(borders[0], borders[-1])
+        return self._view(question, lambda scan: self._tables(scan, matchers, borders[:-1], hours, names, made))
 
     def select_segments(
         self, matchers: Sequence[Matcher], cuts: Segments, names: Collection[str], *, tick: Tick = nothing
@@ -135,29 +135,29 @@ class AppStorage:
         def made(levels: Levels) -> Tables:
             return segments_of(levels, cuts, {"count", *names})
 
-        firsts, slots = cuts.borders[:-1] // HOUR_MS, _whole_slots(cuts)
-        return self._view(question, lambda scan: self._tables(scan, matchers, firsts, slots, names, made))
+        firsts, hours = cuts.borders[:-1] // HOUR_MS, _whole_hours(cuts)
+        return self._view(question, lambda scan: self._tables(scan, matchers, firsts, hours, names, made))
 
     def _tables(
         self,
         scan: Scan,
         matchers: Sequence[Matcher],
         firsts: I64,
-        slots: I64,
+        hours: I64,
         names: Collection[str],
         made: Callable[[Levels], Tables],
     ) -> HourBatch:
-        """A batch of cells that begin at ``firsts``; ``slots`` are those that are asked for as a whole."""
+        """A batch of cells that begin at ``firsts``; ``hours`` are those that are asked for as a whole."""
         chosen, asked = self._chosen(matchers, scan.tick), {"count", *names}
         levels = Levels.of(scan, chosen, list(asked))
         tables = made(levels) if len(chosen) else tables_of(0, 0, asked)
-        retraction_effects.note(levels, slots)
+        retraction_effects.note(levels, hours)
         if not tables["count"].all():  # else no series is without data
             held = np.flatnonzero(tables["count"].any(axis=1))
             chosen, tables = chosen.take(held), {name: table.take(held, axis=0) for name, table in tables.items()}
         columns: dict[str, Any] = {name: tables.get(name, _NOT_ASKED) for name in KINDS}
         labels = self._labels(chosen.index)
-        return HourBatch(labels=labels, slots=firsts, basis=scan.ground.basis(), **columns)
+        return HourBatch(labels=labels, hours=firsts, basis=scan.ground.basis(), **columns)
 
     def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick = nothing) -> SketchBatch:
         """Sketches of whole hours and days from their levels where exact, all others made from samples."""
@@ -168,7 +168,7 @@ class AppStorage:
         chosen = self._chosen(matchers, scan.tick)
         levels = Levels.of(scan, chosen, SKETCHED)
         rows, segment, found = gathered(levels, cuts) if len(chosen) else NO_SKETCHES
-        retraction_effects.note(levels, _whole_slots(cuts))
+        retraction_effects.note(levels, _whole_hours(cuts))
         held, row = np.unique(rows, return_inverse=True)
         scan.ground.sketched = True
         return SketchBatch(self._labels(chosen.index[held]), row, segment, found, scan.ground.basis())
@@ -214,7 +214,7 @@ class AppStorage:
 
     def standing(self, start_ms: int, end_ms: int) -> Standing | None:
         """What samples of this time rest on; ``None`` for as-of answers, and for more time than a query looks back."""
-        if self._asof_ms is not None or end_ms - start_ms > limits.QUERY_DAYS_MAX * DAY_SLOTS * HOUR_MS:
+        if self._asof_ms is not None or end_ms - start_ms > limits.QUERY_DAYS_MAX * DAY_HOURS * HOUR_MS:
             return None
 
         def told(scan: Scan) -> Standing:
@@ -273,8 +273,8 @@ _NOT_ASKED = np.empty((0, 0))
 NO_SKETCHES = np.empty(0, np.int64), np.empty(0, np.int64), Sketches.empty()
 
 
-def _whole_slots(cuts: Segments) -> I64:
-    """The slots that lie within segments that are needed, ascending."""
+def _whole_hours(cuts: Segments) -> I64:
+    """The hours that lie within segments that are needed, ascending."""
     firsts, ends = -(-cuts.borders[:-1] // HOUR_MS), cuts.borders[1:] // HOUR_MS
     parts = [np.arange(a, b) for a, b in zip(firsts[cuts.needed], ends[cuts.needed], strict=True)]
     return np.concatenate([np.empty(0, np.int64), *parts])

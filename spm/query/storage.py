@@ -26,7 +26,7 @@ class Storage(Protocol):
     ) -> HourBatch:
         """The count and the named aggregates of cells, equal to what the samples give.
 
-        Cell i has the slots borders[i]:borders[i + 1]: one, or the 24 of a UTC day.
+        Cell i has the hours borders[i]:borders[i + 1]: one, or the 24 of a UTC day.
         """
 
     def select_segments(

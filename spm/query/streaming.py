@@ -73,11 +73,11 @@ def known_then(
     found: list[Labels] = []
     bases: list[Basis] = []
     sets = list(matcher_sets) or [()]
-    slots = storage.slots_held(start_ms - 1, end_ms)
+    hours = storage.hours_held(start_ms - 1, end_ms)
     for number, matchers in enumerate(sets):
         for portion in storage.portions(matchers, EXPORT_SERIES_AT_ONCE):
             left = storage.without(portion, sets[:number])
-            found += _shown(storage, left, slots, (start_ms - 1, end_ms), budget, bases)
+            found += _shown(storage, left, hours, (start_ms - 1, end_ms), budget, bases)
             if len(found) > QUERY_SERIES_MAX:
                 raise QueryTooLarge(f"more than {QUERY_SERIES_MAX} series match: narrow the selector")
     expired = dataclasses.replace(explain.of_samples(storage, start_ms - 1, end_ms), runs=())
@@ -85,15 +85,15 @@ def known_then(
 
 
 def _shown(
-    storage: AppStorage, left: Chosen, slots: Sequence[int], span: tuple[int, int], budget: Budget, bases: list[Basis]
+    storage: AppStorage, left: Chosen, hours: Sequence[int], span: tuple[int, int], budget: Budget, bases: list[Basis]
 ) -> list[Labels]:
     """Those of a portion that have a sample, looked for in ever longer stretches back from the newest."""
     found: list[Labels] = []
-    end, hours = len(slots), 1
+    end, hours_wanted = len(hours), 1
     while end and len(left):
         budget.tick()
-        begin = max(end - hours, 0)
-        low, high = max(slots[begin] * HOUR_MS, span[0]), min((slots[end - 1] + 1) * HOUR_MS, span[1])
+        begin = max(end - hours_wanted, 0)
+        low, high = max(hours[begin] * HOUR_MS, span[0]), min((hours[end - 1] + 1) * HOUR_MS, span[1])
         batch = storage.select_portion(left, low, high, tick=budget.tick)
         budget.series(len(batch.labels), "match[]")
         budget.samples(len(batch.ts))
@@ -102,7 +102,7 @@ def _shown(
         left = left.take(_without(storage.labels_of(left), batch.labels))
         found += batch.labels
         end, small = begin, len(batch.ts) * 2 < EXPORT_STRETCH_SAMPLES
-        hours = min(hours * 2, EXPORT_STRETCH_HOURS_MAX) if small else max(hours // 2, 1)
+        hours_wanted = min(hours_wanted * 2, EXPORT_STRETCH_HOURS_MAX) if small else max(hours_wanted // 2, 1)
     return found
 
 

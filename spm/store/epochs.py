@@ -2,7 +2,7 @@
 
 One check-and-put cell in `config` per app that has a distribution of its own; every other app uses the general one. An
 epoch is opened (writers put there from their next look on), the one before it is set closing, and closed when nothing
-is left in its buckets; ``rollups`` moves the data and decides when. Enter by ``read``.
+is left in its shards; ``rollups`` moves the data and decides when. Enter by ``read``.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from spm.wire import BOOL, U64
 
 COLUMN = b"v"
 GENERAL = b"distribution"
-BUCKETS_MAX = 256  # a bucket is one byte of a key
+SHARDS_MAX = 256  # a shard is one byte of a key
 EPOCHS_MAX = 64  # kept, closed ones too: their numbers must not come again
 _TRIES = 8  # of a check-and-put that others keep winning
 
@@ -64,49 +64,49 @@ def _effective(reader: Reader, app: int) -> tuple[bytes | None, Distribution]:
     return cell, decode(used[COLUMN]) if used else Distribution()
 
 
-def abandoned(distribution: Distribution, app: int, bucket: int, metrics: U64) -> BOOL | None:
-    """bool[S]: the metrics that are in this bucket by a closed epoch alone; ``None``: none of them.
+def abandoned(distribution: Distribution, app: int, shard: int, metrics: U64) -> BOOL | None:
+    """bool[S]: the metrics that are in this shard by a closed epoch alone; ``None``: none of them.
 
     A writer that looked at the distribution too early may leave such a copy behind; it has written the same again where
-    it belongs before it said so to anybody. Readers and runs pass over it. Sealed slots stay where they are.
+    it belongs before it said so to anybody. Readers and runs pass over it. Sealed hours stay where they are.
     """
     closed = [epoch for epoch in distribution.epochs if epoch.state == CLOSED]
     if not closed or not len(metrics):
         return None
     living = [epoch for epoch in distribution.epochs if epoch.state != CLOSED]
-    here = [np.logical_or.reduce([e.of(app, metrics) == bucket for e in some]) for some in (closed, living)]
+    here = [np.logical_or.reduce([e.of(app, metrics) == shard for e in some]) for some in (closed, living)]
     left: BOOL = here[0] & ~here[1]
     return left if left.any() else None
 
 
-def open_epoch(store: Backend, app: int, *, strategy: str, buckets: int, spread: int) -> Distribution:
+def open_epoch(store: Backend, app: int, *, strategy: str, shards: int, spread: int) -> Distribution:
     """Open another epoch, to which writers go from now on. Raises ``Refused`` for what cannot be, ``StrategyUnfit``."""
-    _check(strategy, buckets, spread)
-    named = placement.signed(strategy, buckets, spread)
+    _check(strategy, shards, spread)
+    named = placement.signed(strategy, shards, spread)
 
     def opened(now: Distribution) -> Distribution:
         if len(now.epochs) >= EPOCHS_MAX:
             raise Refused("too many epochs", got=len(now.epochs), wanted=f"fewer than {EPOCHS_MAX}")
         newest = now.newest
-        if (newest.strategy, newest.buckets, newest.spread) == (named, buckets, spread):
-            raise Refused("the distribution is so already", got=f"{strategy}, {spread} of {buckets} buckets")
-        return Distribution((*now.epochs, Epoch(newest.number + 1, named, buckets, spread)))
+        if (newest.strategy, newest.shards, newest.spread) == (named, shards, spread):
+            raise Refused("the distribution is so already", got=f"{strategy}, {spread} of {shards} shards")
+        return Distribution((*now.epochs, Epoch(newest.number + 1, named, shards, spread)))
 
     return _change(store, app, opened)
 
 
-def _check(strategy: str, buckets: int, spread: int) -> None:
+def _check(strategy: str, shards: int, spread: int) -> None:
     if strategy not in placement.known():
         raise Refused("unknown strategy of distribution", got=strategy, wanted=" or ".join(placement.known()))
-    if not 1 <= spread <= buckets <= BUCKETS_MAX:
+    if not 1 <= spread <= shards <= SHARDS_MAX:
         raise Refused(
             "a distribution that cannot be",
-            got=f"{spread} of {buckets} buckets",
-            wanted=f"1 <= spread <= buckets <= {BUCKETS_MAX}",
+            got=f"{spread} of {shards} shards",
+            wanted=f"1 <= spread <= shards <= {SHARDS_MAX}",
         )
-    if strategy == BYTE and not placement.byte_fits(buckets):
+    if strategy == BYTE and not placement.byte_fits(shards):
         raise Refused(
-            f"the last byte of a metric fills {buckets} buckets unevenly",
+            f"the last byte of a metric fills {shards} shards unevenly",
             wanted="16, 32, 64, 128 or 256, or very few",
             remedy="Spread by hash: it fills any number alike.",
         )

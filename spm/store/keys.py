@@ -1,7 +1,7 @@
-"""The keys of every table, and the one place that knows what a bucket is.
+"""The keys of every table, and the one place that knows what a shard is.
 
-All fields are fixed-width and big-endian; times and slots stand subtracted from their type's maximum, so that newer
-sorts first. Elsewhere a bucket is an opaque value that this module hands out and takes back. Drawings: FORMAT.md.
+All fields are fixed-width and big-endian; times and hours stand subtracted from their type's maximum, so that newer
+sorts first. Elsewhere a shard is an opaque value that this module hands out and takes back. Drawings: FORMAT.md.
 """
 
 import hashlib
@@ -53,52 +53,52 @@ _MONTH = 0x8000_0000  # a manifest row of a month has this bit in its (un-comple
 
 @dataclass(frozen=True, slots=True)
 class LogKey:
-    """Where one block lies: unit (bucket, app, slot), the batch's oldest ingest time, batch id."""
+    """Where one block lies: unit (shard, app, hour), the batch's oldest ingest time, batch id."""
 
-    bucket: int
+    shard: int
     app: int
-    slot: int
+    hour: int
     ingest_ms: int
     batch: int
 
     def to_bytes(self) -> bytes:
-        return _LOG.pack(self.bucket, self.app, U32 - self.slot, U64 - self.ingest_ms, self.batch)
+        return _LOG.pack(self.shard, self.app, U32 - self.hour, U64 - self.ingest_ms, self.batch)
 
     @classmethod
     def parse(cls, key: bytes) -> "LogKey":
-        bucket, app, slot, ms, batch = _LOG.unpack(key)
-        return cls(bucket, app, U32 - slot, U64 - ms, batch)
+        shard, app, hour, ms, batch = _LOG.unpack(key)
+        return cls(shard, app, U32 - hour, U64 - ms, batch)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingKey:
-    """The commit record of one batch in one bucket."""
+    """The commit record of one batch in one shard."""
 
-    bucket: int
+    shard: int
     app: int
     ingest_ms: int
     batch: int
 
     def to_bytes(self) -> bytes:
-        return _PENDING.pack(self.bucket, self.app, U64 - self.ingest_ms, self.batch)
+        return _PENDING.pack(self.shard, self.app, U64 - self.ingest_ms, self.batch)
 
     @classmethod
     def parse(cls, key: bytes) -> "PendingKey":
-        bucket, app, ms, batch = _PENDING.unpack(key)
-        return cls(bucket, app, U64 - ms, batch)
+        shard, app, ms, batch = _PENDING.unpack(key)
+        return cls(shard, app, U64 - ms, batch)
 
-    def log(self, slot: int) -> LogKey:
-        """The block of this batch for ``slot``."""
-        return LogKey(self.bucket, self.app, slot, self.ingest_ms, self.batch)
-
-
-def slot_column(slot: int) -> bytes:
-    """The pending record's cell of ``slot``."""
-    return slot.to_bytes(4, "big")
+    def log(self, hour: int) -> LogKey:
+        """The block of this batch for ``hour``."""
+        return LogKey(self.shard, self.app, hour, self.ingest_ms, self.batch)
 
 
-def column_slot(column: bytes) -> int:
-    """The slot of such a cell."""
+def hour_column(hour: int) -> bytes:
+    """The pending record's cell of ``hour``."""
+    return hour.to_bytes(4, "big")
+
+
+def column_hour(column: bytes) -> int:
+    """The hour of such a cell."""
     return int.from_bytes(column, "big")
 
 
@@ -124,59 +124,59 @@ def series_ranges(app: int) -> list[tuple[bytes, bytes]]:
     return [prefix_range(struct.pack(">BI", salt, app)) for salt in range(SALTS)]
 
 
-def chunk(bucket: int, app: int, metric: int, slot: int, generation: int, page: int) -> bytes:
+def chunk(shard: int, app: int, metric: int, hour: int, generation: int, page: int) -> bytes:
     """One page of one metric and hour of one generation."""
-    return _CHUNK.pack(bucket, app, metric, U32 - slot, generation, page)
+    return _CHUNK.pack(shard, app, metric, U32 - hour, generation, page)
 
 
-def chunk_heads(bucket: int, app: int, metrics: Iterable[int]) -> list[bytes]:
+def chunk_heads(shard: int, app: int, metrics: Iterable[int]) -> list[bytes]:
     """What the keys of each of these metrics' pages begin with, whatever the hour."""
-    head = _CHUNK_HEAD.pack(bucket, app)
+    head = _CHUNK_HEAD.pack(shard, app)
     return [head + metric.to_bytes(8, "big") for metric in metrics]
 
 
-def chunks(heads: Iterable[bytes], slot: int, generation: int, page: int) -> list[bytes]:
+def chunks(heads: Iterable[bytes], hour: int, generation: int, page: int) -> list[bytes]:
     """The page of this number of each of the metrics with these heads."""
-    tail = _CHUNK_TAIL.pack(U32 - slot, generation, page)
+    tail = _CHUNK_TAIL.pack(U32 - hour, generation, page)
     return [head + tail for head in heads]
 
 
 def parse_chunk(key: bytes) -> tuple[int, int, int, int, int, int]:
-    """(bucket, app, metric, slot, generation, page)."""
-    bucket, app, metric, slot, generation, page = _CHUNK.unpack(key)
-    return bucket, app, metric, U32 - slot, generation, page
+    """(shard, app, metric, hour, generation, page)."""
+    shard, app, metric, hour, generation, page = _CHUNK.unpack(key)
+    return shard, app, metric, U32 - hour, generation, page
 
 
-def timeline(bucket: int, app: int, slot: int, generation: int, page: int) -> bytes:
+def timeline(shard: int, app: int, hour: int, generation: int, page: int) -> bytes:
     """One page of a unit's pool of timelines."""
-    return _TIMELINE.pack(bucket, app, U32 - slot, generation, page)
+    return _TIMELINE.pack(shard, app, U32 - hour, generation, page)
 
 
 def parse_timeline(key: bytes) -> tuple[int, int, int, int, int]:
-    """(bucket, app, slot, generation, page)."""
-    bucket, app, slot, generation, page = _TIMELINE.unpack(key)
-    return bucket, app, U32 - slot, generation, page
+    """(shard, app, hour, generation, page)."""
+    shard, app, hour, generation, page = _TIMELINE.unpack(key)
+    return shard, app, U32 - hour, generation, page
 
 
-def inputs(bucket: int, app: int, slot: int, generation: int) -> bytes:
+def inputs(shard: int, app: int, hour: int, generation: int) -> bytes:
     """What a generation was made of."""
-    return _INPUTS.pack(bucket, app, U32 - slot, generation)
+    return _INPUTS.pack(shard, app, U32 - hour, generation)
 
 
 def parse_inputs(key: bytes) -> tuple[int, int, int, int]:
-    """(bucket, app, slot, generation)."""
-    bucket, app, slot, generation = _INPUTS.unpack(key)
-    return bucket, app, U32 - slot, generation
+    """(shard, app, hour, generation)."""
+    shard, app, hour, generation = _INPUTS.unpack(key)
+    return shard, app, U32 - hour, generation
 
 
-def hours(bucket: int, app: int, metric: int, day: int, generation: int, page: int) -> bytes:
+def hours(shard: int, app: int, metric: int, day: int, generation: int, page: int) -> bytes:
     """Hourly aggregates of one metric and day."""
-    return _CHUNK.pack(bucket, app, metric, U32 - day, generation, page)
+    return _CHUNK.pack(shard, app, metric, U32 - day, generation, page)
 
 
-def days(bucket: int, app: int, metric: int, month: int, generation: int, page: int) -> bytes:
+def days(shard: int, app: int, metric: int, month: int, generation: int, page: int) -> bytes:
     """Daily aggregates of one metric and month."""
-    return _CHUNK.pack(bucket, app, metric, U32 - month, generation, page)
+    return _CHUNK.pack(shard, app, metric, U32 - month, generation, page)
 
 
 def manifest(app: int, day: int) -> bytes:
@@ -253,20 +253,20 @@ def prefix_range(prefix: bytes) -> tuple[bytes, bytes]:
     return prefix, (stop[:-1] + bytes([stop[-1] + 1])) if stop else b"\xff" * 64
 
 
-def log_range(bucket: int, app: int, slot: int | None = None) -> tuple[bytes, bytes]:
-    """Blocks of an app in a bucket, of one slot or of all."""
-    head = struct.pack(">BI", bucket, app)
-    return prefix_range(head if slot is None else head + struct.pack(">I", U32 - slot))
+def log_range(shard: int, app: int, hour: int | None = None) -> tuple[bytes, bytes]:
+    """Blocks of an app in a shard, of one hour or of all."""
+    head = struct.pack(">BI", shard, app)
+    return prefix_range(head if hour is None else head + struct.pack(">I", U32 - hour))
 
 
-def app_range(bucket: int, app: int) -> tuple[bytes, bytes]:
-    """Rows of an app in a bucket, in any table that begins with bucket ‖ app."""
-    return prefix_range(struct.pack(">BI", bucket, app))
+def app_range(shard: int, app: int) -> tuple[bytes, bytes]:
+    """Rows of an app in a shard, in any table that begins with shard ‖ app."""
+    return prefix_range(struct.pack(">BI", shard, app))
 
 
-def slots_range(bucket: int, app: int, first: int, last: int) -> tuple[bytes, bytes]:
-    """Rows of an app in a bucket between two slots, both included: of `log`, `timelines` and `inputs`."""
-    return struct.pack(">BII", bucket, app, U32 - last), prefix_range(struct.pack(">BII", bucket, app, U32 - first))[1]
+def hours_range(shard: int, app: int, first: int, last: int) -> tuple[bytes, bytes]:
+    """Rows of an app in a shard between two hours, both included: of `log`, `timelines` and `inputs`."""
+    return struct.pack(">BII", shard, app, U32 - last), prefix_range(struct.pack(">BII", shard, app, U32 - first))[1]
 
 
 def batch_accounts(app: int, minute: int, batch: int) -> tuple[bytes, bytes]:
@@ -275,7 +275,7 @@ def batch_accounts(app: int, minute: int, batch: int) -> tuple[bytes, bytes]:
 
 
 def app_ranges(table: str, app: int) -> list[tuple[bytes, bytes]]:
-    """The key ranges that together hold every row of an app in a table, in whichever bucket any distribution put it.
+    """The key ranges that together hold every row of an app in a table, in whichever shard any distribution put it.
 
     None for `config`, whose names are text, and for `events`, which belong to organisations.
     """
@@ -304,7 +304,7 @@ UNSPREAD = frozenset({"ledger", "marks", "retractions", "dead", "config"})  # ke
 
 
 def split_keys(table: str) -> list[bytes]:
-    """Where a table is cut from the beginning: at every bucket of the first distribution, or at every salt."""
+    """Where a table is cut from the beginning: at every shard of the first distribution, or at every salt."""
     return [] if table in UNSPREAD else [bytes([first]) for first in range(1, SALTS)]
 
 
@@ -319,24 +319,24 @@ OPEN, CLOSING, CLOSED, ENDING = range(4)  # states of an epoch (rule 22); later 
 
 
 class Epoch(msgspec.Struct, frozen=True, array_like=True):
-    """One way of spreading an app's metrics over buckets, in force from its opening until its close.
+    """One way of spreading an app's metrics over shards, in force from its opening until its close.
 
     ``strategy`` is a name of ``strategies``, which knows how each of them places.
     """
 
     number: int = 0
     strategy: str = HASH
-    buckets: int = 16
+    shards: int = 16
     spread: int = 1
     state: int = OPEN
 
     def of(self, app: int, metrics: U64Array) -> npt.NDArray[np.uint8]:
-        """The bucket of each metric id, u8. Raises ``StrategyUnfit``."""
-        return placement.place(self.strategy, app, self.buckets, self.spread, metrics)
+        """The shard of each metric id, u8. Raises ``StrategyUnfit``."""
+        return placement.place(self.strategy, app, self.shards, self.spread, metrics)
 
     def all(self, app: int) -> list[int]:
-        """Every bucket in which it may put data of ``app``, ascending. Raises ``StrategyUnfit``."""
-        return placement.buckets_of(self.strategy, app, self.buckets, self.spread)
+        """Every shard in which it may put data of ``app``, ascending. Raises ``StrategyUnfit``."""
+        return placement.shards_of(self.strategy, app, self.shards, self.spread)
 
     @property
     def ending(self) -> bool:
@@ -361,9 +361,9 @@ class Distribution:
     epochs: tuple[Epoch, ...] = (Epoch(),)
 
     @classmethod
-    def single(cls, buckets: int = 16, spread: int = 1) -> "Distribution":
+    def single(cls, shards: int = 16, spread: int = 1) -> "Distribution":
         """One epoch, by hash."""
-        return cls((Epoch(buckets=buckets, spread=spread),))
+        return cls((Epoch(shards=shards, spread=spread),))
 
     @property
     def newest(self) -> Epoch:
@@ -372,16 +372,16 @@ class Distribution:
 
     @property
     def settled(self) -> bool:
-        """Whether only one epoch is not closed, so that no metric lies in two buckets."""
+        """Whether only one epoch is not closed, so that no metric lies in two shards."""
         return sum(epoch.state != CLOSED for epoch in self.epochs) == 1
 
     def of(self, app: int, metrics: U64Array) -> npt.NDArray[np.uint8]:
-        """The bucket of each metric id, u8."""
+        """The shard of each metric id, u8."""
         return self.newest.of(app, metrics)
 
     def all(self, app: int) -> Sequence[int]:
-        """Every bucket in which data of ``app`` may lie, in order."""
-        return sorted({bucket for epoch in self.epochs if epoch.state != CLOSED for bucket in epoch.all(app)})
+        """Every shard in which data of ``app`` may lie, in order."""
+        return sorted({shard for epoch in self.epochs if epoch.state != CLOSED for shard in epoch.all(app)})
 
     def epoch(self, number: int) -> Epoch | None:
         """The epoch of that number, if there is one."""

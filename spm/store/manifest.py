@@ -14,7 +14,9 @@ import numpy as np
 
 from spm.store.encoding import blocks
 
-OPEN, SEALING, SEALED, EXPIRED = range(4)  # states of a slot (rule 23): raw is gone when sealed, hours too when expired
+OPEN, SEALING, SEALED, EXPIRED = range(
+    4
+)  # states of an hour (rule 23): raw is gone when sealed, hours too when expired
 
 
 class Generation(msgspec.Struct, frozen=True, array_like=True):
@@ -53,7 +55,7 @@ class Former(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """All that the manifest knows of one unit (bucket, slot)."""
+    """All that the manifest knows of one unit (shard, hour)."""
 
     state: State = State()
     history: tuple[Former, ...] = ()
@@ -63,7 +65,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HourOf(msgspec.Struct, frozen=True, array_like=True):
-    """What one slot's hours were made of: the entry's fingerprint, the retractions left out, the newest stamp.
+    """What one hour's hours were made of: the entry's fingerprint, the retractions left out, the newest stamp.
 
     ``retractions`` are the numbers (``retractions.ids``) of those in force that touched the unit.
     """
@@ -74,14 +76,14 @@ class HourOf(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Hours(msgspec.Struct, frozen=True, array_like=True):
-    """The hours of a bucket in force for a day: generation, page bits, and per slot what it was made of."""
+    """The hours of a shard in force for a day: generation, page bits, and per hour what it was made of."""
 
     generation: Generation
-    slots: dict[int, HourOf]
+    hours: dict[int, HourOf]
 
 
 class Manifest(msgspec.Struct, frozen=True, array_like=True):
-    """The value of one (app, day) cell; ``seals``: state of each slot that is not open."""
+    """The value of one (app, day) cell; ``seals``: state of each hour that is not open."""
 
     nonce: int = 0
     fence: int = 0
@@ -89,19 +91,19 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     hours: dict[int, Hours] = {}
     seals: dict[int, int] = {}
 
-    def entry(self, bucket: int, slot: int) -> Entry:
+    def entry(self, shard: int, hour: int) -> Entry:
         """The unit's entry; an empty one where there is none."""
-        return self.entries.get((bucket, slot), Entry())
+        return self.entries.get((shard, hour), Entry())
 
-    def counted(self, bucket: int, slot: int) -> HourOf | None:
+    def counted(self, shard: int, hour: int) -> HourOf | None:
         """The hours that stand for a unit, if they were made of its state in force; others count for nothing."""
-        pack = self.hours.get(bucket)
-        made = pack.slots.get(slot) if pack else None
-        return made if made is not None and made.inputs == fingerprint(self.entry(bucket, slot).state) else None
+        pack = self.hours.get(shard)
+        made = pack.hours.get(hour) if pack else None
+        return made if made is not None and made.inputs == fingerprint(self.entry(shard, hour).state) else None
 
-    def seal(self, slot: int) -> int:
-        """``OPEN``, ``SEALING``, ``SEALED`` or ``EXPIRED``: of the slot in all buckets, also those without an entry."""
-        return self.seals.get(slot, OPEN)
+    def seal(self, hour: int) -> int:
+        """``OPEN``, ``SEALING``, ``SEALED`` or ``EXPIRED``: of the hour in all shards, also those without an entry."""
+        return self.seals.get(hour, OPEN)
 
 
 class DayOf(msgspec.Struct, frozen=True, array_like=True):
@@ -113,7 +115,7 @@ class DayOf(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Days(msgspec.Struct, frozen=True, array_like=True):
-    """The days of a bucket in force for a month."""
+    """The days of a shard in force for a month."""
 
     generation: Generation
     days: dict[int, DayOf]
@@ -146,21 +148,21 @@ def fingerprint(state: State) -> bytes:
     return hashlib.blake2b(raw, digest_size=8).digest()
 
 
-def day_fingerprint(slots: Iterable[tuple[int, bytes]]) -> bytes:
-    """The same for a bucket's day: from (slot, fingerprint) of every slot with data; ``b""`` when there is none."""
-    parts = sorted((slot, mark) for slot, mark in slots if mark)
+def day_fingerprint(hours: Iterable[tuple[int, bytes]]) -> bytes:
+    """The same for a shard's day: from (hour, fingerprint) of every hour with data; ``b""`` when there is none."""
+    parts = sorted((hour, mark) for hour, mark in hours if mark)
     if not parts:
         return b""
     return hashlib.blake2b(b"".join(struct.pack(">I8s", s, m) for s, m in parts), digest_size=8).digest()
 
 
-def slots_of(manifest: Manifest, bucket: int) -> list[tuple[int, bytes]]:
-    """(slot, fingerprint of its entry in force) of every slot of a bucket that has any."""
-    marks = ((s, fingerprint(e.state)) for (b, s), e in manifest.entries.items() if b == bucket)
+def hours_of(manifest: Manifest, shard: int) -> list[tuple[int, bytes]]:
+    """(hour, fingerprint of its entry in force) of every hour of a shard that has any."""
+    marks = ((s, fingerprint(e.state)) for (b, s), e in manifest.entries.items() if b == shard)
     return sorted((s, mark) for s, mark in marks if mark)
 
 
-# dict keys of msgpack are texts and numbers: entries travel as a list of (bucket, slot, entry)
+# dict keys of msgpack are texts and numbers: entries travel as a list of (shard, hour, entry)
 class _ManifestCell(msgspec.Struct, array_like=True):
     nonce: int
     fence: int

@@ -1,11 +1,11 @@
-"""How an epoch puts metrics into buckets: two strategies of our own, and those of an operator's modules.
+"""How an epoch puts metrics into shards: two strategies of our own, and those of an operator's modules.
 
-``hash``: to ``spread`` neighbouring buckets from one that the app's number gives; small apps lie in one bucket.
-``byte``: over all buckets by the metric's own last byte; for one very large app. An operator's module has a mapping
+``hash``: to ``spread`` neighbouring shards from one that the app's number gives; small apps lie in one shard.
+``byte``: over all shards by the metric's own last byte; for one very large app. An operator's module has a mapping
 ``STRATEGIES`` of names to ``Strategy``; ``SPM_STRATEGIES`` names such modules, with commas, in the environment of every
 process, Spark's workers too. A strategy is for ever: the epoch that is opened by one remembers, beside its name, a mark
 of where it puts a sample of metrics (``signed``), and a process whose module is not there or puts them elsewhere raises
-``StrategyUnfit`` instead of looking in the wrong place. Enter by ``place`` and ``buckets_of``.
+``StrategyUnfit`` instead of looking in the wrong place. Enter by ``place`` and ``shards_of``.
 """
 
 import hashlib
@@ -24,29 +24,29 @@ from spm.errors import StrategyUnfit
 from spm.wire import metric_id
 
 U64Array = npt.NDArray[np.uint64]
-Buckets = npt.NDArray[np.uint8]
-Placement = Callable[[int, int, int, U64Array], U64Array]  # (app, buckets, spread, metric ids) -> bucket of each
-Where = Callable[[int, int, int], Sequence[int]]  # (app, buckets, spread) -> the buckets it may put anything in
+Shards = npt.NDArray[np.uint8]
+Placement = Callable[[int, int, int, U64Array], U64Array]  # (app, shards, spread, metric ids) -> shard of each
+Where = Callable[[int, int, int], Sequence[int]]  # (app, shards, spread) -> the shards it may put anything in
 
 SETTING = "SPM_STRATEGIES"
 HASH, BYTE = "hash", "byte"
-UNEVEN_MAX = 1.1  # the fullest bucket to the mean one: above it a strategy does not spread, it makes a hot region
+UNEVEN_MAX = 1.1  # the fullest shard to the mean one: above it a strategy does not spread, it makes a hot region
 _SIGN = "/"  # between a name and its mark
 _NAME_CHARS_MAX = 100
 _PROBED_APPS = (1, 2, 7, 1_000, 65_537, 0xFFFF_FFFF)
 _PROBED = np.arange(1, 1_025, dtype=np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
-def everywhere(app: int, buckets: int, spread: int) -> Sequence[int]:
-    """All buckets, for a strategy that may use any of them."""
-    return range(buckets)
+def everywhere(app: int, shards: int, spread: int) -> Sequence[int]:
+    """All shards, for a strategy that may use any of them."""
+    return range(shards)
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """One way of placing: a function of its arguments alone, the same in every process and for ever.
 
-    ``where``: the buckets it uses for an app, when not all. ``metrics``: names that it treats in a way of their own;
+    ``where``: the shards it uses for an app, when not all. ``metrics``: names that it treats in a way of their own;
     they belong to its mark, so that a process with another list of them is noticed.
     """
 
@@ -55,52 +55,52 @@ class Strategy:
     metrics: tuple[str, ...] = ()
 
 
-def _base(app: int, buckets: int) -> int:
-    return int.from_bytes(hashlib.blake2b(app.to_bytes(4, "big"), digest_size=4).digest(), "big") % buckets
+def _base(app: int, shards: int) -> int:
+    return int.from_bytes(hashlib.blake2b(app.to_bytes(4, "big"), digest_size=4).digest(), "big") % shards
 
 
-def _by_hash(app: int, buckets: int, spread: int, metrics: U64Array) -> U64Array:
-    return (metrics % np.uint64(spread) + np.uint64(_base(app, buckets))) % np.uint64(buckets)
+def _by_hash(app: int, shards: int, spread: int, metrics: U64Array) -> U64Array:
+    return (metrics % np.uint64(spread) + np.uint64(_base(app, shards))) % np.uint64(shards)
 
 
-def _hashed(app: int, buckets: int, spread: int) -> Sequence[int]:
-    return [(_base(app, buckets) + i) % buckets for i in range(spread)]
+def _hashed(app: int, shards: int, spread: int) -> Sequence[int]:
+    return [(_base(app, shards) + i) % shards for i in range(spread)]
 
 
-def _by_byte(app: int, buckets: int, spread: int, metrics: U64Array) -> U64Array:
-    return (metrics & np.uint64(0xFF)) % np.uint64(buckets)
+def _by_byte(app: int, shards: int, spread: int, metrics: U64Array) -> U64Array:
+    return (metrics & np.uint64(0xFF)) % np.uint64(shards)
 
 
 OWN: Mapping[str, Strategy] = MappingProxyType({HASH: Strategy(_by_hash, _hashed), BYTE: Strategy(_by_byte)})
 
 
-def byte_fits(buckets: int) -> bool:
-    """Whether the 256 values of a byte fill so many buckets alike."""
-    return -(-256 // buckets) * buckets / 256 <= UNEVEN_MAX
+def byte_fits(shards: int) -> bool:
+    """Whether the 256 values of a byte fill so many shards alike."""
+    return -(-256 // shards) * shards / 256 <= UNEVEN_MAX
 
 
 # --- using one --------------------------------------------------------------------------------------------------------
 
 
-def place(name: str, app: int, buckets: int, spread: int, metrics: U64Array) -> Buckets:
-    """The bucket of each metric id, u8, by the strategy that an epoch names. Raises ``StrategyUnfit``."""
+def place(name: str, app: int, shards: int, spread: int, metrics: U64Array) -> Shards:
+    """The shard of each metric id, u8, by the strategy that an epoch names. Raises ``StrategyUnfit``."""
     if name in OWN:
-        made = OWN[name].place(app, buckets, spread, metrics)
-        assert not len(made) or int(made.max()) < buckets, f"BUG: {name} leaves the {buckets} buckets"
+        made = OWN[name].place(app, shards, spread, metrics)
+        assert not len(made) or int(made.max()) < shards, f"BUG: {name} leaves the {shards} shards"
         return made.astype(np.uint8)
-    return _asked(_found(name, buckets, spread, _setting()), app, buckets, spread, metrics)
+    return _asked(_found(name, shards, spread, _setting()), app, shards, spread, metrics)
 
 
-def buckets_of(name: str, app: int, buckets: int, spread: int) -> list[int]:
-    """Every bucket in which that strategy may put anything of an app, ascending. Raises ``StrategyUnfit``."""
+def shards_of(name: str, app: int, shards: int, spread: int) -> list[int]:
+    """Every shard in which that strategy may put anything of an app, ascending. Raises ``StrategyUnfit``."""
     if name in OWN:
-        return sorted(OWN[name].where(app, buckets, spread))
-    return _used(_found(name, buckets, spread, _setting()), app, buckets, spread)
+        return sorted(OWN[name].where(app, shards, spread))
+    return _used(_found(name, shards, spread, _setting()), app, shards, spread)
 
 
-def signed(name: str, buckets: int, spread: int) -> str:
+def signed(name: str, shards: int, spread: int) -> str:
     """What a new epoch names: one of ours as it is, an operator's with its mark. Raises ``StrategyUnfit``."""
-    return name if name in OWN else f"{name}{_SIGN}{_mark(_registered(name, _setting()), buckets, spread)}"
+    return name if name in OWN else f"{name}{_SIGN}{_mark(_registered(name, _setting()), shards, spread)}"
 
 
 def plain(name: str) -> str:
@@ -109,11 +109,11 @@ def plain(name: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _found(name: str, buckets: int, spread: int, setting: str) -> Strategy:
+def _found(name: str, shards: int, spread: int, setting: str) -> Strategy:
     """The operator's strategy that an epoch names, as it was when that epoch was opened."""
     own, _, mark = name.partition(_SIGN)
     strategy = _registered(own, setting)
-    now = _mark(strategy, buckets, spread)
+    now = _mark(strategy, shards, spread)
     if now != mark:
         raise StrategyUnfit(
             f"the strategy {own!r} puts metrics elsewhere than when it was taken into use",
@@ -124,36 +124,36 @@ def _found(name: str, buckets: int, spread: int, setting: str) -> Strategy:
     return strategy
 
 
-def _mark(strategy: Strategy, buckets: int, spread: int) -> str:
+def _mark(strategy: Strategy, shards: int, spread: int) -> str:
     """Where it puts a sample of metrics, in 16 signs."""
     named = np.array([metric_id(text.encode()) for text in strategy.metrics], np.uint64)
     sample = np.concatenate([_PROBED, named])
     digest = hashlib.blake2b(digest_size=8)
     for app in _PROBED_APPS:
-        digest.update(_asked(strategy, app, buckets, spread, sample).tobytes())
-        digest.update(bytes(_used(strategy, app, buckets, spread)))
+        digest.update(_asked(strategy, app, shards, spread, sample).tobytes())
+        digest.update(bytes(_used(strategy, app, shards, spread)))
     return digest.hexdigest()
 
 
-def _asked(strategy: Strategy, app: int, buckets: int, spread: int, metrics: U64Array) -> Buckets:
+def _asked(strategy: Strategy, app: int, shards: int, spread: int, metrics: U64Array) -> Shards:
     """What an operator's strategy answers, if readers will look there."""
-    made = np.asarray(_answer(strategy.place, app, buckets, spread, metrics))
+    made = np.asarray(_answer(strategy.place, app, shards, spread, metrics))
     if made.shape != metrics.shape or made.dtype.kind not in "ui":
         raise StrategyUnfit(
             "a strategy's answer is of no use",
             got=f"{made.dtype} of shape {made.shape}",
             wanted="a whole number for each metric",
         )
-    outside = set(np.unique(made).tolist()) - set(_used(strategy, app, buckets, spread))
+    outside = set(np.unique(made).tolist()) - set(_used(strategy, app, shards, spread))
     if outside:
-        raise StrategyUnfit(f"a strategy puts metrics where nobody looks for them: in buckets {sorted(outside)}")
+        raise StrategyUnfit(f"a strategy puts metrics where nobody looks for them: in shards {sorted(outside)}")
     return made.astype(np.uint8)
 
 
-def _used(strategy: Strategy, app: int, buckets: int, spread: int) -> list[int]:
-    used = sorted({int(bucket) for bucket in _answer(strategy.where, app, buckets, spread)})
-    if not used or used[0] < 0 or used[-1] >= buckets:
-        raise StrategyUnfit("a strategy uses buckets that are not there", got=used, wanted=f"some below {buckets}")
+def _used(strategy: Strategy, app: int, shards: int, spread: int) -> list[int]:
+    used = sorted({int(shard) for shard in _answer(strategy.where, app, shards, spread)})
+    if not used or used[0] < 0 or used[-1] >= shards:
+        raise StrategyUnfit("a strategy uses shards that are not there", got=used, wanted=f"some below {shards}")
     return used
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from spm.store.backends import open_backend
@@ -36,7 +37,7 @@ PUBLISHERS = 64  # each waits for the broker's confirmation of every message
 LINE_VALUES = 50  # of a line of line protocol
 SMALL_VALUES = 14  # with their series' names make a message of 1 KB
 DONE_S = 600
-WRITTEN = ("series", "log", "pending", "ledger")  # cut at every bucket; the others are made at their first use
+WRITTEN = ("series", "log", "pending", "ledger")  # cut at every shard; the others are made at their first use
 NEW_SERIES, REGISTRATIONS = 20_000, 4
 TSDB_CONNECTIONS = 4
 Cpu = dict[str, float]
@@ -76,8 +77,8 @@ def run(values: int, small: int, peer_values: int) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="spm-full-") as folder, _servers(Path(folder)) as (hbase, rabbitmq):
         _registered(hbase)
         ours = [
-            _best(lambda n=n: _product(Path(folder), hbase, rabbitmq, n))
-            for n in (  # type: ignore[misc]
+            _best(partial(_product, Path(folder), hbase, rabbitmq, load))
+            for load in (
                 Load("HTTP, 1,000 values a message", values // 1_000, 1_000, http=True),
                 Load("AMQP, 1,000 values a message", values // 1_000, 1_000),
                 Load(f"queue → HBase, messages of 1 KB ({SMALL_VALUES} values)", small, SMALL_VALUES, held=True),

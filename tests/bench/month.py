@@ -18,7 +18,7 @@ from ingest.writer import Writer
 from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.promql.engine import Engine, Result
 from spm.query.reader import AppStorage
 from spm.query.view.page_cache import PageCache
@@ -29,7 +29,7 @@ from spm.wire import Parsed, SeriesTable, canonical
 from tests.fleet import FIELDS
 
 APP = 7
-DAY_MS = DAY_SLOTS * HOUR_MS
+DAY_MS = DAY_HOURS * HOUR_MS
 FIRST_DAY = 20_454  # 2026-01-01
 METRICS = tuple(f"cpu_{field.removeprefix('usage_')}" for field in FIELDS)
 QUERIES: dict[str, tuple[str, int]] = {

@@ -89,9 +89,9 @@ def _rolled(session: SparkSession, folder: Path, steps: int, name: str) -> float
 
 def hourly(samples: DataFrame) -> DataFrame:
     """Count, sum, min, max, first and last of every series and hour, as anybody would write it."""
-    slot = F.floor((F.col("ts") - 1) / HOUR_MS)
+    hour = F.floor((F.col("ts") - 1) / HOUR_MS)
     return (
-        samples.select("series", slot.alias("slot"), "ts", "value")
+        samples.select("series", hour.alias("slot"), "ts", "value")
         .groupBy("series", "slot")
         .agg(
             F.count("value").alias("count"),

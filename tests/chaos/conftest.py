@@ -31,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @contextmanager
 def storm_on(folder: Path, cluster: Cluster, rabbitmq: RabbitMQ, *, cut: bool = False) -> Iterator[Storm]:
-    """The whole line on a cluster, with tables and queues of its own; tables may be cut at every bucket beforehand."""
+    """The whole line on a cluster, with tables and queues of its own; tables may be cut at every shard beforehand."""
     if cut:
         cluster.make_tables(folder.name, ["series", "log", "pending", "ledger", "chunks", "manifest"])
     line = Line(folder, f"{cluster.url}/{folder.name}", rabbitmq.new_vhost(folder.name) + OPTIONS)

@@ -101,15 +101,15 @@ class Recount:
 def wrong_hours(storage: AppStorage, stored: Iterable[Sample] | Recount) -> list[str]:
     """Where count, sum, min and max of an hour differ from a recount of what is stored."""
     wanted = dict(stored.hours if isinstance(stored, Recount) else Recount().add(stored).hours)
-    slots = [slot for _, slot in wanted]
-    batch = storage.select_hours([Matcher("__name__", "=~", ".+")], min(slots), max(slots))
+    hours = [hour for _, hour in wanted]
+    batch = storage.select_hours([Matcher("__name__", "=~", ".+")], min(hours), max(hours))
     wrong = []
     for row, labels in enumerate(batch.labels):
-        for column, slot in enumerate(range(min(slots), max(slots) + 1)):
-            right = wanted.pop((series_name(labels), slot), None)
+        for column, hour in enumerate(range(min(hours), max(hours) + 1)):
+            right = wanted.pop((series_name(labels), hour), None)
             got = [float(getattr(batch, name)[row, column]) for name in ("count", "sum", "min", "max")]
             if right is not None and got != right:
-                wrong.append(f"{labels} hour {slot}: {got}")
+                wrong.append(f"{labels} hour {hour}: {got}")
             if right is None and got[0]:
-                wrong.append(f"{labels} hour {slot}: {got} of nothing")
-    return [*wrong, *(f"{name} hour {slot}: missing" for name, slot in wanted)]
+                wrong.append(f"{labels} hour {hour}: {got} of nothing")
+    return [*wrong, *(f"{name} hour {hour}: missing" for name, hour in wanted)]

@@ -60,9 +60,9 @@ def test_scan_can_be_narrowed_by(backend: Backend, how: dict[str, Any], wanted: 
 
 
 def test_ranges_are_scanned_one_after_the_other_however_many_and_whatever_is_in_them(backend: Backend) -> None:
-    held = [(bytes([bucket]) + bytes([n]) * 20, {b"a": b"%d" % n}) for bucket in (0, 2, 3, 9) for n in range(40)]
+    held = [(bytes([shard]) + bytes([n]) * 20, {b"a": b"%d" % n}) for shard in (0, 2, 3, 9) for n in range(40)]
     backend.put([("pending", held)])
-    ranges = [(bytes([bucket]), bytes([bucket + 1])) for bucket in range(12)]
+    ranges = [(bytes([shard]), bytes([shard + 1])) for shard in range(12)]
     assert list(scan_ranges(backend, "pending", ranges)) == held
     assert list(scan_ranges(backend, "pending", [ranges[3], ranges[0]], keys_only=True)) == [
         (key, {}) for key, _ in held[80:120] + held[:40]
@@ -71,8 +71,8 @@ def test_ranges_are_scanned_one_after_the_other_however_many_and_whatever_is_in_
 
 
 def test_a_scan_of_ranges_may_be_left_early(backend: Backend) -> None:
-    backend.put([("pending", [(bytes([bucket]) * 21, {b"a": b"1"}) for bucket in range(12)])])
-    scanned = scan_ranges(backend, "pending", [(bytes([bucket]), bytes([bucket + 1])) for bucket in range(12)])
+    backend.put([("pending", [(bytes([shard]) * 21, {b"a": b"1"}) for shard in range(12)])])
+    scanned = scan_ranges(backend, "pending", [(bytes([shard]), bytes([shard + 1])) for shard in range(12)])
     assert next(scanned)[0] == K[0]
     del scanned
     assert len(rows(backend)) == 12

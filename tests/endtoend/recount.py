@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher, SeriesBatch
 from spm.query.storage import Storage
@@ -30,15 +30,15 @@ def _hosts(batch: SeriesBatch) -> list[int]:
 
 def assert_hours_equal(storage: AppStorage, fleet: Fleet) -> int:
     """count, sum, min, max, first and last of every series and hour equal a recount; returns how many hours."""
-    slots = (fleet.ts - 1) // HOUR_MS
-    first, last = int(slots.min()), int(slots.max())
+    hours = (fleet.ts - 1) // HOUR_MS
+    first, last = int(hours.min()), int(hours.max())
     checked = 0
     for number, field in enumerate(FIELDS):
         batch = storage.select_hours([Matcher("__name__", "=", f"cpu_{field}")], first, last)
         for row, labels in enumerate(batch.labels):
             host = int(labels["hostname"].removeprefix("host_"))
-            for column, slot in enumerate(range(first, last + 1)):
-                values = fleet.values[slots[:, host] == slot, host, number]
+            for column, hour in enumerate(range(first, last + 1)):
+                values = fleet.values[hours[:, host] == hour, host, number]
                 got = [getattr(batch, n)[row, column] for n in ("count", "sum", "min", "max", "first", "last")]
                 assert got == ([len(values), values.sum(), values.min(), values.max(), values[0], values[-1]])
                 checked += 1
@@ -47,4 +47,4 @@ def assert_hours_equal(storage: AppStorage, fleet: Fleet) -> int:
 
 def days_of(fleet: Fleet) -> list[int]:
     """The days (since the epoch, left-open) that the fleet touches."""
-    return sorted({int(d) for d in np.unique((fleet.ts - 1) // (DAY_SLOTS * HOUR_MS))})
+    return sorted({int(d) for d in np.unique((fleet.ts - 1) // (DAY_HOURS * HOUR_MS))})

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spm.clock import SystemClock
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.view.page_cache import PageCache
 from spm.store import keys, manifest
@@ -94,8 +94,8 @@ def stored_days(backend: Backend, app: int, day: int) -> list[Steps]:
         if keys.parse_manifest(key)[1]
     ]
     number = metric_id(f"cpu_{FIELDS[0]}".encode())
-    [(bucket, pack)] = [(b, p) for month in months for b, p in month.days.items() if day in p.days]
-    rows = backend.scan("days", *keys.app_range(bucket, app))
+    [(shard, pack)] = [(b, p) for month in months for b, p in month.days.items() if day in p.days]
+    rows = backend.scan("days", *keys.app_range(shard, app))
     wanted = [
         c for k, c in rows if keys.parse_chunk(k)[2] == number and keys.parse_chunk(k)[4] == pack.generation.number
     ]
@@ -126,7 +126,7 @@ class EmbeddedClaims:
         backend = open_backend(f"lmdb://{served.data}/store")
         day = days_of(fleet)[0]
         [found] = stored_days(backend, served.app, day)
-        per_day = fleet.values[(fleet.ts[:, 0] - 1) // (DAY_SLOTS * HOUR_MS) == day]
+        per_day = fleet.values[(fleet.ts[:, 0] - 1) // (DAY_HOURS * HOUR_MS) == day]
         assert sorted(found.rows.sum.tolist()) == sorted(per_day[:, :, 0].sum(axis=0).tolist())
         assert sorted(found.rows.max.tolist()) == sorted(per_day[:, :, 0].max(axis=0).tolist())
         assert found.rows.count.tolist() == [per_day.shape[0]] * fleet.hosts

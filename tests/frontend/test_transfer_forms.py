@@ -16,7 +16,7 @@ from frontend.transfer import writers as transfer_writers
 from frontend.transfer.message_builder import Gathering
 from frontend.transfer.selectors import series_of
 from spm.errors import BadMessage
-from spm.limits import IMPORT_SAMPLES_AT_ONCE, IMPORT_SLOTS_AT_ONCE
+from spm.limits import IMPORT_SAMPLES_AT_ONCE, IMPORT_HOURS_AT_ONCE
 from spm.query.formats.exposition import series_text
 from spm.query.request.batches import METRIC_NAME, SeriesBatch
 from spm.wire import STALE_BITS, Parsed, parse_canonical
@@ -161,7 +161,7 @@ def test_body_that_is_not_of_its_form_is_refused_in_words(form: str, body: bytes
 
 
 def test_messages_of_a_file_are_bounded_in_samples_and_hours() -> None:
-    hours = IMPORT_SLOTS_AT_ONCE * 2 + 1
+    hours = IMPORT_HOURS_AT_ONCE * 2 + 1
     times = ",".join(str(3_600_000 * hour + 5) for hour in range(hours))
     line = f'{{"metric":{{"__name__":"m"}},"values":[{",".join("1" * hours)}],"timestamps":[{times}]}}\n'.encode()
     assert [len(parsed.ts) for parsed in transfer_readers.json_lines([line], NOW)] == [500, 500, 1]

@@ -27,7 +27,7 @@ from spm.store.rollup.aggregates import Aggregates, side_by_side
 from spm.store.versions import generations
 from spm.wire import Envelope
 from tests.reading.look import look, reader
-from tests.store.rows import APP, SLOT, START, envelope, plain
+from tests.store.rows import APP, HOUR, START, envelope, plain
 
 NUMBERED = (blocks.LOG, blocks.PENDING, blocks.LEDGER, blocks.TIMELINES)
 LATER = START + 30 * HOUR_MS
@@ -161,15 +161,15 @@ def test_an_upgrade_puts_rows_of_today_in_force() -> None:
 
 
 def _manifests(store: Backend) -> list[Manifest]:
-    [row] = store.get("manifest", [keys.manifest(APP, SLOT // 24)])
+    [row] = store.get("manifest", [keys.manifest(APP, HOUR // 24)])
     return [manifest.decode(row[b"v"])] if row else []
 
 
 def _hours(store: Backend) -> Aggregates:
-    """The hours in force of the slot."""
+    """The hours in force of the hour."""
     [(bucket, pack)] = _manifests(store)[0].hours.items()
     metrics = sorted({int(m) for e in sent(1, 1) for m in e.series.metrics})
-    names = [keys.hours(bucket, APP, metric, SLOT // 24, pack.generation.number, 0) for metric in metrics]
-    parts = [rollup_rows.decode_row(row).at(SLOT) for row in store.get("hours", names) if row]
+    names = [keys.hours(bucket, APP, metric, HOUR // 24, pack.generation.number, 0) for metric in metrics]
+    parts = [rollup_rows.decode_row(row).at(HOUR) for row in store.get("hours", names) if row]
     assert np.all([len(part) for part in parts])
     return side_by_side(parts)

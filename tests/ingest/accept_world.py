@@ -20,7 +20,7 @@ from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.errors import SpmError, StoreUnavailable
-from spm.limits import DAY_SLOTS, HOUR_MS, PROCESS_SILENT_S
+from spm.limits import DAY_HOURS, HOUR_MS, PROCESS_SILENT_S
 from spm.store import epochs, keys, manifest
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import dead_letters, watermarks
@@ -46,8 +46,8 @@ from tests.ingest.accept_world_cast import (
 from tests.ingest.accept_world_stage import Actor, Killed, Shaky, Stage
 from tests.rollups.world import APP, DAY, SPREAD, START, parsed
 
-SLOTS = (DAY * DAY_SLOTS, DAY * DAY_SLOTS + 1, DAY * DAY_SLOTS + 2)
-SEALED_SLOT = SLOTS[2]  # what comes for it is late
+HOURS = (DAY * DAY_HOURS, DAY * DAY_HOURS + 1, DAY * DAY_HOURS + 2)
+SEALED_HOUR = HOURS[2]  # what comes for it is late
 TRIES_MAX = 2  # deliveries of a message before it is a dead letter
 SILENCE_MS = (PROCESS_SILENT_S + 70) * 1000
 
@@ -74,7 +74,7 @@ class World:
         self.tail: tuple[bytes, list[Piece]] | None = None
         self.checked = 0
         self.inner.check_and_put("config", epochs.name_of(APP), b"v", None, epochs.encode(SPREAD))
-        sealed = manifest.encode(Manifest(nonce=1, seals={SEALED_SLOT: manifest.SEALED}))
+        sealed = manifest.encode(Manifest(nonce=1, seals={SEALED_HOUR: manifest.SEALED}))
         self.inner.check_and_put("manifest", keys.manifest(APP, DAY), b"v", None, sealed)
         for _ in range(2):
             self.begin()
@@ -145,8 +145,8 @@ class World:
         """Some samples; with some luck of kinds that cannot be stored."""
         stage, found = self.stage, {}
         for _ in range(int(stage.random.integers(1, 4))):
-            slot = stage.choice(SLOTS if self.mix.late else SLOTS[:2])
-            ts = slot * HOUR_MS + int(stage.random.integers(1, 4)) - START
+            hour = stage.choice(HOURS if self.mix.late else HOURS[:2])
+            ts = hour * HOUR_MS + int(stage.random.integers(1, 4)) - START
             if self.mix.deaths and stage.chance(0.15):
                 ts = -START - 5  # no row can hold this time
             series = int(stage.random.integers(0, 5 if self.mix.deaths else 3))

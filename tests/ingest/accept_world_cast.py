@@ -35,7 +35,7 @@ class Mix:
     skew: bool = False
     tail: bool = False  # verdicts may be judged by what was read for one before
     deaths: bool = False  # series whose ids are taken, times that no row can hold, refused lines
-    late: bool = False  # samples for a slot that is sealed
+    late: bool = False  # samples for an hour that is sealed
 
 
 USUAL = {"accept": 8, "announce": 6, "worker": 10, "keeper": 6, "judge": 5, "replay": 3, "compact": 2}
@@ -117,17 +117,17 @@ def forged(body: Parsed) -> Parsed:
 
 
 def versions(reader: Reader) -> list[Piece]:
-    """All data, as a reader finds it: pending, then the manifest, then rows; sealed slots are left out."""
+    """All data, as a reader finds it: pending, then the manifest, then rows; sealed hours are left out."""
     waiting: dict[tuple[int, int], list[Replay]] = {}
     for item in commit_records.scan(reader, APP, BUCKETS):
-        waiting.setdefault((item.key.bucket, item.slot), []).append(Replay(item.key.ingest_ms, item.key.batch))
+        waiting.setdefault((item.key.shard, item.hour), []).append(Replay(item.key.ingest_ms, item.key.batch))
     [row] = reader.get("manifest", [keys.manifest(APP, DAY)], [b"v"])
     now = manifest.decode(row[b"v"] if row else None)
     found: list[Piece] = []
-    for bucket, slot in sorted({*waiting, *now.entries}):
-        if now.seal(slot) == manifest.OPEN:
-            state, fresh = now.entry(bucket, slot).state, tuple(waiting.get((bucket, slot), ()))
-            task = UnitTask(APP, bucket, slot, Kind.FULL, state.generations, state.replay, fresh, 0, False)
+    for bucket, hour in sorted({*waiting, *now.entries}):
+        if now.seal(hour) == manifest.OPEN:
+            state, fresh = now.entry(bucket, hour).state, tuple(waiting.get((bucket, hour), ()))
+            task = UnitTask(APP, bucket, hour, Kind.FULL, state.generations, state.replay, fresh, 0, False)
             found += read_unit(reader, task).pieces
     return found
 
@@ -162,7 +162,7 @@ def wholly_written(reader: Reader) -> set[Stamp]:
         stamps.setdefault(batch, set()).update(map(Stamp, m.ms.tolist(), m.process.tolist(), m.sequence.tolist()))
 
     for item in commit_records.scan(reader, APP, BUCKETS):
-        note(item.key.batch, commit_records.account_key(item.key.log(item.slot)), commit_records.decode(item.cell))
+        note(item.key.batch, commit_records.account_key(item.key.log(item.hour)), commit_records.decode(item.cell))
     for key, cells in reader.scan("ledger", *keys.ledger_range(APP)):
         commit, outcome, batch = commit_records.decode_account(cells[commit_records.COLUMN])
         if outcome in (commit_records.STORED, commit_records.LATE):

@@ -169,8 +169,8 @@ def twins_hide_each_other(patch: Patch) -> None:
 def counts_are_added(patch: Patch) -> None:
     commits = outcomes._commits
 
-    def apart(reader: Reader, app: int, buckets: Sequence[int]) -> Iterable[tuple[bytes, bytes]]:
-        return ((b"x" + key, cell) for key, cell in commits(reader, app, buckets))
+    def apart(reader: Reader, app: int, shards: Sequence[int]) -> Iterable[tuple[bytes, bytes]]:
+        return ((b"x" + key, cell) for key, cell in commits(reader, app, shards))
 
     patch.setattr(outcomes, "_commits", apart)
 
@@ -179,7 +179,7 @@ def the_account_comes_last(patch: Patch) -> None:
     def settle(
         store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome: int = commit_records.STORED
     ) -> None:
-        store.delete("pending", [(i.key.to_bytes(), [keys.slot_column(i.slot)]) for i in items])
+        store.delete("pending", [(i.key.to_bytes(), [keys.hour_column(i.hour)]) for i in items])
         store.put([("ledger", [account(app, item, outcome) for item in items])])
 
     patch.setattr(publish, "settle", settle)
@@ -255,7 +255,7 @@ def half_a_batch(world: World, envelope: Envelope) -> Callable[[], None]:
     writer = Writer(world.inner, SPREAD)
     batch = writer.prepare([envelope])
     for table, rows in batch.steps:
-        assert table != "pending" or len(rows) > 1, "the metrics of the message lie in one bucket"
+        assert table != "pending" or len(rows) > 1, "the metrics of the message lie in one shard"
         world.inner.put([(table, rows[:1] if table == "pending" else rows)])
     return lambda: writer.commit(batch)
 

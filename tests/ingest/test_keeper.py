@@ -252,7 +252,7 @@ def test_a_damaged_account_is_told_and_only_what_it_holds_stays_unsettled() -> N
     door.process.announce()
     for item in commit_records.scan(door.store, APP, list(SPREAD.all(APP))):
         if commit_records.decode(item.cell).messages.ms[0] == bad.stamp.ms:
-            cell = {keys.slot_column(item.slot): item.cell[:-1] + b"?"}
+            cell = {keys.hour_column(item.hour): item.cell[:-1] + b"?"}
             door.store.put([("pending", [(item.key.to_bytes(), cell)])])
     assert door.keep() == Kept(moved=1, waiting=1, damaged=1)
     assert door.mark() == place(good)

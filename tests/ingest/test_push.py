@@ -67,7 +67,7 @@ def test_a_body_that_is_refused_as_a_whole_is_not_counted(bench: Bench) -> None:
 
 
 def test_a_message_that_cannot_be_stamped_gives_its_room_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.accept.stamper.MESSAGE_SLOTS_MAX", 0)
+    monkeypatch.setattr("ingest.accept.stamper.MESSAGE_HOURS_MAX", 0)
     with pytest.raises(BadMessage):
         bench.push()
     assert (bench.transport.reserved, bench.heard()) == (0, {})

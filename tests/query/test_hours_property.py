@@ -15,7 +15,7 @@ from spm.query.promql.kernels.windows import Steps
 from spm.query.request.batches import Matcher
 from spm.query.samples.sample_runs import Strips
 
-FIRST_SLOT = 472_222
+FIRST_HOUR = 472_222
 ALL = (Matcher("__name__", "=", "m"),)
 EXACT = sorted(name for name in over_time.FUNCTIONS if whole_hours.span(name, Steps(0, HOUR_MS, 1), HOUR_MS))
 
@@ -27,7 +27,7 @@ def long_series(seed: int, *, strange: bool) -> FakeStorage:
     for number in range(4):
         count = int(rng.choice([1, 40, 400, 1_800]))
         # Borders of hours are the point: many samples lie exactly on one.
-        ts = FIRST_SLOT * HOUR_MS + np.unique(rng.integers(1, 30 * 60, count)) * 60_000
+        ts = FIRST_HOUR * HOUR_MS + np.unique(rng.integers(1, 30 * 60, count)) * 60_000
         values = rng.normal(50, 20, len(ts))
         if number % 2:
             values = np.cumsum(np.abs(values))
@@ -55,7 +55,7 @@ def test_hours_agree_with_samples(
     seed: int, strange: bool, function: str, first: int, width: int, stride: int, count: int
 ) -> None:
     storage = long_series(seed, strange=strange)
-    steps = Steps((FIRST_SLOT + first) * HOUR_MS, stride * HOUR_MS, count)
+    steps = Steps((FIRST_HOUR + first) * HOUR_MS, stride * HOUR_MS, count)
     span = whole_hours.span(function, steps, width * HOUR_MS)
     assert span is not None
     batch = storage.select_cells(ALL, span.borders, whole_hours.columns(function))
@@ -95,7 +95,7 @@ def test_a_day_is_one_cell_exactly_where_no_border_of_a_window_cuts_it(
 
 def test_engine_reads_hours_when_all_borders_lie_on_hours() -> None:
     engine = Engine(long_series(1, strange=False))
-    start = FIRST_SLOT * HOUR_MS + 5 * HOUR_MS
+    start = FIRST_HOUR * HOUR_MS + 5 * HOUR_MS
     aligned = engine.range("max_over_time(m[2h])", start, start + 5 * HOUR_MS, HOUR_MS)
     beside = engine.range("max_over_time(m[2h])", start + 1, start + 5 * HOUR_MS, HOUR_MS)
     assert aligned.notes == ["hour aggregates: 2023-11-15T01:00Z to 2023-11-15T08:00Z"]
@@ -104,13 +104,13 @@ def test_engine_reads_hours_when_all_borders_lie_on_hours() -> None:
 
 def test_engine_reads_samples_when_an_offset_moves_the_borders_off_the_hours() -> None:
     engine = Engine(long_series(1, strange=False))
-    start = FIRST_SLOT * HOUR_MS + 5 * HOUR_MS
+    start = FIRST_HOUR * HOUR_MS + 5 * HOUR_MS
     assert engine.instant("sum_over_time(m[1h] offset 2h)", start).notes[0].startswith("hour aggregates: ")
     assert engine.instant("sum_over_time(m[1h] offset 5m)", start).notes == []
 
 
 def test_engine_reads_samples_when_a_nan_hides_what_an_hour_gained() -> None:
-    hour = FIRST_SLOT * HOUR_MS
+    hour = FIRST_HOUR * HOUR_MS
     storage = FakeStorage().add("m", {}, [hour + 1, hour + 2, hour + 3, hour + HOUR_MS + 1], [1, 5, np.nan, 9])
     found = Engine(storage).instant("increase(m[2h])", hour + 2 * HOUR_MS)
     assert found.values[0, 0] > 8

@@ -89,9 +89,9 @@ class History:
 
     def go(self, acts: int) -> int:
         """So many acts, each with questions behind it; how many steps were kept in all."""
-        for slot in range(HOURS):
+        for hour in range(HOURS):
             self.world.send(
-                *((s, slot * HOUR_MS + m * MINUTE_MS, s + m / 4) for s in range(6) for m in range(1, 60, 6))
+                *((s, hour * HOUR_MS + m * MINUTE_MS, s + m / 4) for s in range(6) for m in range(1, 60, 6))
             )
         self.world.clock.advance(10 * HOUR_MS)
         self.roll()
@@ -118,10 +118,10 @@ class History:
         self.kept += found.kept
 
     def send(self) -> None:
-        slot, series = self.rng.integers(HOURS + 1), self.rng.integers(0, 8, 5)
+        hour, series = self.rng.integers(HOURS + 1), self.rng.integers(0, 8, 5)
         self.world.send(
             *(
-                (int(s), int(slot * HOUR_MS + self.rng.integers(1, HOUR_MS)), self.rng.integers(0, 400) / 4)
+                (int(s), int(hour * HOUR_MS + self.rng.integers(1, HOUR_MS)), self.rng.integers(0, 400) / 4)
                 for s in series
             )
         )
@@ -165,7 +165,7 @@ class History:
         if settled:
             strategy, width = (HASH, BYTE)[self.rng.integers(2)], int(self.rng.integers(1, 5))
             with suppress(Refused):  # it is spread so already
-                open_epoch(self.world.store, APP, strategy=strategy, buckets=16, spread=width)
+                open_epoch(self.world.store, APP, strategy=strategy, shards=16, spread=width)
             self.world.clock.advance(int(self.rng.integers(0, 2 * limits.TAIL_AGE_MS)))
         if self.rng.random() < 0.6:
             self.runs.append(self.world.migrate().run)

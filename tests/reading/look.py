@@ -58,18 +58,18 @@ def roll(
     for key in keys_of(backend, "log"):
         at = keys.LogKey.parse(key)
         if at.app == app:
-            units_.setdefault((at.bucket, at.slot), set()).add(Replay(at.ingest_ms, at.batch))
-    for (bucket, slot), batches in units_.items():
-        cell = keys.manifest(app, slot // 24)
+            units_.setdefault((at.shard, at.hour), set()).add(Replay(at.ingest_ms, at.batch))
+    for (shard, hour), batches in units_.items():
+        cell = keys.manifest(app, hour // 24)
         [row] = backend.get("manifest", [cell])
         was = None if row is None else row[b"v"]
         now = manifest.decode(was)
-        before = now.entry(bucket, slot).state.generations
-        held = tuple(b for g in before for b in _inputs(backend, app, bucket, slot, g).batches) if minor else ()
-        made = _generation(backend, versions_generations.Unit(bucket, app, slot), number, sorted(batches - set(held)))
+        before = now.entry(shard, hour).state.generations
+        held = tuple(b for g in before for b in _inputs(backend, app, shard, hour, g).batches) if minor else ()
+        made = _generation(backend, versions_generations.Unit(shard, app, hour), number, sorted(batches - set(held)))
         generations = (*(before if minor else ()), made)
         state = State((), tuple(sorted(batches))) if replay else State(generations)
-        entries = {**now.entries, (bucket, slot): Entry(state)}
+        entries = {**now.entries, (shard, hour): Entry(state)}
         flipped = Manifest(now.nonce + 1, now.fence, entries, now.hours)
         assert backend.check_and_put("manifest", cell, b"v", was, manifest.encode(flipped))
     if settle:
@@ -78,14 +78,14 @@ def roll(
         )
 
 
-def _inputs(backend: Backend, app: int, bucket: int, slot: int, generation: Generation) -> versions_generations.Inputs:
-    made = versions_generations.read_inputs(backend, versions_generations.Unit(bucket, app, slot), generation)
+def _inputs(backend: Backend, app: int, shard: int, hour: int, generation: Generation) -> versions_generations.Inputs:
+    made = versions_generations.read_inputs(backend, versions_generations.Unit(shard, app, hour), generation)
     assert made is not None
     return made
 
 
 def _generation(backend: Backend, unit: versions_generations.Unit, number: int, batches: list[Replay]) -> Generation:
-    names = [keys.LogKey(unit.bucket, unit.app, unit.slot, b.ingest_ms, b.batch).to_bytes() for b in batches]
+    names = [keys.LogKey(unit.shard, unit.app, unit.hour, b.ingest_ms, b.batch).to_bytes() for b in batches]
     pieces = [Piece.of_row(row) for row in backend.get("log", names) if row is not None]
     made = versions_generations.paginate(unit, number, merge(pieces), parents=(), batches=batches, samples_max=20)
     backend.put([("chunks", made.chunks), ("timelines", made.timelines), ("inputs", [made.inputs])])

@@ -18,8 +18,8 @@ def test_neighbours_of_one_level_are_one_stretch_and_gaps_without_data_do_not_pa
     ground = Ground()
     ground.use(DAYS, MIDNIGHT)
     ground.use(DAYS, MIDNIGHT + 24)
-    for slot in (48, 49, 53):
-        ground.use(HOURS, MIDNIGHT + slot)
+    for hour in (48, 49, 53):
+        ground.use(HOURS, MIDNIGHT + hour)
     ground.use(RAW, MIDNIGHT + 54)
     assert ground.basis().infos() == [
         "day aggregates: 1971-01-01T00:00Z to 1971-01-03T00:00Z",
@@ -30,9 +30,9 @@ def test_neighbours_of_one_level_are_one_stretch_and_gaps_without_data_do_not_pa
 
 def test_many_stretches_are_counted_not_listed() -> None:
     ground = Ground()
-    for slot in range(0, 40, 2):
-        ground.use(HOURS, slot)
-        ground.use(RAW, slot + 1)
+    for hour in range(0, 40, 2):
+        ground.use(HOURS, hour)
+        ground.use(RAW, hour + 1)
     assert all(info.endswith("and 16 more stretches") for info in ground.basis().infos())
 
 

@@ -1,7 +1,7 @@
-"""Claims about which buckets answer a day together, while and after an app's buckets change (rules 11, 22 and 23).
+"""Claims about which shards answer a day together, while and after an app's shards change (rules 11, 22 and 23).
 
-The first epoch puts all metrics into bucket 11; the next ones m0 and m1 into 13 and m2 into 11, or m0 and m2 into 0 and
-m1 into 4. A day may be answered by rows of days only where no metric can stand in two of the buckets that answer.
+The first epoch puts all metrics into shard 11; the next ones m0 and m1 into 13 and m2 into 11, or m0 and m2 into 0 and
+m1 into 4. A day may be answered by rows of days only where no metric can stand in two of the shards that answer.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import pytest
 
 from rollups.decide.retention import Keep, forgotten
 from rollups.move.redistribute import close_epoch
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
 from spm.query.request.provenance import DAYS, HOURS, RAW
@@ -27,7 +27,7 @@ Shape = tuple[str, int, int]
 
 
 def narrow() -> World:
-    """Three hours of four series of three metrics, rolled up in bucket 11."""
+    """Three hours of four series of three metrics, rolled up in shard 11."""
     world = World(distribution=NARROW)
     for hour in range(3):
         world.send(*((series, hour * HOUR_MS + 1 + series, float(series + hour)) for series in range(4)))
@@ -37,8 +37,8 @@ def narrow() -> World:
 
 def open_to(world: World, shape: Shape) -> None:
     """Writers go there from now on."""
-    strategy, buckets, spread = shape
-    epochs.open_epoch(world.store, APP, strategy=strategy, buckets=buckets, spread=spread)
+    strategy, shards, spread = shape
+    epochs.open_epoch(world.store, APP, strategy=strategy, shards=shards, spread=spread)
     world.send((2, 30 * HOUR_MS, 1.0))  # of tomorrow: by now the writer knows
 
 
@@ -62,14 +62,14 @@ def kept(world: World, keep: Keep) -> World:
     return world
 
 
-def late_in_one_bucket() -> World:
+def late_in_one_shard() -> World:
     world = moved(WIDER)
     world.send((0, 77, 9.0))
     return world
 
 
 def a_metric_in_two() -> World:
-    """m0 stands in bucket 11 by the former epoch and in 13 by the newest: before the move."""
+    """m0 stands in shard 11 by the former epoch and in 13 by the newest: before the move."""
     world = narrow()
     open_to(world, WIDER)
     world.send((0, 2, 50.0), (0, 1, 60.0))
@@ -78,12 +78,12 @@ def a_metric_in_two() -> World:
 
 
 def hours_of_a_metric_in_two() -> World:
-    """Its first hours stand in bucket 11, a later one in 13, each with a row of days that is exact for its bucket."""
+    """Its first hours stand in shard 11, a later one in 13, each with a row of days that is exact for its shard."""
     world = narrow()
     open_to(world, WIDER)
     world.send(*((series, 5 * HOUR_MS + 1, 7.0) for series in (0, 1, 3)))  # of m0 and m1
     world.roll()
-    assert {bucket for bucket, pack in world.month(DAY).days.items() if DAY in pack.days} == {11, 13}
+    assert {shard for shard, pack in world.month(DAY).days.items() if DAY in pack.days} == {11, 13}
     return world
 
 
@@ -97,7 +97,7 @@ def sealed_before_the_move() -> World:
 
 
 def expired_with_days_of_before() -> World:
-    """The month still names the day's rows in two buckets that were emptied: made of what is there no more."""
+    """The month still names the day's rows in two shards that were emptied: made of what is there no more."""
     world = moved((HASH, 16, 1), world=moved(BYTES))  # there and back
     world.send(*((series, 77, 9.0) for series in range(4)))
     world.roll()
@@ -125,16 +125,16 @@ class Case:
 
 
 CASES = {
-    "one bucket": Case(narrow, {DAYS}),
-    "two buckets, each with its metrics": Case(lambda: moved(WIDER), {DAYS}),
-    "two buckets that nothing was in before": Case(lambda: moved(BYTES), {DAYS}),
-    "two buckets while the former epoch is open": Case(lambda: moved(WIDER, close=False), {RAW}),
-    "one of two buckets has late data": Case(late_in_one_bucket, {HOURS, RAW}),
-    "a metric in two buckets": Case(a_metric_in_two, {RAW, HOURS}),
-    "hours of a metric in two buckets": Case(hours_of_a_metric_in_two, {HOURS}),
-    "sealed in a bucket of a closed epoch": Case(sealed_before_the_move, {DAYS}),
-    "sealed in two buckets": Case(lambda: kept(moved(WIDER), Keep(raw_days=1)), {HOURS}),
-    "expired in two buckets": Case(lambda: kept(moved(WIDER), Keep(raw_days=1, hour_days=2)), {DAYS}),
+    "one shard": Case(narrow, {DAYS}),
+    "two shards, each with its metrics": Case(lambda: moved(WIDER), {DAYS}),
+    "two shards that nothing was in before": Case(lambda: moved(BYTES), {DAYS}),
+    "two shards while the former epoch is open": Case(lambda: moved(WIDER, close=False), {RAW}),
+    "one of two shards has late data": Case(late_in_one_shard, {HOURS, RAW}),
+    "a metric in two shards": Case(a_metric_in_two, {RAW, HOURS}),
+    "hours of a metric in two shards": Case(hours_of_a_metric_in_two, {HOURS}),
+    "sealed in a shard of a closed epoch": Case(sealed_before_the_move, {DAYS}),
+    "sealed in two shards": Case(lambda: kept(moved(WIDER), Keep(raw_days=1)), {HOURS}),
+    "expired in two shards": Case(lambda: kept(moved(WIDER), Keep(raw_days=1, hour_days=2)), {DAYS}),
     "expired, with a row of days of before the move": Case(expired_with_days_of_before, {DAYS}),
     "expired, and what its days were made of forgotten": Case(expired_and_forgotten, {DAYS}),
 }
@@ -147,7 +147,7 @@ def of_the_day(world: World) -> dict[tuple[int, int], dict[str, float]]:
 def levels_of(storage: AppStorage, metric: str = "m.") -> set[str]:
     """Where the day's answer comes from."""
     asked = [Matcher("__name__", "=~", metric)]
-    return {level for level, _ in storage.select_cells(asked, np.array([FIRST, FIRST + DAY_SLOTS]), ["sum"]).basis.runs}
+    return {level for level, _ in storage.select_cells(asked, np.array([FIRST, FIRST + DAY_HOURS]), ["sum"]).basis.runs}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -160,15 +160,15 @@ def test_a_day_is_answered_once_and_from_the_highest_level_that_is_exact(name: s
     assert levels_of(world.fresh()) == case.levels
 
 
-def test_only_the_bucket_of_a_metric_that_is_asked_for_must_be_exact() -> None:
-    world = late_in_one_bucket()  # in bucket 13, where m0 and m1 are
+def test_only_the_shard_of_a_metric_that_is_asked_for_must_be_exact() -> None:
+    world = late_in_one_shard()  # in shard 13, where m0 and m1 are
     assert levels_of(world.fresh(), "m2") == {DAYS}
     assert levels_of(world.fresh(), "m0") == {HOURS, RAW}
 
 
 @pytest.mark.parametrize("keep", [Keep(raw_days=1), Keep(raw_days=1, hour_days=2)], ids=["sealed", "expired"])
 def test_what_was_known_of_a_day_without_samples_nobody_can_say(keep: Keep) -> None:
-    """Its row tells what counted when it was sealed: as of a moment it is left out, in every bucket."""
+    """Its row tells what counted when it was sealed: as of a moment it is left out, in every shard."""
     world = kept(moved(WIDER), keep)
     assert max(world.manifest().seals.values()) >= SEALED
     then = world.fresh().asof(NEXT_DAY * 2)

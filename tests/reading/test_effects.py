@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rollups.delete.seal import Keep
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.explain import explanation
 from spm.query.request.batches import Matcher
 from spm.query.request.provenance import Basis
@@ -53,7 +53,7 @@ def seal(keep: Keep) -> Act:
 
 def cells(world: World, *matchers: Matcher) -> Basis:
     """What the whole day rests on."""
-    return world.fresh().select_cells(matchers, np.array([FIRST, FIRST + DAY_SLOTS]), ["sum"]).basis
+    return world.fresh().select_cells(matchers, np.array([FIRST, FIRST + DAY_HOURS]), ["sum"]).basis
 
 
 def told(basis: Basis) -> list[str]:

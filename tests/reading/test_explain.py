@@ -1,4 +1,4 @@
-"""Claims about `explain`: hours that were asked for and are silent, what was known by a time, and buckets."""
+"""Claims about `explain`: hours that were asked for and are silent, what was known by a time, and shards."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -99,7 +99,7 @@ def test_a_unit_of_which_runs_have_merged_nothing_by_then_is_told_exactly() -> N
     assert [(unit["sources"], unit["newestAccepted"]) for unit in told["units"]] == [(0, None)]
 
 
-def test_only_buckets_that_metrics_asked_for_may_lie_in_are_named() -> None:
+def test_only_shards_that_metrics_asked_for_may_lie_in_are_named() -> None:
     world = a_world()
     world.send(*((series, 600_000, 1.0) for series in range(3)))
     world.roll()

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ingest.writer import Writer
 from spm.clock import FakeClock
 from spm.errors import IntegrityError, QueryTimeout
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.promql.engine import Engine, QueryLimits
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
@@ -26,7 +26,7 @@ from spm.wire import metric_id
 from tests.bench import month
 from tests.rollups.world import APP, DAY, START, World
 
-FIRST = DAY * DAY_SLOTS
+FIRST = DAY * DAY_HOURS
 M0 = [Matcher("__name__", "=", "m0")]
 NAMES = ["sum", "max"]
 
@@ -65,7 +65,7 @@ def a_day(world: World | None = None) -> World:
 
 def day_of(storage: AppStorage) -> Any:
     """The whole day of metric m0 as one cell."""
-    return storage.select_cells(M0, np.array([FIRST, FIRST + DAY_SLOTS]), NAMES)
+    return storage.select_cells(M0, np.array([FIRST, FIRST + DAY_HOURS]), NAMES)
 
 
 def flip(world: World, **changes: Any) -> None:
@@ -77,10 +77,10 @@ def flip(world: World, **changes: Any) -> None:
 
 
 def moved(world: World) -> None:
-    """Writers put metric m0 into another bucket from now on."""
+    """Writers put metric m0 into another shard from now on."""
     ids = np.array([metric_id(b"m0")], np.uint64)
     before = world.distribution.of(APP, ids)
-    made = epochs.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
+    made = epochs.open_epoch(world.store, APP, strategy="byte", shards=16, spread=16)
     assert made.of(APP, ids) != before, "the metric must move"
     world.writer = Writer(world.store, made)
 
@@ -118,7 +118,7 @@ def test_a_retraction_of_another_metric_leaves_hours_and_days_in_use() -> None:
     assert day_of(world.fresh()).count.sum() == 0
 
 
-def test_a_metric_in_two_buckets_is_merged_before_winners_are_chosen() -> None:
+def test_a_metric_in_two_shards_is_merged_before_winners_are_chosen() -> None:
     world = a_day()
     moved(world)
     world.send((0, 600_001, 100.0))
@@ -132,7 +132,7 @@ def test_a_metric_in_two_buckets_is_merged_before_winners_are_chosen() -> None:
 def test_an_expired_day_is_answered_whole_from_its_day_and_never_in_part() -> None:
     world = a_day()
     before = day_of(world.fresh())
-    flip(world, seals={FIRST + i: EXPIRED for i in range(DAY_SLOTS)})
+    flip(world, seals={FIRST + i: EXPIRED for i in range(DAY_HOURS)})
     for table in ("hours", "chunks", "timelines"):
         world.store.delete(table, [(key, None) for key, _ in world.store.scan(table, b"", b"\xff" * 64)])
     whole = day_of(world.fresh())
@@ -238,8 +238,8 @@ def test_of_a_row_the_series_and_steps_asked_for_are_taken_and_no_others(asked: 
 def test_hours_and_days_that_were_made_of_something_else_are_not_used() -> None:
     world = a_day()
     other = {
-        bucket: Hours(pack.generation, {s: replace(of, inputs=b"another!") for s, of in pack.slots.items()})
-        for bucket, pack in world.manifest().hours.items()
+        shard: Hours(pack.generation, {s: replace(of, inputs=b"another!") for s, of in pack.hours.items()})
+        for shard, pack in world.manifest().hours.items()
     }
     flip(world, hours=other)
     assert levels(day_of(world.fresh()).basis) == ["day aggregates"]
@@ -249,8 +249,8 @@ def test_hours_and_days_that_were_made_of_something_else_are_not_used() -> None:
     assert row is not None
     now = manifest.decode_month(row[b"v"])
     days = {
-        bucket: Days(pack.generation, {d: replace(of, inputs=b"another!") for d, of in pack.days.items()})
-        for bucket, pack in now.days.items()
+        shard: Days(pack.generation, {d: replace(of, inputs=b"another!") for d, of in pack.days.items()})
+        for shard, pack in now.days.items()
     }
     changed = manifest.encode_month(replace(now, nonce=now.nonce + 1, days=days))
     assert world.store.check_and_put("manifest", key, b"v", row[b"v"], changed)
@@ -279,8 +279,8 @@ def test_a_day_that_leaves_out_other_samples_than_its_hours_is_not_used() -> Non
     assert row is not None
     now = manifest.decode_month(row[b"v"])
     days = {
-        bucket: Days(pack.generation, {d: replace(of, retractions=b"another!") for d, of in pack.days.items()})
-        for bucket, pack in now.days.items()
+        shard: Days(pack.generation, {d: replace(of, retractions=b"another!") for d, of in pack.days.items()})
+        for shard, pack in now.days.items()
     }
     changed = manifest.encode_month(replace(now, nonce=now.nonce + 1, days=days))
     assert world.store.check_and_put("manifest", key, b"v", row[b"v"], changed)

@@ -18,7 +18,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.wire import Envelope
 from tests.reading.look import EVERY, look, reader, roll
 from tests.store.faults import Faulty, flip, keys_of
-from tests.store.rows import SLOT, START, envelope, plain, stored
+from tests.store.rows import HOUR, START, envelope, plain, stored
 
 HOURS = 4
 NOW = START + (HOURS + 1) * HOUR_MS
@@ -44,7 +44,7 @@ def rolled(*sent: Envelope) -> MemoryBackend:
 
 
 def chunks_of(backend: Backend, hour: int) -> list[bytes]:
-    return [key for key in keys_of(backend, "chunks") if keys.parse_chunk(key)[3] == SLOT + hour]
+    return [key for key in keys_of(backend, "chunks") if keys.parse_chunk(key)[3] == HOUR + hour]
 
 
 def without_hour(hour: int) -> dict[tuple[bytes, int], int]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spm import limits
 from spm.errors import QueryTooLarge
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
 from spm.query.request.batches import Matcher
@@ -27,8 +27,8 @@ def test_segments_cover_every_window_exactly(windows: list[tuple[int, int]]) -> 
     assert (cuts.borders[cuts.low] == starts).all()
     assert (cuts.borders[cuts.high] == ends).all()
     widths = np.diff(cuts.borders)
-    whole = widths == DAY_SLOTS * HOUR_MS
-    assert (cuts.borders[:-1][whole] % (DAY_SLOTS * HOUR_MS) == 0).all()
+    whole = widths == DAY_HOURS * HOUR_MS
+    assert (cuts.borders[:-1][whole] % (DAY_HOURS * HOUR_MS) == 0).all()
     assert (cuts.borders[:-1][~whole] // HOUR_MS == (cuts.borders[1:][~whole] - 1) // HOUR_MS).all()
     inside = [((cuts.low <= i) & (i < cuts.high)).any() for i in range(len(widths))]
     assert (cuts.needed == inside).all()
@@ -72,7 +72,7 @@ def test_whole_days_and_hours_come_from_their_levels() -> None:
     told.send([(s, at, at) for s in range(6) for at in range(1, 18)], "a")
     told.world.roll()
     told.tick()
-    day = np.array([START]), np.array([START + DAY_SLOTS * HOUR_MS])
+    day = np.array([START]), np.array([START + DAY_HOURS * HOUR_MS])
     found = percentiles.of_groups(told.world.fresh(), EVERY, *day, qs=[0.5], by=[])
     assert [level for level, _ in found.basis.runs] == ["day aggregates"]
     hours = np.array([START + 1]), np.array([START + 3 * HOUR_MS])
@@ -110,6 +110,6 @@ def test_too_many_buckets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told()
     told.send([(s, at, at) for s in range(6) for at in range(1, 9)], "a")
     told.tick()
-    day = np.array([START]), np.array([START + DAY_SLOTS * HOUR_MS])
+    day = np.array([START]), np.array([START + DAY_HOURS * HOUR_MS])
     with pytest.raises(QueryTooLarge, match="buckets"):
         percentiles.of_groups(told.world.fresh(), EVERY, *day, qs=[0.5], by=[])

@@ -26,7 +26,7 @@ from spm.store.versions.retractions import Retraction
 from spm.wire import Envelope
 from tests.reading.look import EVERY, NOW, look, reader, roll
 from tests.store.faults import Faulty, keys_of
-from tests.store.rows import APP, SLOT, START, envelope, number, plain, stored
+from tests.store.rows import APP, HOUR, START, envelope, number, plain, stored
 
 TS = st.tuples(st.sampled_from([-25, -1, 0, 1]), st.integers(1, 4)).map(
     lambda p: START + p[0] * HOUR_MS + p[1] * 900_000
@@ -159,7 +159,7 @@ def test_a_missing_pending_block_is_an_integrity_error_in_every_query_and_for_it
     early, late = envelope([(1, START + 1, 1.0)]), envelope([(1, START + 30 * HOUR_MS, 1.0)], sequence=1)
     backend, clock = stored(early, late), FakeClock(NOW)
     storage = reader(backend, clock=clock)
-    backend.delete("log", [(k, None) for k in keys_of(backend, "log") if keys.LogKey.parse(k).slot == SLOT])
+    backend.delete("log", [(k, None) for k in keys_of(backend, "log") if keys.LogKey.parse(k).hour == HOUR])
     for _ in range(3):
         with pytest.raises(IntegrityError):
             look(storage)
@@ -347,12 +347,12 @@ def test_a_query_may_read_so_many(
 Hours = dict[tuple[str, int], tuple[int, float]]
 
 
-def hours(storage: object, first: int = SLOT - 1, last: int = SLOT + 2) -> Hours:
+def hours(storage: object, first: int = HOUR - 1, last: int = HOUR + 2) -> Hours:
     got = storage.select_hours(EVERY, first, last)  # type: ignore[attr-defined]
     return {
-        (labels["host"], int(slot)): (int(got.count[i, j]), float(got.sum[i, j]))
+        (labels["host"], int(hour)): (int(got.count[i, j]), float(got.sum[i, j]))
         for i, labels in enumerate(got.labels)
-        for j, slot in enumerate(got.slots)
+        for j, hour in enumerate(got.hours)
         if got.count[i, j]
     }
 
@@ -375,7 +375,7 @@ def counted(sent: list[Envelope]) -> Hours:
 def test_hours_without_a_tier_are_counted_from_raw(messages: list[list[tuple[int, int, float]]]) -> None:
     sent = [envelope(m, sequence=i) for i, m in enumerate(messages)]
     backend = stored(*sent)
-    want = {at: v for at, v in counted(sent).items() if SLOT - 1 <= at[1] <= SLOT + 2}
+    want = {at: v for at, v in counted(sent).items() if HOUR - 1 <= at[1] <= HOUR + 2}
     assert hours(reader(backend)) == want
     roll(backend, 5)
     assert hours(reader(backend)) == want

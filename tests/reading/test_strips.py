@@ -48,12 +48,12 @@ def strips_of(found: Woven) -> tuple[list[int], SeriesBatch]:
 
 @st.composite
 def woven(draw: st.DrawFn) -> tuple[Strips, int]:
-    """Two slots of three series, some of which share their line; the second may be cut."""
+    """Two hours of three series, some of which share their line; the second may be cut."""
     end = draw(st.sampled_from([100, 200, 1_000]))
     weaver = Weaver(0, end)
-    for slot in range(2):
+    for hour in range(2):
         times = [sorted(draw(st.sets(st.integers(1, 99), min_size=1, max_size=9))) for _ in range(2)]
-        ts = np.array([100 * slot + t for line in times for t in line], np.int64)
+        ts = np.array([100 * hour + t for line in times for t in line], np.int64)
         lines = Lines.of(ts, np.array(list(map(len, times)), np.int32)).within(0, end)
         rows = np.array(sorted(draw(st.sets(st.integers(0, 2), min_size=1))), np.int64)
         line = np.array([draw(st.integers(0, 1)) for _ in rows], np.int64)
@@ -227,7 +227,7 @@ def test_pages_that_look_alike_are_told_apart_by_their_metrics() -> None:
     one = np.array([0], np.int32), np.array([1], np.int32)
     pages = [SharedPage.of(ChunkPage(np.array([5], np.uint64), *one, np.array([value]))) for value in (1.0, 2.0)]
     woven = Woven(chosen({8: pages[0].series, 9: pages[1].series}), Weaver(0, 100))
-    for metric, page in zip((8, 9), pages, strict=True):  # as where the other page of each slot is damaged
+    for metric, page in zip((8, 9), pages, strict=True):  # as where the other page of each hour is damaged
         known = Known(Lines.of(np.array([10], np.int64), one[1]), one[1], ((0,), (0,)))
         woven.opened([page], woven.sheaf((metric,), [page], 1), known, whole=True)
     rows, batch = strips_of(woven)

@@ -19,13 +19,13 @@ from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding.blocks import ChunkPage
-from spm.store.keys import Distribution, PendingKey, slot_column
+from spm.store.keys import Distribution, PendingKey, hour_column
 from spm.store.versions.merge import Piece, merge
 from spm.store.versions.quarantine import Quarantine
 from tests.store.faults import keys_of
-from tests.store.rows import APP, SLOT, START, envelope, stored, versions_of
+from tests.store.rows import APP, HOUR, START, envelope, stored, versions_of
 
-[BUCKET] = Distribution().all(APP)
+[SHARD] = Distribution().all(APP)
 
 
 class Counted:
@@ -41,14 +41,14 @@ class Counted:
             self.read += names
             return rows.log(reader, names)
 
-        self.tail = Tail(APP, [BUCKET], self.clock, log)
+        self.tail = Tail(APP, [SHARD], self.clock, log)
 
     def refresh(self) -> None:
         self.clock.advance(limits.TAIL_AGE_MS)
         self.tail.refresh(self.backend)
 
-    def versions(self, slot: int = SLOT) -> list[object]:
-        return list(versions_of(merge(self.tail.view().pieces(BUCKET, slot))))
+    def versions(self, hour: int = HOUR) -> list[object]:
+        return list(versions_of(merge(self.tail.view().pieces(SHARD, hour))))
 
 
 def batch(number: int, hours: int = 1) -> object:
@@ -121,10 +121,10 @@ def test_only_the_settled_cell_of_a_record_is_left_out_when_its_unit_is_read_ane
     held = filled(3, hours=2)
     held.refresh()
     oldest, second, newest = reversed(keys_of(held.backend, "pending"))
-    held.backend.delete("pending", [(oldest, None), (second, None), (newest, [slot_column(SLOT)])])
+    held.backend.delete("pending", [(oldest, None), (second, None), (newest, [hour_column(HOUR)])])
     held.refresh()
     assert held.versions() == []
-    assert len(held.versions(SLOT + 1)) == 2
+    assert len(held.versions(HOUR + 1)) == 2
 
 
 @settings(deadline=None, max_examples=30)
@@ -136,7 +136,7 @@ def test_a_query_meets_few_pieces_each_twice_as_large_as_the_next(rounds: list[i
             stored(batch(number), backend=held.backend)  # type: ignore[arg-type]
             number += 1
         held.refresh()
-        sizes = [len(p) for p in held.tail.view().pieces(BUCKET, SLOT)]
+        sizes = [len(p) for p in held.tail.view().pieces(SHARD, HOUR)]
         assert all(a >= 2 * b for a, b in itertools.pairwise(sizes))
         assert sum(sizes) == 2 * number
 
@@ -147,7 +147,7 @@ def test_a_view_does_not_move_with_later_refreshes() -> None:
     view = held.tail.view()
     settle(held.backend, 2)
     held.refresh()
-    assert len(merge(view.pieces(BUCKET, SLOT))) == 4
+    assert len(merge(view.pieces(SHARD, HOUR))) == 4
 
 
 def test_a_block_that_is_gone_is_remembered_as_missing_until_its_record_goes() -> None:
@@ -156,8 +156,8 @@ def test_a_block_that_is_gone_is_remembered_as_missing_until_its_record_goes() -
     held.backend.delete("log", [(gone.to_bytes(), None)])
     for _ in range(3):
         held.refresh()
-        assert held.tail.view().missing == {(BUCKET, SLOT): (gone.batch,)}
-    held.backend.delete("pending", [(PendingKey(BUCKET, APP, gone.ingest_ms, gone.batch).to_bytes(), None)])
+        assert held.tail.view().missing == {(SHARD, HOUR): (gone.batch,)}
+    held.backend.delete("pending", [(PendingKey(SHARD, APP, gone.ingest_ms, gone.batch).to_bytes(), None)])
     held.refresh()
     assert held.tail.view().missing == {}
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.writer import Writer
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import HourBatch, Matcher, SeriesBatch
 from spm.store import epochs, keys, manifest
@@ -27,7 +27,7 @@ from tests.rollups.model import Model, Row, Taken, Version
 from tests.rollups.world import APP, DAY, START, World, metric_of
 
 EVERY = [Matcher("__name__", "=~", "m.")]
-FIRST = DAY * DAY_SLOTS
+FIRST = DAY * DAY_HOURS
 HOURS_MAX = 3
 SAMPLE = st.tuples(st.integers(0, 5), st.integers(1, HOURS_MAX * 6), st.integers(-3, 9))  # series, 10 minutes, value
 MATCHERS = (
@@ -84,41 +84,41 @@ class Told:
     def move(self) -> None:
         """Writers put everything elsewhere from now on; what is there stays where it is."""
         if epochs.read(self.world.store, APP).settled:
-            made = epochs.open_epoch(self.world.store, APP, strategy="byte", buckets=16, spread=3)
+            made = epochs.open_epoch(self.world.store, APP, strategy="byte", shards=16, spread=3)
             self.world.writer = Writer(self.world.store, made)
 
-    def seal(self, slot: int) -> None:
+    def seal(self, hour: int) -> None:
         """Hours alone answer from now on; the samples go. Only where hours are exact, as a seal leaves them."""
         key, now = keys.manifest(APP, DAY), self.world.manifest()
-        tail = {keys.column_slot(c) for _, cells in self.world.store.scan("pending", b"", b"\xff" * 64) for c in cells}
-        held = [(b, entry) for (b, s), entry in now.entries.items() if s == FIRST + slot and entry.state.generations]
+        tail = {keys.column_hour(c) for _, cells in self.world.store.scan("pending", b"", b"\xff" * 64) for c in cells}
+        held = [(b, entry) for (b, s), entry in now.entries.items() if s == FIRST + hour and entry.state.generations]
         active = [r for r in retractions.read(self.world.store, APP) if r.active()]
-        for bucket, entry in held:
-            pack = now.hours.get(bucket)
-            made = pack.slots.get(FIRST + slot) if pack else None
-            current = retractions.ids(retractions.touching(active, entry, FIRST + slot))
+        for shard, entry in held:
+            pack = now.hours.get(shard)
+            made = pack.hours.get(FIRST + hour) if pack else None
+            current = retractions.ids(retractions.touching(active, entry, FIRST + hour))
             if made is None or made.inputs != manifest.fingerprint(entry.state) or made.retractions != current:
                 return
-        if not held or FIRST + slot in tail:
+        if not held or FIRST + hour in tail:
             return
-        after = Manifest(now.nonce + 1, now.fence, now.entries, now.hours, {**now.seals, FIRST + slot: SEALED})
+        after = Manifest(now.nonce + 1, now.fence, now.entries, now.hours, {**now.seals, FIRST + hour: SEALED})
         assert self.world.store.check_and_put("manifest", key, b"v", manifest.encode(now), manifest.encode(after))
-        for bucket, _ in held:
+        for shard, _ in held:
             for table in ("chunks", "timelines"):
                 rows = [k for k, _ in self.world.store.scan(table, b"", b"\xff" * 64)]
-                gone = [k for k in rows if _is_of(table, k, bucket, FIRST + slot)]
+                gone = [k for k in rows if _is_of(table, k, shard, FIRST + hour)]
                 self.world.store.delete(table, [(k, None) for k in gone])
-        self.model.seal(FIRST + slot)
+        self.model.seal(FIRST + hour)
 
     def check(self, storage: AppStorage, asof_ms: int | None = None) -> None:
         """Every kind of answer, equal to the count."""
         then = storage if asof_ms is None else storage.asof(asof_ms)
         batch = then.select(EVERY, START - 1, START + 48 * HOUR_MS)
         assert samples_of(batch) == self.model.raw(asof_ms)
-        hours = then.select_hours(EVERY, FIRST, FIRST + 2 * DAY_SLOTS)
+        hours = then.select_hours(EVERY, FIRST, FIRST + 2 * DAY_HOURS)
         same(cells_of(hours, 1), self.model.hours(asof_ms))
-        days = then.select_cells(EVERY, np.array([FIRST, FIRST + DAY_SLOTS]), [name for name, _ in COLUMNS])
-        same(cells_of(days, DAY_SLOTS), self.model.days(asof_ms))
+        days = then.select_cells(EVERY, np.array([FIRST, FIRST + DAY_HOURS]), [name for name, _ in COLUMNS])
+        same(cells_of(days, DAY_HOURS), self.model.days(asof_ms))
 
 
 def _holds(series: int, matcher: Matcher) -> bool:
@@ -126,9 +126,9 @@ def _holds(series: int, matcher: Matcher) -> bool:
     return {"=": value == matcher.value, "=~": value in ("1", "2") if "|" in matcher.value else series <= 3}[matcher.op]
 
 
-def _is_of(table: str, key: bytes, bucket: int, slot: int) -> bool:
+def _is_of(table: str, key: bytes, shard: int, hour: int) -> bool:
     parsed = keys.parse_chunk(key) if table == "chunks" else keys.parse_timeline(key)
-    return parsed[0] == bucket and (parsed[3] if table == "chunks" else parsed[2]) == slot
+    return parsed[0] == shard and (parsed[3] if table == "chunks" else parsed[2]) == hour
 
 
 def samples_of(batch: SeriesBatch) -> dict[tuple[int, int], float]:
@@ -141,11 +141,11 @@ def samples_of(batch: SeriesBatch) -> dict[tuple[int, int], float]:
 
 
 def cells_of(batch: HourBatch, width: int) -> dict[tuple[int, int], Row]:
-    """(series number, slot or day) -> aggregates."""
+    """(series number, hour or day) -> aggregates."""
     return {
-        (int(labels["n"]), slot // width): {name: getattr(batch, name)[row, column].item() for name, _ in COLUMNS}
+        (int(labels["n"]), hour // width): {name: getattr(batch, name)[row, column].item() for name, _ in COLUMNS}
         for row, labels in enumerate(batch.labels)
-        for column, slot in enumerate(batch.slots.tolist())
+        for column, hour in enumerate(batch.hours.tolist())
         if batch.count[row, column]
     }
 
@@ -188,8 +188,8 @@ def compared(acts: Acts) -> None:
                 told.undo(which)
             case ("move", _, _):
                 told.move()
-            case ("seal", int() as slot, _):
-                told.seal(slot)
+            case ("seal", int() as hour, _):
+                told.seal(hour)
         told.tick()
         told.check(old)
     told.check(told.world.fresh())

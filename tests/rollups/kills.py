@@ -51,7 +51,7 @@ _NUMBERS = itertools.count()
 class Act:
     """What is done, and to what; ``ends``: readers may see it half done, since all that it does is delete.
 
-    ``minor``: doing it again may add a generation; only after a full merge is every byte the same. ``by_slot``: it goes
+    ``minor``: doing it again may add a generation; only after a full merge is every byte the same. ``by_hour``: it goes
     hour by hour, so that each hour is old or new.
     """
 
@@ -59,7 +59,7 @@ class Act:
     do: Callable[[World, Hook], object]
     ends: bool = False
     minor: bool = False
-    by_slot: bool = False
+    by_hour: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _sealed(world: World, random: np.random.Generator) -> None:
 
 def _spread(world: World, random: np.random.Generator) -> None:
     _twice(world, random)
-    epochs = store_epochs.open_epoch(world.store, APP, strategy=HASH, buckets=4, spread=1)
+    epochs = store_epochs.open_epoch(world.store, APP, strategy=HASH, shards=4, spread=1)
     world.clock.advance(2_000)
     assert len(epochs.epochs) == 2
 
@@ -165,9 +165,9 @@ ACTS: dict[str, Act] = {
     "a roll back": Act(_twice, _back),
     "a purge": Act(_twice, _purge),
     "a retraction is purged": Act(_taken_out, _shred),
-    "raw expires": Act(_late, partial(_retain, Keep(1)), by_slot=True),
+    "raw expires": Act(_late, partial(_retain, Keep(1)), by_hour=True),
     "everything expires": Act(_rolled, partial(_retain, Keep(1, 2, 3)), ends=True),
-    "buckets change": Act(_spread, _migrate),
+    "shards change": Act(_spread, _migrate),
     "an app is erased": Act(_rolled, _erase, ends=True),
 }
 
@@ -191,21 +191,21 @@ def rows_in_force(world: World) -> object:
     """The bytes of every page that the manifest names, by place but without the numbers of generations."""
     value = world.manifest()
     found: dict[object, list[object]] = {}
-    for (bucket, slot), entry in value.entries.items():
-        if value.seal(slot) >= manifest.SEALED:
+    for (shard, hour), entry in value.entries.items():
+        if value.seal(hour) >= manifest.SEALED:
             continue
         for generation in entry.state.generations:
-            inputs = generations.read_inputs(world.store, Unit(bucket, APP, slot), generation)
+            inputs = generations.read_inputs(world.store, Unit(shard, APP, hour), generation)
             assert inputs is not None, "inputs of a generation in force are missing"
-            pages = purge.pages_of(APP, (bucket, slot, generation.number), inputs)
+            pages = purge.pages_of(APP, (shard, hour, generation.number), inputs)
             rows = [world.store.get(table, pages[table]) for table in ("chunks", "timelines")]
-            found.setdefault(("unit", bucket, slot), []).append(rows)
-    for bucket, pack in value.hours.items():
+            found.setdefault(("unit", shard, hour), []).append(rows)
+    for shard, pack in value.hours.items():
         first = DAY * 24
-        inputs = generations.read_inputs(world.store, Unit(bucket, APP, first), pack.generation)
+        inputs = generations.read_inputs(world.store, Unit(shard, APP, first), pack.generation)
         assert inputs is not None, "inputs of hours in force are missing"
-        pages = purge.pages_of(APP, (bucket, first, pack.generation.number), inputs)
-        found["hours", bucket] = [sorted(pack.slots), world.store.get("hours", pages["hours"])]
+        pages = purge.pages_of(APP, (shard, first, pack.generation.number), inputs)
+        found["hours", shard] = [sorted(pack.hours), world.store.get("hours", pages["hours"])]
     return found
 
 
@@ -348,18 +348,18 @@ def faults(case: Case, outcome: Outcome) -> list[str]:
 def _is_mixed(act: Act, before: View, told: View, after: View) -> bool:
     if act.ends or told in (before, after):
         return False
-    if not act.by_slot:
+    if not act.by_hour:
         return True
-    old, seen, new = _by_slot(before), _by_slot(told), _by_slot(after)
-    return any(seen.get(slot) not in (old.get(slot), new.get(slot)) for slot in {*old, *seen, *new})
+    old, seen, new = _by_hour(before), _by_hour(told), _by_hour(after)
+    return any(seen.get(hour) not in (old.get(hour), new.get(hour)) for hour in {*old, *seen, *new})
 
 
-def _by_slot(view: View) -> dict[int, dict[object, object]]:
-    """Answers of each hour: they are named by (series, time in ms), or by (series, slot or day)."""
+def _by_hour(view: View) -> dict[int, dict[object, object]]:
+    """Answers of each hour: they are named by (series, time in ms), or by (series, hour or day)."""
     found: dict[int, dict[object, object]] = {}
     for (series, when), answer in view.items():
-        slot = (when - 1) // HOUR_MS if when > HOUR_MS else when
-        found.setdefault(slot, {})[series, when] = answer
+        hour = (when - 1) // HOUR_MS if when > HOUR_MS else when
+        found.setdefault(hour, {})[series, when] = answer
     return found
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 
 Answer = dict[tuple[int, int], float]  # (series number, ts) -> value
 Row = dict[str, float]  # aggregates by name
-Steps = dict[tuple[int, int], Row]  # (series number, slot or day) -> aggregates
+Steps = dict[tuple[int, int], Row]  # (series number, hour or day) -> aggregates
 Stamp = tuple[int, int, int]  # ms, process, sequence
 EVER = 1 << 62
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class Version:
     source: str
 
     @property
-    def slot(self) -> int:
+    def hour(self) -> int:
         """The hour it lies in."""
         return (self.ts - 1) // HOUR_MS
 
@@ -87,13 +87,13 @@ class Model:
     """What was acknowledged, retracted and sealed; answers by counting."""
 
     versions: set[Version] = field(default_factory=set)
-    accepted: dict[Stamp, Counter[int]] = field(default_factory=dict)  # samples by slot
+    accepted: dict[Stamp, Counter[int]] = field(default_factory=dict)  # samples by hour
     deleted: set[Version] = field(default_factory=set)
     taken: dict[int, Taken] = field(default_factory=dict)
-    sealed: dict[int, list[Version]] = field(default_factory=dict)  # slot -> its winners when it was sealed
+    sealed: dict[int, list[Version]] = field(default_factory=dict)  # hour -> its winners when it was sealed
     expired: set[int] = field(default_factory=set)  # days without hours
     dropped: set[int] = field(default_factory=set)  # days of which nothing is left
-    late: set[Version] = field(default_factory=set)  # came after their slot was sealed
+    late: set[Version] = field(default_factory=set)  # came after their hour was sealed
     _cache: dict[object, object] = field(default_factory=dict)
 
     # --- what was done
@@ -103,8 +103,8 @@ class Model:
         fresh = set(versions) - self.versions - self.deleted
         self.versions |= fresh
         for version in fresh:
-            self.accepted.setdefault(version.stamp, Counter())[version.slot] += 1
-        self.late |= {v for v in fresh if v.slot in self.sealed}
+            self.accepted.setdefault(version.stamp, Counter())[version.hour] += 1
+        self.late |= {v for v in fresh if v.hour in self.sealed}
         self._cache.clear()
 
     def retract(self, number: int, taken: Taken) -> None:
@@ -124,14 +124,14 @@ class Model:
         self.versions -= self.deleted
         self._cache.clear()
 
-    def seal(self, slot: int, late: Collection[Stamp] = ()) -> None:
+    def seal(self, hour: int, late: Collection[Stamp] = ()) -> None:
         """The raw of an hour is gone; its aggregates stay as they are. ``late``: messages that are not in them."""
-        if slot in self.sealed:
+        if hour in self.sealed:
             return
-        self.late |= {v for v in self.versions if v.slot == slot and v.stamp in late}
+        self.late |= {v for v in self.versions if v.hour == hour and v.stamp in late}
         hiding = [t for t in self.taken.values() if t.active(None)]
-        self.sealed[slot] = _best(
-            v for v in self.versions - self.late if v.slot == slot and not any(t.hides(v) for t in hiding)
+        self.sealed[hour] = _best(
+            v for v in self.versions - self.late if v.hour == hour and not any(t.hides(v) for t in hiding)
         )
         self._cache.clear()
 
@@ -145,13 +145,13 @@ class Model:
         self.dropped.add(day)
         self._cache.clear()
 
-    def is_sealed(self, slot: int) -> bool:
+    def is_sealed(self, hour: int) -> bool:
         """Whether what comes now for this hour is too late."""
-        return slot in self.sealed
+        return hour in self.sealed
 
-    def in_time(self, stamp: Stamp, slot: int) -> bool:
+    def in_time(self, stamp: Stamp, hour: int) -> bool:
         """Whether what a message brought for an hour is counted in it."""
-        return not any(v.stamp == stamp and v.slot == slot for v in self.late)
+        return not any(v.stamp == stamp and v.hour == hour for v in self.late)
 
     # --- what must be answered
 
@@ -159,15 +159,15 @@ class Model:
         """Every sample of hours that are not sealed."""
         return self._once(
             ("raw", asof_ms),
-            lambda: {(v.series, v.ts): v.value for v in self._winners(asof_ms) if v.slot not in self.sealed},
+            lambda: {(v.series, v.ts): v.value for v in self._winners(asof_ms) if v.hour not in self.sealed},
         )
 
     def hours(self, asof_ms: int | None = None) -> Steps:
         """Hourly aggregates; as of a time without those of sealed hours, whose versions nobody knows any more."""
 
         def count() -> Steps:
-            counted = (v for v in self._counted(asof_ms) if v.slot // DAY_SLOTS not in self.expired)
-            return _aggregates(counted, lambda v: v.slot)
+            counted = (v for v in self._counted(asof_ms) if v.hour // DAY_HOURS not in self.expired)
+            return _aggregates(counted, lambda v: v.hour)
 
         return self._once(("hours", asof_ms), count)
 
@@ -175,14 +175,14 @@ class Model:
         """Daily aggregates."""
 
         def count() -> Steps:
-            counted = (v for v in self._counted(asof_ms) if v.slot // DAY_SLOTS not in self.dropped)
-            return _aggregates(counted, lambda v: v.slot // DAY_SLOTS)
+            counted = (v for v in self._counted(asof_ms) if v.hour // DAY_HOURS not in self.dropped)
+            return _aggregates(counted, lambda v: v.hour // DAY_HOURS)
 
         return self._once(("days", asof_ms), count)
 
     def quantile(self, day: int, q: float) -> tuple[float, float]:
         """The quantile of all values of a day, and the larger of the two it lies between, sign aside."""
-        values = sorted(v.value for v in self._counted(None) if v.slot // DAY_SLOTS == day and day not in self.dropped)
+        values = sorted(v.value for v in self._counted(None) if v.hour // DAY_HOURS == day and day not in self.dropped)
         if not values:
             return math.nan, 0.0
         rank = q * (len(values) - 1)
@@ -191,10 +191,10 @@ class Model:
 
     def accounts(self) -> dict[Stamp, dict[int, Account]]:
         """What became of every message, hour by hour: deleted ones too, since an account is for good."""
-        late = {(v.stamp, v.slot) for v in self.late}
+        late = {(v.stamp, v.hour) for v in self.late}
         return {
-            stamp: {slot: Account(count, (stamp, slot) not in late) for slot, count in slots.items()}
-            for stamp, slots in self.accepted.items()
+            stamp: {hour: Account(count, (stamp, hour) not in late) for hour, count in hours.items()}
+            for stamp, hours in self.accepted.items()
         }
 
     # --- counting
@@ -211,7 +211,7 @@ class Model:
         )
 
     def _counted(self, asof_ms: int | None) -> Iterator[Version]:
-        yield from (v for v in self._winners(asof_ms) if v.slot not in self.sealed)
+        yield from (v for v in self._winners(asof_ms) if v.hour not in self.sealed)
         if asof_ms is None:
             for winners in self.sealed.values():
                 yield from winners

@@ -1,4 +1,4 @@
-"""Rules of moves between buckets and of retention, each with a switch and a history that goes wrong without it."""
+"""Rules of moves between shards and of retention, each with a switch and a history that goes wrong without it."""
 
 import pytest
 
@@ -24,15 +24,15 @@ from tests.rollups.world import APP, FIRST, World, crash_at, parsed, versions_of
 from tests.store.faults import Faulty
 
 Patch = pytest.MonkeyPatch
-NARROW = Distribution.single(spread=1)  # all metrics in bucket 11
+NARROW = Distribution.single(spread=1)  # all metrics in shard 11
 
 
 def wide(*, moved: bool = True) -> tuple[World, int]:
-    """A world whose newest epoch puts two of its three metrics into another bucket; the run that moved them."""
+    """A world whose newest epoch puts two of its three metrics into another shard; the run that moved them."""
     world = World(distribution=NARROW)
     world.send((0, 1, 1.0), (1, 1, 2.0), (2, HOUR_MS + 1, 3.0))
     world.roll()
-    epochs.open_epoch(world.store, APP, strategy="hash", buckets=16, spread=3)
+    epochs.open_epoch(world.store, APP, strategy="hash", shards=16, spread=3)
     return world, world.migrate().run if moved else 0
 
 
@@ -141,7 +141,7 @@ def runs_know_no_seals(patch: Patch) -> None:
     roll = Driver.roll
 
     def blind(self: Driver, *args: object, **how: object) -> object:
-        with patched(Manifest, "seal", lambda value, slot: manifest.OPEN):
+        with patched(Manifest, "seal", lambda value, hour: manifest.OPEN):
             return roll(self, *args, **how)  # type: ignore[arg-type]
 
     patch.setattr(Driver, "roll", blind)
@@ -161,9 +161,9 @@ def a_run_over_late_data_of_a_sealed_hour() -> None:
 def only_what_has_an_entry_is_sealed(patch: Patch) -> None:
     marked = retention.marked
 
-    def partly(now: Manifest, slots: tuple[int, ...], state: int, nonce: int) -> Manifest:
-        held = {slot for _, slot in now.entries}
-        return marked(now, tuple(slot for slot in slots if slot in held), state, nonce)
+    def partly(now: Manifest, hours: tuple[int, ...], state: int, nonce: int) -> Manifest:
+        held = {hour for _, hour in now.entries}
+        return marked(now, tuple(hour for hour in hours if hour in held), state, nonce)
 
     patch.setattr(retention, "marked", partly)
 
@@ -181,10 +181,10 @@ def late_data_for_an_empty_hour_of_a_sealed_day() -> None:
 def sealed_hours_must_fit_today(patch: Patch) -> None:
     take = Levels._take_sealed
 
-    def checked(self: Levels, slot: int, state: int, packs: object) -> None:
-        day = self.scan.manifests[slot // 24]
-        if all(self._hour_is_exact(bucket, slot) for bucket, held in day.hours.items() if slot in held.slots):
-            take(self, slot, state, packs)  # type: ignore[arg-type]
+    def checked(self: Levels, hour: int, state: int, packs: object) -> None:
+        day = self.scan.manifests[hour // 24]
+        if all(self._hour_is_exact(shard, hour) for shard, held in day.hours.items() if hour in held.hours):
+            take(self, hour, state, packs)  # type: ignore[arg-type]
 
     patch.setattr(Levels, "_take_sealed", checked)
 
@@ -203,10 +203,10 @@ def late_data_is_stored(patch: Patch) -> None:
 
 
 def sealed_hours_answer_any_moment(patch: Patch) -> None:
-    def take(self: Levels, slot: int, state: int, packs: dict[object, object]) -> None:
-        for bucket, held in self.scan.manifests[slot // 24].hours.items():
-            if slot in held.slots:
-                self._pack(packs, bucket, slot, self.asked.every)  # type: ignore[arg-type]
+    def take(self: Levels, hour: int, state: int, packs: dict[object, object]) -> None:
+        for shard, held in self.scan.manifests[hour // 24].hours.items():
+            if hour in held.hours:
+                self._pack(packs, shard, hour, self.asked.every)  # type: ignore[arg-type]
 
     patch.setattr(Levels, "_take_sealed", take)
 
@@ -256,7 +256,7 @@ RULES = (
     ),
     Rule("seal_stops_runs", "runs know no seals", runs_know_no_seals, a_run_over_late_data_of_a_sealed_hour),
     Rule(
-        "seal_slot",
+        "seal_hour",
         "hours without an entry are not sealed",
         only_what_has_an_entry_is_sealed,
         late_data_for_an_empty_hour_of_a_sealed_day,

@@ -81,13 +81,13 @@ def a_purge_in_the_middle_of_a_roll_back() -> None:
 def old_blocks_are_swept(patch: Patch) -> None:
     whole = purge.purge
 
-    def sweeping(store: Backend, app: int, buckets: list[int], **how: object) -> object:
-        named = {(f.key.log(f.slot)).to_bytes() for f in commit_records.scan(store, app, list(buckets))}
-        for bucket in buckets:
-            for key, _ in list(store.scan("log", *keys.log_range(bucket, app), keys_only=True)):
+    def sweeping(store: Backend, app: int, shards: list[int], **how: object) -> object:
+        named = {(f.key.log(f.hour)).to_bytes() for f in commit_records.scan(store, app, list(shards))}
+        for shard in shards:
+            for key, _ in list(store.scan("log", *keys.log_range(shard, app), keys_only=True)):
                 if key not in named:
                     store.delete("log", [(key, None)])
-        return whole(store, app, buckets, **how)  # type: ignore[arg-type]
+        return whole(store, app, shards, **how)  # type: ignore[arg-type]
 
     patch.setattr(purge, "purge", sweeping)
 

@@ -130,7 +130,7 @@ def a_run_between_two_queries() -> None:
 
 
 def nobody_looks_again(patch: Patch) -> None:
-    patch.setattr(Scan, "moved_or_lost", lambda self, slot: None)
+    patch.setattr(Scan, "moved_or_lost", lambda self, hour: None)
 
 
 def a_purge_in_the_middle_of_a_query() -> None:
@@ -205,14 +205,14 @@ def a_flipped_bit() -> None:
     assert any("quarantine" in note or "damaged" in note for note in reader.notes()), reader.notes()
 
 
-# --- 11, 17, 22: hours, retractions, buckets --------------------------------------------------------------------------
+# --- 11, 17, 22: hours, retractions, shards --------------------------------------------------------------------------
 
 
 def hours_of_any_state(patch: Patch) -> None:
-    def there(self: Levels, bucket: int, slot: int) -> bool:
-        day = self.scan.manifests.get(slot // 24)
-        pack = day.hours.get(bucket) if day else None
-        return pack is not None and slot in pack.slots and (bucket, slot) not in self.scan.tail.units()
+    def there(self: Levels, shard: int, hour: int) -> bool:
+        day = self.scan.manifests.get(hour // 24)
+        pack = day.hours.get(shard) if day else None
+        return pack is not None and hour in pack.hours and (shard, hour) not in self.scan.tail.units()
 
     patch.setattr(Levels, "_hour_is_exact", there)
 
@@ -234,8 +234,8 @@ def a_retraction_after_a_run() -> None:
 
 
 def days_of_any_state(patch: Patch) -> None:
-    def there(self: Levels, bucket: int, day: int, in_force: object) -> bool:
-        return bucket in in_force.days and day in in_force.days[bucket].days  # type: ignore[attr-defined]
+    def there(self: Levels, shard: int, day: int, in_force: object) -> bool:
+        return shard in in_force.days and day in in_force.days[shard].days  # type: ignore[attr-defined]
 
     patch.setattr(Levels, "_day_is_exact", there)
 
@@ -286,11 +286,11 @@ def only_the_newest_epoch(patch: Patch) -> None:
 
 def a_new_epoch() -> None:
     world = world_of((0, 1, 1.0), (1, 1, 1.0), (2, HOUR_MS + 1, 1.0))
-    epochs.open_epoch(world.store, APP, strategy="byte", buckets=8, spread=8)
+    epochs.open_epoch(world.store, APP, strategy="byte", shards=8, spread=8)
     right(world)
 
 
-def buckets_apart(patch: Patch) -> None:
+def shards_apart(patch: Patch) -> None:
     asked = Scan.asked
     patch.setattr(Scan, "asked", lambda *args: dataclasses.replace(asked(*args), apart=True))
 
@@ -298,7 +298,7 @@ def buckets_apart(patch: Patch) -> None:
 def late_data_under_a_new_epoch() -> None:
     world = world_of((0, 1, 1.0), (1, 1, 1.0), (2, 1, 1.0))
     world.roll()
-    epochs.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
+    epochs.open_epoch(world.store, APP, strategy="byte", shards=16, spread=16)
     world.writer = Writer(world.store, epochs.read(world.store, APP))
     world.send((0, 2, 2.0), (1, 2, 2.0), (2, 1, 2.0))
     right(world)
@@ -354,7 +354,7 @@ RULES = (
     Rule("days", "days of any state will do", days_of_any_state, late_data_in_a_day_that_is_built),
     Rule("rollups as of", "rollups answer any moment", rollups_are_timeless, an_earlier_moment_after_a_run),
     Rule("undo_keeps", "an undo deletes its row", an_undo_deletes, a_moment_between_retraction_and_undo),
-    Rule("epoch_union", "only the newest epoch's buckets", only_the_newest_epoch, a_new_epoch),
-    Rule("cross_raw", "buckets never share a metric", buckets_apart, late_data_under_a_new_epoch),
+    Rule("epoch_union", "only the newest epoch's shards", only_the_newest_epoch, a_new_epoch),
+    Rule("cross_raw", "shards never share a metric", shards_apart, late_data_under_a_new_epoch),
     Rule("one transaction", "LMDB reads, then writes", two_transactions, two_threads_draw_numbers),
 )

@@ -61,10 +61,10 @@ def repeated_nonces(patch: Patch) -> None:
 def a_second_purge_during_a_run() -> None:
     world = world_of()
     world.roll(minor=True)
-    buckets = world.distribution.all(APP)
-    purge.purge(world.store, APP, buckets)
+    shards = world.distribution.all(APP)
+    purge.purge(world.store, APP, shards)
     world.send((0, 2, 2.0))
-    world.roll(minor=True, at=meanwhile("compacted", lambda: purge.purge(world.store, APP, buckets)))
+    world.roll(minor=True, at=meanwhile("compacted", lambda: purge.purge(world.store, APP, shards)))
     right(world)
 
 
@@ -104,23 +104,23 @@ def a_purge_during_a_run() -> None:
     world = world_of()
     world.roll(minor=True)
     world.send((0, 2, 2.0))
-    buckets = world.distribution.all(APP)
-    world.roll(minor=True, at=meanwhile("compacted", lambda: purge.purge(world.store, APP, buckets)))
+    shards = world.distribution.all(APP)
+    world.roll(minor=True, at=meanwhile("compacted", lambda: purge.purge(world.store, APP, shards)))
     right(world)
 
 
 def hours_of_now(patch: Patch) -> None:
     apply = publication.apply
 
-    def marked(now: Manifest, changes: object, hours: dict[int, Hours], **rest: object) -> Manifest:
-        made = apply(now, changes, hours, **rest)  # type: ignore[arg-type]
+    def marked(now: Manifest, changes: object, hour_rows: dict[int, Hours], **rest: object) -> Manifest:
+        made = apply(now, changes, hour_rows, **rest)  # type: ignore[arg-type]
         packs = dict(made.hours)
-        for bucket in hours:
-            slots = {
-                slot: HourOf(fingerprint(made.entry(bucket, slot).state), of.retractions, of.stamp_max_ms)
-                for slot, of in packs[bucket].slots.items()
+        for shard in hour_rows:
+            hours = {
+                hour: HourOf(fingerprint(made.entry(shard, hour).state), of.retractions, of.stamp_max_ms)
+                for hour, of in packs[shard].hours.items()
             }
-            packs[bucket] = Hours(packs[bucket].generation, slots)
+            packs[shard] = Hours(packs[shard].generation, hours)
         return msgspec.structs.replace(made, hours=packs)
 
     patch.setattr(publication, "apply", marked)
@@ -157,10 +157,10 @@ def every_cell_of_the_unit_goes(patch: Patch) -> None:
 
     def greedy(store: Backend, app: int, items: list[Waiting], at: Hook, *rest: int) -> None:
         settle(store, app, items, at, *rest)
-        units = {(item.key.bucket, item.slot) for item in items}
-        for found in list(commit_records.scan(store, app, sorted({bucket for bucket, _ in units}))):
-            if (found.key.bucket, found.slot) in units:
-                store.delete("pending", [(found.key.to_bytes(), [keys.slot_column(found.slot)])])
+        units = {(item.key.shard, item.hour) for item in items}
+        for found in list(commit_records.scan(store, app, sorted({shard for shard, _ in units}))):
+            if (found.key.shard, found.hour) in units:
+                store.delete("pending", [(found.key.to_bytes(), [keys.hour_column(found.hour)])])
 
     patch.setattr(publish, "settle", greedy)
 
@@ -205,7 +205,7 @@ def a_kill_when_the_cells_are_gone() -> None:
 
 def flips_without_account(patch: Patch) -> None:
     def unaccounted(store: Backend, app: int, items: list[Waiting], at: Hook, *rest: int) -> None:
-        store.delete("pending", [(i.key.to_bytes(), [keys.slot_column(i.slot)]) for i in items])
+        store.delete("pending", [(i.key.to_bytes(), [keys.hour_column(i.hour)]) for i in items])
         at("unpended")
         store.put([("ledger", [account(app, item) for item in items])])
 
@@ -244,7 +244,7 @@ def own_batches_only(patch: Patch) -> None:
 
     def own(reader: Reader, task: UnitTask) -> Source:
         found = read(reader, task)
-        blocks = [keys.LogKey(task.bucket, task.app, task.slot, r.ingest_ms, r.batch) for r in found.batches]
+        blocks = [keys.LogKey(task.shard, task.app, task.hour, r.ingest_ms, r.batch) for r in found.batches]
         there = reader.get("log", [name.to_bytes() for name in blocks])
         held = {Replay(b.ingest_ms, b.batch) for b, row in zip(blocks, there, strict=True) if row is not None}
         return Source(found.pieces, found.parts, found.parents, frozenset(held & {*task.fresh, *task.replay}))
@@ -350,7 +350,7 @@ def a_minor_run_of_late_data_that_no_full_run_looks_for() -> None:
     world.send((0, 2, 2.0))
     world.roll(minor=True)
     world.roll()
-    assert {pack.slots[DAY * 24].inputs for pack in world.manifest().hours.values()} == {
+    assert {pack.hours[DAY * 24].inputs for pack in world.manifest().hours.values()} == {
         fingerprint(entry.state) for entry in world.manifest().entries.values()
     }
 

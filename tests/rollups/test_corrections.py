@@ -103,11 +103,11 @@ def test_only_the_hours_it_touches_are_due() -> None:
     world = filled()
     assert due(world) == 0
     number = world.retract(data_from=START + HOUR_MS, data_to=START + 2 * HOUR_MS)
-    assert due(world) == 2  # one hour in two buckets
+    assert due(world) == 2  # one hour in two shards
     world.roll()
     assert due(world) == 0
     world.undo(number)
-    assert due(world) == 2  # one hour in two buckets
+    assert due(world) == 2  # one hour in two shards
 
 
 def test_a_second_run_finds_nothing_to_do_after_a_retraction() -> None:
@@ -121,7 +121,7 @@ def test_hours_name_the_retractions_they_leave_out() -> None:
     world = filled()
     number = world.retract(source="a", data_to=START + HOUR_MS)
     world.roll()
-    marks = {slot: of.retractions for pack in world.manifest().hours.values() for slot, of in pack.slots.items()}
+    marks = {hour: of.retractions for pack in world.manifest().hours.values() for hour, of in pack.hours.items()}
     assert retractions.numbers(marks[FIRST]) == {number}
     assert (marks[FIRST + 1], marks[FIRST + 2]) == (b"", b"")
 
@@ -158,7 +158,7 @@ def test_whatever_happens_inside_a_run_answers_stay_right(point: str, act: str) 
 
 def causes(world: World) -> list[tuple[int, str, int, tuple[str, ...]]]:
     """The corrections of a full run: (hour of the day, cause, samples, sources)."""
-    return [(c.slot - FIRST, c.cause, c.samples, c.sources) for c in world.roll().corrections]
+    return [(c.hour - FIRST, c.cause, c.samples, c.sources) for c in world.roll().corrections]
 
 
 def test_new_hours_are_no_correction() -> None:

@@ -11,12 +11,12 @@ from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from rollups.run.progress import Progress
 from spm import limits
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store.backends.base import Row
 from spm.store.backends.memory import MemoryBackend
 from tests.rollups.world import APP, NEXT_DAY, Crash, World, crash_at, days_in_force, whole_day
 
-DAY_MS = DAY_SLOTS * HOUR_MS
+DAY_MS = DAY_HOURS * HOUR_MS
 LATER = 40 * DAY_MS  # after START: all days of these tests are closed by then
 
 

@@ -3,21 +3,21 @@
 import pytest
 
 from rollups.decide.retention import Due, Keep, due
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store.manifest import EXPIRED, OPEN, SEALED, SEALING, DayOf, Days, Entry, Generation, Manifest, Month, State
 from tests.rollups.world import DAY, START
 
-DAY_MS = DAY_SLOTS * HOUR_MS
-SLOT = DAY * DAY_SLOTS
-SLOTS = range(SLOT, SLOT + DAY_SLOTS)
+DAY_MS = DAY_HOURS * HOUR_MS
+HOUR = DAY * DAY_HOURS
+HOURS = range(HOUR, HOUR + DAY_HOURS)
 LATER = START + 3 * DAY_MS
-HELD = {(1, SLOT): Entry(State((Generation(7),), ()))}
+HELD = {(1, HOUR): Entry(State((Generation(7),), ()))}
 FOUND = {DAY // 30: Month(1, {1: Days(Generation(9), {DAY: DayOf(b"x")})})}
 
 
 def value(seal: int = OPEN, entries: bool = True) -> Manifest:
-    """A manifest with all slots in one state."""
-    seals = dict.fromkeys(SLOTS, seal) if seal else {}
+    """A manifest with all hours in one state."""
+    seals = dict.fromkeys(HOURS, seal) if seal else {}
     return Manifest(1, 0, HELD if entries else {}, {}, seals)
 
 
@@ -44,7 +44,7 @@ def test_what_is_due_follows_from_ages_and_states(case: str) -> None:
     empty = Due({}, (), {}, ())
     what = {
         "": empty,
-        "seal": Due({DAY: tuple(SLOTS)}, (), {}, ()),
+        "seal": Due({DAY: tuple(HOURS)}, (), {}, ()),
         "expire": Due({}, (DAY,), {}, ()),
         "drop": Due({}, (), {DAY // 30: (DAY,)}, ()),
     }

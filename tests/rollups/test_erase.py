@@ -31,15 +31,15 @@ def everything(store: Backend) -> dict[tuple[str, bytes], dict[bytes, bytes]]:
 def rows_of(app: int, organisation: int) -> Iterator[tuple[str, bytes]]:
     """A row of an app in every table, at the ends of what a key can say."""
     low, high = 0, keys.U64
-    for bucket in (0, 7, 255):
-        for slot in (0, keys.U32):
-            yield "log", keys.LogKey(bucket, app, slot, low, high).to_bytes()
-            yield "inputs", keys.inputs(bucket, app, slot, high)
-            yield "timelines", keys.timeline(bucket, app, slot, high, 0xFFFF)
-            yield "chunks", keys.chunk(bucket, app, high, slot, low, 0)
-            yield "hours", keys.hours(bucket, app, low, slot, high, 0)
-            yield "days", keys.days(bucket, app, high, slot, high, 0xFFFF)
-        yield "pending", keys.PendingKey(bucket, app, high, low).to_bytes()
+    for shard in (0, 7, 255):
+        for hour in (0, keys.U32):
+            yield "log", keys.LogKey(shard, app, hour, low, high).to_bytes()
+            yield "inputs", keys.inputs(shard, app, hour, high)
+            yield "timelines", keys.timeline(shard, app, hour, high, 0xFFFF)
+            yield "chunks", keys.chunk(shard, app, high, hour, low, 0)
+            yield "hours", keys.hours(shard, app, low, hour, high, 0)
+            yield "days", keys.days(shard, app, high, hour, high, 0xFFFF)
+        yield "pending", keys.PendingKey(shard, app, high, low).to_bytes()
     for n in range(5):
         yield "series", keys.series(app, n, high)
         yield "manifest", keys.manifest(app, n)
@@ -95,7 +95,7 @@ def lived() -> World:
     world.roll()
     world.send((0, 5, 3.0))
     retractions.add(world.store, APP, DRAFT)
-    epochs.open_epoch(world.store, APP, strategy="hash", buckets=16, spread=4)
+    epochs.open_epoch(world.store, APP, strategy="hash", shards=16, spread=4)
     world.store.put([dead_letters.step(APP, START, bytes(16), Letter(dead_letters.MESSAGE, "cause", b"body"))])
     return world
 

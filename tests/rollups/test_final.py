@@ -1,4 +1,4 @@
-"""Claims about slots that are sealed and what comes too late for them, about upgrades and about repeated runs."""
+"""Claims about hours that are sealed and what comes too late for them, about upgrades and about repeated runs."""
 
 import hashlib
 from collections.abc import Callable
@@ -38,9 +38,9 @@ def put(world: World, change: Callable[[Manifest], Manifest]) -> None:
 
 
 def finish(world: World, at: Callable[[str], None] = nowhere) -> DayReport:
-    """Merge and aggregate the first slot, and seal it in the same flip."""
+    """Merge and aggregate the first hour, and seal it in the same flip."""
     executor = LocalExecutor(world.store, at)
-    return world.driver(at).finish_slot(executor, 99, APP, FIRST, now_ms=NEXT_DAY, change=seals(SEALED))
+    return world.driver(at).finish_hour(executor, 99, APP, FIRST, now_ms=NEXT_DAY, change=seals(SEALED))
 
 
 def filled() -> World:
@@ -62,7 +62,7 @@ def outcomes(world: World) -> dict[int, int]:
     return found
 
 
-def test_a_sealing_slot_is_left_to_its_sealer() -> None:
+def test_a_sealing_hour_is_left_to_its_sealer() -> None:
     world = filled()
     before = {p: e.state for p, e in world.manifest().entries.items() if p[1] == FIRST}
     world.roll()
@@ -71,21 +71,21 @@ def test_a_sealing_slot_is_left_to_its_sealer() -> None:
     assert world.answer() == world.truth
 
 
-def test_all_of_a_slot_and_its_seal_go_into_force_at_once() -> None:
+def test_all_of_a_hour_and_its_seal_go_into_force_at_once() -> None:
     world = filled()
     report = finish(world)
     assert (report.flipped, report.troubles) == (True, ())
     now = world.manifest()
     assert now.seal(FIRST) == SEALED
-    assert {len(e.state.generations) for (_, slot), e in now.entries.items() if slot == FIRST} == {1}
-    assert {bucket for bucket, pack in now.hours.items() if FIRST in pack.slots} == {11, 13}
+    assert {len(e.state.generations) for (_, hour), e in now.entries.items() if hour == FIRST} == {1}
+    assert {shard for shard, pack in now.hours.items() if FIRST in pack.hours} == {11, 13}
     assert world.pending_rows() == 0
     assert outcomes(world) == {commit_records.STORED: 4}
     world.model.seal(FIRST)
     assert world.hours() == world.recount()
 
 
-def test_a_slot_that_is_whole_already_is_only_sealed() -> None:
+def test_a_hour_that_is_whole_already_is_only_sealed() -> None:
     world = World()
     world.send((0, 1, 1.0))
     world.roll()
@@ -113,7 +113,7 @@ def test_a_seal_is_never_rebased() -> None:
     assert finish(world).flipped
 
 
-def test_a_slot_with_a_missing_block_is_not_sealed() -> None:
+def test_a_hour_with_a_missing_block_is_not_sealed() -> None:
     world = filled()
     rows = [k for b in (11, 13) for k, _ in world.store.scan("log", *keys.log_range(b, APP, FIRST))]
     world.store.delete("log", [(key, None) for key in rows])
@@ -123,11 +123,11 @@ def test_a_slot_with_a_missing_block_is_not_sealed() -> None:
     assert world.manifest().seal(FIRST) == SEALING
 
 
-def test_a_slot_in_two_places_is_not_sealed() -> None:
+def test_a_hour_in_two_places_is_not_sealed() -> None:
     world = World(distribution=Distribution.single())
     world.send((0, 1, 1.0))
     world.roll()
-    epochs.open_epoch(world.store, APP, strategy=HASH, buckets=16, spread=3)
+    epochs.open_epoch(world.store, APP, strategy=HASH, shards=16, spread=3)
     world.send((0, 2, 1.0))
     world.send((0, 3, 1.0))
     report = finish(world)
@@ -136,7 +136,7 @@ def test_a_slot_in_two_places_is_not_sealed() -> None:
 
 
 @pytest.mark.parametrize("minor", [True, False])
-def test_what_comes_for_a_sealed_slot_is_counted_late_and_removed(minor: bool) -> None:
+def test_what_comes_for_a_sealed_hour_is_counted_late_and_removed(minor: bool) -> None:
     world = filled()
     finish(world)
     before = world.manifest().entries
@@ -174,7 +174,7 @@ def test_a_run_killed_after_counting_what_is_late_counts_it_once() -> None:
     assert world.pending_rows() == 0
 
 
-def test_a_run_is_not_rolled_back_in_a_sealed_slot() -> None:
+def test_a_run_is_not_rolled_back_in_a_sealed_hour() -> None:
     world = World()
     world.send((0, 1, 1.0))
     run = world.roll().run
@@ -184,7 +184,7 @@ def test_a_run_is_not_rolled_back_in_a_sealed_slot() -> None:
         roll_back(world.store, run, [APP])
 
 
-def test_a_day_over_a_sealed_slot_keeps_the_retractions_of_its_seal() -> None:
+def test_a_day_over_a_sealed_hour_keeps_the_retractions_of_its_seal() -> None:
     world = World()
     world.send((0, 1, 1.0), (0, HOUR_MS + 1, 5.0))
     world.roll()
@@ -262,8 +262,8 @@ def rows_by_run(world: World) -> list[set[str]]:
     """A hash of every generated row without its generation's number, per run."""
     found: dict[int, set[str]] = {}
     for table in ("chunks", "timelines", "hours"):
-        for bucket in world.distribution.all(APP):
-            for key, cells in world.store.scan(table, *keys.app_range(bucket, APP)):
+        for shard in world.distribution.all(APP):
+            for key, cells in world.store.scan(table, *keys.app_range(shard, APP)):
                 number, without = _parsed(table, key)
                 mark = hashlib.sha256(repr((table, without, sorted(cells.items()))).encode()).hexdigest()
                 found.setdefault(number >> 24, set()).add(mark)
@@ -272,10 +272,10 @@ def rows_by_run(world: World) -> list[set[str]]:
 
 def _parsed(table: str, key: bytes) -> tuple[int, tuple[int, ...]]:
     if table == "timelines":
-        bucket, app, slot, number, page = keys.parse_timeline(key)
-        return number, (bucket, app, slot, page)
-    bucket, app, metric, period, number, page = keys.parse_chunk(key)
-    return number, (bucket, app, metric, period, page)
+        shard, app, hour, number, page = keys.parse_timeline(key)
+        return number, (shard, app, hour, page)
+    shard, app, metric, period, number, page = keys.parse_chunk(key)
+    return number, (shard, app, metric, period, page)
 
 
 def spread_out() -> World:
@@ -307,7 +307,7 @@ def test_a_full_merge_that_was_rolled_back_is_made_of_the_same_bytes_again() -> 
     world.roll()
     _, first, second = rows_by_run(world)
     assert second
-    assert second <= first  # hours of the other bucket are still those of the first
+    assert second <= first  # hours of the other shard are still those of the first
 
 
 def test_nothing_is_due_while_the_order_is_minor() -> None:

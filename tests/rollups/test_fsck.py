@@ -13,7 +13,7 @@ from rollups import retraction
 from rollups.check.findings import DAMAGED, DIFFERS, LOST, UNKNOWN, UNLISTED, UNMARKED, Report
 from rollups.check.fsck import fsck
 from rollups.decide.work import Compacted, UnitTask
-from rollups.delete.purge import every_bucket, purge
+from rollups.delete.purge import every_shard, purge
 from rollups.run.local import LocalExecutor
 from rollups.run.rollback import roll_back
 from spm.limits import FSCK_BLOCK_AGE_MS, HISTORY_MAX, HOUR_MS
@@ -30,11 +30,11 @@ from tests.rollups.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_a
 from tests.store.faults import flip, keys_of
 
 NOW = START + 60 * HOUR_MS
-SLOT = DAY * 24
+HOUR = DAY * 24
 
 
 def filled() -> World:
-    """Two metrics in two buckets, three hours of a day and one of the next; all merged, hours and days in force."""
+    """Two metrics in two shards, three hours of a day and one of the next; all merged, hours and days in force."""
     world = World()
     world.send((0, 1, 1.0), (1, 2, 2.5), (2, 3, 5.0), (0, HOUR_MS + 1, 4.0), (0, HOUR_MS + 2, 2.0))
     world.send((0, 2, 7.0), (2, 5 * HOUR_MS, 8.0), (3, 25 * HOUR_MS, 1.0), source="b")
@@ -42,9 +42,9 @@ def filled() -> World:
     return world
 
 
-def check(world: World, *, repair: bool = False, slots: list[int] | None = None) -> Report:
+def check(world: World, *, repair: bool = False, hours: list[int] | None = None) -> Report:
     """A check of the app."""
-    return fsck(world.store, APP, now_ms=NOW + FSCK_BLOCK_AGE_MS, slots=slots, repair=repair)
+    return fsck(world.store, APP, now_ms=NOW + FSCK_BLOCK_AGE_MS, hours=hours, repair=repair)
 
 
 def kinds(report: Report) -> set[tuple[str, str]]:
@@ -54,7 +54,7 @@ def kinds(report: Report) -> set[tuple[str, str]]:
 
 def rows(world: World, table: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
     """The app's rows of a table."""
-    return [r for b in every_bucket(world.store, APP) for r in world.store.scan(table, *keys.app_range(b, APP))]
+    return [r for b in every_shard(world.store, APP) for r in world.store.scan(table, *keys.app_range(b, APP))]
 
 
 # --- all is well ------------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_a_check_tells_how_much_it_looked_at() -> None:
 
 
 def test_only_chosen_hours_are_recounted() -> None:
-    assert check(filled(), slots=[SLOT + 1]).hours == 1
+    assert check(filled(), hours=[HOUR + 1]).hours == 1
 
 
 def test_stale_hours_are_counted_and_are_no_fault() -> None:
@@ -202,8 +202,8 @@ def test_a_lost_block_of_a_replay_list_is_named() -> None:
 def test_a_page_that_no_directory_names_is_told() -> None:
     world = purged()
     key, row = rows(world, "chunks")[0]
-    bucket, app, metric, slot, generation, _ = keys.parse_chunk(key)
-    world.store.put([("chunks", [(keys.chunk(bucket, app, metric, slot, generation, 7), row)])])
+    shard, app, metric, hour, generation, _ = keys.parse_chunk(key)
+    world.store.put([("chunks", [(keys.chunk(shard, app, metric, hour, generation, 7), row)])])
     assert kinds(check(world)) == {(UNLISTED, "chunks")}
 
 
@@ -308,7 +308,7 @@ def test_hours_that_kept_a_retracted_sample_are_found() -> None:
     mark = number.to_bytes(8, "big")
     replace = msgspec.structs.replace
     hours = {
-        b: replace(pack, slots={s: replace(of, retractions=mark) for s, of in pack.slots.items()})
+        b: replace(pack, hours={s: replace(of, retractions=mark) for s, of in pack.hours.items()})
         for b, pack in value.hours.items()
     }
     after = Manifest(1, 1, value.entries, hours, value.seals)
@@ -333,7 +333,7 @@ def waits(world: World) -> dict[tuple[bytes, int], tuple[object, ...]]:
             m = commit.messages
             stamps = m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), m.source.tolist(), m.sources
             content = commit.samples.tolist(), commit.ts_min, commit.ts_max, sorted(commit.rows)
-            found[key, keys.column_slot(column)] = (stamps, content)
+            found[key, keys.column_hour(column)] = (stamps, content)
     return found
 
 
@@ -343,7 +343,7 @@ def work_list(world: World) -> list[tuple[object, ...]]:
 
     class Listing(LocalExecutor):
         def compact(self, run: int, tasks: Sequence[UnitTask], done: object) -> list[Compacted]:
-            found.extend((t.bucket, t.slot, t.kind, t.fresh, t.replay, t.samples, t.hours) for t in tasks)
+            found.extend((t.shard, t.hour, t.kind, t.fresh, t.replay, t.samples, t.hours) for t in tasks)
             raise Crash("only looking")
 
     with pytest.raises(Crash):
@@ -361,7 +361,7 @@ def never_run() -> World:
 
 
 def partly_run() -> World:
-    """A run has taken in some slots and has died; more has come since."""
+    """A run has taken in some hours and has died; more has come since."""
     world = never_run()
     world.roll(minor=True)
     world.send((0, 9, 9.0), (3, 26 * HOUR_MS, 1.0))
@@ -404,7 +404,7 @@ def test_lost_commit_records_are_told_and_left_without_repair() -> None:
 
 
 def test_ids_of_messages_come_from_what_is_left_of_their_batch() -> None:
-    """One slot's record is lost, the other's tells who sent it."""
+    """One hour's record is lost, the other's tells who sent it."""
     world = World()
     world.send((0, 1, 1.0), (0, HOUR_MS + 1, 4.0))
     [(key, row)] = rows(world, "pending")
@@ -422,7 +422,7 @@ def test_a_young_block_without_a_mark_may_be_on_its_way() -> None:
     assert (report.findings, waits(world)) == ([], {})
 
 
-def test_blocks_of_sealed_slots_are_not_brought_back() -> None:
+def test_blocks_of_sealed_hours_are_not_brought_back() -> None:
     world = sealed()
     world.send((0, 9, 9.0))
     forget(world)
@@ -431,10 +431,10 @@ def test_blocks_of_sealed_slots_are_not_brought_back() -> None:
 
 
 def test_blocks_that_were_moved_away_are_not_brought_back_where_late_data_came() -> None:
-    world = World(distribution=Distribution.single(spread=1))  # all in one bucket, where later only m2 belongs
+    world = World(distribution=Distribution.single(spread=1))  # all in one shard, where later only m2 belongs
     world.send((0, 1, 1.0), (1, 2, 2.0))
     world.roll()
-    epochs.open_epoch(world.store, APP, strategy="hash", buckets=16, spread=3)
+    epochs.open_epoch(world.store, APP, strategy="hash", shards=16, spread=3)
     world.migrate()
     for n in range(HISTORY_MAX + 1):  # until no former state knows what was there before
         world.send((2, 30 + n, 3.0))

@@ -5,17 +5,17 @@ from pathlib import Path
 from rollups.check.fsck import fsck
 from rollups.delete.delete_app import erase
 from rollups.delete.erase_retracted import shred
-from rollups.delete.purge import TABLES, every_bucket, purge
+from rollups.delete.purge import TABLES, every_shard, purge
 from spm.store import keys
 from spm.store.backends.lmdb import LmdbBackend
-from tests.rollups.test_seal import LATER, SLOTS, keeping
+from tests.rollups.test_seal import LATER, HOURS, keeping
 from tests.rollups.test_shred import merged
 from tests.rollups.world import APP, World
 
 
 def rows(world: World) -> dict[str, int]:
     """Rows of each table of data."""
-    ranges = [(t, keys.app_range(b, APP)) for t in TABLES for b in every_bucket(world.store, APP)]
+    ranges = [(t, keys.app_range(b, APP)) for t in TABLES for b in every_shard(world.store, APP)]
     counts = dict.fromkeys(TABLES, 0)
     for table, (start, stop) in ranges:
         counts[table] += sum(1 for _ in world.store.scan(table, start, stop))
@@ -37,15 +37,15 @@ def test_a_day_lives_and_goes_on_the_embedded_store(tmp_path: Path) -> None:
     assert world.answer() == world.truth
     keeping(world)
     purge(world.store, APP, keep=0)
-    for slot in SLOTS:
-        world.model.seal(slot)
+    for hour in HOURS:
+        world.model.seal(hour)
     assert (world.hours(), world.days()) == (world.recount(), world.model.days())
     check(world)
     keeping(world, raw=1, hour=1)
     assert world.days() == world.model.days()
     check(world)
     keeping(world, raw=1, hour=1, day=1)
-    assert world.days().keys() == {name for name in world.model.days() if name[1] * 24 not in SLOTS}
+    assert world.days().keys() == {name for name in world.model.days() if name[1] * 24 not in HOURS}
     check(world)
     erase(world.store, APP)
     assert rows(world) == {}

@@ -194,9 +194,9 @@ class Life(RuleBasedStateMachine):
     @rule(spread=st.sampled_from(SPREADS))
     def open_epoch(self, spread: tuple[str, int, int]) -> None:
         """Writers go elsewhere from now on, once they have noticed."""
-        strategy, buckets, width = spread
+        strategy, shards, width = spread
         with contextlib.suppress(Refused):
-            epochs.open_epoch(self.world.store, APP, strategy=strategy, buckets=buckets, spread=width)
+            epochs.open_epoch(self.world.store, APP, strategy=strategy, shards=shards, spread=width)
 
     @rule(point=st.none() | st.sampled_from(MOVE_POINTS[:3]))
     def migrate(self, point: str | None) -> None:
@@ -231,9 +231,9 @@ class Life(RuleBasedStateMachine):
     @rule(keep=st.integers(0, 2), point=st.sampled_from([None, "purge listed", "purge fenced", "purge deleting"]))
     def purge(self, keep: int, point: str | None) -> None:
         """Delete what is superseded, perhaps not to the end."""
-        buckets = self.world.spread().all(APP)
+        shards = self.world.spread().all(APP)
         try:
-            purge(self.world.store, APP, buckets, keep=keep, at=crash_at(point) if point else nowhere)
+            purge(self.world.store, APP, shards, keep=keep, at=crash_at(point) if point else nowhere)
         except Crash:
             return
 
@@ -246,11 +246,11 @@ class Life(RuleBasedStateMachine):
             self.world.roll(now_ms=START + 50 * HOUR_MS, sweep=True)
         value, next_day = self.world.manifest(), self.world.manifest(DAY + 1)
         if not self.world.spread().settled or SEALING in {*value.seals.values(), *next_day.seals.values()}:
-            return  # what lies in two places waits for its move, and a slot that is being sealed for its sealer
+            return  # what lies in two places waits for its move, and an hour that is being sealed for its sealer
         assert self.world.pending_rows() == 0
-        for (_, slot), entry in value.entries.items():
+        for (_, hour), entry in value.entries.items():
             assert len(entry.state.generations) <= 1
-            assert entry.state.replay == () or value.seal(slot)
+            assert entry.state.replay == () or value.seal(hour)
         if not value.seals:
             assert self.world.levels() <= {DAYS}
 

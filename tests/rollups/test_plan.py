@@ -31,8 +31,8 @@ from spm.store.manifest import (
 )
 
 DAY = 19_600
-SLOT = DAY * 24
-END = (SLOT + 1) * HOUR_MS  # of SLOT
+HOUR = DAY * 24
+END = (HOUR + 1) * HOUR_MS  # of HOUR
 CLOSED = END + limits.ROLL_GRACE_MS
 ONE = State((Generation(1),))
 TWO = State((Generation(1), Generation(2)))
@@ -40,19 +40,19 @@ EIGHT = State(tuple(Generation(n) for n in range(1, 9)))
 REPLAYS = State((Generation(1),), (Replay(5, 50),))
 
 
-def waiting(batch: int = 9, slot: int = SLOT, samples: int = 3, ms: int = 1_000, bucket: int = 4) -> Waiting:
+def waiting(batch: int = 9, hour: int = HOUR, samples: int = 3, ms: int = 1_000, shard: int = 4) -> Waiting:
     """One pending cell."""
     one = np.zeros(1, np.int64)
     messages = Messages(one + ms, one, one, np.zeros(1, np.int32), ("host",))
-    commit = Commit(messages, one + samples, np.zeros(16, np.uint8), 1, 2, ((bucket, slot),))
-    return Waiting(PendingKey(bucket, 7, ms, batch), slot, commit)
+    commit = Commit(messages, one + samples, np.zeros(16, np.uint8), 1, 2, ((shard, hour),))
+    return Waiting(PendingKey(shard, 7, ms, batch), hour, commit)
 
 
 def holding(state: State, *, hours_of: State | None = None, seal: int = OPEN) -> Manifest:
     """A manifest with one unit, and hours made of some state of it."""
-    made = {SLOT: HourOf(fingerprint(hours_of))} if hours_of else {}
+    made = {HOUR: HourOf(fingerprint(hours_of))} if hours_of else {}
     hours = {4: Hours(Generation(77), made)} if made else {}
-    return Manifest(1, 0, {(4, SLOT): Entry(state)}, hours, {SLOT: seal} if seal else {})
+    return Manifest(1, 0, {(4, HOUR): Entry(state)}, hours, {HOUR: seal} if seal else {})
 
 
 def planned(manifest: Manifest, items: list[Waiting], *, now_ms: int = CLOSED, minor: bool = False) -> DayPlan:
@@ -77,8 +77,8 @@ def planned(manifest: Manifest, items: list[Waiting], *, now_ms: int = CLOSED, m
         pytest.param(holding(ONE), False, CLOSED, False, Kind.RECOUNT, id="a closed hour without hours"),
         pytest.param(holding(ONE, hours_of=TWO), False, CLOSED, False, Kind.RECOUNT, id="hours of another state"),
         pytest.param(holding(ONE, hours_of=ONE), False, CLOSED, False, None, id="all is done"),
-        pytest.param(holding(ONE, seal=SEALING), True, CLOSED, False, None, id="a sealing slot is left alone"),
-        pytest.param(holding(ONE, seal=SEALED), True, CLOSED, False, None, id="a sealed slot too"),
+        pytest.param(holding(ONE, seal=SEALING), True, CLOSED, False, None, id="a sealing hour is left alone"),
+        pytest.param(holding(ONE, seal=SEALED), True, CLOSED, False, None, id="a sealed hour too"),
     ],
 )
 def test_the_plan_of_a_unit(manifest: Manifest, waits: bool, now_ms: int, minor: bool, kind: Kind | None) -> None:
@@ -94,7 +94,7 @@ def test_a_plan_names_its_parents_and_exact_batches() -> None:
     assert unit.hours
 
 
-def test_hours_are_due_for_closed_slots_of_full_runs_only() -> None:
+def test_hours_are_due_for_closed_hours_of_full_runs_only() -> None:
     assert not planned(holding(ONE), [waiting()], now_ms=CLOSED - 1).units[0].hours
     assert not planned(holding(ONE), [waiting()], minor=True).units[0].hours
 
@@ -105,9 +105,9 @@ def test_waves_are_bounded_and_never_cut_a_day() -> None:
     assert sizes == [[3, 3], [5, 1], [9]]
 
 
-def test_a_slot_is_closed_after_its_end_and_some_grace() -> None:
-    assert not closed(SLOT, CLOSED - 1)
-    assert closed(SLOT, CLOSED)
+def test_a_hour_is_closed_after_its_end_and_some_grace() -> None:
+    assert not closed(HOUR, CLOSED - 1)
+    assert closed(HOUR, CLOSED)
 
 
 @pytest.mark.parametrize(("day", "month"), [(0, 0), (30, 0), (31, 1), (19_600, 643), (-1, -1)])
@@ -122,7 +122,7 @@ class TestStaleDays:
 
     over = (DAY + 1) * 24 * HOUR_MS + limits.ROLL_GRACE_MS
     full = holding(ONE, hours_of=ONE)
-    of = day_fingerprint([(SLOT, fingerprint(ONE))])
+    of = day_fingerprint([(HOUR, fingerprint(ONE))])
 
     def found(self, month: Month, manifest: Manifest, now_ms: int) -> list[int]:
         """Their numbers."""
@@ -172,8 +172,8 @@ def test_nothing_starts_for_a_while_after_trouble() -> None:
     assert starts == [Start.NOTHING, Start.SPARK]
 
 
-def test_pressure_counts_the_fullest_bucket_and_all_samples() -> None:
-    items = [waiting(1, bucket=4), waiting(2, bucket=4), waiting(2, bucket=4, slot=SLOT + 1), waiting(3, bucket=5)]
+def test_pressure_counts_the_fullest_shard_and_all_samples() -> None:
+    items = [waiting(1, shard=4), waiting(2, shard=4), waiting(2, shard=4, hour=HOUR + 1), waiting(3, shard=5)]
     found = plan.pressure([(items, {}), ([], {})], END)
     assert found == Pressure(rows=2, samples=12, oldest_ms=1_000, overdue_ms=None)
 

@@ -50,7 +50,7 @@ def test_a_purge_without_history_leaves_one_generation_and_no_block() -> None:
     units = len(world.manifest().entries)
     packs = len(world.manifest().hours)
     assert rows(world, "timelines") == units
-    assert rows(world, "inputs") == units + 2 * packs  # a pack of hours and one of days per bucket
+    assert rows(world, "inputs") == units + 2 * packs  # a pack of hours and one of days per shard
     assert rows(world, "hours") == rows(world, "days") == 2
 
 
@@ -228,10 +228,10 @@ def bytes_of(world: World) -> int:
 @pytest.mark.parametrize("make", [filled, covered, died, half_written, rolled_back], ids=lambda make: make.__name__)
 def test_a_dry_run_tells_the_bytes_that_the_purge_then_frees(make: Callable[[], World]) -> None:
     world = make()
-    buckets = world.distribution.all(APP)
-    would = purge(world.store, APP, buckets, keep=0, dry_run=True)
+    shards = world.distribution.all(APP)
+    would = purge(world.store, APP, shards, keep=0, dry_run=True)
     before = bytes_of(world)
-    assert purge(world.store, APP, buckets, keep=0).tallies == would.tallies
+    assert purge(world.store, APP, shards, keep=0).tallies == would.tallies
     assert before - bytes_of(world) == would.size_bytes > 0
 
 
@@ -288,7 +288,7 @@ def test_a_purge_of_one_day_leaves_others_alone() -> None:
     world.send((0, 30 * HOUR_MS, 5.0))
     world.roll(now_ms=START + 60 * HOUR_MS)
     purge(world.store, APP, world.distribution.all(APP), keep=0, days=[DAY + 1])
-    assert {keys.LogKey.parse(key).slot // 24 for key in blocks(world)} == {DAY}
+    assert {keys.LogKey.parse(key).hour // 24 for key in blocks(world)} == {DAY}
 
 
 def blocks(world: World) -> list[bytes]:
@@ -309,23 +309,23 @@ def test_a_generation_with_damaged_inputs_is_counted_and_left() -> None:
     ]
 
 
-SLOT = DAY * 24
+HOUR = DAY * 24
 WORD = Word(
-    named=frozenset({(1, SLOT, 10), (1, SLOT + 1, 20)}),
-    parents=frozenset({(1, SLOT, 9)}),
-    sealed=frozenset({SLOT + 1}),
-    held={(1, SLOT): frozenset({77})},
+    named=frozenset({(1, HOUR, 10), (1, HOUR + 1, 20)}),
+    parents=frozenset({(1, HOUR, 9)}),
+    sealed=frozenset({HOUR + 1}),
+    held={(1, HOUR): frozenset({77})},
 )
 VERDICTS = {
-    "a page in force stays": (Listed("chunks", 1, SLOT, 10), None),
-    "its number in another bucket is another generation": (Listed("chunks", 2, SLOT, 10), ORPHAN),
-    "a parent is superseded": (Listed("inputs", 1, SLOT, 9), SUPERSEDED),
-    "what nobody names is an orphan": (Listed("timelines", 1, SLOT, 8), ORPHAN),
-    "a block inside chunks is covered": (Listed("log", 1, SLOT, 77), COVERED),
-    "a block outside them stays": (Listed("log", 1, SLOT, 78), None),
-    "a block of a sealed slot has expired": (Listed("log", 1, SLOT + 1, 78), EXPIRED),
-    "a sealed slot's generation is deleted by who sealed it": (Listed("chunks", 1, SLOT + 1, 20), None),
-    "other pages of a sealed slot have expired": (Listed("chunks", 1, SLOT + 1, 21), EXPIRED),
+    "a page in force stays": (Listed("chunks", 1, HOUR, 10), None),
+    "its number in another shard is another generation": (Listed("chunks", 2, HOUR, 10), ORPHAN),
+    "a parent is superseded": (Listed("inputs", 1, HOUR, 9), SUPERSEDED),
+    "what nobody names is an orphan": (Listed("timelines", 1, HOUR, 8), ORPHAN),
+    "a block inside chunks is covered": (Listed("log", 1, HOUR, 77), COVERED),
+    "a block outside them stays": (Listed("log", 1, HOUR, 78), None),
+    "a block of a sealed hour has expired": (Listed("log", 1, HOUR + 1, 78), EXPIRED),
+    "a sealed hour's generation is deleted by who sealed it": (Listed("chunks", 1, HOUR + 1, 20), None),
+    "other pages of a sealed hour have expired": (Listed("chunks", 1, HOUR + 1, 21), EXPIRED),
 }
 
 

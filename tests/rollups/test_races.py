@@ -22,7 +22,7 @@ def settled(world: World) -> None:
     assert days_in_force(world) == whole_day(world)
 
 
-def test_a_minor_run_that_lost_to_one_of_other_slots_is_rebased() -> None:
+def test_a_minor_run_that_lost_to_one_of_other_hours_is_rebased() -> None:
     world = World()
     world.send((0, 1, 1.0))
 
@@ -67,8 +67,8 @@ def test_no_flip_crosses_the_fence_of_a_purge() -> None:
     world.send((0, 1, 1.0))
     world.roll(minor=True)
     world.send((0, 2, 2.0))
-    buckets = world.distribution.all(APP)
-    report = world.roll(minor=True, at=meanwhile("compacted", lambda: purge(world.store, APP, buckets)))
+    shards = world.distribution.all(APP)
+    report = world.roll(minor=True, at=meanwhile("compacted", lambda: purge(world.store, APP, shards)))
     assert [day.flipped for day in report.days] == [False]
     settled(world)
 
@@ -77,8 +77,8 @@ def test_no_month_is_flipped_across_a_purge() -> None:
     """The purge has deleted the very rows of days that the flip would name."""
     world = World()
     world.send((0, 1, 1.0))
-    buckets = world.distribution.all(APP)
-    report = world.roll(at=meanwhile("days written", lambda: purge(world.store, APP, buckets)))
+    shards = world.distribution.all(APP)
+    report = world.roll(at=meanwhile("days written", lambda: purge(world.store, APP, shards)))
     assert report.months == 0
     settled(world)
 
@@ -107,7 +107,7 @@ def test_a_pack_that_another_run_has_changed_is_not_overwritten() -> None:
 
     world.roll(at=meanwhile("compacted", other))
     [pack] = world.manifest().hours.values()
-    assert set(pack.slots) == {DAY * 24, DAY * 24 + 1}
+    assert set(pack.hours) == {DAY * 24, DAY * 24 + 1}
     settled(world)
 
 

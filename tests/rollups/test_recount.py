@@ -133,7 +133,7 @@ def test_a_series_on_one_side_alone_is_named(side: str) -> None:
     assert (found.series, found.name) == (2, "count")
 
 
-def test_a_day_whose_sketch_lost_a_bucket_is_named() -> None:
+def test_a_day_whose_sketch_lost_a_shard_is_named() -> None:
     made = [by_kernels([piece_of(ONE)], Lens()), by_kernels([piece_of(ONE)], Lens())]
     metric = made[0][0][0]
     stored = aggregates.merge([rows.take(names == metric) for names, rows in made])

@@ -1,4 +1,4 @@
-"""Claims about moving an app to other buckets while it is written, read and rolled up (rule 22)."""
+"""Claims about moving an app to other shards while it is written, read and rolled up (rule 22)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,9 +21,9 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import BYTE, CLOSED, CLOSING, HASH, OPEN, Distribution, Epoch
 from tests.rollups.world import APP, DAY, NEXT_DAY, Crash, World, crash_at, days_in_force, whole_day
 
-NARROW = Distribution.single(spread=1)  # all metrics in bucket 11
-WIDER: tuple[str, int, int] = (HASH, 16, 3)  # m0 and m1 in bucket 13, m2 in 11
-BYTES: tuple[str, int, int] = (BYTE, 16, 1)  # m0 and m2 in bucket 0, m1 in 4
+NARROW = Distribution.single(spread=1)  # all metrics in shard 11
+WIDER: tuple[str, int, int] = (HASH, 16, 3)  # m0 and m1 in shard 13, m2 in 11
+BYTES: tuple[str, int, int] = (BYTE, 16, 1)  # m0 and m2 in shard 0, m1 in 4
 MOVE_POINTS = [
     "planned",
     "blocks read",
@@ -46,13 +46,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
 
 
 def filled(store: Backend | None = None, to: tuple[str, int, int] = WIDER) -> World:
-    """Three hours, rolled up in one bucket; then another epoch is opened."""
+    """Three hours, rolled up in one shard; then another epoch is opened."""
     world = World(store or MemoryBackend(), distribution=NARROW)
     for hour in range(3):
         world.send(*((series, hour * HOUR_MS + 1 + series, float(series + hour)) for series in range(4)))
     world.roll()
-    strategy, buckets, spread = to
-    epochs.open_epoch(world.store, APP, strategy=strategy, buckets=buckets, spread=spread)
+    strategy, shards, spread = to
+    epochs.open_epoch(world.store, APP, strategy=strategy, shards=shards, spread=spread)
     world.clock.advance(2_000)
     return world
 
@@ -84,13 +84,13 @@ def settled(world: World) -> None:
 
 
 def holding(world: World) -> set[int]:
-    """Buckets with anything in force."""
+    """Shards with anything in force."""
     return {b for (b, _), entry in world.manifest().entries.items() if entry.state.generations or entry.state.replay}
 
 
 @pytest.mark.parametrize(("to", "buckets"), [(WIDER, {11, 13}), (BYTES, {0, 4})])
-def test_data_moves_to_the_buckets_of_the_newest_epoch_and_no_answer_changes(
-    store: Backend, to: tuple[str, int, int], buckets: set[int]
+def test_data_moves_to_the_shards_of_the_newest_epoch_and_no_answer_changes(
+    store: Backend, to: tuple[str, int, int], shards: set[int]
 ) -> None:
     world = filled(store, to)
     seen = []
@@ -103,7 +103,7 @@ def test_data_moves_to_the_buckets_of_the_newest_epoch_and_no_answer_changes(
     report = move(world, look)
     assert (report.troubles, report.left, len(report.days)) == ([], 0, 1)
     assert set(MOVE_POINTS) <= set(seen)
-    assert holding(world) == buckets
+    assert holding(world) == shards
     right(world)
     assert close(world, look) == Closing(True)
     assert set(CLOSE_POINTS) <= set(seen)
@@ -139,14 +139,14 @@ def test_data_that_comes_while_epochs_change_is_where_it_belongs(store: Backend)
     settled(world)
 
 
-def test_hours_of_a_slot_in_two_buckets_are_not_made_until_it_is_moved() -> None:
+def test_hours_of_a_hour_in_two_shards_are_not_made_until_it_is_moved() -> None:
     world = filled()
     world.send((0, 9 * HOUR_MS, 7.0))  # after this the writer knows the newest epoch
     world.send((0, HOUR_MS + 1, 7.0))
     world.roll()
     first = DAY * 24
     assert world.manifest().entry(13, first + 1).state.generations
-    assert [s for s in world.manifest().hours[11].slots if s == first + 1] == [first + 1]  # of before, used by nobody
+    assert [s for s in world.manifest().hours[11].hours if s == first + 1] == [first + 1]  # of before, used by nobody
     assert 13 not in world.manifest().hours
     right(world)
     move(world)
@@ -247,7 +247,7 @@ def test_a_move_is_rolled_back_in_all_its_units(store: Backend) -> None:
     settled(world)
 
 
-def test_a_move_on_which_a_run_stands_in_one_bucket_is_not_rolled_back() -> None:
+def test_a_move_on_which_a_run_stands_in_one_shard_is_not_rolled_back() -> None:
     world = filled()
     run = move(world).run
     world.send((2, 7, 1.0))
@@ -280,7 +280,7 @@ def test_replayed_batches_move_too() -> None:
     settled(world)
 
 
-def test_an_epoch_with_anything_in_its_buckets_is_not_closed() -> None:
+def test_an_epoch_with_anything_in_its_shards_is_not_closed() -> None:
     world = filled()
     found = close(world)
     assert not found.closed
@@ -322,8 +322,8 @@ def test_what_a_stale_writer_leaves_in_a_closed_epoch_is_passed_over(monkeypatch
     assert {k: v for k, v in found.items() if k in truth} == truth
     held = {place: entry.state for place, entry in world.manifest().entries.items()}
     newest = epochs.read(world.store, APP).newest
-    for (bucket, _), metrics in metrics_of(world.store, APP, held).items():
-        assert (newest.of(APP, metrics) == bucket).all()
+    for (shard, _), metrics in metrics_of(world.store, APP, held).items():
+        assert (newest.of(APP, metrics) == shard).all()
     world.store_again(envelope)  # under the newest
     right(world)
     settled(world)
@@ -365,7 +365,7 @@ def test_the_newest_epoch_is_not_closed_and_an_unknown_one_is_refused() -> None:
 @pytest.mark.parametrize(
     ("epoch", "rate", "wanted"),
     [
-        pytest.param(Epoch(), SPREAD_UNIT_SAMPLES, None, id="fits into one bucket"),
+        pytest.param(Epoch(), SPREAD_UNIT_SAMPLES, None, id="fits into one shard"),
         pytest.param(Epoch(), SPREAD_UNIT_SAMPLES + 1, 2, id="one over"),
         pytest.param(Epoch(), 9 * SPREAD_UNIT_SAMPLES, 16, id="doubles until it fits"),
         pytest.param(Epoch(), 999 * SPREAD_UNIT_SAMPLES, 16, id="never over more than there are"),

@@ -19,7 +19,7 @@ from spm.store.matchers import Matcher
 from spm.store.versions import retractions
 from tests.rollups.world import APP, DAY, START, Sample, World, metric_of
 
-SLOT = START // HOUR_MS
+HOUR = START // HOUR_MS
 
 
 @pytest.fixture
@@ -85,12 +85,12 @@ def test_a_preview_reads_only_hours_that_may_be_touched(world: World, monkeypatc
     read = retraction._pieces
 
     def noted(reader: Any, unit: Any, wanted: Any) -> Any:
-        seen.append(unit.at.slot)
+        seen.append(unit.at.hour)
         return read(reader, unit, wanted)
 
     monkeypatch.setattr(retraction, "_pieces", noted)
     assert preview(world, data_from_ms=START + HOUR_MS, data_to_ms=START + 2 * HOUR_MS).samples == 1
-    assert set(seen) == {SLOT + 1}
+    assert set(seen) == {HOUR + 1}
 
 
 @pytest.mark.parametrize("limit", ["RETRACT_PREVIEW_SAMPLES_MAX", "RETRACT_PREVIEW_UNITS_MAX"])
@@ -157,16 +157,16 @@ def test_an_undo_keeps_the_row_and_its_times(world: World) -> None:
     assert retractions.read(world.store, APP) == (ended,)
 
 
-def test_slots_under_a_seal_are_told_and_left_alone(world: World) -> None:
+def test_hours_under_a_seal_are_told_and_left_alone(world: World) -> None:
     world.roll()
     value = world.manifest()
-    sealed = msgspec.structs.replace(value, nonce=1, seals={SLOT: SEALED})
+    sealed = msgspec.structs.replace(value, nonce=1, seals={HOUR: SEALED})
     before = manifest.encode(value)
     assert world.store.check_and_put("manifest", keys.manifest(APP, DAY), b"v", before, manifest.encode(sealed))
     found = preview(world, source="a")
     assert (found.samples, found.hours, found.sealed) == (1, 1, 1)
     done = retraction.retract(world.store, APP, retraction.drafted(Draft(source="a", reason="x"), world.clock.now_ms()))
-    assert done.sealed == (SLOT,)
+    assert done.sealed == (HOUR,)
 
 
 # --- against a list of versions ---------------------------------------------------------------------------------------

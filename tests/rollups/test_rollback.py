@@ -144,7 +144,7 @@ PAIR = ((4, 9), (5, 9))
 
 
 def moved(later: bool, seal: int = OPEN) -> Manifest:
-    """A run 3 that moved a slot from bucket 4 to bucket 5; ``later``: run 8 stands on one of the two."""
+    """A run 3 that moved an hour from shard 4 to shard 5; ``later``: run 8 stands on one of the two."""
     first = Former(3, ONE, PAIR)
     second = Entry(TWO, (first, Former(8, TWO)) if later else (first,))
     return Manifest(1, 0, {(4, 9): Entry(TWO, (first,)), (5, 9): second}, seals={9: seal} if seal else {})
@@ -157,6 +157,6 @@ def test_a_run_that_moved_data_is_rolled_back_in_all_its_units_or_not_at_all() -
 
 
 @pytest.mark.parametrize("seal", [SEALING, SEALED])
-def test_a_sealed_slot_is_not_rolled_back(seal: int) -> None:
+def test_a_sealed_hour_is_not_rolled_back(seal: int) -> None:
     with pytest.raises(Refused, match="sealed"):
         tops_of(moved(later=False, seal=seal), 3)

@@ -42,7 +42,7 @@ PROTOCOL = {
     "transitive",
     "seal_two_step",
     "seal_stops_runs",
-    "seal_slot",
+    "seal_hour",
     "seal_ret",
     "mig_together",
     "close_recheck",

@@ -126,8 +126,8 @@ def test_hours_equal_a_numpy_recount(world: World) -> None:
     world.roll()
     assert world.hours() == world.recount()
     packs = world.manifest().hours
-    slots = {slot for pack in packs.values() for slot in pack.slots}
-    assert slots == {DAY * 24 + h for h in range(4)}
+    hours = {hour for pack in packs.values() for hour in pack.hours}
+    assert hours == {DAY * 24 + h for h in range(4)}
 
 
 def test_days_are_built_from_hours_and_equal_the_whole_days_aggregates(world: World) -> None:
@@ -139,10 +139,10 @@ def test_days_are_built_from_hours_and_equal_the_whole_days_aggregates(world: Wo
     assert days_in_force(world) == whole_day(world)
 
 
-def test_hours_and_days_are_written_for_closed_slots_only(world: World) -> None:
+def test_hours_and_days_are_written_for_closed_hours_only(world: World) -> None:
     fill(world)
     world.roll(now_ms=START + 2 * HOUR_MS + 10 * 60_000)
-    assert {slot for pack in world.manifest().hours.values() for slot in pack.slots} == {DAY * 24, DAY * 24 + 1}
+    assert {hour for pack in world.manifest().hours.values() for hour in pack.hours} == {DAY * 24, DAY * 24 + 1}
     assert world.hours() == world.recount()
     assert days_in_force(world) == {}
 

@@ -7,12 +7,12 @@ import pytest
 
 from rollups.crash_points import Hook, nowhere
 from rollups.decide.retention import Keep
-from rollups.delete.purge import every_bucket, purge
-from rollups.delete.seal import Retained, retain, seal_slots, would_go
+from rollups.delete.purge import every_shard, purge
+from rollups.delete.seal import Retained, retain, seal_hours, would_go
 from rollups.manifest import cells
 from rollups.run.local import LocalExecutor
 from rollups.run.rollback import roll_back
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import epochs, keys, manifest
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
@@ -24,15 +24,15 @@ from spm.store.manifest import (
 )
 from tests.rollups.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, meanwhile, whole_day
 
-DAY_MS = DAY_SLOTS * HOUR_MS
-SLOT = DAY * DAY_SLOTS
-SLOTS = range(SLOT, SLOT + DAY_SLOTS)
+DAY_MS = DAY_HOURS * HOUR_MS
+HOUR = DAY * DAY_HOURS
+HOURS = range(HOUR, HOUR + DAY_HOURS)
 LATER = START + 3 * DAY_MS  # when a retention of one day is over for the day
 RAW = ("chunks", "timelines", "log")
 
 
 def filled() -> World:
-    """Samples of two metrics in three hours, in both buckets, merged and aggregated."""
+    """Samples of two metrics in three hours, in both shards, merged and aggregated."""
     world = World()
     world.send((0, 1, 1.0), (1, 2, 2.0), (2, 3, 5.0), (0, HOUR_MS + 1, 4.0))
     world.send((0, 2, 7.0), (2, 5 * HOUR_MS, 8.0), source="b")
@@ -51,15 +51,15 @@ def keeping(
 
 def rows(world: World, *tables: str) -> int:
     """Rows of the app in tables."""
-    ranges = [(t, keys.app_range(b, APP)) for t in tables for b in every_bucket(world.store, APP)]
+    ranges = [(t, keys.app_range(b, APP)) for t in tables for b in every_shard(world.store, APP)]
     return sum(1 for table, (start, stop) in ranges for _ in world.store.scan(table, start, stop))
 
 
 def sealed(world: World) -> None:
     """The day is sealed: hours and days are what they must be, samples are gone, and so are their rows."""
-    assert {world.manifest().seal(slot) for slot in SLOTS} == {SEALED}
-    for slot in SLOTS:
-        world.model.seal(slot)
+    assert {world.manifest().seal(hour) for hour in HOURS} == {SEALED}
+    for hour in HOURS:
+        world.model.seal(hour)
     assert world.hours() == world.recount()
     assert world.days() == world.model.days()
     assert world.answer() == world.truth == {}
@@ -68,7 +68,7 @@ def sealed(world: World) -> None:
     assert world.hours() == world.recount()
 
 
-# --- what a slot may be in when its time comes ------------------------------------------------------------------------
+# --- what an hour may be in when its time comes ------------------------------------------------------------------------
 
 
 def only_pending() -> World:
@@ -98,7 +98,7 @@ def rolled_back() -> World:
 
 
 def with_late_data() -> World:
-    """Hours of two slots that are stale."""
+    """Hours of two hours that are stale."""
     world = filled()
     world.send((0, 9, 9.0), (2, 1, 3.0), (2, 5 * HOUR_MS + 1, 4.0))
     return world
@@ -136,7 +136,7 @@ CASES = [filled, only_pending, minor_ones, rolled_back, with_late_data, retracte
 def test_a_sealed_day_answers_from_hours_what_its_samples_said(make: Callable[[], World]) -> None:
     world = make()
     done = keeping(world)
-    assert (done.sealed, done.troubles) == (list(SLOTS), [])
+    assert (done.sealed, done.troubles) == (list(HOURS), [])
     world.roll(now_ms=LATER)
     sealed(world)
 
@@ -177,7 +177,7 @@ def test_retention_killed_anywhere_is_finished_by_the_next(point: str, times: in
     with pytest.raises(Crash):
         keeping(world, at=crash_at(point, times))
     assert world.hours() == world.recount()
-    if world.manifest().seal(SLOT) < SEALED:
+    if world.manifest().seal(HOUR) < SEALED:
         assert world.answer() == world.truth or SEALED in world.manifest().seals.values()
     keeping(world)
     world.roll(now_ms=LATER)
@@ -197,7 +197,7 @@ def outcomes(world: World, wanted: int) -> int:
     return found
 
 
-def test_data_for_a_sealed_slot_is_counted_as_late_and_changes_nothing() -> None:
+def test_data_for_a_sealed_hour_is_counted_as_late_and_changes_nothing() -> None:
     world = filled()
     keeping(world)
     sealed(world)
@@ -215,7 +215,7 @@ def test_what_a_writer_puts_once_more_after_the_seal_stays_accounted_for_as_stor
     """Its first put was taken for lost, and had come in."""
     world = World()
     world.send((0, 1, 1.0), (1, 2, 2.0))
-    ranges = [(t, keys.app_range(b, APP)) for t in ("log", "pending") for b in every_bucket(world.store, APP)]
+    ranges = [(t, keys.app_range(b, APP)) for t in ("log", "pending") for b in every_shard(world.store, APP)]
     puts = [(table, list(world.store.scan(table, *between))) for table, between in ranges]
     world.roll()
     keeping(world)
@@ -251,15 +251,15 @@ def test_what_was_merged_by_the_seal_is_stored_though_its_settling_died() -> Non
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_sample_acked_while_its_slot_is_sealed_is_in_or_counted_as_late(point: str) -> None:
+def test_a_sample_acked_while_its_hour_is_sealed_is_in_or_counted_as_late(point: str) -> None:
     world = with_late_data()
     keeping(world, at=meanwhile(point, lambda: world.send((4, 4, 44.0))))
     keeping(world)
     world.roll(now_ms=LATER)
-    inside = (4, SLOT) in world.hours()
+    inside = (4, HOUR) in world.hours()
     assert (inside, outcomes(world, commit_records.LATE)) in {(True, 0), (False, 1)}
     assert inside == (point == "sealing")
-    assert (world.pending_rows(), {world.manifest().seal(s) for s in SLOTS}) == (0, {SEALED})
+    assert (world.pending_rows(), {world.manifest().seal(s) for s in HOURS}) == (0, {SEALED})
     purge(world.store, APP, keep=0)
     assert rows(world, *RAW) == 0
 
@@ -275,7 +275,7 @@ def test_a_run_at_the_same_time_neither_hinders_nor_spoils_a_seal(point: str, mi
 
 
 @pytest.mark.parametrize("point", ["planned", "compacted", "hours written", "days written"])
-def test_a_run_under_way_drops_its_work_on_slots_that_were_sealed_meanwhile(point: str) -> None:
+def test_a_run_under_way_drops_its_work_on_hours_that_were_sealed_meanwhile(point: str) -> None:
     world = with_late_data()
     world.roll(now_ms=LATER, at=meanwhile(point, lambda: keeping(world)))
     world.roll(now_ms=LATER)
@@ -296,7 +296,7 @@ def test_hours_counted_before_an_undo_do_not_come_in_over_a_seal() -> None:
     sealed(world)
 
 
-def test_a_roll_back_of_a_sealed_slot_finds_nothing_to_return_to() -> None:
+def test_a_roll_back_of_a_sealed_hour_finds_nothing_to_return_to() -> None:
     world = filled()
     run = max(entry.history[-1].run for entry in world.manifest().entries.values())
     keeping(world)
@@ -318,73 +318,73 @@ def test_a_retraction_after_the_seal_leaves_its_hours_as_they_are() -> None:
 # --- what cannot be sealed --------------------------------------------------------------------------------------------
 
 
-def test_a_slot_in_two_places_waits_for_its_move_and_stays_open() -> None:
+def test_a_hour_in_two_places_waits_for_its_move_and_stays_open() -> None:
     world = filled()
-    epochs.open_epoch(world.store, APP, strategy="hash", buckets=16, spread=1)
+    epochs.open_epoch(world.store, APP, strategy="hash", shards=16, spread=1)
     done = keeping(world)
-    assert [s for s in SLOTS if f"slot {s} of app {APP} waits until its data has been moved" in done.troubles] == [SLOT]
+    assert [s for s in HOURS if f"hour {s} of app {APP} waits until its data has been moved" in done.troubles] == [HOUR]
     assert done.sealed == []
-    assert {world.manifest().seal(slot) for slot in SLOTS} == {OPEN}, "the others go where this one goes"
+    assert {world.manifest().seal(hour) for hour in HOURS} == {OPEN}, "the others go where this one goes"
 
 
 def left_behind() -> tuple[World, int]:
-    """A move that was rolled back, and then something was taken out; the bucket where the move's hours still stand."""
+    """A move that was rolled back, and then something was taken out; the shard where the move's hours still stand."""
     world = World()
     world.send((0, 1, 1.0), (3, 2, 5.0))
     world.roll()
-    epochs.open_epoch(world.store, APP, strategy="hash", buckets=8, spread=2)
+    epochs.open_epoch(world.store, APP, strategy="hash", shards=8, spread=2)
     roll_back(world.store, world.migrate().run, [APP])
     world.retract(series=3)
     value = world.manifest()
-    [bucket] = [b for b, pack in value.hours.items() if not value.entry(b, SLOT).state.generations]
-    return world, bucket
+    [shard] = [b for b, pack in value.hours.items() if not value.entry(b, HOUR).state.generations]
+    return world, shard
 
 
 def test_hours_that_a_rolled_back_move_left_behind_go_with_the_seal() -> None:
-    world, bucket = left_behind()
+    world, shard = left_behind()
     keeping(world)
     sealed(world)
-    assert bucket not in world.manifest().hours
+    assert shard not in world.manifest().hours
     assert [round(world.quantiles(q)[0], 1) for q in (0.0, 1.0)] == [1.0, 1.0]
 
 
 def test_hours_that_a_rolled_back_move_left_behind_are_passed_over_where_a_seal_has_kept_them() -> None:
-    world, bucket = left_behind()
+    world, shard = left_behind()
     before = world.manifest()
     keeping(world)
     sealed(world)
     now = world.manifest()
-    kept = msgspec.structs.replace(now, hours={**now.hours, bucket: before.hours[bucket]})
+    kept = msgspec.structs.replace(now, hours={**now.hours, shard: before.hours[shard]})
     key = keys.manifest(APP, DAY)
     world.store.check_and_put("manifest", key, b"v", manifest.encode(now), manifest.encode(kept))
     assert world.hours() == world.recount()
     assert [round(world.quantiles(q)[0], 1) for q in (0.0, 1.0)] == [1.0, 1.0]
 
 
-def test_a_damaged_slot_is_opened_again_and_the_others_are_sealed() -> None:
+def test_a_damaged_hour_is_opened_again_and_the_others_are_sealed() -> None:
     world = with_late_data()
     place = next(
-        key for b in every_bucket(world.store, APP) for key, _ in world.store.scan("log", *keys.log_range(b, APP, SLOT))
+        key for b in every_shard(world.store, APP) for key, _ in world.store.scan("log", *keys.log_range(b, APP, HOUR))
     )
     world.store.put([("log", [(place, {b"v": b"damaged"})])])
     done = keeping(world)
     assert done.troubles != []
-    assert world.manifest().seal(SLOT) == OPEN
-    assert set(done.sealed) == set(SLOTS) - {SLOT}
+    assert world.manifest().seal(HOUR) == OPEN
+    assert set(done.sealed) == set(HOURS) - {HOUR}
 
 
-def test_single_slots_can_be_sealed() -> None:
+def test_single_hours_can_be_sealed() -> None:
     world = filled()
     run = cells.take_run(world.store)
-    done, _ = seal_slots(world.driver(), LocalExecutor(world.store), APP, DAY, [SLOT + 1], now_ms=NEXT_DAY, run=run)
-    assert done == [SLOT + 1]
-    world.model.seal(SLOT + 1)
+    done, _ = seal_hours(world.driver(), LocalExecutor(world.store), APP, DAY, [HOUR + 1], now_ms=NEXT_DAY, run=run)
+    assert done == [HOUR + 1]
+    world.model.seal(HOUR + 1)
     assert world.answer() == world.truth != {}
     assert world.hours() == world.recount()
 
 
 def test_a_day_that_is_merged_already_costs_two_flips() -> None:
-    """And no row is written: hours made when the slots closed are in force."""
+    """And no row is written: hours made when the hours closed are in force."""
     store = Counting()
     world = World(store)
     world.send((0, 1, 1.0), (2, 2, 2.0), (0, HOUR_MS + 1, 3.0), (1, 20 * HOUR_MS, 4.0))
@@ -416,8 +416,8 @@ def aged() -> World:
     world = filled()
     world.roll(now_ms=LATER)
     keeping(world)
-    for slot in SLOTS:
-        world.model.seal(slot)
+    for hour in HOURS:
+        world.model.seal(hour)
     return world
 
 
@@ -425,7 +425,7 @@ def test_an_expired_day_answers_from_days_alone() -> None:
     world = aged()
     done = keeping(world, raw=1, hour=1)
     assert done.expired == [DAY]
-    assert {world.manifest().seal(slot) for slot in SLOTS} == {EXPIRED}
+    assert {world.manifest().seal(hour) for hour in HOURS} == {EXPIRED}
     assert rows(world, "hours") == 0
     assert world.days() == world.model.days()
     assert world.hours() == {}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rollups import retraction
 from rollups.crash_points import Hook, nowhere
 from rollups.delete.erase_retracted import only, preview, shred
-from rollups.delete.purge import every_bucket, purge
+from rollups.delete.purge import every_shard, purge
 from rollups.move.redistribute import close_epoch
 from rollups.run.local import LocalExecutor
 from rollups.run.rollback import roll_back
@@ -33,18 +33,18 @@ Forms = dict[str, Callable[[bytes], object]]
 
 def scan(world: World, table: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
     """The app's rows of a table."""
-    return [r for b in every_bucket(world.store, APP) for r in world.store.scan(table, *keys.app_range(b, APP))]
+    return [r for b in every_shard(world.store, APP) for r in world.store.scan(table, *keys.app_range(b, APP))]
 
 
 def stored(world: World) -> list[tuple[int, int, float, int, str]]:
     """Every version in any row of `log` and of `chunks`, whether a manifest names it or not: (series, ts, value, …)."""
     found = []
-    for bucket in every_bucket(world.store, APP):
-        for _, row in world.store.scan("log", *keys.app_range(bucket, APP)):
+    for shard in every_shard(world.store, APP):
+        for _, row in world.store.scan("log", *keys.app_range(shard, APP)):
             found += _versions(Piece.of_row(row))
-        for key, row in world.store.scan("inputs", *keys.app_range(bucket, APP)):
-            _, _, slot, number = keys.parse_inputs(key)
-            found += _generation(world, Unit(bucket, APP, slot), number, generations.decode_inputs(row[b"v"]))
+        for key, row in world.store.scan("inputs", *keys.app_range(shard, APP)):
+            _, _, hour, number = keys.parse_inputs(key)
+            found += _generation(world, Unit(shard, APP, hour), number, generations.decode_inputs(row[b"v"]))
     return sorted(set(found))
 
 
@@ -54,7 +54,7 @@ def _generation(
     """A generation's versions by its pages alone; packs have none."""
     if not made.timeline_pages:
         return []
-    named = [g for (b, s), e in world.manifest(unit.slot // 24).entries.items() for g in _all(e) if g.number == number]
+    named = [g for (b, s), e in world.manifest(unit.hour // 24).entries.items() for g in _all(e) if g.number == number]
     generation = named[0] if named else Generation(number)
     pages: Forms = {
         "chunks": ChunkPage.from_bytes,
@@ -102,7 +102,7 @@ def delete(world: World, number: int, at: Hook = nowhere) -> None:
 
 
 def merged(store: Backend | None = None) -> World:
-    """In chunks of two buckets, with hours and days; good and bad ones of one message time and series."""
+    """In chunks of two shards, with hours and days; good and bad ones of one message time and series."""
     world = World(store or MemoryBackend())
     world.send((0, 1, 1.0), (1, 2, 2.0), (2, 5 * HOUR_MS, 3.0), source="good")
     world.send((0, 1, BAD), (0, 7, BAD), (2, 5 * HOUR_MS + 1, BAD), (3, 25 * HOUR_MS, BAD), source="bad")
@@ -167,9 +167,9 @@ def of_a_dead_run() -> World:
 
 
 def moved() -> World:
-    """In former states and blocks of the buckets it was moved from, too, and pending there once more."""
+    """In former states and blocks of the shards it was moved from, too, and pending there once more."""
     world = merged()
-    epochs.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
+    epochs.open_epoch(world.store, APP, strategy="byte", shards=16, spread=16)
     assert world.migrate().days
     world.send((0, 11, BAD), (1, 11, BAD), source="bad")
     return world
@@ -188,7 +188,7 @@ def moved_for_good() -> World:
 def moved_and_back() -> World:
     """In pages of a move that was rolled back."""
     world = merged()
-    epochs.open_epoch(world.store, APP, strategy="byte", buckets=16, spread=16)
+    epochs.open_epoch(world.store, APP, strategy="byte", shards=16, spread=16)
     roll_back(world.store, world.migrate().run, [APP])
     return world
 
@@ -218,14 +218,14 @@ def test_a_purged_retraction_is_in_no_row_and_all_else_is_as_it_was(make: Callab
 
 def _keys_of_pages(world: World) -> set[tuple[int, int]]:
     rows = [
-        key for b in every_bucket(world.store, APP) for key, _ in world.store.scan("chunks", *keys.app_range(b, APP))
+        key for b in every_shard(world.store, APP) for key, _ in world.store.scan("chunks", *keys.app_range(b, APP))
     ]
     return {(keys.parse_chunk(key)[3], keys.parse_chunk(key)[4]) for key in rows}
 
 
 def _listed(world: World) -> set[tuple[int, int]]:
     rows = [
-        key for b in every_bucket(world.store, APP) for key, _ in world.store.scan("inputs", *keys.app_range(b, APP))
+        key for b in every_shard(world.store, APP) for key, _ in world.store.scan("inputs", *keys.app_range(b, APP))
     ]
     return {keys.parse_inputs(key)[2:] for key in rows}
 
@@ -301,14 +301,14 @@ def test_sealed_hours_are_named_and_left() -> None:
     world = merged()
     number = world.retract(source="bad")
     world.roll(now_ms=NEXT_DAY + 40 * HOUR_MS)
-    slot = START // HOUR_MS
+    hour = START // HOUR_MS
     key, value = keys.manifest(APP, DAY), world.manifest()
-    after = manifest.Manifest(5, 5, value.entries, value.hours, {slot: SEALED})
+    after = manifest.Manifest(5, 5, value.entries, value.hours, {hour: SEALED})
     assert world.store.check_and_put("manifest", key, b"v", manifest.encode(value), manifest.encode(after))
-    before = {unit: entry for unit, entry in world.manifest().entries.items() if unit[1] == slot}
+    before = {unit: entry for unit, entry in world.manifest().entries.items() if unit[1] == hour}
     done = shred(world.store, APP, number, now_ms=world.clock.now_ms())
-    assert done.sealed == (slot,)
-    assert {unit: entry for unit, entry in world.manifest().entries.items() if unit[1] == slot} == before
+    assert done.sealed == (hour,)
+    assert {unit: entry for unit, entry in world.manifest().entries.items() if unit[1] == hour} == before
 
 
 def test_a_damaged_unit_is_told_and_can_be_tried_again() -> None:

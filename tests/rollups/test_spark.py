@@ -89,7 +89,7 @@ def test_retractions_moves_and_upgrades_run_on_spark(session: SparkSession, tmp_
     number = world.retract(series=1)
     assert [day.flipped for day in world.driver().roll(executor, [APP], now_ms=NEXT_DAY).days] == [True] * 2
     assert world.hours() == world.recount()
-    epochs.open_epoch(world.store, APP, strategy=BYTE, buckets=16, spread=1)
+    epochs.open_epoch(world.store, APP, strategy=BYTE, shards=16, spread=1)
     report = migrate(world.driver(), executor, APP, now_ms=NEXT_DAY)
     assert (report.troubles, report.left) == ([], 0)
     world.undo(number)
@@ -123,7 +123,7 @@ def test_a_worker_killed_in_a_task_is_replaced_and_the_run_goes_on(
 def test_an_operators_strategy_is_known_to_sparks_workers(session: SparkSession, tmp_path: Path) -> None:
     world, url = world_at(tmp_path / "store")
     world.roll()
-    epochs.open_epoch(world.store, APP, strategy="two bytes", buckets=64, spread=64)
+    epochs.open_epoch(world.store, APP, strategy="two bytes", shards=64, spread=64)
     report = migrate(world.driver(), SparkExecutor(session, url), APP, now_ms=NEXT_DAY)
     assert (report.troubles, report.left) == ([], 0)
     assert close_epoch(world.store, APP, 0).closed
@@ -169,7 +169,7 @@ def test_every_task_has_a_partition_of_its_own(session: SparkSession) -> None:
 
 def test_groups_are_balanced_by_samples() -> None:
     tasks = [
-        UnitTask(APP, 0, slot, Kind.FULL, (), (), (), samples, True) for slot, samples in enumerate([9, 1, 1, 1, 8])
+        UnitTask(APP, 0, hour, Kind.FULL, (), (), (), samples, True) for hour, samples in enumerate([9, 1, 1, 1, 8])
     ]
     groups = balanced(tasks, 2)
     assert sorted(sum(t.samples for t in g) for g in groups) == [10, 10]

@@ -44,15 +44,15 @@ def rolled(path: Path) -> tuple[World, str]:
 def units_of(world: World) -> list[UnitTask]:
     """The units in force of the first day, to be counted."""
     return [
-        UnitTask(APP, bucket, slot, Kind.RECOUNT, entry.state.generations, entry.state.replay, (), 0, True)
-        for (bucket, slot), entry in world.manifest().entries.items()
+        UnitTask(APP, shard, hour, Kind.RECOUNT, entry.state.generations, entry.state.replay, (), 0, True)
+        for (shard, hour), entry in world.manifest().entries.items()
     ]
 
 
 def packs_of(world: World) -> list[PackTask]:
     """The packs of hours in force of the first day."""
     found = world.manifest().hours.items()
-    return [frames.standing_pack(APP, bucket, DAY, pack.generation, sorted(pack.slots)) for bucket, pack in found]
+    return [frames.standing_pack(APP, shard, DAY, pack.generation, sorted(pack.hours)) for shard, pack in found]
 
 
 def table(session: SparkSession, columns: str, rows: Sequence[tuple[object, ...]]) -> DataFrame:
@@ -78,16 +78,16 @@ def test_a_recount_names_the_series_and_what_differs(session: SparkSession) -> N
     ours = [(*row, *numbers), (APP, 1, FIRST + 1, 5, 6, *numbers)]
     theirs = [(*row, 7, *numbers[1:]), (APP, 1, FIRST + 2, 5, 6, *numbers)]
     found = frames.mismatches(table(session, frames.HOURS, ours), table(session, frames.HOURS, theirs))
-    assert {(r.slot - FIRST, r.differs) for r in found.collect()} == {(0, "count"), (1, "missing"), (2, "surplus")}
+    assert {(r.hour - FIRST, r.differs) for r in found.collect()} == {(0, "count"), (1, "missing"), (2, "surplus")}
 
 
 def test_a_purge_list_says_what_the_plain_verdict_says(session: SparkSession) -> None:
     numbers = range(1, 6)
     listing = [
-        Listed(name, bucket, slot, number)
+        Listed(name, shard, hour, number)
         for name in ("log", "chunks", "timelines", "inputs", "hours")
-        for bucket in (0, 1)
-        for slot in (48, 49)
+        for shard in (0, 1)
+        for hour in (48, 49)
         for number in numbers
     ]
     word = Word(
@@ -97,17 +97,17 @@ def test_a_purge_list_says_what_the_plain_verdict_says(session: SparkSession) ->
         held={(0, 48): frozenset({4, 5}), (1, 49): frozenset({1})},
     )
     words = [("named", *place) for place in word.named] + [("parent", *place) for place in word.parents]
-    words += [("sealed", 0, slot, 0) for slot in word.sealed]
+    words += [("sealed", 0, hour, 0) for hour in word.sealed]
     words += [("held", *unit, number) for unit, batches in word.held.items() for number in batches]
     found = frames.purge_list(table(session, frames.LISTED, list(listing)), table(session, frames.WORDS, words))
     assert schema_of(found) == frames.DOOMED
-    rows = [(Listed(r.table, r.bucket, r.slot, r.number, r.rows, r.size_bytes), r.reason) for r in found.collect()]
+    rows = [(Listed(r.table, r.shard, r.hour, r.number, r.rows, r.size_bytes), r.reason) for r in found.collect()]
     assert len(rows) == len(dict(rows))
     assert dict(rows) == doomed(listing, word)
 
 
 def in_ruins(path: Path) -> tuple[World, str]:
-    """A store with something of every kind to purge: former runs, a run that died, one rolled back, a moved slot."""
+    """A store with something of every kind to purge: former runs, a run that died, one rolled back, a moved hour."""
     world, url = rolled(path)
     for i in range(3):
         world.send((0, i * HOUR_MS + 2, 50.0 + i))
@@ -171,10 +171,10 @@ def test_the_plain_job_counts_as_the_kernels_do(session: SparkSession, tmp_path:
     samples = session.createDataFrame(pa.table(list(map(list, zip(*rows, strict=True))), schema=pa.schema(columns)))
     found = hourly(samples)
     assert schema_of(found) == (
-        "series long, slot long, count long, sum double, min double, max double, first double, last double"
+        "series long, hour long, count long, sum double, min double, max double, first double, last double"
     )
     names = ("count", "sum", "min", "max", "first", "last")
-    plain = {(r.series, r.slot): tuple(r[name] for name in names) for r in found.collect()}
+    plain = {(r.series, r.hour): tuple(r[name] for name in names) for r in found.collect()}
     assert plain == {key: tuple(row[name] for name in names) for key, row in world.hours().items()}
 
 
@@ -199,7 +199,7 @@ def test_a_comparison_names_the_hour_whose_aggregate_was_changed(session: SparkS
 
 def test_only_the_hours_that_are_named_and_that_readers_use_are_compared(tmp_path: Path) -> None:
     world, _ = rolled(tmp_path)
-    assert {u.slot for u in comparison.asked(world.store, APP, [FIRST + 1], Report()).units} == {FIRST + 1}
+    assert {u.hour for u in comparison.asked(world.store, APP, [FIRST + 1], Report()).units} == {FIRST + 1}
     world.send((0, 2, 99.0))
     world.roll(minor=True)
     report = Report()
@@ -211,8 +211,8 @@ def test_only_the_hours_that_are_named_and_that_readers_use_are_compared(tmp_pat
 BOUNDS = {"bounded": (1, 3), "unbounded": (0, 24), "from a start": (2, 24), "up to an end": (0, 2), "nothing": (9, 24)}
 
 
-@pytest.mark.seed("A27", compares="rows and order of Spark's reader over 16 buckets with those over one, any bounds")
-def test_rows_over_many_buckets_are_those_over_one_in_order(
+@pytest.mark.seed("A27", compares="rows and order of Spark's reader over 16 shards with those over one, any bounds")
+def test_rows_over_many_shards_are_those_over_one_in_order(
     session: SparkSession, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
     found: list[dict[str, list[tuple[object, ...]]]] = []
@@ -222,8 +222,8 @@ def test_rows_over_many_buckets_are_those_over_one_in_order(
         for i in range(8):
             world.send(*((s, i * HOUR_MS // 2 + 1 + s, float(i + s)) for s in range(9)))
         world.roll()
-        assert (len({unit.bucket for unit in units_of(world)}) > 1) == (spread > 1)
-        rows = frames.recounted(session, url, units_of(world)).drop("bucket").orderBy("slot", "metric", "series")
+        assert (len({unit.shard for unit in units_of(world)}) > 1) == (spread > 1)
+        rows = frames.recounted(session, url, units_of(world)).drop("shard").orderBy("hour", "metric", "series")
         collected = list(map(tuple, rows.collect()))
         found.append({n: [row for row in collected if a <= row[1] - FIRST < b] for n, (a, b) in BOUNDS.items()})
     assert found[0] == found[1]

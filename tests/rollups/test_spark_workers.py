@@ -93,5 +93,5 @@ def test_the_sentence_of_a_spark_error_is_what_the_worker_said() -> None:
     )
     assert first_line(RuntimeError(told)) == "Job aborted."
     assert (
-        first_line(RuntimeError(told + "ValueError: 7 is no bucket\nat org.apache.x\n")) == "ValueError: 7 is no bucket"
+        first_line(RuntimeError(told + "ValueError: 7 is no shard\nat org.apache.x\n")) == "ValueError: 7 is no shard"
     )

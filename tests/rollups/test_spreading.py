@@ -1,4 +1,4 @@
-"""Claims about how an app comes to lie in other buckets by command and by itself, and how people see it (rule 22)."""
+"""Claims about how an app comes to lie in other shards by command and by itself, and how people see it (rule 22)."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from rollups.services.runs import Site
 from spm import limits
 from spm.accounts.models import App, Organisation
 from spm.errors import Refused, StrategyUnfit
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import epochs
 from spm.store.backends import open_backend
 from spm.store.keys import BYTE, CLOSED, CLOSING, HASH, OPEN, Distribution, Epoch
@@ -29,7 +29,7 @@ from tests.rollups.world import APP, NEXT_DAY, START, World, meanwhile
 
 pytestmark = pytest.mark.django_db
 NARROW = Distribution.single(spread=1)
-DAY_MS = DAY_SLOTS * HOUR_MS
+DAY_MS = DAY_HOURS * HOUR_MS
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def app(db: None) -> App:
 
 @pytest.fixture
 def world(app: App) -> World:
-    """Data of three hours in one bucket, rolled up."""
+    """Data of three hours in one shard, rolled up."""
     world = World(distribution=NARROW)
     world.send((0, 1, 1.0), (1, HOUR_MS + 1, 2.0), (2, 2 * HOUR_MS + 1, 3.0), (1, 2, 4.0))
     world.roll()
@@ -65,7 +65,7 @@ def right(world: World) -> None:
 
 
 def states(world: World) -> list[tuple[str, int, int, int]]:
-    return [(e.strategy, e.buckets, e.spread, e.state) for e in world.spread().epochs]
+    return [(e.strategy, e.shards, e.spread, e.state) for e in world.spread().epochs]
 
 
 def busy(world: World, hours: int = 3, samples: int = 30) -> None:
@@ -86,10 +86,10 @@ def test_an_app_is_spread_by_command_and_its_former_epoch_closed(site: Site, wor
 @pytest.mark.parametrize(
     ("wish", "wanted"),
     [
-        (Wish(buckets=8), (HASH, 8, 1)),
+        (Wish(shards=8), (HASH, 8, 1)),
         (Wish(strategy=BYTE), (BYTE, 16, 1)),
-        (Wish(spread=12, buckets=32), (HASH, 32, 12)),
-        (Wish(spread=3, buckets=4, strategy=BYTE), (BYTE, 4, 3)),
+        (Wish(spread=12, shards=32), (HASH, 32, 12)),
+        (Wish(spread=3, shards=4, strategy=BYTE), (BYTE, 4, 3)),
     ],
     ids=["buckets", "strategy", "both numbers", "all"],
 )
@@ -100,7 +100,7 @@ def test_what_is_not_wished_for_stays(site: Site, world: World, wish: Wish, want
 
 
 def test_a_wish_that_cannot_be_leaves_everything_as_it_is(site: Site, world: World) -> None:
-    for wish in (Wish(spread=17), Wish(buckets=0), Wish(strategy="odd"), Wish(buckets=200, strategy=BYTE), Wish(1)):
+    for wish in (Wish(spread=17), Wish(shards=0), Wish(strategy="odd"), Wish(shards=200, strategy=BYTE), Wish(1)):
         with pytest.raises(Refused):
             placement.redistribute(site, APP, wish)
     assert states(world) == [(HASH, 16, 1, OPEN)]
@@ -129,7 +129,7 @@ def test_what_a_late_writer_puts_there_meanwhile_is_moved_in_the_same_go(
 
 
 def test_what_waits_is_said_and_done_by_the_next_go(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = redistribute.Closing(False, ("1 hour(s) of day 19600 are still in its buckets",))
+    told = redistribute.Closing(False, ("1 hour(s) of day 19600 are still in its shards",))
     monkeypatch.setattr(redistribute, "close_epoch", lambda *_: told)
     moved = placement.redistribute(site, APP, Wish(spread=6))
     assert moved.waits == told.found
@@ -165,7 +165,7 @@ def test_whatever_is_written_in_the_midst_of_it_answers_are_right(
 def test_an_app_that_has_grown_is_spread_by_the_daily_round_and_its_epoch_closed(
     site: Site, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To as many buckets as its rate asks for: hours of before, in fewer buckets, do not widen it once more."""
+    """To as many shards as its rate asks for: hours of before, in fewer shards, do not widen it once more."""
     monkeypatch.setattr(limits, "SPREAD_UNIT_SAMPLES", 10)
     assert placement.widen(site, apps=[APP]) == []
     busy(world)
@@ -189,13 +189,13 @@ def test_the_rate_is_that_of_the_last_days_hours_wherever_they_lie(world: World)
     world.roll(minor=True, now_ms=now)
     before = rate(world.store, APP, now)
     assert before == round((31 + 32 + 1) / 3)
-    epochs.open_epoch(world.store, APP, strategy=HASH, buckets=16, spread=3)
+    epochs.open_epoch(world.store, APP, strategy=HASH, shards=16, spread=3)
     world.migrate()
     assert rate(world.store, APP, now) == before
 
 
 def test_the_daily_round_goes_on_with_what_a_crash_or_a_command_has_begun(site: Site, world: World) -> None:
-    epochs.open_epoch(world.store, APP, strategy=HASH, buckets=16, spread=5)
+    epochs.open_epoch(world.store, APP, strategy=HASH, shards=16, spread=5)
     epochs.set_state(world.store, APP, 0, CLOSING)
     assert placement.widen(site, apps=[APP]) == [APP]
     assert world.spread().settled
@@ -205,7 +205,7 @@ def test_the_daily_round_goes_on_with_what_a_crash_or_a_command_has_begun(site: 
 def test_a_large_app_is_moved_on_spark(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(placement, "redistribute", lambda *_, executor, **__: asked.append(executor))
-    epochs.open_epoch(site.store, APP, strategy=HASH, buckets=16, spread=2)
+    epochs.open_epoch(site.store, APP, strategy=HASH, shards=16, spread=2)
     placement.widen(site, apps=[APP])
     monkeypatch.setattr(limits, "ROLL_LOCAL_SAMPLES_MAX", 20)
     busy(world)
@@ -217,11 +217,11 @@ def test_a_large_app_is_moved_on_spark(site: Site, world: World, monkeypatch: py
 
 
 def test_people_are_shown_how_an_app_lies(site: Site, world: World) -> None:
-    assert placement.shown(site, APP) == placement.Shown("hash, 1 of 16 buckets", (), 1, ())
-    epochs.open_epoch(world.store, APP, strategy=BYTE, buckets=32, spread=1)
+    assert placement.shown(site, APP) == placement.Shown("hash, 1 of 16 shards", (), 1, ())
+    epochs.open_epoch(world.store, APP, strategy=BYTE, shards=32, spread=1)
     epochs.set_state(world.store, APP, 0, CLOSING)
     found = placement.shown(site, APP)
-    assert (found.newest, found.former) == ("byte, 1 of 32 buckets", ("0: hash, 1 of 16 buckets, closing",))
+    assert (found.newest, found.former) == ("byte, 1 of 32 shards", ("0: hash, 1 of 16 shards, closing",))
 
 
 def test_a_worker_that_lacks_the_strategy_gives_its_units_up_and_nothing_moves(
@@ -229,7 +229,7 @@ def test_a_worker_that_lacks_the_strategy_gives_its_units_up_and_nothing_moves(
 ) -> None:
     """As a machine of a cluster whose module is missing, or is another one."""
     monkeypatch.setenv(SETTING, "tests.store.placing")
-    epochs.open_epoch(world.store, APP, strategy="two bytes", buckets=64, spread=64)
+    epochs.open_epoch(world.store, APP, strategy="two bytes", shards=64, spread=64)
     before = world.manifest()
     lacking = meanwhile("planned", lambda: monkeypatch.delenv(SETTING))
     report = world.migrate(lacking)
@@ -245,7 +245,7 @@ def test_a_worker_that_lacks_the_strategy_gives_its_units_up_and_nothing_moves(
 
 @pytest.fixture
 def url(app: App, tmp_path: Path) -> str:
-    """A store on disk with an app of one bucket."""
+    """A store on disk with an app of one shard."""
     made = f"lmdb://{tmp_path}/store"
     world = World(open_backend(made), distribution=NARROW)
     world.send((0, 1, 1.0), (1, 2, 2.0))
@@ -255,7 +255,7 @@ def url(app: App, tmp_path: Path) -> str:
 def test_the_command_opens_moves_and_closes(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
         words = ["redistribute", str(APP), "--local"]
-        call_command(*words, "--spread", "4", "--buckets", "8")
+        call_command(*words, "--spread", "4", "--shards", "8")
         assert "all epochs before are closed" in capsys.readouterr().out
         call_command(*words)
         assert "0 units moved; all epochs" in capsys.readouterr().out
@@ -269,15 +269,15 @@ def test_the_admin_shows_epochs_and_lets_a_move_go_on(
 ) -> None:
     begun: list[tuple[str, ...]] = []
     monkeypatch.setattr(placement, "launched", lambda *words: begun.append(words))
-    epochs.open_epoch(open_backend(url), APP, strategy=HASH, buckets=16, spread=4)
+    epochs.open_epoch(open_backend(url), APP, strategy=HASH, shards=16, spread=4)
     page = reverse("admin:rollups_spreading_changelist")
     client, look = Client(), Client()
     client.force_login(User.objects.create_superuser("root"))
     look.force_login(_person("rollups.view_spreading"))
     with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
         text = client.get(page).content.decode()
-        assert "hash, 4 of 16 buckets" in text
-        assert "0: hash, 1 of 16 buckets, open" in text
+        assert "hash, 4 of 16 shards" in text
+        assert "0: hash, 1 of 16 shards, open" in text
         act = {"action": "go_on", "_selected_action": [str(APP)]}
         look.post(page, act)
         assert begun == []

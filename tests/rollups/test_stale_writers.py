@@ -29,9 +29,9 @@ from spm.wire import Envelope
 from tests.rollups.world import APP, NEXT_DAY, START, World, parsed
 from tests.store.faults import Faulty
 
-NARROW = Distribution.single(spread=1)  # all metrics in bucket 11
+NARROW = Distribution.single(spread=1)  # all metrics in shard 11
 NEW_DAY = 30 * HOUR_MS  # of which there is no manifest yet
-EPOCHS = {"a bucket of both epochs": (HASH, 16, 3), "buckets of their own": (BYTE, 16, 1)}
+EPOCHS = {"a shard of both epochs": (HASH, 16, 3), "shards of their own": (BYTE, 16, 1)}
 TIMES = {"an hour that is rolled up": 9, "the first of its day": NEW_DAY}
 every_epoch = pytest.mark.parametrize("epochs", EPOCHS.values(), ids=EPOCHS)
 every_time = pytest.mark.parametrize("at", TIMES.values(), ids=TIMES)
@@ -39,7 +39,7 @@ every_time = pytest.mark.parametrize("at", TIMES.values(), ids=TIMES)
 
 @dataclass
 class Story:
-    """A world that moves to other buckets, a close under way, and one writer that knows nothing of either."""
+    """A world that moves to other shards, a close under way, and one writer that knows nothing of either."""
 
     epochs: tuple[str, int, int]
     at: int
@@ -53,8 +53,8 @@ class Story:
             self.said(self.world.send(*((series, hour * HOUR_MS + 1 + series, 1.0) for series in range(3))))
         self.stale = self.world.writer  # it has looked at the distribution, and will again after its next batch
         self.roll()
-        strategy, buckets, spread = self.epochs
-        store_epochs.open_epoch(self.store, APP, strategy=strategy, buckets=buckets, spread=spread)
+        strategy, shards, spread = self.epochs
+        store_epochs.open_epoch(self.store, APP, strategy=strategy, shards=shards, spread=spread)
         migrate(self.driver(), LocalExecutor(self.store), APP, now_ms=NEXT_DAY)
         self.world.clock.advance(1)
         samples = [(series, self.at + series, 1.0) for series in range(3)]

@@ -14,14 +14,14 @@ from rollups.services.runs import Site
 from spm import limits
 from spm.accounts.models import App, Organisation
 from spm.accounts.services import Retention, delete_app
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.manifest import SEALED
 from tests.rollups.world import APP, NEXT_DAY, START, World
 
 pytestmark = pytest.mark.django_db
-DAY_MS = DAY_SLOTS * HOUR_MS
+DAY_MS = DAY_HOURS * HOUR_MS
 
 
 @pytest.fixture

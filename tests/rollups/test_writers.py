@@ -1,4 +1,4 @@
-"""Claims about several writers at once while an app's buckets change from 8 to 32 to 12 (rule 22).
+"""Claims about several writers at once while an app's shards change from 8 to 32 to 12 (rule 22).
 
 Each writer has a view of the distribution of its own, some make a batch long before they put it. After every step of
 opening, moving and closing an epoch a reader that has just started and one that lives on are compared with the model.
@@ -30,7 +30,7 @@ from tests.rollups.world import APP, START, World, parsed, versions_of
 
 pytestmark = pytest.mark.slow
 Note = Callable[[str], None]
-EIGHT = Distribution.single(buckets=8, spread=8)
+EIGHT = Distribution.single(shards=8, spread=8)
 NEXT = (32, 12)
 WRITERS = 3
 ROUNDS_MAX = 6  # of compacting, moving and closing, while writers go on
@@ -79,7 +79,7 @@ class Writers:
         assert self.world.days() == self.world.model.days()
 
 
-@pytest.mark.seed("WD7", compares="answers of two readers with the model, at each step of 8 -> 32 -> 12 buckets")
+@pytest.mark.seed("WD7", compares="answers of two readers with the model, at each step of 8 -> 32 -> 12 shards")
 @pytest.mark.seed("A29", compares="the same, under three writers that look at the distribution at different times")
 @settings(
     max_examples=8,
@@ -88,7 +88,7 @@ class Writers:
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 @given(st.data())
-def test_writers_that_look_at_different_times_lose_and_double_nothing_while_buckets_change(data: st.DataObject) -> None:
+def test_writers_that_look_at_different_times_lose_and_double_nothing_while_shards_change(data: st.DataObject) -> None:
     world = World(distribution=EIGHT)
     writers = Writers(world)
     for _ in range(3):
@@ -101,8 +101,8 @@ def test_writers_that_look_at_different_times_lose_and_double_nothing_while_buck
             writers.act(data)
             writers.look()
 
-    for number, buckets in enumerate(NEXT):
-        epochs.open_epoch(world.store, APP, strategy=HASH, buckets=buckets, spread=buckets)
+    for number, shards in enumerate(NEXT):
+        epochs.open_epoch(world.store, APP, strategy=HASH, shards=shards, spread=shards)
         between("planned")
         for _ in range(ROUNDS_MAX):
             world.migrate(between)
@@ -118,7 +118,7 @@ def test_writers_that_look_at_different_times_lose_and_double_nothing_while_buck
     writers.whole()
     settled(world)
     assert world.spread().settled
-    assert world.spread().newest.buckets == 12
+    assert world.spread().newest.shards == 12
     writers.whole()
 
 
@@ -195,8 +195,8 @@ def test_threads_that_write_all_the_while_lose_and_double_nothing(kind: str, tmp
     world = World(store, distribution=EIGHT)
     threads = Sending(world)
     with threads.going_on():
-        for buckets in NEXT:
-            epochs.open_epoch(world.store, APP, strategy=HASH, buckets=buckets, spread=buckets)
+        for shards in NEXT:
+            epochs.open_epoch(world.store, APP, strategy=HASH, shards=shards, spread=shards)
             settled(world, threads.look)
     settled(world)
     assert world.spread().settled
@@ -204,6 +204,4 @@ def test_threads_that_write_all_the_while_lose_and_double_nothing(kind: str, tmp
     assert world.truth.keys() == threads.acked == threads.sent
     assert world.hours() == world.model.hours()
     store.close()
-    figure(
-        f"{len(threads.acked):,} samples of {WRITERS} threads on {kind} over 8, 32 and 12 buckets, 0 lost or doubled"
-    )
+    figure(f"{len(threads.acked):,} samples of {WRITERS} threads on {kind} over 8, 32 and 12 shards, 0 lost or doubled")

@@ -23,7 +23,7 @@ from rollups.move import redistribute
 from rollups.run.driver import Driver, RunReport
 from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import HourBatch, Matcher
 from spm.query.rolled import percentiles
@@ -44,12 +44,12 @@ from tests.rollups.model import EVER, Account, Answer, Model, Row, Stamp, Steps,
 
 APP = 7
 DAY = 19_600
-START = DAY * DAY_SLOTS * HOUR_MS  # the first instant of a day
+START = DAY * DAY_HOURS * HOUR_MS  # the first instant of a day
 NEXT_DAY = START + 26 * HOUR_MS  # when all of that day is closed
-DAY_MS = DAY_SLOTS * HOUR_MS
-FIRST = DAY * DAY_SLOTS  # its first slot
+DAY_MS = DAY_HOURS * HOUR_MS
+FIRST = DAY * DAY_HOURS  # its first hour
 ALL = (Matcher("__name__", "=~", "m."),)
-SPREAD = Distribution.single(spread=3)  # metrics lie in two buckets
+SPREAD = Distribution.single(spread=3)  # metrics lie in two shards
 
 Sample = tuple[int, int, float]  # series number, ms after START, value
 
@@ -145,9 +145,9 @@ class World:
         """Tell the model which hours and days are final or gone."""
         for day in (DAY, DAY + 1):
             value, month = self.manifest(day), self.month(day)
-            for slot, state in value.seals.items():
+            for hour, state in value.seals.items():
                 if state >= manifest.SEALED:
-                    self.model.seal(slot)
+                    self.model.seal(hour)
             if manifest.EXPIRED in value.seals.values():
                 self.model.expire(day)
                 if not any(day in pack.days for pack in month.days.values()):
@@ -243,15 +243,15 @@ class World:
         return found
 
     def hours(self, storage: AppStorage | None = None) -> Steps:
-        """Hourly aggregates by (series number, slot), as a reader gets them."""
-        return _by_series((storage or self.fresh()).select_hours(ALL, FIRST, FIRST + 2 * DAY_SLOTS))
+        """Hourly aggregates by (series number, hour), as a reader gets them."""
+        return _by_series((storage or self.fresh()).select_hours(ALL, FIRST, FIRST + 2 * DAY_HOURS))
 
     def days(self, storage: AppStorage | None = None) -> Steps:
         """Daily aggregates by (series number, day), as a reader gets them."""
-        return {(n, slot // DAY_SLOTS): row for (n, slot), row in _by_series(self._select_days(storage)).items()}
+        return {(n, hour // DAY_HOURS): row for (n, hour), row in _by_series(self._select_days(storage)).items()}
 
     def _select_days(self, storage: AppStorage | None) -> HourBatch:
-        borders = np.arange(FIRST, FIRST + 3 * DAY_SLOTS, DAY_SLOTS)
+        borders = np.arange(FIRST, FIRST + 3 * DAY_HOURS, DAY_HOURS)
         return (storage or self.fresh()).select_cells(ALL, borders, [name for name, _ in COLUMNS])
 
     def quantiles(self, q: float, storage: AppStorage | None = None) -> list[float]:
@@ -275,7 +275,7 @@ class World:
 
     def pending_rows(self) -> int:
         """How many pending records there are."""
-        ranges = [keys.app_range(bucket, APP) for bucket in self.spread().all(APP)]
+        ranges = [keys.app_range(shard, APP) for shard in self.spread().all(APP)]
         return sum(1 for r in ranges for _ in self.store.scan("pending", *r))
 
     def spread(self) -> Distribution:
@@ -283,7 +283,7 @@ class World:
         return distribution.read(self.store, APP)
 
     def accounts(self) -> dict[Stamp, dict[int, Account]]:
-        """Stamp -> slot -> how many samples, and whether they were in time; of all that is there of any batch.
+        """Stamp -> hour -> how many samples, and whether they were in time; of all that is there of any batch.
 
         A batch is there when all its rows are in `ledger` or `pending`; what one batch has stored another cannot
         have brought too late.
@@ -297,8 +297,8 @@ class World:
             number = int.from_bytes(key[-4:], "big")
             found.setdefault(batch, {})[number & 0xFF, number >> 8] = commit, outcome == commit_records.STORED
         for item in commit_records.scan(self.store, APP, list(range(256))):
-            row = item.key.bucket, item.slot
-            decided = None if self.model.is_sealed(item.slot) else True
+            row = item.key.shard, item.hour
+            decided = None if self.model.is_sealed(item.hour) else True
             found.setdefault(item.key.batch, {}).setdefault(row, (_commit(item.cell), decided))
         return _accounts(found, self.model.in_time)
 
@@ -329,18 +329,18 @@ def _accounts(
     accounts: dict[Stamp, dict[int, Account]] = {}
     for rows in found.values():
         counts: dict[tuple[Stamp, int], list[tuple[int, bool]]] = {}
-        for (_, slot), (commit, in_time) in rows.items():
+        for (_, hour), (commit, in_time) in rows.items():
             assert set(commit.rows) <= rows.keys(), "a batch that is not wholly there"
             m = commit.messages
             stamps = zip(m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), strict=True)
             for stamp, count in dict(zip(stamps, commit.samples.tolist(), strict=True)).items():  # a batch may hold
-                known = undecided(stamp, slot) if in_time is None else in_time
-                counts.setdefault((stamp, slot), []).append((count, known))  # a message twice: it is one acceptance
-        for (stamp, slot), parts in counts.items():
+                known = undecided(stamp, hour) if in_time is None else in_time
+                counts.setdefault((stamp, hour), []).append((count, known))  # a message twice: it is one acceptance
+        for (stamp, hour), parts in counts.items():
             made = Account(sum(count for count, _ in parts), all(in_time for _, in_time in parts))
-            was = accounts.setdefault(stamp, {}).setdefault(slot, made)
+            was = accounts.setdefault(stamp, {}).setdefault(hour, made)
             assert was.samples == made.samples, "two batches of one message differ"
-            accounts[stamp][slot] = Account(made.samples, was.in_time or made.in_time)
+            accounts[stamp][hour] = Account(made.samples, was.in_time or made.in_time)
     return accounts
 
 
@@ -356,9 +356,9 @@ def parsed(samples: Sequence[Sample]) -> Parsed:
 def _by_series(batch: HourBatch) -> Steps:
     found: Steps = {}
     for row, labels in enumerate(batch.labels):
-        for column, slot in enumerate(batch.slots.tolist()):
+        for column, hour in enumerate(batch.hours.tolist()):
             if batch.count[row, column]:
-                key = int(labels["n"]), slot
+                key = int(labels["n"]), hour
                 assert key not in found, "a step counted twice"
                 found[key] = {name: getattr(batch, name)[row, column].item() for name, _ in COLUMNS}
     return found
@@ -374,10 +374,10 @@ def days_in_force(world: World) -> dict[int, dict[str, float]]:
     number = {int(t): n for n in range(20) for t in SeriesTable.from_canonical([form_of(n)]).ids}
     [row] = world.store.get("manifest", [keys.manifest_month(APP, month_of(DAY))], [b"v"])
     found = {}
-    for bucket, days in manifest.decode_month(row[b"v"] if row else None).days.items():
+    for shard, days in manifest.decode_month(row[b"v"] if row else None).days.items():
         if DAY not in days.days:
             continue
-        place = Place("days", APP, bucket, month_of(DAY), first_day_of(month_of(DAY)) * DAY_SLOTS)
+        place = Place("days", APP, shard, month_of(DAY), first_day_of(month_of(DAY)) * DAY_HOURS)
         for _, steps in read_pack(world.store, place, days.generation):
             rows = steps.at(DAY)
             for i, series in enumerate(rows.series.tolist()):

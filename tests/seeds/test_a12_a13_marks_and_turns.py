@@ -114,7 +114,7 @@ def test_a14_dropped_commit_records_are_rebuilt_from_the_blocks(rolled: bool, fi
 
     def work() -> list[tuple[int, int, object]]:
         plans = world.driver().look(APP, Order(NEXT_DAY), sweep=True).plans
-        return [(unit.bucket, unit.slot, unit.fresh) for plan in plans for unit in plan.units if unit.fresh]
+        return [(unit.shard, unit.hour, unit.fresh) for plan in plans for unit in plan.units if unit.fresh]
 
     before = work()
     world.store.delete("pending", [(key, None) for key in keys_of(world.store, "pending")])

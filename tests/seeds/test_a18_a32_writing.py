@@ -64,9 +64,9 @@ def of_a_skewed_node(world: World, act: str, off_ms: int, number: int, samples: 
     elif act == "purge":
         purge(world.store, APP, keep=number % 3)
     elif act == "move":
-        strategy, buckets, spread = SPREADS[number % len(SPREADS)]
-        if world.spread().newest.buckets != buckets:
-            epochs.open_epoch(world.store, APP, strategy=strategy, buckets=buckets, spread=spread)
+        strategy, shards, spread = SPREADS[number % len(SPREADS)]
+        if world.spread().newest.shards != shards:
+            epochs.open_epoch(world.store, APP, strategy=strategy, shards=shards, spread=spread)
         migrate(driver, runner, APP, now_ms=now_ms)
         for epoch in world.spread().epochs[:-1]:
             close_epoch(world.store, APP, epoch.number)
@@ -130,18 +130,18 @@ def test_a18_writing_reads_nothing_per_sample(figure: Note) -> None:
     figure(f"{len(many)} reads for 10,000 samples")
 
 
-@pytest.mark.seed("A26", compares="metrics with sequential names over 16 buckets: fullest with mean")
-def test_a26_sequential_names_load_all_buckets_alike(figure: Note) -> None:
-    """For an app that is spread; a small one lies in one bucket, and apps spread over all of them."""
+@pytest.mark.seed("A26", compares="metrics with sequential names over 16 shards: fullest with mean")
+def test_a26_sequential_names_load_all_shards_alike(figure: Note) -> None:
+    """For an app that is spread; a small one lies in one shard, and apps spread over all of them."""
     forms = [canonical(f"metric_{i:06}", {}) for i in range(20_000)]
     metrics = SeriesTable.from_canonical(forms).metrics
-    loads = np.bincount(Distribution.single(buckets=16, spread=16).of(APP, metrics), minlength=16)
+    loads = np.bincount(Distribution.single(shards=16, spread=16).of(APP, metrics), minlength=16)
     assert loads.max() / loads.mean() <= 1.1
     figure(f"max / mean = {loads.max() / loads.mean():.3f}")
 
 
-@pytest.mark.seed("A26", compares="50,000 small apps over 16 buckets: fullest with mean")
-def test_a26_small_apps_load_all_buckets_alike(figure: Note) -> None:
+@pytest.mark.seed("A26", compares="50,000 small apps over 16 shards: fullest with mean")
+def test_a26_small_apps_load_all_shards_alike(figure: Note) -> None:
     loads = np.bincount([Distribution().all(app)[0] for app in range(1, 50_001)], minlength=16)
     assert loads.max() / loads.mean() <= 1.1
     figure(f"max / mean = {loads.max() / loads.mean():.3f}")
@@ -151,20 +151,20 @@ BOUNDS = st.tuples(st.integers(-1, 6 * HOUR_MS), st.integers(-1, 6 * HOUR_MS)).m
 MANY = tuple((series, h * HOUR_MS + series + 1, float(series * h)) for series in range(9) for h in range(5))
 
 
-@pytest.mark.seed("A26", compares="a million metrics over 2 to 256 buckets, by hash: fullest with mean")
-def test_a26_an_app_that_is_spread_loads_any_number_of_buckets_alike(figure: Note) -> None:
+@pytest.mark.seed("A26", compares="a million metrics over 2 to 256 shards, by hash: fullest with mean")
+def test_a26_an_app_that_is_spread_loads_any_number_of_shards_alike(figure: Note) -> None:
     metrics = np.random.default_rng(26).integers(0, 2**64, 1 << 20, np.uint64)
     worst = 0.0
-    for buckets in (2, 3, 7, 12, 16, 31, 32, 37, 64, 100, 128, 200, 255, 256):
-        loads = np.bincount(Epoch(0, keys.HASH, buckets, buckets).of(APP, metrics), minlength=buckets)
+    for shards in (2, 3, 7, 12, 16, 31, 32, 37, 64, 100, 128, 200, 255, 256):
+        loads = np.bincount(Epoch(0, keys.HASH, shards, shards).of(APP, metrics), minlength=shards)
         worst = max(worst, loads.max() / loads.mean())
     assert worst <= 1.1
-    figure(f"max / mean = {worst:.3f} at worst of 14 numbers of buckets")
+    figure(f"max / mean = {worst:.3f} at worst of 14 numbers of shards")
 
 
-@pytest.mark.seed("A27", compares="a select over 1 and over 16 buckets: series, times, values, in their order")
+@pytest.mark.seed("A27", compares="a select over 1 and over 16 shards: series, times, values, in their order")
 @given(BOUNDS, st.booleans())
-def test_a27_a_scan_over_many_buckets_is_a_scan_over_one(bounds: list[int], rolled: bool) -> None:
+def test_a27_a_scan_over_many_shards_is_a_scan_over_one(bounds: list[int], rolled: bool) -> None:
     found = []
     for placed in (Distribution.single(spread=1), Distribution.single(spread=16)):
         world = World(distribution=placed)
@@ -182,15 +182,15 @@ def test_a27_a_scan_over_many_buckets_is_a_scan_over_one(bounds: list[int], roll
     assert dict(found[0]) == wanted
 
 
-@pytest.mark.seed("A28", compares="for 1 to 256 buckets: the bucket of every key, with those a reader looks in")
-def test_a28_every_key_is_found_by_one_get_for_every_number_of_buckets(figure: Note) -> None:
+@pytest.mark.seed("A28", compares="for 1 to 256 shards: the shard of every key, with those a reader looks in")
+def test_a28_every_key_is_found_by_one_get_for_every_number_of_shards(figure: Note) -> None:
     metrics = SeriesTable.from_canonical([canonical(f"m{i}", {}) for i in range(300)]).metrics
-    for buckets in range(1, 257):
-        for epoch in (Epoch(0, keys.BYTE, buckets, buckets), Epoch(0, keys.HASH, buckets, buckets)):
+    for shards in range(1, 257):
+        for epoch in (Epoch(0, keys.BYTE, shards, shards), Epoch(0, keys.HASH, shards, shards)):
             made = epoch.of(APP, metrics)
             assert made.tolist() == epoch.of(APP, metrics).tolist()  # nothing but the key decides
             assert set(made.tolist()) <= set(epoch.all(APP))
-    figure("256 numbers of buckets, 2 strategies, 300 keys each")
+    figure("256 numbers of shards, 2 strategies, 300 keys each")
 
 
 @pytest.mark.seed("A28", compares="rows asked of the store for one series of one hour, with the rows it lies in")
@@ -207,13 +207,13 @@ def test_a28_one_series_of_one_hour_is_read_by_its_exact_keys(figure: Note) -> N
     figure("1 get of chunks")
 
 
-@pytest.mark.seed("A30", compares="keys of later slots, stamps and days with those of earlier ones, in byte order")
+@pytest.mark.seed("A30", compares="keys of later hours, stamps and days with those of earlier ones, in byte order")
 @given(st.integers(0, 2**32 - 2), st.integers(1, 2**31), st.integers(0, 2**40))
-def test_a30_newer_rows_sort_first_in_every_table(slot: int, later: int, ms: int) -> None:
-    new = min(slot + later, 2**32 - 1)
-    assert keys.chunk(1, APP, 5, new, 1, 0) < keys.chunk(1, APP, 5, slot, 1, 0)
-    assert keys.timeline(1, APP, new, 1, 0) < keys.timeline(1, APP, slot, 1, 0)
-    assert keys.LogKey(1, APP, new, ms, 1).to_bytes() < keys.LogKey(1, APP, slot, ms, 1).to_bytes()
+def test_a30_newer_rows_sort_first_in_every_table(hour: int, later: int, ms: int) -> None:
+    new = min(hour + later, 2**32 - 1)
+    assert keys.chunk(1, APP, 5, new, 1, 0) < keys.chunk(1, APP, 5, hour, 1, 0)
+    assert keys.timeline(1, APP, new, 1, 0) < keys.timeline(1, APP, hour, 1, 0)
+    assert keys.LogKey(1, APP, new, ms, 1).to_bytes() < keys.LogKey(1, APP, hour, ms, 1).to_bytes()
     assert keys.PendingKey(1, APP, ms + later, 1).to_bytes() < keys.PendingKey(1, APP, ms, 1).to_bytes()
 
 
@@ -243,13 +243,13 @@ def test_a30_labels_made_of_separators_never_make_one_key_of_two(figure: Note) -
 
 @pytest.mark.seed("A30", compares="the first rows of a scan of one metric with its newest hours")
 @given(st.sets(st.integers(0, 600_000), min_size=1, max_size=30))
-def test_a30_a_scan_of_one_metric_begins_with_its_newest_hour(slots: set[int]) -> None:
+def test_a30_a_scan_of_one_metric_begins_with_its_newest_hour(hours: set[int]) -> None:
     store = MemoryBackend()
-    store.put([("chunks", [(keys.chunk(3, APP, 5, slot, 1, 0), {b"v": b"x"}) for slot in slots])])
+    store.put([("chunks", [(keys.chunk(3, APP, 5, hour, 1, 0), {b"v": b"x"}) for hour in hours])])
     store.put([("chunks", [(keys.chunk(3, APP, metric, 700_000, 1, 0), {b"v": b"x"}) for metric in (4, 6)])])
     start, stop = keys.prefix_range(keys.chunk(3, APP, 5, 0, 0, 0)[:13])
     found = [keys.parse_chunk(key)[3] for key, _ in store.scan("chunks", start, stop, limit=5)]
-    assert found == sorted(slots, reverse=True)[:5]
+    assert found == sorted(hours, reverse=True)[:5]
 
 
 @pytest.mark.seed("A32", compares="samples of a metric and labels nobody announced, with what is read at once")

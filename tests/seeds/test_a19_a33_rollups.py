@@ -14,7 +14,7 @@ from rollups.crash_points import POINTS, nowhere
 from rollups.decide.outcome import unit_task
 from rollups.decide.plan import Order
 from rollups.decide.work import generation_number
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Matcher
 from spm.store import keys
 from spm.store.backends.memory import MemoryBackend
@@ -80,11 +80,11 @@ def test_a19_a_crash_in_a_run_changes_no_answer_though_its_rows_stay(figure: Not
 def test_a21_a_chart_of_thirty_days_reads_sixty_rows_at_most(figure: Note) -> None:
     world = World(store := Faulty(MemoryBackend()))
     for day in range(30):
-        world.send(*((0, day * DAY_SLOTS * HOUR_MS + hour * HOUR_MS + 1, float(hour)) for hour in range(24)))
-    world.roll(now_ms=NEXT_DAY + 30 * DAY_SLOTS * HOUR_MS)
+        world.send(*((0, day * DAY_HOURS * HOUR_MS + hour * HOUR_MS + 1, float(hour)) for hour in range(24)))
+    world.roll(now_ms=NEXT_DAY + 30 * DAY_HOURS * HOUR_MS)
     reader = world.fresh()
     reader.select([Matcher("n", "=", "0")], START, START + 1)  # the dictionary is read
-    world.clock.advance(31 * DAY_SLOTS * HOUR_MS)
+    world.clock.advance(31 * DAY_HOURS * HOUR_MS)
     store.calls.clear()
     fetched: list[str] = []
     inner_get = store.inner.get
@@ -94,7 +94,7 @@ def test_a21_a_chart_of_thirty_days_reads_sixty_rows_at_most(figure: Note) -> No
         return inner_get(table, names, columns)  # type: ignore[arg-type]
 
     store.inner.get = counted  # type: ignore[method-assign, assignment]
-    batch = reader.select_hours([Matcher("n", "=", "0")], DAY * DAY_SLOTS, (DAY + 30) * DAY_SLOTS - 1)
+    batch = reader.select_hours([Matcher("n", "=", "0")], DAY * DAY_HOURS, (DAY + 30) * DAY_HOURS - 1)
     assert int(batch.count.sum()) == 30 * 24
     rollups = [table for table in fetched if table not in ("manifest", "series", "retractions", "config")]
     assert set(rollups) == {"hours"}
@@ -116,7 +116,7 @@ def test_a23_a_repeated_attempt_gives_identical_aggregates(writes: list[tuple[in
             )
             assert first.hours == second.hours
             assert (first.samples, first.stamp_max_ms, first.reason) == (second.samples, second.stamp_max_ms, "")
-            unit = Unit(task.bucket, task.app, task.slot)
+            unit = Unit(task.shard, task.app, task.hour)
             pages = [
                 [c for k, c in world.store.scan(table, b"", b"\xff" * 64) if _generation(table, k) == number]
                 for table in ("chunks", "timelines")

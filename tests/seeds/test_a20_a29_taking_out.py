@@ -1,4 +1,4 @@
-"""A20, A22, A29: ranges of writes are taken out and put back, old data is one row a day, buckets change under way."""
+"""A20, A22, A29: ranges of writes are taken out and put back, old data is one row a day, shards change under way."""
 
 from collections.abc import Callable
 
@@ -110,8 +110,8 @@ def test_a22_old_data_is_one_record_per_series_and_day(figure: Note) -> None:
 SPREADS = [("byte", 16, 16), ("hash", 8, 8), ("byte", 12, 12), ("hash", 16, 3)]
 
 
-@pytest.mark.seed("A29", compares="every answer at every point while buckets change four times under writes")
-def test_a29_buckets_change_on_a_running_system_without_a_wrong_answer(figure: Note) -> None:
+@pytest.mark.seed("A29", compares="every answer at every point while shards change four times under writes")
+def test_a29_shards_change_on_a_running_system_without_a_wrong_answer(figure: Note) -> None:
     world, looks = World(), 0
     fill(world, [(n % 4, n % 3, n % 3 + 1, "a") for n in range(8)])
     world.roll()
@@ -122,9 +122,9 @@ def test_a29_buckets_change_on_a_running_system_without_a_wrong_answer(figure: N
         looks += 1
         assert seen(world) == (world.model.raw(), world.model.hours(), world.model.days())
 
-    for number, (strategy, buckets, spread) in enumerate(SPREADS):
+    for number, (strategy, shards, spread) in enumerate(SPREADS):
         old = world.spread().newest.number
-        epochs.open_epoch(world.store, APP, strategy=strategy, buckets=buckets, spread=spread)
+        epochs.open_epoch(world.store, APP, strategy=strategy, shards=shards, spread=spread)
         world.send((number, number + 1, 5.0), (3, HOUR_MS + number + 5, 6.0))
         world.roll(minor=True, at=look)
         world.migrate(look)

@@ -130,7 +130,7 @@ def test_hut6_batches_and_pages_of_any_size_give_the_same(
     world = World()
     world.send((0, 20 * HOUR_MS + 1, 1.0))
     world.roll(minor=True)
-    lone = next(e for (_, slot), e in world.manifest().entries.items() if slot == DAY * 24 + 20)
+    lone = next(e for (_, hour), e in world.manifest().entries.items() if hour == DAY * 24 + 20)
     sent = [world.acceptor.accept(app=APP, source="a", parsed=one(n), message_id=bytes(16)) for n in range(20)]
     for start in range(0, 20, size):
         world.store_again(*sent[start : start + size])
@@ -140,7 +140,7 @@ def test_hut6_batches_and_pages_of_any_size_give_the_same(
     world.roll(now_ms=START + 10 * HOUR_MS)
     assert world.answer() == world.truth
     assert world.hours() == world.recount()
-    assert next(e for (_, slot), e in world.manifest().entries.items() if slot == DAY * 24 + 20) == lone
+    assert next(e for (_, hour), e in world.manifest().entries.items() if hour == DAY * 24 + 20) == lone
 
 
 def one(n: int) -> Parsed:
@@ -152,13 +152,13 @@ def one(n: int) -> Parsed:
 def test_hut7_parts_are_compacted_at_their_boundaries() -> None:
     """Groups are hours of sample time, open at their start: what a partial run takes is whole groups, exactly."""
     world = World()
-    for hour in range(4):
+    for at in range(4):
         for offset in (-1, 0, 1):
-            world.send((0, hour * HOUR_MS + 10 * HOUR_MS + offset, float(hour * 10 + offset)))
+            world.send((0, at * HOUR_MS + 10 * HOUR_MS + offset, float(at * 10 + offset)))
     world.roll(now_ms=START + 12 * HOUR_MS + 5 * 60_000)
-    closed = {slot - DAY * 24 for pack in world.manifest().hours.values() for slot in pack.slots}
+    closed = {hour - DAY * 24 for pack in world.manifest().hours.values() for hour in pack.hours}
     assert closed == {9, 10, 11}
-    counts = {slot - DAY * 24: row["count"] for (_, slot), row in world.hours().items()}
+    counts = {hour - DAY * 24: row["count"] for (_, hour), row in world.hours().items()}
     assert counts == {9: 2, 10: 3, 11: 3, 12: 3, 13: 1}
 
 
@@ -182,15 +182,15 @@ def test_hut10_what_is_merged_before_it_is_stored_answers_like_what_is_not() -> 
     assert world.hours() == plain.hours()
 
 
-@pytest.mark.seed("HUT11", compares="the end of each slot's range with the start of the one before it, over all slots")
+@pytest.mark.seed("HUT11", compares="the end of each hour's range with the start of the one before it, over all hours")
 @given(st.integers(0, 255), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 2))
-def test_hut11_ranges_of_slots_follow_each_other_without_gap_or_overlap(bucket: int, app: int, slot: int) -> None:
-    """Newer sorts first: the range of a slot begins where that of the next later one ends."""
-    first = keys.LogKey(bucket, app, slot, keys.U64, 0).to_bytes()
-    last_of_next = keys.LogKey(bucket, app, slot + 1, 0, keys.U64).to_bytes()
-    assert keys.log_range(bucket, app, slot)[0] <= first < keys.log_range(bucket, app, slot)[1]
-    assert last_of_next < keys.log_range(bucket, app, slot + 1)[1] <= first
-    assert keys.LogKey.parse(first).slot == slot
+def test_hut11_ranges_of_hours_follow_each_other_without_gap_or_overlap(shard: int, app: int, hour: int) -> None:
+    """Newer sorts first: the range of an hour begins where that of the next later one ends."""
+    first = keys.LogKey(shard, app, hour, keys.U64, 0).to_bytes()
+    last_of_next = keys.LogKey(shard, app, hour + 1, 0, keys.U64).to_bytes()
+    assert keys.log_range(shard, app, hour)[0] <= first < keys.log_range(shard, app, hour)[1]
+    assert last_of_next < keys.log_range(shard, app, hour + 1)[1] <= first
+    assert keys.LogKey.parse(first).hour == hour
 
 
 @pytest.mark.seed("HUT12", compares="sums by scan and by job, with a recount; a damaged and an absent row in the hours")

@@ -1,7 +1,7 @@
 """WD1 to WD7: the cases by which a library of distributed keys was once tested, on keys, scans and runs of today.
 
-There a prefix of the key chose the region, here a bucket of the metric does; a key is then read at once, and a range by
-one scan in every bucket. What was one table's scan is here a select, whose answer must be that over one bucket.
+There a prefix of the key chose the region, here a shard of the metric does; a key is then read at once, and a range by
+one scan in every shard. What was one table's scan is here a select, whose answer must be that over one shard.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,8 +60,8 @@ def message(numbers: list[int], sequence: int) -> Envelope:
 def filled(shape: tuple[str, int, int]) -> MemoryBackend:
     """The zig-zag keys, ten a message, in a table of this shape."""
     store = MemoryBackend()
-    strategy, buckets, spread = shape
-    placed = Distribution((Epoch(0, signed(strategy, buckets, spread), buckets, spread),))
+    strategy, shards, spread = shape
+    placed = Distribution((Epoch(0, signed(strategy, shards, spread), shards, spread),))
     store.check_and_put("config", epochs.name_of(APP), epochs.COLUMN, None, epochs.encode(placed))
     order = list(zigzag(CENTRE, KEYS))
     messages = [message(order[i : i + 10], i) for i in range(0, KEYS, 10)]
@@ -82,17 +82,17 @@ def scanned(store: MemoryBackend, start: int, stop: int) -> list[tuple[str, int,
 @pytest.mark.seed("WD1", compares="a key's parts with those it was made of; its row with the one got by it")
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(0, 80_000_000), st.sampled_from(SHAPES))
 def test_wd1_a_row_is_got_by_its_distributed_key_which_gives_back_the_original(
-    app: int, metric: int, slot: int, shape: tuple[str, int, int]
+    app: int, metric: int, hour: int, shape: tuple[str, int, int]
 ) -> None:
     epoch, store = Epoch(0, *shape), MemoryBackend()
 
     def key() -> bytes:
-        [bucket] = epoch.of(app, np.array([metric], np.uint64)).tolist()
-        return keys.chunk(bucket, app, metric, slot, 1, 0)
+        [shard] = epoch.of(app, np.array([metric], np.uint64)).tolist()
+        return keys.chunk(shard, app, metric, hour, 1, 0)
 
     store.put([("chunks", [(key(), {b"v": b"row"})])])
     assert store.get("chunks", [key()]) == [{b"v": b"row"}]
-    assert keys.parse_chunk(key())[1:] == (app, metric, slot, 1, 0)
+    assert keys.parse_chunk(key())[1:] == (app, metric, hour, 1, 0)
 
 
 BOUNDS = {
@@ -106,9 +106,7 @@ BOUNDS = {
 }
 
 
-@pytest.mark.seed(
-    "WD2", compares="scans over 1 to 256 buckets with the keys of their range, in the order of one bucket"
-)
+@pytest.mark.seed("WD2", compares="scans over 1 to 256 shards with the keys of their range, in the order of one shard")
 @pytest.mark.seed("A27", compares="the same, by kind of bound")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_wd2_keys_written_zigzag_are_scanned_in_order_within_any_bounds(
@@ -140,49 +138,49 @@ def test_wd3_a_job_reads_as_many_rows_as_a_scan(shape: tuple[str, int, int], hou
     assert int(made.count.sum()) == inside == (KEYS if hours is None else 91)
 
 
-@pytest.mark.seed("WD4", compares="buckets of 1,000 random keys with the known ones, asked twice")
-def test_wd4_random_keys_lie_in_known_buckets_and_always_in_the_same(figure: Note) -> None:
+@pytest.mark.seed("WD4", compares="shards of 1,000 random keys with the known ones, asked twice")
+def test_wd4_random_keys_lie_in_known_shards_and_always_in_the_same(figure: Note) -> None:
     metrics = np.random.default_rng(4).integers(0, 2**64, 1_000, np.uint64)
-    for buckets in (1, 2, 12, 32, 37, 255, 256):
+    for shards in (1, 2, 12, 32, 37, 255, 256):
         for strategy in (HASH, BYTE, "two bytes", "none"):
-            epoch = Epoch(0, signed(strategy, buckets, buckets), buckets, buckets)
+            epoch = Epoch(0, signed(strategy, shards, shards), shards, shards)
             made = epoch.of(APP, metrics)
-            assert set(made.tolist()) <= set(epoch.all(APP)) <= set(range(buckets))
+            assert set(made.tolist()) <= set(epoch.all(APP)) <= set(range(shards))
             assert (made == epoch.of(APP, metrics)).all()
             assert (made[::-1] == epoch.of(APP, metrics[::-1])).all(), "neighbours do not count"
-    figure("4 strategies, 7 numbers of buckets")
+    figure("4 strategies, 7 numbers of shards")
 
 
 LOADS = [(32, 55), (37, 13), (255, 20), (256, 20), (256, 1), (1, 200), (1, 1)]
 
 
 @pytest.mark.seed(
-    "WD5", compares="load of each bucket with the mean: chi-square, and ±10 % where there are 5,000 keys each"
+    "WD5", compares="load of each shard with the mean: chi-square, and ±10 % where there are 5,000 keys each"
 )
 @pytest.mark.parametrize(("buckets", "each"), LOADS)
 @pytest.mark.parametrize("strategy", [HASH, BYTE, "two bytes"])
-def test_wd5_buckets_fill_evenly(strategy: str, buckets: int, each: int, figure: Note) -> None:
-    if strategy == BYTE and not byte_fits(buckets):
-        pytest.skip("256 values do not fill 255 buckets: such an epoch is refused")
-    epoch = Epoch(0, signed(strategy, buckets, buckets), buckets, buckets)
-    rng = np.random.default_rng(buckets * each)
-    loads = np.bincount(epoch.of(APP, rng.integers(0, 2**64, buckets * each, np.uint64)), minlength=buckets)
+def test_wd5_shards_fill_evenly(strategy: str, shards: int, each: int, figure: Note) -> None:
+    if strategy == BYTE and not byte_fits(shards):
+        pytest.skip("256 values do not fill 255 shards: such an epoch is refused")
+    epoch = Epoch(0, signed(strategy, shards, shards), shards, shards)
+    rng = np.random.default_rng(shards * each)
+    loads = np.bincount(epoch.of(APP, rng.integers(0, 2**64, shards * each, np.uint64)), minlength=shards)
     chi = float(((loads - each) ** 2 / each).sum())
-    assert chi <= buckets + 5 * np.sqrt(2 * buckets), "one table in a million is as uneven by chance"
-    many = np.bincount(epoch.of(APP, rng.integers(0, 2**64, buckets * 5_000, np.uint64)), minlength=buckets) / 5_000
-    if 256 % buckets == 0 or strategy != BYTE:
+    assert chi <= shards + 5 * np.sqrt(2 * shards), "one table in a million is as uneven by chance"
+    many = np.bincount(epoch.of(APP, rng.integers(0, 2**64, shards * 5_000, np.uint64)), minlength=shards) / 5_000
+    if 256 % shards == 0 or strategy != BYTE:
         assert abs(many - 1).max() <= 0.1
     assert many.max() <= 1.1
-    figure(f"{strategy}: {many.min():.2f} to {many.max():.2f} of the mean over {buckets}")
+    figure(f"{strategy}: {many.min():.2f} to {many.max():.2f} of the mean over {shards}")
 
 
 @pytest.mark.seed("WD6", compares="answers over prefixes of none, one and two bytes with the samples written")
 @pytest.mark.parametrize("strategy", ["none", HASH, BYTE, "two bytes"])
 def test_wd6_prefixes_of_any_width_answer_alike(strategy: str) -> None:
-    """The bucket in a key is one byte; a strategy may draw on none of the metric's bytes, on one, or on several."""
+    """The shard in a key is one byte; a strategy may draw on none of the metric's bytes, on one, or on several."""
     store = filled((strategy, 64, 64))
-    buckets = {keys.LogKey.parse(key).bucket for key, _ in store.scan("log", b"", b"\xff" * 64)}
-    assert len(buckets) == 1 if strategy == "none" else len(buckets) > 40
+    shards = {keys.LogKey.parse(key).shard for key, _ in store.scan("log", b"", b"\xff" * 64)}
+    assert len(shards) == 1 if strategy == "none" else len(shards) > 40
     assert scanned(store, -1, 10**6) == scanned(filled((HASH, 1, 1)), -1, 10**6)
 
 
@@ -194,11 +192,11 @@ def test_the_witness_is_the_key_whose_hash_has_no_absolute_value() -> None:
     assert value == 0x8000_0000
 
 
-@pytest.mark.seed("WD7", compares="for 1 to 256 buckets: the bucket of the witness key with those a reader looks in")
+@pytest.mark.seed("WD7", compares="for 1 to 256 shards: the shard of the witness key with those a reader looks in")
 @given(st.integers(0, 2**32 - 1))
 def test_wd7_the_witness_key_lies_where_readers_look(app: int) -> None:
     metrics = np.array([WITNESS, 2**63, 2**63 - 1, 2**64 - 1, 0], np.uint64)
-    for buckets in range(1, 257):
-        for spread in {1, (buckets + 1) // 2, buckets}:
-            for epoch in (Epoch(0, HASH, buckets, spread), Epoch(0, BYTE, buckets, spread)):
-                assert set(epoch.of(app, metrics).tolist()) <= set(epoch.all(app)) <= set(range(buckets))
+    for shards in range(1, 257):
+        for spread in {1, (shards + 1) // 2, shards}:
+            for epoch in (Epoch(0, HASH, shards, spread), Epoch(0, BYTE, shards, spread)):
+                assert set(epoch.of(app, metrics).tolist()) <= set(epoch.all(app)) <= set(range(shards))

@@ -50,7 +50,7 @@ def test_a_table_that_several_make_at_once_is_there_for_all(url: str) -> None:
     assert [k for k, _ in open_backend(url).scan("pending", b"", LATE)] == [key(n) for n in range(4)]
 
 
-def test_tables_made_beforehand_are_cut_at_every_bucket_and_compressed_where_it_helps(
+def test_tables_made_beforehand_are_cut_at_every_shard_and_compressed_where_it_helps(
     hbase: HBase, tmp_path: Path
 ) -> None:
     made = hbase.make_tables(tmp_path.name)
@@ -61,7 +61,7 @@ def test_tables_made_beforehand_are_cut_at_every_bucket_and_compressed_where_it_
         assert [r["start_key"] for r in held.regions()] == [b"", *(bytes([n]) for n in range(1, regions))]
         assert held.families()[b"d"]["compression"] == codec.encode()
     backend = open_backend(f"{hbase.url}/{tmp_path.name}")
-    held_rows = [(bytes([bucket]) + key(bucket)[1:], {b"a": b"1"}) for bucket in range(16)]
+    held_rows = [(bytes([shard]) + key(shard)[1:], {b"a": b"1"}) for shard in range(16)]
     backend.put([("pending", held_rows)])
     assert list(backend.scan("pending", b"", LATE)) == held_rows
     assert hbase.make_tables(tmp_path.name) == [], "what is there stays as it is"

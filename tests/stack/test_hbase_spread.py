@@ -65,17 +65,15 @@ def test_ten_thousand_samples_cost_as_many_calls_as_ten(store: Backend, calls: C
     figure(f"{sum(many.values())} calls for 10 and for 10,000 samples: {many}")
 
 
-@pytest.mark.seed("A28", compares="calls to HBase's gateway for one row, for 1 to 256 buckets, with one")
-def test_a_row_is_got_by_one_call_for_every_number_of_buckets(
-    store: Backend, calls: Counter[str], figure: Note
-) -> None:
+@pytest.mark.seed("A28", compares="calls to HBase's gateway for one row, for 1 to 256 shards, with one")
+def test_a_row_is_got_by_one_call_for_every_number_of_shards(store: Backend, calls: Counter[str], figure: Note) -> None:
     rng = np.random.default_rng(28)
-    epochs = [Epoch(0, HASH, buckets, buckets) for buckets in range(1, 257)]
+    epochs = [Epoch(0, HASH, shards, shards) for shards in range(1, 257)]
     metrics = rng.integers(0, 2**64, len(epochs), np.uint64)
 
     def key(epoch: Epoch, metric: int) -> bytes:
-        [bucket] = epoch.of(APP, np.array([metric], np.uint64)).tolist()
-        return keys.chunk(bucket, APP, metric, 472_000, epoch.buckets, 0)
+        [shard] = epoch.of(APP, np.array([metric], np.uint64)).tolist()
+        return keys.chunk(shard, APP, metric, 472_000, epoch.shards, 0)
 
     names = [key(epoch, metric) for epoch, metric in zip(epochs, metrics.tolist(), strict=True)]
     store.put([("chunks", [(name, {b"v": b"%d" % i}) for i, name in enumerate(names)])])
@@ -83,7 +81,7 @@ def test_a_row_is_got_by_one_call_for_every_number_of_buckets(
     for i, (epoch, metric) in enumerate(zip(epochs, metrics.tolist(), strict=True)):
         assert store.get("chunks", [key(epoch, metric)]) == [{b"v": b"%d" % i}]
     assert sum(calls.values()) == len(epochs)
-    figure(f"{sum(calls.values())} calls for {len(epochs)} rows, each by another number of buckets")
+    figure(f"{sum(calls.values())} calls for {len(epochs)} rows, each by another number of shards")
 
 
 ROWS = int(os.environ.get("SPM_REGION_ROWS", "20000"))
@@ -97,16 +95,16 @@ def test_many_regions_take_as_many_writes_as_one(hbase: HBase, tmp_path: Path, f
 
     With a server for each, regions write side by side; what spreading itself costs is what is measured.
     """
-    hbase.make_tables(tmp_path.name)  # cut at every bucket
+    hbase.make_tables(tmp_path.name)  # cut at every shard
     store, clock = open_backend(f"{hbase.url}/{tmp_path.name}"), SystemClock()
     rng = np.random.default_rng(26)
 
-    def rows_a_second(buckets: int, number: int) -> float:
+    def rows_a_second(shards: int, number: int) -> float:
         metrics = rng.integers(0, 2**64, ROWS, np.uint64)
-        placed = Epoch(0, HASH, 16, buckets).of(APP, metrics).tolist()
+        placed = Epoch(0, HASH, 16, shards).of(APP, metrics).tolist()
         rows = [
-            (keys.LogKey(bucket, APP, 472_000 + number, 1_699_300_000_000 + i, i).to_bytes(), {b"v": rng.bytes(100)})
-            for i, bucket in enumerate(placed)
+            (keys.LogKey(shard, APP, 472_000 + number, 1_699_300_000_000 + i, i).to_bytes(), {b"v": rng.bytes(100)})
+            for i, shard in enumerate(placed)
         ]
         begun = clock.monotonic()
         for at in range(0, ROWS, 1_000):
@@ -115,9 +113,9 @@ def test_many_regions_take_as_many_writes_as_one(hbase: HBase, tmp_path: Path, f
 
     found: dict[int, list[float]] = {1: [], 16: []}
     for number in range(ROUNDS):
-        for buckets in found:
-            found[buckets].append(rows_a_second(buckets, number))
-        print({buckets: f"{rates[-1]:,.0f} rows/s" for buckets, rates in found.items()}, flush=True)
+        for shards in found:
+            found[shards].append(rows_a_second(shards, number))
+        print({shards: f"{rates[-1]:,.0f} rows/s" for shards, rates in found.items()}, flush=True)
     one, many = (float(np.median(rates[1:])) for rates in found.values())  # the first round warms the servers
     store.close()
     figure(f"{many:,.0f} rows/s into 16 regions, {one:,.0f} into one: {many / one:.2f}")

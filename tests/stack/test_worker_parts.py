@@ -59,10 +59,10 @@ def test_metrics_say_what_was_written_and_how_long_it_took() -> None:
         "spm_worker_dead_letters_total 1",
         "spm_worker_oldest_unacked_seconds 1.500",
         'spm_worker_queue_depth{queue="q"} 7',
-        'spm_worker_write_seconds_bucket{le="0.01"} 1',
-        'spm_worker_write_seconds_bucket{le="0.03"} 2',
-        'spm_worker_write_seconds_bucket{le="30.0"} 2',
-        'spm_worker_write_seconds_bucket{le="+Inf"} 3',
+        'spm_worker_write_seconds_shard{le="0.01"} 1',
+        'spm_worker_write_seconds_shard{le="0.03"} 2',
+        'spm_worker_write_seconds_shard{le="30.0"} 2',
+        'spm_worker_write_seconds_shard{le="+Inf"} 3',
     ):
         assert line in lines
 

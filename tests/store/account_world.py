@@ -129,10 +129,10 @@ class World:
                 commit, _, batch = commit_records.decode_account(item.cell, blocks.PENDING)
                 row = commit_records.encode(commit, blocks.LEDGER, commit_records.STORED, batch)
                 self.store.put(
-                    [("ledger", [(commit_records.account_key(item.key.log(item.slot)), {commit_records.COLUMN: row})])]
+                    [("ledger", [(commit_records.account_key(item.key.log(item.hour)), {commit_records.COLUMN: row})])]
                 )
                 if self.draw.random() < 0.8:  # else it dies in between
-                    self.store.delete("pending", [(item.key.to_bytes(), [item.slot.to_bytes(4, "big")])])
+                    self.store.delete("pending", [(item.key.to_bytes(), [item.hour.to_bytes(4, "big")])])
 
     def announce(self) -> None:
         """A process tells what it accepted."""

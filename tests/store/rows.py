@@ -19,8 +19,8 @@ from spm.store.versions.merge import Piece
 from spm.wire import STALE_BITS, Envelope, SeriesTable, Stamp, canonical
 
 APP = 7
-SLOT = 472_000
-START = SLOT * HOUR_MS  # the slot's samples are later than this
+HOUR = 472_000
+START = HOUR * HOUR_MS  # the hour's samples are later than this
 
 Sample = tuple[int, int, float]  # series, ts, value
 Version = tuple[int, int, int, tuple[int, int, int, str]]  # series, ts, bits, (ms, process, sequence, source)

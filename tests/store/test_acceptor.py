@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ingest.accept.stamper import Acceptor, take_process
 from spm.clock import FakeClock
 from spm.errors import BadMessage, StoreUnavailable
-from spm.limits import HOUR_MS, MESSAGE_SLOTS_MAX, SEQUENCE_MAX
+from spm.limits import HOUR_MS, MESSAGE_HOURS_MAX, SEQUENCE_MAX
 from spm.store.backends import open_backend
 from spm.store.backends.memory import MemoryBackend
 from spm.wire import Parsed, SeriesTable, Stamp
@@ -91,7 +91,7 @@ def test_an_accepted_message_carries_what_was_parsed_and_one_stamp() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hours", "taken"), [(MESSAGE_SLOTS_MAX, True), (MESSAGE_SLOTS_MAX + 1, False)], ids=["the limit", "one over"]
+    ("hours", "taken"), [(MESSAGE_HOURS_MAX, True), (MESSAGE_HOURS_MAX + 1, False)], ids=["the limit", "one over"]
 )
 def test_a_message_may_touch_so_many_hours(hours: int, taken: bool) -> None:
     body = parsed([h * HOUR_MS * 3 + 1 for h in range(hours)])

@@ -45,7 +45,7 @@ def said(cell: Cell | CorruptBlock) -> Any:
     columns = (m.ms, m.process, m.sequence, m.source, cell.samples, cell.message_ids.ravel())
     plain = [column.astype(np.int64).tolist() for column in columns]
     totals = None if cell.totals is None else cell.totals.tolist()
-    return plain, m.sources, totals, cell.outcome, cell.slot, cell.rows, cell.batch, cell.epoch
+    return plain, m.sources, totals, cell.outcome, cell.hour, cell.rows, cell.batch, cell.epoch
 
 
 def alone(raw: bytes, kind: int) -> Any:

@@ -13,7 +13,7 @@ from spm.store.keys import BYTE, CLOSED, CLOSING, HASH, OPEN, Distribution, Epoc
 from tests.store.rows import APP
 
 SHAPES = st.integers(1, 256).flatmap(
-    lambda buckets: st.tuples(st.sampled_from([HASH, BYTE]), st.just(buckets), st.integers(1, buckets))
+    lambda shards: st.tuples(st.sampled_from([HASH, BYTE]), st.just(shards), st.integers(1, shards))
 )
 METRICS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20).map(lambda m: np.array(m, np.uint64))
 
@@ -29,12 +29,12 @@ def test_readers_look_wherever_a_writer_of_any_epoch_that_is_not_closed_puts(
 
 
 @given(SHAPES, st.integers(0, 2**32 - 1), METRICS)
-def test_a_metric_lies_in_one_bucket_of_an_epoch(shape: tuple[str, int, int], app: int, metrics: np.ndarray) -> None:
+def test_a_metric_lies_in_one_shard_of_an_epoch(shape: tuple[str, int, int], app: int, metrics: np.ndarray) -> None:
     made = Epoch(0, *shape).of(app, np.repeat(metrics, 2))
     assert (made[::2] == made[1::2]).all()
 
 
-def test_the_bytes_of_many_metrics_fill_their_buckets_evenly() -> None:
+def test_the_bytes_of_many_metrics_fill_their_shards_evenly() -> None:
     metrics = np.random.default_rng(1).integers(0, 2**64, 32 * 500, np.uint64)
     load = np.bincount(Epoch(0, BYTE, 32, 32).of(APP, metrics), minlength=32)
     assert load.max() / load.mean() < 1.2
@@ -44,7 +44,7 @@ def test_the_bytes_of_many_metrics_fill_their_buckets_evenly() -> None:
 def test_what_is_closed_is_looked_at_no_more_and_settles_the_rest() -> None:
     store = MemoryBackend()
     assert store_epochs.read(store, APP) == Distribution()
-    opened = store_epochs.open_epoch(store, APP, strategy=BYTE, buckets=4, spread=4)
+    opened = store_epochs.open_epoch(store, APP, strategy=BYTE, shards=4, spread=4)
     assert not opened.settled
     store_epochs.set_state(store, APP, 0, CLOSING)
     assert not store_epochs.read(store, APP).settled
@@ -56,9 +56,9 @@ def test_what_is_closed_is_looked_at_no_more_and_settles_the_rest() -> None:
 
 def test_the_general_distribution_is_that_of_apps_without_their_own() -> None:
     store = MemoryBackend()
-    general = Distribution.single(buckets=8, spread=2)
+    general = Distribution.single(shards=8, spread=2)
     store.put([("config", [(store_epochs.GENERAL, {store_epochs.COLUMN: store_epochs.encode(general)})])])
-    own = store_epochs.open_epoch(store, APP, strategy=HASH, buckets=8, spread=4)
+    own = store_epochs.open_epoch(store, APP, strategy=HASH, shards=8, spread=4)
     assert own.epochs[0] == general.newest
     assert store_epochs.read(store, APP) == own
     assert store_epochs.read(store, APP + 1) == general
@@ -77,7 +77,7 @@ def test_the_general_distribution_is_that_of_apps_without_their_own() -> None:
 )
 def test_an_epoch_is_not_closed(act: object, match: str) -> None:
     store = MemoryBackend()
-    store_epochs.open_epoch(store, APP, strategy=HASH, buckets=16, spread=2)
+    store_epochs.open_epoch(store, APP, strategy=HASH, shards=16, spread=2)
     with pytest.raises(Refused, match=match):
         act(store)  # type: ignore[operator]
 
@@ -85,11 +85,11 @@ def test_an_epoch_is_not_closed(act: object, match: str) -> None:
 @pytest.mark.parametrize(
     ("strategy", "buckets", "spread"),
     [("odd", 4, 1), (HASH, 0, 0), (HASH, 257, 1), (HASH, 4, 5), (HASH, 4, 0), (HASH, 16, 1)],
-    ids=["unknown strategy", "no bucket", "more than a byte", "spread too wide", "no spread", "as it is"],
+    ids=["unknown strategy", "no shard", "more than a byte", "spread too wide", "no spread", "as it is"],
 )
-def test_an_epoch_is_not_opened_with(strategy: str, buckets: int, spread: int) -> None:
+def test_an_epoch_is_not_opened_with(strategy: str, shards: int, spread: int) -> None:
     with pytest.raises(Refused):
-        store_epochs.open_epoch(MemoryBackend(), APP, strategy=strategy, buckets=buckets, spread=spread)
+        store_epochs.open_epoch(MemoryBackend(), APP, strategy=strategy, shards=shards, spread=spread)
 
 
 def test_a_distribution_by_an_unknown_strategy_is_not_guessed() -> None:
@@ -117,5 +117,5 @@ class Deaf(MemoryBackend):
 
 
 def test_a_lost_answer_opens_one_epoch_only() -> None:
-    made = store_epochs.open_epoch(Deaf(), APP, strategy=HASH, buckets=16, spread=2)
+    made = store_epochs.open_epoch(Deaf(), APP, strategy=HASH, shards=16, spread=2)
     assert [epoch.number for epoch in made.epochs] == [0, 1]

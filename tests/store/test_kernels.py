@@ -25,7 +25,7 @@ from spm.store.versions.merge import Piece; from spm.store.versions.merge import
 from spm.query.request.batches import Matcher
 from tests.reading.look import look, reader
 from tests.store.faults import keys_of
-from tests.store.rows import APP, START, SLOT, envelope, plain
+from tests.store.rows import APP, START, HOUR, envelope, plain
 
 times = [START + t * 9000 + h * HOUR_MS for t in range(1, 90) for h in (0, 1)]
 sent = [
@@ -39,22 +39,22 @@ for one in sent:
 assert look(reader(backend)) == plain(sent)
 entries = {}
 for samples_max in (50, 10**6):
-    for slot in (SLOT, SLOT + 1):
-        [bucket] = Distribution().all(APP)
-        rows = list(backend.scan("log", *keys.log_range(bucket, APP, slot)))
+    for hour in (HOUR, HOUR + 1):
+        [shard] = Distribution().all(APP)
+        rows = list(backend.scan("log", *keys.log_range(shard, APP, hour)))
         piece = merge([Piece.of_row(row) for _, row in rows])
-        unit = units.Unit(bucket, APP, slot)
+        unit = units.Unit(shard, APP, hour)
         made = units.paginate(unit, samples_max, piece, parents=(), batches=(), samples_max=samples_max)
         backend.put([("chunks", made.chunks), ("timelines", made.timelines), ("inputs", [made.inputs])])
-        entries[bucket, slot] = Entry(State((*entries.get((bucket, slot), Entry()).state.generations, made.generation)))
-    day = SLOT // 24
+        entries[shard, hour] = Entry(State((*entries.get((shard, hour), Entry()).state.generations, made.generation)))
+    day = HOUR // 24
     backend.put([("manifest", [(keys.manifest(APP, day), {b"v": manifest.encode(Manifest(samples_max, 0, entries))})])])
     assert look(reader(backend)) == plain(sent)
     backend.delete("pending", [(k, None) for k in keys_of(backend, "pending")])
     storage = reader(backend)
     assert look(storage) == plain(sent)
     look(storage, START + 5, START + 500_000)
-    storage.select_hours([Matcher("__name__", "=~", ".+")], SLOT, SLOT + 1)
+    storage.select_hours([Matcher("__name__", "=~", ".+")], HOUR, HOUR + 1)
 after = {n: list(f.signatures) for n, f in compiled.items()}
 new = {n: [s for s in after[n] if s not in before[n]] for n in after if after[n] != before[n]}
 assert not new, new

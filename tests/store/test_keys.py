@@ -13,9 +13,9 @@ from spm.store.keys import U32, U64, Distribution, LogKey, PendingKey
 BYTE = st.one_of(st.sampled_from([0, 1, 254, 255]), st.integers(0, 255))
 WORD = st.one_of(st.sampled_from([0, 1, 255, 256, U32 - 1, U32]), st.integers(0, U32))
 LONG = st.one_of(st.sampled_from([0, 1, U32, U32 + 1, U64 - 1, U64]), st.integers(0, U64))
-SLOT = st.integers(0, 80_000_000)  # year 11000
+HOUR = st.integers(0, 80_000_000)  # year 11000
 
-# table -> how its keys are made from (bucket, app, long, word): any row of an app
+# table -> how its keys are made from (shard, app, long, word): any row of an app
 MAKERS: dict[str, Callable[[int, int, int, int], bytes]] = {
     "series": lambda b, a, x, w: keys.series(a, x, U64 - x),
     "log": lambda b, a, x, w: LogKey(b, a, w, x, x).to_bytes(),
@@ -39,33 +39,33 @@ def test_every_table_has_a_maker_here() -> None:
 
 
 @given(BYTE, WORD, LONG, WORD)
-def test_keys_have_the_width_of_their_table(bucket: int, app: int, number: int, word: int) -> None:
+def test_keys_have_the_width_of_their_table(shard: int, app: int, number: int, word: int) -> None:
     for table, make in MAKERS.items():
-        assert len(make(bucket, app, number, word)) == keys.TABLES[table]
+        assert len(make(shard, app, number, word)) == keys.TABLES[table]
 
 
-@given(BYTE, WORD, SLOT, LONG, LONG)
-def test_keys_give_back_their_fields(bucket: int, app: int, slot: int, number: int, other: int) -> None:
-    log, row = LogKey(bucket, app, slot, number, other), PendingKey(bucket, app, number, other)
+@given(BYTE, WORD, HOUR, LONG, LONG)
+def test_keys_give_back_their_fields(shard: int, app: int, hour: int, number: int, other: int) -> None:
+    log, row = LogKey(shard, app, hour, number, other), PendingKey(shard, app, number, other)
     assert LogKey.parse(log.to_bytes()) == log
     assert PendingKey.parse(row.to_bytes()) == row
-    assert row.log(slot) == log
-    assert keys.column_slot(keys.slot_column(slot)) == slot
-    assert keys.parse_chunk(keys.chunk(bucket, app, number, slot, other, 9)) == (bucket, app, number, slot, other, 9)
-    heads = keys.chunk_heads(bucket, app, [number])
-    assert keys.chunks(heads, slot, other, 9) == [keys.chunk(bucket, app, number, slot, other, 9)]
-    assert keys.parse_inputs(keys.inputs(bucket, app, slot, number)) == (bucket, app, slot, number)
+    assert row.log(hour) == log
+    assert keys.column_hour(keys.hour_column(hour)) == hour
+    assert keys.parse_chunk(keys.chunk(shard, app, number, hour, other, 9)) == (shard, app, number, hour, other, 9)
+    heads = keys.chunk_heads(shard, app, [number])
+    assert keys.chunks(heads, hour, other, 9) == [keys.chunk(shard, app, number, hour, other, 9)]
+    assert keys.parse_inputs(keys.inputs(shard, app, hour, number)) == (shard, app, hour, number)
     assert keys.parse_series(keys.series(app, number, other)) == (number, other)
-    assert keys.parse_manifest(keys.manifest(app, slot)) == (slot, False)
-    assert keys.parse_manifest(keys.manifest_month(app, slot)) == (slot, True)
+    assert keys.parse_manifest(keys.manifest(app, hour)) == (hour, False)
+    assert keys.parse_manifest(keys.manifest_month(app, hour)) == (hour, True)
 
 
 NEWER = [
-    ("log by slot", lambda t: LogKey(1, 2, t, 5, 6).to_bytes()),
+    ("log by hour", lambda t: LogKey(1, 2, t, 5, 6).to_bytes()),
     ("log by ingest time", lambda t: LogKey(1, 2, 3, t, 6).to_bytes()),
     ("pending by ingest time", lambda t: PendingKey(1, 2, t, 6).to_bytes()),
-    ("chunks by slot", lambda t: keys.chunk(1, 2, 3, t, 5, 6)),
-    ("timelines by slot", lambda t: keys.timeline(1, 2, t, 5, 6)),
+    ("chunks by hour", lambda t: keys.chunk(1, 2, 3, t, 5, 6)),
+    ("timelines by hour", lambda t: keys.timeline(1, 2, t, 5, 6)),
     ("hours by day", lambda t: keys.hours(1, 2, 3, t, 5, 6)),
     ("ledger by minute", lambda t: keys.ledger(1, t, 2, 3)),
     ("dead by ingest time", lambda t: keys.dead(1, t, b"m" * 16)),
@@ -73,12 +73,12 @@ NEWER = [
 
 
 @pytest.mark.parametrize("make", [m for _, m in NEWER], ids=[n for n, _ in NEWER])
-@given(a=SLOT, b=SLOT)
+@given(a=HOUR, b=HOUR)
 def test_newer_sorts_first_in(make: Callable[[int], bytes], a: int, b: int) -> None:
     assert (make(a) < make(b)) == (a > b)
 
 
-Place = tuple[int, int]  # bucket, app
+Place = tuple[int, int]  # shard, app
 
 
 @given(st.tuples(BYTE, WORD), st.tuples(BYTE, WORD), LONG, WORD)
@@ -87,16 +87,16 @@ def test_no_row_of_one_tenant_lies_in_a_range_of_another(mine: Place, other: Pla
         key = make(*other, number, word)
         ranges = ranges_of(table, *mine)
         inside = any(start <= key < stop for start, stop in ranges)
-        assert inside == (mine == other if table in BUCKETED else mine[1] == other[1]), table
+        assert inside == (mine == other if table in SHARDED else mine[1] == other[1]), table
 
 
-BUCKETED = {"log", "pending", "chunks", "timelines", "inputs", "hours", "days"}
+SHARDED = {"log", "pending", "chunks", "timelines", "inputs", "hours", "days"}
 
 
-def ranges_of(table: str, bucket: int, app: int) -> list[tuple[bytes, bytes]]:
+def ranges_of(table: str, shard: int, app: int) -> list[tuple[bytes, bytes]]:
     """The ranges in which a reader looks for rows of an app."""
-    if table in BUCKETED:
-        return [keys.log_range(bucket, app) if table == "log" else keys.app_range(bucket, app)]
+    if table in SHARDED:
+        return [keys.log_range(shard, app) if table == "log" else keys.app_range(shard, app)]
     if table == "series":
         return keys.series_ranges(app)
     if table == "manifest":
@@ -108,10 +108,10 @@ def ranges_of(table: str, bucket: int, app: int) -> list[tuple[bytes, bytes]]:
     return [keys.prefix_range(app.to_bytes(4, "big"))]
 
 
-@given(BYTE, WORD, SLOT, SLOT, LONG)
-def test_the_range_of_a_slot_holds_its_blocks_only(bucket: int, app: int, slot: int, other: int, number: int) -> None:
-    start, stop = keys.log_range(bucket, app, slot)
-    assert (start <= LogKey(bucket, app, other, number, number).to_bytes() < stop) == (slot == other)
+@given(BYTE, WORD, HOUR, HOUR, LONG)
+def test_the_range_of_a_hour_holds_its_blocks_only(shard: int, app: int, hour: int, other: int, number: int) -> None:
+    start, stop = keys.log_range(shard, app, hour)
+    assert (start <= LogKey(shard, app, other, number, number).to_bytes() < stop) == (hour == other)
 
 
 @given(st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 1000))
@@ -147,10 +147,8 @@ def test_days_and_months_never_share_a_manifest_row() -> None:
 
 
 @given(WORD, st.integers(1, 16), st.integers(1, 256), st.lists(LONG, min_size=1, max_size=20))
-def test_metrics_lie_only_in_buckets_that_a_reader_looks_in(
-    app: int, spread: int, buckets: int, ids: list[int]
-) -> None:
-    distribution = Distribution.single(buckets=buckets, spread=spread)
+def test_metrics_lie_only_in_shards_that_a_reader_looks_in(app: int, spread: int, shards: int, ids: list[int]) -> None:
+    distribution = Distribution.single(shards=shards, spread=spread)
     made = distribution.of(app, np.array(ids, np.uint64))
     assert made.dtype == np.uint8
     assert set(made.tolist()) <= set(distribution.all(app))

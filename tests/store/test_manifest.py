@@ -113,17 +113,17 @@ def test_a_fingerprint_is_frozen() -> None:
 
 
 @given(st.dictionaries(st.integers(0, 99), st.sampled_from([b"", b"a" * 8, b"b" * 8]), max_size=5))
-def test_a_days_fingerprint_depends_on_slots_with_data_only(marks: dict[int, bytes]) -> None:
+def test_a_days_fingerprint_depends_on_hours_with_data_only(marks: dict[int, bytes]) -> None:
     held = {s: m for s, m in marks.items() if m}
     assert day_fingerprint(reversed(list(marks.items()))) == day_fingerprint(held.items())
     assert (day_fingerprint(marks.items()) == b"") == (not held)
-    for slot in held:
-        assert day_fingerprint([(s, m) for s, m in held.items() if s != slot]) != day_fingerprint(held.items())
+    for hour in held:
+        assert day_fingerprint([(s, m) for s, m in held.items() if s != hour]) != day_fingerprint(held.items())
 
 
-def test_slots_of_a_bucket_are_those_with_something_in_force() -> None:
+def test_hours_of_a_shard_are_those_with_something_in_force() -> None:
     entries = {(1, 9): Entry(state(5)), (1, 7): Entry(state(replay=(6,))), (1, 8): Entry(), (2, 7): Entry(state(5))}
-    assert manifest.slots_of(Manifest(entries=entries), 1) == [
+    assert manifest.hours_of(Manifest(entries=entries), 1) == [
         (7, fingerprint(state(replay=(6,)))),
         (9, fingerprint(state(5))),
     ]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spm.errors import CorruptBlock
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
-from spm.store.keys import PendingKey, slot_column
+from spm.store.keys import PendingKey, hour_column
 from spm.store.ledger import commit_records
 from spm.store.ledger.commit_records import Commit
 from spm.wire import Stamp
@@ -60,13 +60,13 @@ def test_a_scan_lists_every_cell_of_the_app_newest_record_first() -> None:
         [
             (
                 "pending",
-                [(PendingKey(3, 7, ms, ms).to_bytes(), {slot_column(s): b"%d" % s for s in (8, 9)}) for ms in (5, 6)],
+                [(PendingKey(3, 7, ms, ms).to_bytes(), {hour_column(s): b"%d" % s for s in (8, 9)}) for ms in (5, 6)],
             )
         ]
     )
-    backend.put([("pending", [(PendingKey(3, 8, 5, 5).to_bytes(), {slot_column(8): b"other"})])])
+    backend.put([("pending", [(PendingKey(3, 8, 5, 5).to_bytes(), {hour_column(8): b"other"})])])
     listed = list(commit_records.scan(backend, 7, [3, 4]))
-    assert [(item.key.ingest_ms, item.slot, item.cell) for item in listed] == [
+    assert [(item.key.ingest_ms, item.hour, item.cell) for item in listed] == [
         (6, 8, b"8"),
         (6, 9, b"9"),
         (5, 8, b"8"),

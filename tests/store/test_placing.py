@@ -27,8 +27,8 @@ def message(sequence: int, app: int = APP) -> Envelope:
 
 def opened(store: Backend, app: int = APP) -> int:
     """Open an epoch that puts every metric elsewhere; returns its number."""
-    buckets = 17 + epochs.read(store, app).newest.number
-    return epochs.open_epoch(store, app, strategy=BYTE, buckets=buckets, spread=1).newest.number
+    shards = 17 + epochs.read(store, app).newest.number
+    return epochs.open_epoch(store, app, strategy=BYTE, shards=shards, spread=1).newest.number
 
 
 def moved(store: Backend, state: int, app: int = APP) -> None:
@@ -92,7 +92,7 @@ def test_a_batch_placed_by_an_epoch_that_closes_meanwhile_is_written_again(state
     written = [LogKey.parse(key) for key in keys_of(store.inner, "log")]
     last = max(k.batch for k in written)
     newest = epochs.read(store.inner, APP).newest.of(APP, message(2).series.metrics)
-    assert {k.bucket for k in written if k.batch == last} == set(newest.tolist())
+    assert {k.shard for k in written if k.batch == last} == set(newest.tolist())
     assert len(batches(store.inner)) == 3  # the second time under a number of its own
     if state == CLOSING:
         assert look(reader(store.inner)) == plain([message(1), message(2)])
@@ -110,7 +110,7 @@ def test_what_was_acked_is_found_when_the_epoch_it_was_first_put_by_is_closed() 
 
 
 def test_an_epoch_that_stays_open_keeps_what_was_put_by_it() -> None:
-    """Readers look in the buckets of both; the next batch goes by the newer."""
+    """Readers look in the shards of both; the next batch goes by the newer."""
     store = Faulty(MemoryBackend())
     writer = Writer(store, Distribution())
     writer.write([message(1)])

@@ -17,7 +17,7 @@ from spm.store.versions import retractions
 from spm.store.versions.merge import Piece, merge, pick
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import Lens, among
-from tests.store.rows import APP, SLOT
+from tests.store.rows import APP, HOUR
 
 EVER = 2**62
 DRAFT = Retraction(0, 100, 0, 0, EVER, 0, EVER, "", (), "wrong unit", "ann")
@@ -124,10 +124,10 @@ def test_a_retraction_touches_every_unit_that_holds_what_it_hides(
     ("changes", "touched"),
     [
         pytest.param({}, True, id="everything"),
-        pytest.param({"data_from_ms": (SLOT + 1) * HOUR_MS}, False, id="data after the slot: its end belongs to it"),
-        pytest.param({"data_from_ms": (SLOT + 1) * HOUR_MS - 1}, True, id="the slot's last instant"),
-        pytest.param({"data_to_ms": SLOT * HOUR_MS}, False, id="data up to the slot: its start does not belong to it"),
-        pytest.param({"data_to_ms": SLOT * HOUR_MS + 1}, True, id="the slot's first instant"),
+        pytest.param({"data_from_ms": (HOUR + 1) * HOUR_MS}, False, id="data after the hour: its end belongs to it"),
+        pytest.param({"data_from_ms": (HOUR + 1) * HOUR_MS - 1}, True, id="the hour's last instant"),
+        pytest.param({"data_to_ms": HOUR * HOUR_MS}, False, id="data up to the hour: its start does not belong to it"),
+        pytest.param({"data_to_ms": HOUR * HOUR_MS + 1}, True, id="the hour's first instant"),
         pytest.param({"write_from_ms": 21}, False, id="written later"),
         pytest.param({"write_to_ms": 9}, False, id="written before"),
         pytest.param({"write_from_ms": 20, "write_to_ms": 20}, True, id="written at the newest stamp"),
@@ -136,7 +136,7 @@ def test_a_retraction_touches_every_unit_that_holds_what_it_hides(
     ],
 )
 def test_a_unit_is_touched_by(changes: dict[str, object], touched: bool) -> None:
-    assert made(**changes).touches(SLOT, 10, 20, ("a",)) is touched
+    assert made(**changes).touches(HOUR, 10, 20, ("a",)) is touched
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_unit_is_touched_by(changes: dict[str, object], touched: bool) -> None
     ids=["nothing is in it", "compacted", "to be replayed"],
 )
 def test_only_units_with_compacted_data_are_touched(state: State, count: int) -> None:
-    assert len(retractions.touching([made()], Entry(state, (), 1, 2, ("a",)), SLOT)) == count
+    assert len(retractions.touching([made()], Entry(state, (), 1, 2, ("a",)), HOUR)) == count
 
 
 @pytest.mark.parametrize(
@@ -164,9 +164,9 @@ def test_equal_sets_have_equal_ids_in_any_order(found: list[int], by: object) ->
     assert retractions.numbers(packed) == set(found)
 
 
-def test_the_mark_of_a_day_tells_which_slot_leaves_out_what() -> None:
+def test_the_mark_of_a_day_tells_which_hour_leaves_out_what() -> None:
     one, two = retractions.ids([made()]), retractions.ids([made(number=2)])
-    marks = [retractions.of_day(slots) for slots in ([(1, one)], [(2, one)], [(1, two)], [(1, one + two)])]
+    marks = [retractions.of_day(hours) for hours in ([(1, one)], [(2, one)], [(1, two)], [(1, one + two)])]
     assert len(set(marks)) == 4
     assert retractions.of_day([(1, b""), (2, b"")]) == b""
     assert retractions.of_day([(2, b""), (1, one)]) == marks[0]

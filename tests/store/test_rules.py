@@ -80,7 +80,7 @@ RULES: dict[str, tuple[str, ...]] = {
         "rollups/test_run.py::test_a_run_killed_anywhere_changes_no_answer_and_the_next_one_does_its_work",
     ),
     "14 the flip, its rebase and its unknown outcome": (
-        "rollups/test_races.py::test_a_minor_run_that_lost_to_one_of_other_slots_is_rebased",
+        "rollups/test_races.py::test_a_minor_run_that_lost_to_one_of_other_hours_is_rebased",
         "rollups/test_races.py::test_a_full_merge_is_not_rebased_onto_an_entry_whose_generations_are_gone",
         "rollups/test_races.py::test_no_flip_crosses_the_fence_of_a_purge",
         "rollups/test_races.py::test_a_flip_of_unknown_outcome_is_looked_up",
@@ -93,7 +93,7 @@ RULES: dict[str, tuple[str, ...]] = {
         "store/test_units.py::test_a_unit_read_back_whole_is_what_was_written_at_any_size_of_pages",
         "store/test_units.py::test_small_pages_are_many_and_their_directory_names_each",
         "rollups/test_run.py::test_minor_runs_add_generations_and_the_ninth_merges_them",
-        "rollups/test_run.py::test_hours_and_days_are_written_for_closed_slots_only",
+        "rollups/test_run.py::test_hours_and_days_are_written_for_closed_hours_only",
     ),
     "17 retract and undo, and the purge that ends undoing": (
         "store/test_retractions.py::test_a_lens_shows_the_newest_version_that_is_known_and_not_retracted",
@@ -115,21 +115,21 @@ RULES: dict[str, tuple[str, ...]] = {
         "rollups/test_purge.py::test_a_purge_killed_anywhere_changes_no_answer",
         "rollups/test_races.py::test_no_flip_crosses_the_fence_of_a_purge",
     ),
-    "21 blocks go with their slot, never by age": (
+    "21 blocks go with their hour, never by age": (
         "rollups/test_purge.py::test_blocks_that_wait_for_a_run_stay",
         "rollups/test_purge.py::test_blocks_on_the_replay_list_stay",
     ),
     "22 epochs: moves, late writers, closing": (
-        "rollups/test_redistribute.py::test_data_moves_to_the_buckets_of_the_newest_epoch_and_no_answer_changes",
+        "rollups/test_redistribute.py::test_data_moves_to_the_shards_of_the_newest_epoch_and_no_answer_changes",
         "rollups/test_redistribute.py::test_a_move_killed_anywhere_changes_no_answer_and_the_next_one_does_its_work",
-        "rollups/test_redistribute.py::test_an_epoch_with_anything_in_its_buckets_is_not_closed",
+        "rollups/test_redistribute.py::test_an_epoch_with_anything_in_its_shards_is_not_closed",
         "rollups/test_redistribute.py::test_nothing_is_rolled_back_into_a_closed_epoch",
         "store/test_placing.py::test_what_was_acked_is_found_when_the_epoch_it_was_first_put_by_is_closed",
-        "reading/test_levels.py::test_a_metric_in_two_buckets_is_merged_before_winners_are_chosen",
+        "reading/test_levels.py::test_a_metric_in_two_shards_is_merged_before_winners_are_chosen",
     ),
     "23 retention: sealing, sealed, expired": (
         "rollups/test_seal.py::test_a_sealed_day_answers_from_hours_what_its_samples_said",
-        "rollups/test_seal.py::test_a_sample_acked_while_its_slot_is_sealed_is_in_or_counted_as_late",
+        "rollups/test_seal.py::test_a_sample_acked_while_its_hour_is_sealed_is_in_or_counted_as_late",
         "rollups/test_seal.py::test_retention_killed_anywhere_is_finished_by_the_next",
         "rollups/test_seal.py::test_a_retraction_after_the_seal_leaves_its_hours_as_they_are",
         "rollups/test_final.py::test_a_seal_is_never_rebased",

@@ -28,9 +28,9 @@ from tests.store.faults import Faulty, flip, keys_of
 from tests.store.rows import APP, START, envelope, messages, stored
 
 SPREAD = Distribution.single(spread=2)
-BUCKETS = SPREAD.all(APP)
+SHARDS = SPREAD.all(APP)
 MINUTE = 7
-MESSAGES = 4  # stamps; message m holds m % 3 + 1 samples in each of its (bucket, slot) rows
+MESSAGES = 4  # stamps; message m holds m % 3 + 1 samples in each of its (shard, hour) rows
 OUTCOME = {"waits": None, "stored": STORED, "late": LATE}
 
 
@@ -44,8 +44,8 @@ class Row:
     """One row of a batch: waiting in `pending`, or accounted for."""
 
     batch: int
-    bucket: int
-    slot: int
+    shard: int
+    hour: int
     rows: int
     outcome: int | None
     holds: tuple[int, ...]  # messages
@@ -71,15 +71,15 @@ def put(backend: MemoryBackend, row: Row | Died) -> None:
             commit_records.encode(commit, blocks.LEDGER, row.outcome),
         )
         return backend.put([("ledger", [(key, {COLUMN: raw})])])
-    place = LogKey(BUCKETS[row.bucket], APP, START // HOUR_MS + row.slot, MINUTE * 60_000, row.batch)
-    ts = place.slot * HOUR_MS + 5
+    place = LogKey(SHARDS[row.shard], APP, START // HOUR_MS + row.hour, MINUTE * 60_000, row.batch)
+    ts = place.hour * HOUR_MS + 5
     samples = np.array([n % 3 + 1 for n in row.holds])
-    names = tuple((bucket, place.slot) for bucket in range(row.rows))  # only how many there are counts
+    names = tuple((shard, place.hour) for shard in range(row.rows))  # only how many there are counts
     commit = Commit(messages([stamp(n) for n in row.holds]), samples, ids(row.holds), ts, ts, names)
     if row.outcome is None:
-        cell = {keys.slot_column(place.slot): commit_records.encode(commit, batch=row.batch)}
+        cell = {keys.hour_column(place.hour): commit_records.encode(commit, batch=row.batch)}
         return backend.put(
-            [("pending", [(PendingKey(place.bucket, APP, place.ingest_ms, place.batch).to_bytes(), cell)])]
+            [("pending", [(PendingKey(place.shard, APP, place.ingest_ms, place.batch).to_bytes(), cell)])]
         )
     raw = commit_records.encode(commit, blocks.LEDGER, row.outcome, row.batch)
     return backend.put([("ledger", [(account_key(place), {COLUMN: raw})])])
@@ -91,25 +91,25 @@ def ids(numbers: Sequence[int]) -> np.ndarray:
 
 def counted(rows: list[Row | Died]) -> dict[Stamp, tuple[int, int, int, int, bool]]:
     """Stamp -> (stored, late, rejected, dead, whole), by plain counting."""
-    there = {(r.batch, r.bucket, r.slot): r for r in sorted_rows(rows)}
+    there = {(r.batch, r.shard, r.hour): r for r in sorted_rows(rows)}
     found = {}
     for n in range(MESSAGES):
         mine = [r for r in there.values() if n in r.holds]
         groups: dict[tuple[int, int], list[Row]] = defaultdict(list)
         for r in mine:
-            groups[r.slot, r.batch].append(r)
+            groups[r.hour, r.batch].append(r)
         full: dict[int, int] = {}
         whole = False
-        for (slot, batch), held in groups.items():
+        for (hour, batch), held in groups.items():
             if sum(r.batch == batch for r in there.values()) >= held[0].rows:
-                whole, full[slot] = True, max(full.get(slot, 0), len(held))
+                whole, full[hour] = True, max(full.get(hour, 0), len(held))
         timely = {
-            slot
-            for (slot, _), held in groups.items()
-            if len(held) >= full.get(slot, 0) and all(r.outcome in (None, STORED) for r in held)
+            hour
+            for (hour, _), held in groups.items()
+            if len(held) >= full.get(hour, 0) and all(r.outcome in (None, STORED) for r in held)
         }
         each = n % 3 + 1
-        in_time = each * sum(count for slot, count in full.items() if slot in timely)
+        in_time = each * sum(count for hour, count in full.items() if hour in timely)
         late = each * sum(full.values()) - in_time
         died = [r for r in rows if isinstance(r, Died) and r.number == n]
         sums = {}
@@ -154,8 +154,8 @@ def batches(draw: st.DrawFn) -> list[Row]:
     """One batch: some of its rows, each with messages of which one may stand in it twice."""
     shape, batch = draw(shapes), draw(st.integers(1, 10**6))
     rows = [
-        Row(batch, bucket, slot, len(shape), OUTCOME[draw(st.sampled_from(sorted(OUTCOME)))], draw(holdings))
-        for bucket, slot in shape
+        Row(batch, shard, hour, len(shape), OUTCOME[draw(st.sampled_from(sorted(OUTCOME)))], draw(holdings))
+        for shard, hour in shape
         if draw(st.integers(0, 5))
     ]
     again = [replace(r, outcome=None) for r in rows if r.outcome is not None and draw(st.booleans())]
@@ -200,8 +200,8 @@ def accounted(backend: Backend, *, outcome: int = STORED, most: int | None = Non
     """What a run does with all commit records, or the first: the account, then the record goes."""
     for item in list(commit_records.scan(backend, APP, list(range(256))))[:most]:
         raw = commit_records.encode(commit_records.decode(item.cell), blocks.LEDGER, outcome, item.key.batch)
-        backend.put([("ledger", [(account_key(item.key.log(item.slot)), {COLUMN: raw})])])
-        backend.delete("pending", [(item.key.to_bytes(), [keys.slot_column(item.slot)])])
+        backend.put([("ledger", [(account_key(item.key.log(item.hour)), {COLUMN: raw})])])
+        backend.delete("pending", [(item.key.to_bytes(), [keys.hour_column(item.hour)])])
 
 
 @pytest.mark.parametrize("moment", range(7))
@@ -235,9 +235,9 @@ def test_a_batch_of_which_one_part_was_abandoned_is_not_whole() -> None:
 
 
 def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
-    """An epoch that is closed while this reads: its buckets were looked into, and must not be believed."""
+    """An epoch that is closed while this reads: its shards were looked into, and must not be believed."""
     backend = Faulty(there())
-    epochs.open_epoch(backend.inner, APP, strategy="hash", buckets=8, spread=1)
+    epochs.open_epoch(backend.inner, APP, strategy="hash", shards=8, spread=1)
     closed = False
 
     def close(call: str) -> None:
@@ -248,7 +248,7 @@ def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
                 epochs.set_state(backend.inner, APP, 0, state)
 
     backend.hook = close
-    assert set(epochs.read(backend.inner, APP).newest.all(APP)).isdisjoint(BUCKETS)
+    assert set(epochs.read(backend.inner, APP).newest.all(APP)).isdisjoint(SHARDS)
     assert len(settled(backend, APP, 0)) == 0
 
 

@@ -21,10 +21,10 @@ from tests.store.rows import APP, START, envelope, plain
 
 HEAD = "import numpy as np\nfrom spm.store.placement import Strategy\n"
 BY_TOP = """
-def by_top(app, buckets, spread, metrics):
+def by_top(app, shards, spread, metrics):
     return (metrics >> np.uint64(56)) % np.uint64(spread)
 
-STRATEGIES = {"by_top": Strategy(by_top, lambda app, buckets, spread: range(spread))}
+STRATEGIES = {"by_top": Strategy(by_top, lambda app, shards, spread: range(spread))}
 """
 _NAMES = itertools.count()
 Given = Callable[..., str]
@@ -45,7 +45,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
 
 
 def opened(store: MemoryBackend, name: str = "by_top") -> Distribution:
-    return epochs.open_epoch(store, APP, strategy=name, buckets=32, spread=5)
+    return epochs.open_epoch(store, APP, strategy=name, shards=32, spread=5)
 
 
 def test_a_strategy_of_an_operator_places_and_readers_look_there(module: Given) -> None:
@@ -64,13 +64,13 @@ def test_a_strategy_of_an_operator_places_and_readers_look_there(module: Given) 
 ACTS: dict[str, Callable[[MemoryBackend], object]] = {
     "reading": lambda store: look(reader(store)),
     "writing": lambda store: Writer(store, Distribution()).write([envelope([(1, START, 9.0)], sequence=9)]),
-    "opening an epoch": lambda store: epochs.open_epoch(store, APP, strategy=HASH, buckets=16, spread=2),
+    "opening an epoch": lambda store: epochs.open_epoch(store, APP, strategy=HASH, shards=16, spread=2),
     "setting a state": lambda store: epochs.set_state(store, APP, 0, CLOSING),
 }
 CHANGED = {
     "a process without the module": None,
     "a module that places by other bits": BY_TOP.replace("56", "55"),
-    "a module that looks in other buckets": BY_TOP.replace("range(spread))}", "range(buckets))}"),
+    "a module that looks in other shards": BY_TOP.replace("range(spread))}", "range(shards))}"),
     "a module that fails": BY_TOP.replace("return", "return 1 / 0 *"),
     "a module without the name": BY_TOP.replace('"by_top"', '"top"'),
 }
@@ -100,7 +100,7 @@ def test_a_closed_epoch_still_needs_its_strategy(module: Given, monkeypatch: pyt
     module(BY_TOP)
     store = MemoryBackend()
     opened(store)
-    epochs.open_epoch(store, APP, strategy=HASH, buckets=16, spread=2)
+    epochs.open_epoch(store, APP, strategy=HASH, shards=16, spread=2)
     for state in (CLOSING, CLOSED):
         epochs.set_state(store, APP, 1, state)
     monkeypatch.delenv(SETTING)
@@ -113,10 +113,10 @@ def test_metrics_that_are_treated_in_a_way_of_their_own_belong_to_the_mark(modul
     text = f"""
 HOT = {{{metric_id(b"hot")}: 7}}
 
-def by_list(app, buckets, spread, metrics):
+def by_list(app, shards, spread, metrics):
     found = metrics % np.uint64(4)
-    for metric, bucket in HOT.items():
-        found[metrics == np.uint64(metric)] = bucket
+    for metric, shard in HOT.items():
+        found[metrics == np.uint64(metric)] = shard
     return found
 
 STRATEGIES = {{"by_list": Strategy(by_list, metrics=("hot",))}}
@@ -157,14 +157,14 @@ def test_two_modules_may_not_have_one_name(module: Given) -> None:
 
 
 ANSWERS = {
-    "buckets that are not there": ("metrics * 0 + 32", "everywhere", "nobody looks"),
-    "buckets it did not name": ("metrics % 6", "lambda *a: range(5)", "nobody looks"),
-    "negative buckets": ("metrics.astype(np.int64) * 0 - 1", "everywhere", "nobody looks"),
+    "shards that are not there": ("metrics * 0 + 32", "everywhere", "nobody looks"),
+    "shards it did not name": ("metrics % 6", "lambda *a: range(5)", "nobody looks"),
+    "negative shards": ("metrics.astype(np.int64) * 0 - 1", "everywhere", "nobody looks"),
     "fractions": ("metrics * 0.5", "everywhere", "of no use"),
     "one for all": ("np.uint64(3)", "everywhere", "of no use"),
     "nothing": ("None", "everywhere", "of no use"),
     "an error": ("metrics[10**9]", "everywhere", "IndexError"),
-    "a place beyond the buckets": ("metrics * 0", "lambda *a: [0, 32]", "not there"),
+    "a place beyond the shards": ("metrics * 0", "lambda *a: [0, 32]", "not there"),
     "no place at all": ("metrics * 0", "lambda *a: []", "not there"),
 }
 
@@ -174,7 +174,7 @@ def test_an_epoch_is_not_opened_by_a_strategy_that_answers(case: str, module: Gi
     answer, where, told = ANSWERS[case]
     module(
         "from spm.store.placement import everywhere\n"
-        f"STRATEGIES = {{'odd': Strategy(lambda app, buckets, spread, metrics: {answer}, {where})}}"
+        f"STRATEGIES = {{'odd': Strategy(lambda app, shards, spread, metrics: {answer}, {where})}}"
     )
     with pytest.raises(StrategyUnfit, match=told):
         opened(MemoryBackend(), "odd")
@@ -185,7 +185,7 @@ def test_a_strategy_that_answers_otherwise_later_stops_the_writer(module: Given)
     module("""
 calls = []
 
-def drifts(app, buckets, spread, metrics):
+def drifts(app, shards, spread, metrics):
     calls.append(1)
     return metrics * 0 + np.uint64(0 if len(metrics) > 500 else 40)
 
@@ -207,14 +207,14 @@ def test_without_the_setting_there_are_our_own_alone(monkeypatch: pytest.MonkeyP
 
 
 @given(st.integers(1, 256))
-def test_the_last_byte_is_taken_for_numbers_of_buckets_that_it_fills_alike(buckets: int) -> None:
-    """256 values over 255 buckets load one of them twice: such an epoch is refused, and hash is there for it."""
+def test_the_last_byte_is_taken_for_numbers_of_shards_that_it_fills_alike(shards: int) -> None:
+    """256 values over 255 shards load one of them twice: such an epoch is refused, and hash is there for it."""
     metrics = np.arange(256, dtype=np.uint64)
-    loads = np.bincount(placement.place(BYTE, APP, buckets, 1, metrics), minlength=buckets)
-    assert placement.byte_fits(buckets) == (loads.max() / loads.mean() <= 1.1)
+    loads = np.bincount(placement.place(BYTE, APP, shards, 1, metrics), minlength=shards)
+    assert placement.byte_fits(shards) == (loads.max() / loads.mean() <= 1.1)
     try:
-        epochs.open_epoch(MemoryBackend(), APP, strategy=BYTE, buckets=buckets, spread=1)
+        epochs.open_epoch(MemoryBackend(), APP, strategy=BYTE, shards=shards, spread=1)
     except Refused:
-        assert not placement.byte_fits(buckets)
+        assert not placement.byte_fits(shards)
     else:
-        assert placement.byte_fits(buckets)
+        assert placement.byte_fits(shards)

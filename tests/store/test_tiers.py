@@ -116,7 +116,7 @@ def _columns(**changed: np.ndarray) -> dict[str, np.ndarray]:
         pytest.param({"sizes": np.array([2, 1], np.int32)}, id="an entry too few"),
         pytest.param({"sizes": np.array([4, -2, 1], np.int32)}, id="a size below zero"),
         pytest.param({"counts": np.array([1, 1])}, id="a count too few"),
-        pytest.param({"counts": np.array([1, 0, 4])}, id="a bucket of nothing"),
+        pytest.param({"counts": np.array([1, 0, 4])}, id="a shard of nothing"),
         pytest.param({"lowest": np.array([5], np.int32)}, id="a lowest key too few"),
         pytest.param({"gaps": np.array([-1], np.int32)}, id="a key twice"),
         pytest.param({"gaps": np.array([2**31 - 1], np.int32)}, id="a key that stands for no number"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spm.errors import BadMessage, CorruptBlock
 from spm.limits import TIME_MAX_MS
-from spm.wire import Envelope, SeriesTable, Stamp, canonical, metric_of, parse_canonical, series_id, slot_of
+from spm.wire import Envelope, SeriesTable, Stamp, canonical, metric_of, parse_canonical, series_id, hour_of
 from tests.store.rows import envelope, form, number
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -79,8 +79,8 @@ def test_ids_of_series_are_frozen() -> None:
     [(1, 0), (3_600_000, 0), (3_600_001, 1), (0, -1)],
     ids=["just after the start", "the end is inside", "just after the end", "the start is outside"],
 )
-def test_slots_are_left_open(ts: int, slot: int) -> None:
-    assert slot_of(np.array([ts], np.int64)).tolist() == [slot]
+def test_hours_are_left_open(ts: int, hour: int) -> None:
+    assert hour_of(np.array([ts], np.int64)).tolist() == [hour]
 
 
 def same(a: Envelope, b: Envelope) -> bool:

@@ -319,9 +319,9 @@ def wide(hours: int, sequence: int, start: int = START) -> Envelope:
 def test_messages_that_touch_very_many_hours_are_written_apart() -> None:
     backend = MemoryBackend()
     many = [
-        wide(limits.BATCH_SLOTS_MAX, 1),
+        wide(limits.BATCH_HOURS_MAX, 1),
         wide(3, 2),
-        wide(limits.BATCH_SLOTS_MAX - 1, 3, START + HOUR_MS * 5000),
+        wide(limits.BATCH_HOURS_MAX - 1, 3, START + HOUR_MS * 5000),
         wide(2, 4),
     ]
     Writer(backend, Distribution()).write(many)
@@ -332,7 +332,7 @@ def test_messages_that_touch_very_many_hours_are_written_apart() -> None:
         for _, row in backend.scan("pending", b"", b"\xff" * 30)
         for c in row.values()
     )
-    assert longest == limits.BATCH_SLOTS_MAX
+    assert longest == limits.BATCH_HOURS_MAX
     assert look(reader(backend), end=START + HOUR_MS * 9000) == plain(many)
 
 

@@ -57,17 +57,17 @@ _FIVES = np.array(
 
 
 class Known(NamedTuple):
-    """A view of the cache. Texts lie in ``text``; slots hold entry numbers, -1 where free."""
+    """A view of the cache. Texts lie in ``text``; hours hold entry numbers, -1 where free."""
 
     key: U64  # seed and odd multiplier, drawn per process, so that nobody can choose colliding names
     text: U8
     head_count: int  # a head: measurement and tags as sent
-    head_slots: I32
+    head_hours: I32
     head_hash: U64
     head_start: I64
     head_end: I64
     item_count: int  # an item: a head and a field's name
-    item_slots: I32
+    item_hours: I32
     item_hash: U64
     item_head: I32
     item_start: I64
@@ -79,10 +79,10 @@ class Known(NamedTuple):
 def find_head(known: Known, text: U8, start: int, end: int) -> int:
     """The number of the head text[start:end], or -1."""
     h = text_hash(known.key[0], known.key[1], text, start, end)
-    mask = known.head_slots.size - 1
-    slot = np.int64(h & np.uint64(mask))
+    mask = known.head_hours.size - 1
+    hour = np.int64(h & np.uint64(mask))
     while True:
-        entry = int(known.head_slots[slot])
+        entry = int(known.head_hours[hour])
         if entry < 0 or entry >= known.head_count:
             return -1
         if (
@@ -91,17 +91,17 @@ def find_head(known: Known, text: U8, start: int, end: int) -> int:
             and same(known.text, known.head_start[entry], text, start, end)
         ):
             return entry
-        slot = (slot + 1) & mask
+        hour = (hour + 1) & mask
 
 
 @njit(nogil=True, cache=True, inline="always")
 def find_item(known: Known, head: int, text: U8, start: int, end: int) -> int:
     """The number of the item (head, field name text[start:end]), or -1."""
     h = text_hash(known.key[0] + np.uint64(head), known.key[1], text, start, end)
-    mask = known.item_slots.size - 1
-    slot = np.int64(h & np.uint64(mask))
+    mask = known.item_hours.size - 1
+    hour = np.int64(h & np.uint64(mask))
     while True:
-        entry = int(known.item_slots[slot])
+        entry = int(known.item_hours[hour])
         if entry < 0 or entry >= known.item_count:
             return -1
         if (
@@ -111,7 +111,7 @@ def find_item(known: Known, head: int, text: U8, start: int, end: int) -> int:
             and same(known.text, known.item_start[entry], text, start, end)
         ):
             return entry
-        slot = (slot + 1) & mask
+        hour = (hour + 1) & mask
 
 
 @njit(nogil=True, cache=True)

@@ -54,7 +54,7 @@ class Column:
             self.array = larger
 
 
-class Slots:
+class Hours:
     """Open addressing from hashes to entry numbers, never more than half full."""
 
     def __init__(self, room: int) -> None:
@@ -70,10 +70,10 @@ class Slots:
 
     def _place(self, entry: int, hashed: int) -> None:
         mask = self.array.size - 1
-        slot = hashed & mask
-        while self.array[slot] >= 0:
-            slot = (slot + 1) & mask
-        self.array[slot] = entry
+        hour = hashed & mask
+        while self.array[hour] >= 0:
+            hour = (hour + 1) & mask
+        self.array[hour] = entry
 
 
 class Texts:
@@ -81,7 +81,7 @@ class Texts:
 
     def __init__(self, arena: Column, room: int) -> None:
         self.arena = arena
-        self.slots = Slots(2 * room)
+        self.hours = Hours(2 * room)
         self.hash, self.start, self.end = Column(np.uint64, room), Column(np.int64, room), Column(np.int64, room)
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class Texts:
         self.end.append(span[1])
         self.hash.append(hashed)
         entry = self.hash.count - 1
-        self.slots.add(entry, self.hash)
+        self.hours.add(entry, self.hash)
         return entry
 
 
@@ -139,12 +139,12 @@ class Generation:
             self._key,
             self._arena.array,
             len(heads),
-            heads.slots.array,
+            heads.hours.array,
             heads.hash.array,
             heads.start.array,
             heads.end.array,
             len(items),
-            items.slots.array,
+            items.hours.array,
             items.hash.array,
             self._item_head.array,
             items.start.array,

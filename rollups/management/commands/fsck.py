@@ -30,7 +30,7 @@ class Command(BaseCommand):
         """The command's options."""
         parser.add_argument("--app", type=int, action="append", help="only this app's id (may be repeated)")
         parser.add_argument(
-            "--hour", type=_slot, action="append", metavar="TIME", help="recount only the hour that begins then, UTC"
+            "--hour", type=_hour, action="append", metavar="TIME", help="recount only the hour that begins then, UTC"
         )
         how = parser.add_mutually_exclusive_group()
         how.add_argument(
@@ -40,32 +40,32 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """One check."""
-        slots = options["hour"]
+        hours = options["hour"]
         try:
             apps = services_runs.apps_named(options["app"])
-            found = self._on_spark(apps, slots) if options["spark"] else self._here(apps, slots, options["repair"])
+            found = self._on_spark(apps, hours) if options["spark"] else self._here(apps, hours, options["repair"])
         except SpmError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(terminal.checked(found))
         if any(report.status for report in found.values()):
             sys.exit(1)
 
-    def _on_spark(self, apps: list[int], slots: list[int] | None) -> dict[App, Report]:
+    def _on_spark(self, apps: list[int], hours: list[int] | None) -> dict[App, Report]:
         return services_maintenance.check_on_spark(
-            services_runs.site(), apps=apps, slots=slots, wait_s=limits.ROLL_WAIT_S
+            services_runs.site(), apps=apps, hours=hours, wait_s=limits.ROLL_WAIT_S
         )
 
-    def _here(self, apps: list[int], slots: list[int] | None, repair: bool) -> dict[App, Report]:
+    def _here(self, apps: list[int], hours: list[int] | None, repair: bool) -> dict[App, Report]:
         line = terminal.Line(self.stderr)
         return services_maintenance.check(
             services_runs.site(),
             apps=apps,
-            slots=slots,
+            hours=hours,
             repair=repair,
             wait_s=limits.ROLL_WAIT_S,
             watch=lambda app, seen, total: line.show(f"{app}: {seen:,}/{total:,} days", last=seen == total),
         )
 
 
-def _slot(text: str) -> int:
+def _hour(text: str) -> int:
     return terminal.moment(text) // HOUR_MS

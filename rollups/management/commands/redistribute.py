@@ -1,6 +1,6 @@
-"""``manage.py redistribute APP --spread N``: let an app's data lie over N buckets, while everything goes on.
+"""``manage.py redistribute APP --spread N``: let an app's data lie over N shards, while everything goes on.
 
-Without ``--spread``, ``--buckets`` and ``--strategy`` it goes on with what was begun: it moves what lies where a former
+Without ``--spread``, ``--shards`` and ``--strategy`` it goes on with what was begun: it moves what lies where a former
 distribution put it, and closes that one when nothing is left there.
 """
 
@@ -21,13 +21,13 @@ from spm.errors import SpmError
 class Command(BaseCommand):
     """See the module."""
 
-    help = "Spread an app over more buckets, move what it has, close what was before."
+    help = "Spread an app over more shards, move what it has, close what was before."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The command's options."""
         parser.add_argument("app", type=int, help="the app's number")
-        parser.add_argument("--spread", type=int, help="over how many of the buckets it lies")
-        parser.add_argument("--buckets", type=int, help="how many buckets there are for it (1 to 256)")
+        parser.add_argument("--spread", type=int, help="over how many of the shards it lies")
+        parser.add_argument("--shards", type=int, help="how many shards there are for it (1 to 256)")
         parser.add_argument("--strategy", help="hash, byte, or one of a module that SPM_STRATEGIES names")
         parser.add_argument("--with-parent", action="store_true", help="end when the process that started this ends")
         parser.add_argument("--local", action="store_true", help="in this process, without Spark")

@@ -59,12 +59,12 @@ class SeriesBatch:
 class HourBatch:
     """Aggregates by series and cell, [S, H]; a count of 0 is a cell without data, its floats NaN, its times 0.
 
-    A cell is a slot or a whole UTC day. Stale markers are left out. `increase` is within the cell alone; what was
+    A cell is an hour or a whole UTC day. Stale markers are left out. `increase` is within the cell alone; what was
     gained between two cells is the reader's to add. A column that nobody asked for is empty.
     """
 
     labels: Sequence[dict[str, str]]
-    slots: I64  # [H], the first slot of each cell
+    hours: I64  # [H], the first hour of each cell
     count: I64
     sum: F64
     sumsq: F64

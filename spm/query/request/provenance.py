@@ -1,7 +1,7 @@
 """What an answer rests on: which stretches came from which level, which retractions it leaves out, what has expired.
 
 ``Basis`` is a value that travels with every batch; those of a query's batches are joined, and become the ``infos`` and
-``warnings`` of the answer. Stretches are kept as runs of slots, neighbours merged. Enter by ``Ground``, which a read
+``warnings`` of the answer. Stretches are kept as runs of hours, neighbours merged. Enter by ``Ground``, which a read
 fills in while it goes.
 """
 
@@ -14,14 +14,14 @@ from functools import lru_cache
 import numpy as np
 
 from spm.fast_dataclass import dataclass
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 
 RAW, HOURS, DAYS = "raw samples", "hour aggregates", "day aggregates"
 _LEVELS = (DAYS, HOURS, RAW)
 _MOMENTS_KEPT = 1_024  # texts of times: most are borders of hours, and those of the same ones
 _SHOWN = 4  # runs of a level, and numbers of retractions, that a sentence names
 
-Run = tuple[int, int]  # first slot, and the one after the last
+Run = tuple[int, int]  # first hour, and the one after the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Basis:
     perhaps: frozenset[int] = frozenset()  # retractions of which nobody can tell without reading more
     too_late: frozenset[int] = frozenset()  # in force, but some hours whose samples are gone count what they are about
     lasting: frozenset[int] = frozenset()  # undone, but such hours leave it out for good
-    asked: Run | None = None  # slots that were asked for, whatever there was in them
-    buckets: frozenset[int] = frozenset()  # in which the metrics asked for may lie
+    asked: Run | None = None  # hours that were asked for, whatever there was in them
+    shards: frozenset[int] = frozenset()  # in which the metrics asked for may lie
 
     def infos(self) -> list[str]:
         """Sentences that say where the answer comes from."""
@@ -97,7 +97,7 @@ def joined(parts: Iterable[Basis]) -> Basis:
         _all(p.too_late for p in parts),
         _all(p.lasting for p in parts),
         _spanned([p.asked for p in parts if p.asked is not None]),
-        _all(p.buckets for p in parts),
+        _all(p.shards for p in parts),
     )
 
 
@@ -117,47 +117,47 @@ class Ground:
     purged: frozenset[int] = frozenset()
     asked: Run | None = None
     sketched: bool = False
-    buckets: set[int] = field(default_factory=set)
+    shards: set[int] = field(default_factory=set)
     retractions: set[int] = field(default_factory=set)
     perhaps: set[int] = field(default_factory=set)
     too_late: set[int] = field(default_factory=set)
     lasting: set[int] = field(default_factory=set)
-    _used: dict[int, str] = field(default_factory=dict)  # slot -> the lowest level it was answered from
-    _whole_days: set[int] = field(default_factory=set)  # first slots of days
+    _used: dict[int, str] = field(default_factory=dict)  # hour -> the lowest level it was answered from
+    _whole_days: set[int] = field(default_factory=set)  # first hours of days
     _gone: set[int] = field(default_factory=set)
     _raw_expired: int = 0
     _hours_expired: int = 0
 
-    def use(self, level: str, slot: int) -> None:
-        """A slot's answer comes from this level; for ``DAYS`` the first slot of the day."""
+    def use(self, level: str, hour: int) -> None:
+        """An hour's answer comes from this level; for ``DAYS`` the first hour of the day."""
         if level == DAYS:
-            self._whole_days.add(slot)
-        elif self._used.get(slot) != RAW:
-            self._used[slot] = level
+            self._whole_days.add(hour)
+        elif self._used.get(hour) != RAW:
+            self._used[hour] = level
 
-    def expired(self, slot: int, *, hours: bool) -> None:
-        """Samples of this slot (or even its hours) were wanted and are gone."""
-        self._gone.add(slot)
-        end = (slot + 1) * HOUR_MS
+    def expired(self, hour: int, *, hours: bool) -> None:
+        """Samples of this hour (or even its hours) were wanted and are gone."""
+        self._gone.add(hour)
+        end = (hour + 1) * HOUR_MS
         self._raw_expired = max(self._raw_expired, end)
         if hours:
             self._hours_expired = max(self._hours_expired, end)
 
-    def aggregated(self, slot: int) -> bool:
-        """Whether a slot's answer may come from hours or days: neither samples of it were read, nor is it left out."""
-        return self._used.get(slot) != RAW and slot not in self._gone
+    def aggregated(self, hour: int) -> bool:
+        """Whether an hour's answer may come from hours or days: neither samples of it were read, nor is it left out."""
+        return self._used.get(hour) != RAW and hour not in self._gone
 
     def basis(self) -> Basis:
-        """The value, neighbours merged: a gap without data between two slots of one level does not part them."""
+        """The value, neighbours merged: a gap without data between two hours of one level does not part them."""
         parts = sorted(
-            [*((s, 1, level) for s, level in self._used.items()), *((s, DAY_SLOTS, DAYS) for s in self._whole_days)]
+            [*((s, 1, level) for s, level in self._used.items()), *((s, DAY_HOURS, DAYS) for s in self._whole_days)]
         )
         runs: list[tuple[str, Run]] = []
-        for slot, width, level in parts:
+        for hour, width, level in parts:
             if runs and runs[-1][0] == level:
-                runs[-1] = level, (runs[-1][1][0], max(runs[-1][1][1], slot + width))
+                runs[-1] = level, (runs[-1][1][0], max(runs[-1][1][1], hour + width))
             else:
-                runs.append((level, (slot, slot + width)))
+                runs.append((level, (hour, hour + width)))
         return Basis(
             tuple(runs),
             frozenset(self.retractions),
@@ -170,7 +170,7 @@ class Ground:
             frozenset(self.too_late),
             frozenset(self.lasting),
             self.asked,
-            frozenset(self.buckets),
+            frozenset(self.shards),
         )
 
 

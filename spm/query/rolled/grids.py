@@ -12,7 +12,7 @@ from numba import njit
 
 from spm import limits
 from spm.errors import QueryTooLarge
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Segments
 from spm.query.rolled.resolutions import Levels, Part
 from spm.query.rolled.sketches import edge_runs
@@ -46,35 +46,35 @@ def segments_of(levels: Levels, cuts: Segments, names: Collection[str]) -> Table
 
 
 def _hours_around(borders: I64) -> I64:
-    """Borders (slots) of the cells that the segments lie in: a segment as long as a day is one, else each hour."""
+    """Borders (hours) of the cells that the segments lie in: a segment as long as a day is one, else each hour."""
     starts, ends = borders[:-1], borders[1:]
-    days = starts[ends - starts == DAY_SLOTS * HOUR_MS] // HOUR_MS
-    slots = np.arange(int(borders[0]) // HOUR_MS, -(-int(borders[-1]) // HOUR_MS) + 1)
-    inner = (days[:, None] + np.arange(1, DAY_SLOTS)).ravel()
-    return np.setdiff1d(slots, inner)
+    days = starts[ends - starts == DAY_HOURS * HOUR_MS] // HOUR_MS
+    hours = np.arange(int(borders[0]) // HOUR_MS, -(-int(borders[-1]) // HOUR_MS) + 1)
+    inner = (days[:, None] + np.arange(1, DAY_HOURS)).ravel()
+    return np.setdiff1d(hours, inner)
 
 
 def cells_of(levels: Levels, borders: I64, names: Collection[str]) -> Tables:
-    """Columns [series, cells]: days from their level where exact, else joined from their slots."""
+    """Columns [series, cells]: days from their level where exact, else joined from their hours."""
     widths = np.diff(borders)
     _check_size(len(levels.chosen), len(widths))
-    of_days = widths == DAY_SLOTS
-    assert bool((of_days | (widths == 1)).all()), "BUG: a cell is a slot or a day"
+    of_days = widths == DAY_HOURS
+    assert bool((of_days | (widths == 1)).all()), "BUG: a cell is an hour or a day"
     tables = tables_of(len(levels.chosen), len(widths), names)
-    days, single = borders[:-1][of_days] // DAY_SLOTS, borders[:-1][~of_days]
+    days, single = borders[:-1][of_days] // DAY_HOURS, borders[:-1][~of_days]
     parts, left = levels.days(days.tolist())
     where = _where(days, np.flatnonzero(of_days))
     for part in parts:
         _put(tables, part, where)
-    _check_size(len(levels.chosen), len(left) * DAY_SLOTS)
-    inner = (np.array(left, np.int64)[:, None] * DAY_SLOTS + np.arange(DAY_SLOTS)).ravel()
+    _check_size(len(levels.chosen), len(left) * DAY_HOURS)
+    inner = (np.array(left, np.int64)[:, None] * DAY_HOURS + np.arange(DAY_HOURS)).ravel()
     below = tables_of(len(levels.chosen), len(inner), names) if left else {}
     where, inside = _where(single, np.flatnonzero(~of_days)), _where(inner, np.arange(len(inner)))
-    for part in levels.slots([*single.tolist(), *inner.tolist()]):
+    for part in levels.hours([*single.tolist(), *inner.tolist()]):
         _put(tables, part, where)
         _put(below, part, inside)
     if left:
-        _join_days(tables, below, np.searchsorted(borders, np.array(left, np.int64) * DAY_SLOTS))
+        _join_days(tables, below, np.searchsorted(borders, np.array(left, np.int64) * DAY_HOURS))
     return tables
 
 
@@ -114,9 +114,9 @@ def _write(table: Any, rows: I64, at: I64, step: I64, values: Any, first: int, c
 
 
 def _join_days(tables: Tables, below: Tables, columns: I64) -> None:
-    """Slots of days side by side become the days: the same kernel that makes days of hours."""
+    """Hours of days side by side become the days: the same kernel that makes days of hours."""
     rows, places = np.nonzero(below["count"])
-    days = places // DAY_SLOTS
+    days = places // DAY_HOURS
     owner = (rows * len(columns) + days).astype(np.uint64)
     flat: dict[str, Any] = {
         name: below[name][rows, places] if name in below else np.zeros(len(rows), kind) for name, kind in COLUMNS

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.clock import SystemClock
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Matcher, Segments, SketchBatch, Tick, nothing
 from spm.query.request.budget import Budget, QueryLimits
 from spm.query.request.provenance import Basis
@@ -22,7 +22,7 @@ from spm.store.rollup import sketch
 from spm.store.rollup.sketch import Sketches
 from spm.wire import F64, I64
 
-_DAY_MS = DAY_SLOTS * HOUR_MS
+_DAY_MS = DAY_HOURS * HOUR_MS
 _BUCKETS_AT_ONCE = 2_000_000  # of the sketches that are merged in one go: 24 MB
 
 

@@ -1,8 +1,8 @@
-"""Aggregates of slots and days from the highest level that is exact: days, else hours, else samples (rule 11).
+"""Aggregates of hours and days from the highest level that is exact: days, else hours, else samples (rule 11).
 
-A stored hour or day is used when nothing pending names its slots, it was made of what is in force now, and it leaves
+A stored hour or day is used when nothing pending names its hours, it was made of what is in force now, and it leaves
 out just those retractions that count for the metrics asked for. As of a time it must also be made of nothing newer. Of
-sealed slots there are only hours, of expired ones only days: these answer whatever they were made of. Each level gives
+sealed hours there are only hours, of expired ones only days: these answer whatever they were made of. Each level gives
 ``Part``s; the caller puts them where they belong. Enter by ``Levels``.
 """
 
@@ -16,7 +16,7 @@ from numba import njit
 
 from spm.errors import CorruptBlock, IntegrityError
 from spm.fast_dataclass import dataclass
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.query.request.provenance import DAYS, HOURS
 from spm.query.samples.page_selection import ByMetric
 from spm.query.view.view import Asked, Scan
@@ -82,7 +82,7 @@ class Part:
 
     @property
     def steps(self) -> I64:
-        """The slot (or day) of each."""
+        """The hour (or day) of each."""
         return self.table.step[self.at]
 
     @property
@@ -96,19 +96,19 @@ class _Pack:
     """A generation of hours or days, and which of its steps are to be used."""
 
     table: str
-    bucket: int
+    shard: int
     period: int  # day of hours, month of days
     generation: Generation
-    first_slot: int
+    first_hour: int
     wanted: Wanted
     steps: set[int] = field(default_factory=set)
 
     def key(self, metric: int, page: int, app: int) -> bytes:
         layout = keys.hours if self.table == "hours" else keys.days
-        return layout(self.bucket, app, metric, self.period, self.generation.number, page)
+        return layout(self.shard, app, metric, self.period, self.generation.number, page)
 
 
-_Packs = dict[tuple[int, int, bool], _Pack]  # by bucket, day, and whether samples of its slots are gone
+_Packs = dict[tuple[int, int, bool], _Pack]  # by shard, day, and whether samples of its hours are gone
 _Found = list[tuple[_Pack, list[tuple[Steps, int]]]]  # packs, each with rows and their metrics
 
 
@@ -137,40 +137,40 @@ class Levels:
             return [], []
         packs: dict[tuple[int, int], _Pack] = {}
         held: dict[int, set[int]] = {}
-        ends = wanted[0] * DAY_SLOTS, (wanted[-1] + 1) * DAY_SLOTS - 1
-        for slot, buckets in self.scan.units(*ends, sealed=True):
-            held.setdefault(slot // DAY_SLOTS, set()).update(buckets)
+        ends = wanted[0] * DAY_HOURS, (wanted[-1] + 1) * DAY_HOURS - 1
+        for hour, shards in self.scan.units(*ends, sealed=True):
+            held.setdefault(hour // DAY_HOURS, set()).update(shards)
         left = {day for day in wanted if not self._take_day(day, held.get(day, set()), packs)}
         found, failed = self._read(packs.values())
         left |= {step for pack in failed for step in pack.steps if not self._expired(step)}
         parts = [part for pack, rows in found for part in self._cut(rows, pack.steps - left)]
         for day in {step for pack, _ in found for step in pack.steps - left}:
-            self.scan.ground.use(DAYS, day * DAY_SLOTS)
+            self.scan.ground.use(DAYS, day * DAY_HOURS)
         return parts, sorted(left)
 
     def _take_day(self, day: int, held: set[int], packs: dict[tuple[int, int], _Pack]) -> bool:
-        """Add the packs that answer a day; whether there are such. ``held``: buckets with samples of that day."""
+        """Add the packs that answer a day; whether there are such. ``held``: shards with samples of that day."""
         month, in_force = self.scan.months.of(day)
-        buckets = self._day_buckets(day, held, in_force)
-        if buckets is None:
+        shards = self._day_shards(day, held, in_force)
+        if shards is None:
             return False
-        first = first_day_of(month) * DAY_SLOTS
-        for bucket, wanted in buckets:
-            made = in_force.days[bucket].generation
-            packs.setdefault((bucket, month), _Pack("days", bucket, month, made, first, wanted)).steps.add(day)
+        first = first_day_of(month) * DAY_HOURS
+        for shard, wanted in shards:
+            made = in_force.days[shard].generation
+            packs.setdefault((shard, month), _Pack("days", shard, month, made, first, wanted)).steps.add(day)
         return True
 
-    def _day_buckets(self, day: int, held: set[int], in_force: manifest.Month) -> list[tuple[int, Wanted]] | None:
-        """The buckets that answer a day together, and what to read in each; ``None``: they do not.
+    def _day_shards(self, day: int, held: set[int], in_force: manifest.Month) -> list[tuple[int, Wanted]] | None:
+        """The shards that answer a day together, and what to read in each; ``None``: they do not.
 
-        What was sealed may lie where a former distribution put it: every bucket is asked for everything then.
+        What was sealed may lie where a former distribution put it: every shard is asked for everything then.
         """
-        sealed = self.scan.sealed(day * DAY_SLOTS, (day + 1) * DAY_SLOTS - 1)
+        sealed = self.scan.sealed(day * DAY_HOURS, (day + 1) * DAY_HOURS - 1)
         if sealed and self.scan.lens.asof_ms is not None:
             return None
         if self._expired(day):
             there = [b for b, pack in in_force.days.items() if day in pack.days]
-            exact = [b for b in there if self._day_is_of(b, day, in_force, self._slots_of(b, day))]
+            exact = [b for b in there if self._day_is_of(b, day, in_force, self._hours_of(b, day))]
             return [(b, self.asked.every) for b in exact or there] or None
         mine = [(b, self.asked.every if sealed else self.asked.of(b)) for b in sorted(held)]
         wanted = [(b, part) for b, part in mine if part is not None]
@@ -182,113 +182,111 @@ class Levels:
         found = self.scan.manifests.get(day)
         return found is not None and EXPIRED in found.seals.values()
 
-    def _day_is_of(self, bucket: int, day: int, in_force: manifest.Month, slots: Sequence[tuple[int, bytes]]) -> bool:
-        """Whether a stored day was made of these slots in force, and known by the time asked for."""
-        pack = in_force.days.get(bucket)
+    def _day_is_of(self, shard: int, day: int, in_force: manifest.Month, hours: Sequence[tuple[int, bytes]]) -> bool:
+        """Whether a stored day was made of these hours in force, and known by the time asked for."""
+        pack = in_force.days.get(shard)
         made = pack.days.get(day) if pack else None
         if made is None or not self._known_by_then(made.stamp_max_ms):
             return False
-        return made.inputs == manifest.day_fingerprint(slots)
+        return made.inputs == manifest.day_fingerprint(hours)
 
-    def _slots_of(self, bucket: int, day: int) -> list[tuple[int, bytes]]:
+    def _hours_of(self, shard: int, day: int) -> list[tuple[int, bytes]]:
         of_day = self.scan.manifests.get(day)
-        return manifest.slots_of(of_day, bucket) if of_day else []
+        return manifest.hours_of(of_day, shard) if of_day else []
 
-    def _day_is_exact(self, bucket: int, day: int, in_force: manifest.Month) -> bool:
-        slots = self._slots_of(bucket, day)
-        if not slots or not self._day_is_of(bucket, day, in_force, slots):
+    def _day_is_exact(self, shard: int, day: int, in_force: manifest.Month) -> bool:
+        hours = self._hours_of(shard, day)
+        if not hours or not self._day_is_of(shard, day, in_force, hours):
             return False
         tail = self.scan.tail.units()
-        if tail and any((bucket, slot) in tail for slot in self._open_slots(day)):
+        if tail and any((shard, hour) in tail for hour in self._open_hours(day)):
             return False
         of_day, active = self.scan.manifests[day], self.scan.active
-        hours = of_day.hours.get(bucket)
-        stored = {s: hours.slots[s].retractions for s, _ in slots if hours and s in hours.slots}
-        open_ones = [s for s, _ in slots if of_day.seal(s) < SEALED]
-        now = {
-            s: retractions.ids(retractions.touching(active, of_day.entry(bucket, s), s)) for s in open_ones if active
-        }
-        made, bare = in_force.days[bucket].days[day], dict.fromkeys(open_ones, b"")
+        hour_rows = of_day.hours.get(shard)
+        stored = {s: hour_rows.hours[s].retractions for s, _ in hours if hour_rows and s in hour_rows.hours}
+        open_ones = [s for s, _ in hours if of_day.seal(s) < SEALED]
+        now = {s: retractions.ids(retractions.touching(active, of_day.entry(shard, s), s)) for s in open_ones if active}
+        made, bare = in_force.days[shard].days[day], dict.fromkeys(open_ones, b"")
         if made.retractions == retractions.of_day({**stored, **bare, **now}.items()):
             return True
         # A day is as good as the hours it was made of.
         return made.retractions == retractions.of_day(stored.items()) and all(
-            self._hour_is_exact(bucket, slot) for slot in open_ones
+            self._hour_is_exact(shard, hour) for hour in open_ones
         )
 
-    def _open_slots(self, day: int) -> list[int]:
-        return [s for s in range(day * DAY_SLOTS, (day + 1) * DAY_SLOTS) if self.scan.seal(s) < SEALED]
+    def _open_hours(self, day: int) -> list[int]:
+        return [s for s in range(day * DAY_HOURS, (day + 1) * DAY_HOURS) if self.scan.seal(s) < SEALED]
 
     # --- hours and samples
 
-    def slots(self, slots: Iterable[int]) -> Iterator[Part]:
-        """Parts by slot: from hours where exact, else from samples."""
-        wanted = sorted(slots)
+    def hours(self, hours: Iterable[int]) -> Iterator[Part]:
+        """Parts by hour: from hours where exact, else from samples."""
+        wanted = sorted(hours)
         if not wanted:
             return
         packs: _Packs = {}
         raw = self._plan(set(wanted), packs)
         found, failed = self._read(packs.values())
         for pack in failed:
-            lower = {slot for slot in pack.steps if self.scan.seal(slot) < SEALED}
+            lower = {hour for hour in pack.steps if self.scan.seal(hour) < SEALED}
             pack.steps -= lower
-            for slot in lower:
-                raw.setdefault(slot, []).append(pack.bucket)
-        for slot in {slot for pack, _ in found for slot in pack.steps}:
-            self.scan.ground.use(HOURS, slot)
+            for hour in lower:
+                raw.setdefault(hour, []).append(pack.shard)
+        for hour in {hour for pack, _ in found for hour in pack.steps}:
+            self.scan.ground.use(HOURS, hour)
         for pack, rows in found:
             yield from self._cut(rows, pack.steps)
-        for slot, buckets in sorted(raw.items()):
-            for picked in self.scan.slot(slot, sorted(buckets), self.asked):
-                yield self._aggregated(picked, slot)
+        for hour, shards in sorted(raw.items()):
+            for picked in self.scan.hour(hour, sorted(shards), self.asked):
+                yield self._aggregated(picked, hour)
 
     def _plan(self, wanted: set[int], packs: _Packs) -> dict[int, list[int]]:
-        """Which slots come from which packs; returns the (slot, buckets) that come from samples."""
+        """Which hours come from which packs; returns the (hour, shards) that come from samples."""
         raw: dict[int, list[int]] = {}
-        for slot, buckets in self.scan.units(min(wanted), max(wanted)):
-            if slot not in wanted:
+        for hour, shards in self.scan.units(min(wanted), max(wanted)):
+            if hour not in wanted:
                 continue
-            mine = [bucket for bucket in buckets if self.asked.of(bucket) is not None]
+            mine = [shard for shard in shards if self.asked.of(shard) is not None]
             apart = self.asked.apart or len(mine) == 1
-            exact = [bucket for bucket in mine if apart and self._hour_is_exact(bucket, slot)]
-            for bucket in exact:
-                self._pack(packs, bucket, slot, self.asked.of(bucket) or self.asked.every)
+            exact = [shard for shard in mine if apart and self._hour_is_exact(shard, hour)]
+            for shard in exact:
+                self._pack(packs, shard, hour, self.asked.of(shard) or self.asked.every)
             if len(exact) < len(mine):
-                raw[slot] = [bucket for bucket in mine if bucket not in exact]
-        for slot, state in self.scan.sealed(min(wanted), max(wanted)).items():
-            if slot in wanted:
-                self._take_sealed(slot, state, packs)
+                raw[hour] = [shard for shard in mine if shard not in exact]
+        for hour, state in self.scan.sealed(min(wanted), max(wanted)).items():
+            if hour in wanted:
+                self._take_sealed(hour, state, packs)
         return raw
 
-    def _take_sealed(self, slot: int, state: int, packs: _Packs) -> None:
-        """Hours answer for sealed slots, in every bucket; nothing does below days for expired ones.
+    def _take_sealed(self, hour: int, state: int, packs: _Packs) -> None:
+        """Hours answer for sealed hours, in every shard; nothing does below days for expired ones.
 
         Those of another state than the one sealed were left behind by a move that was rolled back.
         """
         if state == EXPIRED or self.scan.lens.asof_ms is not None:
-            self.scan.ground.expired(slot, hours=state == EXPIRED)
+            self.scan.ground.expired(hour, hours=state == EXPIRED)
             return
-        of_day = self.scan.manifests[slot // DAY_SLOTS]
-        for bucket in of_day.hours:  # also where only a former distribution puts anything
-            if of_day.counted(bucket, slot):
-                self._pack(packs, bucket, slot, self.asked.every)
+        of_day = self.scan.manifests[hour // DAY_HOURS]
+        for shard in of_day.hours:  # also where only a former distribution puts anything
+            if of_day.counted(shard, hour):
+                self._pack(packs, shard, hour, self.asked.every)
 
-    def _pack(self, packs: _Packs, bucket: int, slot: int, wanted: Wanted) -> None:
-        day = slot // DAY_SLOTS
-        sealed = self.scan.seal(slot) >= SEALED
-        if (bucket, day, sealed) not in packs:
-            made = self.scan.manifests[day].hours[bucket].generation
-            packs[bucket, day, sealed] = _Pack("hours", bucket, day, made, day * DAY_SLOTS, wanted)
-        packs[bucket, day, sealed].steps.add(slot)
+    def _pack(self, packs: _Packs, shard: int, hour: int, wanted: Wanted) -> None:
+        day = hour // DAY_HOURS
+        sealed = self.scan.seal(hour) >= SEALED
+        if (shard, day, sealed) not in packs:
+            made = self.scan.manifests[day].hours[shard].generation
+            packs[shard, day, sealed] = _Pack("hours", shard, day, made, day * DAY_HOURS, wanted)
+        packs[shard, day, sealed].steps.add(hour)
 
-    def _hour_is_exact(self, bucket: int, slot: int) -> bool:
-        of_day = self.scan.manifests.get(slot // DAY_SLOTS)
-        if of_day is None or (bucket, slot) in self.scan.tail.held:
+    def _hour_is_exact(self, shard: int, hour: int) -> bool:
+        of_day = self.scan.manifests.get(hour // DAY_HOURS)
+        if of_day is None or (shard, hour) in self.scan.tail.held:
             return False
-        made, entry = of_day.counted(bucket, slot), of_day.entry(bucket, slot)
+        made, entry = of_day.counted(shard, hour), of_day.entry(shard, hour)
         if made is None or not self._known_by_then(made.stamp_max_ms):
             return False
-        now = retractions.touching(self.scan.active, entry, slot) if self.scan.active else ()
+        now = retractions.touching(self.scan.active, entry, hour) if self.scan.active else ()
         return made.retractions == retractions.ids(now) or self._same(made.retractions, now)
 
     def _same(self, stored: bytes, now: Sequence[retractions.Retraction]) -> bool:
@@ -328,10 +326,10 @@ class Levels:
         return list(found.values()), [pack for i, pack in enumerate(failed) if pack not in failed[:i]]
 
     def _last_resort(self, pack: _Pack) -> int | None:
-        """A slot of the pack's that has no lower level to turn to, if there is one."""
+        """An hour of the pack's that has no lower level to turn to, if there is one."""
         if pack.table == "days":
-            return next((day * DAY_SLOTS for day in pack.steps if self._expired(day)), None)
-        return next((slot for slot in pack.steps if self.scan.seal(slot) >= SEALED), None)
+            return next((day * DAY_HOURS for day in pack.steps if self._expired(day)), None)
+        return next((hour for hour in pack.steps if self.scan.seal(hour) >= SEALED), None)
 
     def _pages(self, generation: Generation, metric: int) -> list[int]:
         if not generation.page_bits:
@@ -341,7 +339,7 @@ class Levels:
 
     def _is_empty(self, pack: _Pack, metric: int, page: int) -> bool:
         """Whether an absent row is absent because there is nothing in it, by its generation's directory."""
-        unit = Unit(pack.bucket, self.scan.app, pack.first_slot)
+        unit = Unit(pack.shard, self.scan.app, pack.first_hour)
         made = self.scan.directory(unit, pack.generation)
         if isinstance(made, Inputs) and page not in made.pages.get(metric, ()):
             return True
@@ -370,13 +368,13 @@ class Levels:
             if len(at):
                 yield Part(numbers, at, row)
 
-    def _aggregated(self, picked: Picked, slot: int) -> Part:
+    def _aggregated(self, picked: Picked, hour: int) -> Part:
         rows = self.chosen.rows(picked.series, picked.metrics).astype(np.int64)
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(picked.counts, dtype=np.int64)])
         wanted = SKETCH in self.columns
         made = aggregates.every(rows.astype(np.uint64), starts, picked.ts, picked.values, sketches=wanted)
         counted = np.flatnonzero(made.count > 0)
-        return Part(rows[counted], counted, Steps(np.full(len(made), slot, np.int64), made))
+        return Part(rows[counted], counted, Steps(np.full(len(made), hour, np.int64), made))
 
 
 @njit(cache=True, nogil=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from spm import limits
 from spm.errors import QueryTooLarge
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Segments
 from spm.query.rolled.resolutions import Levels, Part
 from spm.store.encoding import kernels
@@ -21,7 +21,7 @@ from spm.store.versions.merge import Picked
 from spm.wire import F64, I64
 
 COLUMNS = ("min", SKETCH)  # an hour whose least value is a number and that has no sketch was written without
-_DAY_MS = DAY_SLOTS * HOUR_MS
+_DAY_MS = DAY_HOURS * HOUR_MS
 _Found = tuple[I64, I64, Sketches]  # row among the chosen, segment, sketch
 
 
@@ -56,8 +56,8 @@ def gathered(levels: Levels, cuts: Segments) -> _Found:
     found = _Collected()
     parts, left = levels.days((starts[of_days] // _DAY_MS).tolist())
     _add(found, parts, cuts, _DAY_MS)
-    inner = [slot for day in left for slot in range(day * DAY_SLOTS, (day + 1) * DAY_SLOTS)]
-    _add(found, levels.slots([*(starts[of_hours] // HOUR_MS).tolist(), *inner]), cuts, HOUR_MS)
+    inner = [hour for day in left for hour in range(day * DAY_HOURS, (day + 1) * DAY_HOURS)]
+    _add(found, levels.hours([*(starts[of_hours] // HOUR_MS).tolist(), *inner]), cuts, HOUR_MS)
     _add_edges(found, levels, cuts, needed & ~of_days & ~of_hours)
     return found.whole()
 
@@ -70,24 +70,24 @@ def _add(found: _Collected, parts: Iterable[Part], cuts: Segments, step_ms: int)
 
 
 def _add_edges(found: _Collected, levels: Levels, cuts: Segments, edges: Bool) -> None:
-    """Segments that are parts of a slot, from its samples."""
+    """Segments that are parts of an hour, from its samples."""
     for rows, segment, heads, _, values in edge_runs(levels, cuts, edges):
         found.add(rows, segment, sketch.of_winners(heads, values))
 
 
 def edge_runs(levels: Levels, cuts: Segments, edges: Bool) -> Iterator[tuple[I64, I64, I64, I64, F64]]:
-    """Samples of segments that are parts of a slot: run i is heads[i]:heads[i + 1], of a row within a segment.
+    """Samples of segments that are parts of an hour: run i is heads[i]:heads[i + 1], of a row within a segment.
 
-    Gives (rows, segments, heads, times, values), a few slots at a time. What has expired is told to the ground.
+    Gives (rows, segments, heads, times, values), a few hours at a time. What has expired is told to the ground.
     """
-    slots = set((cuts.borders[:-1][edges] // HOUR_MS).tolist())
-    if not slots:
+    hours = set((cuts.borders[:-1][edges] // HOUR_MS).tolist())
+    if not hours:
         return
-    for slot in levels.scan.sealed(min(slots), max(slots)):
-        if slot in slots:
-            levels.scan.ground.expired(slot, hours=False)
-    for slot, buckets in levels.scan.units(min(slots), max(slots)):
-        for picked in levels.scan.slot(slot, buckets, levels.asked) if slot in slots else ():
+    for hour in levels.scan.sealed(min(hours), max(hours)):
+        if hour in hours:
+            levels.scan.ground.expired(hour, hours=False)
+    for hour, shards in levels.scan.units(min(hours), max(hours)):
+        for picked in levels.scan.hour(hour, shards, levels.asked) if hour in hours else ():
             yield _edges_of(levels, cuts, edges, picked)
 
 

@@ -12,14 +12,14 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from spm.fast_dataclass import dataclass
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Segments
 from spm.query.request.provenance import Basis
 from spm.store.encoding.arrow import Bool
 from spm.wire import I64
 
 SHARE = 0.95  # of a window must be left for an answer
-_DAY_MS = DAY_SLOTS * HOUR_MS
+_DAY_MS = DAY_HOURS * HOUR_MS
 
 
 class HasBasis(Protocol):

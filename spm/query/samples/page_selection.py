@@ -1,7 +1,7 @@
-"""From what a slot holds to strips: pages as they are, or winners that were picked out of versions.
+"""From what an hour holds to strips: pages as they are, or winners that were picked out of versions.
 
 Pages of one metric name the same series in the same order hour after hour, and their columns are kept once (``alike``);
-so which of them are wanted, and along which lines they lie, is found out once per query, for all pages of a slot
+so which of them are wanted, and along which lines they lie, is found out once per query, for all pages of an hour
 together. Enter by ``Woven``.
 """
 
@@ -203,9 +203,9 @@ class Woven:
         """How many are chosen."""
         return len(self.by_metric.ids)
 
-    def holds(self, slot: int) -> bool:
-        """Whether the whole slot is asked for."""
-        return self.weaver.start_ms <= slot * HOUR_MS and (slot + 1) * HOUR_MS <= self.weaver.end_ms
+    def holds(self, hour: int) -> bool:
+        """Whether the whole hour is asked for."""
+        return self.weaver.start_ms <= hour * HOUR_MS and (hour + 1) * HOUR_MS <= self.weaver.end_ms
 
     def sheaf(self, metrics: tuple[int, ...], pages: Sequence[SharedPage], shift: int) -> Sheaf:
         """What is wanted of these pages of a unit, at least one; ``metrics`` says of which metric each is."""

@@ -3,7 +3,7 @@
 Kept are the index of series, the merged tail, the distribution and what retractions say; decoded rows lie in a cache
 that all apps share. ``Held.scan`` makes one query's view in the order of rule 9: retractions once, the distribution,
 pending, THEN manifests. The distribution is read once more after the manifests: were it another by then, a metric
-might lie in a bucket that was not looked into, and the query starts again. Enter by ``Held.scan``.
+might lie in a shard that was not looked into, and the query starts again. Enter by ``Held.scan``.
 """
 
 import threading
@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from spm import limits
 from spm.clock import Clock
 from spm.errors import QueryTooLarge
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Tick, nothing
 from spm.query.request.provenance import Ground, moment
 from spm.query.series.index import SeriesIndex
@@ -31,8 +31,8 @@ from spm.store.versions.quarantine import Quarantine
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import Lens, Pairs
 
-_AHEAD_SLOTS = limits.FUTURE_MS // HOUR_MS + 1  # nothing is accepted further ahead
-_DAY_MS = DAY_SLOTS * HOUR_MS
+_AHEAD_HOURS = limits.FUTURE_MS // HOUR_MS + 1  # nothing is accepted further ahead
+_DAY_MS = DAY_HOURS * HOUR_MS
 _UNSET = Distribution()
 
 
@@ -81,14 +81,14 @@ class Held:
                 active=active,
                 known={r.number: r for r in found},
                 distribution=spread,
-                ground=Ground(question.asof_ms, question.purged(found), question.slots()),
+                ground=Ground(question.asof_ms, question.purged(found), question.hours()),
                 span_ms=(question.start_ms, question.end_ms),
                 tick=question.tick,
             )
 
     def _days(self, question: "Question") -> range:
         """The days that a question is about."""
-        last = min(question.end_ms, self.clock.now_ms() + _AHEAD_SLOTS * HOUR_MS) // _DAY_MS
+        last = min(question.end_ms, self.clock.now_ms() + _AHEAD_HOURS * HOUR_MS) // _DAY_MS
         return range(max(question.start_ms // _DAY_MS, 0), last + 1)
 
     def _manifests(self, reader: Reader, days: range, tail: TailView, spread: Distribution) -> Mapping[int, Manifest]:
@@ -114,7 +114,7 @@ class Held:
         ranges = keys.manifest_ranges(self.app)
         listed = (keys.parse_manifest(key) for key, _ in scan_ranges(reader, "manifest", ranges, keys_only=True))
         stored = {day for day, is_month in listed if not is_month and day in days}
-        count = len(stored.union(slot // DAY_SLOTS for _, slot in tail.units() if slot // DAY_SLOTS in days))
+        count = len(stored.union(hour // DAY_HOURS for _, hour in tail.units() if hour // DAY_HOURS in days))
         if count > limits.QUERY_DAYS_MAX:
             raise QueryTooLarge(
                 f"{count} days between {moment(days[0] * _DAY_MS)} and {moment(days[-1] * _DAY_MS)} hold data; "
@@ -187,8 +187,8 @@ class Question:
         self.start_ms, self.end_ms, self.asof_ms, self.tick = start_ms, end_ms, asof_ms, tick
         self.metric = next((m.value for m in matchers if m.name == METRIC_NAME and m.op == "="), None)
 
-    def slots(self) -> tuple[int, int] | None:
-        """The first slot it is about and the one after the last; ``None`` for no time at all."""
+    def hours(self) -> tuple[int, int] | None:
+        """The first hour it is about and the one after the last; ``None`` for no time at all."""
         first = max(int(self.start_ms) // HOUR_MS, 0)
         end = min(-(-int(self.end_ms) // HOUR_MS), limits.TIME_MAX_MS // HOUR_MS)
         return (first, end) if first < end else None

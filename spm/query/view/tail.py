@@ -22,7 +22,7 @@ from spm.store.keys import PendingKey
 from spm.store.versions.merge import Piece, merge
 from spm.wire import U64
 
-UnitKey = tuple[int, int]  # bucket, slot
+UnitKey = tuple[int, int]  # shard, hour
 Blocks = Callable[[Reader, Sequence[bytes]], list[Piece | None]]  # decoded blocks by key; None: no such row
 
 _NOTHING = np.empty(0, np.uint64), np.empty(0, np.uint64)
@@ -50,9 +50,9 @@ class TailView:
         """Units that have pending blocks."""
         return self.held.keys()
 
-    def pieces(self, bucket: int, slot: int) -> list[Piece]:
+    def pieces(self, shard: int, hour: int) -> list[Piece]:
         """The pending versions of a unit, each piece merged."""
-        return list(self.held.get((bucket, slot), ()))
+        return list(self.held.get((shard, hour), ()))
 
 
 class Tail:
@@ -61,13 +61,13 @@ class Tail:
     def __init__(
         self,
         app: int,
-        buckets: Sequence[int],
+        shards: Sequence[int],
         clock: Clock,
         blocks: Blocks,
         rows_max: int = limits.TAIL_SAMPLES_MAX,
     ) -> None:
-        self._app, self._buckets, self._clock, self._blocks = app, tuple(buckets), clock, blocks
-        self._records: dict[bytes, tuple[int, ...]] = {}  # pending key -> slots of its cells when first seen
+        self._app, self._shards, self._clock, self._blocks = app, tuple(shards), clock, blocks
+        self._records: dict[bytes, tuple[int, ...]] = {}  # pending key -> hours of its cells when first seen
         self._units: dict[UnitKey, _Unit] = {}
         self.as_of_ms = 0
         self._read_at = -1e9
@@ -78,10 +78,10 @@ class Tail:
         """Whether it is too old to answer from."""
         return (self._clock.monotonic() - self._read_at) * 1000 >= limits.TAIL_AGE_MS
 
-    def look_in(self, buckets: Sequence[int]) -> None:
+    def look_in(self, shards: Sequence[int]) -> None:
         """Where pending records lie from now on; others than before are looked into at the next refresh."""
-        if tuple(buckets) != self._buckets:
-            self._buckets, self._read_at = tuple(buckets), -1e9
+        if tuple(shards) != self._shards:
+            self._shards, self._read_at = tuple(shards), -1e9
 
     def refresh(self, reader: Reader, *, force: bool = False) -> tuple[U64, U64]:
         """Bring the tail up to date; returns (series, metrics) that new blocks name.
@@ -104,7 +104,7 @@ class Tail:
         self._records, self._units, self._read_at = {}, {}, -1e9
 
     def _update(self, reader: Reader) -> tuple[U64, U64]:
-        ranges = [keys.app_range(bucket, self._app) for bucket in self._buckets]
+        ranges = [keys.app_range(shard, self._app) for shard in self._shards]
         listed = [key for key, _ in scan_ranges(reader, "pending", ranges, keys_only=True)]
         now = set(listed)
         self._forget(self._records.keys() - now)
@@ -115,10 +115,10 @@ class Tail:
         for key, cells in zip(new, reader.get("pending", new) if new else [], strict=True):
             if cells is None:
                 continue  # a run took it between the scan and now: the manifest, read later, names it
-            slots = tuple(map(keys.column_slot, cells))
-            self._records[key] = slots
-            for slot in slots:
-                wanted.setdefault((PendingKey.parse(key).bucket, slot), []).append(key)
+            hours = tuple(map(keys.column_hour, cells))
+            self._records[key] = hours
+            for hour in hours:
+                wanted.setdefault((PendingKey.parse(key).shard, hour), []).append(key)
         added = [self._extend(reader, unit, held) for unit, held in wanted.items()]
         for unit in self._stale():
             held = sorted(self._units.pop(unit).held)
@@ -157,22 +157,22 @@ class Tail:
 
     def _forget(self, gone: Collection[bytes]) -> None:
         for key in gone:
-            bucket = PendingKey.parse(key).bucket
-            for slot in self._records.pop(key):
-                unit = self._units.get((bucket, slot))
+            shard = PendingKey.parse(key).shard
+            for hour in self._records.pop(key):
+                unit = self._units.get((shard, hour))
                 if unit is None:
                     continue
                 unit.held.discard(key)
                 unit.missing.pop(key, None)
                 unit.gone += 1
                 if not unit.held:
-                    del self._units[bucket, slot]
+                    del self._units[shard, hour]
 
     def _stale(self) -> list[UnitKey]:
         return [name for name, unit in self._units.items() if unit.gone > len(unit.held)]
 
-    def _still_pending(self, reader: Reader, held: Sequence[bytes], slot: int) -> list[bytes]:
-        column = keys.slot_column(slot)
+    def _still_pending(self, reader: Reader, held: Sequence[bytes], hour: int) -> list[bytes]:
+        column = keys.hour_column(hour)
         rows = reader.get("pending", held, [column])
         return [key for key, row in zip(held, rows, strict=True) if row is not None]
 

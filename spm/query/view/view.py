@@ -3,8 +3,8 @@
 ``Scan`` is one query's view: retractions, the distribution and pending first, then manifests, then rows by exact key.
 When an expected row is missing it asks whether the manifest has moved (``Moved``: the query starts again), else it is
 an ``IntegrityError``. A unit is all its generations, the blocks of its replay list and its pending blocks, merged; the
-lens then says which versions may be seen. While a distribution is not settled, a slot's units are merged across
-buckets before any winner is chosen. Enter by ``units`` and ``slot``.
+lens then says which versions may be seen. While a distribution is not settled, an hour's units are merged across
+shards before any winner is chosen. Enter by ``units`` and ``hour``.
 """
 
 from array import array
@@ -14,7 +14,7 @@ import numpy as np
 
 from spm.errors import CorruptBlock, IntegrityError
 from spm.fast_dataclass import dataclass
-from spm.limits import DAY_SLOTS
+from spm.limits import DAY_HOURS
 from spm.query.request.provenance import RAW, Ground
 from spm.query.samples.page_selection import ByMetric, Known, Pages, SharedPage
 from spm.query.view.page_cache import PageCache
@@ -119,7 +119,7 @@ class Rows:
 
             return [Known.of(units.open_pool(fetch, unit, generation, np.array(pages, np.int32)))]
 
-        key = lines_key(unit.bucket, self._app, unit.slot, generation, pages)
+        key = lines_key(unit.shard, self._app, unit.hour, generation, pages)
         [known] = self._cache.fetch("lines", [key], load)
         assert known is None or isinstance(known, Known), "BUG: lines of another kind"
         return known
@@ -130,9 +130,9 @@ class Rows:
         return [piece if piece is None or isinstance(piece, Piece) else EMPTY for piece in loaded]
 
 
-def lines_key(bucket: int, app: int, slot: int, generation: manifest.Generation, pages: Pages) -> bytes:
+def lines_key(shard: int, app: int, hour: int, generation: manifest.Generation, pages: Pages) -> bytes:
     """By which the lines of these pages of a unit's pool are kept."""
-    return keys.inputs(bucket, app, slot, generation.number) + array("H", pages).tobytes()
+    return keys.inputs(shard, app, hour, generation.number) + array("H", pages).tobytes()
 
 
 def _grown(key: bytes, _: object) -> int:
@@ -156,15 +156,15 @@ class Months:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The series a query wants: by metric, and by the buckets in which each metric may lie."""
+    """The series a query wants: by metric, and by the shards in which each metric may lie."""
 
     every: Wanted
-    by_bucket: Mapping[int, Wanted]
-    apart: bool  # no metric lies in two buckets
+    by_shard: Mapping[int, Wanted]
+    apart: bool  # no metric lies in two shards
 
-    def of(self, bucket: int) -> Wanted | None:
-        """What to read in a bucket; ``None``: nothing."""
-        return self.by_bucket.get(bucket)
+    def of(self, shard: int) -> Wanted | None:
+        """What to read in a shard; ``None``: nothing."""
+        return self.by_shard.get(shard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,80 +186,80 @@ class Scan:
     tick: Callable[[], None]
 
     def asked(self, by_metric: ByMetric) -> Asked:
-        """What to read for these series, where each metric lies in one bucket only from that."""
+        """What to read for these series, where each metric lies in one shard only from that."""
         every = Wanted({metric: by_metric.ids[a:b] for metric, (a, b) in by_metric.spans.items()})
-        settled, buckets = self.distribution.settled, self.distribution.all(self.app)
-        if settled and len(buckets) == 1:
-            self.ground.buckets.update(buckets)
-            return Asked(every, dict.fromkeys(buckets, every), settled)
+        settled, shards = self.distribution.settled, self.distribution.all(self.app)
+        if settled and len(shards) == 1:
+            self.ground.shards.update(shards)
+            return Asked(every, dict.fromkeys(shards, every), settled)
         names = np.fromiter(every.series, np.uint64, len(every.series))
         place = self.distribution.of(self.app, names)
         split: dict[int, Wanted] = {}
-        for bucket in buckets:
-            kept = place == bucket if settled else self._kept(bucket, names)
+        for shard in shards:
+            kept = place == shard if settled else self._kept(shard, names)
             if kept.any():
                 mine = every.series if kept.all() else {name: every.series[name] for name in names[kept].tolist()}
-                split[bucket] = Wanted(mine)
-        self.ground.buckets.update(split)
+                split[shard] = Wanted(mine)
+        self.ground.shards.update(split)
         return Asked(every, split, settled)
 
-    def _kept(self, bucket: int, names: U64) -> BOOL:
-        """bool[S]: the metrics that may lie in a bucket."""
-        left = distribution.abandoned(self.distribution, self.app, bucket, names)
+    def _kept(self, shard: int, names: U64) -> BOOL:
+        """bool[S]: the metrics that may lie in a shard."""
+        left = distribution.abandoned(self.distribution, self.app, shard, names)
         return np.ones(len(names), np.bool_) if left is None else ~left
 
-    def units(self, first_slot: int, last_slot: int, *, sealed: bool = False) -> Iterator[tuple[int, list[int]]]:
-        """(slot, buckets that hold samples of it) between two slots, in the order of time.
+    def units(self, first_hour: int, last_hour: int, *, sealed: bool = False) -> Iterator[tuple[int, list[int]]]:
+        """(hour, shards that hold samples of it) between two hours, in the order of time.
 
-        Slots whose samples are gone are left out, unless ``sealed`` ones are asked for too.
+        Hours whose samples are gone are left out, unless ``sealed`` ones are asked for too.
         """
         found: dict[int, set[int]] = {}
-        for bucket, slot in self.tail.units():
-            if first_slot <= slot <= last_slot:
-                found.setdefault(slot, set()).add(bucket)
-        for day in self._days(first_slot, last_slot):
-            for (bucket, slot), entry in day.entries.items():
-                if first_slot <= slot <= last_slot and (entry.state.generations or entry.state.replay):
-                    found.setdefault(slot, set()).add(bucket)
-        for slot in sorted(found):
-            if sealed or self.seal(slot) < SEALED:
-                yield slot, sorted(found[slot])
+        for shard, hour in self.tail.units():
+            if first_hour <= hour <= last_hour:
+                found.setdefault(hour, set()).add(shard)
+        for day in self._days(first_hour, last_hour):
+            for (shard, hour), entry in day.entries.items():
+                if first_hour <= hour <= last_hour and (entry.state.generations or entry.state.replay):
+                    found.setdefault(hour, set()).add(shard)
+        for hour in sorted(found):
+            if sealed or self.seal(hour) < SEALED:
+                yield hour, sorted(found[hour])
 
-    def sealed(self, first_slot: int, last_slot: int) -> dict[int, int]:
-        """Slot -> state of those whose samples are gone, between two slots."""
+    def sealed(self, first_hour: int, last_hour: int) -> dict[int, int]:
+        """Hour -> state of those whose samples are gone, between two hours."""
         return {
-            slot: state
-            for day in self._days(first_slot, last_slot)
-            for slot, state in day.seals.items()
-            if state >= SEALED and first_slot <= slot <= last_slot
+            hour: state
+            for day in self._days(first_hour, last_hour)
+            for hour, state in day.seals.items()
+            if state >= SEALED and first_hour <= hour <= last_hour
         }
 
-    def _days(self, first_slot: int, last_slot: int) -> Iterator[Manifest]:
-        days = range(first_slot // DAY_SLOTS, last_slot // DAY_SLOTS + 1)
+    def _days(self, first_hour: int, last_hour: int) -> Iterator[Manifest]:
+        days = range(first_hour // DAY_HOURS, last_hour // DAY_HOURS + 1)
         if len(days) > len(self.manifests):  # a thousand years of them
             return (found for day, found in self.manifests.items() if day in days)
         return (self.manifests[day] for day in days if day in self.manifests)
 
-    def seal(self, slot: int) -> int:
-        """The state of a slot."""
-        day = self.manifests.get(slot // DAY_SLOTS)
-        return day.seal(slot) if day else manifest.OPEN
+    def seal(self, hour: int) -> int:
+        """The state of an hour."""
+        day = self.manifests.get(hour // DAY_HOURS)
+        return day.seal(hour) if day else manifest.OPEN
 
-    def entry(self, bucket: int, slot: int) -> Entry:
+    def entry(self, shard: int, hour: int) -> Entry:
         """What the manifest says of a unit."""
-        day = self.manifests.get(slot // DAY_SLOTS)
-        return day.entry(bucket, slot) if day else Entry()
+        day = self.manifests.get(hour // DAY_HOURS)
+        return day.entry(shard, hour) if day else Entry()
 
-    def slot(self, slot: int, buckets: Sequence[int], asked: Asked) -> list[Picked]:
-        """The winners of one slot, in one or more parts with disjoint series.
+    def hour(self, hour: int, shards: Sequence[int], asked: Asked) -> list[Picked]:
+        """The winners of one hour, in one or more parts with disjoint series.
 
-        When metrics may lie in several buckets, versions are merged across them before winners are chosen.
+        When metrics may lie in several shards, versions are merged across them before winners are chosen.
         """
         self.tick()
-        wanted = [(bucket, asked.of(bucket)) for bucket in buckets]
-        found = [self.versions(bucket, slot, part) for bucket, part in wanted if part is not None]
+        wanted = [(shard, asked.of(shard)) for shard in shards]
+        found = [self.versions(shard, hour, part) for shard, part in wanted if part is not None]
         if any(pieces for pieces, _ in found):
-            self.ground.use(RAW, slot)
+            self.ground.use(RAW, hour)
         if not asked.apart and len(found) > 1:
             return self._picked([piece for pieces, _ in found for piece in pieces], clean=False)
         return [part for pieces, clean in found for part in self._picked(pieces, clean=clean)]
@@ -285,18 +285,18 @@ class Scan:
                     self.ground.retractions.add(retraction.number)
         return kept
 
-    def versions(self, bucket: int, slot: int, wanted: Wanted) -> tuple[list[Piece], bool]:
+    def versions(self, shard: int, hour: int, wanted: Wanted) -> tuple[list[Piece], bool]:
         """All versions of one unit, and whether the pieces are merged already and have no series in common."""
-        entry, unit = self.entry(bucket, slot), Unit(bucket, self.app, slot)
+        entry, unit = self.entry(shard, hour), Unit(shard, self.app, hour)
         self._check_tail(unit, entry)
         pieces: list[Piece] = []
         try:
             for generation in entry.state.generations:
                 pieces += self._generation(unit, generation, wanted)
         except IntegrityError:
-            self.moved_or_lost(slot)
+            self.moved_or_lost(hour)
             raise
-        others = self._blocks(unit, entry) + self.tail.pieces(bucket, slot)
+        others = self._blocks(unit, entry) + self.tail.pieces(shard, hour)
         chosen = [narrow(p, _of(p, wanted)) for p in others]
         chosen = [p for p in chosen if len(p)]
         clean = not chosen and len(entry.state.generations) <= 1
@@ -306,33 +306,33 @@ class Scan:
         return units.read_generation(self.fetch, lambda: self.directory(unit, generation), unit, generation, wanted)
 
     def directory(self, unit: Unit, generation: manifest.Generation) -> Inputs | CorruptBlock | None:
-        """What a generation (of a unit, or of a pack by its first slot) says it wrote; ``None`` where no row is."""
+        """What a generation (of a unit, or of a pack by its first hour) says it wrote; ``None`` where no row is."""
         [made] = self.rows.fetch(self.reader, "inputs", [units.inputs_key(unit, generation)])
         return made if isinstance(made, Inputs | CorruptBlock) else None
 
     def _blocks(self, unit: Unit, entry: Entry) -> list[Piece]:
         """The blocks of the replay list."""
-        names = [keys.LogKey(unit.bucket, unit.app, unit.slot, r.ingest_ms, r.batch) for r in entry.state.replay]
+        names = [keys.LogKey(unit.shard, unit.app, unit.hour, r.ingest_ms, r.batch) for r in entry.state.replay]
         found = self.rows.log(self.reader, [n.to_bytes() for n in names]) if names else []
         if any(piece is None for piece in found):
-            self.moved_or_lost(unit.slot)
+            self.moved_or_lost(unit.hour)
             raise IntegrityError(f"a block of the replay list of {unit} is missing")
         return [piece for piece in found if piece is not None]
 
     def _check_tail(self, unit: Unit, entry: Entry) -> None:
         """Blocks that were gone when the tail was read must be inside a generation in force; else look again."""
-        missing = set(self.tail.missing.get((unit.bucket, unit.slot), ()))
+        missing = set(self.tail.missing.get((unit.shard, unit.hour), ()))
         if not missing:
             return
         made = [self.directory(unit, generation) for generation in entry.state.generations]
         missing -= {replay.batch for inputs in made if isinstance(inputs, Inputs) for replay in inputs.batches}
         if missing:
-            self.moved_or_lost(unit.slot)
+            self.moved_or_lost(unit.hour)
             raise IntegrityError(f"{len(missing)} block(s) of {unit} are missing, one of batch {min(missing):016x}")
 
-    def moved_or_lost(self, slot: int) -> None:
+    def moved_or_lost(self, hour: int) -> None:
         """Raise ``Moved`` if the day's manifest is no longer the one this view was made from."""
-        day = slot // DAY_SLOTS
+        day = hour // DAY_HOURS
         now = self.rows.manifests(self.reader, [day]).get(day, Manifest())
         if now.nonce != self.manifests.get(day, Manifest()).nonce:
             raise Moved(f"manifest of day {day}")

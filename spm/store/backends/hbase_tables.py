@@ -1,4 +1,4 @@
-"""Tables of HBase made before their first use: cut into regions at every bucket, with codec and block encoding.
+"""Tables of HBase made before their first use: cut into regions at every shard, with codec and block encoding.
 
 The gateway that the product talks to (Thrift) can only make a table of one region; ``make`` asks the other one
 (Thrift2), which an administrator runs for this moment only:

@@ -1,4 +1,4 @@
-"""Scanning several key ranges as one: all buckets of an app, all salts of a table.
+"""Scanning several key ranges as one: all shards of an app, all salts of a table.
 
 ``scan_ranges`` gives the rows of the ranges one range after the other, so in key order where the ranges are in order. A
 reader that pays for every call (``Parallel``, as HBase is) reads ahead in ranges still to come; any other is scanned

@@ -34,7 +34,7 @@ class Cell:
     message_ids: U8  # u8[M, 16]
     totals: I64 | None
     outcome: int
-    slot: int  # of the rows that it accounts for
+    hour: int  # of the rows that it accounts for
     rows: int  # how many rows the batch has
     batch: int
     epoch: int | None  # by which it was placed; older programs did not say

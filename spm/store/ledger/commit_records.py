@@ -1,6 +1,6 @@
 """Commit records and account rows: what is written, of which message, and in which rows (rules 6, 7, 15 and 24).
 
-A pending record has one cell per slot of its batch in its bucket. The cell says which messages (stamp, id, source) are
+A pending record has one cell per hour of its batch in its shard. The cell says which messages (stamp, id, source) are
 in the block, how many samples of each, and all rows of the batch, so that a message counts as stored when all of them
 are there. A ledger row holds the same facts for good, with the outcome. ``ABANDONED`` is what a writer left by an epoch
 that had closed: nobody may count on it, and the writer puts the same where it belongs (rule 22).
@@ -21,7 +21,7 @@ from spm.store.keys import LogKey
 from spm.wire import I64, U8
 
 COLUMN = b"v"
-STORED, REJECTED, DEAD, LATE, ABANDONED = range(5)  # outcomes of a stamp; late: its slot was sealed already
+STORED, REJECTED, DEAD, LATE, ABANDONED = range(5)  # outcomes of a stamp; late: its hour was sealed already
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Commit:
     message_ids: U8  # u8[16 × M]
     ts_min: int
     ts_max: int
-    rows: tuple[tuple[int, int], ...]  # (bucket, slot) of every row of the batch
+    rows: tuple[tuple[int, int], ...]  # (shard, hour) of every row of the batch
     totals: I64 | None = None  # of what is rejected or dead: samples of each message in all, however few are so
     epoch: int | None = None  # by which the batch was placed; older programs did not say
 
@@ -100,7 +100,7 @@ def decode_account(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, int, 
 
 def account_key(block: LogKey) -> bytes:
     """Where the account of a block's pending cell stands, once a run has taken it in; the same for every run."""
-    sequence = (block.slot << 8 | block.bucket) & keys.U32
+    sequence = (block.hour << 8 | block.shard) & keys.U32
     return keys.ledger(block.app, block.ingest_ms // 60_000, block.batch, sequence)
 
 
@@ -109,13 +109,13 @@ class Listed:
     """One pending cell as a scan finds it."""
 
     key: keys.PendingKey
-    slot: int
+    hour: int
     cell: bytes
 
 
-def scan(reader: Reader, app: int, buckets: list[int]) -> Iterator[Listed]:
-    """All pending cells of an app in these buckets, newest first within a bucket."""
-    for key, cells in scan_ranges(reader, "pending", [keys.app_range(bucket, app) for bucket in buckets]):
+def scan(reader: Reader, app: int, shards: list[int]) -> Iterator[Listed]:
+    """All pending cells of an app in these shards, newest first within a shard."""
+    for key, cells in scan_ranges(reader, "pending", [keys.app_range(shard, app) for shard in shards]):
         parsed = keys.PendingKey.parse(key)
         for column, cell in cells.items():
-            yield Listed(parsed, keys.column_slot(column), cell)
+            yield Listed(parsed, keys.column_hour(column), cell)

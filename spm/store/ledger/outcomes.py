@@ -2,7 +2,7 @@
 
 Enter by ``settled``: it joins commit records and account rows by stamp. Whatever a redelivery, a run that was repeated
 or a second batch has left, each sample has one outcome: stored, else late, else rejected, else dead. A stamp is stored
-when all rows of one of its batches are there. Columns all the way: one Python step per row (batch and slot), none per
+when all rows of one of its batches are there. Columns all the way: one Python step per row (batch and hour), none per
 message. Nothing here writes.
 """
 
@@ -127,7 +127,7 @@ def settled(
     """All stamps of commit records, and of account rows between two minutes (of their batches' oldest stamps).
 
     Commit records are read first: a run puts the account in before it takes the record away, so that each is seen at
-    least once. What lies in a bucket that readers do not look into any more does not count, so the distribution is
+    least once. What lies in a shard that readers do not look into any more does not count, so the distribution is
     read before and after. Nor does what a writer has put by an epoch that is ending or closed: it will put the same
     where it belongs. A run has looked at the epoch itself before it wrote an account. Of more than ``rows_max`` rows of
     a table the newest are read: what is cut off counts as not known yet.
@@ -146,10 +146,10 @@ def settled(
     raise StoreUnavailable(f"the distribution of app {app} kept changing")
 
 
-def _commits(reader: Reader, app: int, buckets: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
+def _commits(reader: Reader, app: int, shards: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
     """(the key that its account will have, the cell) of every commit record."""
-    for item in commit_records.scan(reader, app, list(buckets)):
-        yield commit_records.account_key(item.key.log(item.slot)), item.cell
+    for item in commit_records.scan(reader, app, list(shards)):
+        yield commit_records.account_key(item.key.log(item.hour)), item.cell
 
 
 def _gather(
@@ -215,7 +215,7 @@ class _Entries:
 
 
 def _joined(cells: list[Cell], damaged: int) -> Settled:
-    """1. stamps get numbers; 2. stored and late by batch, slot and stamp; 3. rejected and dead by cause and stamp."""
+    """1. stamps get numbers; 2. stored and late by batch, hour and stamp; 3. rejected and dead by cause and stamp."""
     there = Counter(cell.batch for cell in cells if cell.outcome in (STORED, LATE))
     complete = np.array([there[cell.batch] >= cell.rows for cell in cells], np.bool_)
     sizes = [len(cell.messages) for cell in cells]
@@ -281,10 +281,10 @@ def _stored(e: _Entries, cells: list[Cell], complete: BOOL, count: int) -> tuple
     """Per stamp: samples stored, samples too late, and whether one of its batches is there as a whole.
 
     1. a batch may hold a message twice: it is one acceptance;
-    2. per stamp, slot and batch the rows are added up, which may lie in several buckets;
-    3. per stamp and slot a whole batch says how many there are; they are in time if they are so in any batch.
+    2. per stamp, hour and batch the rows are added up, which may lie in several shards;
+    3. per stamp and hour a whole batch says how many there are; they are in time if they are so in any batch.
     """
-    slot = np.array([cell.slot for cell in cells], np.int64)
+    hour = np.array([cell.hour for cell in cells], np.int64)
     batch = np.array([cell.batch for cell in cells], np.uint64)
     timely = np.array([cell.outcome == STORED for cell in cells], np.bool_)
     mine = np.flatnonzero(np.isin(np.array([cell.outcome for cell in cells], np.int64)[e.cell], (STORED, LATE)))
@@ -293,12 +293,12 @@ def _stored(e: _Entries, cells: list[Cell], complete: BOOL, count: int) -> tuple
     order, starts = _groups(e.stamp[mine], e.cell[mine])
     samples = np.maximum.reduceat(e.samples[mine][order], starts)
     stamp, cell = (column[mine][order][starts] for column in (e.stamp, e.cell))
-    order, starts = _groups(stamp, slot[cell], batch[cell])
+    order, starts = _groups(stamp, hour[cell], batch[cell])
     added = np.add.reduceat(samples[order], starts)
     in_time = np.logical_and.reduceat(timely[cell][order], starts)
     stamp, cell = stamp[order][starts], cell[order][starts]
     whole = complete[cell]
-    order, starts = _groups(stamp, slot[cell])
+    order, starts = _groups(stamp, hour[cell])
     full = np.maximum.reduceat(np.where(whole, added, 0)[order], starts)
     enough = added[order] >= _spread(full, starts, len(order))
     some_in_time = np.logical_or.reduceat(in_time[order] & enough, starts)

@@ -1,6 +1,6 @@
 """Hourly and daily aggregates of series: the pure kernels that make, merge and recount them.
 
-`aggregate` turns the winners of one slot, sorted by (series, ts), into one row per series; `merge` joins aggregates of
+`aggregate` turns the winners of one hour, sorted by (series, ts), into one row per series; `merge` joins aggregates of
 consecutive stretches of time (hours into a day) and adds what happened between them. Prometheus stale markers are left
 out; an ordinary NaN counts, makes the sum NaN and is passed over by min, max and sketch. Sums are formed in the order
 (series, ts), so that two computations of the same winners agree bit for bit; what rounding loses on the way is carried

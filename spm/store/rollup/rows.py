@@ -1,4 +1,4 @@
-"""Rows of `hours` and `days`: aggregates of one metric over the steps (slots of a day, days of a month) of a row.
+"""Rows of `hours` and `days`: aggregates of one metric over the steps (hours of a day, days of a month) of a row.
 
 Enter by ``encode_rows`` (the run) and ``decode_row`` (the reader). A row has one cell per aggregate, so that a reader
 fetches and decodes only what it needs, and the cell ``s`` that says which (series, step) each entry belongs to. Entries
@@ -30,7 +30,7 @@ _BUCKETS_PER_ENTRY = 4  # buckets that weigh as much as the rest of an entry
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Aggregates per (series, step): ``step`` i64[N] (slot or day number) beside ``rows.series`` u64[N]."""
+    """Aggregates per (series, step): ``step`` i64[N] (hour or day number) beside ``rows.series`` u64[N]."""
 
     step: I64
     rows: Aggregates

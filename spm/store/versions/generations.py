@@ -44,11 +44,11 @@ class Inputs(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Where a unit lies: bucket, app, slot."""
+    """Where a unit lies: shard, app, hour."""
 
-    bucket: int
+    shard: int
     app: int
-    slot: int
+    hour: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def paginate(
         stamp_max_ms=int(piece.messages.ms.max()) if len(piece.messages) else 0,
         sources=piece.messages.sources,
     )
-    key = keys.inputs(unit.bucket, unit.app, unit.slot, number)
+    key = keys.inputs(unit.shard, unit.app, unit.hour, number)
     return Pages(generation, chunks, pools, (key, {COLUMN: encode_inputs(inputs)}))
 
 
@@ -124,7 +124,7 @@ def _chunk_rows(
         begin, end = int(starts[first]), int(starts[last]) + int(piece.counts[last])
         metric, page = int(piece.metrics[first]), int(pages[first])
         body = ChunkPage(piece.series[part], timeline[part], piece.counts[part], piece.values[begin:end])
-        key = keys.chunk(unit.bucket, unit.app, metric, unit.slot, generation.number, page)
+        key = keys.chunk(unit.shard, unit.app, metric, unit.hour, generation.number, page)
         rows.append((key, {COLUMN: body.to_bytes()}))
         directory[metric] = (*directory.get(metric, ()), page)
     return rows, directory
@@ -139,7 +139,7 @@ def _timeline_rows(unit: Unit, generation: Generation, piece: Piece, starts: I64
         taken = kernels.take_segments(starts[part], counts, int(counts.sum()))
         used, message = _by_first_use(piece.message[taken])
         body = TimelinesPage(_only(piece.messages, used), counts, piece.ts[taken], message)
-        key = keys.timeline(unit.bucket, unit.app, unit.slot, generation.number, page)
+        key = keys.timeline(unit.shard, unit.app, unit.hour, generation.number, page)
         rows.append((key, {COLUMN: body.to_bytes()}))
     return rows
 
@@ -167,7 +167,7 @@ def _only(messages: Messages, used: I32) -> Messages:
 
 def inputs_key(unit: Unit, generation: Generation) -> bytes:
     """The key of a generation's inputs."""
-    return keys.inputs(unit.bucket, unit.app, unit.slot, generation.number)
+    return keys.inputs(unit.shard, unit.app, unit.hour, generation.number)
 
 
 def encode_inputs(inputs: Inputs) -> bytes:
@@ -273,8 +273,8 @@ def open_chunks(
 def _listing(inputs: Directory, unit: Unit, generation: Generation, wanted: Wanted | None) -> list[tuple[int, bytes]]:
     def listed(metrics: Iterable[int], page: int) -> Iterator[tuple[int, bytes]]:
         metrics = list(metrics)
-        heads = keys.chunk_heads(unit.bucket, unit.app, metrics)
-        names = keys.chunks(heads, unit.slot, generation.number, page)
+        heads = keys.chunk_heads(unit.shard, unit.app, metrics)
+        names = keys.chunks(heads, unit.hour, generation.number, page)
         return zip(metrics, names, strict=True)
 
     if wanted is None:
@@ -337,7 +337,7 @@ class Pool:
 def open_pool(fetch: Fetch, unit: Unit, generation: Generation, pages: I32) -> Pool:
     """These pages of the pool (ascending), joined; as a rule there is one."""
     shift = generation.timeline_shift
-    rows = [keys.timeline(unit.bucket, unit.app, unit.slot, generation.number, int(p)) for p in pages]
+    rows = [keys.timeline(unit.shard, unit.app, unit.hour, generation.number, int(p)) for p in pages]
     found = fetch("timelines", rows) if rows else []
     if any(page is None for page in found):
         raise IntegrityError(f"timelines of generation {generation.number:016x} of {unit} are missing")

@@ -50,13 +50,13 @@ class Retraction(msgspec.Struct, frozen=True, array_like=True):
             return self.end_ms == 0
         return self.start_ms <= at_ms and (self.end_ms == 0 or self.end_ms > at_ms)
 
-    def touches(self, slot: int, stamp_min_ms: int, stamp_max_ms: int, sources: Collection[str]) -> bool:
+    def touches(self, hour: int, stamp_min_ms: int, stamp_max_ms: int, sources: Collection[str]) -> bool:
         """Whether any version of a unit with these stamps and sources may be in its range. Matchers do not count."""
         return (
             self.write_from_ms <= stamp_max_ms
             and stamp_min_ms <= self.write_to_ms
-            and self.data_from_ms < (slot + 1) * HOUR_MS
-            and self.data_to_ms > slot * HOUR_MS
+            and self.data_from_ms < (hour + 1) * HOUR_MS
+            and self.data_to_ms > hour * HOUR_MS
             and (not self.source or self.source in sources)
         )
 
@@ -66,11 +66,11 @@ class Retraction(msgspec.Struct, frozen=True, array_like=True):
         return next((m.value for m in self.matchers if m.name == METRIC_NAME and m.op == "="), None)
 
 
-def touching(found: Iterable[Retraction], entry: Entry, slot: int) -> tuple[Retraction, ...]:
+def touching(found: Iterable[Retraction], entry: Entry, hour: int) -> tuple[Retraction, ...]:
     """Those that may hide something of a unit's compacted versions."""
     if not entry.state.generations and not entry.state.replay:
         return ()
-    return tuple(r for r in found if r.touches(slot, entry.stamp_min_ms, entry.stamp_max_ms, entry.sources))
+    return tuple(r for r in found if r.touches(hour, entry.stamp_min_ms, entry.stamp_max_ms, entry.sources))
 
 
 def ids(found: Iterable[Retraction]) -> bytes:
@@ -84,12 +84,12 @@ def numbers(packed: bytes) -> set[int]:
     return set(struct.unpack(f">{len(packed) // 8}Q", packed))
 
 
-def of_day(slots: Iterable[tuple[int, bytes]]) -> bytes:
-    """One mark for a bucket's day, from (slot, ``ids``) of its slots; ``b""`` when no slot leaves anything out."""
-    parts = sorted((slot, packed) for slot, packed in slots if packed)
+def of_day(hours: Iterable[tuple[int, bytes]]) -> bytes:
+    """One mark for a shard's day, from (hour, ``ids``) of its hours; ``b""`` when no hour leaves anything out."""
+    parts = sorted((hour, packed) for hour, packed in hours if packed)
     if not parts:
         return b""
-    raw = b"".join(struct.pack(">II", slot, len(packed)) + packed for slot, packed in parts)
+    raw = b"".join(struct.pack(">II", hour, len(packed)) + packed for hour, packed in parts)
     return hashlib.blake2b(raw, digest_size=8).digest()
 
 

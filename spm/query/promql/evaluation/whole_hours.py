@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spm.limits import DAY_SLOTS, HOUR_MS, QUERY_DAYS_MAX
+from spm.limits import DAY_HOURS, HOUR_MS, QUERY_DAYS_MAX
 from spm.query.promql.kernels import over_time
 from spm.query.promql.kernels.over_time import (
     AVG,
@@ -46,7 +46,7 @@ _CHANGES = frozenset({RATE, INCREASE, DELTA})
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The cells of a query, borders[i]:borders[i + 1] in slots, and the cells low[t]:high[t] of each step's window."""
+    """The cells of a query, borders[i]:borders[i + 1] in hours, and the cells low[t]:high[t] of each step's window."""
 
     borders: I64
     low: I64
@@ -96,16 +96,16 @@ def cells(steps: Steps, range_ms: int) -> Span | None:
     ends = (steps.first_ms + np.arange(steps.count, dtype=np.int64) * steps.step_ms) // HOUR_MS
     starts = ends - range_ms // HOUR_MS
     first, last = int(starts[0]), int(ends[-1])
-    if last - first > QUERY_DAYS_MAX * DAY_SLOTS:
+    if last - first > QUERY_DAYS_MAX * DAY_HOURS:
         return None
-    slots, day = np.arange(first, last + 1), first // DAY_SLOTS
-    whole = np.zeros(last // DAY_SLOTS - day + 1, np.bool_)  # the days from there on that no border cuts
-    whole[-(-first // DAY_SLOTS) - day : last // DAY_SLOTS - day] = True
+    hours, day = np.arange(first, last + 1), first // DAY_HOURS
+    whole = np.zeros(last // DAY_HOURS - day + 1, np.bool_)  # the days from there on that no border cuts
+    whole[-(-first // DAY_HOURS) - day : last // DAY_HOURS - day] = True
     for cut in (starts, ends):
-        whole[cut[cut % DAY_SLOTS != 0] // DAY_SLOTS - day] = False
+        whole[cut[cut % DAY_HOURS != 0] // DAY_HOURS - day] = False
     if not whole.any():
-        return Span(slots, starts - first, ends - first)
-    borders = slots[(slots % DAY_SLOTS == 0) | ~whole[slots // DAY_SLOTS - day]]
+        return Span(hours, starts - first, ends - first)
+    borders = hours[(hours % DAY_HOURS == 0) | ~whole[hours // DAY_HOURS - day]]
     return Span(borders, np.searchsorted(borders, starts), np.searchsorted(borders, ends))
 
 

@@ -22,7 +22,7 @@ from spm.query.request.provenance import Basis
 from spm.query.series.label_table import Labels
 from spm.query.view.fingerprint import Standing
 
-_ENTRY_BYTES, _SLOT_BYTES = 2_000, 500
+_ENTRY_BYTES, _HOUR_BYTES = 2_000, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Entry:
     @property
     def size(self) -> int:
         """About the bytes it takes."""
-        slots = len(self.standing.marks) * _SLOT_BYTES
-        return _ENTRY_BYTES + self.values.size * CELL_BYTES + len(self.labels) * SERIES_BYTES + slots
+        hours = len(self.standing.marks) * _HOUR_BYTES
+        return _ENTRY_BYTES + self.values.size * CELL_BYTES + len(self.labels) * SERIES_BYTES + hours
 
 
 class Results:

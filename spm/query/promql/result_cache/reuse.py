@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.fast_dataclass import dataclass
-from spm.limits import DAY_SLOTS, HOUR_MS
+from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.promql.kernels.windows import Steps
 from spm.query.promql.operators.label_groups import group_equal, ordered
 from spm.query.promql.operators.vector import Vector, named
@@ -79,8 +79,8 @@ class Ask:
         first = self.steps.first_ms + low * self.steps.step_ms
         return [self.evaluate(Steps(first, self.steps.step_ms, high - low))] if high > low else []
 
-    def slots(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The first and last slot that each step looks at."""
+    def hours(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The first and last hour that each step looks at."""
         times = self.steps.times
         return (times - self.reach.before_ms) // HOUR_MS, (times + self.reach.after_ms - 1) // HOUR_MS
 
@@ -89,9 +89,9 @@ class Ask:
         return storage.standing(self.steps.first_ms - self.reach.before_ms, self.steps.last_ms + self.reach.after_ms)
 
     def where(self, holds: Callable[[int], bool]) -> Bool:
-        """The steps all of whose slots hold."""
-        first, last = self.slots()
-        bad = [not holds(slot) for slot in range(int(first[0]), int(last[-1]) + 1)]
+        """The steps all of whose hours hold."""
+        first, last = self.hours()
+        bad = [not holds(hour) for hour in range(int(first[0]), int(last[-1]) + 1)]
         before = np.concatenate((np.zeros(1, np.int64), np.cumsum(bad, dtype=np.int64)))
         found: Bool = before[last - first[0] + 1] == before[first - first[0]]
         return found
@@ -144,7 +144,7 @@ def _usable(entry: Entry, ask: Ask, now: Standing) -> tuple[int, int]:
     count, shift = ask.steps.count, (entry.first_ms - ask.steps.first_ms) // ask.steps.step_ms
     there = np.zeros(count, np.bool_)
     there[max(shift, 0) : max(shift + entry.steps, 0)] = True
-    low, high = _longest(there & ask.where(lambda slot: entry.standing.holds(slot, now)))
+    low, high = _longest(there & ask.where(lambda hour: entry.standing.holds(hour, now)))
     return (low + 1 if low else 0), (high - 1 if high < count else count)
 
 
@@ -163,7 +163,7 @@ def _of(entry: Entry, ask: Ask, low: int, high: int) -> Made:
     shift = (ask.steps.first_ms - entry.first_ms) // ask.steps.step_ms
     part = slice(low + shift, high + shift)
     vector = named(entry.labels, entry.values[:, part], entry.present[:, part], nameless=False)
-    first, last = ask.slots()
+    first, last = ask.hours()
     runs = [(max(a, int(first[low])), min(b, int(last[high - 1]) + 1)) for _, (a, b) in entry.basis.runs]
     basis = dataclasses.replace(
         entry.basis,
@@ -203,13 +203,13 @@ def _settled(ask: Ask, made: Made, before: Standing, after: Standing | None) -> 
     if after is None or before.common != after.common:
         return None
 
-    def stood(slot: int) -> bool:
-        return before.holds(slot, after) and before.stood(slot // DAY_SLOTS, after)
+    def stood(hour: int) -> bool:
+        return before.holds(hour, after) and before.stood(hour // DAY_HOURS, after)
 
     low, high = _longest(ask.where(stood))
     if low == high:
         return None
-    first, last = ask.slots()
+    first, last = ask.hours()
     vector = Vector(
         taken(made.vector.labels, np.arange(len(made.vector.labels))),  # without the dicts that somebody makes of them
         made.vector.values[:, low:high].copy(),
