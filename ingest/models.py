@@ -9,7 +9,7 @@ from spm.limits import METRIC_BYTES_MAX, REJECTION_EXAMPLE_CHARS_MAX, SOURCE_BYT
 
 
 class RejectedLine(models.Model):
-    """One line or item that was not taken. A ring: ``ingest.accept.rejections`` keeps the last ones of each app only."""
+    """One line or item that was not taken. A ring: ``ingest.accept.rejections`` keeps the last ones of each app."""
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="rejected_lines")
     time_ms = models.BigIntegerField(help_text="when it was refused")

@@ -12,11 +12,13 @@ import hypothesis
 import pytest
 from _pytest.nodeid import NodeId
 
-pytest_plugins = ["tests.stack.fixtures", "tests.seeds.report"]
+pytest_plugins = ["tests.servers.fixtures", "tests.promises.report"]
 
 # Continuous integration tries the same examples each time, so that a red one is always the fault of the change it is
 # about; new ones are looked for by everybody else, and in the long forms by the hundred thousand.
-hypothesis.settings.register_profile("integration", derandomize=True)
+# No example has a deadline: the first one may load compiled kernels, and the machine may be busy with others.
+hypothesis.settings.register_profile("integration", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("patient", deadline=None)
 
 
 def missing_service(reason: str) -> NoReturn:
@@ -28,8 +30,8 @@ def missing_service(reason: str) -> NoReturn:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test is read: what a property draws its examples from."""
-    if os.environ.get("SPM_REAL") == "1" and "proof" not in str(config.getoption("-m")):
-        hypothesis.settings.load_profile("integration")
+    integration = os.environ.get("SPM_REAL") == "1" and "proof" not in str(config.getoption("-m"))
+    hypothesis.settings.load_profile("integration" if integration else "patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,7 +18,7 @@ from ingest.protocols.common import naming
 from ingest.protocols.common.times import TIME_EARLY, TIME_LATE
 from ingest.protocols.influx.exact import example
 from spm.errors import BadMessage, LimitExceeded
-from spm.limits import FUTURE_MS, IMPORT_SAMPLES_AT_ONCE, IMPORT_HOURS_AT_ONCE, REJECTIONS_MAX
+from spm.limits import FUTURE_MS, IMPORT_HOURS_AT_ONCE, IMPORT_SAMPLES_AT_ONCE, REJECTIONS_MAX
 from spm.query.request.batches import METRIC_NAME
 from spm.store.encoding.arrow import Bool
 from spm.wire import F64, I32, I64, Parsed, Rejection, SeriesTable, canonical, hour_of

@@ -38,7 +38,7 @@ from tests.bench.footprint import footprint
 from tests.bench.product import ROOT, Served, disk_bytes, start_peer, start_product
 from tests.bench.protocols import protocols
 from tests.bench.rolled import compact
-from tests.fleet import STEP_MS, Fleet
+from tests.support.fleet import STEP_MS, Fleet
 
 DAY_NS = 86_400_000_000_000
 START_MS = (time.time_ns() // DAY_NS - 14) * 24 * HOUR_MS  # at midnight; the product takes out raw samples of long ago

@@ -14,7 +14,7 @@ import cramjam
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from tests.fleet import FIELDS, Fleet
+from tests.support.fleet import FIELDS, Fleet
 
 Encode = Callable[[Fleet, range, range], bytes]
 

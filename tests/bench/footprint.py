@@ -23,7 +23,7 @@ from spm.store.encoding import blocks, codec
 from spm.store.keys import Distribution
 from spm.wire import Envelope, SeriesTable, Stamp, canonical
 from tests.bench import report
-from tests.fleet import FIELDS, STEP_MS, Fleet
+from tests.support.fleet import FIELDS, STEP_MS, Fleet
 
 APP = 1
 START_MS = 1_767_225_600_000

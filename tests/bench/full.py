@@ -23,14 +23,14 @@ from pathlib import Path
 from spm.store.backends import open_backend
 from spm.store.dictionary import Registry
 from spm.wire import Envelope, SeriesTable, canonical
-from tests.chaos.line import APP, Line
-from tests.chaos.storm import consumes
-from tests.stack.hbase import HBase
-from tests.stack.opentsdb import OpenTSDB
-from tests.stack.processes import kept_ports, wait_until
-from tests.stack.rabbitmq import RabbitMQ
-from tests.stack.rows import message
-from tests.stack.stored import copies
+from tests.chaos.kills.storm import consumes
+from tests.chaos.line.thin_line import APP, Line
+from tests.servers.java.hbase import HBase
+from tests.servers.java.opentsdb import OpenTSDB
+from tests.servers.processes import kept_ports, wait_until
+from tests.servers.rabbitmq import RabbitMQ
+from tests.support.messages import message
+from tests.support.stored import copies
 
 HOSTS, SENDERS = 20, 8
 PUBLISHERS = 64  # each waits for the broker's confirmation of every message

@@ -18,7 +18,7 @@ from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
 from spm.store.keys import Distribution
 from spm.wire import Parsed, SeriesTable, canonical
-from tests.fleet import FIELDS, STEP_MS, Fleet
+from tests.support.fleet import FIELDS, STEP_MS, Fleet
 
 APP = 7
 START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z

@@ -26,7 +26,7 @@ from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
 from spm.wire import Parsed, SeriesTable, canonical
-from tests.fleet import FIELDS
+from tests.support.fleet import FIELDS
 
 APP = 7
 DAY_MS = DAY_HOURS * HOUR_MS

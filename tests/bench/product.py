@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.stack.processes import free_ports
+from tests.servers.processes import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 _READY_S = 240

@@ -16,7 +16,7 @@ from spm.limits import HOUR_MS
 from tests.bench import report
 from tests.bench.bodies import FORMS, Address, Form, bodies
 from tests.bench.product import Served
-from tests.fleet import Fleet
+from tests.support.fleet import Fleet
 
 _SETTLE_S = 2.0  # what is still under way when the last answer comes belongs to the bodies, too
 _WARM = 2  # bodies (of agents: a hundred times as many) before the clock starts

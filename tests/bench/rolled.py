@@ -24,7 +24,7 @@ from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
 from tests.bench import heap, report
 from tests.bench.product import processes
-from tests.fleet import STEP_MS
+from tests.support.fleet import STEP_MS
 
 MASTER = "local[2]"
 TIMES = 10  # the large store, measured against the small one

@@ -19,7 +19,7 @@ import numpy as np
 
 from tests.bench import report
 from tests.bench.product import Served
-from tests.fleet import FIELDS, Fleet
+from tests.support.fleet import FIELDS, Fleet
 
 HOUR_S, LOOKBACK_S = 3_600, 300
 WARM, BLOCK = 20, 10  # queries

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.line import Line
-from tests.chaos.storm import Storm
+from tests.chaos.kills.storm import Storm
+from tests.chaos.line.thin_line import Line
 from tests.conftest import missing_service
-from tests.stack.cluster import Cluster
-from tests.stack.rabbitmq import RabbitMQ
+from tests.servers.java.cluster import Cluster
+from tests.servers.rabbitmq import RabbitMQ
 
 OPTIONS = "?partitions=4&calm=32"  # every worker has its share, so that every kill hits one that holds messages
 

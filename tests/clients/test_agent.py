@@ -10,9 +10,9 @@ import pytest
 
 from tests.bench.product import Served
 from tests.clients.conftest import Brokered
-from tests.clients.known import read
-from tests.clients.programs import Running
-from tests.stack.processes import wait_until
+from tests.clients.support.known import read
+from tests.clients.support.programs import Running
+from tests.servers.processes import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(900)]
 WITHIN_S = 240

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.bench.product import Served
-from tests.clients.known import Known, assert_same, wait_for
-from tests.clients.otlp import Noting, observe, provider, without_resource
+from tests.clients.support.known import Known, assert_same, wait_for
+from tests.clients.support.otlp import Noting, observe, provider, without_resource
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 SAMPLES = 10_000

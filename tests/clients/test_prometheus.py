@@ -16,9 +16,9 @@ from prometheus_client.exposition import basic_auth_handler
 
 from tests.bench.product import Served, free_port
 from tests.clients import telegraf
-from tests.clients.known import Known, Samples, assert_same, by_field, labels_of, read, wait_for
-from tests.clients.programs import Pages, Running, program
-from tests.stack.processes import wait_until
+from tests.clients.support.known import Known, Samples, assert_same, by_field, labels_of, read, wait_for
+from tests.clients.support.programs import Pages, Running, program
+from tests.servers.processes import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 SAMPLES = 10_000

@@ -17,14 +17,14 @@ import pytest
 
 from tests.bench.product import Served, free_port
 from tests.clients import collector, telegraf
-from tests.clients.apps import new_apps
-from tests.clients.collectd import Collectd, by_plugin
-from tests.clients.known import Known, Naming, Samples, assert_same, by_field, read, wait_for
-from tests.clients.otlp import Noting, observe, provider, without_resource
-from tests.clients.programs import Pages, Running, program
+from tests.clients.support.apps import new_apps
+from tests.clients.support.collectd import Collectd, by_plugin
+from tests.clients.support.known import Known, Naming, Samples, assert_same, by_field, read, wait_for
+from tests.clients.support.otlp import Noting, observe, provider, without_resource
+from tests.clients.support.programs import Pages, Running, program
 from tests.clients.test_prometheus import AHEAD_MS, SCRAPE, scraped
-from tests.person import Person
-from tests.stack.processes import wait_until
+from tests.servers.processes import wait_until
+from tests.support.person import Person
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 WITHIN_S = 240

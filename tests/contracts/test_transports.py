@@ -13,9 +13,9 @@ from spm.errors import Refused
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.wire import Envelope, Stamp
-from tests.stack.processes import wait_until
-from tests.stack.rows import message
-from tests.stack.stored import stamps
+from tests.servers.processes import wait_until
+from tests.support.messages import message
+from tests.support.stored import stamps
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from frontend.prometheus import endpoint
 from spm import query
 from spm.errors import QueryFailed, QueryTimeout, QueryTooLarge
 from spm.query.request.admission import Turns
-from tests.frontend.chunked import read_stream
 from tests.frontend.conftest import House
 from tests.frontend.ways import NAMES, SAMPLES, body_of, names_told, told
-from tests.rollups.world import START, World, form_of
+from tests.model.world import START, World, form_of
+from tests.support.remote_read_stream import read_stream
 
 EVERY = {**SAMPLES, **NAMES}
 HOUR = 3_600_000

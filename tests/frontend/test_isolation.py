@@ -13,8 +13,8 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from spm.clock import SystemClock
-from tests.frontend import sample
 from tests.frontend.conftest import House
+from tests.support import sample_app
 
 VALUES = {"host": "web-1", "token_id": "1", "name": "host", "number": "1", "agent": "web-1"}
 BY_PARAMETER = [
@@ -60,7 +60,7 @@ def test_a_foreign_app_is_not_found_by_a_session(desk: Client, beta: House, addr
 def test_a_foreign_app_is_never_read_by_a_token(
     client: Client, alpha: House, beta: House, settings: Any, address: str
 ) -> None:
-    sample.fill(settings.SPM_STORE_URL, beta.app.pk, now_ms=SystemClock().now_ms(), span_ms=60_000)
+    sample_app.fill(settings.SPM_STORE_URL, beta.app.pk, now_ms=SystemClock().now_ms(), span_ms=60_000)
     response = client.get(address.format(app=beta.app.pk), HTTP_AUTHORIZATION=f"Bearer {alpha.token}")
     assert response.status_code in (200, 404, 405)
     assert b"web-1" not in response.content

@@ -10,8 +10,8 @@ from django.test import Client
 
 from spm.query.formats.remote_read import Asked
 from spm.query.request.batches import Matcher
-from tests.frontend.chunked import read_stream
-from tests.frontend.test_prometheus_federation import number, request_of, series_of
+from tests.frontend.prometheus.test_federation import number, request_of, series_of
+from tests.support.remote_read_stream import read_stream
 
 PROMETHEUS = "/prometheus/api/v1/"
 Ask = Callable[..., Any]  # client, headers, metric, first and last ms, and more parameters

@@ -26,8 +26,8 @@ from spm.store.rollup import rows as rollup_rows
 from spm.store.rollup.aggregates import Aggregates, side_by_side
 from spm.store.versions import generations
 from spm.wire import Envelope
-from tests.reading.look import look, reader
-from tests.store.rows import APP, HOUR, START, envelope, plain
+from tests.support.rows import APP, HOUR, START, envelope, plain
+from tests.support.store_reader import look, reader
 
 NUMBERED = (blocks.LOG, blocks.PENDING, blocks.LEDGER, blocks.TIMELINES)
 LATER = START + 30 * HOUR_MS

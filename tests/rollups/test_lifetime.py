@@ -8,9 +8,9 @@ from rollups.delete.erase_retracted import shred
 from rollups.delete.purge import TABLES, every_shard, purge
 from spm.store import keys
 from spm.store.backends.lmdb import LmdbBackend
-from tests.rollups.test_seal import LATER, HOURS, keeping
-from tests.rollups.test_shred import merged
-from tests.rollups.world import APP, World
+from tests.model.world import APP, World
+from tests.rollups.delete.test_erase_retracted import merged
+from tests.rollups.delete.test_seal import HOURS, LATER, keeping
 
 
 def rows(world: World) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """What the samples of a stretch of time rest on at one moment, hour by hour: equal marks mean equal samples.
 
-An hour's mark is the state of its units in force: rows under these generations and replay lists are written once. An hour
-that has un-compacted samples, or whose samples have expired, has no mark: it is not settled. Everything else that
+An hour's mark is the state of its units in force: rows under these generations and replay lists are written once. An
+hour that has un-compacted samples, or whose samples have expired, has no mark: it is not settled. Everything else that
 decides about samples (retractions, the distribution, rows set aside) is in common to all hours. Enter by ``Standing``.
 """
 

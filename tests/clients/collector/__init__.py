@@ -6,7 +6,7 @@ into the user's cache folder, under a number of everything it is made of. Enter 
 
 from pathlib import Path
 
-from tests.clients import golang
+from tests.clients.support import golang
 
 HERE = Path(__file__).parent
 GO = "1.26.0"  # as its go.mod wants

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.product import Served
-from tests.clients import golang
+from tests.clients.support import golang
 
 HERE = Path(__file__).parent
 PACKAGE = "github.com/influxdata/telegraf/cmd/telegraf"

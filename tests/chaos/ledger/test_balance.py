@@ -1,0 +1,120 @@
+"""The account adds up while web servers and workers are killed, and agrees with the sender's log at the end."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spm.store.ledger.balance import Account, Places
+from tests.chaos.ledger.balance import Watch, disagreements
+from tests.chaos.ledger.checker import ACKED, UNKNOWN, Sent, violations
+from tests.chaos.line.agents import Agents, Message
+from tests.chaos.line.thin_line import APP, Line
+from tests.servers.processes import wait_until
+from tests.servers.rabbitmq import RabbitMQ
+from tests.support.stored import copies, samples
+
+START_MS = 1_767_222_000_000
+FIELDS = 20
+
+
+@pytest.fixture
+def line(tmp_path: Path, amqp_vhost: str) -> Iterator[Line]:
+    made = Line(tmp_path, f"lmdb://{tmp_path}/store", amqp_vhost)
+    yield made
+    made.close()
+
+
+@pytest.mark.real
+@pytest.mark.chaos
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.seed(
+    "A11", compares="the account, at moments of a storm and after it, with the sender's log and the store"
+)
+def test_a11_the_account_agrees_with_the_sender_while_processes_are_killed(
+    line: Line, rabbitmq: RabbitMQ, figure: Callable[[str], None], size: Callable[[str, int], int]
+) -> None:
+    rounds = size("KILLS", 3)
+    token = line.token()
+    agents = Agents(line.start_web(), token, 0.01)
+    watch = Watch(line.backend, APP)
+    looking = threading.Thread(target=watch.run)
+    looking.start()
+    workers = [line.start_worker()]
+    over = threading.Event()
+    log: list[Sent] = []
+    sending = threading.Thread(
+        target=lambda: log.extend(agents.send_until(lambda _: over.is_set(), lambda n: Message(n, START_MS, FIELDS)))
+    )
+    sending.start()
+    kills: Counter[str] = Counter()
+    for _ in range(rounds):
+        for name in ("worker", "web"):
+            before = len(line.stored())
+            assert wait_until(lambda before=before: len(line.stored()) > before + 40, 240)  # type: ignore[misc]
+            kills[name] += 1
+            if name == "worker":
+                workers.pop().kill()
+                workers.append(line.start_worker())
+            else:
+                line.web.kill()
+                line.start_web()
+    over.set()
+    sending.join()
+    line.settle(rabbitmq)
+    watch.stopping.set()
+    looking.join()
+    assert wait_until(lambda: at_rest(watch.look()), 90)
+    found, held = watch.look(), copies(line.backend)
+    assert found is not None
+    assert watch.wrong == []
+    assert disagreements(log, held, found) == []
+    stored = samples(line.backend, START_MS - 1, START_MS + 1000 * (1 + len(log)), app=APP)
+    assert violations(log, stored, held) == []
+    assert watch.waited > 0, "no look was in the middle of anything"
+    figure(
+        f"{watch.looks} looks, {watch.waited} with something on its way; {found.messages.accepted} messages "
+        f"accepted, {found.messages.unconfirmed} unconfirmed; killed {dict(kills)}"
+    )
+
+
+def at_rest(found: Account | None) -> bool:
+    """Whether all has come to its end but what died with its process."""
+    return found is not None and found.messages.queued == found.messages.in_flight == 0
+
+
+STAMP, OTHER = (1, 1, 0), (2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("messages", "samples_", "held", "wrong"),
+    [
+        (Places(1, stored=1), Places(2, stored=2), {b"m": {STAMP: 2}}, []),
+        (Places(2, stored=2), Places(4, stored=4), {b"m": {STAMP: 2, OTHER: 2}}, []),
+        (Places(2, stored=1, unconfirmed=1), Places(4, stored=2, unconfirmed=2), {b"m": {STAMP: 2}}, []),
+        (Places(2, stored=2), Places(4, stored=4), {b"m": {STAMP: 2}}, ["2 messages stored", "4 samples stored"]),
+        (Places(0), Places(0), {}, ["0 stored, 1 acknowledged"]),
+        (Places(3, stored=3), Places(6, stored=6), {b"m": {STAMP: 2, OTHER: 2, (3, 1, 0): 2}}, ["3 accepted in 2"]),
+        (Places(2, stored=1, queued=1), Places(4, stored=2, queued=2), {b"m": {STAMP: 2}}, ["1 queued at rest"]),
+        (Places(1, stored=1), Places(2, stored=1, dead=1), {b"m": {STAMP: 1}}, ["1 lost of good samples"]),
+    ],
+    ids=[
+        "stored",
+        "accepted twice",
+        "died with its process",
+        "a stamp too many",
+        "an acknowledged one is nowhere",
+        "accepted too often",
+        "still queued",
+        "a dead sample",
+    ],
+)
+def test_the_comparison_finds_every_way_to_disagree(
+    messages: Places, samples_: Places, held: dict[bytes, dict[tuple[int, int, int], int]], wrong: list[str]
+) -> None:
+    log = [Sent(b"m", (), ACKED, stamps_max=1), Sent(b"n", (), UNKNOWN, stamps_max=1)]
+    found = disagreements(log, held, Account(APP, 0, messages, samples_, 0, ()))
+    assert [text[: len(start)] for text, start in zip(found, wrong, strict=True)] == wrong

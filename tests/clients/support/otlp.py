@@ -1,0 +1,82 @@
+"""The OpenTelemetry SDK of Python with its own exporter, which notes what the server has taken.
+
+``Noting`` is the exporter, ``provider`` a MeterProvider that exports when it is told to; ``observe`` gives it gauges of
+known values, and ``without_resource`` takes the labels of the resource off what is read back.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    MetricExportResult,
+    MetricsData,
+    NumberDataPoint,
+    PeriodicExportingMetricReader,
+)
+from opentelemetry.sdk.resources import Resource
+
+from tests.bench.product import Served
+from tests.clients.support.known import Known, Labels, Samples, labels_of
+
+
+class Noting(OTLPMetricExporter):
+    """The SDK's exporter; what it was given and had taken is noted."""
+
+    def __init__(self, served: Served, timeout_s: float = 30) -> None:
+        super().__init__(
+            endpoint=f"http://127.0.0.1:{served.port}/v1/metrics",
+            headers={"Authorization": f"Bearer {served.token}"},
+            compression=Compression.Gzip,
+            timeout=timeout_s,
+        )
+        self.given: list[MetricsData] = []
+        self.taken: list[MetricsData] = []
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **words: object
+    ) -> MetricExportResult:
+        """Export as the SDK does."""
+        self.given.append(metrics_data)
+        result = super().export(metrics_data, timeout_millis, **words)
+        if result is MetricExportResult.SUCCESS:
+            self.taken.append(metrics_data)
+        return result
+
+    def points(self, of: list[MetricsData] | None = None) -> Samples:
+        """All points of gauges that were taken, or of something else."""
+        found: Samples = {}
+        for data in self.taken if of is None else of:
+            for metric in (m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics):
+                for point in metric.data.data_points:
+                    assert isinstance(point, NumberDataPoint), "BUG: only gauges are exported here"
+                    labels = {"__name__": metric.name, **{k: str(v) for k, v in (point.attributes or {}).items()}}
+                    found.setdefault(labels_of(labels), {})[point.time_unix_nano // 1_000_000] = point.value
+        return found
+
+
+def provider(exporter: Noting) -> MeterProvider:
+    """One that exports when it is told to."""
+    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=math.inf)
+    return MeterProvider([reader], resource=Resource({"service.name": "shop", "service.instance.id": "one"}))
+
+
+def observe(meters: MeterProvider, known: Known, step: list[int]) -> None:
+    """A gauge for each field: it shows the values of step ``step[0]``."""
+
+    def observing(field: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        return lambda options: [Observation(f[field], {"host": host}) for host, _, f in known.reports(step[0])]
+
+    for number in range(known.values.shape[2]):
+        name = f"{known.name}_f{number}"
+        meters.get_meter("tests").create_observable_gauge(name, [observing(f"f{number}")])
+
+
+def without_resource(labels: Labels) -> Labels:
+    """Without the labels that say which resource and scope it is; they must be there."""
+    found = dict(labels)
+    assert (found.pop("job"), found.pop("instance"), found.pop("otel_scope_name")) == ("shop", "one", "tests")
+    return labels_of(found)

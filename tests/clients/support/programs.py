@@ -1,0 +1,118 @@
+"""Other people's programs: where they are, how they are run, and the pages they come to fetch.
+
+``program`` finds one on the path; where it is missing the test is skipped, or fails under SPM_REAL=1. ``Running`` is
+one that runs in a folder of its own. ``Pages`` is what Prometheus and vmagent scrape: a page for each visit, in order.
+"""
+
+import http.server
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conftest import missing_service
+from tests.servers.processes import Process, wait_until
+
+VISITS = 3  # of each page
+_SYSTEM = ("/usr/sbin", "/usr/local/sbin")  # where Debian puts collectd
+
+
+def find(name: str) -> str | None:
+    """A program on the path or in the system's own folders."""
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *_SYSTEM]))
+
+
+def program(name: str, package: str) -> str:
+    """A program; without it the test ends here."""
+    found = find(name)
+    if found is None:
+        missing_service(f"{name} is not installed (Debian: apt-get install {package})")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """One program that runs."""
+
+    name: str
+    folder: Path
+
+    @property
+    def process(self) -> Process:
+        """The process itself."""
+        return Process(self.name, self.folder)
+
+    def start(self, command: Sequence[str | Path]) -> None:
+        """Start it."""
+        self.process.start(command, os.environ)
+
+    def stop(self) -> None:
+        """Ask it to end: clients then send what they still hold."""
+        self.process.stop(30)
+
+    def end(self) -> None:
+        """Stop it, and then whatever it has started: the children of a shell outlive it."""
+        group = self.process.pid()
+        self.stop()
+        if group is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+
+    def ended(self, seconds: float) -> bool:
+        """Whether it ended by itself within this time."""
+        return self.process.wait(seconds)
+
+    def said(self) -> str:
+        """The end of what it printed."""
+        return self.process.log.read_text(errors="replace")[-3000:]
+
+
+class Pages:
+    """Pages of metrics on a port of this machine: each stays for three visits, the last one for ever.
+
+    A scraper that is kept waiting for a second gives a visit up; what it came for is there the next time.
+    """
+
+    def __init__(self, pages: Sequence[str]) -> None:
+        self._pages = [page.encode() for page in pages for _ in range(VISITS)]
+        self.visits = 0
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.address = f"127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def all_fetched(self, seconds: float) -> bool:
+        """Whether every page was fetched within this time."""
+        return wait_until(lambda: self.visits >= len(self._pages), seconds)
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _next(self) -> bytes:
+        page = self._pages[min(self.visits, len(self._pages) - 1)]
+        self.visits += 1
+        return page
+
+    def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
+        pages = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            """Answers any address."""
+
+            def do_GET(self) -> None:
+                body = pages._next()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                """Say nothing."""
+
+        return Handler

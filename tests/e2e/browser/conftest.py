@@ -1,0 +1,168 @@
+"""A real server with a real store, and Chromium in front of it.
+
+The server runs in a thread of the test process, so that both see the same database. Every test gets a page that fails
+the test on script errors, on answers of 500 and on violations of the content policy.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from django.contrib.staticfiles.handlers import StaticFilesHandler
+from django.db import connections
+from django.test.testcases import LiveServerThread
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Response,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
+
+from spm import query
+from spm.accounts import sources, tokens
+from spm.clock import SystemClock
+from tests.conftest import missing_service
+from tests.frontend.conftest import House, house
+from tests.support import sample_app
+
+DRAWN_MS = 30_000  # on a machine that compiles kernels at the same time
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PICTURES = Path(__file__).parent / "screenshots"
+WIDTH, HEIGHT = 1360, 860
+PATIENCE_MS = 20_000  # of whoever waits: a first page on a new machine compiles kernels
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all tests."""
+    if not Path(CHROMIUM).exists():
+        missing_service("Chromium is not installed")
+    # Playwright's loop runs in this thread, and Django takes any loop for an asynchronous caller.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def own_store(settings: object, tmp_path: Path) -> Iterator[str]:
+    """An empty store; returns its address."""
+    settings.SPM_STORE_URL = f"lmdb://{tmp_path}/store"  # type: ignore[attr-defined]  # pytest-django's own wrapper
+    settings.SPM_DATA = tmp_path  # type: ignore[attr-defined]
+    query.configure(settings.SPM_STORE_URL)  # type: ignore[attr-defined]
+    tokens.clear_cache()
+    sources.forget_written()
+    yield settings.SPM_STORE_URL  # type: ignore[attr-defined]
+    tokens.clear_cache()
+    sources.forget_written()
+
+
+@pytest.fixture
+def alpha(transactional_db: None, own_store: str) -> House:
+    """An organisation with an app that has no data yet."""
+    return house("alpha")
+
+
+@pytest.fixture
+def fleet(alpha: House, own_store: str) -> House:
+    """The same with two hours of four hosts."""
+    sample_app.fill(own_store, alpha.app.pk, now_ms=SystemClock().now_ms())
+    return alpha
+
+
+@pytest.fixture
+def server(transactional_db: None, own_store: str) -> Iterator[str]:
+    """The address of the running product."""
+    shared = {c.alias: c for c in connections.all() if c.vendor == "sqlite" and c.is_in_memory_db()}  # type: ignore[attr-defined]
+    for connection in shared.values():
+        connection.inc_thread_sharing()
+    thread = LiveServerThread("localhost", StaticFilesHandler, connections_override=shared)
+    thread.daemon = True
+    thread.start()
+    thread.is_ready.wait()
+    if thread.error:
+        raise thread.error
+    yield f"http://localhost:{thread.port}"
+    thread.terminate()  # sharing stays on: threads of the last requests may close their connection a little later
+
+
+@pytest.fixture
+def open_page(browser: Browser, server: str) -> Iterator[Callable[..., Page]]:
+    """Opens pages: ``open_page(dark=True, width=390)``; what goes wrong in them fails the test at its end."""
+    contexts: list[BrowserContext] = []
+    wrong: list[str] = []
+
+    def open_one(*, dark: bool = False, width: int = WIDTH, height: int = HEIGHT) -> Page:
+        scheme: Literal["dark", "light"] = "dark" if dark else "light"
+        size = ViewportSize(width=width, height=height)
+        context = browser.new_context(viewport=size, color_scheme=scheme, base_url=server, locale="en-GB")
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
+        page.on("console", lambda message: wrong.extend(_complaint(message)))
+        page.on("response", lambda answer: wrong.extend(_failure(answer)))
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def _complaint(message: ConsoleMessage) -> list[str]:
+    """What the browser complains about; failed loads are told by ``_failure``, with their address."""
+    mine = message.type == "error" and not message.text.startswith("Failed to load resource")
+    return [f"console: {message.text}"] if mine else []
+
+
+def _failure(answer: Response) -> list[str]:
+    """An answer no page should get; the page a test goes to may be missing, and an expression may be wrong."""
+    missing = answer.status in (401, 403, 404) and answer.request.resource_type != "document"
+    return [f"{answer.status} {answer.url}"] if missing or answer.status >= 500 else []
+
+
+@pytest.fixture
+def page(open_page: Callable[..., Page]) -> Page:
+    """A page in the usual size, in light colours, nobody logged in."""
+    return open_page()
+
+
+def log_in(page: Page, house: House) -> None:
+    """Through the door, as people do."""
+    page.goto("/login")
+    page.get_by_label("Login").fill(house.owner.get_username())
+    page.get_by_label("Password").fill("correct horse")
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/apps/**")
+
+
+def drawn(page: Page, count: int = 1) -> None:
+    """Wait until this many charts show data."""
+    if count:
+        expect(page.locator("[data-chart][data-state=drawn]").nth(count - 1)).to_be_attached(timeout=DRAWN_MS)
+
+
+def picture(page: Page, name: str, *, whole: bool = True) -> None:
+    """Keep a screenshot for people to look at."""
+    PICTURES.mkdir(exist_ok=True)
+    page.screenshot(path=PICTURES / f"{name}.png", full_page=whole)

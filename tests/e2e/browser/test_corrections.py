@@ -1,0 +1,137 @@
+"""What people do when data is wrong, in a real browser: preview, take out, look at the past, put back, roll back."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from rollups.models import Cause, Correction, Kind, Run
+from rollups.services import runs as services_runs
+from spm.clock import SystemClock
+from tests.e2e.browser.conftest import drawn, log_in, picture
+from tests.frontend.conftest import House
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
+
+
+@pytest.fixture
+def past(fleet: House) -> House:
+    """A fleet with a run behind it, one at work, and hours that were corrected."""
+    site = services_runs.site()
+    services_runs.roll(site, apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
+    Run.objects.create(
+        number=900,
+        kind=Kind.FULL,
+        executor="spark",
+        started=site.now() - timedelta(seconds=42),
+        units=31,
+        units_total=120,
+        samples=7_300_000,
+        apps=[fleet.app.pk],
+    )
+    hour = site.now().replace(minute=0, second=0, microsecond=0)
+    for back, cause, samples in ((2, Cause.LATE, 1_240), (5, Cause.RETRACTION, 0), (26, Cause.UNDO, 0)):
+        Correction.objects.create(
+            app=fleet.app,
+            hour=hour - timedelta(hours=back),
+            run=12 - back % 3,
+            cause=cause,
+            samples=samples,
+            sources=["db-1"] if samples else [],
+            at=site.now(),
+        )
+    return fleet
+
+
+def test_data_is_taken_out_after_a_preview_and_put_back(page: Page, past: House) -> None:
+    log_in(page, past)
+    page.get_by_role("link", name="Corrections").click()
+    picture(page, "corrections-before")
+    page.get_by_label("Source").fill("web-1")
+    page.get_by_label("Series, as PromQL").fill("cpu_usage_total")
+    page.get_by_label("Why").fill("a benchmark ran on it by mistake")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator(".look")).to_contain_text(re.compile(r"720 samples in 1 series, [23] hours, 0 past alerts"))
+    picture(page, "corrections-preview")
+    page.get_by_role("button", name="Take out").click()
+    expect(page.get_by_text("takes out 720 samples")).to_be_visible()
+    picture(page, "corrections-taken")
+    page.goto(f"/apps/{past.app.pk}/chart?range=1h&expr=cpu_usage_total")
+    drawn(page)
+    expect(page.locator(".legend")).not_to_contain_text("web-1")
+    page.goto(f"/apps/{past.app.pk}/corrections")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("is undone")).to_be_visible()
+    picture(page, "corrections-undone")
+    page.goto(f"/apps/{past.app.pk}/chart?range=1h&expr=cpu_usage_total")
+    drawn(page)
+    expect(page.locator(".legend")).to_contain_text("web-1")
+
+
+def test_a_refused_draft_keeps_its_words_and_says_why(page: Page, past: House) -> None:
+    log_in(page, past)
+    page.goto(f"/apps/{past.app.pk}/corrections")
+    page.get_by_label("Series, as PromQL").fill("sum(")
+    page.get_by_label("Why").fill("nobody knows")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_label("Why")).to_have_value("nobody knows")
+    picture(page, "corrections-refused")
+
+
+def test_a_chart_shows_what_was_known_at_a_moment(page: Page, past: House) -> None:
+    log_in(page, past)
+    page.goto(f"/apps/{past.app.pk}/chart?range=1h")
+    drawn(page)
+    then = SystemClock().now_ms() // 1000 - 86_400
+    page.goto(f"/apps/{past.app.pk}/chart?range=1h&asof={then}")
+    expect(page.locator("[data-asof-banner]")).to_be_visible()
+    expect(page.locator("[data-chart]")).to_have_attribute("data-state", "empty")
+    picture(page, "chart-asof")
+    page.get_by_role("button", name="Back to now").click()
+    drawn(page)
+    assert "asof" not in page.url
+    page.get_by_label("As known at").fill("2024-01-01T10:00:00")
+    page.get_by_label("As known at").press("Tab")
+    page.wait_for_url(re.compile(r"asof=1704"))
+
+
+def test_a_running_run_is_watched_and_a_finished_one_rolled_back(page: Page, past: House) -> None:
+    log_in(page, past)
+    page.goto(f"/apps/{past.app.pk}/runs")
+    expect(page.get_by_text("31 of 120 units")).to_be_visible()
+    Run.objects.filter(number=900).update(units=60)
+    expect(page.get_by_text("60 of 120 units")).to_be_visible(timeout=15_000)
+    page.get_by_role("button", name="Roll back").click()
+    expect(page.get_by_text("is rolled back in")).to_be_visible()
+    picture(page, "runs-rolled-back")
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_pages_of_corrections_fit_the_screen(look: str, open_page: Callable[..., Page], past: House) -> None:
+    page = open_page(**LOOKS[look])
+    log_in(page, past)
+    page.goto(f"/apps/{past.app.pk}/corrections")
+    page.get_by_label("Source").fill("db-1")
+    page.get_by_label("Why").fill("its clock was a day ahead after the power cut")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Take out").click()
+    number = re.findall(r"Retraction (\d+)", page.locator(".notice").inner_text())[0]
+    pages = {
+        "corrections": "corrections",
+        "runs": "runs",
+        "retention": "retention",
+        "purge": f"corrections/{number}/purge",
+        "chart-asof": "chart?range=1h&asof=1700000000",
+    }
+    for name, address in pages.items():
+        page.goto(f"/apps/{past.app.pk}/{address}")
+        page.wait_for_load_state("load")
+        picture(page, f"{name}-{look}")
+        too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        assert not too_wide, f"{name} is wider than the screen"

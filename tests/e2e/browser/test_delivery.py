@@ -1,0 +1,90 @@
+"""The account in a real browser: light, dark and narrow; full, empty, huge, and when it does not add up."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from spm.clock import SystemClock
+from spm.store.ledger import watermarks
+from spm.store.ledger.watermarks import Announcement
+from tests.e2e.browser.conftest import log_in, picture
+from tests.e2e.browser.test_look import LOOKS
+from tests.frontend.conftest import House
+from tests.support import balance_examples
+from tests.support.balance_examples import Book
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture
+def book(alpha: House, own_store: str) -> Book:
+    """A day with something of everything."""
+    return balance_examples.fill(own_store, alpha.app.pk, SystemClock().now_ms())
+
+
+def fits(page: Page, name: str) -> None:
+    """Nothing is wider than the screen; a picture is kept."""
+    picture(page, name)
+    assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{name} is wider than the screen"
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_pages_of_the_account_fit_the_screen(
+    look: str, open_page: Callable[..., Page], alpha: House, book: Book
+) -> None:
+    page = open_page(**LOOKS[look])
+    log_in(page, alpha)
+    page.goto(f"/apps/{alpha.app.pk}/delivery")
+    expect(page.get_by_role("heading", name="By hour of acceptance")).to_be_visible()
+    expect(page.get_by_role("heading", name="Missing messages")).to_be_visible()
+    fits(page, f"delivery-{look}")
+    for name in ("Refused lines", "Dead letters"):
+        page.get_by_label("Delivery").get_by_role("link", name=name).click()
+        page.wait_for_load_state("networkidle")
+        fits(page, f"delivery-{name.split()[0].lower()}-{look}")
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_an_account_without_anything_or_with_a_fault_says_so(
+    look: str, open_page: Callable[..., Page], alpha: House, own_store: str
+) -> None:
+    page = open_page(**LOOKS[look])
+    log_in(page, alpha)
+    page.goto(f"/apps/{alpha.app.pk}/delivery")
+    expect(page.get_by_role("heading", name="Nothing has been accepted yet")).to_be_visible()
+    fits(page, f"delivery-empty-{look}")
+    book = Book.open(own_store, alpha.app.pk, SystemClock().now_ms())
+    book.store_all(book.accept("web-1", samples=3))
+    book.acceptor._counts[book.app] = replace(book.acceptor._counts[book.app], samples=1)
+    book.announce()
+    huge = Announcement(SystemClock().now_ms(), 0, 9_876_543_210, 12_345_678_901_234, 7, 5, 500, SystemClock().now_ms())
+    watermarks.announce(book.store, book.app, book.acceptor.process + 1, huge)
+    page.reload()
+    expect(page.get_by_text("does not add up").first).to_be_visible()
+    expect(page.get_by_role("heading", name="By source")).to_be_visible()
+    fits(page, f"delivery-fault-{look}")
+
+
+def test_the_span_is_chosen_and_the_rows_are_downloaded(page: Page, alpha: House, book: Book) -> None:
+    log_in(page, alpha)
+    page.goto(f"/apps/{alpha.app.pk}/delivery")
+    page.get_by_role("link", name="7 days").click()
+    expect(page.locator("a[aria-current=true]", has_text="7 days")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="CSV").first.click()
+    assert download.value.suggested_filename.startswith(f"hours-of-app-{alpha.app.pk}-")
+
+
+def test_staff_look_at_all_accounts(page: Page, alpha: House, book: Book) -> None:
+    alpha.owner.is_staff = alpha.owner.is_superuser = True
+    alpha.owner.save()
+    log_in(page, alpha)
+    page.goto("/admin/ingest/accountbook/")
+    page.wait_for_load_state("networkidle")
+    picture(page, "admin-accounts")
+    page.goto(f"/admin/ingest/accountbook/{alpha.app.pk}/account/")
+    page.wait_for_load_state("networkidle")
+    picture(page, "admin-account")
+    assert "In flight" in page.content()

@@ -1,0 +1,190 @@
+"""What people do, in a real browser: log in, look, zoom, come back, send something of their own.
+
+The picture of the README is replaced only when ``SPM_PICTURES=1`` asks for it, so that a run changes no file.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from spm.clock import SystemClock
+from tests.e2e.browser.conftest import PICTURES, drawn, log_in, picture
+from tests.frontend.conftest import House
+from tests.support import sample_app
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+README_PICTURE = Path(__file__).parents[3] / "docs" / "chart.png"
+
+
+def points(page: Page) -> int:
+    """How many values the first chart shows."""
+    return int(page.locator("[data-chart]").first.get_attribute("data-points") or 0)
+
+
+def painted(page: Page) -> int:
+    """How many pixels of the first chart's canvas are not empty."""
+    return int(
+        page.evaluate("""() => {
+        const canvas = document.querySelector(".uplot canvas");
+        const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        let count = 0;
+        for (let at = 3; at < pixels.length; at += 4) if (pixels[at]) count += 1;
+        return count;
+    }""")
+    )
+
+
+def drag(page: Page, start: float, end: float) -> None:
+    """Drag over the first chart, from one share of its width to another."""
+    box = page.locator(".u-over").first.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * start, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * end, middle, steps=8)
+    page.mouse.up()
+
+
+def series_of(page: Page) -> str:
+    """The legend's text."""
+    return page.locator(".legend").first.inner_text()
+
+
+def test_the_overview_shows_hosts_and_leads_to_their_charts(page: Page, fleet: House) -> None:
+    log_in(page, fleet)
+    drawn(page)
+    expect(page.get_by_role("row", name=re.compile("db-1.*up"))).to_be_visible()
+    page.get_by_role("link", name="db-1").click()
+    expect(page.get_by_role("heading", name="db-1")).to_be_visible()
+    drawn(page, 10)
+
+
+def test_the_chart_page_paints_every_series_with_its_points(page: Page, fleet: House) -> None:
+    log_in(page, fleet)
+    page.goto(f"/apps/{fleet.app.pk}/chart?range=1h")
+    drawn(page)
+    assert all(host in series_of(page) for host in sample_app.HOSTS)
+    assert points(page) > 1200
+    assert painted(page) > 5000
+
+
+def test_dragging_zooms_and_the_address_keeps_it_over_a_reload(page: Page, fleet: House) -> None:
+    log_in(page, fleet)
+    page.goto(f"/apps/{fleet.app.pk}/chart?range=1h")
+    drawn(page)
+    drag(page, 0.25, 0.75)
+    page.wait_for_url(re.compile(r"from=\d+&to=\d+"))
+    page.wait_for_load_state("networkidle")
+    drawn(page)
+    address, legend, shown = page.url, series_of(page), points(page)
+    picture(page, "chart-zoomed")
+    page.reload()
+    drawn(page)
+    assert (page.url, series_of(page), points(page)) == (address, legend, shown)
+
+
+def test_a_double_click_and_the_back_button_leave_the_zoom(page: Page, fleet: House) -> None:
+    log_in(page, fleet)
+    page.goto(f"/apps/{fleet.app.pk}/chart?range=6h")
+    drawn(page)
+    drag(page, 0.8, 0.95)
+    page.wait_for_url(re.compile("from="))
+    drawn(page)
+    page.locator(".u-over").dblclick()
+    page.wait_for_url(re.compile(r"range=6h$"))
+    page.go_back()
+    page.wait_for_url(re.compile("from="))
+    drawn(page)
+
+
+def test_a_metric_and_a_label_picked_draw_one_series(page: Page, fleet: House) -> None:
+    log_in(page, fleet)
+    page.goto(f"/apps/{fleet.app.pk}/chart")
+    drawn(page)
+    page.get_by_label("Metric").fill("net_bytes_recv")
+    page.get_by_label("Metric").press("Tab")
+    page.locator("select[data-name=host]").select_option("web-1")
+    page.locator("select[data-name=interface]").select_option("eth1")
+    expect(page.get_by_label("PromQL expression")).to_have_value(
+        'rate(net_bytes_recv{host="web-1",interface="eth1"}[$window])'
+    )
+    expect(page.locator(".legend button")).to_have_count(1)
+    drawn(page)
+    picture(page, "chart-picked")
+
+
+def test_a_silent_host_leaves_a_gap_in_its_line(page: Page, fleet: House) -> None:
+    log_in(page, fleet)
+    with page.expect_response(re.compile("/api/v1/charts.*db-1")) as answer:
+        page.goto(f"/apps/{fleet.app.pk}/chart?range=1h&expr=last_over_time(cpu_usage_total{{host='db-1'}}[$window])")
+    values = answer.value.json()["series"][0]["values"]
+    assert 60 < values.count(None) < 100
+
+
+@pytest.mark.parametrize(
+    ("expr", "state", "words"),
+    [
+        ("nothing_of_this_name", "empty", "No data in this range"),
+        ("sum(", "error", "1:5: parse error: unexpected end of input"),
+    ],
+    ids=["an unknown metric", "a broken expression"],
+)
+def test_a_chart_without_data_says_why(page: Page, fleet: House, expr: str, state: str, words: str) -> None:
+    log_in(page, fleet)
+    page.goto(f"/apps/{fleet.app.pk}/chart?expr={expr}")
+    expect(page.locator("[data-chart]")).to_have_attribute("data-state", state)
+    expect(page.locator(".chart-veil")).to_contain_text(words)
+    picture(page, f"chart-{state}")
+
+
+def test_new_samples_appear_without_a_reload(page: Page, alpha: House, own_store: str) -> None:
+    log_in(page, alpha)
+    expect(page.get_by_text("Nothing has reported yet")).to_be_visible()
+    picture(page, "overview-empty")
+    sample_app.fill(own_store, alpha.app.pk, now_ms=SystemClock().now_ms(), span_ms=600_000)
+    expect(page.get_by_role("link", name="web-1")).to_be_visible(timeout=20_000)
+    drawn(page)
+
+
+def test_the_send_page_gives_a_command_that_works_as_pasted(page: Page, alpha: House) -> None:
+    log_in(page, alpha)
+    page.get_by_role("link", name="Send data").first.click()
+    page.get_by_label("Name").fill("kitchen")
+    page.get_by_role("button", name="Make a token").click()
+    command = page.locator("#curl").inner_text()
+    picture(page, "send-token")
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30, check=True)
+    assert re.match(r"HTTP/1.1 20[24]", done.stdout), done.stdout
+    page.goto(f"/apps/{alpha.app.pk}/chart?range=15m&expr=room_temperature")
+    drawn(page)
+    assert "21.5" in series_of(page)
+
+
+def test_a_token_just_made_is_not_shown_again(page: Page, alpha: House) -> None:
+    log_in(page, alpha)
+    page.goto(f"/apps/{alpha.app.pk}/send")
+    page.get_by_role("button", name="Make a token").click()
+    secret = page.locator("#secret").inner_text()
+    page.goto(f"/apps/{alpha.app.pk}/send")
+    assert secret not in page.content()
+    assert "YOUR_TOKEN" in page.locator("#curl").inner_text()
+
+
+def test_the_picture_of_the_readme_is_made(open_page: Callable[..., Page], fleet: House) -> None:
+    page = open_page(width=1280, height=850)
+    log_in(page, fleet)
+    page.goto(f"/apps/{fleet.app.pk}/chart?range=1h")
+    drawn(page)
+    page.locator(".u-over").hover(position={"x": 700, "y": 150})
+    expect(page.locator(".tip")).to_be_visible()
+    picture(page, "readme", whole=False)
+    if os.environ.get("SPM_PICTURES") == "1" or not README_PICTURE.exists():
+        shutil.copy(PICTURES / "readme.png", README_PICTURE)
+    assert README_PICTURE.stat().st_size > 20_000

@@ -1,0 +1,96 @@
+"""Every page in light and dark, wide and narrow: no script fails, nothing is wider than the screen."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from rollups.models import Kind
+from rollups.retraction import Draft
+from rollups.services import retractions as services_retractions
+from rollups.services import runs as services_runs
+from rollups.services.retractions import Actor
+from spm.accounts.services import issue_token
+from tests.e2e.browser.conftest import drawn, log_in, picture
+from tests.frontend.conftest import House
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+PAGES = {
+    "overview": ("/apps/{app}/", 1),
+    "host": ("/apps/{app}/hosts/db-1", 10),
+    "chart": ("/apps/{app}/chart?range=1h", 1),
+    "send": ("/apps/{app}/send", 0),
+    "agents": ("/apps/{app}/agents", 0),
+    "heartbeats": ("/apps/{app}/send/heartbeats", 0),
+    "refused": ("/apps/{app}/delivery/refused", 0),
+    "password": ("/account/password", 0),
+    "alerts": ("/alerts/", 0),
+    "alerts-new": ("/alerts/new", 0),
+    "mail": ("/alerts/mail", 0),
+    "missing": ("/apps/999999/", 0),
+}
+LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_pages_fit_the_screen_and_run_without_errors(look: str, open_page: Callable[..., Page], fleet: House) -> None:
+    page = open_page(**LOOKS[look])
+    page.goto("/login")
+    picture(page, f"login-{look}")
+    log_in(page, fleet)
+    for name, (address, charts) in PAGES.items():
+        page.goto(address.format(app=fleet.app.pk))
+        drawn(page, charts)
+        picture(page, f"{name}-{look}")
+        too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        assert not too_wide, f"{name} is wider than the screen"
+
+
+@pytest.mark.parametrize(
+    ("ticks", "unit", "step", "texts"),
+    [
+        ([0, 0.025, 0.05], "", 0.025, ["0", "0.025", "0.05"]),
+        ([0, 20, 40], "", 20, ["0", "20", "40"]),
+        ([0, 0.0005], "", 0.0005, ["0", "0.0005"]),
+        ([0, 12.5], "percent", 12.5, ["0\u202f%", "12.5\u202f%"]),
+        ([-20_000, 0], "", 20_000, ["-20k", "0"]),
+        ([0, 2**20], "bytes", 2**20, ["0\u202fB", "1\u202fMiB"]),
+    ],
+)
+def test_values_beside_a_chart_tell_neighbours_apart(
+    ticks: list[float], unit: str, step: float, texts: list[str], page: Page
+) -> None:
+    page.goto("/login")
+    script = "([ticks, unit, step]) => import('/static/js/plot.js').then((m) => m.valueTicks(ticks, unit, step))"
+    assert page.evaluate(script, [ticks, unit, step]) == texts
+
+
+ADMIN = {
+    "admin": "/admin/",
+    "admin-organisation": "/admin/accounts/organisation/{organisation}/change/",
+    "admin-tokens": "/admin/accounts/token/",
+    "admin-token-new": "/admin/accounts/token/add/",
+    "admin-sources": "/admin/accounts/source/",
+    "admin-audit": "/admin/accounts/auditentry/",
+    "admin-users": "/admin/auth/user/",
+    "admin-apps": "/admin/accounts/app/",
+    "admin-runs": "/admin/rollups/run/",
+    "admin-corrections": "/admin/rollups/correction/",
+    "admin-retractions": "/admin/rollups/retractionrecord/",
+}
+
+
+def test_the_admin_runs_without_errors(page: Page, fleet: House) -> None:
+    fleet.owner.is_staff = fleet.owner.is_superuser = True
+    fleet.owner.save()
+    issue_token(fleet.owner, fleet.app, name="Kitchen", scopes=["ingest"])
+    site = services_runs.site()
+    services_runs.roll(site, apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
+    services_retractions.retract(site, fleet.app, Draft(source="db-1", reason="test"), Actor("ada", "here"))
+    log_in(page, fleet)
+    for name, address in ADMIN.items():
+        page.goto(address.format(organisation=fleet.organisation.pk))
+        page.wait_for_load_state("networkidle")
+        picture(page, name)

@@ -1,0 +1,50 @@
+"""Refusals with their quotas, and heartbeats, in a real browser: light, dark and narrow."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from ingest.accept import rejections
+from ingest.http import pings
+from spm.accounts.models import App
+from spm.clock import SystemClock
+from spm.store.backends import open_backend
+from spm.store.ledger import quota
+from spm.wire import Rejection
+from tests.e2e.browser.conftest import log_in
+from tests.e2e.browser.test_delivery import fits
+from tests.e2e.browser.test_look import LOOKS
+from tests.frontend.conftest import House
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_refusals_and_heartbeats_fit_the_screen_and_work(
+    look: str, open_page: Callable[..., Page], alpha: House, own_store: str
+) -> None:
+    now_ms = SystemClock().now_ms()
+    App.objects.filter(pk=alpha.app.pk).update(series_max=1_000)
+    store = open_backend(own_store)
+    for _ in range(2):
+        quota.take_series(store, alpha.app.pk, wanted=1_000, quota=1_000, now_ms=now_ms)
+    reason = "a new series over the app's quota of 1,000 series; those it has are taken as before"
+    lines = [Rejection(0, reason, f'http_requests_total{{path="/u/{n}",method="GET"}}') for n in range(30)]
+    lines += [Rejection(17, "a field has no =", "cpu,host=web-1 usage 5 " + "x" * 90)]
+    rejections.forget_rates()
+    rejections.note(alpha.app.pk, "web-1.example.com", lines, now_ms, "telegraf")
+    page = open_page(**LOOKS[look])
+    log_in(page, alpha)
+    page.goto(f"/apps/{alpha.app.pk}/delivery/refused")
+    expect(page.get_by_text("new ones are refused")).to_be_visible()
+    fits(page, f"refused-quota-{look}")
+    page.get_by_role("link", name="a field has no =").click()
+    expect(page.get_by_role("link", name="show all")).to_be_visible()
+    page.goto(f"/apps/{alpha.app.pk}/send/heartbeats")
+    page.get_by_label("Name").fill("nightly backup")
+    page.get_by_role("button", name="Make an address").click()
+    expect(page.get_by_role("heading", name="nightly backup")).to_be_visible()
+    pings.make(alpha.app, "weekly report", actor=alpha.owner, now_ms=now_ms)
+    page.reload()
+    fits(page, f"heartbeats-{look}")

@@ -1,0 +1,43 @@
+"""Sending one's own data, by keyboard alone: a way is unfolded, and its first data appears by itself."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from ingest.accept import arrivals
+from spm.accounts import sources
+from spm.clock import SystemClock
+from tests.e2e.browser.conftest import DRAWN_MS, log_in, picture
+from tests.frontend.conftest import House
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("width", [1360, 390])
+def test_the_first_data_of_a_way_appears_by_itself(open_page: Callable[..., Page], alpha: House, width: int) -> None:
+    arrivals.forget_written()
+    page = open_page(width=width, dark=width < 400)
+    page.set_default_timeout(DRAWN_MS)
+    log_in(page, alpha)
+    page.goto(f"/apps/{alpha.app.pk}/send")
+    page.locator("summary", has_text="Telegraf").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#telegraf")).to_be_visible()
+    expect(page.locator("#curl")).to_be_hidden()
+    expect(page.locator("#came-telegraf")).to_be_hidden()
+    arrivals.noted(alpha.app.pk, "telegraf", "web-1", SystemClock().now_ms())
+    expect(page.locator("#came-telegraf")).to_have_text("first data received ✓", timeout=20_000)
+    expect(page.locator("#arrivals")).to_contain_text("Telegraf from web-1")
+    expect(page.locator("#telegraf")).to_be_visible()
+    picture(page, f"send-came-{width}")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_what_a_source_lacks_is_on_the_overview(page: Page, fleet: House) -> None:
+    now = SystemClock().now_ms()
+    sources.forget_written()
+    sources.seen(fleet.app.pk, "web-1", now, period_ms=10_000)
+    log_in(page, fleet)
+    expect(page.get_by_role("heading", name="Completeness")).to_be_visible(timeout=20_000)
+    picture(page, "overview-completeness")

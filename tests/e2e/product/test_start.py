@@ -1,0 +1,149 @@
+"""The whole product as ``bin/start`` runs it: what it says, what it weighs, what it survives, how it ends."""
+
+import json
+import os
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.timeout(600)]
+RSS_BYTES_MAX = 700_000_000
+IDLE_S = 20  # long enough for the agent's first message and the first tick of every task
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A product that is ready."""
+
+    process: subprocess.Popen[str]
+    login: dict[str, object]
+    data: Path
+    worked_s: float  # CPU seconds of all its processes until it was ready
+
+    def family(self) -> list[psutil.Process]:
+        """The supervisor and all below it."""
+        top = psutil.Process(self.process.pid)
+        return [top, *top.children(recursive=True)]
+
+    def pids(self) -> dict[str, int]:
+        found: dict[str, int] = json.loads((self.data / "processes.json").read_text())
+        return found
+
+    def get(self, path: str) -> int:
+        with urllib.request.urlopen(f"{self.login['url']}{path}", timeout=30) as answer:
+            return int(answer.status)
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(60)
+
+
+def start(data: Path, *arguments: str) -> Started:
+    """Start the product on a free port, with the settings of a stranger: none."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("SPM_") and k != "DJANGO_SETTINGS_MODULE"}
+    environ = {**kept, "SPM_DATA": str(data), "SPM_DOTENV": os.devnull}
+    before = _children_s()
+    subprocess.run([sys.executable, "-m", "spm.cli.setup"], cwd=ROOT, env=environ, check=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "spm.cli.serve", "--json", "--port", str(port), *arguments],
+        cwd=ROOT,
+        env=environ,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, "it ended before it was ready"
+    started = Started(process, json.loads(line), data, 0.0)
+    times = [member.cpu_times() for member in started.family()]
+    worked = sum(t.user + t.system + t.children_user + t.children_system for t in times)
+    return replace(started, worked_s=_children_s() - before + worked)
+
+
+def _children_s() -> float:
+    """CPU seconds of the processes this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """One product for the tests that leave it running; set up once before, so that what is timed is a later start."""
+    data = tmp_path_factory.mktemp("product") / "data"
+    first = start(data, "--no-agent")
+    first.stop()
+    started = start(data)
+    yield started
+    started.stop()
+
+
+def test_product_says_in_one_line_where_it_is_and_how_to_log_in(product: Started) -> None:
+    assert list(product.login) == ["url", "login", "password", "app", "token"]
+    assert all(product.login.values())
+
+
+def test_product_keeps_the_first_login_for_its_owner_alone(product: Started) -> None:
+    path = product.data / "first-login.json"
+    assert json.loads(path.read_text()) == product.login
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_product_is_ready_at_a_later_start_for_what_two_cores_do_in_ten_seconds(product: Started) -> None:
+    assert product.worked_s < 2 * 10 * 0.8  # its processes start side by side, though not all of the time
+    assert product.get("/") == 200
+
+
+def test_product_weighs_at_most_700_megabytes_idle_and_runs_no_java(product: Started) -> None:
+    time.sleep(IDLE_S)
+    family = product.family()
+    assert sum(process.memory_info().rss for process in family) <= RSS_BYTES_MAX
+    assert [process.name() for process in family if "java" in process.name()] == []
+
+
+@pytest.mark.parametrize("name", ["web", "worker", "agent"])
+def test_product_starts_a_killed_process_again(product: Started, name: str) -> None:
+    before = product.pids()[name]
+    os.kill(before, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and product.pids().get(name, before) == before:
+        time.sleep(0.2)
+    assert psutil.pid_exists(product.pids()[name])
+
+
+def test_product_ends_with_status_0_and_leaves_no_process_behind(tmp_path: Path) -> None:
+    started = start(tmp_path / "data")
+    family = started.family()
+    assert started.stop() == 0
+    assert psutil.wait_procs(family, timeout=10)[1] == []
+    assert "Shutting down: Master" in (tmp_path / "data" / "log" / "web.log").read_text()  # asked, not killed
+
+
+def test_product_killed_takes_its_children_with_it(tmp_path: Path) -> None:
+    started = start(tmp_path / "data")
+    family = started.family()
+    started.process.kill()
+    started.process.wait()
+    assert psutil.wait_procs(family, timeout=30)[1] == []
+
+
+def test_product_keeps_data_and_login_over_a_restart(tmp_path: Path) -> None:
+    first = start(tmp_path / "data", "--no-agent")
+    first.stop()
+    second = start(tmp_path / "data", "--no-agent")
+    second.stop()
+    assert {**second.login, "url": first.login["url"]} == first.login

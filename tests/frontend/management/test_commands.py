@@ -1,0 +1,180 @@
+"""``manage.py retract`` and ``undo``: the preview, the question, the act; ``rollback``, ``roll``, ``upgrade``."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from rollups.management import terminal
+from rollups.models import Kind, RetractionRecord, Run
+from rollups.run.driver import Progress
+from rollups.services import runs as services_runs
+from spm.accounts.models import AuditEntry
+from spm.clock import FakeClock, SystemClock
+from spm.store.versions import retractions
+from tests.frontend.conftest import House
+from tests.support import sample_app
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def app(alpha: House, settings: Any) -> int:
+    """The number of an app with two minutes of four hosts."""
+    sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=SystemClock().now_ms(), span_ms=120_000)
+    return alpha.app.pk
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command; what it wrote."""
+
+    def run(*args: Any, **options: Any) -> str:
+        call_command(*args, **options)
+        return capsys.readouterr().out
+
+    return run
+
+
+def in_force(app: int) -> list[int]:
+    """The numbers of retractions in force."""
+    return [r.number for r in retractions.read(services_runs.site().store, app) if r.active()]
+
+
+def test_a_dry_retract_says_what_would_go_and_changes_nothing(app: int, said: Any) -> None:
+    text = said("retract", app, "--source", "db-1", "--dry-run")
+    assert re.search(r"264 samples in 22 series, [12] hours?, 0 past alerts", text)
+    assert "from db-1; metrics cpu_usage_iowait, " in text
+    assert "and 14 more" not in text.split("metrics")[0]
+    assert in_force(app) == []
+
+
+@pytest.mark.parametrize(("answer", "made"), [("y", [1]), ("", []), ("no", [])])
+def test_a_retract_asks_first(
+    app: int, said: Any, monkeypatch: pytest.MonkeyPatch, answer: str, made: list[int]
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    text = said("retract", app, "--series", 'mem_used{host="web-1"}', "--reason", "x")
+    assert text.startswith("12 samples in 1 series")
+    assert in_force(app) == made
+
+
+def test_a_retraction_is_undone_by_its_number(app: int, said: Any) -> None:
+    said("retract", app, "--source", "db-1", "--reason", "wrong clock", "--yes")
+    [number] = in_force(app)
+    assert "in force: db-1, 264 samples; command line: wrong clock" in said("undo", app, number, "--dry-run")
+    assert in_force(app) == [number]
+    assert f"retraction {number} is undone" in said("undo", app, number)
+    assert in_force(app) == []
+    assert RetractionRecord.objects.get().undone_by == "command line"
+    assert {entry.actor_name for entry in AuditEntry.objects.filter(action__in=["retract", "undo"])} == {"command line"}
+
+
+@pytest.mark.parametrize(("answer", "gone"), [("purge 1", True), ("y", False)])
+def test_a_shred_waits_for_its_words(
+    app: int, said: Any, monkeypatch: pytest.MonkeyPatch, answer: str, gone: bool
+) -> None:
+    said("retract", app, "--source", "db-1", "--reason", "x", "--yes")
+    assert "264 samples in" in said("shred", app, 1, "--dry-run")
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    text = said("shred", app, 1)
+    assert ("nothing was deleted" not in text) == gone
+    assert [bool(r.purged_ms) for r in retractions.read(services_runs.site().store, app)] == [gone]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["retract", "{app}", "--yes", "--reason", "x"], "everything"),
+        (["retract", "{app}", "--yes", "--source", "db-1"], "needs a reason"),
+        (["retract", "{app}", "--series", "sum(", "--reason", "x", "--yes"], "unexpected end of input"),
+        (["retract", "{app}", "--source", "a", "--after", "soon"], "'soon' is no time"),
+        (["retract", "{app}", "--source", "a", "--accepted-to", "9" * 30], "out of range"),
+        (["retract", "99", "--source", "a"], "no app 99"),
+        (["undo", "{app}", "5"], "no retraction 5"),
+        (["undo", "99", "5"], "no app 99"),
+        (["rollback", "5"], "in no history"),
+        (["rollback", "5", "--dry-run"], "in no history"),
+        (["rollback", "5", "--app", "99"], "no app 99"),
+        (["undo", "{app}", "9" * 30], "no retraction 999"),
+        (["roll", "--local", "--app", "99"], "no app 99"),
+        (["purge", "--app", "99"], "no app 99"),
+        (["purge", "--keep", "-1"], "at least 0"),
+        (["retention", "--app", "99", "--dry-run"], "no app 99"),
+        (["upgrade", "--app", "99", "--dry-run"], "no app 99"),
+        (["fsck", "--app", "99"], "no app 99"),
+        (["fsck", "--hour", "noon"], "'noon' is no time"),
+        (["redistribute", "99"], "no app 99"),
+        (["redistribute", "{app}", "--spread", "0"], "buckets"),
+    ],
+)
+def test_a_command_that_cannot_be_done_says_why(app: int, args: list[str], words: str) -> None:
+    with pytest.raises(CommandError, match=words):
+        call_command(*[arg.format(app=app) for arg in args])
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1700000000000", 1_700_000_000_000),
+        ("2023-11-14T22:13:20", 1_700_000_000_000),
+        ("2023-11-14T23:13:20+01:00", 1_700_000_000_000),
+        ("2023-11-14", 1_699_920_000_000),
+    ],
+)
+def test_times_are_utc_unless_they_say_otherwise(text: str, ms: int) -> None:
+    assert terminal.moment(text) == ms
+
+
+def test_a_dry_roll_says_what_waits(app: int, said: Any) -> None:
+    text = said("roll", "--local", "--minor", "--dry-run")
+    assert re.match(r"would compact \d+ units of [12] days, 1,0\d\d pending samples|would compact", text)
+    assert not Run.objects.exists()
+    said("roll", "--local", "--minor")
+    assert "nothing to do" in said("roll", "--local", "--minor", "--dry-run")
+    assert "nothing to do" in said("upgrade", "--local", "--dry-run")
+
+
+def test_a_dry_rollback_says_what_would_return(app: int, said: Any) -> None:
+    said("roll", "--local", "--minor")
+    run = Run.objects.get()
+    assert re.search(rf"would be rolled back in {run.units} units", said("rollback", run.number, "--dry-run"))
+    assert "was rolled back" in said("rollback", run.number, "--app", str(app))
+    assert Run.objects.get().state == "rolled back"
+
+
+def test_an_upgrade_leaves_a_run_of_its_kind(app: int, said: Any) -> None:
+    said("roll", "--local", "--minor")
+    said("upgrade", "--local")
+    assert set(Run.objects.values_list("kind", flat=True)) <= {Kind.MINOR, Kind.UPGRADE}
+
+
+class Out:
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, msg: str = "", style_func: Callable[[str], str] | None = None, ending: str | None = None) -> None:
+        self.text += msg + ("\n" if ending is None else ending)
+
+
+def test_a_terminal_sees_one_line_that_is_written_over() -> None:
+    out = Out()
+    line = terminal.Line(out, terminal=True, clock=FakeClock())
+    for done in (1, 2, 3):
+        line(Progress(done, 3, done * 100, 2.0))
+    assert out.text.count("\n") == 1
+    assert out.text.endswith("\r\x1b[K3/3 units, 150 samples/s, 0 s to go\n")
+
+
+def test_a_log_file_sees_a_line_now_and_then() -> None:
+    out, clock = Out(), FakeClock()
+    line = terminal.Line(out, terminal=False, clock=clock)
+    for done in range(1, 21):
+        line(Progress(done, 20, done, 1.0))
+        clock.advance(1_000)
+    assert [text.split(" ")[0] for text in out.text.splitlines()] == ["1/20", "6/20", "11/20", "16/20", "20/20"]

@@ -1,0 +1,178 @@
+"""The pages as a browser without scripts sees them."""
+
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from spm.accounts import bootstrap, tokens
+from spm.accounts.models import AuditEntry, Token
+from spm.clock import SystemClock
+from spm.errors import StoreUnavailable
+from tests.frontend.conftest import House
+from tests.support import sample_app
+
+
+def text_of(client: Client, address: str) -> str:
+    """The page's text; it must be there."""
+    response = client.get(address)
+    assert response.status_code == 200, address
+    return response.content.decode()
+
+
+def test_a_stranger_is_led_to_the_login_and_back(client: Client, alpha: House) -> None:
+    response = client.get(f"/apps/{alpha.app.pk}/chart")
+    assert (response.status_code, response["Location"]) == (302, f"/login?next=/apps/{alpha.app.pk}/chart")
+    form = {"username": alpha.owner.get_username(), "password": "correct horse", "next": f"/apps/{alpha.app.pk}/chart"}
+    assert client.post("/login", form)["Location"] == f"/apps/{alpha.app.pk}/chart"
+
+
+def test_the_login_leads_to_no_foreign_site(client: Client, alpha: House) -> None:
+    form = {"username": alpha.owner.get_username(), "password": "correct horse", "next": "https://evil.example/"}
+    assert client.post("/login", form)["Location"] == "/"
+
+
+def test_a_wrong_password_says_so_without_saying_which_part(client: Client, alpha: House) -> None:
+    page = client.post("/login", {"username": alpha.owner.get_username(), "password": "wrong"})
+    assert "do not match" in page.content.decode()
+
+
+def test_the_front_page_leads_to_the_first_app(desk: Client, alpha: House) -> None:
+    assert desk.get("/")["Location"] == f"/apps/{alpha.app.pk}/"
+
+
+def test_logging_out_takes_a_post(desk: Client) -> None:
+    assert desk.get("/logout").status_code == 405
+    assert desk.post("/logout")["Location"] == "/login"
+
+
+def test_the_overview_of_a_new_app_points_to_sending(desk: Client, alpha: House) -> None:
+    page = text_of(desk, f"/apps/{alpha.app.pk}/")
+    assert "Nothing has reported yet" in page
+    assert f"/apps/{alpha.app.pk}/send" in page
+
+
+def test_the_overview_shows_each_host_with_its_state_and_values(desk: Client, alpha: House, settings: Any) -> None:
+    sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=SystemClock().now_ms(), span_ms=1_200_000)
+    page = text_of(desk, f"/apps/{alpha.app.pk}/hosts")
+    for host in sample_app.HOSTS:
+        assert f"/apps/{alpha.app.pk}/hosts/{host}" in page
+    assert page.count('class="badge up"') == len(sample_app.HOSTS)
+    assert "–" not in page
+
+
+def test_the_overview_stays_when_the_store_is_away(desk: Client, alpha: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise StoreUnavailable("no answer")
+
+    monkeypatch.setattr("spm.query.promql.engine.Engine.range", away)
+    assert "cannot be read now" in text_of(desk, f"/apps/{alpha.app.pk}/")
+
+
+def test_a_host_name_is_escaped_wherever_it_stands(desk: Client, alpha: House) -> None:
+    page = text_of(desk, f"/apps/{alpha.app.pk}/hosts/%3Cscript%3Ealert(1)%3C/script%3E")
+    assert "<script>alert" not in page
+
+
+def test_an_expression_of_the_address_is_escaped(desk: Client, alpha: House) -> None:
+    page = text_of(desk, f'/apps/{alpha.app.pk}/chart?expr="><script>alert(1)</script>')
+    assert "<script>alert" not in page
+
+
+def test_pages_run_no_inline_script_or_style(desk: Client, alpha: House) -> None:
+    for rest in ("", "chart", "send", "hosts/x"):
+        page = text_of(desk, f"/apps/{alpha.app.pk}/{rest}")
+        assert " style=" not in page
+        assert " onclick=" not in page
+        assert all("src=" in tag for tag in page.split("<script")[1:])
+
+
+def test_a_token_by_the_press_of_a_button_stands_in_the_command_once(desk: Client, alpha: House) -> None:
+    address = f"/apps/{alpha.app.pk}/send"
+    response = desk.post(address, {"name": "mine", "use": "ingest"})
+    page = html.unescape(response.content.decode())
+    token = Token.objects.get(name="mine")
+    secret = next(word for word in page.replace("'", " ").split() if word.startswith(f"{token.prefix}_"))
+    assert tokens.authenticate(secret, "ingest")
+    assert tokens.authenticate(secret, "read") is None
+    assert response["Cache-Control"] == "no-store"
+    assert secret not in text_of(desk, address)
+    assert AuditEntry.objects.get().action == "token issued"
+
+
+@pytest.mark.parametrize("form", [{}, {"name": "x"}, {"name": "", "use": "read"}, {"name": "x", "use": "admin"}])
+def test_a_token_form_that_is_wrong_makes_none(desk: Client, alpha: House, form: dict[str, str]) -> None:
+    before = Token.objects.count()
+    assert desk.post(f"/apps/{alpha.app.pk}/send", form).status_code == 400
+    assert Token.objects.count() == before
+
+
+def test_a_viewer_looks_but_makes_and_revokes_no_token(client: Client, alpha: House) -> None:
+    client.force_login(alpha.viewer)
+    address, token = f"/apps/{alpha.app.pk}/send", alpha.app.tokens.get()
+    assert "Make a token</button>" not in text_of(client, address)
+    assert client.post(address, {"name": "x", "use": "read"}).status_code == 403
+    assert client.post(f"/apps/{alpha.app.pk}/tokens/{token.pk}/revoke").status_code == 403
+
+
+def test_a_revoked_token_is_gone_from_the_page_and_works_no_more(desk: Client, alpha: House) -> None:
+    token = alpha.app.tokens.get()
+    page = desk.post(f"/apps/{alpha.app.pk}/tokens/{token.pk}/revoke", follow=True).content.decode()
+    assert token.prefix not in page
+    assert tokens.authenticate(alpha.token, "read") is None
+    again = desk.post(f"/apps/{alpha.app.pk}/tokens/{token.pk}/revoke", follow=True)
+    assert "revoked before" in again.content.decode()
+
+
+def test_a_token_of_another_app_cannot_be_revoked(desk: Client, alpha: House, beta: House) -> None:
+    foreign = beta.app.tokens.get()
+    assert desk.post(f"/apps/{alpha.app.pk}/tokens/{foreign.pk}/revoke").status_code == 404
+
+
+def test_arrivals_appear_as_they_come(desk: Client, alpha: House) -> None:
+    assert "Nothing has arrived" in text_of(desk, f"/apps/{alpha.app.pk}/send/arrivals")
+    alpha.app.sources.create(name="laptop", first_seen="2026-01-01T00:00Z", last_seen="2026-01-01T00:00Z")
+    assert "laptop" in text_of(desk, f"/apps/{alpha.app.pk}/send/arrivals")
+
+
+def test_changing_the_password_removes_the_first_login(client: Client, db: None, tmp_path: Path) -> None:
+    login = bootstrap.create_demo(tmp_path, "http://testserver")
+    client.login(username=login["login"], password=login["password"])
+    new = {"new_password1": "four green lamps 9", "new_password2": "four green lamps 9"}
+    assert client.post("/account/password", {"old_password": login["password"], **new}).status_code == 302
+    assert not (tmp_path / "first-login.json").exists()
+    assert client.get("/", follow=True).status_code == 200  # still logged in
+    assert not Client().login(username=login["login"], password=login["password"])
+
+
+def test_a_password_that_is_refused_leaves_the_first_login(client: Client, db: None, tmp_path: Path) -> None:
+    login = bootstrap.create_demo(tmp_path, "http://testserver")
+    client.login(username=login["login"], password=login["password"])
+    client.post("/account/password", {"old_password": "x", "new_password1": "a", "new_password2": "a"})
+    assert json.loads((tmp_path / "first-login.json").read_text())["password"] == login["password"]
+
+
+def test_a_page_that_is_missing_says_so_to_strangers_too(client: Client, db: None) -> None:
+    response = client.get("/no/such/page")
+    assert response.status_code == 404
+    assert "There is nothing here" in response.content.decode()
+
+
+def test_a_crash_shows_the_page_for_it(desk: Client, alpha: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("frontend.pages.overview.hosts_of", crash)
+    desk.raise_request_exception = False
+    response = desk.get(f"/apps/{alpha.app.pk}/")
+    assert response.status_code == 500
+    assert "our mistake" in response.content.decode()
+    assert "boom" not in response.content.decode()
+
+
+def test_a_person_without_any_organisation_is_told(client: Client, django_user_model: Any, db: None) -> None:
+    client.force_login(django_user_model.objects.create_user("nobody"))
+    assert client.get("/").status_code == 404

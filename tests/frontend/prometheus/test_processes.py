@@ -1,0 +1,120 @@
+"""On the real web server, with two processes: both share the turns, and who closes a connection ends its work."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from spm.limits import QUERY_PARALLEL_MAX
+from spm.query.request.admission import Places
+from tests.servers.processes import Process, answers, free_ports, wait_ready, wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+ENDLESS = {"query": "max_over_time(vector(1)[11d:1s])", "start": "1700000000", "end": "1700010999", "step": "1"}
+GIVE_UP_S = 600  # on a busy machine
+KIND = ("--worker-class", "spm.web.gunicorn_worker.Attentive", "--workers", "2", "--threads", "8")
+SERVER = ("gunicorn", "spm.web.wsgi:application", *KIND)
+PREPARE = """
+from django.core.management import call_command
+from spm.accounts import tokens
+from spm.accounts.models import App, Organisation
+call_command("migrate", verbosity=0)
+app = App.objects.create(organisation=Organisation.objects.create(name="o"), name="a")
+assert app.organisation_id == 1
+print(tokens.issue(app, name="t", scopes=["read"])[1])
+"""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A running web server."""
+
+    folder: Path
+    port: int
+    token: str
+    pid: int
+
+    def begin(self) -> socket.socket:
+        """Ask what takes longer than anybody waits; the answer is not read."""
+        asked = urlencode(ENDLESS)
+        link = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        head = f"GET /prometheus/api/v1/query_range?{asked} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        link.sendall(f"{head}Authorization: Bearer {self.token}\r\n\r\n".encode())
+        return link
+
+    def cpu_s(self) -> float:
+        """What the processes that answer have used so far."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        stats = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split() for child in children]
+        return sum(int(fields[11]) + int(fields[12]) for fields in stats) / _TICKS
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    [port] = free_ports(1)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "SPM_", "DATABASE"))}
+    environment = {
+        **kept,
+        "DJANGO_SETTINGS_MODULE": "spm.settings",
+        "PYTHONPATH": str(ROOT),
+        "SPM_DATA": str(folder),
+        "SPM_SECRET_KEY": "only for tests",
+        "SPM_PEPPER": "only for tests",
+        "SPM_DOTENV": os.devnull,
+        "SPM_OWN_METRICS_S": "0",
+        "SPM_BASE_URL": f"http://127.0.0.1:{port}",
+    }
+
+    command = [sys.executable, str(ROOT / "manage.py"), "shell", "-v0", "-c", PREPARE]
+    made = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=GIVE_UP_S)
+    assert made.returncode == 0, made.stderr
+    token = made.stdout.split()[-1]
+    server = Process("web", folder)
+    server.start([sys.executable, "-m", *SERVER, "--bind", f"127.0.0.1:{port}"], environment)
+    wait_ready(lambda: answers(port), [server], GIVE_UP_S)
+    pid = server.pid()
+    assert pid is not None
+    yield Site(folder, port, token, pid)
+    server.stop()
+
+
+def free(places: Places) -> int:
+    """How many places of the first organisation nobody has."""
+    taken = []
+    while (place := places.take(1)) is not None:
+        taken.append(place)
+    for place in taken:
+        places.give(place)
+    return len(taken)
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+@pytest.mark.timeout(1_800)
+def test_who_leaves_ends_the_work_within_a_second_and_gives_the_turn_to_others(site: Site) -> None:
+    places = Places(site.folder / "turns")
+    assert free(places) == QUERY_PARALLEL_MAX
+    links = [site.begin() for _ in range(QUERY_PARALLEL_MAX + 4)]
+    assert wait_until(lambda: free(places) == 0, GIVE_UP_S), "the queries never began"
+    time.sleep(1)
+    assert free(places) == 0  # those that wait have begun nothing, in either process
+    before = site.cpu_s()
+    time.sleep(0.5)
+    assert site.cpu_s() > before, "nothing works"
+    before = site.cpu_s()
+    for link in links:
+        link.close()
+    assert wait_until(lambda: free(places) == QUERY_PARALLEL_MAX, 30), "a query goes on for nobody"
+    assert site.cpu_s() - before < 1.0 * QUERY_PARALLEL_MAX
+    ended = site.cpu_s()
+    time.sleep(1)
+    assert site.cpu_s() - ended < 0.3  # nothing is left behind

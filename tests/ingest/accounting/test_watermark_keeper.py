@@ -1,0 +1,471 @@
+"""Claims about ingest/accounting/watermark_keeper.py and ingest/accounting/rounds.py: where marks stand after a look,
+and how much a look may read.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from django.conf import settings
+
+from ingest import tasks
+from ingest.accept.announcer import Accepting
+from ingest.accounting import rounds
+from ingest.accounting.watermark_keeper import Kept, keep, looks
+from ingest.writer import Writer
+from rollups.delete.delete_app import erase
+from rollups.run.driver import Driver
+from rollups.run.local import LocalExecutor
+from spm import limits
+from spm.accounts.models import App, Organisation, Source
+from spm.clock import FakeClock, SystemClock
+from spm.errors import StoreUnavailable
+from spm.limits import HOUR_MS
+from spm.store import epochs, keys
+from spm.store.backends.base import Backend
+from spm.store.backends.memory import MemoryBackend
+from spm.store.keys import Distribution
+from spm.store.ledger import commit_columns, commit_records
+from spm.store.ledger import watermarks as marks
+from spm.store.ledger.commit_columns import Cells, Opened
+from spm.store.ledger.watermarks import Announcement, Mark, ProcessMarks, Record, Totals, packed
+from spm.wire import Envelope
+from tests.model.world import APP, SPREAD, START, parsed
+from tests.support.faults import Faulty, flip, keys_of
+
+NONE = np.empty(0, np.uint64)
+SILENT_MS = limits.PROCESS_SILENT_S * 1000 + 1
+
+
+@dataclass
+class Door:
+    """One accepting process, a store and a writer."""
+
+    store: Backend = field(default_factory=MemoryBackend)
+    clock: FakeClock = field(default_factory=lambda: FakeClock(START + 2 * HOUR_MS))
+
+    def __post_init__(self) -> None:
+        cell = epochs.encode(SPREAD)
+        self.store.check_and_put("config", epochs.name_of(APP), b"v", None, cell)
+        self.writer = Writer(self.store, SPREAD)
+        self.process = Accepting(self.store, self.clock, every_s=None)
+
+    def accept(self, *samples: tuple[int, int, float], rejected: int = 0) -> Envelope:
+        """A message that is stamped and not stored yet."""
+        self.clock.advance(100)
+        body = replace(parsed(samples or ((0, self.clock.now_ms() % 1000 + 1, 1.0),)), rejected=rejected)
+        return self.process.accept(app=APP, source="h", parsed=body, message_id=bytes(16))
+
+    def stored(self, *samples: tuple[int, int, float], rejected: int = 0) -> Envelope:
+        """One that is."""
+        envelope = self.accept(*samples, rejected=rejected)
+        self.writer.write([envelope])
+        return envelope
+
+    def keep(self, later_ms: int = 0) -> Kept:
+        """A look."""
+        return keep(self.store, APP, self.clock.now_ms() + later_ms)
+
+    def keep_long(self) -> int:
+        """Looks of four minutes, after the process has gone silent; how many stragglers they name."""
+        return sum(self.keep(SILENT_MS + look * limits.KEEP_EVERY_S * 1000).adopted for look in range(24))
+
+    def compact(self) -> None:
+        """A minor run: commit records become account rows."""
+        Driver(self.store, self.clock).roll(LocalExecutor(self.store), [APP], minor=True)
+
+    @property
+    def marks(self) -> ProcessMarks:
+        """Of the process."""
+        [found] = marks.read(self.store, APP).values()
+        return found
+
+    def mark(self) -> tuple[int, int]:
+        """Up to where it stands."""
+        return self.marks.held.place
+
+
+def place(envelope: Envelope) -> tuple[int, int]:
+    return envelope.stamp.ms, envelope.stamp.sequence
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["waiting for a run", "accounted for"])
+def test_a_mark_moves_when_everything_up_to_it_is_stored(compacted: bool) -> None:
+    door = Door()
+    sent = [door.stored() for _ in range(3)]
+    door.process.announce()
+    if compacted:
+        door.compact()
+    assert door.keep().moved == 1
+    assert door.mark() == place(sent[-1])
+    assert door.marks.held.totals == Totals(3, 3, 3, 0, 0, 0, 3, 0, 0, 0)
+    assert door.keep() == Kept()
+
+
+def test_a_mark_waits_for_the_one_that_is_missing_and_goes_as_far_as_words_allow() -> None:
+    door = Door()
+    first = door.stored()
+    door.process.announce()
+    missing = door.accept()
+    last = door.stored()
+    door.process.announce()
+    assert door.keep() == Kept(moved=1, waiting=1)
+    assert door.mark() == place(first)
+    assert door.keep().moved == 0
+    door.writer.write([missing])
+    assert door.keep().moved == 1
+    assert door.mark() == place(last)
+
+
+def test_marks_move_although_something_is_always_on_its_way() -> None:
+    """Each look finds the newest messages unsettled; without older words no mark would ever move under load."""
+    door, lags = Door(), []
+    late: list[Envelope] = []
+    for _ in range(60):
+        late.append(door.accept())
+        if len(late) > 3:
+            door.writer.write([late.pop(0)])
+        door.process.announce()
+        door.keep()
+        lags.append(door.clock.now_ms() - door.mark()[0])
+    assert max(lags[5:]) <= 500
+
+
+@pytest.mark.parametrize(
+    ("kill", "totals"),
+    [
+        pytest.param("whole", Totals(1, 2, 0, 0, 0, 2, 0, 0, 0, 1), id="buried"),
+        pytest.param("part", Totals(1, 2, 1, 0, 0, 1, 1, 0, 0, 0), id="a sample of it"),
+        pytest.param("both", Totals(1, 2, 2, 0, 0, 0, 1, 0, 0, 0), id="stored by one, buried by another"),
+        pytest.param("lines", Totals(1, 2, 2, 0, 3, 0, 1, 0, 0, 0), id="lines of it"),
+        pytest.param("lines, buried", Totals(1, 2, 0, 0, 3, 2, 0, 0, 0, 1), id="lines of it, the rest buried"),
+    ],
+)
+def test_each_sample_has_one_outcome_when_some_died(kill: str, totals: Totals) -> None:
+    door = Door()
+    envelope = door.accept((0, -START - 5 if kill == "part" else 1, 1.0), (1, 1, 1.0), rejected=3 * ("lines" in kill))
+    door.process.announce()
+    for _ in range(2):  # and nothing changes when it is delivered again
+        if kill not in ("whole", "lines, buried"):
+            door.writer.write([envelope])
+        if kill in ("whole", "both", "lines, buried"):
+            door.writer.bury(envelope, "cannot be written")
+    assert door.keep().moved == 1
+    assert door.marks.held.totals == totals
+    assert (door.marks.out.tolist() == [packed(place(envelope))]) == (totals.stored == 0)
+
+
+def test_refused_lines_alone_settle_nothing_but_a_message_without_samples() -> None:
+    door = Door()
+    envelope = door.accept((0, 1, 1.0), rejected=3)
+    door.process.announce()
+    steps = door.writer.prepare([envelope]).steps
+    door.store.put([step for step in steps if step[0] == "ledger"])
+    assert door.keep().moved == 0
+    empty = replace(envelope, series_index=envelope.series_index[:0], ts=envelope.ts[:0], values=envelope.values[:0])
+    other = Door()
+    other.process.accept(app=APP, source="h", parsed=parsed([(0, 1, 1.0)]), message_id=bytes(16))
+    other.process.announce()
+    other.writer.write([replace(empty, stamp=replace(empty.stamp, ms=other.clock.now_ms()))])
+    assert other.keep().moved == 1
+
+
+def test_stragglers_of_a_process_that_was_killed_are_named_once_it_is_gone() -> None:
+    door = Door()
+    first = door.stored()
+    door.process.announce()
+    lost, straggler = door.accept(), door.stored()
+    assert door.keep() == Kept(moved=1, waiting=1)
+    assert door.keep().adopted == 0
+    assert door.keep(SILENT_MS).adopted == 1
+    assert (door.mark(), door.marks.named.tolist()) == (place(first), [packed(place(straggler))])
+    assert door.keep(SILENT_MS).adopted == 0
+    door.writer.write([lost])
+    assert door.keep(SILENT_MS).adopted == 1
+
+
+def test_what_a_process_stored_that_was_killed_before_its_first_word_is_known_once_it_is_gone() -> None:
+    door = Door()
+    straggler = door.stored()
+    assert door.keep() == Kept()
+    assert door.keep_long() == 1
+    assert door.marks.named.tolist() == [packed(place(straggler))]
+
+
+def test_a_process_that_was_taken_for_gone_goes_on_and_nothing_is_counted_twice() -> None:
+    door = Door()
+    sent = [door.stored((n, 1, 1.0)) for n in range(3)]
+    missing = door.accept()
+    door.process.announce()
+    assert door.keep(SILENT_MS).adopted == 3
+    door.writer.write([missing])
+    assert door.keep().moved == 1
+    together = door.marks.held.totals
+    for record in door.marks.adopted:
+        together = together.plus(record.totals)
+    assert (together.messages, together.stored) == (4, 4)
+    assert (door.marks.messages, len(sent)) == (4, 3)
+    door.stored()
+    door.process.announce()
+    assert door.keep().moved == 1
+
+
+def test_an_hour_without_announcements_and_a_dead_message_in_it_are_counted_by_one_word() -> None:
+    """The store was away for announcements; the accounts of what died lie far before the word."""
+    door = Door()
+    door.stored()
+    door.process.announce()
+    door.keep()
+    dead = door.accept((0, 1, 1.0), (1, 1, 1.0))
+    door.writer.bury(dead, "cannot be written")
+    door.clock.advance(HOUR_MS)
+    door.stored(rejected=4)
+    door.compact()
+    door.process.announce()
+    door.keep(limits.KEEP_STUCK_MS + 1)
+    assert (door.marks.held.totals.dead, door.marks.held.totals.rejected, door.marks.messages) == (2, 4, 3)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("fails_at", range(10))
+def test_a_look_that_fails_anywhere_is_made_good_by_the_next(fails_at: int, lost: bool) -> None:
+    door = Door()
+    door.stored()
+    door.process.announce()
+    straggler = door.stored()
+    for later in (0, SILENT_MS):
+        try:
+            keep(Faulty(door.store, fails_at=fails_at, lost_answer=lost), APP, door.clock.now_ms() + later)
+        except StoreUnavailable:
+            assert keep(door.store, APP, door.clock.now_ms() + later).damaged == 0
+    assert (door.marks.messages, door.marks.named.tolist()) == (1, [packed(place(straggler))])
+    assert len(door.marks.adopted) == 1
+
+
+def test_a_damaged_account_is_told_and_only_what_it_holds_stays_unsettled() -> None:
+    door = Door()
+    good = door.stored()
+    door.process.announce()
+    bad = door.stored()
+    door.process.announce()
+    for item in commit_records.scan(door.store, APP, list(SPREAD.all(APP))):
+        if commit_records.decode(item.cell).messages.ms[0] == bad.stamp.ms:
+            cell = {keys.hour_column(item.hour): item.cell[:-1] + b"?"}
+            door.store.put([("pending", [(item.key.to_bytes(), cell)])])
+    assert door.keep() == Kept(moved=1, waiting=1, damaged=1)
+    assert door.mark() == place(good)
+
+
+@pytest.mark.parametrize("column", [b"a", b"m"], ids=["words", "mark"])
+def test_a_damaged_row_of_marks_is_told_and_others_marks_move_on(column: bytes) -> None:
+    door = Door()
+    door.stored()
+    door.process.announce()
+    door.keep()
+    [damaged] = marks.read(door.store, APP)
+    flip(door.store, "marks", keys.mark(APP, damaged), column)
+    before = door.store.get("marks", [keys.mark(APP, damaged)])
+    door.process = Accepting(door.store, door.clock, every_s=None)
+    door.stored()
+    door.process.announce()
+    assert door.keep() == Kept(moved=1, waiting=1, damaged=1)
+    assert door.keep(SILENT_MS).damaged == 1
+    assert door.store.get("marks", [keys.mark(APP, damaged)]) == before  # nobody builds on what cannot be read
+
+
+def test_erasing_an_app_takes_its_marks_and_leaves_the_others() -> None:
+    door = Door()
+    door.stored()
+    door.process.announce()
+    door.keep()
+    word = door.marks.announced
+    assert word is not None
+    marks.announce(door.store, APP + 1, 1, word)
+    erase(door.store, APP)
+    assert keys_of(door.store, "marks") == [keys.mark(APP + 1, 1)]
+
+
+# --- how much is read -------------------------------------------------------------------------------------------------
+
+
+class Counting(MemoryBackend):
+    """Counts the rows that scans give."""
+
+    rows = 0
+
+    def scan(self, table, start, stop, **how):  # type: ignore[no-untyped-def]
+        for row in super().scan(table, start, stop, **how):
+            self.rows += 1
+            yield row
+
+
+def aged(now: int, minutes: int, *, ended: bool = False, waits: bool = True) -> ProcessMarks:
+    """A process whose last word was so long ago."""
+    ms = now - minutes * 60_000
+    return ProcessMarks(1, (Announcement(ms, 0, 1, 1, 0, 0, 0, ms, ended),), Mark(1, ms - 1 if waits else ms))
+
+
+def read_minutes(of: Callable[[int], dict[int, ProcessMarks]], looked: int = 1_000) -> float:
+    """Minutes of accounts that one look reads on average; where there is no end, back from now."""
+    total = 0.0
+    for tick in range(looked):
+        now = START + tick * limits.KEEP_EVERY_S * 1000
+        total += sum(min(10**6, ((look.until_ms or now) - look.since_ms) / 60_000) for look in looks(of(now), now))
+    return total / looked
+
+
+def test_a_look_reads_some_minutes_of_accounts_whatever_died_long_ago() -> None:
+    assert read_minutes(lambda now: {}) < 30
+    fresh = read_minutes(lambda now: {1: aged(now, 0)})
+    assert fresh < 30
+    dead = {n: 60 * 24 * n for n in range(1, 200)}  # a process was killed each day
+    many = read_minutes(lambda now: {n: aged(now, age) for n, age in dead.items()}, looked=100)
+    assert many < fresh + 60
+
+
+def test_whatever_its_age_what_a_process_left_is_looked_at_some_day() -> None:
+    for minutes, ticks in ((20, 200), (300, 1_000), (3_000, 5_000)):
+        found = {1: aged(START, minutes)}
+        times = (START + tick * limits.KEEP_EVERY_S * 1000 for tick in range(ticks))
+        reached = sum(any(look.since_ms <= START - minutes * 60_000 for look in looks(found, now)) for now in times)
+        assert 0 < reached < ticks / 3, minutes
+
+
+def test_commit_records_that_were_decoded_once_are_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    door = Door()
+    decoded: list[bytes] = []
+    for n in range(5):
+        door.stored((n, 1, 1.0))
+    door.accept()
+    door.process.announce()
+    cells, opened = Cells(), commit_columns.opened
+
+    def noted(raws: list[bytes], kind: int, *, own: bool = False) -> list[Opened]:
+        decoded.extend(raws)
+        return opened(raws, kind, own=own)
+
+    monkeypatch.setattr(commit_columns, "opened", noted)
+    for _ in range(3):
+        keep(door.store, APP, door.clock.now_ms(), cells=cells)
+    assert len(decoded) == len(set(decoded))
+
+
+def test_decoded_records_take_no_more_than_their_bytes() -> None:
+    door = Door()
+    for n in range(50):
+        door.stored((n % 4, n + 1, 1.0))
+    cells = Cells(bytes_max=5_000)
+    keep(door.store, APP, door.clock.now_ms(), cells=cells)
+    assert 0 < cells._bytes <= 5_000
+    assert sum(cell.size for cell in cells._held.values()) == cells._bytes
+
+
+def test_of_too_many_accounts_the_newest_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Counting()
+    door = Door(store)
+    for n in range(30):
+        door.stored((0, n + 1, 1.0))
+        door.clock.advance(60_000)
+    door.compact()
+    door.process.announce()
+    monkeypatch.setattr(limits, "KEEP_ROWS_MAX", 5)
+    store.rows = 0
+    door.keep(limits.KEEP_STUCK_MS + 1)
+    assert store.rows < 20
+    assert door.mark() == (0, 0)
+
+
+# --- rounds -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def apps(db: None) -> list[App]:
+    organisation = Organisation.objects.create(name="o")
+    App.objects.bulk_create(App(organisation=organisation, name=f"a{n}") for n in range(400))
+    return list(App.objects.order_by("pk"))
+
+
+def heard(app: App, ms: int) -> None:
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    Source.objects.create(app=app, name="h", first_seen=moment, last_seen=moment)
+
+
+def test_apps_with_news_are_looked_at_every_time_and_every_app_now_and_then(apps: list[App]) -> None:
+    heard(apps[3], START - 1000)
+    heard(apps[4], START - limits.KEEP_NEWS_MS - 1000)
+    App.objects.filter(pk=apps[5].pk).update(going=datetime.fromtimestamp(START / 1000, UTC))
+    found = [set(rounds.due(START + tick)) for tick in range(0, limits.KEEP_ROUND * limits.KEEP_EVERY_S * 1000, 10_000)]
+    assert all(len(each) <= 400 / limits.KEEP_ROUND + 2 for each in found)
+    assert set().union(*found) == {app.pk for app in apps} - {apps[5].pk}
+    assert sum(apps[3].pk in each for each in found[:30]) == 30
+    assert sum(apps[4].pk in each for each in found[:30]) <= 1
+
+
+def test_a_round_ends_with_its_budget_and_others_begin_elsewhere(
+    apps: list[App], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for app in apps[:50]:
+        heard(app, START)
+    clock, seen = FakeClock(START), []
+
+    def slow(store: Backend, app: int, now_ms: int, *, cells: Cells) -> Kept:
+        clock.advance(1_000)
+        seen.append(app)
+        return Kept(moved=1)
+
+    monkeypatch.setattr(rounds, "keep", slow)
+    assert rounds.make(MemoryBackend(), clock).moved <= limits.KEEP_BUDGET_S + 1
+    for _ in range(40):
+        clock.advance(limits.KEEP_EVERY_S * 1000 - clock.now_ms() % 10_000)
+        rounds.make(MemoryBackend(), clock)
+    assert {app.pk for app in apps[:50]} <= set(seen)
+
+
+def test_an_app_whose_store_fails_holds_up_no_other(apps: list[App], monkeypatch: pytest.MonkeyPatch) -> None:
+    for app in apps[:5]:
+        heard(app, START)
+
+    def broken(store: Backend, app: int, now_ms: int, *, cells: Cells) -> Kept:
+        if app == apps[2].pk:
+            raise StoreUnavailable("no")
+        return Kept(moved=1)
+
+    monkeypatch.setattr(rounds, "keep", broken)
+    assert rounds.make(MemoryBackend(), FakeClock(START)).moved >= 4
+
+
+def test_a_record_is_never_larger_than_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STAMPS_PER_CELL", 2)
+    door = Door()
+    for n in range(5):
+        door.stored((0, n + 1, 1.0))
+    door.keep_long()
+    assert [len(record.stamps) for record in door.marks.adopted] == [2, 2, 1]
+    with pytest.raises(AssertionError, match="too large"):
+        marks.adopt(door.store, APP, door.marks, Record(np.arange(3, dtype=np.uint64), NONE, Totals()))
+
+
+def test_adoption_records_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ADOPTIONS_MAX", 2)
+    door = Door()
+    for n in range(4):
+        door.stored((0, n + 1, 1.0))
+        door.keep_long()
+    assert len(door.marks.adopted) == 2
+
+
+@pytest.mark.django_db
+def test_beat_has_the_marks_of_apps_with_news_moved(apps: list[App], monkeypatch: pytest.MonkeyPatch) -> None:
+    [entry] = [e for e in settings.CELERY_BEAT_SCHEDULE.values() if e["task"] == tasks.keep_marks.name]
+    assert entry["schedule"] == limits.KEEP_EVERY_S
+    store, app = MemoryBackend(), apps[0]
+    monkeypatch.setattr(tasks, "open_backend", lambda url: store)
+    now = SystemClock().now_ms()
+    heard(app, now)
+    process = Accepting(store, SystemClock(), every_s=None)
+    sent = process.accept(app=app.pk, source="h", parsed=parsed([(0, 1, 1.0)]), message_id=bytes(16))
+    Writer(store, Distribution()).write([sent])
+    process.announce()
+    assert (tasks.keep_marks(), tasks.keep_marks()) == (1, 0)

@@ -1,0 +1,76 @@
+"""What the answers of a server mean for a message."""
+
+import pytest
+
+from ingest.agent.server.push import open_push
+from ingest.agent.server.push.base import Outcome, Verdict
+from ingest.agent.server.push.http import judge
+from ingest.agent.spool.records import Message
+from spm.errors import Refused
+from tests.ingest.agent.conftest import FakeServer
+
+MESSAGE = Message(1, b"\xab" * 16, b"zipped")
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        *((status, Verdict.TAKEN) for status in (200, 202, 204)),
+        *((status, Verdict.REFUSED) for status in (400, 413, 415, 422)),
+        *((status, Verdict.LATER) for status in (301, 401, 403, 404, 408, 429, 500, 502, 503, 504)),
+    ],
+)
+def test_an_answer_is_judged_by_whose_turn_it_is(status: int, verdict: Verdict) -> None:
+    assert judge(status, b"", None).verdict is verdict
+
+
+def test_a_push_carries_the_token_the_source_and_the_id(server: FakeServer) -> None:
+    assert open_push(server.url, token="secret", source="web-1").send(MESSAGE) == Outcome(Verdict.TAKEN)
+    (request,) = server.requests
+    assert request.path == "/write?precision=ms"
+    assert request.body == b"zipped"
+    assert request.headers["authorization"] == "Bearer secret"
+    assert request.headers["content-encoding"] == "gzip"
+    assert request.headers["x-message-id"] == "ab" * 16
+    assert request.headers["x-spm-source"] == "web-1"
+
+
+def test_pushes_share_one_connection(server: FakeServer) -> None:
+    push = open_push(server.url, token="t", source="h")
+    server.script, server.answer = [204, 500, 400, 204], b"reason"
+    for _ in range(4):
+        push.send(MESSAGE)
+    assert server.connections == 1
+
+
+def test_a_kept_connection_that_the_server_dropped_is_opened_anew_at_once(server: FakeServer) -> None:
+    push = open_push(server.url, token="t", source="h")
+    push.send(MESSAGE)
+    server.script = [0, 204]
+    assert push.send(MESSAGE).verdict is Verdict.TAKEN
+    assert server.ids == ["ab" * 16] * 3
+    assert server.connections == 2
+
+
+def test_a_server_that_breaks_off_is_tried_later_not_for_ever(server: FakeServer) -> None:
+    server.script = [0, 0, 0]
+    assert open_push(server.url, token="t", source="h").send(MESSAGE).verdict is Verdict.LATER
+    assert len(server.requests) == 1
+
+
+def test_a_server_that_is_not_there_is_tried_later() -> None:
+    outcome = open_push("http://127.0.0.1:1", token="t", source="h").send(MESSAGE)
+    assert outcome.verdict is Verdict.LATER
+    assert "refused" in outcome.reason
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("7", 7.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None)])
+def test_the_pause_a_server_asks_for_is_read(server: FakeServer, text: str, seconds: float | None) -> None:
+    server.script, server.headers = [429], {"Retry-After": text}
+    assert open_push(server.url, token="t", source="h").send(MESSAGE).retry_after_s == seconds
+
+
+@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x", "http://", "http://x:99999", "http://x:y"])
+def test_an_address_nobody_can_push_to_is_refused(url: str) -> None:
+    with pytest.raises(Refused):
+        open_push(url, token="t", source="h")

@@ -1,0 +1,427 @@
+"""The agent put together: heartbeats and pushed settings, discovery, the doctor's screen, TLS and proxies."""
+
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.agent import discover, doctor
+from ingest.agent.__main__ import main
+from ingest.agent.app import Told, Whole
+from ingest.agent.discover import Listener
+from ingest.agent.server.push import open_push
+from ingest.agent.server.push.base import Verdict
+from ingest.agent.server.web import Tls
+from ingest.agent.settings.config import Target
+from ingest.agent.spool.records import Message
+from spm.clock import FakeClock
+from tests.ingest.agent.services import http
+from tests.servers import authority
+
+NOW = 1_700_000_000_000
+OFF = "cpu,memory,load,disks,network,processes,containers"
+
+
+class Site:
+    """Answers heartbeats as told, and keeps what was said."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, dict[str, Any]]] = []
+        self.answers: list[tuple[int, Mapping[str, Any]]] = []
+        self.about: tuple[int, Mapping[str, Any]] = (200, {"server_ms": NOW, "version": "0.1.0", "app": "Shop"})
+        self.url = ""
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    own = Site()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path.startswith("/write"):
+                self._answer(204, {})
+                return
+            own.said.append((self.path, json.loads(body)))
+            self._answer(*(own.answers.pop(0) if own.answers else (200, {"etag": "", "server_ms": NOW})))
+
+        def do_GET(self) -> None:
+            self._answer(*own.about)
+
+        def _answer(self, status: int, told: Mapping[str, Any]) -> None:
+            body = b"" if status == 204 else json.dumps(told).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    own.url = f"http://127.0.0.1:{server.server_port}"
+    yield own
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def whole(site: Site, tmp_path: Path) -> Iterator[Callable[..., Whole]]:
+    made: list[Whole] = []
+
+    def make(**environment: str) -> Whole:
+        for each in made:
+            each.close()
+        told = {
+            "SPM_AGENT_URL": site.url,
+            "SPM_AGENT_TOKEN": "t",
+            "SPM_AGENT_SPOOL": str(tmp_path / "spool"),
+            "SPM_AGENT_CONFIG": "",
+            "SPM_AGENT_HOST": "web-1",
+            "SPM_AGENT_OFF": OFF,
+            **environment,
+        }
+        told = {name: value for name, value in told.items() if value}
+        made[:] = [Whole(Told([], {"SPM_AGENT_CONFIG": "", **told}), FakeClock(NOW))]
+        return made[0]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_the_first_heartbeat_registers_and_says_how_the_agent_does(whole: Callable[..., Whole], site: Site) -> None:
+    own = whole(SPM_AGENT_TAGS="role=web")
+    own.agent.look()
+    own._heart.beat()  # type: ignore[union-attr]
+    own._heart.beat()  # type: ignore[union-attr]
+    (first, said), (second, _) = site.said
+    assert (first, second) == ("/api/v1/agents", "/api/v1/agents/heartbeat")
+    assert (said["name"], said["period_ms"], said["tags"], said["spooled"]) == ("web-1", 10_000, {"role": "web"}, 1)
+    assert (said["now_ms"], said["sequence"], len(said["spool"])) == (NOW, 1, 12)
+    assert said["collectors"] == {"itself": "ok"}
+
+
+def test_pushed_settings_are_applied_kept_and_confirmed(whole: Callable[..., Whole], site: Site) -> None:
+    own = whole(SPM_AGENT_TAGS="role=web", SPM_AGENT_OFF="")
+    pushed = {"period_s": 30, "off": ["cpu"], "tags": {"a": "b"}, "url": "http://evil"}
+    site.answers = [(201, {"etag": "e1", "settings": pushed})]
+    own._heart.beat()  # type: ignore[union-attr]
+    assert (own.config.period_ms, own.config.tags, own.config.url) == (
+        30_000,
+        {"host": "web-1", "role": "web"},
+        site.url,
+    )
+    assert "cpu" not in own.crew.names()
+    own._heart.beat()  # type: ignore[union-attr]
+    said = site.said[-1][1]
+    assert (said["etag"], said["period_ms"], set(said["refused"])) == ("e1", 30_000, {"url", "tags"})
+    again = whole(SPM_AGENT_TAGS="role=web", SPM_AGENT_OFF="")
+    assert (again.config.period_ms, "cpu" in again.crew.names()) == (30_000, False)
+
+
+def test_settings_taken_back_leave_the_hosts_own(whole: Callable[..., Whole], site: Site) -> None:
+    own = whole()
+    site.answers = [(200, {"etag": "e1", "settings": {"period_s": 30}}), (200, {"etag": "", "settings": {}})]
+    own._heart.beat()  # type: ignore[union-attr]
+    own._heart.beat()  # type: ignore[union-attr]
+    assert own.config.period_ms == 10_000
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 500, 503])
+def test_a_server_that_takes_no_heartbeat_costs_nothing(whole: Callable[..., Whole], site: Site, status: int) -> None:
+    own = whole()
+    site.answers = [(status, {})] * 30
+    for _ in range(10):
+        own._heart.beat()  # type: ignore[union-attr]
+    own.agent.look()
+    assert own.agent.push() == 0.0
+    assert len(site.said) == (1 if status in (404, 405) else 10)
+
+
+def test_an_agent_deleted_at_the_server_registers_anew(whole: Callable[..., Whole], site: Site) -> None:
+    own = whole()
+    site.answers = [(201, {}), (404, {}), (201, {})]
+    for _ in range(3):
+        own._heart.beat()  # type: ignore[union-attr]
+    assert [path for path, _ in site.said] == ["/api/v1/agents", "/api/v1/agents/heartbeat", "/api/v1/agents"]
+
+
+def test_a_tagged_service_tags_its_points(whole: Callable[..., Whole], tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text('[[command]]\nname = "x"\nrun = ["echo", "m v=1"]\ntags = { team = "a" }\n')
+    own = whole(SPM_AGENT_CONFIG=str(path))
+    batches = own.crew.look(NOW, 10)
+    assert [p.tags for _, points in batches for p in points if p.measurement == "m"] == [{"team": "a"}]
+
+
+# --- discovery --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "port", "kinds"),
+    [
+        ("redis-server", 7000, ["redis"]),
+        ("", 6379, ["redis"]),
+        ("sshd", 6379, []),
+        ("nginx", 80, ["nginx"]),
+        ("java", 9200, ["elasticsearch"]),
+        ("java", 8983, ["solr"]),
+        ("java", 16030, ["jmx"]),
+        ("java", 5005, []),
+        ("node_exporter", 9100, ["prometheus"]),
+        ("mysqld_exporter", 19104, ["prometheus"]),
+        ("postgres", 5432, ["postgres"]),
+        ("beam.smp", 15672, ["rabbitmq"]),
+        ("python3", 8000, []),
+        ("", 12345, []),
+    ],
+)
+def test_only_what_a_hint_names_is_asked(program: str, port: int, kinds: list[str]) -> None:
+    found = discover.guesses([Listener("127.0.0.1", port, program)], off=frozenset(), known=())
+    assert [hint.kind for hint, _ in found] == kinds
+
+
+def test_what_is_off_or_configured_is_not_asked() -> None:
+    listening = [Listener("0.0.0.0", 6379, "redis-server")]
+    known = [Target("redis", {"address": "localhost:6379"})]
+    assert discover.guesses(listening, off=frozenset({"redis"}), known=()) == []
+    assert discover.guesses(listening, off=frozenset(), known=known) == []
+
+
+def test_a_guess_counts_only_when_it_answers_as_it_should() -> None:
+    hint = next(hint for hint in discover.HINTS if hint.kind == "nginx")
+    page = b"Active connections: 1 \nserver accepts handled requests\n 1 1 1 \nReading: 0 Writing: 1 Waiting: 0 \n"
+    with http({"/stub_status": page}) as (url, _):
+        port = int(url.rpartition(":")[2])
+        assert discover.ask(hint, Listener("127.0.0.1", port)) == Target("nginx", {"url": f"{url}/stub_status"})
+    with http({"/stub_status": b"hello"}) as (url, _):
+        assert discover.ask(hint, Listener("127.0.0.1", int(url.rpartition(":")[2]))) is None
+
+
+def test_this_machines_listeners_are_found() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        [own] = [each for each in discover.listeners() if each.port == port]
+        assert own.place == f"127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize(
+    ("address", "place"), [("0.0.0.0", "127.0.0.1:1"), ("::", "[::1]:1"), ("10.0.0.1", "10.0.0.1:1")]
+)
+def test_a_listener_on_all_addresses_is_asked_on_loopback(address: str, place: str) -> None:
+    assert Listener(address, 1).place == place
+
+
+# --- the doctor -------------------------------------------------------------------------------------------------------
+
+
+def checks(own: Whole) -> dict[str, tuple[str, str]]:
+    return {check.what: (check.state, check.says) for check in doctor.examine(own.config, FakeClock(NOW))}
+
+
+def test_the_doctor_finds_nothing_where_all_is_well(whole: Callable[..., Whole]) -> None:
+    found = checks(whole())
+    assert {what: state for what, (state, _) in found.items()} == dict.fromkeys(
+        ("settings", "name", "connection", "token", "clock", "spool"), "ok"
+    )
+    assert "Shop" in found["token"][1]
+
+
+def test_the_doctor_names_what_is_wrong(whole: Callable[..., Whole], site: Site) -> None:
+    own = whole()
+    site.about = (200, {"server_ms": NOW - 90_000, "app": "Shop", "version": "9.9.9"})
+    found = checks(own)
+    assert found["clock"][0] == "wrong"
+    assert "90.0 s ahead" in found["clock"][1]
+    assert found["version"][0] == "warning"
+    site.about = (401, {})
+    assert checks(own)["token"][0] == "wrong"
+    site.about = (200, {})
+    assert "not answer as it should" in checks(own)["token"][1]
+
+
+@pytest.mark.parametrize(
+    ("url", "what", "said"),
+    [
+        ("http://no-such-host.invalid", "name", "cannot be resolved"),
+        ("http://127.0.0.1:1", "connection", "refused"),
+        ("amqp://u:geheim@127.0.0.1:1/%2F", "broker", "refused"),
+    ],
+)
+def test_the_doctor_says_where_the_way_ends(whole: Callable[..., Whole], url: str, what: str, said: str) -> None:
+    found = checks(whole(SPM_AGENT_URL=url))
+    assert said in found[what][1]
+    assert "geheim" not in str(found)
+
+
+def test_the_doctor_reads_a_spool_in_use_and_leaves_it(whole: Callable[..., Whole]) -> None:
+    own = whole()
+    own.agent.look()
+    assert "1 messages wait" in checks(own)["spool"][1]
+    assert own.spool.depth() == 1
+
+
+def test_a_config_with_secrets_that_all_can_read_is_warned_of(whole: Callable[..., Whole], tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text('token = "x"\n')
+    path.chmod(0o644)
+    assert checks(whole(SPM_AGENT_CONFIG=str(path)))["settings"][0] == "warning"
+    path.chmod(0o600)
+    assert checks(whole(SPM_AGENT_CONFIG=str(path)))["settings"][0] == "ok"
+
+
+@pytest.mark.parametrize(("words", "code"), [(["version"], 0), (["nonsense"], 2), (["install"], 2), (["run", "-h"], 0)])
+def test_commands_end_with_their_status(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == code
+    assert "".join(capsys.readouterr())
+
+
+# --- TLS and proxies --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def proxy_server(seen: list[bytes]) -> Iterator[int]:
+    """A proxy that knows CONNECT, and answers anything else itself."""
+
+    def serve(link: socket.socket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += link.recv(65_536)
+        seen.append(head)
+        if not head.startswith(b"CONNECT "):
+            link.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+            return
+        host, port = head.split()[1].decode().rsplit(":", 1)
+        with socket.create_connection((host, int(port))) as there:
+            link.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=_pump, args=(there, link), daemon=True)
+            back.start()
+            _pump(link, there)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def accept() -> None:
+            while True:
+                try:
+                    link, _ = server.accept()
+                except OSError:
+                    return
+                threading.Thread(target=serve, args=(link,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while part := source.recv(65_536):
+            target.sendall(part)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        return
+
+
+MESSAGE = Message(1, b"\xab" * 16, b"zipped")
+
+
+def test_a_plain_server_is_reached_through_a_proxy_with_its_password() -> None:
+    seen: list[bytes] = []
+    with proxy_server(seen) as port:
+        push = open_push("http://spm.example/x", token="t", source="h", proxy=f"http://u:p%40@127.0.0.1:{port}")
+        assert push.send(MESSAGE).verdict is Verdict.TAKEN
+    assert seen[0].startswith(b"POST http://spm.example/x/write?precision=ms HTTP/1.1")
+    assert b"Proxy-Authorization: Basic dTpwQA==" in seen[0]
+
+
+@pytest.fixture(scope="module")
+def tls_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, authority.Signed]]:
+    """A site that wants a certificate of its own authority from who asks."""
+    signed = authority.sign(tmp_path_factory.mktemp("tls"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(signed.certificate, signed.key)
+    context.load_verify_locations(signed.ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    yield f"https://localhost:{server.server_port}", signed
+    server.shutdown()
+    server.server_close()
+
+
+def test_tls_with_an_authority_and_a_certificate_of_ones_own_works(tls_site: tuple[str, authority.Signed]) -> None:
+    url, signed = tls_site
+    tls = Tls(str(signed.ca), str(signed.certificate), str(signed.key))
+    assert open_push(url, token="t", source="h", tls=tls).send(MESSAGE).verdict is Verdict.TAKEN
+
+
+def test_tls_goes_through_a_proxy_that_sees_the_name_alone(tls_site: tuple[str, authority.Signed]) -> None:
+    url, signed = tls_site
+    tls = Tls(str(signed.ca), str(signed.certificate), str(signed.key))
+    seen: list[bytes] = []
+    with proxy_server(seen) as port:
+        push = open_push(url, token="geheim", source="h", tls=tls, proxy=f"http://127.0.0.1:{port}")
+        assert push.send(MESSAGE).verdict is Verdict.TAKEN
+        push.close()
+    assert seen[0].startswith(f"CONNECT {url.removeprefix('https://')} ".encode())
+    assert b"geheim" not in b"".join(seen)
+
+
+def test_a_server_nobody_vouches_for_gets_nothing(tls_site: tuple[str, authority.Signed]) -> None:
+    outcome = open_push(tls_site[0], token="t", source="h").send(MESSAGE)
+    assert outcome.verdict is Verdict.LATER
+    assert "CERTIFICATE_VERIFY_FAILED" in outcome.reason
+
+
+def test_the_doctor_explains_a_certificate_that_does_not_hold(
+    tls_site: tuple[str, authority.Signed], whole: Callable[..., Whole]
+) -> None:
+    state, says = checks(whole(SPM_AGENT_URL=tls_site[0]))["TLS"]
+    assert state == "wrong"
+    assert "Set ca_file" in says
+
+
+@pytest.mark.parametrize("name", ["ca_file", "cert_file"])
+def test_a_pem_file_that_is_none_is_said_at_the_start(tmp_path: Path, name: str) -> None:
+    (tmp_path / "x").write_text("no pem")
+    command = [
+        sys.executable,
+        "-m",
+        "ingest.agent",
+        "run",
+        "--url",
+        "https://localhost",
+        f"--{name.replace('_', '-')}",
+        str(tmp_path / "x"),
+        "--spool",
+        str(tmp_path / "s"),
+    ]
+    root = Path(__file__).resolve().parents[3]
+    env = {"SPM_AGENT_TOKEN": "t", "SPM_AGENT_CONFIG": "", "PATH": "/usr/bin"}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{name} cannot be used" in done.stderr

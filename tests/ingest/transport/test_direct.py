@@ -1,0 +1,301 @@
+"""Claims about ingest/transport/direct.py: group commit, commits made again until the store has them, bounded room."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from ingest.transport.base import weight_of
+from ingest.transport.direct import DirectTransport
+from ingest.writer import Batch, Writer
+from spm import limits
+from spm.errors import QueueUnavailable, SpmError, StoreUnavailable
+from spm.store.backends import open_backend
+from spm.store.backends.base import Step
+from spm.store.backends.memory import MemoryBackend
+from spm.store.keys import Distribution
+from spm.store.ledger import dead_letters
+from spm.wire import Envelope
+from tests.support.rows import APP, START, envelope, plain
+from tests.support.store_reader import look, reader
+
+
+class Watched(Writer):
+    """A writer that notes its batches; ``before`` may wait or raise."""
+
+    def __init__(
+        self, before: Callable[[Sequence[Envelope]], None] = lambda batch: None, store: MemoryBackend | None = None
+    ) -> None:
+        self.store = store or MemoryBackend()
+        super().__init__(self.store, Distribution())
+        self.batches: list[list[int]] = []
+        self.before = before
+
+    def prepare(self, envelopes: Sequence[Envelope]) -> Batch:  # type: ignore[override]
+        self.batches.append([e.stamp.sequence for e in envelopes])
+        self.before(envelopes)
+        return super().prepare(envelopes)
+
+
+class Flaky(MemoryBackend):
+    """A store whose next puts are lost, each after its first ``steps`` steps; it keeps what it was asked to put."""
+
+    def __init__(self, failures: int = 0, steps: int = 0) -> None:
+        super().__init__()
+        self.failures, self.steps = failures, steps
+        self.asked: list[list[Step]] = []
+        self.hangs: threading.Event | None = None
+
+    def put(self, steps: Sequence[Step]) -> None:
+        self.asked.append(list(steps))
+        if self.hangs is not None:
+            assert self.hangs.wait(10)
+        if self.failures:
+            self.failures -= 1
+            super().put(steps[: self.steps])
+            error = StoreUnavailable("no answer")
+            error.rest = steps[self.steps :] if self.steps else None
+            raise error
+        super().put(steps)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PUBLISH_AGAIN_S", 0.02)
+    monkeypatch.setattr(limits, "PUBLISH_LOOK_S", 0.01)
+    monkeypatch.setattr(limits, "PUBLISH_CLOSE_S", 0.5)
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[Writer], DirectTransport]]:
+    """Makes transports, and closes them."""
+    made: list[DirectTransport] = []
+
+    def make(writer: Writer) -> DirectTransport:
+        made.append(DirectTransport(writer))
+        return made[-1]
+
+    yield make
+    for transport in made:
+        transport.close()
+
+
+Opener = Callable[[Writer], DirectTransport]
+
+
+def message(number: int, samples: int = 1) -> Envelope:
+    return envelope([(number % 50, START + number + i + 1, float(number)) for i in range(samples)], sequence=number)
+
+
+def together(transport: DirectTransport, messages: Sequence[Envelope]) -> dict[int, SpmError | None]:
+    """Publish from one thread each; what became of every message."""
+    outcome: dict[int, SpmError | None] = {}
+
+    def publish(one: Envelope) -> None:
+        try:
+            transport.publish(one, 20)
+            outcome[one.stamp.sequence] = None
+        except SpmError as error:
+            outcome[one.stamp.sequence] = error
+
+    threads = [threading.Thread(target=publish, args=(one,)) for one in messages]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return outcome
+
+
+def soon(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 5
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+    return condition()
+
+
+def test_a_message_is_durable_when_publish_returns(opened: Opener) -> None:
+    writer, told = Watched(), list[bool]()
+    opened(writer).publish(message(1), 5, told.append)
+    assert look(reader(writer.store)) == plain([message(1)])
+    assert told == [True]
+
+
+def test_messages_that_wait_at_the_same_time_are_committed_together(opened: Opener) -> None:
+    busy, go = threading.Event(), threading.Event()
+
+    def first_waits(batch: Sequence[Envelope]) -> None:
+        if batch[0].stamp.sequence == 0:
+            busy.set()
+            assert go.wait(10)
+
+    writer = Watched(first_waits)
+    transport = opened(writer)
+    first = threading.Thread(target=transport.publish, args=(message(0), 20))
+    first.start()
+    assert busy.wait(10)
+    threads = [threading.Thread(target=transport.publish, args=(message(i), 20)) for i in range(1, 9)]
+    for t in threads:
+        t.start()
+    assert soon(lambda: len(transport._queue) == 8)
+    go.set()
+    for t in (first, *threads):
+        t.join()
+    assert [sorted(b) for b in writer.batches] == [[0], list(range(1, 9))]
+    assert look(reader(writer.store)) == plain([message(i) for i in range(9)])
+
+
+def test_a_failed_commit_is_made_again_with_the_same_bytes_after_its_sender_was_told(opened: Opener) -> None:
+    store, told = Flaky(failures=3), list[bool]()
+    transport = opened(Watched(store=store))
+    begun = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="no answer"):
+        transport.publish(message(1), 20, told.append)
+    assert time.monotonic() - begun < 1
+    assert soon(lambda: told == [True])
+    assert look(reader(store)) == plain([message(1)])
+    assert len(store.asked) == 4
+    assert all(steps == store.asked[0] for steps in store.asked)
+
+
+def test_steps_that_are_confirmed_are_not_put_again(opened: Opener) -> None:
+    store, told = Flaky(failures=1, steps=1), list[bool]()
+    with pytest.raises(StoreUnavailable):
+        opened(Watched(store=store)).publish(message(1), 20, told.append)
+    assert soon(lambda: told == [True])
+    assert [[table for table, _ in steps] for steps in store.asked] == [["log", "pending"], ["pending"]]
+    assert look(reader(store)) == plain([message(1)])
+
+
+def test_nothing_is_taken_while_a_commit_is_made_again_and_all_is_well_afterwards(opened: Opener) -> None:
+    store = Flaky(failures=10**9)
+    transport = opened(Watched(store=store))
+    with pytest.raises(StoreUnavailable):
+        transport.publish(message(1), 20)
+    with pytest.raises(StoreUnavailable, match="no answer"):
+        transport.reserve(APP, "host", 1)
+    store.failures = 0
+    assert soon(lambda: transport._trouble is None)
+    transport.publish(message(2), 5)
+    assert look(reader(store)) == plain([message(1), message(2)])
+
+
+def test_a_message_that_cannot_be_written_is_buried_and_harms_no_other(opened: Opener) -> None:
+    def fails_for_seven(batch: Sequence[Envelope]) -> None:
+        if any(e.stamp.sequence == 7 for e in batch):
+            raise ZeroDivisionError("seven")
+
+    writer = Watched(fails_for_seven)
+    outcome = together(opened(writer), [message(i) for i in range(30)])
+    assert set(outcome.values()) == {None}
+    assert look(reader(writer.store)) == plain([message(i) for i in range(30) if i != 7])
+    [letter] = dead_letters.newest(writer.store, APP, count=9)
+    assert "seven" in dead_letters.decode(letter.raw).cause
+
+
+def test_a_message_that_can_neither_be_stored_nor_buried_is_told_as_lost(opened: Opener) -> None:
+    def breaks(batch: Sequence[Envelope]) -> None:
+        raise MemoryError
+
+    writer, told = Watched(breaks), list[bool]()
+    writer.bury = lambda envelope, cause: breaks([])  # type: ignore[method-assign]
+    transport = opened(writer)
+    with pytest.raises(StoreUnavailable, match="MemoryError"):
+        transport.publish(message(1), 5, told.append)
+    assert told == [False]
+    writer.before = lambda batch: None
+    transport.publish(message(2), 5)
+    assert look(reader(writer.store)) == plain([message(2)])
+
+
+def test_a_store_that_does_not_answer_is_not_waited_for_longer_than_told(opened: Opener) -> None:
+    store = Flaky()
+    store.hangs = threading.Event()
+    transport, told = opened(Watched(store=store)), list[bool]()
+    with pytest.raises(StoreUnavailable, match="no confirm within"):
+        transport.publish(message(1), 0.05, told.append)
+    store.hangs.set()
+    assert soon(lambda: told == [True])
+
+
+def test_a_store_that_hangs_frees_its_senders_and_takes_no_more(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PUBLISH_STALL_S", 0.1)
+    store = Flaky()
+    store.hangs = threading.Event()
+    transport = opened(Watched(store=store))
+    with pytest.raises(StoreUnavailable, match="not answered for"):
+        transport.publish(message(1), 20)
+    with pytest.raises(StoreUnavailable, match="not answered for"):
+        transport.reserve(APP, "host", 1)
+    store.hangs.set()
+    assert soon(lambda: transport._standstill() is None)
+    transport.publish(message(2), 5)
+    assert look(reader(store)) == plain([message(1), message(2)])
+
+
+@pytest.mark.parametrize(("over", "taken"), [(0, True), (1, False)], ids=["as much as there is", "one byte more"])
+def test_the_room_for_messages_is_bounded(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch, over: int, taken: bool
+) -> None:
+    monkeypatch.setattr(limits, "COMMIT_QUEUE_BYTES_MAX", 1000)
+    transport = opened(Watched())
+    transport.reserve(APP, "host", 400)
+    if taken:
+        transport.reserve(APP, "host", 600 + over)
+        transport.release(600)
+    else:
+        with pytest.raises(QueueUnavailable, match="too many bytes"):
+            transport.reserve(APP, "host", 600 + over)
+    transport.release(400)
+
+
+def test_one_message_larger_than_the_room_is_taken_alone(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "COMMIT_QUEUE_BYTES_MAX", 1)
+    writer = Watched()
+    opened(writer).publish(message(1), 5)
+    assert look(reader(writer.store)) == plain([message(1)])
+
+
+def test_a_batch_stays_within_its_bytes(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "COMMIT_BYTES_MAX", 1)
+    writer = Watched()
+    together(opened(writer), [message(i) for i in range(9)])
+    assert all(len(batch) == 1 for batch in writer.batches)
+
+
+def test_closing_waits_for_what_is_under_way_and_takes_no_more(opened: Opener) -> None:
+    store, told = Flaky(failures=2), list[bool]()
+    transport = opened(Watched(store=store))
+    with pytest.raises(StoreUnavailable):
+        transport.publish(message(1), 20, told.append)
+    transport.close()
+    assert told == [True]
+    with pytest.raises(StoreUnavailable, match="being left"):
+        transport.reserve(APP, "host", 1)
+
+
+def test_closing_does_not_wait_for_ever(opened: Opener) -> None:
+    transport, told = opened(Watched(store=Flaky(failures=10**9))), list[bool]()
+    with pytest.raises(StoreUnavailable):
+        transport.publish(message(1), 20, told.append)
+    begun = time.monotonic()
+    transport.close()
+    assert time.monotonic() - begun < 2
+    assert soon(lambda: told == [False])
+
+
+def test_the_weight_of_a_message_is_never_less_than_its_bytes() -> None:
+    for one in (message(1), message(2, samples=500), envelope([], source="x" * 255)):
+        assert weight_of(one) >= len(one.to_bytes())
+
+
+def test_many_threads_over_lmdb_lose_nothing(tmp_path: object, opened: Opener) -> None:
+    backend = open_backend(f"lmdb://{tmp_path}/store")
+    messages = [message(i, samples=20) for i in range(60)]
+    transport = opened(Writer(backend, Distribution()))
+    assert set(together(transport, messages).values()) == {None}
+    assert look(reader(backend)) == plain(messages)
+    transport.close()
+    backend.close()

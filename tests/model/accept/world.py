@@ -1,0 +1,445 @@
+"""A world in which messages are accepted, queued, written, lost, buried, compacted and judged, all at once.
+
+Real code does the work: ``Accepting`` stamps and announces, ``Writer`` stores and buries, ``Driver`` compacts, ``keep``
+moves marks, ``Vector`` and ``Lens`` say what is known. The queue, the processes' lives and their clocks are played.
+``World.play`` raises ``Violation`` when a verdict comes out otherwise as soon as it is judged again by its E, when the
+account of any stamp does not add up, when a mark stands above something unsettled, or when what was stored is never
+known (rules 24 and 26).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from ingest.accept.announcer import Accepting
+from ingest.accounting import dead_letter_review
+from ingest.accounting.watermark_keeper import keep
+from ingest.writer import Batch, Writer
+from rollups.run.driver import Driver
+from rollups.run.local import LocalExecutor
+from spm.clock import FakeClock
+from spm.errors import SpmError, StoreUnavailable
+from spm.limits import DAY_HOURS, HOUR_MS, PROCESS_SILENT_S
+from spm.store import epochs, keys, manifest
+from spm.store.backends.memory import MemoryBackend
+from spm.store.ledger import dead_letters, watermarks
+from spm.store.ledger.outcomes import settled
+from spm.store.ledger.watermarks import ProcessMarks, Vector
+from spm.store.manifest import Manifest
+from spm.store.versions.merge import Piece
+from spm.store.versions.visibility import Lens
+from spm.wire import Envelope, Parsed, Stamp
+from tests.model.accept.cast import (
+    MIXES,
+    Message,
+    Process,
+    SkewedClock,
+    Version,
+    Ways,
+    counts_of,
+    forged,
+    versions,
+    versions_seen,
+    wholly_written,
+)
+from tests.model.accept.stage import Actor, Killed, Shaky, Stage
+from tests.model.world import APP, DAY, SPREAD, START, parsed
+
+HOURS = (DAY * DAY_HOURS, DAY * DAY_HOURS + 1, DAY * DAY_HOURS + 2)
+SEALED_HOUR = HOURS[2]  # what comes for it is late
+TRIES_MAX = 2  # deliveries of a message before it is a dead letter
+SILENCE_MS = (PROCESS_SILENT_S + 70) * 1000
+
+
+class Violation(AssertionError):
+    """A history in which a rule was broken."""
+
+
+class World:
+    """One history."""
+
+    def __init__(self, seed: int, mix: str, *, loss: float = 0.06, ways: Ways | None = None) -> None:
+        self.mix, self.ways = MIXES[mix], ways or Ways()
+        self.stage = Stage(seed, loss)
+        self.inner = MemoryBackend()
+        self.store = Shaky(self.inner, self.stage)
+        self.clock = FakeClock(START + 2 * HOUR_MS)
+        self.processes: list[Process] = []
+        self.queue: list[Message] = []
+        self.hands: dict[str, list[Message]] = {}
+        self.accepted: dict[Stamp, Envelope] = {}
+        self.acked: set[Stamp] = set()
+        self.verdicts: list[tuple[str, bytes, frozenset[Version]]] = []
+        self.tail: tuple[bytes, list[Piece]] | None = None
+        self.checked = 0
+        self.inner.check_and_put("config", epochs.name_of(APP), b"v", None, epochs.encode(SPREAD))
+        sealed = manifest.encode(Manifest(nonce=1, seals={SEALED_HOUR: manifest.SEALED}))
+        self.inner.check_and_put("manifest", keys.manifest(APP, DAY), b"v", None, sealed)
+        for _ in range(2):
+            self.begin()
+
+    # --- accepting ----------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A process starts."""
+        clock = SkewedClock(self.clock, self.stage.choice([0, 0, -3_000, 3_000]) if self.mix.skew else 0)
+        accepting = Accepting(self.store, clock, every_s=None)
+        accepting._acceptor(APP)  # else the first message would take its number while it holds a lock
+        self.processes.append(Process(accepting, clock))
+        self.stage.say(f"   a process starts, skew {clock.skew_ms}")
+
+    def live(self) -> list[Process]:
+        """Processes that accept."""
+        return [process for process in self.processes if process.alive]
+
+    def accept(self) -> None:
+        """One push: stamped, published until it is confirmed, answered."""
+        if not self.live():
+            return
+        if self.accepted and self.stage.chance(0.2):
+            again = self.accepted[self.stage.choice(sorted(self.accepted))]
+            self.push(Parsed(again.series, again.series_index, again.ts, again.values), again.message_id)
+        else:
+            self.push(self.body(), self.stage.random.bytes(16))
+
+    def push(self, body: Parsed, message_id: bytes) -> None:
+        """Through the front door of some process, in whose name this actor works from now on."""
+        process = self.stage.choice(self.live())
+        if self.stage.on is not None:
+            process.actors.append(self.stage.on)
+        self.clock.advance(int(self.stage.random.integers(0, 3)))
+        if self.mix.skew and self.stage.chance(0.1):
+            process.clock.skew_ms -= self.stage.choice([5, 2_000])
+        envelope = process.accepting.accept(app=APP, source="host", parsed=body, message_id=message_id)
+        if envelope.stamp in self.accepted:
+            raise Violation(f"{envelope.stamp} was given twice")
+        self.accepted[envelope.stamp] = envelope
+        self.stage.say(f"   {envelope.stamp} is given to {len(envelope)} samples")
+        if self.mix.direct:
+            self.patiently(Writer(self.store, SPREAD), [envelope])
+        else:
+            self.publish(Message(envelope.to_bytes(), envelope.stamp))
+        process.accepting.settled(envelope)
+        self.stage.pause(f"answer {envelope.stamp}")
+        self.acked.add(envelope.stamp)
+
+    def publish(self, message: Message) -> None:
+        """Until it is confirmed."""
+        while True:
+            try:
+                return self.stage.act(f"publish {message.stamp}", lambda: self.queue.append(replace(message)))
+            except StoreUnavailable:
+                if not self.ways.never_give_up:
+                    return self.give_up(message)
+
+    def give_up(self, message: Message) -> None:
+        """What must not be: it is not counted any more, although the queue may have it."""
+        for process in self.processes:
+            for acceptor in process.accepting._acceptors.values():
+                if acceptor.process == message.stamp.process:
+                    acceptor._counts[APP].messages -= 1
+        raise Killed
+
+    def body(self) -> Parsed:
+        """Some samples; with some luck of kinds that cannot be stored."""
+        stage, found = self.stage, {}
+        for _ in range(int(stage.random.integers(1, 4))):
+            hour = stage.choice(HOURS if self.mix.late else HOURS[:2])
+            ts = hour * HOUR_MS + int(stage.random.integers(1, 4)) - START
+            if self.mix.deaths and stage.chance(0.15):
+                ts = -START - 5  # no row can hold this time
+            series = int(stage.random.integers(0, 5 if self.mix.deaths else 3))
+            found[series, ts] = series, ts, float(stage.random.integers(0, 9))
+        body = parsed(list(found.values()))
+        return replace(forged(body), rejected=int(self.mix.deaths and stage.chance(0.2)))
+
+    def announce(self) -> None:
+        """A process says what it has accepted."""
+        free = [process for process in self.live() if not process.announcing]
+        if not free:
+            return
+        process = self.stage.choice(free)
+        process.announcing = True
+        if self.stage.on is not None:
+            process.actors.append(self.stage.on)
+        try:
+            process.accepting.announce()
+        finally:
+            process.announcing = False
+
+    def announce_all(self) -> None:
+        """Everybody does."""
+        for process in self.live():
+            process.accepting.announce()
+
+    def end(self) -> None:
+        """A process is killed, or ends in order; another may start."""
+        if not self.live():
+            return
+        process = self.stage.choice(self.live())
+        process.alive = False
+        for actor in [a for a in process.actors if not a.done]:
+            self.stage.kill(actor)
+        if self.stage.chance(0.3):
+            self.stage.say("   a process ends in order")
+            process.accepting.close()
+        if self.stage.chance(0.7) or not self.live():
+            self.begin()
+
+    # --- storing ------------------------------------------------------------------------------------------------------
+
+    def worker(self) -> None:
+        """Takes some messages, writes them as a batch, acknowledges; what it drops comes again."""
+        assert self.stage.on is not None
+        mine = self.hands.setdefault(self.stage.on.name, [])
+        for _ in range(self.stage.choice([1, 1, 2, 3])):
+            if self.queue:
+                mine.append(self.queue.pop(self.stage.choice([0, 0, 0, len(self.queue) // 2])))
+        taken, back = list(mine), True
+        try:
+            writer = Writer(self.store, SPREAD)
+            dead_ones = [m for m in taken if m.tries >= TRIES_MAX]
+            for message in dead_ones:
+                self.again(lambda message=message: writer.bury(Envelope.from_bytes(message.body), "cannot be written"))  # type: ignore[misc]
+            alive = [Envelope.from_bytes(m.body) for m in taken if m not in dead_ones]
+            if alive:
+                self.patiently(writer, alive)
+            self.stage.pause("acknowledge")
+            back = self.stage.chance(0.15)
+        finally:
+            mine.clear()
+            if back:
+                self.queue[:0] = [replace(m, tries=m.tries + 1) for m in taken]
+
+    def patiently(self, writer: Writer, envelopes: list[Envelope]) -> None:
+        """As the consumer does: prepared once, put until it is sure."""
+        batch: list[Batch] = []
+        self.again(lambda: batch.append(writer.prepare(envelopes)))
+        self.again(lambda: writer.commit(batch[0]))
+
+    def again(self, act: Callable[[], object]) -> None:
+        """Until the store answers."""
+        while True:
+            try:
+                act()
+                return
+            except StoreUnavailable:
+                continue
+
+    def undead(self) -> None:
+        """Somebody replays a dead letter."""
+        found = dead_letters.newest(self.store, APP, count=10)
+        if found and self.live():
+            dead_letter_review.replay(self.store, APP, [self.stage.choice(found).key.hex()], self.accept_anew)
+
+    def accept_anew(self, envelope: Envelope) -> None:
+        """The front door for what was accepted before."""
+        if self.ways.dead_restamp:
+            self.push(Parsed(envelope.series, envelope.series_index, envelope.ts, envelope.values), envelope.message_id)
+        else:
+            self.patiently(Writer(self.store, SPREAD), [envelope])
+
+    def compact(self) -> None:
+        """A minor run."""
+        driver = Driver(self.store, self.clock)
+        self.tolerant(lambda: driver.roll(LocalExecutor(self.store), [APP], minor=True))
+
+    def keeper(self) -> None:
+        """A look at the marks, perhaps by one who takes every process for gone."""
+        now = self.clock.now_ms() + self.stage.choice([0, 0, SILENCE_MS])
+        self.tolerant(lambda: keep(self.store, APP, now))
+
+    def tolerant(self, act: Callable[[], object]) -> None:
+        """Whoever comes next makes good what a store that does not answer leaves undone."""
+        try:
+            act()
+        except SpmError as error:
+            self.stage.say(f"   given up: {error}")
+
+    # --- verdicts -----------------------------------------------------------------------------------------------------
+
+    def judge(self) -> None:
+        """A verdict: what is seen at E, kept with E."""
+        if self.tail is not None and self.mix.tail and self.stage.chance(0.5):
+            vector, found = self.tail
+            if not self.ways.tail_e:
+                vector = self.vector()
+        elif self.ways.e_first:
+            vector = self.vector()
+            found = versions(self.store)
+        else:
+            found = versions(self.store)
+            vector = self.vector()
+        self.tail = vector, found
+        seen = self.visible(vector, found)
+        self.verdicts.append((f"verdict {len(self.verdicts)}", vector, seen))
+        self.stage.say(f"   verdict {len(self.verdicts) - 1} sees {len(seen)} samples")
+
+    def vector(self) -> bytes:
+        """E, as it is kept."""
+        return Vector.of(watermarks.read(self.store, APP)).to_bytes()
+
+    def visible(self, vector: bytes, found: list[Piece]) -> frozenset[Version]:
+        """What a lens shows of some data at a kept E."""
+        lens = Lens(known=Vector.from_bytes(vector, watermarks.read(self.store, APP)))
+        return frozenset(version for piece in found for version in versions_seen(piece, lens))
+
+    def replay(self) -> None:
+        """A verdict is judged again."""
+        if self.verdicts:
+            self.compare(*self.stage.choice(self.verdicts), versions(self.store))
+
+    def compare(self, name: str, vector: bytes, seen: frozenset[Version], found: list[Piece]) -> None:
+        """It must see what it saw."""
+        self.checked += 1
+        now = self.visible(vector, found)
+        if now != seen:
+            gone, come = sorted(v[4] for v in seen - now), sorted(v[4] for v in now - seen)
+            raise Violation(f"{name} saw other samples when it was made: gone {gone}, come {come}")
+
+    # --- accounts -----------------------------------------------------------------------------------------------------
+
+    def audit(self, *, final: bool = False) -> None:
+        """Each stamp has one outcome per sample; what was acknowledged is somewhere; marks stand above nothing open."""
+        self.checked += 1
+        outcome = settled(self.inner, APP, 0)
+        counts = dict(counts_of(outcome))
+        strange = counts.keys() - self.accepted.keys()
+        if strange:
+            raise Violation(f"nobody gave {strange}")
+        for stamp, (stored, late, rejected, died, whole) in counts.items():
+            envelope = self.accepted[stamp]
+            together = stored + late + died
+            if (
+                together > len(envelope)
+                or rejected not in (0, envelope.rejected)
+                or whole != (together == len(envelope))
+            ):
+                raise Violation(f"{stamp} of {len(envelope)}: {counts[stamp]}")
+        done = {stamp for stamp, count in counts.items() if count[4]}
+        waiting = {m.stamp for m in self.queue} | {m.stamp for held in self.hands.values() for m in held}
+        lost = self.acked - done - (set() if final else waiting)
+        if lost:
+            raise Violation(f"acknowledged, and nowhere: {sorted(lost)}")
+        for m in watermarks.read(self.inner, APP).values():
+            self.audit_mark(m, done)
+
+    def audit_mark(self, m: ProcessMarks, done: set[Stamp]) -> None:
+        """Everything up to a mark is settled and counted once, by the mark or by a record."""
+        mine = {stamp for stamp in self.accepted if stamp.process == m.process}
+        below = {stamp for stamp in mine if (stamp.ms, stamp.sequence) <= m.held.place}
+        if below - done:
+            raise Violation(f"the mark of process {m.process} stands above {sorted(below - done)}")
+        if m.messages != len(below):
+            raise Violation(f"the mark of process {m.process} counts {m.messages} messages of {len(below)}")
+        totals = m.held.totals
+        for record in m.adopted:
+            totals = totals.plus(record.totals)
+        named = below | {stamp for stamp in mine if watermarks.packed((stamp.ms, stamp.sequence)) in m.named}
+        if (totals.messages, totals.samples) != (len(named), sum(len(self.accepted[stamp]) for stamp in named)):
+            raise Violation(f"the totals of process {m.process} are {totals}, of {len(named)} messages")
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Everything comes to rest; then verdicts, accounts and marks are looked at once more."""
+        stage = self.stage
+        for actor in list(stage.actors):
+            stage.kill(actor)
+        while stage.limbo:
+            if stage.chance(0.5):
+                stage.land()
+            else:
+                stage.limbo.pop()
+        while self.queue:
+            message = self.queue.pop(0)
+            Writer(self.inner, SPREAD).write([Envelope.from_bytes(message.body)])
+        Driver(self.inner, self.clock).roll(LocalExecutor(self.inner), [APP], minor=True)  # says what is late
+        found = versions(self.inner)
+        for verdict in self.verdicts:
+            self.compare(*verdict, found)
+        self.audit(final=True)
+        self.check_series(found)
+        self.check_sight()
+
+    def check_series(self, found: list[Piece]) -> None:
+        """Every sample is of the series that its id stands for, and the account says how many there are."""
+        table = {keys.parse_series(k): c[b"c"] for k, c in self.inner.scan("series", b"", b"\xff" * 30)}
+        held: dict[Stamp, int] = {}
+        for version in {v for piece in found for v in versions_seen(piece, Lens())}:
+            series, metric, ts, bits, stamp = version
+            envelope = self.accepted[stamp]
+            forms = {
+                envelope.series.canonical(int(i))
+                for i, t, v in zip(envelope.series_index, envelope.ts, envelope.values, strict=True)
+                if (int(envelope.series.ids[i]), int(t), int(v.view(np.int64))) == (series, ts, bits)
+            }
+            if table.get((metric, series)) not in forms:
+                raise Violation(f"a sample of {forms} stands under the id of {table.get((metric, series))!r}")
+            held[stamp] = held.get(stamp, 0) + 1
+        told = {stamp: count[0] for stamp, count in counts_of(settled(self.inner, APP, 0)) if count[0]}
+        whole = wholly_written(self.inner)  # half a batch is not counted, also when its message died elsewhere
+        if {stamp: n for stamp, n in held.items() if stamp in whole} != told:
+            raise Violation(f"stored are {held}, the account says {told}")
+
+    def check_sight(self) -> None:
+        """What was acknowledged and stored is known in the end, whoever died without a word."""
+        for process in self.live():
+            if self.stage.chance(0.5):
+                process.accepting.announce()
+        now = self.clock.now_ms() + SILENCE_MS
+        for _ in range(200):  # what is looked for further back comes with one of many looks
+            blind = self.blind()
+            if not blind:
+                return
+            keep(self.inner, APP, now)
+            now += 10_000
+        raise Violation(f"stored, acknowledged, and never known: {sorted(blind)}")
+
+    def blind(self) -> set[Stamp]:
+        """What was acknowledged and is stored, was not buried, and is not known by now."""
+        found = versions(self.inner)
+        seen = {v[4] for v in self.visible(Vector.of(watermarks.read(self.inner, APP)).to_bytes(), found)}
+        buried = {
+            Envelope.from_bytes(dead_letters.decode(f.raw).body).stamp
+            for f in dead_letters.newest(self.inner, APP, count=99)
+        }
+        return (self.acked & {v[4] for piece in found for v in versions_seen(piece, Lens())}) - seen - buried
+
+    def play(self, steps: int = 4_000) -> None:
+        """Let everybody act, in an order that the seed decides."""
+        budget = {name: count for name, count in self.mix.actors.items() if count}
+        stage, number = self.stage, 0
+        for step in range(steps):
+            if not budget and not stage.actors:
+                break
+            if stage.limbo and stage.chance(0.08):
+                stage.land()
+            elif budget and (not stage.actors or (len(stage.actors) < 6 and stage.chance(0.3))):
+                name = stage.choice([n for n, count in budget.items() for _ in range(count)])
+                budget[name] -= 1
+                if not budget[name]:
+                    del budget[name]
+                number += 1
+                if name == "end":
+                    self.end()
+                else:
+                    stage.enter(f"{name}{number}", getattr(self, name))
+            else:
+                self.turn(stage.choice(stage.actors), budget)
+            if step % 23 == 0:
+                self.audit()
+        self.finish()
+
+    def turn(self, actor: Actor, budget: dict[str, int]) -> None:
+        """Some steps of one actor, or its end."""
+        kind = actor.name.rstrip("0123456789")
+        if kind in ("worker", "compact", "keeper") and self.stage.chance(0.01):
+            self.stage.kill(actor)
+            if kind == "worker":
+                budget[kind] = budget.get(kind, 0) + 1
+            return
+        for _ in range(self.stage.choice([1, 1, 2, 6, 20])):
+            if not actor.done:
+                self.stage.step(actor)

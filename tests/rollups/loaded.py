@@ -1,5 +1,0 @@
-"""Imported by the server that forks the processes of ``kills``: all that they need is loaded when it has been."""
-
-from tests.rollups import kills
-
-kills.warm()

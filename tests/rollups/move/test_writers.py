@@ -1,0 +1,207 @@
+"""Claims about several writers at once while an app's shards change from 8 to 32 to 12 (rule 22).
+
+Each writer has a view of the distribution of its own, some make a batch long before they put it. After every step of
+opening, moving and closing an epoch a reader that has just started and one that lives on are compared with the model.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from ingest.accept.stamper import Acceptor
+from ingest.writer import Batch, Writer
+from rollups.crash_points import Hook, nowhere
+from rollups.move.redistribute import close_epoch
+from spm.limits import HOUR_MS
+from spm.store import epochs
+from spm.store.backends.base import Backend
+from spm.store.backends.lmdb import LmdbBackend
+from spm.store.backends.memory import MemoryBackend
+from spm.store.keys import HASH, Distribution
+from spm.wire import Envelope
+from tests.model.world import APP, START, World, parsed, versions_of
+
+pytestmark = pytest.mark.slow
+Note = Callable[[str], None]
+EIGHT = Distribution.single(shards=8, spread=8)
+NEXT = (32, 12)
+WRITERS = 3
+ROUNDS_MAX = 6  # of compacting, moving and closing, while writers go on
+SAMPLES = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(1, 3 * HOUR_MS), st.integers(-9, 9).map(float)), min_size=1, max_size=4
+)
+
+
+class Writers:
+    """Some writers of one world, and the batches they have made but not put."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.looks = world, 0
+        self.all = [Writer(world.store, EIGHT) for _ in range(WRITERS)]
+        self.made: list[tuple[Writer, Batch, Envelope]] = []
+
+    def act(self, data: st.DataObject) -> None:
+        """One of them writes, makes a batch for later, or puts the oldest of those."""
+        what = data.draw(st.sampled_from(["write", "make", "put"]))
+        if what == "put" and self.made:
+            writer, batch, message = self.made.pop(0)
+            writer.commit(batch)
+            self.world.model.accept(versions_of(message))
+        elif what == "make":
+            self.world.clock.advance(1)
+            message = self.world.acceptor.accept(
+                app=APP, source="slow", parsed=parsed(data.draw(SAMPLES)), message_id=bytes(16)
+            )
+            writer = data.draw(st.sampled_from(self.all))
+            self.made.append((writer, writer.prepare([message]), message))
+        else:
+            self.world.writer = data.draw(st.sampled_from(self.all))
+            self.world.send(*data.draw(SAMPLES))
+
+    def look(self) -> None:
+        """Both readers give what the model says."""
+        self.looks += 1
+        self.world.clock.advance(1_100)  # older than a cached tail may be
+        for storage in (self.world.fresh(), self.world.readers):
+            assert self.world.answer(storage) == self.world.truth
+
+    def whole(self) -> None:
+        """Hours and days, too."""
+        self.look()
+        assert self.world.hours() == self.world.model.hours()
+        assert self.world.days() == self.world.model.days()
+
+
+@pytest.mark.seed("WD7", compares="answers of two readers with the model, at each step of 8 -> 32 -> 12 shards")
+@pytest.mark.seed("A29", compares="the same, under three writers that look at the distribution at different times")
+@settings(
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+@given(st.data())
+def test_writers_that_look_at_different_times_lose_and_double_nothing_while_shards_change(data: st.DataObject) -> None:
+    world = World(distribution=EIGHT)
+    writers = Writers(world)
+    for _ in range(3):
+        writers.act(data)
+    world.roll()
+
+    def between(point: str) -> None:
+        nowhere(point)
+        if data.draw(st.booleans()):
+            writers.act(data)
+            writers.look()
+
+    for number, shards in enumerate(NEXT):
+        epochs.open_epoch(world.store, APP, strategy=HASH, shards=shards, spread=shards)
+        between("planned")
+        for _ in range(ROUNDS_MAX):
+            world.migrate(between)
+            writers.look()
+            if close_epoch(world.store, APP, number, between).closed:
+                break
+            world.roll(at=between)
+        writers.whole()
+    while writers.made:  # whatever was made by an epoch that is closed by now
+        writer, batch, message = writers.made.pop(0)
+        writer.commit(batch)
+        world.model.accept(versions_of(message))
+    writers.whole()
+    settled(world)
+    assert world.spread().settled
+    assert world.spread().newest.shards == 12
+    writers.whole()
+
+
+Keys = set[tuple[int, int]]  # series, ts
+LEAVE = 4  # messages that may be written for each look: else writers outrun the reader, who reads everything
+
+
+@dataclass(slots=True)
+class Sending:
+    """Threads that write while they have leave to, each a process of its own; what they sent and what is acked."""
+
+    world: World
+    leave: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(LEAVE))
+    sent: Keys = field(default_factory=set)
+    acked: Keys = field(default_factory=set)
+    failed: list[Exception] = field(default_factory=list)
+    stop: bool = False
+
+    def work(self, number: int) -> None:
+        """One thread."""
+        acceptor, writer = Acceptor(100 + number, self.world.clock), Writer(self.world.store, EIGHT)
+        try:
+            for ts in itertools.count(1):
+                self.leave.acquire()
+                if self.stop:
+                    return
+                samples = [(number * 3 + s, s * HOUR_MS + ts, 1.0) for s in range(3)]
+                message = acceptor.accept(app=APP, source=f"s{number}", parsed=parsed(samples), message_id=bytes(16))
+                self.sent.update((s, START + at) for s, at, _ in samples)
+                writer.write([message])
+                self.world.model.accept(versions_of(message))
+                self.acked.update((s, START + at) for s, at, _ in samples)
+        except Exception as error:
+            self.failed.append(error)
+
+    def look(self, point: str) -> None:
+        """What was acked by now is in the answer, and nothing that was not sent."""
+        nowhere(point)
+        known = set(self.acked)
+        answer = self.world.answer().keys()
+        assert known <= answer <= set(self.sent)
+        self.leave.release(LEAVE)
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """All of them, until the body has ended."""
+        threads = [threading.Thread(target=self.work, args=(number,)) for number in range(WRITERS)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self.stop = True
+            self.leave.release(WRITERS)
+            for thread in threads:
+                thread.join()
+        assert self.failed == []
+
+
+def settled(world: World, at: Hook = nowhere) -> None:
+    """Compact, move and close until every former epoch is closed."""
+    for _ in range(ROUNDS_MAX):
+        world.roll(at=at)
+        world.migrate(at)
+        closings = [close_epoch(world.store, APP, epoch.number, at) for epoch in world.spread().epochs[:-1]]
+        if all(closing.closed for closing in closings):
+            break
+
+
+@pytest.mark.seed("WD7", compares="answers with what was acked before and what was sent until then, by threads")
+@pytest.mark.parametrize("kind", ["memory", "lmdb"])
+def test_threads_that_write_all_the_while_lose_and_double_nothing(kind: str, tmp_path: Path, figure: Note) -> None:
+    store: Backend = MemoryBackend() if kind == "memory" else LmdbBackend(str(tmp_path), map_bytes=1 << 28)
+    world = World(store, distribution=EIGHT)
+    threads = Sending(world)
+    with threads.going_on():
+        for shards in NEXT:
+            epochs.open_epoch(world.store, APP, strategy=HASH, shards=shards, spread=shards)
+            settled(world, threads.look)
+    settled(world)
+    assert world.spread().settled
+    assert world.answer() == world.truth
+    assert world.truth.keys() == threads.acked == threads.sent
+    assert world.hours() == world.model.hours()
+    store.close()
+    figure(f"{len(threads.acked):,} samples of {WRITERS} threads on {kind} over 8, 32 and 12 shards, 0 lost or doubled")

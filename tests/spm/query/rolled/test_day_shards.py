@@ -1,0 +1,175 @@
+"""Claims about which shards answer a day together, while and after an app's shards change (rules 11, 22 and 23).
+
+The first epoch puts all metrics into shard 11; the next ones m0 and m1 into 13 and m2 into 11, or m0 and m2 into 0 and
+m1 into 4. A day may be answered by rows of days only where no metric can stand in two of the shards that answer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from rollups.decide.retention import Keep, forgotten
+from rollups.move.redistribute import close_epoch
+from spm.limits import DAY_HOURS, HOUR_MS
+from spm.query.reader import AppStorage
+from spm.query.request.batches import Matcher
+from spm.query.request.provenance import DAYS, HOURS, RAW
+from spm.store import epochs, keys, manifest
+from spm.store.keys import BYTE, HASH, Distribution
+from spm.store.manifest import EXPIRED, SEALED
+from tests.model.world import APP, DAY, FIRST, NEXT_DAY, World
+
+NARROW = Distribution.single(spread=1)
+WIDER, BYTES = (HASH, 16, 3), (BYTE, 16, 1)
+Shape = tuple[str, int, int]
+
+
+def narrow() -> World:
+    """Three hours of four series of three metrics, rolled up in shard 11."""
+    world = World(distribution=NARROW)
+    for hour in range(3):
+        world.send(*((series, hour * HOUR_MS + 1 + series, float(series + hour)) for series in range(4)))
+    world.roll()
+    return world
+
+
+def open_to(world: World, shape: Shape) -> None:
+    """Writers go there from now on."""
+    strategy, shards, spread = shape
+    epochs.open_epoch(world.store, APP, strategy=strategy, shards=shards, spread=spread)
+    world.send((2, 30 * HOUR_MS, 1.0))  # of tomorrow: by now the writer knows
+
+
+def moved(shape: Shape, *, close: bool = True, world: World | None = None) -> World:
+    """The same, moved to another epoch, the former one closed."""
+    world = world or narrow()
+    former = world.spread().newest.number
+    open_to(world, shape)
+    world.roll()
+    world.migrate()
+    world.roll()
+    if close:
+        assert close_epoch(world.store, APP, former).closed
+        world.roll()
+    return world
+
+
+def kept(world: World, keep: Keep) -> World:
+    """Let samples go, or hours too."""
+    world.retain(keep, days_later=4)
+    return world
+
+
+def late_in_one_shard() -> World:
+    world = moved(WIDER)
+    world.send((0, 77, 9.0))
+    return world
+
+
+def a_metric_in_two() -> World:
+    """m0 stands in shard 11 by the former epoch and in 13 by the newest: before the move."""
+    world = narrow()
+    open_to(world, WIDER)
+    world.send((0, 2, 50.0), (0, 1, 60.0))
+    world.roll()
+    return world
+
+
+def hours_of_a_metric_in_two() -> World:
+    """Its first hours stand in shard 11, a later one in 13, each with a row of days that is exact for its shard."""
+    world = narrow()
+    open_to(world, WIDER)
+    world.send(*((series, 5 * HOUR_MS + 1, 7.0) for series in (0, 1, 3)))  # of m0 and m1
+    world.roll()
+    assert {shard for shard, pack in world.month(DAY).days.items() if DAY in pack.days} == {11, 13}
+    return world
+
+
+def sealed_before_the_move() -> World:
+    world = kept(narrow(), Keep(raw_days=1))
+    open_to(world, BYTES)
+    world.roll()
+    world.migrate()
+    assert close_epoch(world.store, APP, 0).closed
+    return world
+
+
+def expired_with_days_of_before() -> World:
+    """The month still names the day's rows in two shards that were emptied: made of what is there no more."""
+    world = moved((HASH, 16, 1), world=moved(BYTES))  # there and back
+    world.send(*((series, 77, 9.0) for series in range(4)))
+    world.roll()
+    kept(world, Keep(raw_days=1, hour_days=2))
+    assert EXPIRED in world.manifest().seals.values()
+    assert len([b for b, pack in world.month(DAY).days.items() if DAY in pack.days]) == 3
+    return world
+
+
+def expired_and_forgotten() -> World:
+    """The manifest says no more what the day was made of; its row is all there is, and better than nothing."""
+    world = kept(moved(WIDER), Keep(raw_days=1, hour_days=2))
+    now = world.manifest()
+    after = manifest.encode(forgotten(now, now.nonce + 1))
+    assert world.store.check_and_put("manifest", keys.manifest(APP, DAY), b"v", manifest.encode(now), after)
+    return world
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A history, and where the day is answered from."""
+
+    made: Callable[[], World]
+    levels: set[str]
+
+
+CASES = {
+    "one shard": Case(narrow, {DAYS}),
+    "two shards, each with its metrics": Case(lambda: moved(WIDER), {DAYS}),
+    "two shards that nothing was in before": Case(lambda: moved(BYTES), {DAYS}),
+    "two shards while the former epoch is open": Case(lambda: moved(WIDER, close=False), {RAW}),
+    "one of two shards has late data": Case(late_in_one_shard, {HOURS, RAW}),
+    "a metric in two shards": Case(a_metric_in_two, {RAW, HOURS}),
+    "hours of a metric in two shards": Case(hours_of_a_metric_in_two, {HOURS}),
+    "sealed in a shard of a closed epoch": Case(sealed_before_the_move, {DAYS}),
+    "sealed in two shards": Case(lambda: kept(moved(WIDER), Keep(raw_days=1)), {HOURS}),
+    "expired in two shards": Case(lambda: kept(moved(WIDER), Keep(raw_days=1, hour_days=2)), {DAYS}),
+    "expired, with a row of days of before the move": Case(expired_with_days_of_before, {DAYS}),
+    "expired, and what its days were made of forgotten": Case(expired_and_forgotten, {DAYS}),
+}
+
+
+def of_the_day(world: World) -> dict[tuple[int, int], dict[str, float]]:
+    return {key: row for key, row in world.days().items() if key[1] == DAY}
+
+
+def levels_of(storage: AppStorage, metric: str = "m.") -> set[str]:
+    """Where the day's answer comes from."""
+    asked = [Matcher("__name__", "=~", metric)]
+    return {level for level, _ in storage.select_cells(asked, np.array([FIRST, FIRST + DAY_HOURS]), ["sum"]).basis.runs}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_day_is_answered_once_and_from_the_highest_level_that_is_exact(name: str) -> None:
+    case = CASES[name]
+    world = case.made()
+    wanted = {key: row for key, row in world.model.days().items() if key[1] == DAY}
+    assert len(wanted) == 4
+    assert of_the_day(world) == wanted
+    assert levels_of(world.fresh()) == case.levels
+
+
+def test_only_the_shard_of_a_metric_that_is_asked_for_must_be_exact() -> None:
+    world = late_in_one_shard()  # in shard 13, where m0 and m1 are
+    assert levels_of(world.fresh(), "m2") == {DAYS}
+    assert levels_of(world.fresh(), "m0") == {HOURS, RAW}
+
+
+@pytest.mark.parametrize("keep", [Keep(raw_days=1), Keep(raw_days=1, hour_days=2)], ids=["sealed", "expired"])
+def test_what_was_known_of_a_day_without_samples_nobody_can_say(keep: Keep) -> None:
+    """Its row tells what counted when it was sealed: as of a moment it is left out, in every shard."""
+    world = kept(moved(WIDER), keep)
+    assert max(world.manifest().seals.values()) >= SEALED
+    then = world.fresh().asof(NEXT_DAY * 2)
+    assert {key for key in world.days(then) if key[1] == DAY} == set()

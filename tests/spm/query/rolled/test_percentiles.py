@@ -1,0 +1,115 @@
+"""Claims about percentiles: within 1 % over any range and any group, from whatever level; exact where samples are."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spm import limits
+from spm.errors import QueryTooLarge
+from spm.limits import DAY_HOURS, HOUR_MS
+from spm.query.fake import FakeStorage
+from spm.query.promql.engine import Engine
+from spm.query.request.batches import Matcher
+from spm.query.rolled import percentiles
+from tests.model.world import START, metric_of
+from tests.spm.query.test_truth import EVERY, Told
+
+MINUTE = 60_000
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(-50, 3_000), st.integers(1, 4_000)), min_size=1, max_size=6))
+def test_segments_cover_every_window_exactly(windows: list[tuple[int, int]]) -> None:
+    starts = np.array([s for s, _ in windows]) * 13 * MINUTE
+    ends = starts + np.array([w for _, w in windows]) * 7 * MINUTE
+    cuts = percentiles.segments(starts, ends)
+    assert (cuts.borders[cuts.low] == starts).all()
+    assert (cuts.borders[cuts.high] == ends).all()
+    widths = np.diff(cuts.borders)
+    whole = widths == DAY_HOURS * HOUR_MS
+    assert (cuts.borders[:-1][whole] % (DAY_HOURS * HOUR_MS) == 0).all()
+    assert (cuts.borders[:-1][~whole] // HOUR_MS == (cuts.borders[1:][~whole] - 1) // HOUR_MS).all()
+    inside = [((cuts.low <= i) & (i < cuts.high)).any() for i in range(len(widths))]
+    assert (cuts.needed == inside).all()
+
+
+def close(got: float, values: list[float], q: float) -> bool:
+    """Within 1 % of what lies between the two values around the rank, whatever way is chosen between them."""
+    if not values:
+        return bool(np.isnan(got))
+    low, high = (float(np.quantile(values, q, method=m)) for m in ("lower", "higher"))
+    return low - abs(low) * 0.01 - 1e-12 <= got <= high + abs(high) * 0.01 + 1e-12
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 18), st.integers(-3, 9)), min_size=1, max_size=60),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(-3, 200), st.integers(1, 250)), min_size=1, max_size=4),
+    st.sampled_from([0.0, 0.3, 0.5, 0.95, 1.0]),
+)
+def test_percentiles_of_any_range_and_group_are_within_a_hundredth(
+    samples: list[tuple[int, int, int]], rolled: bool, windows: list[tuple[int, int]], q: float
+) -> None:
+    told = Told()
+    told.send(samples, "a")
+    if rolled:
+        told.world.roll()
+    told.tick()
+    starts = START + np.array([s for s, _ in windows]) * MINUTE
+    ends = starts + np.array([w for _, w in windows]) * MINUTE
+    found = percentiles.of_groups(told.world.fresh(), EVERY, starts, ends, qs=[q], by=["__name__"])
+    truth = told.model.raw()
+    for row, labels in enumerate(found.labels):
+        for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            mine = [v for (s, ts), v in truth.items() if start < ts <= end and metric_of(s) == labels["__name__"]]
+            assert close(found.values[0][row, at], mine, q)
+
+
+def test_whole_days_and_hours_come_from_their_levels() -> None:
+    told = Told()
+    told.send([(s, at, at) for s in range(6) for at in range(1, 18)], "a")
+    told.world.roll()
+    told.tick()
+    day = np.array([START]), np.array([START + DAY_HOURS * HOUR_MS])
+    found = percentiles.of_groups(told.world.fresh(), EVERY, *day, qs=[0.5], by=[])
+    assert [level for level, _ in found.basis.runs] == ["day aggregates"]
+    hours = np.array([START + 1]), np.array([START + 3 * HOUR_MS])
+    found = percentiles.of_groups(told.world.fresh(), EVERY, *hours, qs=[0.5], by=[])
+    assert [level for level, _ in found.basis.runs] == ["raw samples", "hour aggregates"]
+
+
+def test_quantile_over_time_of_sealed_hours_comes_from_sketches_and_says_so() -> None:
+    told = Told()
+    told.send([(0, at, at) for at in range(1, 18)], "a")
+    told.world.roll()
+    told.tick()
+    told.seal(0)
+    assert told.model.sealed, "the hour must have been sealed"
+    told.tick()
+    result = Engine(told.world.fresh()).instant("quantile_over_time(0.5, m0[2h])", START + 2 * HOUR_MS)
+    assert result.values[0, 0] == pytest.approx(6.5, rel=0.01)
+    assert "percentiles of aggregated hours are within 1 %" in result.notes
+    assert not result.warnings
+    half = Engine(told.world.fresh()).instant("quantile_over_time(0.5, m0[90m])", START + 2 * HOUR_MS)
+    assert len(half.labels) == 0
+    assert "has expired" in half.warnings[0]
+
+
+def test_overlapping_windows_are_merged_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(percentiles, "_BUCKETS_AT_ONCE", 20)
+    storage = FakeStorage().add("m", {"n": "1"}, [h * HOUR_MS + 5 for h in range(48)], range(48))
+    ends = np.arange(24, 49) * HOUR_MS
+    found = percentiles.of_groups(storage, [Matcher("__name__", "=", "m")], ends - 24 * HOUR_MS, ends, qs=[1.0], by=[])
+    np.testing.assert_allclose(found.values[0][0], np.arange(23, 48), rtol=0.01)
+
+
+def test_too_many_buckets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "QUERY_BUCKETS_MAX", 3)
+    told = Told()
+    told.send([(s, at, at) for s in range(6) for at in range(1, 9)], "a")
+    told.tick()
+    day = np.array([START]), np.array([START + DAY_HOURS * HOUR_MS])
+    with pytest.raises(QueryTooLarge, match="buckets"):
+        percentiles.of_groups(told.world.fresh(), EVERY, *day, qs=[0.5], by=[])

@@ -1,0 +1,130 @@
+"""Claims about what an answer says of retractions: which take effect, which come too late, which stay for good."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from rollups.delete.seal import Keep
+from spm.limits import DAY_HOURS, HOUR_MS
+from spm.query.explain import explanation
+from spm.query.request.batches import Matcher
+from spm.query.request.provenance import Basis
+from tests.model.world import START, World
+from tests.spm.query.rolled.test_resolutions import FIRST, M0, moved
+
+HOURS_GONE, DAYS_ALONE = Keep(0), Keep(0, 0)
+WITHOUT = "hours whose samples are gone stay as they are: 1 retraction without effect there: 1"
+LASTING = "hours whose samples are gone stay as they are: 1 retraction undone since and still left out there: 1"
+IN_EFFECT, PERHAPS = "1 retraction in effect: 1", "1 retraction may be in effect: 1"
+
+Act = Callable[[World], object]
+
+
+def two_hours() -> World:
+    """Two series of m0 and one of m1; the last is the only one of its metric."""
+    world = World()
+    world.send(*((s, hour * HOUR_MS + 600_000, 1.0) for s in (0, 3, 1) for hour in (0, 1)))
+    return world
+
+
+def after(world: World, *acts: Act) -> World:
+    for act in acts:
+        act(world)
+        world.clock.advance(2_000)
+    return world
+
+
+def roll(world: World) -> None:
+    world.roll()
+
+
+def retract(**what: object) -> Act:
+    return lambda world: world.retract(**what)  # type: ignore[arg-type]
+
+
+def undo(world: World) -> None:
+    world.undo(1)
+
+
+def seal(keep: Keep) -> Act:
+    return lambda world: world.retain(keep, days_later=40)
+
+
+def cells(world: World, *matchers: Matcher) -> Basis:
+    """What the whole day rests on."""
+    return world.fresh().select_cells(matchers, np.array([FIRST, FIRST + DAY_HOURS]), ["sum"]).basis
+
+
+def told(basis: Basis) -> list[str]:
+    return [said for said in (*basis.infos(), *basis.warnings()) if "retraction" in said]
+
+
+@pytest.mark.parametrize("keep", [HOURS_GONE, DAYS_ALONE], ids=["only hours are left", "only days are left"])
+@pytest.mark.parametrize("series", [0, 1], ids=["one of two series", "all that the metric has"])
+@pytest.mark.parametrize(
+    ("history", "wanted"),
+    [
+        pytest.param("seal retract", [WITHOUT], id="made when the samples were gone"),
+        pytest.param("retract seal", [IN_EFFECT], id="made before"),
+        pytest.param("retract seal undo", [IN_EFFECT, LASTING], id="made before, and undone when they were gone"),
+        pytest.param("seal retract undo", [], id="made too late, and undone"),
+        pytest.param("retract undo seal", [], id="undone in time"),
+    ],
+)
+def test_where_samples_are_gone_a_retraction_is_in_effect_as_it_was_when_they_went(
+    history: str, wanted: list[str], series: int, keep: Keep
+) -> None:
+    acts = {"seal": seal(keep), "retract": retract(series=series), "undo": undo}
+    world = after(two_hours(), roll, *(act for name in history.split() for act in (acts[name], roll)))
+    basis = cells(world, Matcher("__name__", "=", f"m{series}"))
+    assert told(basis) == wanted
+    [each] = explanation(world.fresh(), basis, world.clock.now_ms())["retractions"]
+    assert each["inEffect"] == (IN_EFFECT in wanted)
+    assert each["withoutEffectWhereSamplesAreGone"] == (WITHOUT in wanted)
+    assert each["staysLeftOutWhereSamplesAreGone"] == (LASTING in wanted)
+    assert told(cells(world, Matcher("__name__", "=", "m2"))) == []
+
+
+ZERO = (*M0, Matcher("n", "=", "0"))
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["from samples", "from hours"])
+@pytest.mark.parametrize(
+    ("what", "samples", "hours"),
+    [
+        ({"series": 0}, [IN_EFFECT], [IN_EFFECT]),
+        ({"series": 3}, [], []),
+        ({"metric": 1}, [], []),
+        ({}, [IN_EFFECT], [IN_EFFECT]),
+        ({"source": "host"}, [IN_EFFECT], [PERHAPS]),
+        ({"source": "other"}, [], [PERHAPS]),
+        ({"source": "nobody"}, [], []),
+        ({"data_to": START + 900_000}, [IN_EFFECT], [PERHAPS]),
+        ({"data_to": START + 300_000}, [], [PERHAPS]),
+    ],
+    ids=str,
+)
+def test_no_retraction_is_called_in_effect_that_takes_out_nothing_of_what_is_asked_for(
+    what: dict[str, object], samples: list[str], hours: list[str], compacted: bool
+) -> None:
+    world = two_hours()
+    world.send((3, 700_000, 1.0), (3, HOUR_MS + 700_000, 1.0), source="other")
+    after(world, roll, retract(**what), *([roll] if compacted else []))
+    found = world.fresh()
+    assert told(found.select(ZERO, START, START + HOUR_MS).basis) == samples
+    expected = hours if compacted else samples
+    assert told(cells(world, *ZERO)) == expected
+
+
+def test_a_retraction_of_other_samples_of_the_hour_is_not_in_effect() -> None:
+    world = after(two_hours(), roll, retract(data_to=START + 900_000))
+    late = world.fresh().select(M0, START + 1_800_000, START + HOUR_MS + 700_000)
+    assert told(late.basis) == []
+
+
+@pytest.mark.parametrize("keep", [HOURS_GONE, DAYS_ALONE], ids=["only hours are left", "only days are left"])
+def test_a_retraction_is_told_where_a_former_distribution_put_what_is_sealed(keep: Keep) -> None:
+    world = after(two_hours(), roll, retract(series=0), roll, seal(keep), undo, moved)
+    assert told(cells(world, *M0)) == [IN_EFFECT, LASTING]
+    assert told(cells(world, Matcher("__name__", "=", "m1"))) == []

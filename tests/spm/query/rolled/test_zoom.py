@@ -1,0 +1,80 @@
+"""Minimum, maximum, sum and count of a stretch of time are the same at every zoom, and also when samples are gone.
+
+Two days of samples are asked for in windows from half an hour to both days at once: short ones are answered from
+samples, others from hours, days or both. Each chart as a whole must say the same.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollups.delete.seal import Keep
+from spm.clock import FakeClock
+from spm.limits import HOUR_MS
+from spm.query.promql.engine import Engine
+from spm.query.reader import AppStorage
+from tests.model.world import START, World
+
+HOURS = 48
+WHOLE: dict[str, Callable[[Any], float]] = {"min": np.min, "max": np.max, "sum": np.sum, "count": np.sum}
+ZOOMS = ("30m", "1h", "2h", "3h", "4h", "6h", "8h", "12h", "24h", "48h")
+MINUTES = {zoom: int(zoom[:-1]) * (60 if zoom.endswith("h") else 1) for zoom in ZOOMS}
+
+
+def a_world(seed: int) -> tuple[World, np.ndarray]:
+    """Two days with gaps, rolled up, and all values of their one series."""
+    draw = np.random.default_rng(seed)
+    world = World(clock=FakeClock(START + (HOURS + 30) * HOUR_MS))
+    at = np.unique(draw.integers(1, HOURS * 60, int(draw.integers(20, 300)))) * 60_000
+    gap = int(draw.integers(0, HOURS - 6)) * HOUR_MS
+    at = at[(at <= gap) | (at > gap + int(draw.integers(0, 6)) * HOUR_MS)]
+    values = draw.integers(-1_000, 1_000, len(at)).astype(float)
+    world.send(*((0, int(t), float(v)) for t, v in zip(at, values, strict=True)))
+    world.roll()
+    world.clock.advance(2_000)
+    return world, values
+
+
+def chart(storage: AppStorage, name: str, zoom: str) -> float:
+    """The chart's points as one number."""
+    step = MINUTES[zoom] * 60_000
+    found = Engine(storage).range(f"{name}_over_time(m0[{zoom}])", START + step, START + HOURS * HOUR_MS, step)
+    return float(WHOLE[name](found.values[found.present]))
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_what_a_chart_says_of_all_its_time_is_the_same_at_every_zoom(seed: int) -> None:
+    world, values = a_world(seed)
+    storage = world.fresh()
+    for name, whole in WHOLE.items():
+        wanted = float(whole(np.ones(len(values)) if name == "count" else values))
+        assert {zoom: chart(storage, name, zoom) for zoom in ZOOMS} == dict.fromkeys(ZOOMS, wanted)
+
+
+@pytest.mark.parametrize(
+    ("keep", "zooms", "said"),
+    [
+        (Keep(0), ZOOMS[1:], "raw data up to"),
+        (Keep(0, 0), ("24h", "48h"), "hour aggregates up to"),
+    ],
+    ids=["samples are gone", "hours are gone"],
+)
+def test_what_only_a_coarser_level_still_holds_is_answered_from_it_and_says_so(
+    keep: Keep, zooms: tuple[str, ...], said: str
+) -> None:
+    world, values = a_world(7)
+    world.retain(keep, days_later=40)
+    world.clock.advance(2_000)
+    for name, whole in WHOLE.items():
+        wanted = float(whole(np.ones(len(values)) if name == "count" else values))
+        assert {zoom: chart(world.fresh(), name, zoom) for zoom in zooms} == dict.fromkeys(zooms, wanted)
+    finer = "30m" if zooms[0] == "1h" else "1h"
+    step = MINUTES[finer] * 60_000
+    short = Engine(world.fresh()).range(f"max_over_time(m0[{finer}])", START + step, START + 9 * HOUR_MS, step)
+    assert not short.present.any()
+    assert any(said in warning for warning in short.warnings)

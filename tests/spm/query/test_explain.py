@@ -1,0 +1,121 @@
+"""Claims about `explain`: hours that were asked for and are silent, what was known by a time, and shards."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rollups.delete.seal import Keep
+from spm.clock import FakeClock
+from spm.limits import HOUR_MS
+from spm.query.explain import explanation
+from spm.query.promql.engine import Engine
+from spm.query.request.provenance import moment
+from tests.model.world import START, World
+
+
+def a_world(*, until_hours: int = 40) -> World:
+    return World(clock=FakeClock(START + until_hours * HOUR_MS))
+
+
+def explained(world: World, asked: str, at_hour: int, asof_ms: int | None = None) -> dict[str, Any]:
+    storage = world.fresh() if asof_ms is None else world.fresh().asof(asof_ms)
+    found = Engine(storage).instant(asked, START + at_hour * HOUR_MS)
+    return explanation(storage, found.basis, world.clock.now_ms())
+
+
+def starts(hours: Sequence[dict[str, Any]]) -> list[str]:
+    return [each["start"][11:13] for each in hours]
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["before a run", "after it"])
+def test_hours_for_which_nobody_has_sent_are_named_and_not_called_complete(compacted: bool) -> None:
+    world = a_world()
+    for source in ("a", "b"):
+        world.send(*((0, hour * HOUR_MS + 600_000, 1.0) for hour in range(3)), source=source)
+    if compacted:
+        world.roll()
+    world.clock.advance(2_000)
+    last = explained(world, "count_over_time(m0[12h])", 12)["lastHours"]
+    assert starts(last) == ["09", "10", "11"]
+    assert [(each["complete"], each["sources"], each["sourcesSilentSince"]) for each in last] == [
+        (False, 0, ["a", "b"])
+    ] * 3
+    assert [each["complete"] for each in explained(world, "count_over_time(m0[3h])", 3)["lastHours"]] == [True] * 3
+
+
+def test_hours_to_come_are_not_explained() -> None:
+    world = a_world(until_hours=2)
+    world.send((0, 600_000, 1.0))
+    world.clock.advance(2_000)
+    assert starts(explained(world, "count_over_time(m0[12h])", 12)["lastHours"]) == ["00", "01", "02"]
+
+
+def test_who_sent_in_the_last_hour_of_the_day_before_is_known_at_midnight() -> None:
+    world = a_world()
+    world.send((0, 23 * HOUR_MS + 600_000, 1.0), source="a")
+    world.clock.advance(2_000)
+    [first] = explained(world, "count_over_time(m0[1h])", 25)["lastHours"]
+    assert (first["sourcesOfTheHourBefore"], first["sourcesSilentSince"]) == (1, ["a"])
+
+
+def sent_twice(world: World) -> int:
+    """Samples of two messages of one hour; the time between them."""
+    world.send((0, 600_000, 1.0), source="early")
+    world.clock.advance(10_000)
+    between = world.clock.now_ms()
+    world.clock.advance(10_000)
+    world.send((0, 700_000, 5.0), (0, 800_000, 7.0), source="late")
+    return between
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["before a run", "after it"])
+def test_as_of_a_time_nothing_that_came_later_is_counted(compacted: bool) -> None:
+    world = a_world()
+    between = sent_twice(world)
+    if compacted:
+        world.roll()
+        world.send((0, 900_000, 7.0), source="later")
+    world.clock.advance(2_000)
+    told = explained(world, "count_over_time(m0[1h])", 1, between)
+    [unit], [hour] = told["units"], told["lastHours"]
+    merged = [0, None, None]  # of what runs have merged since nobody can tell
+    apart = [1, moment(between - 10_000), 1]
+    found = [unit[name] for name in ("samplesNotCompacted", "newestAccepted", "sources")]
+    assert found == (merged if compacted else apart)
+    assert (hour["sources"], hour["complete"]) == ((None, None) if compacted else (1, True))
+    now = explained(world, "count_over_time(m0[1h])", 1)
+    assert [each["sources"] for each in now["units"]] == [3 if compacted else 2]
+
+
+def test_a_unit_of_which_runs_have_merged_nothing_by_then_is_told_exactly() -> None:
+    world = a_world()
+    before = world.clock.now_ms()
+    world.clock.advance(1_000)
+    world.send((0, 600_000, 1.0))
+    world.roll()
+    world.clock.advance(2_000)
+    told = explained(world, "count_over_time(m0[1h])", 1, before)
+    assert [(unit["sources"], unit["newestAccepted"]) for unit in told["units"]] == [(0, None)]
+
+
+def test_only_shards_that_metrics_asked_for_may_lie_in_are_named() -> None:
+    world = a_world()
+    world.send(*((series, 600_000, 1.0) for series in range(3)))
+    world.roll()
+    world.clock.advance(2_000)
+    every = explained(world, 'count_over_time({__name__=~"m."}[1h])', 1)["units"]
+    mine = [explained(world, f"count_over_time(m{number}[1h])", 1)["units"] for number in range(3)]
+    assert [len(units) for units in mine] == [1, 1, 1]
+    assert len({unit["bucket"] for unit in every}) == len(every) == 2
+    assert {units[0]["bucket"] for units in mine} == {unit["bucket"] for unit in every}
+
+
+def test_of_days_that_have_expired_nobody_is_said_to_have_sent_nothing() -> None:
+    world = a_world()
+    world.send((0, 600_000, 1.0))
+    world.roll()
+    world.retain(Keep(0, 0), days_later=40)
+    world.clock.advance(2_000)
+    told = explained(world, "count_over_time(m0[1d])", 24)
+    assert [(unit["state"], unit["sources"]) for unit in told["units"]] == [("hours expired", None)]

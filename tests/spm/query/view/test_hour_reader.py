@@ -1,0 +1,193 @@
+"""Claims about reading hours whose pages are in the cache: looked for together, each by its own rules all the same."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from spm import limits
+from spm.clock import FakeClock
+from spm.errors import IntegrityError, QueryTooLarge
+from spm.limits import HOUR_MS
+from spm.query.reader import AppStorage
+from spm.query.request.batches import Matcher
+from spm.query.view import hour_reader
+from spm.query.view.page_cache import PageCache
+from spm.store import keys
+from spm.store.backends.base import Backend
+from spm.store.backends.memory import MemoryBackend
+from spm.wire import Envelope
+from tests.support.faults import Faulty, flip, keys_of
+from tests.support.rows import HOUR, START, envelope, plain, stored
+from tests.support.store_reader import EVERY, look, reader, roll
+
+HOURS = 4
+NOW = START + (HOURS + 1) * HOUR_MS
+END = START + HOURS * HOUR_MS
+SENT = [envelope([(s, START + h * HOUR_MS + s + 1, 10.0 * h + s) for s in range(6)], sequence=h) for h in range(HOURS)]
+ALL = plain(SENT)
+
+
+def kept(backend: Backend, *, but: int | None = None, clock: FakeClock | None = None) -> AppStorage:
+    """A reader that has every hour's pages in its cache, but those of one."""
+    storage = reader(backend, clock=clock or FakeClock(NOW))
+    for hour in range(HOURS):
+        if hour != but:
+            look(storage, START + hour * HOUR_MS, START + (hour + 1) * HOUR_MS)
+    return storage
+
+
+def rolled(*sent: Envelope) -> MemoryBackend:
+    backend = MemoryBackend()
+    stored(*(sent or SENT), backend=backend)
+    roll(backend, 5)
+    return backend
+
+
+def chunks_of(backend: Backend, hour: int) -> list[bytes]:
+    return [key for key in keys_of(backend, "chunks") if keys.parse_chunk(key)[3] == HOUR + hour]
+
+
+def without_hour(hour: int) -> dict[tuple[bytes, int], int]:
+    begin = START + hour * HOUR_MS
+    return {at: value for at, value in ALL.items() if not begin < at[1] <= begin + HOUR_MS}
+
+
+@pytest.mark.parametrize("at_once", [1, 12, 10_000], ids=["hour by hour", "two by two", "all together"])
+def test_an_answer_is_the_same_however_many_hours_are_looked_for_together(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(hour_reader, "_AT_ONCE", at_once)
+    storage = kept(rolled())
+    assert look(storage) == ALL
+    assert look(storage, START + 3, END - HOUR_MS + 3) == {  # the first and the last hour are cut
+        at: value for at, value in ALL.items() if START + 3 < at[1] <= END - HOUR_MS + 3
+    }
+
+
+def test_hours_in_the_cache_are_not_read_again() -> None:
+    backend = Faulty(rolled())
+    storage = kept(backend)
+    backend.calls.clear()
+    assert look(storage) == ALL
+    assert not {"get chunks", "get timelines", "get inputs"} & set(backend.calls)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was looked for in any cache, each time, but manifests."""
+    noted, held = list[str](), PageCache.held
+
+    def noting(cache: PageCache, table: str, names: Sequence[bytes]) -> list[object | None]:
+        noted.extend({table} - {"manifest"})
+        return held(cache, table, names)
+
+    monkeypatch.setattr(PageCache, "held", noting)
+    return noted
+
+
+def test_hours_in_the_cache_are_looked_for_together(looks: list[str]) -> None:
+    storage = kept(rolled())
+    looks.clear()
+    assert look(storage) == ALL
+    assert looks == ["chunks", "lines"]
+
+
+def test_an_hour_that_is_not_in_the_cache_is_read_when_its_turn_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Faulty(rolled())
+    monkeypatch.setattr(limits, "QUERY_SAMPLES_MAX", 7)
+    with pytest.raises(QueryTooLarge):
+        look(reader(backend, clock=FakeClock(NOW)))
+    assert backend.calls.count("get chunks") == 2
+
+
+@pytest.mark.parametrize("series", [0, 4], ids=["of one metric", "of another"])
+def test_a_damaged_page_between_sound_ones_is_left_out_alone(series: int) -> None:
+    backend = rolled()
+    metric = keys.parse_chunk(chunks_of(backend, 1)[series % 3])[2]
+    [damaged] = [key for key in chunks_of(backend, 1) if keys.parse_chunk(key)[2] == metric]
+    flip(backend, "chunks", damaged, b"v", 300)
+    storage = kept(backend)
+    seen = look(storage)
+    assert without_hour(1).items() < seen.items() < ALL.items()
+    assert look(storage) == seen
+    assert storage.damaged() == 1
+
+
+def test_pages_that_are_missing_in_one_hour_are_an_integrity_error() -> None:
+    backend = rolled()
+    storage = kept(backend, but=2)
+    backend.delete("chunks", [(key, None) for key in chunks_of(backend, 2)])
+    with pytest.raises(IntegrityError, match="is missing"):
+        look(storage)
+
+
+def test_a_query_that_finds_one_hour_moved_on_starts_again_with_all() -> None:
+    backend = Faulty(rolled())
+    storage = kept(backend, but=2)
+    asked: list[str] = []
+
+    def run_and_purge(call: str) -> None:
+        if call == "get chunks" and not asked:
+            asked.append(call)
+            old = keys_of(backend.inner, "chunks")
+            roll(backend.inner, 6)
+            backend.inner.delete("chunks", [(key, None) for key in old])
+
+    backend.hook = run_and_purge
+    assert look(storage) == ALL
+    assert asked
+
+
+def test_an_hour_with_newer_samples_between_settled_ones_shows_the_newest() -> None:
+    backend, clock = rolled(), FakeClock(NOW)
+    storage = kept(backend, clock=clock)
+    newer = envelope([(1, START + HOUR_MS + 2, -1.0), (9, START + HOUR_MS + 7, 5.0)], sequence=99)
+    stored(newer, backend=backend)
+    clock.advance(limits.TAIL_AGE_MS + 1)
+    assert look(storage) == plain([*SENT, newer])
+
+
+def test_hours_of_which_no_series_is_wanted_are_no_ground_of_the_answer(looks: list[str]) -> None:
+    backend = rolled(*SENT[:3], envelope([(9, START + 3 * HOUR_MS + 1, 1.0)], sequence=3))
+    matchers = [*EVERY, Matcher("host", "=", "h0")]  # of the same metric as h9
+    wanted, storage = reader(backend, clock=FakeClock(NOW)).select(matchers, START, END), kept(backend)
+    looks.clear()
+    found = storage.select(matchers, START, END)
+    assert looks == ["chunks", "lines"]
+    assert found.basis == wanted.basis
+    assert found.ts.tolist() == wanted.ts.tolist() == [START + h * HOUR_MS + 1 for h in range(3)]
+
+
+@pytest.mark.parametrize(("samples", "fits"), [(24, True), (23, False), (13, False)])
+def test_hours_in_the_cache_count_towards_the_samples_of_a_query(
+    monkeypatch: pytest.MonkeyPatch, samples: int, fits: bool
+) -> None:
+    storage = kept(rolled())
+    monkeypatch.setattr(limits, "QUERY_SAMPLES_MAX", samples)
+    if fits:
+        assert look(storage) == ALL
+    else:
+        with pytest.raises(QueryTooLarge, match="samples"):
+            look(storage)
+
+
+def test_a_query_ends_at_the_hour_in_which_it_has_read_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = kept(rolled())
+    monkeypatch.setattr(limits, "QUERY_SAMPLES_MAX", 7)
+    ticks: list[None] = []
+    with pytest.raises(QueryTooLarge):
+        storage.select(EVERY, START, END, tick=lambda: ticks.append(None))
+    assert len(ticks) == ticks_of_names() + 2
+
+
+def test_a_query_looks_at_the_clock_in_every_hour() -> None:
+    storage, ticks = kept(rolled()), list[None]()
+    storage.select(EVERY, START, END, tick=lambda: ticks.append(None))
+    assert len(ticks) == ticks_of_names() + HOURS
+
+
+def ticks_of_names() -> int:
+    """How often the names alone look at the clock: for an hour without samples."""
+    ticks: list[None] = []
+    kept(rolled()).select(EVERY, END + HOUR_MS, END + 2 * HOUR_MS, tick=lambda: ticks.append(None))
+    return len(ticks)

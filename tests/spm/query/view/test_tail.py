@@ -1,0 +1,210 @@
+"""Claims about spm/query/view/tail.py and spm/query/view/page_cache.py: what a reading process keeps, and when it lets
+go.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spm import limits
+from spm.clock import FakeClock
+from spm.query.view.page_cache import PageCache
+from spm.query.view.tail import Tail
+from spm.query.view.view import Rows
+from spm.store import keys
+from spm.store.backends.base import Reader
+from spm.store.backends.memory import MemoryBackend
+from spm.store.encoding.blocks import ChunkPage
+from spm.store.keys import Distribution, PendingKey, hour_column
+from spm.store.versions.merge import Piece, merge
+from spm.store.versions.quarantine import Quarantine
+from tests.support.faults import keys_of
+from tests.support.rows import APP, HOUR, START, envelope, stored, versions_of
+
+[SHARD] = Distribution().all(APP)
+
+
+class Counted:
+    """A tail over a store, and the keys of every block it read."""
+
+    def __init__(self, backend: MemoryBackend) -> None:
+        self.clock = FakeClock()
+        self.read: list[bytes] = []
+        self.backend = backend
+        rows = Rows(APP, PageCache(), Quarantine(backend, self.clock))
+
+        def log(reader: Reader, names: Sequence[bytes]) -> list[Piece | None]:
+            self.read += names
+            return rows.log(reader, names)
+
+        self.tail = Tail(APP, [SHARD], self.clock, log)
+
+    def refresh(self) -> None:
+        self.clock.advance(limits.TAIL_AGE_MS)
+        self.tail.refresh(self.backend)
+
+    def versions(self, hour: int = HOUR) -> list[object]:
+        return list(versions_of(merge(self.tail.view().pieces(SHARD, hour))))
+
+
+def batch(number: int, hours: int = 1) -> object:
+    return envelope(
+        [(s, START + h * 3_600_000 + number + 1, float(number)) for s in (1, 2) for h in range(hours)],
+        sequence=number,
+        ms=1000 + number,
+    )
+
+
+def filled(count: int, hours: int = 1) -> Counted:
+    return Counted(stored(*(batch(i, hours) for i in range(count))))  # type: ignore[arg-type]
+
+
+def settle(backend: MemoryBackend, count: int) -> None:
+    """A run has taken the oldest records."""
+    backend.delete("pending", [(key, None) for key in keys_of(backend, "pending")[-count:]])
+
+
+def test_a_block_is_read_once() -> None:
+    held = filled(3)
+    held.refresh()
+    stored(batch(3), backend=held.backend)  # type: ignore[arg-type]
+    held.refresh()
+    held.refresh()
+    assert len(held.read) == len(set(held.read)) == 4
+    assert len(held.versions()) == 8
+
+
+def test_the_list_of_records_is_not_read_again_before_its_time_unless_forced() -> None:
+    held = filled(1)
+    held.refresh()
+    stored(batch(1), backend=held.backend)  # type: ignore[arg-type]
+    held.clock.advance(limits.TAIL_AGE_MS - 1)
+    held.tail.refresh(held.backend)
+    assert len(held.read) == 1
+    held.tail.refresh(held.backend, force=True)
+    assert len(held.read) == 2
+
+
+def test_a_clock_that_jumps_back_does_not_stop_the_tail() -> None:
+    held = filled(1)
+    held.refresh()
+    held.clock.jump(-(10**9))
+    stored(batch(1), backend=held.backend)  # type: ignore[arg-type]
+    held.refresh()
+    assert len(held.versions()) == 4
+
+
+def test_a_unit_whose_records_are_all_gone_is_forgotten() -> None:
+    held = filled(4, hours=2)
+    held.refresh()
+    settle(held.backend, 4)
+    held.refresh()
+    assert list(held.tail.view().units()) == []
+
+
+def test_a_unit_that_is_mostly_settled_is_read_anew() -> None:
+    held = filled(9)
+    held.refresh()
+    settle(held.backend, 4)
+    held.refresh()
+    assert len(held.versions()) == 18
+    settle(held.backend, 1)
+    held.refresh()
+    assert len(held.versions()) == 8
+
+
+def test_only_the_settled_cell_of_a_record_is_left_out_when_its_unit_is_read_anew() -> None:
+    held = filled(3, hours=2)
+    held.refresh()
+    oldest, second, newest = reversed(keys_of(held.backend, "pending"))
+    held.backend.delete("pending", [(oldest, None), (second, None), (newest, [hour_column(HOUR)])])
+    held.refresh()
+    assert held.versions() == []
+    assert len(held.versions(HOUR + 1)) == 2
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=8))
+def test_a_query_meets_few_pieces_each_twice_as_large_as_the_next(rounds: list[int]) -> None:
+    held, number = Counted(MemoryBackend()), 0
+    for count in rounds:
+        for _ in range(count):
+            stored(batch(number), backend=held.backend)  # type: ignore[arg-type]
+            number += 1
+        held.refresh()
+        sizes = [len(p) for p in held.tail.view().pieces(SHARD, HOUR)]
+        assert all(a >= 2 * b for a, b in itertools.pairwise(sizes))
+        assert sum(sizes) == 2 * number
+
+
+def test_a_view_does_not_move_with_later_refreshes() -> None:
+    held = filled(2)
+    held.refresh()
+    view = held.tail.view()
+    settle(held.backend, 2)
+    held.refresh()
+    assert len(merge(view.pieces(SHARD, HOUR))) == 4
+
+
+def test_a_block_that_is_gone_is_remembered_as_missing_until_its_record_goes() -> None:
+    held = filled(2)
+    gone = keys.LogKey.parse(keys_of(held.backend, "log")[0])
+    held.backend.delete("log", [(gone.to_bytes(), None)])
+    for _ in range(3):
+        held.refresh()
+        assert held.tail.view().missing == {(SHARD, HOUR): (gone.batch,)}
+    held.backend.delete("pending", [(PendingKey(SHARD, APP, gone.ingest_ms, gone.batch).to_bytes(), None)])
+    held.refresh()
+    assert held.tail.view().missing == {}
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+def page(size: int) -> ChunkPage:
+    return ChunkPage(*(np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0, np.int32)), np.zeros(size))
+
+
+def test_a_page_is_loaded_once_and_an_absent_one_every_time() -> None:
+    cache, asked = PageCache(), []
+
+    def load(names: Sequence[bytes]) -> list[object | None]:
+        asked.append(list(names))
+        return [None if name == b"no" else page(1) for name in names]
+
+    for _ in range(2):
+        found = cache.fetch("chunks", [b"a", b"no", b"b"], load)
+        assert [f is None for f in found] == [False, True, False]
+    assert asked == [[b"a", b"no", b"b"], [b"no"]]
+    cache.fetch("hours", [b"a"], load)
+    cache.clear()
+    cache.fetch("chunks", [b"a"], load)
+    assert asked[2:] == [[b"a"], [b"a"]]
+
+
+@pytest.mark.parametrize(
+    ("size", "kept"), [(100, 10), (2_000, 0)], ids=["the least recently used go", "a giant is not kept"]
+)
+def test_the_cache_keeps_within_its_bound(size: int, kept: int) -> None:
+    cache = PageCache(bytes_max=10_000)
+    for i in range(50):
+        cache.fetch("chunks", [bytes([i])], lambda names: [page(size)])
+    assert len(cache._pages) == kept
+    assert cache._bytes <= 10_000
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["fetched", "looked for"])
+def test_a_page_that_was_asked_for_again_outlasts_older_questions(held: bool) -> None:
+    cache = PageCache(bytes_max=10_000)
+    for i in range(30):
+        cache.fetch("chunks", [bytes([i])], lambda names: [page(100)])
+        assert (cache.held if held else cache_only(cache))("chunks", [b"\0"]) != [None]
+
+
+def cache_only(cache: PageCache) -> Callable[[str, Sequence[bytes]], list[object | None]]:
+    """``fetch`` of what nobody can load."""
+    return lambda table, names: cache.fetch(table, names, lambda missing: [None for _ in missing])

@@ -1,0 +1,232 @@
+"""The HBase back end against a gateway that misbehaves on purpose: time-outs, repeats, connections, parallel scans.
+
+The gateway is Thrift's own server in a thread of this process, with a table in a dict behind it; what a real HBase does
+with the same calls is shown in ``test_hbase.py`` and in the contract of all back ends.
+"""
+
+import importlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from thriftpy2.rpc import make_server
+
+from spm import limits
+from spm.clock import FakeClock
+from spm.errors import StoreUnavailable
+from spm.store import keys
+from spm.store.backends.hbase import HBaseBackend
+from tests.servers.processes import answers, free_ports, wait_until
+
+thrift: Any = importlib.import_module("Hbase_thrift")  # happybase made it, which the back end has imported
+TABLES = [f"x_{table}".encode() for table in keys.TABLES]
+ROW_BYTES = 1_000
+
+
+@dataclass(slots=True)
+class Gateway:
+    """Answers a few calls, notes them all, and hangs up or keeps silent when ``fault`` says so."""
+
+    port: int = field(default_factory=lambda: free_ports(1)[0])
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+    callers: set[str] = field(default_factory=set)
+    fault: Callable[[str, int], None] = lambda name, count: None
+    rows: int = 0  # of every scan
+    standing: set[bytes] = field(default_factory=set)  # rows that are there
+    scanners: dict[int, int] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, name: str, what: object = None) -> None:
+        with self.lock:
+            self.calls.append((name, what))
+            self.callers.add(threading.current_thread().name)
+            count = sum(call == name for call, _ in self.calls)
+        self.fault(name, count)
+
+    def count(self, name: str) -> int:
+        with self.lock:
+            return sum(call == name for call, _ in self.calls)
+
+    def getTableNames(self) -> list[bytes]:
+        self.note("getTableNames")
+        return TABLES
+
+    def mutateRows(self, table: bytes, batches: list[Any], attributes: object) -> None:
+        self.note("mutateRows", [(b.row, [(m.column, m.value) for m in b.mutations]) for b in batches])
+
+    def getRowsWithColumns(self, table: bytes, names: list[bytes], columns: object, attributes: object) -> list[Any]:
+        self.note("getRowsWithColumns")
+        return []
+
+    def checkAndPut(self, table: bytes, row: bytes, *given: object) -> bool:
+        self.note("checkAndPut")
+        return row not in self.standing
+
+    def scannerOpenWithScan(self, table: bytes, scan: Any, attributes: object) -> int:
+        self.note("scannerOpenWithScan", scan.startRow)
+        with self.lock:
+            self.scanners[len(self.scanners) + 1] = scan.startRow[0]
+            return len(self.scanners)
+
+    def scannerGetList(self, number: int, count: int) -> list[Any]:
+        self.note("scannerGetList", number)
+        first = bytes([self.scanners[number]])
+        with self.lock:
+            read = sum(1 for name, n in self.calls if (name, n) == ("scannerGetList", number)) - 1
+        at = range(read * count, min((read + 1) * count, self.rows))
+        cell = {b"d:v": thrift.TCell(value=bytes(ROW_BYTES), timestamp=1)}
+        return [thrift.TRowResult(row=first + n.to_bytes(20, "big"), columns=cell) for n in at]
+
+    def scannerClose(self, number: int) -> None:
+        self.note("scannerClose")
+
+
+@pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    made = Gateway()
+    server = make_server(thrift.Hbase, made, "127.0.0.1", made.port, client_timeout=60_000)
+    server.daemon = True
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    assert wait_until(lambda: answers(made.port), 10)
+    yield made
+    server.close()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(1_000)
+
+
+@pytest.fixture
+def backend(gateway: Gateway, clock: FakeClock) -> Iterator[HBaseBackend]:
+    made = HBaseBackend("127.0.0.1", gateway.port, prefix="x", clock=clock)
+    made.get("pending", [])  # it knows its tables
+    made._table("pending")
+    yield made
+    made.close()
+
+
+def hangs_up(*names: str, times: int = 99, only: int | None = None) -> Callable[[str, int], None]:
+    def fault(name: str, count: int) -> None:
+        if name in names and (count <= times if only is None else count == only):
+            raise ConnectionAbortedError("as a gateway that is killed")
+
+    return fault
+
+
+PUT = [("pending", [(b"k" * 21, {b"a": b"1"})])]
+
+
+def test_a_put_is_sent_again_with_the_same_bytes_over_a_new_connection(gateway: Gateway, backend: HBaseBackend) -> None:
+    gateway.fault = hangs_up("mutateRows", times=2)
+    backend.put(PUT)
+    sent = [what for name, what in gateway.calls if name == "mutateRows"]
+    assert sent == [[(b"k" * 21, [(b"d:a", b"1")])]] * 3
+
+
+def test_a_call_is_repeated_after_longer_and_longer_waits_and_then_given_up(
+    gateway: Gateway, backend: HBaseBackend, clock: FakeClock
+) -> None:
+    gateway.fault = hangs_up("mutateRows")
+    before = clock.monotonic()
+    with pytest.raises(StoreUnavailable) as failed:
+        backend.put(PUT)
+    assert gateway.count("mutateRows") == 1 + len(limits.HBASE_BACK_OFF_S)
+    assert clock.monotonic() - before == pytest.approx(sum(limits.HBASE_BACK_OFF_S))
+    assert list(limits.HBASE_BACK_OFF_S) == sorted(limits.HBASE_BACK_OFF_S)
+    assert failed.value.rest == PUT
+
+
+def test_a_check_and_put_is_never_sent_twice(gateway: Gateway, backend: HBaseBackend) -> None:
+    gateway.fault = hangs_up("checkAndPut")
+    with pytest.raises(StoreUnavailable):
+        backend.check_and_put("pending", b"k" * 21, b"a", None, b"1")
+    assert gateway.count("checkAndPut") == 1
+
+
+def test_a_gateway_that_keeps_silent_is_given_up_after_one_time_out(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    monkeypatch.setattr(limits, "STORE_TIMEOUT_S", 0.3)
+    asleep = threading.Event()
+    gateway.fault = lambda name, _: name == "mutateRows" and asleep.wait(5)  # type: ignore[assignment]
+    backend = HBaseBackend("127.0.0.1", gateway.port, prefix="x", clock=clock)
+    begun = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="did not answer in time"):
+        backend.put(PUT)
+    assert time.monotonic() - begun < 3
+    assert gateway.count("mutateRows") == 1
+    asleep.set()
+    backend.close()
+
+
+def test_registrations_are_answered_in_their_order_however_many_are_under_way(
+    gateway: Gateway, backend: HBaseBackend
+) -> None:
+    rows = [(bytes([n % 16]) + n.to_bytes(20, "big"), b"form") for n in range(2_000)]
+    gateway.standing = {key for key, _ in rows[::7]}
+    told = backend._set_absent(b"x_series", b"c", rows)
+    assert told == {key: key not in gateway.standing for key, _ in rows}
+    assert gateway.count("checkAndPut") == len(rows)
+    assert 1 < len(gateway.callers) <= limits.HBASE_LANES + 1
+
+
+def test_registrations_that_the_gateway_hangs_up_on_are_made_again(gateway: Gateway, backend: HBaseBackend) -> None:
+    rows = [(n.to_bytes(21, "big"), b"form") for n in range(100)]
+    gateway.fault = hangs_up("checkAndPut", only=50)
+    assert backend._set_absent(b"x_series", b"c", rows) == {key: True for key, _ in rows}
+    assert gateway.count("checkAndPut") > len(rows)
+
+
+def test_every_thread_has_a_connection_of_its_own(gateway: Gateway, backend: HBaseBackend) -> None:
+    together = threading.Barrier(5)
+
+    def work() -> None:
+        together.wait()
+        for _ in range(5):
+            backend.put(PUT)
+
+    gateway.callers.clear()
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(gateway.callers) == 5, "the gateway has a thread for each connection"
+
+
+def test_a_connection_that_was_silent_is_replaced_before_the_gateway_closes_it(
+    gateway: Gateway, backend: HBaseBackend, clock: FakeClock
+) -> None:
+    backend.put(PUT)
+    gateway.callers.clear()
+    backend.put(PUT)
+    clock.advance(1000 * (limits.HBASE_IDLE_S + 1))
+    backend.put(PUT)
+    assert len(gateway.callers) == 2
+
+
+def test_ranges_are_read_ahead_but_only_so_many(gateway: Gateway, backend: HBaseBackend) -> None:
+    gateway.rows = 10
+    ranges = [(bytes([n]), bytes([n + 1])) for n in range(40)]
+    scanned = backend.scan_ranges("pending", ranges)
+    seen = [next(scanned)[0]]
+    time.sleep(0.2)
+    opened = Counter(name for name, _ in gateway.calls)
+    assert 1 < opened["scannerOpenWithScan"] <= limits.HBASE_SCANS_AHEAD + 1, "in parallel, with bounded memory"
+    seen += [key for key, _ in scanned]
+    assert seen == sorted(seen), "and in order"
+    assert len(seen) == 400
+    assert gateway.count("scannerOpenWithScan") == 40
+
+
+def test_a_scan_asks_for_no_more_at_once_than_fits_a_call(gateway: Gateway, backend: HBaseBackend) -> None:
+    gateway.rows = 5_000
+    rows = sum(1 for _ in backend.scan("pending", b"\0", b"\1"))
+    assert rows == 5_000
+    assert gateway.count("scannerGetList") >= 5_000 // limits.HBASE_READ_ROWS

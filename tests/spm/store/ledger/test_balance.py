@@ -1,0 +1,67 @@
+"""The account adds up at any moment of any history, and tells the truth about where things are."""
+
+import os
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spm.store import keys
+from spm.store.backends.memory import MemoryBackend
+from spm.store.ledger import watermarks
+from spm.store.ledger.balance import account, glance
+from spm.store.ledger.watermarks import Announcement
+from tests.model.balance_world import DEAD, GONE, OPEN, QUEUED, STORED, World
+from tests.support.faults import flip
+from tests.support.rows import APP, START, envelope, stored
+
+NOW = 1_699_300_000_500
+HISTORIES = int(os.environ.get("SPM_HISTORIES", "12"))
+
+
+@pytest.mark.seed("A11", compares="the account with the truth at every moment of random histories")
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=HISTORIES, deadline=None)
+def test_the_account_is_the_truth_at_every_moment_of_a_random_history(seed: int) -> None:
+    world = World(random.Random(seed))
+    accepted = 0
+    for _ in range(60):
+        act = world.act()
+        found, truth = world.account(), world.truth()
+        messages, samples = found.messages, found.samples
+        assert (messages.missing, samples.missing, found.findings) == (0, 0, ()), act
+        assert (messages.accepted, messages.settled) == (truth.total(), truth[STORED] + truth[DEAD]), act
+        assert (messages.stored, messages.dead + messages.rejected) == (truth[STORED], truth[DEAD]), act
+        assert messages.waiting == truth[OPEN] + truth[QUEUED] + truth[GONE], act
+        assert (samples.stored, samples.dead) == (world.samples(STORED), world.samples(DEAD)), act
+        assert messages.accepted >= accepted, f"{act}: what was accepted once is accepted for ever"
+        accepted = messages.accepted
+
+
+@pytest.mark.seed("A11", compares="the account after a quiet end with every message that was ever stamped")
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=HISTORIES, deadline=None)
+def test_after_a_quiet_end_only_what_died_with_its_process_is_not_settled(seed: int) -> None:
+    world = World(random.Random(seed))
+    for _ in range(80):
+        world.act()
+    world.settle_all()
+    found, truth = world.account(), world.truth()
+    assert (found.messages.stored, found.messages.dead + found.messages.rejected) == (truth[STORED], truth[DEAD])
+    assert found.messages.waiting == truth[GONE]
+    living = [p for p in found.processes if p.number in {a.process for a in world.living}]
+    assert all(p.messages.waiting == p.samples.waiting == 0 for p in living)
+
+
+def test_a_process_whose_row_cannot_be_read_is_named_and_is_in_no_number() -> None:
+    store = MemoryBackend()
+    for process, sequence in ((1, 1), (2, 2)):
+        message = envelope([(1, START + 5, 1.0)], process=process, sequence=sequence)
+        stored(message, backend=store)
+        watermarks.announce(store, APP, process, Announcement(message.stamp.ms, sequence, 1, 1, 0, 0, 0, NOW))
+    flip(store, "marks", keys.mark(APP, 2), b"a")
+    found = account(store, APP, NOW)
+    assert (found.samples.accepted, found.samples.stored, found.unread) == (1, 1, (2,))
+    assert (found.findings, found.adds_up) == ((), False)
+    assert (glance(store, APP, NOW).samples.accepted, glance(store, APP, NOW).unread) == (1, 1)

@@ -1,0 +1,303 @@
+"""Claims about spm/store/ledger/outcomes.py: one outcome per stamp and sample, whatever rows there are, in whatever
+order.
+
+``counted`` is rule 24 in plain Python over a list of rows; the joins must say the same of any list.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spm.limits import HOUR_MS
+from spm.store import epochs, keys
+from spm.store.backends.base import Backend
+from spm.store.backends.memory import MemoryBackend
+from spm.store.encoding import blocks
+from spm.store.keys import Distribution, LogKey, PendingKey
+from spm.store.ledger import commit_records
+from spm.store.ledger.commit_records import COLUMN, DEAD, LATE, REJECTED, STORED, Commit, account_key
+from spm.store.ledger.outcomes import Settled, settled
+from spm.store.ledger.watermarks import Totals
+from spm.wire import Stamp
+from tests.support.faults import Faulty, flip, keys_of
+from tests.support.rows import APP, START, envelope, messages, stored
+
+SPREAD = Distribution.single(spread=2)
+SHARDS = SPREAD.all(APP)
+MINUTE = 7
+MESSAGES = 4  # stamps; message m holds m % 3 + 1 samples in each of its (shard, hour) rows
+OUTCOME = {"waits": None, "stored": STORED, "late": LATE}
+
+
+def stamp(number: int) -> Stamp:
+    """Of the processes 1 and 2 in turn."""
+    return Stamp(MINUTE * 60_000 + number // 2, number % 2 + 1, number)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a batch: waiting in `pending`, or accounted for."""
+
+    batch: int
+    shard: int
+    hour: int
+    rows: int
+    outcome: int | None
+    holds: tuple[int, ...]  # messages
+
+
+@dataclass(frozen=True)
+class Died:
+    """An account of what was rejected or is dead of a message; ``total`` is not told by older programs."""
+
+    number: int
+    outcome: int
+    samples: int
+    total: int | None
+    cause: int
+
+
+def put(backend: MemoryBackend, row: Row | Died) -> None:
+    if isinstance(row, Died):
+        totals = None if row.total is None else np.array([row.total])
+        commit = Commit(messages([stamp(row.number)]), np.array([row.samples]), ids([row.number]), 0, 0, (), totals)
+        key, raw = (
+            keys.ledger(APP, MINUTE, row.number, row.cause),
+            commit_records.encode(commit, blocks.LEDGER, row.outcome),
+        )
+        return backend.put([("ledger", [(key, {COLUMN: raw})])])
+    place = LogKey(SHARDS[row.shard], APP, START // HOUR_MS + row.hour, MINUTE * 60_000, row.batch)
+    ts = place.hour * HOUR_MS + 5
+    samples = np.array([n % 3 + 1 for n in row.holds])
+    names = tuple((shard, place.hour) for shard in range(row.rows))  # only how many there are counts
+    commit = Commit(messages([stamp(n) for n in row.holds]), samples, ids(row.holds), ts, ts, names)
+    if row.outcome is None:
+        cell = {keys.hour_column(place.hour): commit_records.encode(commit, batch=row.batch)}
+        return backend.put(
+            [("pending", [(PendingKey(place.shard, APP, place.ingest_ms, place.batch).to_bytes(), cell)])]
+        )
+    raw = commit_records.encode(commit, blocks.LEDGER, row.outcome, row.batch)
+    return backend.put([("ledger", [(account_key(place), {COLUMN: raw})])])
+
+
+def ids(numbers: Sequence[int]) -> np.ndarray:
+    return np.repeat(np.array(numbers, np.uint8), 16)
+
+
+def counted(rows: list[Row | Died]) -> dict[Stamp, tuple[int, int, int, int, bool]]:
+    """Stamp -> (stored, late, rejected, dead, whole), by plain counting."""
+    there = {(r.batch, r.shard, r.hour): r for r in sorted_rows(rows)}
+    found = {}
+    for n in range(MESSAGES):
+        mine = [r for r in there.values() if n in r.holds]
+        groups: dict[tuple[int, int], list[Row]] = defaultdict(list)
+        for r in mine:
+            groups[r.hour, r.batch].append(r)
+        full: dict[int, int] = {}
+        whole = False
+        for (hour, batch), held in groups.items():
+            if sum(r.batch == batch for r in there.values()) >= held[0].rows:
+                whole, full[hour] = True, max(full.get(hour, 0), len(held))
+        timely = {
+            hour
+            for (hour, _), held in groups.items()
+            if len(held) >= full.get(hour, 0) and all(r.outcome in (None, STORED) for r in held)
+        }
+        each = n % 3 + 1
+        in_time = each * sum(count for hour, count in full.items() if hour in timely)
+        late = each * sum(full.values()) - in_time
+        died = [r for r in rows if isinstance(r, Died) and r.number == n]
+        sums = {}
+        for outcome in (REJECTED, DEAD):
+            causes = {r.cause: r.samples for r in died if r.outcome == outcome and r.total is not None}
+            old = [r.samples for r in died if r.outcome == outcome and r.total is None]
+            sums[outcome] = max([sum(causes.values()), *old])
+        total = max([r.total for r in died if r.total is not None], default=None)
+        dead = sums[DEAD] if total is None else min(sums[DEAD], max(0, total - in_time - late))
+        if mine or died:
+            done = whole or (total is not None and sums[DEAD] >= total)
+            found[stamp(n)] = (in_time, late, sums[REJECTED], dead, done)
+    return found
+
+
+def sorted_rows(rows: list[Row | Died]) -> list[Row]:
+    """Rows of batches; what is accounted for stands over what waits."""
+    return sorted((r for r in rows if isinstance(r, Row)), key=lambda r: r.outcome is not None)
+
+
+def told(found: Settled) -> dict[Stamp, tuple[int, int, int, int, bool]]:
+    columns = (
+        found.ms,
+        found.process,
+        found.sequence,
+        found.stored,
+        found.late,
+        found.rejected,
+        found.dead,
+        found.whole,
+    )
+    return {Stamp(*row[:3]): row[3:] for row in zip(*(c.tolist() for c in columns), strict=True)}
+
+
+numbers = st.integers(0, MESSAGES - 1)
+shapes = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), min_size=1, max_size=4, unique=True)
+holdings = st.lists(numbers, min_size=1, max_size=5).map(tuple)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[Row]:
+    """One batch: some of its rows, each with messages of which one may stand in it twice."""
+    shape, batch = draw(shapes), draw(st.integers(1, 10**6))
+    rows = [
+        Row(batch, shard, hour, len(shape), OUTCOME[draw(st.sampled_from(sorted(OUTCOME)))], draw(holdings))
+        for shard, hour in shape
+        if draw(st.integers(0, 5))
+    ]
+    again = [replace(r, outcome=None) for r in rows if r.outcome is not None and draw(st.booleans())]
+    return rows + again
+
+
+@st.composite
+def deaths(draw: st.DrawFn) -> list[Died]:
+    """What died of a message by some causes: with its total, or as older programs wrote it."""
+    number, outcome = draw(numbers), draw(st.sampled_from([REJECTED, DEAD]))
+    total = draw(st.none() | st.integers(0, 12))
+    causes = draw(st.lists(st.integers(0, 3), max_size=3, unique=True))
+    return [Died(number, outcome, draw(st.integers(1, 9)), total, 4 * outcome + cause) for cause in causes]
+
+
+some_batches = st.lists(batches(), max_size=4, unique_by=lambda rows: rows[0].batch if rows else 0)
+some_deaths = st.lists(deaths(), max_size=3, unique_by=lambda rows: (rows[0].number, rows[0].outcome) if rows else 0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(some_batches, some_deaths, st.randoms())
+def test_every_sample_has_the_outcome_that_plain_counting_gives_it(
+    some: object, others: object, random: object
+) -> None:
+    rows: list[Row | Died] = [row for group in [*some, *others] for row in group]  # type: ignore[misc]
+    backend = MemoryBackend()
+    random.shuffle(rows)  # type: ignore[attr-defined]
+    backend.check_and_put("config", epochs.name_of(APP), COLUMN, None, epochs.encode(SPREAD))
+    for row in rows:
+        put(backend, row)
+    assert told(settled(backend, APP, 0)) == counted(rows)
+
+
+def there(*samples: tuple[int, int, float], backend: Backend | None = None) -> Backend:
+    """A store in which one message waits for a run."""
+    made = backend or MemoryBackend()
+    made.check_and_put("config", epochs.name_of(APP), COLUMN, None, epochs.encode(SPREAD))
+    return stored(envelope(samples or [(1, START + 5, 1.0)]), backend=made, spread=2)
+
+
+def accounted(backend: Backend, *, outcome: int = STORED, most: int | None = None) -> None:
+    """What a run does with all commit records, or the first: the account, then the record goes."""
+    for item in list(commit_records.scan(backend, APP, list(range(256))))[:most]:
+        raw = commit_records.encode(commit_records.decode(item.cell), blocks.LEDGER, outcome, item.key.batch)
+        backend.put([("ledger", [(account_key(item.key.log(item.hour)), {COLUMN: raw})])])
+        backend.delete("pending", [(item.key.to_bytes(), [keys.hour_column(item.hour)])])
+
+
+@pytest.mark.parametrize("moment", range(7))
+def test_what_a_run_moves_while_it_is_read_is_seen_once(moment: int) -> None:
+    backend = Faulty(there())
+
+    def run(call: str) -> None:
+        if len(backend.calls) == moment + 1:
+            accounted(backend.inner)
+
+    backend.hook = run
+    assert settled(backend, APP, 0).stored.tolist() == [1]
+
+
+def test_what_is_accounted_as_late_and_put_once_more_by_a_slow_writer_stays_late() -> None:
+    backend = there()
+    [row] = [(key, dict(cells)) for key, cells in backend.scan("pending", b"", b"\xff" * 30)]
+    accounted(backend, outcome=LATE)
+    backend.put([("pending", [row])])
+    found = settled(backend, APP, 0)
+    assert (found.stored.tolist(), found.late.tolist(), found.whole.tolist()) == ([0], [1], [True])
+
+
+def test_a_batch_of_which_one_part_was_abandoned_is_not_whole() -> None:
+    backend = there((1, START + 5, 1.0), (1, START + HOUR_MS + 5, 2.0))
+    assert settled(backend, APP, 0).whole.tolist() == [True]
+    accounted(backend, outcome=commit_records.ABANDONED, most=1)
+    assert not settled(backend, APP, 0).whole.any()
+    accounted(backend)
+    assert not settled(backend, APP, 0).whole.any()
+
+
+def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
+    """An epoch that is closed while this reads: its shards were looked into, and must not be believed."""
+    backend = Faulty(there())
+    epochs.open_epoch(backend.inner, APP, strategy="hash", shards=8, spread=1)
+    closed = False
+
+    def close(call: str) -> None:
+        nonlocal closed
+        if call.startswith("scan ledger") and not closed:
+            closed = True
+            for state in (keys.CLOSING, keys.CLOSED):
+                epochs.set_state(backend.inner, APP, 0, state)
+
+    backend.hook = close
+    assert set(epochs.read(backend.inner, APP).newest.all(APP)).isdisjoint(SHARDS)
+    assert len(settled(backend, APP, 0)) == 0
+
+
+def test_only_the_minutes_that_are_asked_for_are_read_of_accounts() -> None:
+    backend = there()
+    accounted(backend)
+    minute = envelope([(1, START + 5, 1.0)]).stamp.ms // 60_000
+    assert [len(settled(backend, APP, *span)) for span in ((minute, minute), (minute + 1,), (0, minute - 1))] == [
+        1,
+        0,
+        0,
+    ]
+
+
+def test_stamps_beyond_what_is_known_are_those_that_were_asked_for() -> None:
+    backend = there()
+    stored(envelope([(1, START + 5, 1.0)], process=2, sequence=7), backend=backend, spread=2)
+    packed = int(settled(backend, APP, 0).stamps[0])
+    for beyond, wanted in (
+        ({1: packed}, [2]),
+        ({1: packed - 1}, [1, 2]),
+        ({1: keys.U64, 2: keys.U64}, []),
+        ({}, [1, 2]),
+    ):
+        assert settled(backend, APP, 0, beyond=beyond).process.tolist() == wanted
+
+
+def test_every_stamp_has_its_source_and_its_message_id() -> None:
+    backend = MemoryBackend()
+    sent = [
+        envelope([(1, START + n, 1.0)], sequence=n, source=f"h{n % 2}", message_id=bytes([n]) * 16) for n in range(5)
+    ]
+    stored(*sent, backend=backend)
+    found = settled(backend, APP, 0)
+    assert [found.sources[i] for i in found.source] == [e.source for e in sent]
+    assert [row.tobytes() for row in found.message_ids] == [e.message_id for e in sent]
+
+
+def test_a_damaged_row_is_left_out_and_told() -> None:
+    backend = there()
+    accounted(backend)
+    [key] = keys_of(backend, "ledger")
+    flip(backend, "ledger", key, COLUMN)
+    found = settled(backend, APP, 0)
+    assert (len(found), found.damaged) == (0, 1)
+
+
+def test_another_apps_stamps_are_not_counted() -> None:
+    backend = there()
+    stored(envelope([(1, START + 5, 1.0)], app=APP + 1, process=9), backend=backend)
+    assert settled(backend, APP, 0).process.tolist() == [1]
+    assert settled(backend, APP + 2, 0).totals() == Totals()

@@ -1,0 +1,315 @@
+"""Claims about spm/store/ledger/watermarks.py: announcements go forward, marks name the dead, and E answers the same
+for ever.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spm import limits
+from spm.errors import CorruptBlock, StoreUnavailable
+from spm.store import keys
+from spm.store.backends.base import Backend
+from spm.store.backends.memory import MemoryBackend
+from spm.store.ledger import watermarks
+from spm.store.ledger.watermarks import (
+    Announcement,
+    Mark,
+    ProcessMarks,
+    Record,
+    Totals,
+    Vector,
+    announce,
+    lag_ms,
+    pack,
+    packed,
+)
+from spm.store.versions.visibility import Lens
+from spm.wire import U64, Stamp
+from tests.support.faults import Faulty, flip
+from tests.support.rows import APP, messages, piece
+
+PROCESS = 3
+NONE = np.empty(0, np.uint64)
+
+
+def word(ms: int, n: int, *, sequence: int = 0, at_ms: int | None = None, ended: bool = False) -> Announcement:
+    return Announcement(ms, sequence, n, 10 * n, 0, 0, 0, ms if at_ms is None else at_ms, ended)
+
+
+def row(store: Backend, process: int = PROCESS) -> ProcessMarks:
+    return watermarks.read(store, APP)[process]
+
+
+def stamps(*places: tuple[int, int]) -> U64:
+    return np.array([packed(place) for place in places], np.uint64)
+
+
+def moved(store: Backend, to: Announcement, *, out: U64 = NONE) -> bool:
+    """Move the mark of the process as it stands now."""
+    return watermarks.move(store, APP, row(store), to, totals=Totals(messages=1), out=out)
+
+
+# --- announcing -------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 2)), min_size=1, max_size=12))
+def test_the_newest_announcement_is_the_furthest_ever_made(places: list[tuple[int, int]]) -> None:
+    store = MemoryBackend()
+    for ms, sequence in places:
+        announce(store, APP, PROCESS, word(ms, ms, sequence=sequence))
+    newest = row(store).announced
+    assert newest is not None
+    assert newest.place == max(places)
+
+
+def test_an_end_is_not_taken_back_by_a_word_of_before() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1, ended=True))
+    announce(store, APP, PROCESS, word(5, 1))
+    assert row(store).announced == word(5, 1, ended=True)
+
+
+def test_a_process_learns_whether_all_it_said_is_held() -> None:
+    store = MemoryBackend()
+    assert not announce(store, APP, PROCESS, word(5, 1))
+    assert moved(store, word(5, 1))
+    assert announce(store, APP, PROCESS, word(5, 1))
+    assert not announce(store, APP, PROCESS, word(6, 2))
+
+
+def test_a_word_that_comes_late_is_held_when_the_mark_stands_at_its_place() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    assert moved(store, word(5, 1))
+    announce(store, APP, PROCESS, word(6, 2))
+    assert [announce(store, APP, PROCESS, late) for late in (word(4, 1), word(5, 1))] == [True, True]
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
+def test_an_announcement_that_failed_is_made_again(lost: bool) -> None:
+    store = Faulty(MemoryBackend(), fails_at=1, lost_answer=lost)
+    with pytest.raises(StoreUnavailable):
+        announce(store, APP, PROCESS, word(5, 1))
+    store.fails_at = None
+    announce(store, APP, PROCESS, word(6, 2))
+    assert row(store).announced == word(6, 2)
+
+
+def test_of_many_announcements_the_oldest_and_the_newest_stay_and_never_too_many() -> None:
+    store = MemoryBackend()
+    for ms in range(1, 500):
+        announce(store, APP, PROCESS, word(ms, ms))
+        assert len(row(store).words) <= limits.MARK_WORDS_MAX
+    words = [w.ms for w in row(store).words]
+    assert words[0] == 1  # else one that is settled some day might always be dropped before that
+    assert words[-8:] == list(range(492, 500))
+    assert words == sorted(words)
+
+
+def test_announcements_that_are_held_go_when_the_next_one_is_made() -> None:
+    store = MemoryBackend()
+    for ms in (1, 2, 3):
+        announce(store, APP, PROCESS, word(ms, ms))
+    moved(store, word(2, 2))
+    announce(store, APP, PROCESS, word(4, 4))
+    assert [w.ms for w in row(store).words] == [3, 4]
+
+
+# --- marks ------------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_keepers_with_the_same_view_one_moves_the_mark() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    seen = row(store)
+    assert watermarks.move(store, APP, seen, word(5, 1), totals=Totals(messages=1), out=stamps((4, 0)))
+    assert not watermarks.move(store, APP, seen, word(5, 1), totals=Totals(messages=1), out=NONE)
+    assert not watermarks.adopt(store, APP, seen, Record(stamps((4, 0)), NONE, Totals(1)))
+    assert (row(store).held.totals.messages, row(store).out.tolist(), row(store).adopted) == (1, [packed((4, 0))], ())
+
+
+def test_very_many_dead_stamps_are_all_named_in_cells_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MARK_OUT_INLINE", 10)
+    monkeypatch.setattr(limits, "STAMPS_PER_CELL", 25)
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(1, 1))
+    dead = pack(np.arange(100, dtype=np.int64), np.zeros(100, np.int64))
+    moved(store, word(200, 100), out=dead)
+    moved(store, word(300, 101), out=stamps((250, 0)))
+    held = row(store)
+    assert held.out.tolist() == [*dead.tolist(), packed((250, 0))]
+    assert len(held.held.out) <= 10
+    assert len(held.held.pages) == 4
+
+
+def test_a_mark_whose_pages_are_gone_is_damage_and_not_nothing() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(1, 1))
+    watermarks.adopt(store, APP, row(store), Record(stamps((4, 0)), NONE, Totals(1)))
+    store.delete("marks", [(keys.mark(APP, PROCESS), list(row(store).held.records))])
+    assert "names cells" in row(store).damaged
+    assert row(store).adopted == ()
+
+
+@pytest.mark.parametrize(("column", "left"), [(b"a", ((), (5, 0))), (b"m", ((6,), (0, 0)))], ids=["words", "mark"])
+def test_a_flipped_bit_in_a_mark_is_told_and_takes_nothing_else_with_it(
+    column: bytes, left: tuple[tuple[int, ...], tuple[int, int]]
+) -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    moved(store, word(5, 1))
+    for process in (PROCESS, 4):
+        announce(store, APP, process, word(6, 2))
+    flip(store, "marks", keys.mark(APP, PROCESS), column)
+    assert "fails its checksum" in row(store).damaged
+    assert (tuple(w.ms for w in row(store).words), row(store).held.place) == left
+    assert row(store, 4).announced == word(6, 2)
+    assert not row(store, 4).damaged
+
+
+def test_a_process_says_anew_what_cannot_be_read_of_its_words() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    flip(store, "marks", keys.mark(APP, PROCESS), b"a")
+    announce(store, APP, PROCESS, word(6, 2))
+    assert (row(store).words, row(store).damaged) == ((word(6, 2),), "")
+
+
+def test_a_process_whose_mark_cannot_be_read_goes_on_announcing() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    moved(store, word(5, 1))
+    flip(store, "marks", keys.mark(APP, PROCESS), b"m")
+    assert not announce(store, APP, PROCESS, word(6, 2))
+    assert row(store).announced == word(6, 2)
+
+
+def test_a_vector_knows_nothing_of_a_process_whose_mark_cannot_be_read_and_one_of_before_says_so() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    moved(store, word(5, 1))
+    before = Vector.of(watermarks.read(store, APP)).to_bytes()
+    flip(store, "marks", keys.mark(APP, PROCESS), b"m")
+    assert not Vector.of(watermarks.read(store, APP)).known(messages([Stamp(4, PROCESS, 0)])).any()
+    with pytest.raises(CorruptBlock, match="not there"):
+        Vector.from_bytes(before, watermarks.read(store, APP))
+
+
+def test_a_row_that_holds_only_what_a_killed_keeper_left_is_no_process() -> None:
+    store = MemoryBackend()
+    broken = Faulty(store, fails_at=1)
+    with pytest.raises(StoreUnavailable):
+        watermarks.adopt(
+            broken, APP, ProcessMarks(PROCESS, held=Mark(PROCESS)), Record(stamps((4, 0)), NONE, Totals(1))
+        )
+    assert watermarks.read(store, APP) == {}
+
+
+def test_marks_of_one_app_are_not_anothers() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    assert watermarks.read(store, APP + 1) == {}
+    assert watermarks.read(store, APP - 1) == {}
+
+
+def test_the_lag_is_the_age_of_the_oldest_word_that_is_not_held_of_a_process_that_lives() -> None:
+    def of(*words: Announcement, held: int = 0) -> ProcessMarks:
+        return ProcessMarks(1, words, Mark(1, held))
+
+    now, silent = 10**9, 10**9 - limits.PROCESS_SILENT_S * 1000 - 1
+    waits = of(word(1, 1, at_ms=now - 7_000), word(2, 2, at_ms=now - 5_000))
+    assert lag_ms({1: waits}, now) == 7_000
+    assert lag_ms({1: of(word(2, 2, at_ms=now), held=2)}, now) == 0
+    assert lag_ms({1: of(word(2, 2, at_ms=silent))}, now) == 0
+    assert lag_ms({1: of(word(2, 2, at_ms=now - 9_000, ended=True)), 2: waits}, now) == 7_000
+    assert lag_ms({}, now) == 0
+
+
+# --- what is known ----------------------------------------------------------------------------------------------------
+
+places = st.tuples(st.integers(1, 9), st.integers(0, 2))
+some_stamps = st.lists(places, max_size=4, unique=True).map(lambda found: stamps(*sorted(found)))
+processes = st.dictionaries(
+    st.integers(1, 4), st.tuples(places, some_stamps, st.lists(some_stamps, max_size=3)), max_size=3
+)
+
+
+def held(process: int, place: tuple[int, int], out: U64, adopted: list[U64]) -> ProcessMarks:
+    records = tuple(Record(found, NONE, Totals()) for found in adopted)
+    return ProcessMarks(process, (), Mark(process, *place), records, out[out <= np.uint64(packed(place))])
+
+
+def later(found: dict[int, ProcessMarks], more: dict[int, ProcessMarks]) -> dict[int, ProcessMarks]:
+    """The same marks some time later: further on, with more records, and more dead stamps above where they were."""
+    made = dict(more)
+    for process, m in found.items():
+        n = more.get(process, m)
+        place = max(m.held.place, n.held.place)
+        fresh = n.out[(n.out > np.uint64(packed(m.held.place))) & (n.out <= np.uint64(packed(place)))]
+        out = np.concatenate([m.out, fresh])
+        made[process] = ProcessMarks(process, (), Mark(process, *place), (*m.adopted, *n.adopted), out)
+    return made
+
+
+@settings(max_examples=200)
+@given(processes, processes, st.lists(st.tuples(st.integers(1, 5), places), min_size=1, max_size=12))
+def test_e_says_the_same_of_every_stamp_however_far_marks_have_come(
+    first: dict[int, tuple[tuple[int, int], U64, list[U64]]],
+    second: dict[int, tuple[tuple[int, int], U64, list[U64]]],
+    asked: list[tuple[int, tuple[int, int]]],
+) -> None:
+    then = {p: held(p, *state) for p, state in first.items()}
+    now = later(then, {p: held(p, *state) for p, state in second.items()})
+    table = messages([Stamp(place[0], process, place[1]) for process, place in asked])
+    vector = Vector.of(then)
+    plain = [
+        process in then
+        and (
+            (place <= then[process].held.place and packed(place) not in then[process].out.tolist())
+            or any(packed(place) in record.stamps.tolist() for record in then[process].adopted)
+        )
+        for process, place in asked
+    ]
+    assert vector.known(table).tolist() == plain
+    assert Vector.from_bytes(vector.to_bytes(), now).known(table).tolist() == plain
+
+
+def test_a_vector_whose_marks_are_gone_is_refused() -> None:
+    raw = Vector.of({1: held(1, (5, 0), NONE, [])}).to_bytes()
+    for found in ({}, {1: held(1, (4, 0), NONE, [])}):
+        with pytest.raises(CorruptBlock, match="not there"):
+            Vector.from_bytes(raw, found)
+
+
+def test_a_vector_whose_records_are_gone_is_refused() -> None:
+    raw = Vector.of({1: held(1, (5, 0), NONE, [stamps((7, 0)), stamps((9, 0))])}).to_bytes()
+    with pytest.raises(CorruptBlock, match="not there"):
+        Vector.from_bytes(raw, {1: held(1, (5, 0), NONE, [stamps((7, 0))])})
+
+
+def test_a_record_tells_what_is_kept_from_what_is_dead() -> None:
+    store = MemoryBackend()
+    announce(store, APP, PROCESS, word(5, 1))
+    assert watermarks.adopt(store, APP, row(store), Record(stamps((6, 0), (8, 0)), stamps((7, 0)), Totals(messages=3)))
+    [record] = row(store).adopted
+    assert (record.stamps.tolist(), record.others.tolist()) == (
+        stamps((6, 0), (8, 0)).tolist(),
+        stamps((7, 0)).tolist(),
+    )
+
+
+def test_a_lens_shows_only_what_is_known() -> None:
+    vector = Vector.of({1: held(1, (5, 0), stamps((4, 0)), [stamps((7, 0))])})
+    found = piece(
+        [(1, ts, 0, (ms, process, 0, "h")) for ts, (ms, process) in enumerate([(3, 1), (4, 1), (6, 1), (7, 1), (3, 2)])]
+    )
+    kept = Lens(known=vector).kept(found)
+    assert kept is not None
+    assert found.ts[kept].tolist() == [0, 3]
+
+
+def test_a_lens_of_which_everything_is_known_costs_nothing() -> None:
+    vector = Vector.of({1: held(1, (5, 0), NONE, [])})
+    assert Lens(known=vector).kept(piece([(1, 1, 0, (3, 1, 0, "h"))])) is None

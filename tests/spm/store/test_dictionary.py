@@ -1,0 +1,169 @@
+"""Claims about spm/store/dictionary.py: series are registered once, durably, and never two under one key."""
+
+import threading
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from spm import limits, wire
+from spm.errors import StoreUnavailable
+from spm.store import keys
+from spm.store.backends import open_backend
+from spm.store.backends.base import Backend
+from spm.store.backends.memory import MemoryBackend
+from spm.store.dictionary import COLUMN, Registry, matching
+from spm.store.encoding import kernels
+from spm.store.matchers import Matcher
+from spm.wire import SeriesTable, canonical
+from tests.support.faults import Faulty, flip, keys_of
+from tests.support.rows import form
+
+
+def table(*series: int) -> SeriesTable:
+    return SeriesTable.from_canonical([form(s) for s in series])
+
+
+def test_each_series_is_a_row_with_its_canonical_form() -> None:
+    backend = MemoryBackend()
+    assert Registry(backend).register(7, table(1, 2)).tolist() == []
+    made = table(1, 2)
+    names = [keys.series(7, int(m), int(s)) for m, s in zip(made.metrics, made.ids, strict=True)]
+    assert backend.get("series", names) == [{COLUMN: form(1)}, {COLUMN: form(2)}]
+
+
+def test_a_known_series_costs_no_call() -> None:
+    backend = Faulty(MemoryBackend())
+    registry = Registry(backend)
+    registry.register(7, table(1, 2))
+    backend.calls.clear()
+    registry.register(7, table(2, 1))
+    assert backend.calls == []
+    registry.register(8, table(1))
+    assert backend.calls == ["get series", "check series"]
+
+
+def test_a_registered_series_is_read_but_not_written_by_a_new_process() -> None:
+    backend = Faulty(MemoryBackend())
+    Registry(backend).register(7, table(1))
+    backend.calls.clear()
+    Registry(backend).register(7, table(1))
+    assert backend.calls == ["get series"]
+
+
+def test_a_failed_registration_is_not_remembered() -> None:
+    backend = Faulty(MemoryBackend(), fails_at=1)
+    registry = Registry(backend)
+    with pytest.raises(StoreUnavailable):
+        registry.register(7, table(1))
+    backend.fails_at = None
+    registry.register(7, table(1))
+    assert len(keys_of(backend.inner, "series")) == 1
+
+
+def test_one_more_series_than_a_process_remembers_makes_it_ask_again() -> None:
+    backend = Faulty(MemoryBackend())
+    registry = Registry(backend, known_max=3)
+    registry.register(7, table(1, 2, 3))
+    registry.register(7, table(4))
+    backend.calls.clear()
+    assert registry.register(7, table(1, 4)).tolist() == []
+    assert backend.calls == ["get series"]
+    assert Registry(backend)._known_max == limits.SERIES_KNOWN_MAX
+
+
+@pytest.mark.parametrize("url", ["memory://new", "lmdb://{}/store"])
+def test_of_two_racing_series_with_one_hash_exactly_one_goes_in(
+    url: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "_hash64", lambda raw: len(raw))
+    forms = [canonical("cpu", {"host": f"{i:03}"}) for i in range(8)]
+    backend = open_backend(url.format(tmp_path))
+    refused: dict[int, list[int]] = {}
+    start = threading.Barrier(len(forms))
+
+    def race(i: int) -> None:
+        start.wait()
+        refused[i] = Registry(backend).register(7, SeriesTable.from_canonical([forms[i]])).tolist()
+
+    threads = [threading.Thread(target=race, args=(i,)) for i in range(len(forms))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    [winner] = [i for i, collided in refused.items() if not collided]
+    assert [row[COLUMN] for _, row in backend.scan("series", b"", b"\xff" * 30)] == [forms[winner]]
+    backend.close()
+
+
+def test_threads_of_one_registry_agree() -> None:
+    backend = MemoryBackend()
+    registry = Registry(backend)
+    parts = [np.arange(i, i + 40) for i in range(0, 80, 10)]
+    threads = [threading.Thread(target=registry.register, args=(7, table(*map(int, p)))) for p in parts]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(keys_of(backend, "series")) == 110
+    assert registry.register(7, table(*range(110))).tolist() == []
+
+
+def test_texts_that_differ_anywhere_have_another_check() -> None:
+    base = form(1) * 3
+    flipped = [base[:i] + bytes([base[i] ^ 1]) + base[i + 1 :] for i in range(len(base))]
+    made = SeriesTable.from_canonical([base, base + b"\0", b"\0" + base, base[:-1], *flipped])
+    assert len(set(kernels.text_checks(made.text, made.starts, made.ends).tolist())) == len(made)
+
+
+def matched(backend: Backend, *matchers: Matcher, app: int = 7) -> list[int]:
+    """Numbers of the series that ``matching`` finds, in its order turned into numbers' order."""
+    series, metrics = matching(backend, app, matchers)
+    number = {(int(m), int(s)): n for n in range(20) for m, s in zip(table(n).metrics, table(n).ids, strict=True)}
+    assert sorted(zip(metrics.tolist(), series.tolist(), strict=True)) == list(
+        zip(metrics.tolist(), series.tolist(), strict=True)
+    )
+    return sorted(number[pair] for pair in zip(metrics.tolist(), series.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("matchers", "numbers"),
+    [
+        pytest.param([], range(12), id="none: every series"),
+        pytest.param([Matcher("__name__", "=", "m1")], [1, 4, 7, 10], id="one metric"),
+        pytest.param([Matcher("__name__", "=~", "m1|m2")], [1, 2, 4, 5, 7, 8, 10, 11], id="metrics by expression"),
+        pytest.param([Matcher("__name__", "=", "m1"), Matcher("host", "!=", "h4")], [1, 7, 10], id="metric and label"),
+        pytest.param([Matcher("host", "=~", "h1.")], [10, 11], id="a label by expression"),
+        pytest.param([Matcher("rack", "=", "")], range(12), id="a label nobody has is empty"),
+        pytest.param([Matcher("rack", "!=", "")], [], id="a label nobody has is never full"),
+        pytest.param([Matcher("__name__", "=", "other")], [], id="an unknown metric"),
+    ],
+)
+def test_matching_finds_the_series_of_an_app(matchers: list[Matcher], numbers: Iterable[int]) -> None:
+    backend = MemoryBackend()
+    Registry(backend).register(7, table(*range(12)))
+    Registry(backend).register(8, table(*range(12, 20)))
+    assert matched(backend, *matchers) == list(numbers)
+
+
+def test_matching_one_metric_reads_no_other() -> None:
+    backend = Faulty(MemoryBackend())
+    Registry(backend).register(7, table(*range(12)))
+    backend.calls.clear()
+    matching(backend, 7, [Matcher("__name__", "=", "m1")])
+    assert backend.calls == ["scan series"]
+
+
+def test_matching_passes_over_a_damaged_row() -> None:
+    backend = MemoryBackend()
+    Registry(backend).register(7, table(1, 4))
+    key = keys.series(7, int(table(1).metrics[0]), int(table(1).ids[0]))
+    flip(backend, "series", key, COLUMN)
+    assert matched(backend) == [4]
+
+
+def test_matching_goes_through_more_series_than_it_looks_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spm.store.dictionary._TOGETHER", 3)
+    backend = MemoryBackend()
+    Registry(backend).register(7, table(*range(12)))
+    assert matched(backend) == list(range(12))
