@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spm import clock, limits
+from spm.arrays import BOOL, F64, I32, I64, U8, U64
 from spm.envelope_batch import Envelopes
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend, RowPut, Step
@@ -26,7 +27,7 @@ from spm.store.ledger import commit_records
 from spm.store.ledger import dead_letters as dead
 from spm.store.ledger.commit_records import Commit
 from spm.store.ledger.dead_letters import Letter
-from spm.wire import BOOL, F64, I32, I64, U8, U64, Envelope, hour_of
+from spm.wire import Envelope, hour_of
 
 COLLIDED = "its series' id already stands for another series"
 TIMELESS = "its time is not between 1970 and 9999"

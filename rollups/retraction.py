@@ -14,6 +14,7 @@ import numpy as np
 from rollups.decide import plan
 from rollups.manifest import cells
 from spm import limits
+from spm.arrays import BOOL, I64, U64
 from spm.errors import IntegrityError, Refused
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import dictionary, epochs, keys, manifest
@@ -27,8 +28,8 @@ from spm.store.versions import generations, retractions
 from spm.store.versions.generations import Unit, Wanted
 from spm.store.versions.merge import Piece, merge, narrow
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import BOOL, Lens, Pairs, among
-from spm.wire import I64, U64, parse_canonical
+from spm.store.versions.visibility import Lens, Pairs, among
+from spm.wire import parse_canonical
 
 _FORMS = {"chunks": ChunkPage.from_bytes, "timelines": TimelinesPage.from_bytes}
 _ALL = np.empty(0, np.bool_)

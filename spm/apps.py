@@ -1,9 +1,9 @@
-"""The project as a Django app, and what of other apps is loaded otherwise than they come.
+"""The project as a Django app, and the configurations of other apps that load differently here.
 
-Whoever is killed must be back soon, and imports are all that a start takes: so no process loads at its start what its
-first request, or its kind of work, does not need. The usual recipe imports the Celery application in the project's
-``__init__``; here only workers load it, as tasks are sent by beat alone. The admin's pages are found by
-``spm.web.urls``, with the first request that is not a push, and not by Django's ``ready``.
+A killed process must be back soon, and imports are most of a start. So no process loads at its start what its first
+request, or its kind of work, does not need. The usual recipe imports the Celery application in the project's
+``__init__``; here only workers load it, since beat alone sends tasks. ``spm.web.urls`` finds the admin's pages with the
+first request that is not a push, instead of Django's ``ready``.
 
 ``ChosenStaticFiles`` keeps what no page loads (colour variants, editor support) out of the collected static files.
 """
@@ -24,7 +24,7 @@ class SpmConfig(AppConfig):
     verbose_name = "SPM"
 
     def ready(self) -> None:
-        """Name the store to be read."""
+        """Configures the store that queries read."""
         query.configure(settings.SPM_STORE_URL)
 
 

@@ -1,8 +1,8 @@
-"""The Celery application: control tasks only (rules, outbox, rollups), never truth.
+"""The Celery application: control tasks only (rules, outbox, rollups), never data.
 
-Any broker may lose or repeat a task; every task here asks the database or the store what is due, so that the next tick
-makes good what a lost one left. Only workers load this (``spm.worker``), of which one sends the schedule's tasks too;
-enter by ``app``. When ``SPM_TRANSPORT`` is ``amqp``, a worker also consumes messages, through the bootstep that the
+Any broker may lose or repeat a task. Every task here asks the database or the store what is due, so the next tick does
+what a lost one left undone. Only workers load this module (``spm.worker``); one of them sends the scheduled tasks too.
+Enter by ``app``. When ``SPM_TRANSPORT`` is ``amqp``, a worker also consumes messages, through the bootstep that the
 setting ``SPM_CONSUMER_STEP`` names.
 """
 
@@ -19,10 +19,10 @@ from spm.clock import SystemClock
 
 
 class BeatThread(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has no types
-    """Beat as a thread of the worker.
+    """Runs beat as a thread of the worker.
 
-    Celery's own ``--beat`` forks a process that holds all that the worker has loaded, to sleep five seconds at a time.
-    The schedule stays in memory: every entry is due within seconds, and a schedule file can be torn by a crash.
+    Celery's own ``--beat`` forks a process that holds all that the worker has loaded, and sleeps for seconds at a time.
+    The schedule stays in memory: every entry is due within seconds, and a crash can tear a schedule file.
     """
 
     requires = ("celery.worker.components:Pool",)
@@ -32,12 +32,12 @@ class BeatThread(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has n
         self.enabled = beat_thread
 
     def create(self, worker: Any) -> Any:
-        """The thread; it looks up at least once a second, so that a stop need not wait for it."""
+        """Returns the thread; it looks for due tasks at least once a second, so that a stop need not wait for it."""
         return EmbeddedService(worker.app, thread=True, scheduler_cls="celery.beat:Scheduler")
 
 
 class OwnMetrics(bootsteps.StartStopStep):  # type: ignore[misc]
-    """The thread that sends the worker's own metrics; none when the settings say so."""
+    """Runs the thread that sends the worker's own metrics, unless the settings switch it off."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -52,11 +52,10 @@ class Metered(Task):  # type: ignore[misc]
     abstract = True
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Run it."""
         with telemetry.timed(telemetry.TASK_S, self.name):
-            done = super().__call__(*arguments, **named)
+            outcome = super().__call__(*arguments, **named)
         telemetry.TASK_LAST.labels(self.name).set(_clock.now_ms() / 1000)
-        return done
+        return outcome
 
 
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")  # they load every page; ``migrate`` has made them before any worker

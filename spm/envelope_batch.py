@@ -13,23 +13,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from spm.arrays import BOOL, F64, I32, I64, U8
 from spm.errors import CorruptBlock
 from spm.limits import TIME_MAX_MS
-from spm.wire import (
-    BOOL,
-    ENVELOPE_VERSION,
-    F64,
-    FIXED,
-    HEAD,
-    I32,
-    I64,
-    MAGIC,
-    U8,
-    Envelope,
-    SeriesTable,
-    Stamp,
-    joined,
-)
+from spm.wire import ENVELOPE_VERSION, FIXED, HEAD, MAGIC, Envelope, SeriesTable, Stamp, joined
 
 _T = TypeVar("_T", bound=np.generic)
 

@@ -1,10 +1,11 @@
-"""The folder as a broker, without the races of kombu's own: a file is seen whole or not at all.
+"""Celery's filesystem broker without the races of kombu's own: a file appears complete or not at all.
 
-kombu's ``filesystem`` transport writes messages and tables of bindings in place, so that a reader may meet an empty or
-half-written file; the error that follows ends the worker, and a process killed at the wrong moment would leave a table
-behind that ends every worker from then on. Here a file is written beside its place and renamed into it. One that is
-damaged all the same (a full disk, an older version) is left out with a line in the log: tasks carry no truth, the next
-tick makes good, and who begins binds its queues anew. ``install`` puts it in the place of ``filesystem://``.
+kombu's ``filesystem`` transport writes messages and tables of bindings in place, so a reader may meet an empty or
+half-written file. The error that follows ends the worker, and a process killed at the wrong moment would leave a table
+behind that ends every worker from then on. Here a file is written beside its place and renamed into it. A file that is
+damaged all the same (a full disk, an older version) is skipped with a line in the log: tasks carry no data, the next
+tick repeats them, and a process that starts binds its queues anew. ``install`` replaces ``filesystem://`` by this
+transport.
 """
 
 import fcntl
@@ -24,15 +25,15 @@ _clock = SystemClock()
 
 
 class Channel(filesystem.Channel):
-    """kombu's channel with messages and tables that appear at once."""
+    """kombu's channel whose messages and tables appear at once."""
 
     def _put(self, queue: str, payload: Any, **_: Any) -> None:  # type: ignore[override]
-        """Put a message into a queue. Names sort by time, as kombu's do."""
+        """Puts a message into a queue. Names sort by time, as kombu's do."""
         name = f"{_clock.now_ms():014d}_{random_u64():016x}.{queue}.msg"
-        _appear(Path(self.data_folder_out) / name, payload)
+        _write_atomically(Path(self.data_folder_out) / name, payload)
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
-        """The next message of a queue; ``Empty`` when there is none. A damaged one is dropped."""
+        """Returns the next message of a queue; raises ``Empty`` when there is none. A damaged message is dropped."""
         try:
             return super()._get(queue)  # type: ignore[no-untyped-call]
         except ValueError as error:
@@ -40,7 +41,7 @@ class Channel(filesystem.Channel):
             raise Empty from error
 
     def get_table(self, exchange: str) -> list[Any]:
-        """What is bound to an exchange; nothing when its table is damaged."""
+        """Returns the bindings of an exchange; an empty list when its table is damaged."""
         try:
             return list(super().get_table(exchange))  # type: ignore[no-untyped-call]
         except (ValueError, TypeError) as error:
@@ -48,7 +49,7 @@ class Channel(filesystem.Channel):
             return []
 
     def _queue_bind(self, exchange: str, routing_key: str | None, pattern: str | None, queue: str | None) -> None:
-        """Bind a queue to an exchange. Processes do so one after the other; the system ends the turn of a dead one."""
+        """Binds a queue to an exchange. A file lock makes processes take turns; the system frees a dead one's lock."""
         place = Path(self._exchange_file(exchange))  # type: ignore[no-untyped-call]
         place.parent.mkdir(exist_ok=True)
         bound = [routing_key or "", pattern or "", queue or ""]
@@ -56,15 +57,15 @@ class Channel(filesystem.Channel):
             fcntl.flock(turn, fcntl.LOCK_EX)
             table = [list(each) for each in self.get_table(exchange)]
             if bound not in table:
-                _appear(place, [bound, *table])
+                _write_atomically(place, [bound, *table])
 
 
-def _appear(place: Path, what: Any) -> None:
-    """Write a file of JSON; nobody sees it before it is whole."""
-    unseen = place.with_name(f".{place.name}.part")
+def _write_atomically(place: Path, content: Any) -> None:
+    """Writes a file of JSON and renames it into place, so that no reader sees a part of it."""
+    draft = place.with_name(f".{place.name}.part")
     try:
-        unseen.write_text(dumps(what))  # type: ignore[no-untyped-call]
-        unseen.replace(place)
+        draft.write_text(dumps(content))  # type: ignore[no-untyped-call]
+        draft.replace(place)
     except OSError as error:
         raise ChannelError(f"cannot write {place.name} into the folder of messages: {error}") from error
 
@@ -76,5 +77,5 @@ class Transport(filesystem.Transport):
 
 
 def install() -> None:
-    """Let ``filesystem://`` mean this transport in this process."""
+    """Makes ``filesystem://`` mean this transport in this process."""
     TRANSPORT_ALIASES["filesystem"] = f"{__name__}:Transport"

@@ -19,15 +19,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from spm.arrays import BOOL, F64, I32, I64, U8, U64
 from spm.errors import BadMessage, CorruptBlock
 from spm.limits import HOUR_MS, TIME_MAX_MS
-
-U64 = npt.NDArray[np.uint64]
-I64 = npt.NDArray[np.int64]
-I32 = npt.NDArray[np.int32]
-F64 = npt.NDArray[np.float64]
-U8 = npt.NDArray[np.uint8]
-BOOL = npt.NDArray[np.bool_]
 
 _T = TypeVar("_T", bound=np.generic)
 STALE_BITS = 0x7FF0000000000002  # Prometheus' marker "this series has ended", one of the NaNs

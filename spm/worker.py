@@ -1,9 +1,9 @@
 """The worker's entry point: ``python -m spm.worker [--concurrency N] [--beat-thread]``.
 
-It does what ``celery -A spm.celery worker`` does, with this product's choices made, and does without Celery's command
-line: that one loads a shell with completion and colours, a fifth of what a worker that was killed takes to be back.
-Threads, not prefork: the tasks wait for the database, the store or a Spark run in another process, so one process does
-for them and a long run holds up no alert; a forked child would cost 150 MB more and must not share LMDB.
+It does what ``celery -A spm.celery worker`` does, with this product's choices, and without Celery's command line: that
+one loads a shell with completion and colours, a fifth of the time that a killed worker takes to be back. It uses
+threads, not prefork: tasks wait for the database, the store or a Spark run in another process, so one process is enough
+and a long run delays no alert. A forked child would cost 150 MB more and must not share LMDB.
 """
 
 import gc
@@ -21,16 +21,16 @@ THREADS = 4
 
 
 def main(words: Sequence[str]) -> int:
-    """Work until asked to end; the exit status."""
+    """Works until asked to end. Returns the exit status."""
     parser = ArgumentParser(prog="python -m spm.worker", description="Consumes messages and does the product's tasks.")
     parser.add_argument("--concurrency", type=int, default=THREADS, metavar="N", help=f"tasks at a time ({THREADS})")
     parser.add_argument("--beat-thread", action="store_true", help="send the schedule's tasks too: one worker must")
-    given = parser.parse_args(words)
+    options = parser.parse_args(words)
     gc.disable()  # all that is loaded now stays: looking through it again and again is a tenth of a start
     worker = app.Worker(
         pool_cls="threads",
-        concurrency=given.concurrency,
-        beat_thread=given.beat_thread,
+        concurrency=options.concurrency,
+        beat_thread=options.beat_thread,
         loglevel=logging.INFO,
         without_gossip=True,
         without_mingle=True,

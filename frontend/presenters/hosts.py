@@ -15,9 +15,9 @@ from frontend.presenters import panels
 from frontend.queries import Asking
 from spm.accounts import sources
 from spm.accounts.models import App, Source
+from spm.arrays import F64, I64
 from spm.errors import SpmError
 from spm.query.promql.engine import Engine
-from spm.wire import F64, I64
 
 SPAN_MS = 1_800_000
 STEP_MS = 60_000

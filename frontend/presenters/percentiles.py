@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from frontend.presenters.steps import steps_of
+from spm.arrays import F64
 from spm.limits import CHART_SERIES_MAX
 from spm.query.promql.planning.planner import parse_selector
 from spm.query.reader import AppStorage
 from spm.query.request.budget import Budget
 from spm.query.request.provenance import Basis
 from spm.query.rolled import percentiles
-from spm.wire import F64
 
 RANGE_MS = 3_600_000
 

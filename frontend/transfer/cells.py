@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spm.arrays import BOOL, F64
 from spm.query.formats.prometheus import numbers
-from spm.store.encoding.arrow import Bool, as_mask, bools, ints, strings
-from spm.wire import F64
+from spm.store.encoding.arrow import as_mask, bools, ints, strings
 
 _NAN_BITS = int(np.array([np.nan]).view(np.uint64)[0])
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")
@@ -50,7 +50,7 @@ def texts_of(values: F64, *, zero: str = "-0", quote: str = "") -> pa.Array:
     return texts
 
 
-def values_of(texts: pa.Array) -> tuple[F64, Bool]:
+def values_of(texts: pa.Array) -> tuple[F64, BOOL]:
     """Texts as values, and which texts are values at all; of another, `value_fault` says what is wrong."""
     folded = pc.dictionary_encode(texts)
     distinct = folded.dictionary

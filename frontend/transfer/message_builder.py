@@ -17,11 +17,11 @@ from frontend.transfer.body_parts import Pieces
 from ingest.protocols.common import naming
 from ingest.protocols.common.times import TIME_EARLY, TIME_LATE
 from ingest.protocols.influx.exact import example
+from spm.arrays import BOOL, F64, I32, I64
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS, IMPORT_HOURS_AT_ONCE, IMPORT_SAMPLES_AT_ONCE, REJECTIONS_MAX
 from spm.query.request.batches import METRIC_NAME
-from spm.store.encoding.arrow import Bool
-from spm.wire import F64, I32, I64, Parsed, Rejection, SeriesTable, canonical, hour_of
+from spm.wire import Parsed, Rejection, SeriesTable, canonical, hour_of
 
 
 class Gathering:
@@ -62,7 +62,7 @@ class Gathering:
             self._lines.append(lines[good])
             self._count += int(good.sum())
 
-    def _refuse_times(self, line: int | I64, wrong: Bool, reason: str, name: str) -> None:
+    def _refuse_times(self, line: int | I64, wrong: BOOL, reason: str, name: str) -> None:
         count = int(wrong.sum())
         if count and isinstance(line, int):
             self.refuse(line, f"{count} of {len(wrong)} samples: {reason}", name, count)
@@ -84,8 +84,8 @@ class Gathering:
         self._rejected += len(lines[room:])
 
     def kept(
-        self, lines: I64, checks: Sequence[tuple[Bool, Callable[[int], str]]], shown: Callable[[int], str]
-    ) -> Bool:
+        self, lines: I64, checks: Sequence[tuple[BOOL, Callable[[int], str]]], shown: Callable[[int], str]
+    ) -> BOOL:
         """Which rows pass all checks: who passes each, and what is wrong with another row. Those are refused."""
         left = np.ones(len(lines), np.bool_)
         for passed, reason in checks:

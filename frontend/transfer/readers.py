@@ -23,9 +23,10 @@ from frontend.transfer.message_builder import Gathering, groups, in_messages
 from frontend.transfer.selectors import series_of
 from frontend.transfer.tables import parquet, table
 from ingest.protocols.common import naming
+from spm.arrays import F64, I64
 from spm.errors import BadMessage
 from spm.store.encoding.arrow import as_mask, bools, ints, string, strings
-from spm.wire import F64, I64, Parsed
+from spm.wire import Parsed
 
 Read = Callable[[Pieces, int], Iterator[Parsed]]  # the body, and now
 

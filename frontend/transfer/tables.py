@@ -25,11 +25,11 @@ from frontend.transfer.cells import column, unguarded, value_fault, values_of
 from frontend.transfer.message_builder import Gathering, groups, in_messages
 from frontend.transfer.writers import LABEL
 from ingest.protocols.common import naming
+from spm.arrays import BOOL, F64, I64
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import IMPORT_GROUP_BYTES_MAX, IMPORT_PIECE_BYTES, IMPORT_SAMPLES_AT_ONCE
 from spm.query.request.batches import METRIC_NAME
-from spm.store.encoding.arrow import Bool, as_mask, bools, string, strings
-from spm.wire import F64, I64
+from spm.store.encoding.arrow import as_mask, bools, string, strings
 
 _HEAD_BYTES_MAX = 1 << 18
 _NAMES_SHOWN = 200
@@ -210,11 +210,11 @@ def _table(gathered: Gathering, texts: Mapping[str, pa.Array], numbers: I64, *, 
     _add_rows(gathered, _filtered(labels, left), numbers[left], times[left], values[left])
 
 
-def _filtered(columns: Mapping[str, pa.Array], kept: Bool) -> Mapping[str, pa.Array]:
+def _filtered(columns: Mapping[str, pa.Array], kept: BOOL) -> Mapping[str, pa.Array]:
     return columns if kept.all() else {name: each.filter(bools(kept)) for name, each in columns.items()}
 
 
-def _whole_numbers(texts: pa.Array) -> tuple[I64, Bool]:
+def _whole_numbers(texts: pa.Array) -> tuple[I64, BOOL]:
     """Texts as whole numbers, and which are some."""
     good = np.ones(len(texts), np.bool_)
     try:
@@ -225,7 +225,7 @@ def _whole_numbers(texts: pa.Array) -> tuple[I64, Bool]:
     return column(times, np.int64), as_mask(plain)
 
 
-def _texts(columns: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array], Bool]:
+def _texts(columns: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array], BOOL]:
     """Columns of bytes as texts, and which rows are UTF-8 in all of them."""
     texts, good = {}, np.ones(len(next(iter(columns.values()))), np.bool_)
     for name, raw in columns.items():
@@ -307,7 +307,7 @@ def _raw(texts: pa.Array) -> pa.Array:
     return pc.fill_null(texts, _NOTHING)
 
 
-def _numbers(values: pa.Array) -> tuple[F64, Bool]:
+def _numbers(values: pa.Array) -> tuple[F64, BOOL]:
     """A column of any type as numbers, and which rows are some: a whole number that a float64 would change is none."""
     if _is_word(values.type):
         texts, utf8 = _texts({"value": _raw(values)})

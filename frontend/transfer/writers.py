@@ -24,10 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frontend.transfer.cells import guarded, texts_of
+from spm.arrays import F64, I64
 from spm.query.formats import exposition
 from spm.query.request.batches import METRIC_NAME, SeriesBatch
 from spm.store.encoding.arrow import floats, ints, string, strings
-from spm.wire import F64, I64, STALE_BITS
+from spm.wire import STALE_BITS
 
 LABEL = "label."  # before a label's name, so that no label is taken for a column of ours
 Batches = Iterable[SeriesBatch]

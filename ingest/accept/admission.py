@@ -17,13 +17,14 @@ from ingest.protocols.common import times
 from spm import limits, telemetry
 from spm.accounts import quotas
 from spm.accounts.quotas import Quota
+from spm.arrays import BOOL, I64, U64
 from spm.clock import Clock
 from spm.errors import LimitExceeded, StoreUnavailable
 from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.dictionary import COLUMN
 from spm.store.ledger import quota
-from spm.wire import BOOL, I64, U64, Parsed, Rejection, SeriesTable, parse_canonical
+from spm.wire import Parsed, Rejection, SeriesTable, parse_canonical
 
 _NONE = np.empty(0, np.uint64)
 _FACTORS = (1_000, 1_000_000, 1_000_000_000)

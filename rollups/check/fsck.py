@@ -25,6 +25,7 @@ from rollups.delete import purge
 from rollups.manifest import cells
 from rollups.run import agenda
 from spm import limits
+from spm.arrays import U64
 from spm.clock import random_u64
 from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_HOURS
@@ -53,7 +54,6 @@ from spm.store.versions.generations import Inputs, Unit
 from spm.store.versions.merge import narrow
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import Lens
-from spm.wire import U64
 
 __all__ = ["Finding", "Report", "day_check", "fsck", "hour_check"]
 

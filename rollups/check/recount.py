@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from spm.arrays import BOOL, F64, I64, U64
 from spm.store.rollup import sketch
 from spm.store.rollup.aggregates import COLUMNS, Aggregates, side_by_side
 from spm.store.versions.merge import Piece
-from spm.store.versions.visibility import BOOL, PLAIN, Lens
-from spm.wire import F64, I64, U64
+from spm.store.versions.visibility import PLAIN, Lens
 
 TOLERANCE = 1e-12  # of sums of the same numbers in another order, relative to the sum of their sizes
 SKETCH = "sketch"

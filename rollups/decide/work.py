@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 
 from rollups.decide.plan import Kind, Moved
+from spm.arrays import U64
 from spm.store.keys import Distribution, Epoch
 from spm.store.manifest import Generation, Replay
 from spm.store.rollup import rows as rollup_rows
 from spm.store.rollup.aggregates import COLUMNS, Aggregates
 from spm.store.rollup.sketch import Sketches
 from spm.store.versions.retractions import Retraction
-from spm.wire import U64
 
 ATTEMPT_BITS = 24  # of a generation: run:40 ‖ attempt:24
 RUN_MAX = 1 << 40

@@ -26,6 +26,7 @@ from rollups.manifest import cells, publish
 from rollups.run import agenda, survey
 from rollups.run.survey import Survey
 from spm import limits
+from spm.arrays import BOOL
 from spm.clock import random_u64
 from spm.errors import CorruptBlock, IntegrityError, Refused
 from spm.limits import DAY_HOURS
@@ -39,7 +40,7 @@ from spm.store.versions import retractions
 from spm.store.versions.generations import Unit
 from spm.store.versions.merge import EMPTY, Piece, merge
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import BOOL, Lens
+from spm.store.versions.visibility import Lens
 
 _TROUBLE = (IntegrityError, CorruptBlock)
 _Place = tuple[int, int]  # shard, hour

@@ -25,8 +25,9 @@ from rollups.manifest import cells, publish
 from rollups.run import agenda
 from rollups.run.driver import Driver
 from rollups.run.local import Executor
-from rollups.run.progress import DayReport, Meter, RunReport, report_of
+from rollups.run.progress import DayReport, RequestMetrics, RunReport, report_of
 from spm import limits
+from spm.arrays import U64
 from spm.clock import random_u64
 from spm.errors import IntegrityError, Refused
 from spm.limits import DAY_HOURS, HOUR_MS
@@ -40,7 +41,6 @@ from spm.store.versions import generations, retractions
 from spm.store.versions.generations import Unit
 from spm.store.versions.merge import Piece
 from spm.store.versions.retractions import Retraction
-from spm.wire import U64
 
 UnitKey = tuple[int, int]  # shard, hour
 _BLOCKS = 256  # read at once to learn which metrics are in them
@@ -206,7 +206,7 @@ def migrate(
         groups[day] = groups_of(driver.store, app, value, order.distribution)
         plans.append(plan_moves(app, day, cell=cell, value=value, groups=groups[day], order=order))
     driver.at("planned")
-    meter = Meter(driver.clock, sum(len(plan.units) for plan in plans), driver.watch)
+    meter = RequestMetrics(driver.clock, sum(len(plan.units) for plan in plans), driver.watch)
     reports: list[DayReport] = []
     try:
         for wave in planning.waves(plans):

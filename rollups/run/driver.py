@@ -23,7 +23,7 @@ from rollups.decide.work import Packed
 from rollups.manifest import cells, publish
 from rollups.run import agenda, months, survey
 from rollups.run.local import Executor
-from rollups.run.progress import DayReport, Meter, Progress, RunReport, report_of
+from rollups.run.progress import DayReport, RequestMetrics, Progress, RunReport, report_of
 from rollups.run.survey import Survey
 from spm.clock import Clock, random_u64
 from spm.errors import StoreUnavailable
@@ -79,7 +79,7 @@ class Driver:
         plans = [day for app in looked for day in app.plans]
         self.at("planned")
         late = sum(publish.settle_late(self.store, day, self.at) for day in plans)
-        meter = Meter(self.clock, sum(len(day.units) for day in plans), self.watch)
+        meter = RequestMetrics(self.clock, sum(len(day.units) for day in plans), self.watch)
         reports: list[DayReport] = []
         try:
             for wave in planning.waves(plans):
@@ -108,12 +108,12 @@ class Driver:
 
     # --- one wave -----------------------------------------------------------------------------------------------------
 
-    def _wave(self, executor: Executor, run: int, wave: Sequence[DayPlan], meter: Meter) -> list[DayReport]:
+    def _wave(self, executor: Executor, run: int, wave: Sequence[DayPlan], meter: RequestMetrics) -> list[DayReport]:
         works, packed = self.compact(executor, run, wave, meter)
         return [self._finish(work, run, packed.get((work.plan.app, work.plan.day), [])) for work in works]
 
     def compact(
-        self, executor: Executor, run: int, wave: Sequence[DayPlan], meter: Meter
+        self, executor: Executor, run: int, wave: Sequence[DayPlan], meter: RequestMetrics
     ) -> tuple[list[Work], dict[tuple[int, int], list[Packed]]]:
         """Run the tasks of these days; (their outcomes, their packs of hours by (app, day))."""
         tasks = [unit_task(day, unit) for day in wave for unit in day.units]
@@ -206,7 +206,7 @@ class Driver:
             trouble = f"hour {hour} of app {app} lies in two places until its data has been moved"
             return report_of(app, day, flipped=False, done=(), troubles=(trouble,))
         try:
-            [work], packed = self.compact(executor, run, [plan], Meter(self.clock, len(plan.units), self.watch))
+            [work], packed = self.compact(executor, run, [plan], RequestMetrics(self.clock, len(plan.units), self.watch))
         finally:
             executor.forget()
         return self._finish_exactly(work, run, packed.get((app, day), []), change)

@@ -72,7 +72,7 @@ class RunReport:
         return [correction for day in self.days for correction in day.corrections]
 
 
-class Meter:
+class RequestMetrics:
     """Counts what tasks report and tells the watcher."""
 
     def __init__(self, clock: Clock, units_total: int, watch: Callable[[Progress], None]) -> None:

@@ -39,7 +39,7 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
     common = environ_of(options)
     web: tuple[str, ...] = (
         *(python, "-m", "gunicorn", "spm.web.wsgi:application", "--bind", f"{options.host}:{options.port}"),
-        *("--worker-class", "spm.web.gunicorn_worker.Attentive", "--threads", str(THREADS)),
+        *("--worker-class", "spm.web.gunicorn_worker.KeepAliveWorker", "--threads", str(THREADS)),
         *("--workers", str(options.web_processes)),
         *("--timeout", "90", "--graceful-timeout", "10", "--keep-alive", "75", "--limit-request-line", "8190"),
         "--no-control-socket",  # one for all instances of a user, outside the data folder

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from spm.arrays import BOOL
 from spm.limits import DAY_HOURS, EXPLAINED_HOURS, EXPLAINED_UNITS_MAX, HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.provenance import RAW, Basis, moment
@@ -21,7 +22,6 @@ from spm.store.ledger import watermarks
 from spm.store.manifest import EXPIRED, OPEN, SEALED, SEALING, Entry, Generation
 from spm.store.versions.merge import Piece
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import BOOL
 
 _STATES = {OPEN: "open", SEALING: "being sealed", SEALED: "samples expired", EXPIRED: "hours expired"}
 _ATTEMPT_BITS = 24

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spm.arrays import F64, I64
 from spm.limits import HOUR_MS
 from spm.query.request.batches import METRIC_NAME, HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick
 from spm.query.request.provenance import DAYS, HOURS, Basis, joined
@@ -20,9 +21,6 @@ from spm.query.samples.sample_runs import Strips
 from spm.store.matchers import mask
 from spm.store.rollup import sketch
 from spm.store.rollup.sketch import Sketches
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 STALE = float(np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0])
 _FLOATS = ("sum", "sumsq", "min", "max", "first", "last", "increase")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from spm import limits
+from spm.arrays import I64
 from spm.clock import Clock
 from spm.errors import IntegrityError, QueryTooLarge
 from spm.limits import DAY_HOURS, HOUR_MS
@@ -33,7 +34,6 @@ from spm.query.view.view import Moved, Scan
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
 from spm.store.rollup.sketch import Sketches
-from spm.wire import I64
 
 T = TypeVar("T")
 

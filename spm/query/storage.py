@@ -8,7 +8,8 @@ memory (`spm.query.fake`) give the same answers. All intervals are left-open, as
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from spm.query.request.batches import I64, HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick
+from spm.arrays import I64
+from spm.query.request.batches import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick
 from spm.query.samples.sample_runs import Strips
 
 

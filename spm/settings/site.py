@@ -54,7 +54,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "spm.web.request_metrics.Meter",
+    "spm.web.request_metrics.RequestMetrics",
     "ingest.http.fast_path.Lean",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

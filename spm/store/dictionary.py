@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spm import limits
+from spm.arrays import I64, U64
 from spm.store import keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.ranges import scan_ranges
 from spm.store.encoding import kernels
 from spm.store.matchers import METRIC_NAME, Matcher, mask
-from spm.wire import I64, U64, SeriesTable, metric_id, metric_of, parse_canonical, series_id
+from spm.wire import SeriesTable, metric_id, metric_of, parse_canonical, series_id
 
 COLUMN = b"c"
 _NONE = np.empty(0, np.uint64)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
+from spm.arrays import BOOL, U64
 from spm.errors import CorruptBlock, Refused, StoreUnavailable
 from spm.store import placement
 from spm.store.backends.base import Backend, Reader
 from spm.store.encoding import blocks
 from spm.store.keys import BYTE, CLOSED, CLOSING, ENDING, OPEN, Distribution, Epoch
-from spm.wire import BOOL, U64
 
 COLUMN = b"v"
 GENERAL = b"distribution"

@@ -1,7 +1,7 @@
-"""Security headers that depend on the address.
+"""Relaxes the content policy under ``/admin/``.
 
-The strict content policy of ``spm.settings.security`` holds everywhere but under ``/admin/``: the admin theme evaluates
-Alpine expressions and sets inline styles, so it gets exactly these two freedoms. Enter by ``AdminPolicy``.
+The strict policy of ``spm.settings.security`` holds everywhere else. The admin theme evaluates Alpine expressions and
+sets inline styles, so it gets exactly these two freedoms. Enter by ``AdminPolicy``.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ ADMIN_POLICY = {"script-src": [SELF, UNSAFE_EVAL, UNSAFE_INLINE], "style-src": [
 
 
 class AdminPolicy:
-    """Middleware: replaces two directives of the content policy on admin pages."""
+    """Middleware that replaces two directives of the content policy on admin pages."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response

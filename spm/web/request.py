@@ -1,13 +1,13 @@
-"""A request as Django reads it, but for what would be raised before anybody can answer it."""
+"""Django's WSGI request, without the errors that would be raised before a handler can answer them."""
 
 from django.core.handlers.wsgi import WSGIRequest
 
 
 class Request(WSGIRequest):
-    """One that reads its address when it is asked for it, not already when its body names a character set.
+    """A request that parses its query string on first use.
 
-    Django reads the parameters to forget them at once, while it makes the request: where there are too many of them,
-    what that raises would not become an answer.
+    Django parses the parameters while it makes a request whose body names a character set, and forgets them at once.
+    Where there are too many of them, the error raised then would not become an answer.
     """
 
     @property

@@ -1,7 +1,7 @@
-"""Middleware that counts and times every request, by the name of its view.
+"""Middleware that counts and times every request by the name of its view.
 
-It stands first, so that what other middleware costs is in the time. A name comes from the site's own list of addresses;
-what matches none of them is ``none``, so that strangers cannot make up labels.
+It stands first, so that the time includes all other middleware. Names come from the site's own list of addresses. A
+request that matches none of them is counted as ``none``, so that strangers cannot invent label values.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _clock = SystemClock()
 
 
-class Meter:
-    """See the module."""
+class RequestMetrics:
+    """The middleware: times a request and counts its answer."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -29,12 +29,12 @@ class Meter:
 
 
 def counted(view: str, method: str, status: int, begun: float) -> None:
-    """Count a request that was answered now; ``begun``: when it came, as ``monotonic`` tells."""
+    """Counts a request that was answered now; ``begun`` is the time of ``monotonic`` when it arrived."""
     telemetry.answered(view, method if method in _METHODS else "other", status, _clock.monotonic() - begun)
 
 
 def _view(request: HttpRequest) -> str:
-    """The view's name; the administration is one, however many models it has."""
+    """Returns the view's name. The admin counts as one view, however many models it has."""
     match = request.resolver_match
     if match is None:
         return "none"

@@ -1,4 +1,4 @@
-"""The addresses of the whole site: which room answers where. Each room lists its own addresses."""
+"""The addresses of the whole site: each room lists its own, this module joins them."""
 
 from django.contrib import admin
 from django.urls import include, path, re_path

@@ -1,7 +1,7 @@
-"""The WSGI entry point: what gunicorn loads.
+"""The WSGI entry point that gunicorn loads.
 
-The first request begins to send the process' own metrics. Loading begins nothing: it may happen in a parent that serves
-nothing itself, and what such a one opens (threads, a store) is of no use to its children.
+The first request starts the thread that sends the process' own metrics. Loading starts nothing: it may happen in a
+parent that serves no requests, and threads or a store that such a parent opens are of no use to its children.
 """
 
 import gc
@@ -27,15 +27,15 @@ _QUERIES = "/prometheus/"
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer one request."""
+    """Answers one request."""
     _begin("web")
     queries = environ["PATH_INFO"].startswith(_QUERIES) and "HTTP_AUTHORIZATION" in environ
-    answer: Iterable[bytes] = (_lean() if queries else _pages)(environ, start_response)
+    answer: Iterable[bytes] = (_fast_path() if queries else _pages)(environ, start_response)
     return answer
 
 
 @lru_cache(maxsize=1)
-def _lean() -> Callable[..., Iterable[bytes]]:
-    """Queries with a token go past Django; a server that is asked none starts without what answers them."""
+def _fast_path() -> Callable[..., Iterable[bytes]]:
+    """Returns the application that answers queries with a token without Django's middleware; loaded on its first use."""
     found: Callable[..., Iterable[bytes]] = import_module("frontend.prometheus.fast_path").Lean(_pages)
     return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spm.wire import F64, I64
+from spm.arrays import F64, I64
 
 FIELDS = tuple(
     f"usage_{n}"

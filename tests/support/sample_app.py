@@ -13,12 +13,12 @@ import numpy.typing as npt
 from ingest.accept.stamper import Acceptor, take_process
 from ingest.writer import Writer
 from spm.accounts import sources
+from spm.arrays import F64
 from spm.clock import SystemClock, random_bytes
 from spm.store.backends import open_backend
 from spm.store.keys import Distribution
 from spm.wire import Parsed, SeriesTable, canonical
 
-F64 = npt.NDArray[np.float64]
 STEP_MS = 10_000
 GIB = 1 << 30
 HOSTS = ("db-1", "web-1", "web-2", "worker-1")

@@ -7,7 +7,7 @@ that brings the number near now, and whoever reads the rejection wants to be tol
 
 from collections.abc import Mapping
 
-from spm.wire import BOOL, I64
+from spm.arrays import BOOL, I64
 
 TIME_EARLY = "the time is before 1970: is its precision right?"
 TIME_LATE = "the time is more than 24 h ahead of the server: is its precision right?"

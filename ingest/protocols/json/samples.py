@@ -33,9 +33,10 @@ from ingest.protocols.json.kernels import (
     read_samples,
     value_end,
 )
+from spm.arrays import I64
 from spm.errors import BadMessage
 from spm.limits import FUTURE_MS, JSON_COMMAS_MAX, MESSAGE_LINES_MAX, MESSAGE_SAMPLES_MAX
-from spm.wire import I64, Parsed
+from spm.wire import Parsed
 
 UNKNOWN_TEXT = 'a value is a text other than "NaN", "+Inf", "Inf" or "-Inf"'
 UNEQUAL = "times and values differ in length"

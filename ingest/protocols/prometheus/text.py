@@ -23,8 +23,9 @@ from ingest.protocols.common.series_cache import Generation, SeriesCache, Tags
 from ingest.protocols.influx.exact import example
 from ingest.protocols.prometheus.text_comments import described
 from ingest.protocols.prometheus.text_kernels import read_text
+from spm.arrays import U8
 from spm.limits import FUTURE_MS, LINE_BYTES_MAX
-from spm.wire import U8, Parsed, Rejection
+from spm.wire import Parsed, Rejection
 
 LINE_TOO_LONG = f"the line is longer than {LINE_BYTES_MAX} bytes"
 NO_NAME = "the line does not begin with a metric's name"

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spm.arrays import F64, I64
 from spm.query.formats.prometheus import numbers
 from spm.query.request.batches import METRIC_NAME
 from spm.store.encoding.arrow import ints, string
-from spm.wire import F64, I64
 
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")

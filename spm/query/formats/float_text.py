@@ -12,17 +12,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from numba import njit
 
-from spm.query.formats.schubfach import POWERS, U64, decimal
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-I32 = npt.NDArray[np.int32]
-Bool = npt.NDArray[np.bool_]
-U8 = npt.NDArray[np.uint8]
+from spm.arrays import BOOL, F64, I32, I64, U8, U64
+from spm.query.formats.schubfach import POWERS, decimal
 
 _CHARS_MAX = 32  # of one number: a sign, 0.00000 and 17 digits; or 21 digits. Digits in eights may be cut off again
 _WHOLE_MAX = 1e15  # below it every decimal of our kind has at most 15 digits
@@ -256,7 +250,7 @@ def rows(times: Texts, steps: I64, values: F64, counts: I64, names: U8, borders:
     return memoryview(out)[:size]  # type: ignore[arg-type]
 
 
-def matrix(times: Texts, values: F64, present: Bool, names: U8, borders: I64, *, single: bool) -> memoryview:
+def matrix(times: Texts, values: F64, present: BOOL, names: U8, borders: I64, *, single: bool) -> memoryview:
     """The same of series by steps, where they are present; with `single` of one step: `"value":[time,"value"]`."""
     out = _room(values.size, borders)
     there = np.ascontiguousarray(present)
@@ -305,7 +299,7 @@ def _join_present(
     values: F64,
     bits: U64,
     powers: U64,
-    present: Bool,
+    present: BOOL,
     names: U8,
     borders: I64,
     single: bool,

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
+from spm.arrays import I64
 from spm.errors import BadQuery
 from spm.limits import TIME_MAX_MS
 from spm.query.formats import float_text as digits
@@ -28,7 +29,6 @@ from spm.query.promql.operators.label_groups import ordered
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.budget import Budget
 from spm.query.series.label_table import json_of, taken
-from spm.wire import I64
 
 # Numbers and times as Go reads them: Python's own readers take other digits, blanks and weeks as well.
 _SECONDS = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

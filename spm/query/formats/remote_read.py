@@ -22,12 +22,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spm.arrays import F64, I64
 from spm.errors import BadQuery
 from spm.limits import READ_FRAME_BYTES, REMOTE_READ_QUERIES_MAX, TIME_MAX_MS
 from spm.query.formats import xor_chunks
 from spm.query.request.batches import Matcher, SeriesBatch
 from spm.store.matchers import matches_empty
-from spm.wire import F64, I64
 
 _OPS = ("=", "!=", "=~", "!~")
 _SAMPLES, _STREAMED = 0, 1  # the types of answers

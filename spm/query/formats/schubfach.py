@@ -10,10 +10,9 @@ made by Python's integers at import (0.7 ms). Enter by `decimal`.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-U64 = npt.NDArray[np.uint64]
+from spm.arrays import U64
 
 _LEAST, _MOST = -292, 324  # powers of ten that floats are multiplied by
 _ZERO, _ONE, _TWO, _FOUR, _TEN, _FORTY = (np.uint64(n) for n in (0, 1, 2, 4, 10, 40))

@@ -11,16 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from spm.arrays import F64, I64, U8, U32, U64
 from spm.limits import READ_CHUNK_SAMPLES
-
-I64 = npt.NDArray[np.int64]
-U64 = npt.NDArray[np.uint64]
-F64 = npt.NDArray[np.float64]
-U8 = npt.NDArray[np.uint8]
-U32 = npt.NDArray[np.uint32]
 
 _SAMPLE_BYTES = 19  # at most: 68 bits for a time, 77 for a value
 _HEAD_BYTES = 32  # more for the first two samples of a chunk

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 
 import numpy as np
-import numpy.typing as npt
 
+from spm.arrays import BOOL, F64, I64
 from spm.clock import Clock, SystemClock
 from spm.errors import BadQuery
 from spm.fast_dataclass import dataclass
@@ -38,10 +38,6 @@ from spm.query.storage import Storage
 
 __all__ = ["LOOKBACK_MS", "Engine", "QueryLimits", "Result"]
 
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -51,7 +47,7 @@ class Result:
     times: I64  # [T] in ms
     labels: Sequence[Labels]  # [S]
     values: F64  # [S, T]; means nothing where not present
-    present: Bool  # [S, T]
+    present: BOOL  # [S, T]
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     samples: SeriesBatch | None = None  # instead of values, when an instant query asks for a range of samples

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spm.arrays import F64, I64
 from spm.query.request.provenance import Basis
 from spm.store.matchers import METRIC_NAME, Matcher
 from spm.store.rollup.aggregates import COLUMNS
@@ -34,10 +35,6 @@ Tick = Callable[[], None]  # called between the parts of a read; raises when the
 
 def nothing() -> None:
     """The tick of a read without a time limit."""
-
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from spm import limits
+from spm.arrays import I64
 from spm.errors import QueryTooLarge
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Segments
@@ -18,7 +19,6 @@ from spm.query.rolled.resolutions import Levels, Part
 from spm.query.rolled.sketches import edge_runs
 from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import COLUMNS, Aggregates
-from spm.wire import I64
 
 Tables = dict[str, np.ndarray]
 KINDS: dict[str, type[Any]] = dict(COLUMNS)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from spm.arrays import F64, I64
 from spm.clock import SystemClock
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Matcher, Segments, SketchBatch, Tick, nothing
@@ -20,7 +21,6 @@ from spm.query.rolled.trimmed_windows import Gone, read_left
 from spm.query.storage import Storage
 from spm.store.rollup import sketch
 from spm.store.rollup.sketch import Sketches
-from spm.wire import F64, I64
 
 _DAY_MS = DAY_HOURS * HOUR_MS
 _BUCKETS_AT_ONCE = 2_000_000  # of the sketches that are merged in one go: 24 MB

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from spm.arrays import BOOL, I32, I64, U64
 from spm.errors import CorruptBlock, IntegrityError
 from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS
@@ -21,7 +22,6 @@ from spm.query.request.provenance import DAYS, HOURS
 from spm.query.samples.page_selection import ByMetric
 from spm.query.view.view import Asked, Scan
 from spm.store import keys, manifest
-from spm.store.encoding.arrow import Bool
 from spm.store.manifest import EXPIRED, SEALED, Generation, first_day_of
 from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import Aggregates
@@ -29,7 +29,7 @@ from spm.store.rollup.rows import SKETCH, Steps
 from spm.store.versions import retractions
 from spm.store.versions.generations import Inputs, Unit, Wanted
 from spm.store.versions.merge import Picked
-from spm.wire import I32, I64, U64, metric_id
+from spm.wire import metric_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ class Levels:
 
 
 @njit(cache=True, nogil=True)
-def _entries(series: U64, step: I64, ids: U64, numbers: I64, first: int, used: Bool) -> Any:
+def _entries(series: U64, step: I64, ids: U64, numbers: I64, first: int, used: BOOL) -> Any:
     """(numbers of their series, places) of a row's entries of these ids at the steps in use. Both ascend by id."""
     rows, at = np.empty(len(series), np.int64), np.empty(len(series), np.int64)
     found, place = 0, 0

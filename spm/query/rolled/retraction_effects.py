@@ -13,6 +13,7 @@ from dataclasses import field
 
 import numpy as np
 
+from spm.arrays import I64
 from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.rolled.resolutions import Levels
@@ -22,7 +23,6 @@ from spm.store.versions import retractions
 from spm.store.versions.generations import Inputs, Unit
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import among
-from spm.wire import I64
 
 
 def note(levels: Levels, hours: I64) -> None:

@@ -8,17 +8,16 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from spm import limits
+from spm.arrays import BOOL, F64, I64
 from spm.errors import QueryTooLarge
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Segments
 from spm.query.rolled.resolutions import Levels, Part
 from spm.store.encoding import kernels
-from spm.store.encoding.arrow import Bool
 from spm.store.rollup import sketch
 from spm.store.rollup.rows import SKETCH
 from spm.store.rollup.sketch import Sketches
 from spm.store.versions.merge import Picked
-from spm.wire import F64, I64
 
 COLUMNS = ("min", SKETCH)  # an hour whose least value is a number and that has no sketch was written without
 _DAY_MS = DAY_HOURS * HOUR_MS
@@ -69,13 +68,13 @@ def _add(found: _Collected, parts: Iterable[Part], cuts: Segments, step_ms: int)
         found.add(part.rows, segment, part.values.sketch)
 
 
-def _add_edges(found: _Collected, levels: Levels, cuts: Segments, edges: Bool) -> None:
+def _add_edges(found: _Collected, levels: Levels, cuts: Segments, edges: BOOL) -> None:
     """Segments that are parts of an hour, from its samples."""
     for rows, segment, heads, _, values in edge_runs(levels, cuts, edges):
         found.add(rows, segment, sketch.of_winners(heads, values))
 
 
-def edge_runs(levels: Levels, cuts: Segments, edges: Bool) -> Iterator[tuple[I64, I64, I64, I64, F64]]:
+def edge_runs(levels: Levels, cuts: Segments, edges: BOOL) -> Iterator[tuple[I64, I64, I64, I64, F64]]:
     """Samples of segments that are parts of an hour: run i is heads[i]:heads[i + 1], of a row within a segment.
 
     Gives (rows, segments, heads, times, values), a few hours at a time. What has expired is told to the ground.
@@ -91,7 +90,7 @@ def edge_runs(levels: Levels, cuts: Segments, edges: Bool) -> Iterator[tuple[I64
             yield _edges_of(levels, cuts, edges, picked)
 
 
-def _edges_of(levels: Levels, cuts: Segments, edges: Bool, picked: Picked) -> tuple[I64, I64, I64, I64, F64]:
+def _edges_of(levels: Levels, cuts: Segments, edges: BOOL, picked: Picked) -> tuple[I64, I64, I64, I64, F64]:
     owner = kernels.spread(picked.counts, len(picked.ts)).astype(np.int64)
     segment = np.searchsorted(cuts.borders, picked.ts, side="left") - 1
     inside = (segment >= 0) & (segment < len(edges))

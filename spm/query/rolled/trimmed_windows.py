@@ -11,12 +11,11 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from spm.arrays import BOOL, I64
 from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Segments
 from spm.query.request.provenance import Basis
-from spm.store.encoding.arrow import Bool
-from spm.wire import I64
 
 SHARE = 0.95  # of a window must be left for an answer
 _DAY_MS = DAY_HOURS * HOUR_MS
@@ -61,7 +60,7 @@ class Left:
 
     first_ms: I64
     last_ms: I64
-    answered: Bool  # nearly all is left
+    answered: BOOL  # nearly all is left
     gone: Gone
     whole: bool  # of every window all is left
     of_hours: bool  # nothing that is missing is missing of hours

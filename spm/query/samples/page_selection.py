@@ -12,6 +12,7 @@ from dataclasses import field
 import numpy as np
 from numba import njit
 
+from spm.arrays import I32, I64, U64
 from spm.errors import CorruptBlock, IntegrityError
 from spm.fast_dataclass import dataclass
 from spm.limits import HOUR_MS
@@ -22,7 +23,6 @@ from spm.query.samples.sample_runs import Lines, Strips, Weaver, ascending, entr
 from spm.store.encoding.blocks import ChunkPage
 from spm.store.versions.generations import Pool
 from spm.store.versions.merge import Picked
-from spm.wire import I32, I64, U64
 
 Pages = tuple[int, ...]  # of a pool of timelines
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba import carray, njit, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 
-from spm.wire import F64, I32, I64, U64
+from spm.arrays import F64, I32, I64, U64
 
 _POINTER: Any = types.CPointer
 

@@ -17,14 +17,12 @@ import numpy.typing as npt
 from numba import njit
 
 from spm import limits
+from spm.arrays import BOOL, F64, I32, I64
 from spm.fast_dataclass import dataclass
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.provenance import Basis
 from spm.query.samples.pointers import address_of, floats_at, integers_at
 from spm.store.encoding import kernels
-from spm.wire import F64, I32, I64
-
-Bool = npt.NDArray[np.bool_]
 
 RUN_BYTES = 28  # an address and a line for the strip, an address and a length for the line
 
@@ -67,7 +65,7 @@ class Strips:
         )
 
     @classmethod
-    def where(cls, present: Bool, labels: Sequence[dict[str, str]], times: I64, values: F64) -> Strips:
+    def where(cls, present: BOOL, labels: Sequence[dict[str, str]], times: I64, values: F64) -> Strips:
         """What S series have at T times they share, [S, T], where it is present: a strip for every run of it."""
         ts, cells = np.require(times, np.int64, "C"), np.require(values, np.float64, "C")
         counts, starts, first, line, begin, lengths = _runs(np.require(present, np.bool_, "C"))
@@ -82,13 +80,13 @@ class Strips:
         return SeriesBatch(self.labels, offsets, ts, values, self.basis)
 
 
-def runs(present: Bool) -> int:
+def runs(present: BOOL) -> int:
     """How many runs of elements the rows have at most; each is `RUN_BYTES` of a `Strips.where`."""
     return len(present) + int(np.count_nonzero(present[:, 1:] > present[:, :-1]))
 
 
 @njit(cache=True, nogil=True)
-def _runs(present: Bool) -> Any:
+def _runs(present: BOOL) -> Any:
     """(elements of each row, where its strips begin, cell and line of each strip, where each line begins, its length).
 
     A row with the same runs as the one before has the same lines. One without elements has a strip of length 0.

@@ -13,8 +13,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from spm.arrays import I32, I64, U64
 from spm.store.matchers import METRIC_NAME
-from spm.wire import I32, I64, U64, parse_canonical
+from spm.wire import parse_canonical
 
 U8 = NDArray[np.uint8]
 

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from spm import limits
+from spm.arrays import I32, I64, U64
 from spm.errors import CorruptBlock, LimitExceeded
 from spm.query.request.batches import METRIC_NAME, Matcher, Tick, nothing
 from spm.query.series.canonical_columns import columns_of
@@ -22,7 +23,7 @@ from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.ranges import scan_ranges
 from spm.store.dictionary import COLUMN
-from spm.wire import I32, I64, U64, series_id
+from spm.wire import series_id
 
 _READ_AT_ONCE = 10_000  # rows of one get: some megabytes
 _ADDED_AT_ONCE = 50_000  # rows of a scan: what Arrow and numpy cost per call is nothing then

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from spm.arrays import BOOL, I32, I64
 from spm.fast_dataclass import dataclass
 from spm.limits import LABEL_MASK_BYTES_MAX, LABEL_MASKS_MAX
 from spm.query.series.literals import literals
 from spm.store.encoding import kernels
-from spm.store.encoding.arrow import Bool, strings
+from spm.store.encoding.arrow import strings
 from spm.store.matchers import Matcher, mask
-from spm.wire import I32, I64
 
 _LAG = 8  # the inverse is made anew when an eighth of the series is younger
 _LAG_LEAST = 10_000
@@ -34,7 +34,7 @@ class Named:
     numbers: I64
 
 
-Hits = Bool | Named  # of a label's values: whether each satisfies a matcher, or which few do
+Hits = BOOL | Named  # of a label's values: whether each satisfies a matcher, or which few do
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class LabelIndex:
         self._codes: I32 = np.zeros(0, np.int32)
         self._inverse: _Inverse | None = None
         self._texts: pa.Array | None = None
-        self._masks: OrderedDict[tuple[str, str], Bool] = OrderedDict()
+        self._masks: OrderedDict[tuple[str, str], BOOL] = OrderedDict()
         self._mask_bytes = 0
         self._sorted: list[str] = []
 
@@ -127,7 +127,7 @@ class LabelIndex:
             self._mask_bytes -= len(self._masks.popitem(last=False)[1])
         return known
 
-    def _mask(self, hits: Hits) -> Bool:
+    def _mask(self, hits: Hits) -> BOOL:
         if not isinstance(hits, Named):
             return hits
         found = np.zeros(len(self.values), np.bool_)
@@ -168,11 +168,11 @@ class LabelIndex:
         found = inverse.rows_of(wanted)
         return np.concatenate((found, late)) if len(late) else found
 
-    def among(self, rows: I64, hits: Hits) -> Bool:
+    def among(self, rows: I64, hits: Hits) -> BOOL:
         """Which of these series satisfy it."""
         codes = self.codes(int(rows[-1]) + 1 if len(rows) else 0)[rows]
         if isinstance(hits, Named) and len(hits.numbers) == 1:
-            found: Bool = codes == hits.numbers[0]
+            found: BOOL = codes == hits.numbers[0]
             return found
         return self._mask(hits)[codes]
 

@@ -11,16 +11,13 @@ from itertools import accumulate
 from typing import Any, overload
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 from numba import njit
 
+from spm.arrays import BOOL, I32, I64, U8
 from spm.fast_dataclass import dataclass
-from spm.store.encoding.arrow import Bool
-from spm.wire import I32, I64
 
 Labels = dict[str, str]
-U8 = npt.NDArray[np.uint8]
 
 _TABLE_LEAST, _TABLE_SHARE = 4_096, 4  # places for each series, up to which they are looked up, not sorted
 _FEW = 64  # series whose dicts are sooner made and written than their columns
@@ -99,7 +96,7 @@ class LabelTable(Sequence[Labels]):
         found = next((column.codes for column in self.columns if column.name == name), None)
         return np.zeros(len(self), np.int32) if found is None else found
 
-    def take(self, rows: I64 | Bool) -> LabelTable:
+    def take(self, rows: I64 | BOOL) -> LabelTable:
         """These series, in this order."""
         columns = [Column(column.name, column.codes[rows], column.values) for column in self.columns]
         return LabelTable(columns, int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows))

@@ -5,8 +5,6 @@ nothing here is ever stale. Manifests do change: they are kept by their bytes. T
 bound is reached.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import msgspec
 
 from spm import limits
+from spm.bounded import LruCache
 
 Key = tuple[str, bytes]
 
@@ -22,9 +21,7 @@ class PageCache:
     """A bounded map from (table, row key) to the decoded row."""
 
     def __init__(self, bytes_max: int = limits.PAGE_CACHE_BYTES) -> None:
-        self._pages: OrderedDict[Key, tuple[object, int]] = OrderedDict()
-        self._bytes, self._bytes_max = 0, bytes_max
-        self._lock = threading.Lock()
+        self._pages: LruCache[Key, object] = LruCache(bytes_max, share_max=0.25)
 
     def fetch(
         self,
@@ -42,39 +39,20 @@ class PageCache:
         if not missing:
             return found
         loaded = dict(zip(missing, load(missing), strict=True))
-        for key, page in loaded.items():
-            if page is not None:
-                self._keep((table, key), page, weigh(key, page) if weigh else _weight(page))
+        self._pages.put_many(
+            ((table, key), page, weigh(key, page) if weigh else _weight(page))
+            for key, page in loaded.items()
+            if page is not None
+        )
         return [loaded[key] if page is None else page for key, page in zip(keys, found, strict=True)]
 
     def held(self, table: str, keys: Sequence[bytes]) -> list[object | None]:
         """The decoded rows in order, those that are here; ``None`` for all others."""
-        names = [(table, key) for key in keys]
-        with self._lock:
-            entries = list(map(self._pages.get, names))
-            touch = self._pages.move_to_end
-            for name, entry in zip(names, entries, strict=True):
-                if entry is not None:
-                    touch(name)
-        return [None if entry is None else entry[0] for entry in entries]
+        return self._pages.get_many([(table, key) for key in keys])
 
     def clear(self) -> None:
         """Forget everything: another store's rows may have the same keys."""
-        with self._lock:
-            self._pages.clear()
-            self._bytes = 0
-
-    def _keep(self, key: Key, page: object, size: int) -> None:
-        if size > self._bytes_max // 4:
-            return  # one giant must not push out everything else
-        with self._lock:
-            if key in self._pages:
-                return
-            self._pages[key] = page, size
-            self._bytes += size
-            while self._bytes > self._bytes_max:
-                _, (_, gone) = self._pages.popitem(last=False)
-                self._bytes -= gone
+        self._pages.clear()
 
 
 def _weight(page: Any) -> int:

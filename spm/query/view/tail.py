@@ -12,6 +12,7 @@ from dataclasses import field
 import numpy as np
 
 from spm import limits
+from spm.arrays import U64
 from spm.clock import Clock
 from spm.errors import LimitExceeded
 from spm.fast_dataclass import dataclass
@@ -20,7 +21,6 @@ from spm.store.backends.base import Reader
 from spm.store.backends.ranges import scan_ranges
 from spm.store.keys import PendingKey
 from spm.store.versions.merge import Piece, merge
-from spm.wire import U64
 
 UnitKey = tuple[int, int]  # shard, hour
 Blocks = Callable[[Reader, Sequence[bytes]], list[Piece | None]]  # decoded blocks by key; None: no such row

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from spm.arrays import BOOL, U64
 from spm.errors import CorruptBlock, IntegrityError
 from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS
@@ -31,8 +32,7 @@ from spm.store.versions.generations import Inputs, Unit, Wanted
 from spm.store.versions.merge import EMPTY, Picked, Piece, merge, narrow, pick
 from spm.store.versions.quarantine import Quarantine
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import BOOL, Lens
-from spm.wire import U64
+from spm.store.versions.visibility import Lens
 
 COLUMN = b"v"
 _MANIFEST_GROWTH = 12  # bytes of a decoded manifest for each of its cell's

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Bool = npt.NDArray[np.bool_]
+from spm.arrays import BOOL
 
 
 def strings(values: Sequence[str]) -> pa.Array:
@@ -37,13 +37,13 @@ def ints(values: npt.NDArray[np.int64]) -> pa.Array:
     return _plain(values, pa.int64())
 
 
-def bools(values: Bool) -> pa.Array:
+def bools(values: BOOL) -> pa.Array:
     """A column of truth values, eight to a byte."""
     packed = np.packbits(values, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
 
 
-def as_mask(values: pa.BooleanArray) -> Bool:
+def as_mask(values: pa.BooleanArray) -> BOOL:
     """A column of truth values without nulls, back in numpy."""
     packed = np.frombuffer(values.buffers()[1], np.uint8)
     bits = np.unpackbits(packed, count=values.offset + len(values), bitorder="little")

@@ -18,10 +18,10 @@ import numpy as np
 import zstandard
 
 from spm import limits
+from spm.arrays import F64, I32, I64, U64
 from spm.errors import CorruptBlock
 from spm.store.encoding import codec
 from spm.store.encoding.codec import Column
-from spm.wire import F64, I32, I64, U64
 
 # kinds of frames: never renumbered
 (

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spm import limits, message_ids
+from spm.arrays import I32, I64, U64
 from spm.limits import HOUR_MS
 from spm.store.backends.base import Reader
 from spm.store.ledger.balance import MINUTE_MS
 from spm.store.ledger.commit_columns import Cells
 from spm.store.ledger.outcomes import Settled, settled
 from spm.store.ledger.watermarks import ProcessMarks
-from spm.wire import I32, I64, U64
 
 _PLAIN = np.dtype(">u8")
 

@@ -5,19 +5,18 @@ them; the columns of all are unpacked into common ones, of which each ``Cell`` g
 was opened, for who reads the same ones again and again.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from spm import limits
+from spm.arrays import I64, U8
+from spm.bounded import LruCache
 from spm.errors import CorruptBlock
 from spm.store.encoding import blocks, codec
 from spm.store.encoding.blocks import Messages
 from spm.store.encoding.codec import Column, Encoded
-from spm.wire import I64, U8
 
 _CELL_BYTES = 400  # what an opened cell takes besides its columns
 _TABLE = {"ms": "<i8", "process": "<u4", "sequence": "<u2", "source": "<i4", "samples": "<i8"}  # one value per message
@@ -48,26 +47,16 @@ class Cells:
     """Cells as they were opened. Thread-safe, bounded."""
 
     def __init__(self, bytes_max: int = limits.SETTLED_CACHE_BYTES) -> None:
-        self._held: OrderedDict[bytes, Cell] = OrderedDict()
-        self._bytes, self._bytes_max = 0, bytes_max
-        self._lock = threading.Lock()
+        self._cells: LruCache[bytes, Cell] = LruCache(bytes_max)
 
     def open(self, raws: Sequence[bytes], kind: int) -> list[Opened]:
         """Each cell, or what is wrong with it."""
-        with self._lock:
-            known = {raw: self._held[raw] for raw in raws if raw in self._held}
-            for raw in known:
-                self._held.move_to_end(raw)
-        unknown = [raw for raw in dict.fromkeys(raws) if raw not in known]
-        made: dict[bytes, Opened] = dict(zip(unknown, opened(unknown, kind, own=True), strict=True))
-        with self._lock:
-            for raw, cell in made.items():
-                if isinstance(cell, Cell) and raw not in self._held:
-                    self._held[raw] = cell
-                    self._bytes += cell.size
-            while self._bytes > self._bytes_max:
-                self._bytes -= self._held.popitem(last=False)[1].size
-        return [known.get(raw) or made[raw] for raw in raws]
+        distinct = list(dict.fromkeys(raws))
+        cached = dict(zip(distinct, self._cells.get_many(distinct), strict=True))
+        unknown = [raw for raw, cell in cached.items() if cell is None]
+        fresh: dict[bytes, Opened] = dict(zip(unknown, opened(unknown, kind, own=True), strict=True))
+        self._cells.put_many((raw, cell, cell.size) for raw, cell in fresh.items() if isinstance(cell, Cell))
+        return [cached[raw] or fresh[raw] for raw in raws]
 
 
 @dataclass(frozen=True, slots=True)

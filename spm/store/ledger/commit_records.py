@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spm.arrays import I64, U8
 from spm.errors import CorruptBlock
 from spm.store import keys
 from spm.store.backends.base import Reader
@@ -18,7 +19,6 @@ from spm.store.backends.ranges import scan_ranges
 from spm.store.encoding import blocks
 from spm.store.encoding.blocks import Messages
 from spm.store.keys import LogKey
-from spm.wire import I64, U8
 
 COLUMN = b"v"
 STORED, REJECTED, DEAD, LATE, ABANDONED = range(5)  # outcomes of a stamp; late: its hour was sealed already

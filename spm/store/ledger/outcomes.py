@@ -14,8 +14,8 @@ from itertools import islice
 from operator import attrgetter
 
 import numpy as np
-import numpy.typing as npt
 
+from spm.arrays import BOOL, I32, I64, U8, U64
 from spm.errors import CorruptBlock, StoreUnavailable
 from spm.store import epochs, keys
 from spm.store.backends.base import Reader
@@ -26,10 +26,8 @@ from spm.store.ledger import commit_records
 from spm.store.ledger.commit_columns import Cell, Cells, opened
 from spm.store.ledger.commit_records import DEAD, LATE, REJECTED, STORED
 from spm.store.ledger.watermarks import Totals, pack
-from spm.wire import I32, I64, U8, U64
 
 _LOG = logging.getLogger(__name__)
-BOOL = npt.NDArray[np.bool_]
 Beyond = Mapping[int, int]  # process -> a packed stamp: only later ones of it are asked for; others: all
 _NO = np.empty(0, np.int64)
 _TRIES = 8  # when the distribution keeps changing while it is read

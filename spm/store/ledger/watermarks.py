@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from spm import limits
+from spm.arrays import BOOL, I64, U64
 from spm.clock import random_bytes
 from spm.errors import CorruptBlock, StoreUnavailable
 from spm.store import keys
@@ -24,10 +24,8 @@ from spm.store.backends.base import Backend, Reader
 from spm.store.encoding import blocks
 from spm.store.encoding.blocks import Messages
 from spm.store.encoding.codec import Column
-from spm.wire import I64, U64
 
 _LOG = logging.getLogger(__name__)
-BOOL = npt.NDArray[np.bool_]
 Place = tuple[int, int]  # (ms, sequence) of a stamp: the order of one process' stamps
 _ANNOUNCED, _MARK, _PAGE, _RECORD = b"a", b"m", b"o", b"r"
 _TRIES = 8  # of a check-and-put that others keep winning

@@ -17,13 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from spm.arrays import BOOL, F64, I64, U64
 from spm.store.rollup import sketch as sketching
 from spm.store.rollup.sketch import Sketches
-
-U64 = npt.NDArray[np.uint64]
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
-BOOL = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

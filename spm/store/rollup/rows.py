@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spm.arrays import I64, U64
 from spm.errors import CorruptBlock
 from spm.store.backends.base import RowPut
 from spm.store.encoding import blocks, kernels
 from spm.store.encoding.codec import Column
 from spm.store.rollup.aggregates import COLUMNS, Aggregates, side_by_side
 from spm.store.rollup.sketch import INFINITE, Sketches
-from spm.wire import I64, U64
 
 FORM = 2  # of the rows that are written now: 2 has sketches; a pack that keeps rows of form 1 is of form 1
 SHAPE = b"s"

@@ -19,9 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
+from spm.arrays import F64, I32, I64
 
 PER_OCTAVE = 35  # buckets from a number to its double
 GAMMA = 2.0 ** (1 / PER_OCTAVE)

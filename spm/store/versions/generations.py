@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from spm import limits
+from spm.arrays import I32, I64, U64
 from spm.errors import CorruptBlock, IntegrityError
 from spm.fast_dataclass import dataclass
 from spm.store import keys
@@ -22,7 +23,6 @@ from spm.store.encoding.blocks import ChunkPage, Messages, TimelinesPage
 from spm.store.encoding.codec import Column
 from spm.store.manifest import Generation, Replay
 from spm.store.versions.merge import Piece
-from spm.wire import I32, I64, U64
 
 FORM = 2  # of the rows that are written now: 2 has inputs as columns, and stamps as lags behind times
 COLUMN = b"v"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spm.arrays import F64, I32, I64, U64
 from spm.store.encoding import kernels
 from spm.store.encoding.blocks import LogBlock, Messages
-from spm.wire import F64, I32, I64, U64
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,14 @@ its index, a run asks the dictionary.
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
+from spm.arrays import BOOL, U64
 from spm.fast_dataclass import dataclass
 from spm.store.encoding import kernels
 from spm.store.ledger.watermarks import Vector
 from spm.store.versions.merge import Piece
 from spm.store.versions.retractions import Retraction
-from spm.wire import U64
 
-BOOL = npt.NDArray[np.bool_]
 Pairs = tuple[U64, U64]  # series ids and metric ids: an id names a series within its metric
 SeriesOf = Callable[[Retraction], Pairs]  # asked only for a retraction that has matchers
 

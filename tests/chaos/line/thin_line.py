@@ -34,7 +34,7 @@ GIVE_UP_S = 240
 WORKER = ("spm.worker", "--concurrency", "1")
 WEB = (
     "--worker-class",
-    "spm.web.gunicorn_worker.Attentive",
+    "spm.web.gunicorn_worker.KeepAliveWorker",
     "--workers",
     "1",
     "--threads",

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spm.arrays import F64, I64
 from spm.limits import TAIL_AGE_MS
-from spm.wire import F64, I64
 from tests.bench.product import Served
 
 Labels = tuple[tuple[str, str], ...]

@@ -19,7 +19,7 @@ from tests.servers.processes import Process, answers, free_ports, wait_ready, wa
 ROOT = Path(__file__).resolve().parents[3]
 ENDLESS = {"query": "max_over_time(vector(1)[11d:1s])", "start": "1700000000", "end": "1700010999", "step": "1"}
 GIVE_UP_S = 600  # on a busy machine
-KIND = ("--worker-class", "spm.web.gunicorn_worker.Attentive", "--workers", "2", "--threads", "8")
+KIND = ("--worker-class", "spm.web.gunicorn_worker.KeepAliveWorker", "--workers", "2", "--threads", "8")
 SERVER = ("gunicorn", "spm.web.wsgi:application", *KIND)
 PREPARE = """
 from django.core.management import call_command

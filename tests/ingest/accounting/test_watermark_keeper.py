@@ -358,8 +358,8 @@ def test_decoded_records_take_no_more_than_their_bytes() -> None:
         door.stored((n % 4, n + 1, 1.0))
     cells = Cells(bytes_max=5_000)
     keep(door.store, APP, door.clock.now_ms(), cells=cells)
-    assert 0 < cells._bytes <= 5_000
-    assert sum(cell.size for cell in cells._held.values()) == cells._bytes
+    assert 0 < cells._cells.weight <= 5_000
+    assert sum(cell.size for cell in cells._cells.values()) == cells._cells.weight
 
 
 def test_of_too_many_accounts_the_newest_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from rollups.crash_points import Hook
 from rollups.decide.outcome import account
 from rollups.decide.plan import Waiting
 from rollups.manifest import publish
+from spm.arrays import BOOL, I64
 from spm.errors import StoreUnavailable
 from spm.store import keys
 from spm.store.backends.base import Backend, Reader
@@ -32,8 +33,8 @@ from spm.store.encoding.blocks import Messages
 from spm.store.ledger import commit_records, outcomes, watermarks
 from spm.store.ledger.commit_columns import Cell, Opened, opened
 from spm.store.ledger.outcomes import Settled
-from spm.store.ledger.watermarks import BOOL, Announcement, ProcessMarks, Record, Totals, Vector
-from spm.wire import I64, Envelope, SeriesTable, Stamp
+from spm.store.ledger.watermarks import Announcement, ProcessMarks, Record, Totals, Vector
+from spm.wire import Envelope, SeriesTable, Stamp
 from tests.model.accept import world as accept_world
 from tests.model.accept.cast import Ways, versions
 from tests.model.accept.world import SILENCE_MS, World

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spm.arrays import BOOL
 from spm.errors import CorruptBlock, IntegrityError, Refused
 from spm.store.versions.merge import Piece
-from spm.store.versions.visibility import BOOL
 from tests.model.world import Crash, World
 
 CALAMITIES = (AssertionError, IntegrityError, CorruptBlock, Refused, KeyError)

@@ -18,25 +18,25 @@ from gunicorn.config import Config
 from gunicorn.http import RequestParser
 
 from spm.limits import WEB_ATTENDS_MS
-from spm.web.gunicorn_worker import Attentive
+from spm.web.gunicorn_worker import KeepAliveWorker
 from tests.servers.processes import Process, answers, free_ports, wait_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 THREADS = 4
 APPLICATION = """
 import time
-from spm.web.gunicorn_worker import Attentive
+from spm.web.gunicorn_worker import KeepAliveWorker
 
-class Counted(Attentive):
+class Counted(KeepAliveWorker):
     given = waited = 0
 
     def enqueue_req(self, conn):
         Counted.given += 1
         super().enqueue_req(conn)
 
-    def _asks_again(self, conn):
+    def _next_request_comes(self, conn):
         Counted.waited += 1
-        return super()._asks_again(conn)
+        return super()._next_request_comes(conn)
 
 def application(environ, start_response):
     time.sleep(float(environ["QUERY_STRING"] or 0))
@@ -210,7 +210,7 @@ def test_connections_that_never_pause_leave_threads_for_others(server: tuple[Pro
 def test_a_thread_stays_only_while_half_of_them_are_free(
     connections: int, idle: int, silent: int, unread: bytes, tls: bool, stays: bool
 ) -> None:
-    worker = object.__new__(Attentive)
+    worker = object.__new__(KeepAliveWorker)
     worker.nr_conns, worker.keepalived_conns, worker.pending_conns = connections, [None] * idle, [None] * silent
     worker.cfg = SimpleNamespace(threads=THREADS, is_ssl=tls)
     link = SimpleNamespace(parser=SimpleNamespace(unreader=SimpleNamespace(buf=io.BytesIO(unread))))
@@ -233,10 +233,10 @@ def test_a_thread_looks_without_sleeping_only_while_nobody_else_is_served(
 
     monkeypatch.setattr("spm.web.gunicorn_worker.select", SimpleNamespace(poll=Poll, POLLIN=1))
     monkeypatch.setattr("spm.web.gunicorn_worker.WEB_SPINS_MS", 50)
-    worker = object.__new__(Attentive)
+    worker = object.__new__(KeepAliveWorker)
     worker.nr_conns, worker.keepalived_conns, worker.pending_conns = connections, [], []
     before = time.monotonic()
-    assert not worker._asks_again(SimpleNamespace(sock=None))
+    assert not worker._next_request_comes(SimpleNamespace(sock=None))
     assert waits[-1] == WEB_ATTENDS_MS
     assert set(waits[:-1]) == ({0} if spins else set())
     assert (time.monotonic() - before >= 0.05) is spins
@@ -286,7 +286,7 @@ def test_a_connection_whose_answer_breaks_off_is_closed_where_its_end_is_counted
 
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        worker = object.__new__(Attentive)
+        worker = object.__new__(KeepAliveWorker)
         worker.cfg, worker.log, worker.wsgi = Config(), logging.getLogger("gunicorn.error"), broken
         worker.log.access_log_enabled = False
         worker.nr, worker.max_requests, worker.max_keepalived, worker.keepalived_conns = 0, 9, 9, []
@@ -304,7 +304,7 @@ STALLING = """
 import time
 import spm.limits
 spm.limits.WEB_STALL_S = 1
-from spm.web.gunicorn_worker import Attentive
+from spm.web.gunicorn_worker import KeepAliveWorker
 
 ended = []
 
@@ -327,7 +327,7 @@ class Pieces:
 def test_a_client_that_takes_no_byte_of_its_answer_is_left_and_a_slow_one_is_not(tmp_path: Path) -> None:
     (tmp_path / "stalling.py").write_text(STALLING)
     [port] = free_ports(1)
-    words = ["--worker-class", "stalling.Attentive", "--threads", "4", "--no-control-socket"]
+    words = ["--worker-class", "stalling.KeepAliveWorker", "--threads", "4", "--no-control-socket"]
     process = Process("web", tmp_path)
     process.start(
         [sys.executable, "-m", "gunicorn", "stalling:application", "--bind", f"127.0.0.1:{port}", *words],
@@ -361,7 +361,7 @@ def test_every_kind_of_answer_is_byte_by_byte_that_of_gunicorns_own_worker(tmp_p
     """On one connection without a pause, so that requests are met that are like the one before, and not quite."""
     (tmp_path / "kinds.py").write_text(KINDS)
     ports, processes = free_ports(2), []
-    for port, kind in zip(ports, ("gthread", "spm.web.gunicorn_worker.Attentive"), strict=True):
+    for port, kind in zip(ports, ("gthread", "spm.web.gunicorn_worker.KeepAliveWorker"), strict=True):
         (tmp_path / kind).mkdir()
         processes.append(Process("web", tmp_path / kind))
         processes[-1].start(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from spm.arrays import BOOL, F64, I64
 from spm.query.promql.evaluation.sample_source import Reader
 from spm.query.promql.kernels.windows import Steps
 from spm.query.promql.operators.annotations import Remarks
 from spm.query.promql.operators.vector import Vector
 from spm.query.promql.planning import plan
-from spm.wire import BOOL, F64, I64
 
 
 class Evaluation(Protocol):

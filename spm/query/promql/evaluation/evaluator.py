@@ -12,8 +12,8 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from spm.arrays import BOOL, F64, I64
 from spm.errors import QueryTooLarge
 from spm.limits import QUERY_SUBQUERY_STEPS_MAX
 from spm.query.promql.evaluation import range_functions
@@ -31,10 +31,6 @@ from spm.query.promql.planning import plan
 from spm.query.promql.syntax.numerals import open_metrics
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.lookback import SUBQUERY_STEP_MS
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 _CHOOSING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
 
@@ -100,7 +96,7 @@ class Evaluation:
         at = self._borders[node.at] if isinstance(node.at, str) else node.at
         return Steps(at - node.offset_ms, 0, 1)
 
-    def spread(self, values: F64, present: Bool) -> tuple[F64, Bool]:
+    def spread(self, values: F64, present: BOOL) -> tuple[F64, BOOL]:
         """The one column of a standing selector, repeated at every step."""
         if values.shape[1] == self.steps.count:
             return values, present
@@ -165,7 +161,7 @@ class Evaluation:
         counted = range_functions.called(self, plan.RangeCall("present_over_time", node.window))
         return self._where_none(counted.present, dict(node.labels))
 
-    def _where_none(self, present: Bool, labels: dict[str, str]) -> Vector:
+    def _where_none(self, present: BOOL, labels: dict[str, str]) -> Vector:
         none = np.logical_not(present.any(axis=0)).reshape(1, -1)
         return named([labels], np.ones(none.shape), none, nameless=False)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from spm.arrays import BOOL, F64
 from spm.errors import BadQuery, QueryFailed
 from spm.query.promql.evaluation import deltas, whole_hours
 from spm.query.promql.evaluation.context import Evaluation
@@ -26,9 +26,6 @@ from spm.query.rolled import percentiles
 from spm.query.rolled.trimmed_windows import Gone, left, read_left
 from spm.query.samples.sample_runs import RUN_BYTES, Strips, runs
 from spm.query.series.label_table import used
-
-F64 = npt.NDArray[np.float64]
-Bool = npt.NDArray[np.bool_]
 
 _COUNTERS = frozenset({"rate", "increase"})
 _QUANTILES = frozenset({"quantile_over_time", "sketch_quantile_over_time"})
@@ -103,7 +100,7 @@ def _of_window(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window
     )
 
 
-def _answered(present: Bool, gone: Gone, steps: Steps, window: plan.Window) -> Bool:
+def _answered(present: BOOL, gone: Gone, steps: Steps, window: plan.Window) -> BOOL:
     """Where a function that only samples can answer has a value: where nearly all of them are there."""
     if not gone:
         return present
@@ -169,7 +166,7 @@ def _swept(
     steps: Steps,
     range_ms: int,
     parameters: list[F64],
-) -> tuple[F64, Bool]:
+) -> tuple[F64, BOOL]:
     if node.function == "double_exponential_smoothing" and read.samples:
         _check_factors(*parameters)
     moving = any((parameter != parameter[0]).any() for parameter in parameters if len(parameter))

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from spm.arrays import BOOL, F64, I64
 from spm.limits import DAY_HOURS, HOUR_MS, QUERY_DAYS_MAX
 from spm.query.promql.kernels import over_time
 from spm.query.promql.kernels.over_time import (
@@ -35,10 +35,6 @@ from spm.query.promql.kernels.over_time import (
 from spm.query.promql.kernels.windows import Steps
 from spm.query.request.batches import HourBatch
 from spm.store.rollup.aggregates import compensated
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 _EXACT = frozenset({COUNT, PRESENT, SUM, AVG, MIN, MAX, FIRST, LAST, RATE, INCREASE, DELTA})
 _CHANGES = frozenset({RATE, INCREASE, DELTA})
@@ -73,7 +69,7 @@ class Combined:
     """Values and presence [S, T]; ``doubtful`` where samples might give another number."""
 
     values: F64
-    present: Bool
+    present: BOOL
     doubtful: bool
 
 
@@ -154,7 +150,7 @@ def combine(function: str, hours: HourBatch, asked: Windows) -> Combined:
     return Combined(values, present, doubtful)
 
 
-def _is_beyond_range(hours: HourBatch, asked: Windows, odd: Bool) -> bool:
+def _is_beyond_range(hours: HourBatch, asked: Windows, odd: BOOL) -> bool:
     """Whether any of the odd sums may be so though no sample under it is: then the order of the samples tells more."""
     if not odd.any() or not hours.min.size:
         return bool(odd.any())
@@ -168,7 +164,7 @@ def _is_beyond_range(hours: HourBatch, asked: Windows, odd: Bool) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _levels(code: int, count: I64, column: F64, low: I64, high: I64, out: F64, present: Bool) -> None:
+def _levels(code: int, count: I64, column: F64, low: I64, high: I64, out: F64, present: BOOL) -> None:
     for series in range(count.shape[0]):
         for step in range(out.shape[1]):
             seen, value, lost = 0, 0.0, 0.0
@@ -213,7 +209,7 @@ def _changes(
     first_ms: I64,
     last_ms: I64,
     out: F64,
-    present: Bool,
+    present: BOOL,
 ) -> Any:
     doubtful = False
     for series in range(count.shape[0]):

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-F64 = npt.NDArray[np.float64]
+from spm.arrays import F64
+
 Moments = npt.NDArray[np.datetime64]
 
 _SECONDS_MAX = 4e11

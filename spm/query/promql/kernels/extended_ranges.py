@@ -8,16 +8,12 @@ as far beyond as an instant selector looks back. Only functions of change unders
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from spm.arrays import BOOL, F64, I64
 from spm.query.promql.kernels.over_time import CHANGES, FUNCTIONS, INCREASE, RATE, RESETS
 from spm.query.promql.kernels.windows import VISITS_AT_ONCE, Steps, paused, without_stale
 from spm.query.request.batches import SeriesBatch, Tick
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 UNDERSTOOD = {
     "anchored": ("changes", "delta", "increase", "rate", "resets"),
@@ -32,7 +28,7 @@ def reach(mode: str, lookback_ms: int) -> tuple[int, int]:
 
 def sweep(
     function: str, batch: SeriesBatch, steps: Steps, *, range_ms: int, lookback_ms: int, smoothed: bool, tick: Tick
-) -> tuple[F64, Bool]:
+) -> tuple[F64, BOOL]:
     """The function's value per series and step, and where it has one."""
     clean = without_stale(batch)
     shape = (len(clean.offsets) - 1, steps.count)
@@ -58,7 +54,7 @@ def sweep(
     return values, present
 
 
-def instants(batch: SeriesBatch, steps: Steps, lookback_ms: int) -> tuple[F64, Bool]:
+def instants(batch: SeriesBatch, steps: Steps, lookback_ms: int) -> tuple[F64, BOOL]:
     """The value drawn straight between the samples around each step; without a later one, the earlier."""
     clean = without_stale(batch)
     shape = (len(clean.offsets) - 1, steps.count)
@@ -113,7 +109,7 @@ def _between(t: int, t1: int, v1: float, t2: int, v2: float, counter: bool) -> f
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _instants(
-    offsets: I64, ts: I64, values: F64, first_ms: int, step_ms: int, lookback_ms: int, out: F64, present: Bool
+    offsets: I64, ts: I64, values: F64, first_ms: int, step_ms: int, lookback_ms: int, out: F64, present: BOOL
 ) -> None:
     for series in range(len(offsets) - 1):
         start, end = offsets[series], offsets[series + 1]
@@ -147,7 +143,7 @@ def _sweep(
     lookback_ms: int,
     smoothed: bool,
     out: F64,
-    present: Bool,
+    present: BOOL,
     cursor: I64,
     visits: int,
 ) -> bool:

@@ -8,12 +8,9 @@ present.
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
+from spm.arrays import BOOL, F64
 from spm.query.promql.kernels.dates import CALENDAR
-
-F64 = npt.NDArray[np.float64]
-Bool = npt.NDArray[np.bool_]
 
 
 def _round(values: F64, to: F64 | float = 1.0) -> F64:
@@ -84,7 +81,7 @@ ARITHMETIC: dict[str, Callable[[F64, F64], F64]] = {
     "min_of": _lesser,
 }
 
-COMPARISON: dict[str, Callable[[F64, F64], Bool]] = {
+COMPARISON: dict[str, Callable[[F64, F64], BOOL]] = {
     "==": np.equal,
     "!=": np.not_equal,
     "<": np.less,
@@ -101,6 +98,6 @@ def scalar_binary(op: str, left: F64, right: F64) -> F64:
     return ARITHMETIC[op](left, right)
 
 
-def clamp_is_empty(low: F64, high: F64) -> Bool:
+def clamp_is_empty(low: F64, high: F64) -> BOOL:
     """At which steps `clamp` has no answer: its lower bound lies above its upper one."""
     return np.greater(low, high)

@@ -10,14 +10,11 @@ a function's code: numba compares small ints, names are for people.
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from spm.arrays import F64, I64
 from spm.query.promql.kernels.sums import summed
 from spm.store.rollup.aggregates import compensated
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 COUNT, PRESENT, LAST, FIRST, SUM, AVG, MIN, MAX, STDDEV, STDVAR, QUANTILE, MAD = range(12)
 TS_FIRST, TS_LAST, TS_MIN, TS_MAX, RESETS, CHANGES = range(12, 18)

@@ -9,13 +9,11 @@ not do this by themselves, since it changes the order of additions.
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-F64 = npt.NDArray[np.float64]
+from spm.arrays import F64
 
 _LANES = 8
 _WIDE_FROM = 4 * _LANES  # values: adding up the lanes costs as much as adding sixteen of them

@@ -11,20 +11,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from spm.arrays import BOOL, F64, I32, I64
 from spm.fast_dataclass import dataclass
 from spm.query.promql.kernels.over_time import FUNCTIONS, RATE, SMOOTH, value
 from spm.query.request.batches import SeriesBatch, Tick, nothing
 from spm.query.request.threads import hands, shared
 from spm.query.samples.pointers import integers_at, unsigned_at
 from spm.query.samples.sample_runs import Strips
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-I32 = npt.NDArray[np.int32]
-Bool = npt.NDArray[np.bool_]
 
 STALE_BITS = np.uint64(0x7FF0000000000002)
 KEEPS_NAME = frozenset({"last_over_time", "first_over_time"})
@@ -54,24 +49,24 @@ class Steps:
 
 def sweep(
     function: str, found: Strips, steps: Steps, range_ms: int, *parameters: F64, tick: Tick = nothing
-) -> tuple[F64, Bool]:
+) -> tuple[F64, BOOL]:
     """The function's value per series and step, and where it has one. A parameter has one number per step."""
     return _swept(FUNCTIONS[function], found, steps, range_ms, parameters, tick)
 
 
-def instants(found: Strips, steps: Steps, lookback_ms: int, *, tick: Tick = nothing) -> tuple[F64, Bool]:
+def instants(found: Strips, steps: Steps, lookback_ms: int, *, tick: Tick = nothing) -> tuple[F64, BOOL]:
     """The newest sample per series and step, unless it is too old or a stale marker."""
     return _swept(_NEWEST, found, steps, lookback_ms, (), tick)
 
 
-def stamps(found: Strips, steps: Steps, lookback_ms: int, *, tick: Tick = nothing) -> tuple[F64, Bool]:
+def stamps(found: Strips, steps: Steps, lookback_ms: int, *, tick: Tick = nothing) -> tuple[F64, BOOL]:
     """The time of the newest sample, in seconds."""
     return _swept(_STAMP, found, steps, lookback_ms, (), tick)
 
 
 def _swept(
     code: int, found: Strips, steps: Steps, range_ms: int, parameters: Sequence[F64], tick: Tick
-) -> tuple[F64, Bool]:
+) -> tuple[F64, BOOL]:
     """Series that share their lines are taken one after the other, large sweeps by several hands."""
     shape = (len(found.counts), steps.count)
     values, present = np.empty(shape, np.float64), np.zeros(shape, np.bool_)
@@ -154,7 +149,7 @@ def _sweep(
     first: F64,
     second: F64,
     out: F64,
-    present: Bool,
+    present: BOOL,
     cursor: I64,
     visits: int,
 ) -> bool:

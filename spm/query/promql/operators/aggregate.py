@@ -10,17 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from spm.arrays import BOOL, F64, I64
 from spm.query.promql.kernels.over_time import quantile_of
 from spm.query.promql.operators.label_groups import Groups
 from spm.query.promql.operators.vector import Vector, named
 from spm.store.rollup.aggregates import compensated
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 SUM, AVG, MIN, MAX, COUNT, GROUP, STDDEV, STDVAR = range(8)
 _CODES = {
@@ -47,7 +43,7 @@ def aggregate(op: str, vector: Vector, groups: Groups, parameter: F64) -> Vector
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _reduced(code: int, values: F64, present: Bool, codes: I64, groups: int) -> Any:
+def _reduced(code: int, values: F64, present: BOOL, codes: I64, groups: int) -> Any:
     """Some steps at a time, so that what is kept beside a result is small, however many groups there are."""
     steps = values.shape[1]
     out, there = np.zeros((groups, steps)), np.zeros((groups, steps), np.bool_)
@@ -76,7 +72,7 @@ def _reduced(code: int, values: F64, present: Bool, codes: I64, groups: int) -> 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _accumulated(
-    code: int, values: F64, present: Bool, codes: I64, begin: int, end: int, out: F64, second: F64, seen: I64
+    code: int, values: F64, present: BOOL, codes: I64, begin: int, end: int, out: F64, second: F64, seen: I64
 ) -> None:
     for row in range(values.shape[0]):
         group = codes[row]
@@ -98,7 +94,7 @@ def _accumulated(
 @njit(cache=True, nogil=True, error_model="numpy")
 def _spread(
     values: F64,
-    present: Bool,
+    present: BOOL,
     codes: I64,
     begin: int,
     end: int,
@@ -126,7 +122,7 @@ def _spread(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _retry_overflowed(
-    values: F64, present: Bool, codes: I64, begin: int, end: int, out: F64, second: F64, seen: I64
+    values: F64, present: BOOL, codes: I64, begin: int, end: int, out: F64, second: F64, seen: I64
 ) -> None:
     """Sums that left the range of floats are formed again from parts of their mean, scaled to be divided later."""
     for group in range(out.shape[0]):
@@ -141,7 +137,7 @@ def _retry_overflowed(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _finish(code: int, begin: int, end: int, out: F64, second: F64, seen: I64, present: Bool) -> None:
+def _finish(code: int, begin: int, end: int, out: F64, second: F64, seen: I64, present: BOOL) -> None:
     for group in range(out.shape[0]):
         total, there = out[group, begin:end], present[group, begin:end]
         more, counts = second[group], seen[group]
@@ -170,7 +166,7 @@ def _finish(code: int, begin: int, end: int, out: F64, second: F64, seen: I64, p
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _quantiles(values: F64, present: Bool, order: I64, starts: I64, q: F64) -> Any:
+def _quantiles(values: F64, present: BOOL, order: I64, starts: I64, q: F64) -> Any:
     groups, steps = len(starts) - 1, values.shape[1]
     out, seen = np.zeros((groups, steps)), np.zeros((groups, steps), np.bool_)
     for group in range(groups):

@@ -10,11 +10,9 @@ import datetime
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from spm.arrays import F64
 from spm.query.promql.syntax.numerals import short
-
-F64 = npt.NDArray[np.float64]
 
 _DISTINCT_MAX = 10  # values of one parameter that are remarked upon
 _COUNTER_ENDINGS = ("_total", "_sum", "_count", "_bucket")

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from spm.arrays import BOOL, F64, I64, U8
 from spm.errors import QueryFailed, QueryTooLarge
 from spm.limits import QUERY_CELLS_MAX
 from spm.query.promql.kernels.functions import ARITHMETIC, COMPARISON
@@ -22,11 +22,6 @@ from spm.query.promql.operators.vector import Vector, united
 from spm.query.promql.planning.plan import Matching
 from spm.query.request.batches import METRIC_NAME
 from spm.query.series.label_table import Labels
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint8]
-Bool = npt.NDArray[np.bool_]
 
 _CELLS_AT_ONCE = 1 << 18  # of pairs that are computed at a time: two megabytes an operand
 
@@ -118,25 +113,25 @@ class _Alone:
     as_bool: bool
     swapped: bool
 
-    def many(self, many: Vector, lone: Bool, fill: float) -> Vector:
+    def many(self, many: Vector, lone: BOOL, fill: float) -> Vector:
         """Elements of the many side; the filling one has the labels they match by."""
         own, lone = _rows_with(many, lone)
         labels = [_result_labels(self.op, each, _key(each, self.matching), self.matching) for each in own.labels]
         return self._vector(labels, own, lone, own.values, np.broadcast_to(fill, lone.shape))
 
-    def one(self, one: Vector, lone: Bool, fill: float) -> Vector:
+    def one(self, one: Vector, lone: BOOL, fill: float) -> Vector:
         """Likewise of the one side."""
         own, lone = _rows_with(one, lone)
         labels = [_result_labels(self.op, _key(each, self.matching), each, self.matching) for each in own.labels]
         return self._vector(labels, own, lone, np.broadcast_to(fill, lone.shape), own.values)
 
-    def _vector(self, labels: Sequence[Labels], own: Vector, lone: Bool, many: F64, one: F64) -> Vector:
+    def _vector(self, labels: Sequence[Labels], own: Vector, lone: BOOL, many: F64, one: F64) -> Vector:
         values, holds = _applied(self.op, many, one, as_bool=self.as_bool, swapped=self.swapped)
         kept = lone if holds is None else lone & holds
         return Vector(labels, np.ascontiguousarray(values), kept, own.nameless | self.as_bool)
 
 
-def _rows_with(vector: Vector, wanted: Bool) -> tuple[Vector, Bool]:
+def _rows_with(vector: Vector, wanted: BOOL) -> tuple[Vector, BOOL]:
     """The rows of which anything is wanted."""
     rows = np.flatnonzero(wanted.any(axis=1))
     return (vector, wanted) if len(rows) == len(wanted) else (vector.take(rows), wanted[rows])
@@ -150,7 +145,7 @@ def _key(labels: Labels, matching: Matching) -> Labels:
     return {name: value for name, value in labels.items() if name not in left_out}
 
 
-def _check_one(labels: Sequence[Labels], present: Bool, codes: I64, groups: Groups, side: str) -> None:
+def _check_one(labels: Sequence[Labels], present: BOOL, codes: I64, groups: Groups, side: str) -> None:
     """Two elements of the one side in one group at one step are refused, with an example."""
     clash = _counts(present, codes, len(groups.labels)) > 1
     if not clash.any():
@@ -182,7 +177,7 @@ def _pairs(codes_many: I64, codes_one: I64, groups: int) -> tuple[I64, I64]:
 
 def _joined(
     op: str, many: Vector, one: Vector, rows: tuple[I64, I64], *, as_bool: bool, swapped: bool
-) -> tuple[F64, Bool, Bool]:
+) -> tuple[F64, BOOL, BOOL]:
     """(values of pairs of rows, where both are there and a comparison holds, where both are there).
 
     Some pairs at a time, so that their operands are not all lined up at once.
@@ -201,7 +196,7 @@ def _joined(
     return values, kept, both
 
 
-def _applied(op: str, many: F64, one: F64, *, as_bool: bool, swapped: bool) -> tuple[F64, Bool | None]:
+def _applied(op: str, many: F64, one: F64, *, as_bool: bool, swapped: bool) -> tuple[F64, BOOL | None]:
     """(values, where a comparison that filters holds)."""
     left, right = (one, many) if swapped else (many, one)
     if op in ARITHMETIC:
@@ -223,14 +218,14 @@ def _result_labels(op: str, many: Labels, one: Labels, matching: Matching) -> La
     return labels
 
 
-def _counts(present: Bool, codes: I64, groups: int) -> U8:
+def _counts(present: BOOL, codes: I64, groups: int) -> U8:
     """How many elements each group has at each step: none, one, or (3) more than one."""
     counts = np.zeros((groups, present.shape[1]), np.uint8)
     _count(np.ascontiguousarray(present).view(np.uint8), codes, counts)
     return counts
 
 
-def _seen(present: Bool, codes: I64, groups: int) -> Bool:
+def _seen(present: BOOL, codes: I64, groups: int) -> BOOL:
     return _counts(present, codes, groups) > 0
 
 

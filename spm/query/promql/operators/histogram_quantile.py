@@ -14,17 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from spm.arrays import BOOL, F64, I64
 from spm.query.promql.operators.annotations import Forced, Remarks
 from spm.query.promql.operators.label_groups import group_equal
 from spm.query.promql.operators.vector import Vector
 from spm.query.request.batches import METRIC_NAME
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf|infinity)", re.IGNORECASE)
 _TOLERANCE = 1e-12  # relative difference of two counts that rounding may have made
@@ -40,7 +36,7 @@ class Histograms:
     starts: I64
     bounds: F64  # of the rows
 
-    def shown(self, values: F64, present: Bool) -> Vector:
+    def shown(self, values: F64, present: BOOL) -> Vector:
         """A value per histogram and step, the names to be removed."""
         return Vector(self.labels, values, present, np.ones(len(self.labels), np.bool_))
 
@@ -85,7 +81,7 @@ def fraction(vector: Vector, found: Histograms, lower: F64, upper: F64) -> Vecto
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _gathered(values: F64, present: Bool, rows: I64, bounds: F64, step: int, own_bounds: F64, own_counts: F64) -> int:
+def _gathered(values: F64, present: BOOL, rows: I64, bounds: F64, step: int, own_bounds: F64, own_counts: F64) -> int:
     """The buckets of one histogram at one step, equal bounds added; how many there are."""
     count = 0
     for i in range(len(rows)):
@@ -154,13 +150,13 @@ def _quantile(bounds: F64, counts: F64, size: int, q: float) -> Any:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _quantiles(
     values: F64,
-    present: Bool,
+    present: BOOL,
     rows: I64,
     starts: I64,
     bounds: F64,
     q: F64,
     out: F64,
-    seen: Bool,
+    seen: BOOL,
     lifted: F64,
     span: I64,
 ) -> None:
@@ -214,7 +210,7 @@ def _rank(bounds: F64, counts: F64, size: int, at: float) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _fractions(
-    values: F64, present: Bool, rows: I64, starts: I64, bounds: F64, lower: F64, upper: F64, out: F64, seen: Bool
+    values: F64, present: BOOL, rows: I64, starts: I64, bounds: F64, lower: F64, upper: F64, out: F64, seen: BOOL
 ) -> None:
     widest = np.max(np.diff(starts)) if len(starts) > 1 else 0
     own_bounds, own_counts = np.empty(widest), np.empty(widest)

@@ -11,16 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from spm.arrays import BOOL, I64
 from spm.errors import QueryFailed
 from spm.query.promql.operators.vector import Vector, united
 from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.query.series.label_table import Labels
 from spm.store.matchers import mask, matches_empty
-
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 IDENTIFYING = ("instance", "job")
 _DEFAULT = Matcher(METRIC_NAME, "=", "target_info")
@@ -52,7 +49,7 @@ class Asked:
 
 def enriched(base: Vector, info: Vector, asked: Asked) -> Vector:
     """The base with labels of `info`, whose values are the times of its samples."""
-    met: Bool = np.any(base.present, axis=0)
+    met: BOOL = np.any(base.present, axis=0)
     newest = _newest(info, met)
     wanted = {matcher.name for matcher in asked.data}
     keeps_bare = all(map(matches_empty, asked.data))
@@ -79,7 +76,7 @@ def _identity(labels: Labels) -> tuple[tuple[str, str], ...]:
     return tuple((name, labels[name]) for name in IDENTIFYING if labels.get(name))
 
 
-def _newest(info: Vector, met: Bool) -> dict[tuple[str, tuple[tuple[str, str], ...]], I64]:
+def _newest(info: Vector, met: BOOL) -> dict[tuple[str, tuple[tuple[str, str], ...]], I64]:
     """Per metric and identity the row of the newest info series at each step, -1 where there is none.
 
     Two that are equally new are refused where they are met by any element.

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from spm.arrays import I64
 from spm.fast_dataclass import dataclass
 from spm.query.request.batches import METRIC_NAME
 from spm.query.series.label_table import Labels, LabelTable
-
-I64 = npt.NDArray[np.int64]
 
 _FEW = 64  # series up to which dicts are sorted in less time than columns are numbered
 METADATA = frozenset({METRIC_NAME, "__type__", "__unit__"})  # labels that say what the number of a series means

@@ -12,20 +12,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from spm.arrays import BOOL, F64, I64, U64
 from spm.errors import QueryFailed, QueryTooLarge
 from spm.limits import QUERY_CELLS_MAX
 from spm.query.promql.operators.label_groups import Groups, group_by, group_without
 from spm.query.promql.operators.vector import Vector, named
 from spm.query.promql.syntax.numerals import plain
 from spm.query.series.label_table import Labels
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-U64 = npt.NDArray[np.uint64]
-Bool = npt.NDArray[np.bool_]
 
 _ELEMENTS_AT_ONCE = 500_000  # of count_values: some tens of megabytes while they are counted
 _INT64_LEAST, _INT64_GREATEST = -(2.0**63), 2.0**63
@@ -103,7 +98,7 @@ def _parts(vector: Vector) -> Iterator[slice]:
     return (slice(first, first + at_once) for first in range(0, len(vector.labels), at_once))
 
 
-def _kept(vector: Vector, present: Bool) -> Vector:
+def _kept(vector: Vector, present: BOOL) -> Vector:
     return Vector(vector.labels, vector.values, present, vector.nameless)
 
 
@@ -119,12 +114,12 @@ def _counts(parameter: F64, series: int) -> I64:
     return np.clip(parameter, 0, series).astype(np.int64)
 
 
-def _sampled(labels: Sequence[Labels], parameter: F64) -> Bool:
+def _sampled(labels: Sequence[Labels], parameter: F64) -> BOOL:
     if np.isnan(parameter).any():
         raise QueryFailed("Ratio value is NaN")
     ratio = np.clip(parameter, -1.0, 1.0)
     places = np.array([_place(each) for each in labels]).reshape(-1, 1)
-    found: Bool = np.where(ratio >= 0, places < ratio, places >= 1.0 + ratio)
+    found: BOOL = np.where(ratio >= 0, places < ratio, places >= 1.0 + ratio)
     return found
 
 
@@ -135,7 +130,7 @@ def _place(labels: Labels) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _first(present: Bool, order: I64, starts: I64, counts: I64) -> Any:
+def _first(present: BOOL, order: I64, starts: I64, counts: I64) -> Any:
     """The first elements of each group at each step."""
     kept = np.zeros(present.shape, np.bool_)
     for group in range(len(starts) - 1):
@@ -149,7 +144,7 @@ def _first(present: Bool, order: I64, starts: I64, counts: I64) -> Any:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _extremes(values: F64, present: Bool, order: I64, starts: I64, counts: I64, greatest: bool) -> Any:
+def _extremes(values: F64, present: BOOL, order: I64, starts: I64, counts: I64, greatest: bool) -> Any:
     """The first `counts[step]` elements of each group by value; of equal ones the earlier series, NaN last."""
     kept = np.zeros(present.shape, np.bool_)
     for group in range(len(starts) - 1):

@@ -11,17 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from spm.arrays import BOOL, F64, I64
 from spm.errors import QueryFailed
 from spm.fast_dataclass import dataclass
 from spm.query.promql.operators.label_groups import METADATA, group_equal, without_name
 from spm.query.series.label_table import Labels, LabelTable, taken, used
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +26,10 @@ class Vector:
 
     labels: Sequence[Labels]
     values: F64  # [S, T]
-    present: Bool  # [S, T]
-    nameless: Bool  # [S]: the metric's name is to be removed in the end
+    present: BOOL  # [S, T]
+    nameless: BOOL  # [S]: the metric's name is to be removed in the end
 
-    def having(self, values: F64, present: Bool) -> Vector:
+    def having(self, values: F64, present: BOOL) -> Vector:
         """The same series with other elements, the names marked for removal.
 
         Rows that stood apart because only one of them was to lose its name are one series from here on.
@@ -57,7 +53,7 @@ class Vector:
         return self if held.all() else self.take(np.flatnonzero(held))
 
 
-def named(labels: Sequence[Labels], values: F64, present: Bool, *, nameless: bool) -> Vector:
+def named(labels: Sequence[Labels], values: F64, present: BOOL, *, nameless: bool) -> Vector:
     """A vector whose rows all keep, or all lose, their metric's name."""
     return Vector(labels, values, present, np.full(len(labels), nameless, np.bool_))
 
@@ -121,7 +117,7 @@ def united(parts: list[Vector]) -> Vector:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _joined(values: F64, present: Bool, places: I64, twins: I64, out: F64, there: Bool) -> bool:
+def _joined(values: F64, present: BOOL, places: I64, twins: I64, out: F64, there: BOOL) -> bool:
     """Whether every element has found its place free, and that of a row with the same labels."""
     for row in range(len(places)):
         place = places[row]

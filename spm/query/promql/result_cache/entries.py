@@ -8,14 +8,13 @@ question leaves its key, if it was worth keeping. The least recently used go whe
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from spm import limits
+from spm.bounded import LruCache
 from spm.fast_dataclass import dataclass
 from spm.query.request.budget import CELL_BYTES, SERIES_BYTES
 from spm.query.request.provenance import Basis
@@ -66,9 +65,9 @@ class Results:
     def __init__(
         self, bytes_max: int = limits.RESULTS_BYTES_MAX, samples_min: int = limits.RESULTS_SAMPLES_MIN
     ) -> None:
-        self._entries: OrderedDict[Key, Entry | None] = OrderedDict()
-        self._bytes, self._bytes_max, self.samples_min = 0, bytes_max, samples_min
-        self._lock = threading.Lock()
+        # An entry is a tuple of one, or an empty one where only the question is remembered.
+        self._entries: LruCache[Key, tuple[Entry, ...]] = LruCache(bytes_max)
+        self._entry_bytes_max, self.samples_min = bytes_max // 4, samples_min
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -76,7 +75,7 @@ class Results:
     @property
     def size(self) -> int:
         """Bytes of all entries."""
-        return self._bytes
+        return self._entries.weight
 
     def knows(self, key: Key) -> bool:
         """Whether this was asked before."""
@@ -84,29 +83,21 @@ class Results:
 
     def find(self, key: Key) -> Entry | None:
         """What is kept of it."""
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
+        entry = self._entries.get(key)
+        return entry[0] if entry else None
 
     def keep(self, key: Key, entry: Entry | None) -> None:
         """Keep an entry in place of the one before; ``None`` keeps the key alone, and whatever is there already."""
-        if entry is not None and entry.size > self._bytes_max // 4:
+        if entry is not None and entry.size > self._entry_bytes_max:
             entry = None  # one giant must not push out everything else
-        with self._lock:
-            if entry is None and key in self._entries:
-                return
-            self._bytes += _size(key, entry) - (_size(key, self._entries[key]) if key in self._entries else 0)
-            self._entries[key] = entry
-            self._entries.move_to_end(key)
-            while self._bytes > self._bytes_max:
-                self._bytes -= _size(*self._entries.popitem(last=False))
+        if entry is not None:
+            self._entries.put(key, (entry,), _size(key, entry))
+        elif key not in self._entries:
+            self._entries.put(key, (), _size(key, None))
 
     def clear(self) -> None:
         """Forget everything: another store's apps have the same numbers."""
-        with self._lock:
-            self._entries.clear()
-            self._bytes = 0
+        self._entries.clear()
 
 
 def _size(key: Key, entry: Entry | None) -> int:

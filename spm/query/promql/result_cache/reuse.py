@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from spm.arrays import BOOL
 from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.promql.kernels.windows import Steps
@@ -28,8 +29,6 @@ from spm.query.promql.result_cache.entries import Entry, Key, Results
 from spm.query.request.provenance import RAW, Basis, joined
 from spm.query.series.label_table import concatenated, taken
 from spm.query.view.fingerprint import Standing
-
-Bool = npt.NDArray[np.bool_]
 
 
 class Standings(Protocol):
@@ -88,12 +87,12 @@ class Ask:
         """Of all that the question looks at."""
         return storage.standing(self.steps.first_ms - self.reach.before_ms, self.steps.last_ms + self.reach.after_ms)
 
-    def where(self, holds: Callable[[int], bool]) -> Bool:
+    def where(self, holds: Callable[[int], bool]) -> BOOL:
         """The steps all of whose hours hold."""
         first, last = self.hours()
         bad = [not holds(hour) for hour in range(int(first[0]), int(last[-1]) + 1)]
         before = np.concatenate((np.zeros(1, np.int64), np.cumsum(bad, dtype=np.int64)))
-        found: Bool = before[last - first[0] + 1] == before[first - first[0]]
+        found: BOOL = before[last - first[0] + 1] == before[first - first[0]]
         return found
 
 
@@ -148,7 +147,7 @@ def _usable(entry: Entry, ask: Ask, now: Standing) -> tuple[int, int]:
     return (low + 1 if low else 0), (high - 1 if high < count else count)
 
 
-def _longest(good: Bool) -> tuple[int, int]:
+def _longest(good: BOOL) -> tuple[int, int]:
     """The borders of the longest run."""
     edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=0, append=0))
     if not len(edges):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spm.arrays import BOOL, F64, I64, U64
 from spm.errors import CorruptBlock, IntegrityError
 from spm.query.promql.evaluation.sample_source import packed
 from spm.query.promql.kernels import over_time, windows
@@ -21,7 +22,6 @@ from spm.query.samples.page_selection import ByMetric, Known, SharedPage, Woven
 from spm.query.samples.sample_runs import Lines, Strips, Weaver, ascending, entries_of, runs
 from spm.store.encoding.blocks import ChunkPage
 from spm.store.rollup.aggregates import compensated
-from spm.wire import I64, U64
 
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
 VALUE = st.sampled_from([0.0, -0.0, 1.0, -3.5, 1e300, -1e300, np.inf, -np.inf, np.nan, STALE, 0.1, 1e16])
@@ -65,8 +65,8 @@ def woven(draw: st.DrawFn) -> tuple[Strips, int]:
 
 
 def parted(
-    draw: st.DrawFn, values: windows.F64, counts: windows.I64
-) -> tuple[list[windows.F64], windows.I64, windows.I64]:
+    draw: st.DrawFn, values: F64, counts: I64
+) -> tuple[list[F64], I64, I64]:
     """The values of the strips in one column or in two; in which of them those of each lie, and where."""
     cut = draw(st.integers(0, len(counts)))
     owner, first = (np.arange(len(counts)) >= cut).astype(np.int64), np.cumsum(counts) - counts
@@ -115,7 +115,7 @@ def test_rows_that_are_whole_share_one_line() -> None:
     assert (whole.line.tolist(), whole.lengths.tolist()) == ([0, 0, 0], [4])
 
 
-def swept(found: Strips, function: str, steps: Steps, range_ms: int) -> list[tuple[windows.F64, windows.Bool]]:
+def swept(found: Strips, function: str, steps: Steps, range_ms: int) -> list[tuple[F64, BOOL]]:
     """The function's values, the newest samples and their times."""
     half = np.full(steps.count, 0.5)
     return [

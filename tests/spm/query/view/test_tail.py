@@ -194,7 +194,7 @@ def test_the_cache_keeps_within_its_bound(size: int, kept: int) -> None:
     for i in range(50):
         cache.fetch("chunks", [bytes([i])], lambda names: [page(size)])
     assert len(cache._pages) == kept
-    assert cache._bytes <= 10_000
+    assert cache._pages.weight <= 10_000
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["fetched", "looked for"])

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spm import limits
+from spm.arrays import U64
 from spm.errors import CorruptBlock, StoreUnavailable
 from spm.store import keys
 from spm.store.backends.base import Backend
@@ -26,7 +27,7 @@ from spm.store.ledger.watermarks import (
     packed,
 )
 from spm.store.versions.visibility import Lens
-from spm.wire import U64, Stamp
+from spm.wire import Stamp
 from tests.support.faults import Faulty, flip
 from tests.support.rows import APP, messages, piece
 
