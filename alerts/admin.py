@@ -7,7 +7,7 @@ from unfold.admin import ModelAdmin
 
 from alerts.models import Alert, AlertEvent, Outbox, Rule
 from alerts.notify import outbox
-from alerts.notify.text import moment
+from alerts.notify.text import time_text
 
 
 class ReadOnly(ModelAdmin):  # type: ignore[misc]
@@ -34,7 +34,7 @@ class RuleAdmin(ReadOnly):
 
     @admin.display(description="judged up to", ordering="evaluated_ms")
     def judged_up_to(self, rule: Rule) -> str:
-        return moment(rule.evaluated_ms)
+        return time_text(rule.evaluated_ms)
 
 
 @admin.register(Alert)
@@ -47,7 +47,7 @@ class AlertAdmin(ReadOnly):
 
     @admin.display(ordering="since_ms")
     def since(self, alert: Alert) -> str:
-        return moment(alert.since_ms)
+        return time_text(alert.since_ms)
 
 
 @admin.register(AlertEvent)
@@ -60,7 +60,7 @@ class AlertEventAdmin(ReadOnly):
 
     @admin.display(ordering="at_ms")
     def at(self, event: AlertEvent) -> str:
-        return moment(event.at_ms)
+        return time_text(event.at_ms)
 
 
 @admin.register(Outbox)
@@ -75,7 +75,7 @@ class OutboxAdmin(ReadOnly):
 
     @admin.display(ordering="created_ms")
     def created(self, message: Outbox) -> str:
-        return moment(message.created_ms)
+        return time_text(message.created_ms)
 
     @admin.action(description="Try dead messages again")
     def try_again(self, request: HttpRequest, queryset: QuerySet[Outbox]) -> None:

@@ -1,10 +1,10 @@
 """The forms of the desk's own pages."""
 
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from django import forms
 
+from spm.clock import moment
 from spm.limits import QUERY_TEXT_CHARS_MAX, RETENTION_DAYS_MAX, RETRACT_REASON_CHARS_MAX, SOURCE_BYTES_MAX, TIME_MAX_MS
 
 USES: dict[str, tuple[str, ...]] = {"ingest": ("ingest",), "read": ("read",), "both": ("ingest", "read")}
@@ -77,7 +77,7 @@ class MomentField(forms.DateTimeField):
 
     def prepare_value(self, value: Any) -> Any:
         """Milliseconds as the browser's field writes them."""
-        return datetime.fromtimestamp(value / 1000, UTC).replace(tzinfo=None) if isinstance(value, int) else value
+        return moment(value).replace(tzinfo=None) if isinstance(value, int) else value
 
 
 class RetractionForm(forms.Form):

@@ -22,7 +22,7 @@ from spm.clock import SystemClock
 from spm.errors import SpmError
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
-from spm.store.ledger.balance import Places, glance
+from spm.store.ledger.balance import SampleCounts, summarize
 from spm.telemetry import Reading
 
 HELPS = {
@@ -58,7 +58,7 @@ def figures(store: Backend, now_ms: int) -> list[Reading]:
 
 
 def _account(store: Backend, app: int, now_ms: int) -> list[Reading]:
-    found, label = glance(store, app, now_ms), {"app": str(app)}
+    found, label = summarize(store, app, now_ms), {"app": str(app)}
     waiting = dead_letter_review.waiting(store, app, at_most=limits.STANDING_LETTERS_MAX)
     return [
         *_by_outcome("spm_app_messages", label, found.messages),
@@ -69,7 +69,7 @@ def _account(store: Backend, app: int, now_ms: int) -> list[Reading]:
     ]
 
 
-def _by_outcome(name: str, label: dict[str, str], of: Places) -> Iterator[Reading]:
+def _by_outcome(name: str, label: dict[str, str], of: SampleCounts) -> Iterator[Reading]:
     counts = {"stored": of.stored, "late": of.late, "rejected": of.rejected, "dead": of.dead, "unsettled": of.queued}
     for outcome, count in counts.items():
         yield Reading(name, {**label, "outcome": outcome}, count)

@@ -19,14 +19,14 @@ from spm.arrays import BOOL, F64, I32, I64, U8, U64
 from spm.envelope_batch import Envelopes
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend, RowPut, Step
-from spm.store.dictionary import Registry
+from spm.store.dictionary import SeriesRegistry
 from spm.store.encoding import blocks, kernels
 from spm.store.encoding.blocks import LogBlock, Messages
 from spm.store.keys import Distribution, Epoch
 from spm.store.ledger import commit_records
 from spm.store.ledger import dead_letters as dead
 from spm.store.ledger.commit_records import Commit
-from spm.store.ledger.dead_letters import Letter
+from spm.store.ledger.dead_letters import DeadLetter
 from spm.wire import Envelope, hour_of
 
 COLLIDED = "its series' id already stands for another series"
@@ -75,7 +75,7 @@ class Writer:
 
     def __init__(self, backend: Backend, default: Distribution) -> None:
         self._backend, self._default = backend, default
-        self._registry = Registry(backend)
+        self._registry = SeriesRegistry(backend)
         self._batches = itertools.count(clock.random_u64())
         self._placing: dict[int, Distribution] = {}
 
@@ -216,7 +216,7 @@ def _letter(envelope: Envelope, cause: str) -> Step:
     while len(body) > limits.DEAD_BODY_BYTES_MAX and kept > 1:
         kept //= 2
         body = _first(envelope, kept).to_bytes()
-    letter = Letter(dead.MESSAGE, cause, body)
+    letter = DeadLetter(dead.MESSAGE, cause, body)
     name = dead.part_name(envelope.message_id, envelope.stamp, cause)
     return dead.step(envelope.app, envelope.stamp.ms, name, letter)
 

@@ -25,10 +25,10 @@ from spm.store.ledger import commit_records
 from spm.store.manifest import OPEN, Entry, Generation, Manifest
 from spm.store.matchers import Matcher, mask, matches_empty
 from spm.store.versions import generations, retractions
-from spm.store.versions.generations import Unit, Wanted
+from spm.store.versions.generations import HourShardData, PageRequest
 from spm.store.versions.merge import Piece, merge, narrow
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import Lens, Pairs, among
+from spm.store.versions.visibility import Pairs, Visibility, among
 from spm.wire import parse_canonical
 
 _FORMS = {"chunks": ChunkPage.from_bytes, "timelines": TimelinesPage.from_bytes}
@@ -188,14 +188,14 @@ class _Count:
 class _Unit:
     """A unit to look at: what is in force, and its pending blocks."""
 
-    at: Unit
+    at: HourShardData
     entry: Entry
     fresh: tuple[bytes, ...]  # keys of blocks in `log`
 
 
 def _preview(reader: Reader, app: int, draft: Retraction) -> Preview:
     """Order: retractions, pending, manifests, rows (rule 9). Newest hours first, so that a bound tells of them."""
-    now = Lens(tuple(r for r in retractions.read(reader, app) if r.active()), _Series(reader, app))
+    now = Visibility(tuple(r for r in retractions.read(reader, app) if r.active()), _Series(reader, app))
     then = replace(now, retractions=(draft,))
     wanted = _wanted(now.series_of(draft)) if draft.matchers else None
     spread = epochs.read(reader, app)
@@ -217,7 +217,7 @@ def _preview(reader: Reader, app: int, draft: Retraction) -> Preview:
     return _told(reader, app, count, sealed=sealed, at_least=looked < len(found))
 
 
-def _add(count: _Count, hour: int, piece: Piece, now: Lens, then: Lens) -> None:
+def _add(count: _Count, hour: int, piece: Piece, now: Visibility, then: Visibility) -> None:
     """Compare who wins with and without the draft."""
     count.read += len(piece)
     left = then.kept(piece)
@@ -285,9 +285,9 @@ class _Series:
         return self._found[retraction.number]
 
 
-def _wanted(pairs: Pairs) -> Wanted:
+def _wanted(pairs: Pairs) -> PageRequest:
     series, metrics = pairs
-    return Wanted({int(m): np.sort(series[metrics == m]) for m in np.unique(metrics)})
+    return PageRequest({int(m): np.sort(series[metrics == m]) for m in np.unique(metrics)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,11 +327,11 @@ def _units(
             (r.ingest_ms, r.batch) for r in entry.state.replay
         }
         fresh = tuple(keys.LogKey(shard, app, hour, ms, batch).to_bytes() for ms, batch in sorted(batches))
-        found.append(_Unit(Unit(shard, app, hour), entry, fresh))
+        found.append(_Unit(HourShardData(shard, app, hour), entry, fresh))
     return found
 
 
-def _pieces(reader: Reader, unit: _Unit, wanted: Wanted | None) -> Iterator[Piece]:
+def _pieces(reader: Reader, unit: _Unit, wanted: PageRequest | None) -> Iterator[Piece]:
     """All versions of a unit, of the wanted series."""
     for generation in unit.entry.state.generations:
         yield from _generation(reader, unit.at, generation, wanted)
@@ -350,7 +350,7 @@ def _joined(parts: Sequence[U64]) -> U64:
     return np.concatenate([*parts, _NOTHING])
 
 
-def _generation(reader: Reader, at: Unit, generation: Generation, wanted: Wanted | None) -> list[Piece]:
+def _generation(reader: Reader, at: HourShardData, generation: Generation, wanted: PageRequest | None) -> list[Piece]:
     def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
         rows = reader.get(table, names)
         return [None if row is None else _FORMS[table](row[cells.COLUMN]) for row in rows]

@@ -8,6 +8,7 @@ generator: two processes must not draw the same.
 import os
 import random
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -61,6 +62,11 @@ class FakeClock:
     def jump(self, ms: int) -> None:
         """Set the wall clock off by ``ms``, as a wrong time server would; the monotonic clock stays."""
         self._now_ms += ms
+
+
+def moment(ms: int) -> datetime:
+    """Returns the time of ``ms`` milliseconds since the epoch, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def random_bytes(count: int) -> bytes:

@@ -5,11 +5,11 @@ everything has a length, so that no label writes a header or buries the rest.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from alerts.durations import spell
 from spm import limits
+from spm.clock import moment
 
 
 def subject(payload: Mapping[str, Any]) -> str:
@@ -39,9 +39,9 @@ def series(labels: Mapping[str, str]) -> str:
     return f"{name} {rest}".strip()
 
 
-def moment(at_ms: int) -> str:
+def time_text(at_ms: int) -> str:
     """A time as people read it."""
-    return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return moment(at_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _facts(payload: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -54,8 +54,8 @@ def _facts(payload: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Series", series(payload["labels"])),
         ("Value", _number(payload["value"])),
         ("Threshold", f"{wanted}{held}".strip()),
-        ("Time", moment(payload["at_ms"])),
-        ("Began", moment(payload["episode_ms"])),
+        ("Time", time_text(payload["at_ms"])),
+        ("Began", time_text(payload["episode_ms"])),
         ("Expression", payload["expr"]),
         ("Because", payload["reason"]),
     ]

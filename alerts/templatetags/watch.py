@@ -19,7 +19,7 @@ def spell(ms: int) -> str:
 @register.filter
 def moment(ms: int) -> str:
     """``2026-11-21 09:00:00 UTC``."""
-    return text.moment(ms)
+    return text.time_text(ms)
 
 
 @register.filter

@@ -90,7 +90,7 @@ class HourSerializer(LineSerializer):
 
     def get_hour(self, line: Any) -> str:
         """When it began, RFC 3339."""
-        return delivery.moment(line.start_ms)
+        return delivery.rfc3339(line.start_ms)
 
 
 class SourceLineSerializer(LineSerializer):

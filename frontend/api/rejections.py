@@ -35,7 +35,7 @@ class RejectionSerializer(serializers.Serializer[Any]):
 
     def get_time(self, line: RejectedLine) -> str:
         """When it was refused, RFC 3339."""
-        return delivery.moment(line.time_ms)
+        return delivery.rfc3339(line.time_ms)
 
 
 class ReasonSerializer(serializers.Serializer[Any]):
@@ -49,7 +49,7 @@ class ReasonSerializer(serializers.Serializer[Any]):
 
     def get_last(self, count: rejections.Count) -> str:
         """The last time, RFC 3339."""
-        return delivery.moment(count.last_ms)
+        return delivery.rfc3339(count.last_ms)
 
 
 class QuotaSerializer(serializers.Serializer[Any]):

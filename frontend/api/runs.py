@@ -1,6 +1,6 @@
 """Runs of an app: the list, one with its progress, and its roll back; and the hours that runs corrected."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.http import Http404
@@ -15,7 +15,7 @@ from frontend.presenters.runs import Part
 from rollups.models import Correction
 from rollups.services import runs as services_runs
 from spm.accounts.models import Role
-from spm.clock import SystemClock
+from spm.clock import SystemClock, moment
 
 _clock = SystemClock()
 _READ = {401: FailureSerializer, 404: FailureSerializer}
@@ -111,4 +111,4 @@ def _part(operation: Operation, app_id: int, number: int, role: str) -> Part:
 
 
 def _now() -> datetime:
-    return datetime.fromtimestamp(_clock.now_ms() / 1000, UTC)
+    return moment(_clock.now_ms())

@@ -13,6 +13,7 @@ from rollups.services import retractions as services_retractions
 from rollups.services import runs as services_runs
 from rollups.services.retractions import Actor
 from spm.accounts.models import App
+from spm.clock import moment
 from spm.errors import BadQuery
 from spm.query.promql.planning.planner import parse_selector
 from spm.store.matchers import Matcher
@@ -99,7 +100,7 @@ def _past_alerts(app: App, found: Preview) -> int:
 
 
 def _shown(ms: int | None) -> str:
-    return "" if ms is None else services_retractions.moment(ms).isoformat(" ", "seconds")
+    return "" if ms is None else moment(ms).isoformat(" ", "seconds")
 
 
 def _few(names: Sequence[str]) -> str:

@@ -8,7 +8,6 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -20,10 +19,11 @@ from rollups.services import runs as services_runs
 from spm import limits
 from spm.accounts import quotas
 from spm.accounts.models import App
+from spm.clock import moment
 from spm.errors import StoreUnavailable
 from spm.store.ledger import quota
-from spm.store.ledger.balance import Account
-from spm.store.ledger.balance_hours import Gap
+from spm.store.ledger.balance import Balance
+from spm.store.ledger.balance_hours import NumberGap
 
 SPANS = ((1, "1 h"), (24, "24 h"), (168, "7 days"))  # offered on the page
 Row = Mapping[str, Any]
@@ -72,7 +72,7 @@ class Place:
     bad: bool = False
 
 
-def now(app: App) -> Account:
+def now(app: App) -> Balance:
     """Where everything is."""
     site = services_runs.site()
     return accounts.now(site.store, app.pk, site.clock.now_ms())
@@ -84,7 +84,7 @@ def span(app: App, hours: int) -> Span:
     return accounts.span(site.store, app.pk, site.clock.now_ms(), hours)
 
 
-def places(found: Account) -> list[Place]:
+def places(found: Balance) -> list[Place]:
     """Every place there is; those that ought to be empty are marked when they are not."""
     messages, samples = found.messages, found.samples
     waits = _Waits(found)
@@ -150,7 +150,7 @@ def places(found: Account) -> list[Place]:
 class _Waits:
     """What to say of a queue."""
 
-    found: Account
+    found: Balance
 
     @property
     def long(self) -> bool:
@@ -187,7 +187,7 @@ def hour_rows(found: Span) -> Iterator[Row]:
     """By hour and source, the newest hour first."""
     for line in found.lines():
         yield {
-            "hour": moment(line.start_ms),
+            "hour": rfc3339(line.start_ms),
             "source": line.source,
             "messages": line.messages,
             "samples": line.accepted,
@@ -204,7 +204,7 @@ def gap_rows(found: Span) -> Iterator[Row]:
         yield gap_row(gap)
 
 
-def gap_row(gap: Gap) -> Row:
+def gap_row(gap: NumberGap) -> Row:
     """One of them."""
     return {
         "source": gap.source,
@@ -212,8 +212,8 @@ def gap_row(gap: Gap) -> Row:
         "first": gap.first,
         "last": gap.last,
         "messages": gap.count,
-        "after": moment(gap.after_ms),
-        "before": moment(gap.before_ms),
+        "after": rfc3339(gap.after_ms),
+        "before": rfc3339(gap.before_ms),
     }
 
 
@@ -253,7 +253,7 @@ def file(app: App, hours: int, content: str, form: str) -> StreamingHttpResponse
     columns, rows = CONTENTS[content]
     kind, lines = FORMS[form]
     found = span(app, hours)
-    name = f"{content}-of-app-{app.pk}-until-{moment(found.until_ms)[:19].replace(':', '')}Z.{form}"
+    name = f"{content}-of-app-{app.pk}-until-{rfc3339(found.until_ms)[:19].replace(':', '')}Z.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return StreamingHttpResponse(lines(columns, rows(found)), content_type=kind, headers=headers)
 
@@ -262,18 +262,18 @@ def _harmless(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.lstrip()[:1] in ("=", "+", "-", "@", "|") else value
 
 
-def moment(ms: int) -> str:
+def rfc3339(ms: int) -> str:
     """RFC 3339, in UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return moment(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 # --- the account as plain values --------------------------------------------------------------------------------------
 
 
-def plain(found: Account) -> dict[str, Any]:
+def plain(found: Balance) -> dict[str, Any]:
     """The account for programs."""
     return {
-        "at": moment(found.at_ms),
+        "at": rfc3339(found.at_ms),
         "adds_up": found.adds_up,
         "lag_ms": found.lag_ms,
         "messages": asdict(found.messages),
@@ -288,8 +288,8 @@ def plain_span(found: Span) -> dict[str, Any]:
     """Some hours for programs, with as many sources and gaps as an answer may have."""
     sources = found.by_source()
     return {
-        "first": moment(found.first_ms),
-        "until": moment(found.until_ms),
+        "first": rfc3339(found.first_ms),
+        "until": rfc3339(found.until_ms),
         "total": found.whole(),
         "hours": found.by_hour(),
         "sources": sources[: limits.ACCOUNT_SOURCES_SHOWN],

@@ -1,12 +1,12 @@
 """The whole of `explain=1`: what the store says about an answer, and the hours of it that runs have built again."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from django.http import HttpResponse
 
 from frontend.prometheus.endpoint import Call, json_answer
 from rollups.models import Correction
+from spm.clock import moment
 from spm.limits import EXPLAINED_UNITS_MAX, HOUR_MS
 from spm.query.explain import explanation, span_of
 from spm.query.formats import prometheus
@@ -16,7 +16,7 @@ from spm.query.request.provenance import Basis
 
 def explained(storage: AppStorage, app_id: int, basis: Basis, now_ms: int) -> dict[str, Any]:
     """What an answer rests on."""
-    first, end = (datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC) for hour in span_of(basis))
+    first, end = (moment(hour * HOUR_MS) for hour in span_of(basis))
     corrected = Correction.objects.filter(app=app_id, hour__gte=first, hour__lt=end)[:EXPLAINED_UNITS_MAX]
     return {**explanation(storage, basis, now_ms), "corrections": [_correction(each) for each in corrected]}
 

@@ -4,7 +4,7 @@ Also small shapes that templates draw: ages, numbers, sparklines. Nothing here a
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django import template
@@ -14,6 +14,7 @@ from django.urls import reverse
 from frontend.presenters.sparkline import Sparkline, spark
 from spm.accounts.access import apps_of
 from spm.accounts.models import App
+from spm.clock import moment
 from spm.limits import TIME_MAX_MS
 
 register = template.Library()
@@ -185,7 +186,7 @@ def instant(ms: int | None) -> str:
     """``2026-11-21 13:05:00``, in UTC; empty for None and for the ends of time."""
     if ms is None or not 0 < ms < TIME_MAX_MS:
         return ""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return moment(ms).strftime("%Y-%m-%d %H:%M:%S")
 
 
 @register.filter

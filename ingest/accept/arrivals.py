@@ -5,11 +5,12 @@ accepted message; it writes the first one of a way at once, later ones at most o
 process. ``way_of`` names a way, ``ways`` lists them.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from django.db import IntegrityError, transaction
 
 from ingest.models import Arrival
+from spm.clock import moment
 from spm.limits import SOURCE_SEEN_EVERY_MS, SOURCES_SEEN_MAX
 
 # Protocol → word in the sender's User-Agent → way. A protocol's own name is the way of all others that speak it.
@@ -38,10 +39,10 @@ def noted(app_id: int, way: str, source: str, now_ms: int) -> None:
     key = (app_id, way)
     if not way or 0 <= now_ms - _written.get(key, -SOURCE_SEEN_EVERY_MS) < SOURCE_SEEN_EVERY_MS:
         return
-    moment = datetime.fromtimestamp(now_ms / 1000, UTC)
+    at = moment(now_ms)
     known = Arrival.objects.filter(app_id=app_id, way=way)
-    if known.filter(last_seen__lt=moment).update(last_seen=moment, source=source) == 0 and not known.exists():
-        _add(app_id, way, source, moment)
+    if known.filter(last_seen__lt=at).update(last_seen=at, source=source) == 0 and not known.exists():
+        _add(app_id, way, source, at)
     if len(_written) >= SOURCES_SEEN_MAX:
         _written.clear()
     _written[key] = now_ms
@@ -52,9 +53,9 @@ def forget_written() -> None:
     _written.clear()
 
 
-def _add(app_id: int, way: str, source: str, moment: datetime) -> None:
+def _add(app_id: int, way: str, source: str, at: datetime) -> None:
     try:
         with transaction.atomic():
-            Arrival.objects.create(app_id=app_id, way=way, source=source, first_seen=moment, last_seen=moment)
+            Arrival.objects.create(app_id=app_id, way=way, source=source, first_seen=at, last_seen=at)
     except IntegrityError:  # another process added it at the same moment
         return

@@ -4,7 +4,6 @@ The list rests on marks alone, a few rows per app; the page of one app reads wha
 accepting process.
 """
 
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -21,17 +20,17 @@ from unfold.views import UnfoldModelAdminViewMixin
 from ingest.accounting import balance, dead_letter_review
 from ingest.models import AccountBook
 from spm import limits
-from spm.clock import SystemClock
+from spm.clock import SystemClock, moment
 from spm.errors import SpmError
 from spm.store.backends import open_backend
-from spm.store.ledger.balance import Glance, Places, Process
+from spm.store.ledger.balance import BalanceSummary, ProcessBalance, SampleCounts
 
 _clock = SystemClock()
 _LINK = '<a href="{}" class="text-primary-600 underline dark:text-primary-500">{}</a>'
 
 
 HEADS = (
-    "Process",
+    "ProcessBalance",
     "Accepted",
     "Stored",
     "Queued",
@@ -133,11 +132,11 @@ class AccountBookAdmin(ModelAdmin):  # type: ignore[misc]
         return _told(_glance(app), lambda found: found.lag_ms // 1000) + " s"
 
 
-def _named(process: Process) -> str:
+def _named(process: ProcessBalance) -> str:
     return f"{process.number}{', gone' if process.gone else ''}"
 
 
-def _cells(name: str, at: Places, process: Process | None = None) -> list[str]:
+def _cells(name: str, at: SampleCounts, process: ProcessBalance | None = None) -> list[str]:
     """One row of the page; the row of all has no times."""
     numbers = (at.accepted, at.stored, at.queued, at.in_flight, at.unconfirmed, at.rejected, at.dead, at.late)
     times = ["", ""] if process is None else [_moment(process.last_ms), _moment(process.mark_ms)]
@@ -145,17 +144,17 @@ def _cells(name: str, at: Places, process: Process | None = None) -> list[str]:
 
 
 def _moment(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}" if ms else "none yet"
+    return f"{moment(ms):%Y-%m-%d %H:%M:%S}" if ms else "none yet"
 
 
-def _glance(app: AccountBook) -> Glance | None:
+def _glance(app: AccountBook) -> BalanceSummary | None:
     """Read once per row of the list; ``None`` when the store cannot tell."""
     held = vars(app)
     if "glance" not in held:
         held["glance"] = balance.glimpse(open_backend(settings.SPM_STORE_URL), app.pk, _clock.now_ms())
-    found: Glance | None = held["glance"]
+    found: BalanceSummary | None = held["glance"]
     return found
 
 
-def _told(found: Glance | None, number: Any) -> str:
+def _told(found: BalanceSummary | None, number: Any) -> str:
     return "?" if found is None else f"{number(found):,}"

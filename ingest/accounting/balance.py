@@ -14,9 +14,9 @@ from spm.errors import SpmError
 from spm.limits import HOUR_MS
 from spm.store.backends.base import Backend
 from spm.store.ledger import balance_hours, watermarks
-from spm.store.ledger.balance import Account, Glance, Process, account, glance
-from spm.store.ledger.balance_hours import Gap, Hour
-from spm.store.ledger.commit_columns import Cells
+from spm.store.ledger.balance import Balance, BalanceSummary, ProcessBalance, read_balance, summarize
+from spm.store.ledger.balance_hours import HourBalance, NumberGap
+from spm.store.ledger.commit_columns import CommitCellCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Span:
 
     first_ms: int
     until_ms: int
-    hours: tuple[Hour, ...]
-    gaps: tuple[Gap, ...] = field(default=())  # the newest first
+    hours: tuple[HourBalance, ...]
+    gaps: tuple[NumberGap, ...] = field(default=())  # the newest first
     gaps_cut: bool = False
 
     def lines(self) -> Iterator[Line]:
@@ -84,21 +84,21 @@ class Span:
         return sum(gap.count for gap in self.gaps)
 
 
-def now(store: Backend, app: int, now_ms: int) -> Account:
+def now(store: Backend, app: int, now_ms: int) -> Balance:
     """Where everything is that the app's senders ever had accepted."""
     with store.snapshot() as reader:
-        return account(reader, app, now_ms, cells=_CELLS)
+        return read_balance(reader, app, now_ms, cells=_CELLS)
 
 
-def glimpse(store: Backend, app: int, now_ms: int) -> Glance | None:
+def glimpse(store: Backend, app: int, now_ms: int) -> BalanceSummary | None:
     """The account as marks alone tell it, for lists of apps; ``None`` when they cannot be read."""
     try:
-        return glance(store, app, now_ms)
+        return summarize(store, app, now_ms)
     except SpmError:
         return None
 
 
-def of_interest(found: Account) -> list[Process]:
+def of_interest(found: Balance) -> list[ProcessBalance]:
     """Processes that live, or with whom something is to be settled or does not add up, the newest first."""
     shown = [p for p in found.processes if not p.gone or p.samples.waiting or p.messages.missing or p.samples.missing]
     return sorted(shown, key=lambda p: -p.last_ms)[: limits.ACCOUNT_SOURCES_SHOWN]
@@ -113,7 +113,7 @@ def span(store: Backend, app: int, now_ms: int, hours: int) -> Span:
     return Span(first * HOUR_MS, now_ms, found, tuple(gaps), any(hour.runs_cut for hour in found))
 
 
-def _lines(hour: Hour) -> list[Line]:
+def _lines(hour: HourBalance) -> list[Line]:
     columns = (hour.messages, hour.stored, hour.late, hour.rejected, hour.dead)
     rows = zip(hour.sources, *(column.tolist() for column in columns), strict=True)
     return [Line(hour.start_ms, *row) for row in rows]
@@ -129,7 +129,7 @@ class _Entry:
     """A summed hour of a store, and until when it may be told."""
 
     store: Backend
-    hour: Hour
+    hour: HourBalance
     until_ms: int
 
     @property
@@ -147,7 +147,7 @@ class _Kept:
         self._found: OrderedDict[tuple[int, int], _Entry] = OrderedDict()
         self._weight = 0
 
-    def hours(self, store: Backend, app: int, first: int, last: int, now_ms: int) -> list[Hour]:
+    def hours(self, store: Backend, app: int, first: int, last: int, now_ms: int) -> list[HourBalance]:
         """The hours asked for, in order; those that are not known are read in stretches of neighbours."""
         with self._lock:
             known = {n: self._fresh(store, app, n, now_ms) for n in range(first, last + 1)}
@@ -156,13 +156,13 @@ class _Kept:
             with self._readers, store.snapshot() as reader:
                 final = balance_hours.final_before(watermarks.read(reader, app), now_ms)
                 for begin, end in _stretches(unknown):
-                    for hour in balance_hours.hours(reader, app, begin, end, _CELLS):
+                    for hour in balance_hours.read_hours(reader, app, begin, end, _CELLS):
                         keep_ms = HOUR_MS if hour.number < final else limits.ACCOUNT_RECENT_MS
                         known[hour.number] = hour
                         self._put(app, _Entry(store, hour, now_ms + keep_ms))
         return [hour for _, hour in sorted(known.items()) if hour is not None]
 
-    def _fresh(self, store: Backend, app: int, number: int, now_ms: int) -> Hour | None:
+    def _fresh(self, store: Backend, app: int, number: int, now_ms: int) -> HourBalance | None:
         entry = self._found.get((app, number))
         if entry is None or entry.store is not store or not now_ms < entry.until_ms <= now_ms + HOUR_MS:
             return None
@@ -188,4 +188,4 @@ def _stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 _KEPT = _Kept()
-_CELLS = Cells()
+_CELLS = CommitCellCache()

@@ -7,7 +7,7 @@ values with two stamps, which readers count once. No letter is ever deleted here
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from io import BytesIO
 from typing import Any
 
@@ -15,6 +15,7 @@ from ingest.accept.acceptor import message_id_of
 from ingest.http.body import read_body
 from ingest.protocols import by_content
 from ingest.writer import burial
+from spm.clock import moment
 from spm.errors import CorruptBlock, Refused, SpmError
 from spm.limits import LETTER_CHARS_SHOWN, LETTER_SAMPLES_SHOWN
 from spm.store.backends.base import Backend, Reader
@@ -28,8 +29,8 @@ from spm.store.ledger.dead_letters import (
     ROW,
     TORN,
     WAITING,
-    Found,
-    Letter,
+    DeadLetter,
+    StoredDeadLetter,
 )
 from spm.wire import Envelope, Stamp, parse_canonical
 
@@ -67,7 +68,7 @@ class Shown:
     @property
     def accepted(self) -> datetime:
         """The same as a time for people."""
-        return datetime.fromtimestamp(self.ingest_ms / 1000, UTC)
+        return moment(self.ingest_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def settle(store: Backend, app: int, keys: Sequence[str], act: str, push: Push) 
 def replay(store: Backend, app: int, keys: Sequence[str], push: Push) -> Outcome:
     """Accept these letters' messages anew. What fails again becomes a new letter, with its new cause."""
 
-    def again(found: Found) -> None:
+    def again(found: StoredDeadLetter) -> None:
         letter = dead_letters.decode(found.raw)
         envelope = _envelope(found, letter)
         if letter.kind == TORN:  # now that it can be read: its first stamp is accounted for, too
@@ -121,7 +122,7 @@ def waiting_told(reader: Reader, app: int, *, at_most: int) -> str:
     return f"{count} or more" if count == at_most else str(count)
 
 
-def _each(store: Backend, app: int, keys: Sequence[str], state: int, act: Callable[[Found], Any]) -> Outcome:
+def _each(store: Backend, app: int, keys: Sequence[str], state: int, act: Callable[[StoredDeadLetter], Any]) -> Outcome:
     done, refused = 0, []
     names = [_key(app, key) for key in keys]
     for key, found in zip(keys, dead_letters.find(store, names), strict=True):
@@ -148,7 +149,7 @@ def _key(app: int, text: str) -> bytes:
     return raw if len(raw) == 28 and raw.startswith(head) else head + bytes(24)
 
 
-def _envelope(found: Found, letter: Letter) -> Envelope:
+def _envelope(found: StoredDeadLetter, letter: DeadLetter) -> Envelope:
     """The message in a letter, whose app is the letter's; that of nobody's letters of our own is in them."""
     if letter.kind == ROW:
         raise Refused(f"is a damaged row of {letter.table}, no message", remedy="Repair it with fsck or from a backup.")
@@ -160,7 +161,7 @@ def _envelope(found: Found, letter: Letter) -> Envelope:
     return envelope
 
 
-def _accepted(found: Found, letter: Letter) -> Envelope:
+def _accepted(found: StoredDeadLetter, letter: DeadLetter) -> Envelope:
     """What an agent's body holds, read as it was when it came."""
     if found.app == NOBODY:
         raise Refused("nobody vouches for its sender")
@@ -174,7 +175,7 @@ def _accepted(found: Found, letter: Letter) -> Envelope:
     return Envelope(found.app, about.source, Stamp(found.ingest_ms, 0, 0), message_id, *columns)
 
 
-def _shown(found: Found) -> Shown:
+def _shown(found: StoredDeadLetter) -> Shown:
     key, state = found.key.hex(), STATES[found.state] if found.state < len(STATES) else f"state {found.state}"
     try:
         letter = dead_letters.decode(found.raw)
@@ -199,7 +200,7 @@ def _shown(found: Found) -> Shown:
     )
 
 
-def _excerpt(letter: Letter) -> str:
+def _excerpt(letter: DeadLetter) -> str:
     """The size of a body and how it begins; what is not printable is a dot."""
     text = letter.body[:LETTER_CHARS_SHOWN].decode("utf-8", "replace")
     shown = "".join(char if char.isprintable() and char != "\ufffd" else "." for char in text)

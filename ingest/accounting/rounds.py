@@ -7,18 +7,17 @@ budget of time; what it does not come to is likely to be first in the next.
 
 import logging
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from ingest.accounting.watermark_keeper import Kept, keep
 from spm import limits
 from spm.accounts.models import App
-from spm.clock import Clock
+from spm.clock import Clock, moment
 from spm.errors import SpmError
 from spm.store.backends.base import Backend
-from spm.store.ledger.commit_columns import Cells
+from spm.store.ledger.commit_columns import CommitCellCache
 
 _LOG = logging.getLogger(__name__)
-_CELLS = Cells()  # most rows of one round were there in the one before
+_CELLS = CommitCellCache()  # most rows of one round were there in the one before
 _STEP = 0x9E3779B1  # spreads the beginnings of rounds over the apps
 
 
@@ -38,7 +37,7 @@ def make(store: Backend, clock: Clock) -> Kept:
 def due(now_ms: int) -> Sequence[int]:
     """The apps of this round, in its order."""
     tick = now_ms // (limits.KEEP_EVERY_S * 1000)
-    since = datetime.fromtimestamp((now_ms - limits.KEEP_NEWS_MS) / 1000, UTC)
+    since = moment(now_ms - limits.KEEP_NEWS_MS)
     there = App.objects.filter(going=None).order_by()
     news = set(there.filter(sources__last_seen__gte=since).values_list("pk", flat=True).distinct())
     turn = {app for app in there.values_list("pk", flat=True) if (app + tick) % limits.KEEP_ROUND == 0}

@@ -19,9 +19,9 @@ from spm import limits
 from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.ledger import watermarks
-from spm.store.ledger.commit_columns import Cells
-from spm.store.ledger.outcomes import Settled, settled
-from spm.store.ledger.watermarks import Announcement, Mark, ProcessMarks, Record, packed
+from spm.store.ledger.commit_columns import CommitCellCache
+from spm.store.ledger.outcomes import Outcomes, read_outcomes
+from spm.store.ledger.watermarks import AdoptionRecord, Announcement, ProcessWatermarks, Watermark, packed
 
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64
 _DOUBLINGS = 20  # of a span of minutes: four years
@@ -55,7 +55,7 @@ class Look:
     until_ms: int | None  # None: no end
 
 
-def keep(store: Backend, app: int, now_ms: int, *, cells: Cells | None = None) -> Kept:
+def keep(store: Backend, app: int, now_ms: int, *, cells: CommitCellCache | None = None) -> Kept:
     """One look at an app. Raises ``StoreUnavailable`` when the store does not answer: look again."""
     found = watermarks.read(store, app)
     open_ = {p: m for p, m in found.items() if not (m.finished or m.damaged)}
@@ -66,13 +66,13 @@ def keep(store: Backend, app: int, now_ms: int, *, cells: Cells | None = None) -
     for look in looks(open_, now_ms):
         until = keys.U32 if look.until_ms is None else max(0, look.until_ms // 60_000)
         since = min(until, max(0, look.since_ms // 60_000))
-        outcome = settled(store, app, since, until, beyond=beyond, cells=cells, rows_max=limits.KEEP_ROWS_MAX)
+        outcome = read_outcomes(store, app, since, until, beyond=beyond, cells=cells, rows_max=limits.KEEP_ROWS_MAX)
         minutes = outcome.ms // 60_000  # accounts of what died lie in the minute of their stamp: others are unread
         decided = (minutes >= since) & (minutes <= until)
         outcome = replace(outcome, whole=outcome.whole & decided)
         for process in np.unique(outcome.process).tolist():
             mine = _of(outcome, process)
-            m = open_.get(process) or ProcessMarks(process, held=Mark(process))
+            m = open_.get(process) or ProcessWatermarks(process, held=Watermark(process))
             done = _keep_one(store, app, m, mine, now_ms)
             if done.moved or done.adopted:  # what it is now is seen by the next look
                 beyond[process] = keys.U64
@@ -84,7 +84,7 @@ def keep(store: Backend, app: int, now_ms: int, *, cells: Cells | None = None) -
 # --- where to look ----------------------------------------------------------------------------------------------------
 
 
-def looks(found: Mapping[int, ProcessMarks], now_ms: int) -> list[Look]:
+def looks(found: Mapping[int, ProcessWatermarks], now_ms: int) -> list[Look]:
     """The spans to be read now: one for all that is recent, and a few for what is old and due.
 
     The first also finds processes that died before their first word; it goes back the further, the more seldom.
@@ -105,7 +105,7 @@ def looks(found: Mapping[int, ProcessMarks], now_ms: int) -> list[Look]:
     return made
 
 
-def _floor(m: ProcessMarks) -> int:
+def _floor(m: ProcessWatermarks) -> int:
     """From where on a process' unsettled stamps lie: a little before the first announcement that waits."""
     waiting = m.waiting()
     if waiting or m.words:
@@ -113,7 +113,7 @@ def _floor(m: ProcessMarks) -> int:
     return int(m.named.min()) >> 16 if len(m.named) else m.held.ms
 
 
-def _rarity(m: ProcessMarks, now_ms: int) -> int:
+def _rarity(m: ProcessWatermarks, now_ms: int) -> int:
     """The chance below which an old process is not looked at: once in 2^n looks."""
     age = (now_ms - _floor(m)) // limits.KEEP_NEAR_MS
     alive = not m.settled and not m.gone(now_ms)  # it catches up after an outage
@@ -132,13 +132,13 @@ def _chance(tick: int, process: int) -> int:
 # --- one process ------------------------------------------------------------------------------------------------------
 
 
-def _of(outcome: Settled, process: int) -> Settled:
+def _of(outcome: Outcomes, process: int) -> Outcomes:
     """The stamps of one process, in their order."""
     start, stop = np.searchsorted(outcome.process, [process, process + 1])
     return outcome.only(slice(start, stop))
 
 
-def _keep_one(store: Backend, app: int, m: ProcessMarks, found: Settled, now_ms: int) -> Kept:
+def _keep_one(store: Backend, app: int, m: ProcessWatermarks, found: Outcomes, now_ms: int) -> Kept:
     """Move the mark as far as it goes; if it does not, and the process is gone, name its stragglers."""
     word = reached(m, found)
     if word is not None:
@@ -149,7 +149,7 @@ def _keep_one(store: Backend, app: int, m: ProcessMarks, found: Settled, now_ms:
     return Kept()
 
 
-def reached(m: ProcessMarks, found: Settled) -> Announcement | None:
+def reached(m: ProcessWatermarks, found: Outcomes) -> Announcement | None:
     """The newest announcement above the mark of which every stamp is settled; ``None``: there is none."""
     stamps, done = found.stamps, np.cumsum(found.whole)
     for word in reversed(m.waiting()):
@@ -160,7 +160,7 @@ def reached(m: ProcessMarks, found: Settled) -> Announcement | None:
     return None
 
 
-def _move(store: Backend, app: int, m: ProcessMarks, word: Announcement, found: Settled) -> bool:
+def _move(store: Backend, app: int, m: ProcessWatermarks, word: Announcement, found: Outcomes) -> bool:
     """The mark to an announcement. What records have counted is not counted again."""
     passed = found.only(found.stamps <= np.uint64(packed(word.place)))
     fresh = passed.only(~np.isin(passed.stamps, m.named))
@@ -169,12 +169,12 @@ def _move(store: Backend, app: int, m: ProcessMarks, word: Announcement, found: 
     return watermarks.move(store, app, m, word, totals=totals, out=passed.stamps[passed.lost])
 
 
-def _adopt(store: Backend, app: int, m: ProcessMarks, found: Settled) -> int:
+def _adopt(store: Backend, app: int, m: ProcessWatermarks, found: Outcomes) -> int:
     """A record of what a process that is gone has left behind; how many of its stamps are known now."""
     fresh = found.only(found.whole & ~np.isin(found.stamps, m.named))
     if not len(fresh):
         return 0
     part = fresh.only(np.arange(len(fresh)) < limits.STAMPS_PER_CELL)
     stamps = part.stamps
-    landed = watermarks.adopt(store, app, m, Record(stamps[part.kept], stamps[~part.kept], part.totals()))
+    landed = watermarks.adopt(store, app, m, AdoptionRecord(stamps[part.kept], stamps[~part.kept], part.totals()))
     return int(part.kept.sum()) if landed else 0

@@ -13,8 +13,8 @@ from django.views.decorators.http import require_POST
 
 from ingest.http.answers import UnknownForm, answering
 from ingest.http.reception import Body, principal_of, take
+from ingest.protocols.otlp import answers
 from ingest.protocols.otlp import reader as otlp_reader
-from ingest.protocols.otlp.reader import Exported
 from spm.errors import Explained
 from spm.wire import Parsed
 
@@ -25,7 +25,7 @@ _CODES = {400: 3, 401: 16, 405: 12, 413: 8, 415: 3, 429: 8, 503: 14}
 
 def _as_status(request: HttpRequest, status: int, error: Explained) -> HttpResponse:
     kind = _kind(request) or "application/json"
-    return HttpResponse(otlp_reader.status(_CODES[status], str(error), kind), status=status, content_type=kind)
+    return HttpResponse(answers.status(_CODES[status], str(error), kind), status=status, content_type=kind)
 
 
 def _kind(request: HttpRequest) -> str:
@@ -42,19 +42,16 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if not kind:
         got = request.META.get("CONTENT_TYPE", "")[:120]
         raise UnknownForm("not a content type of OTLP", got=got, wanted=" or ".join(_KINDS))
-    seen: list[Exported] = []
+    of_parser: list[Parsed] = []
 
     def parse(body: Body) -> Parsed:
-        cache = {"cache": otlp_reader.CROWD} if body.crowded else {}
-        seen.append(otlp_reader.parse(body.raw, kind, now_ms=body.now_ms, **cache))
-        return seen[0].parsed
+        of_parser.append(otlp_reader.parse(body.raw, kind, now_ms=body.now_ms, over_quota=body.crowded))
+        return of_parser[0]
 
     taken = take(request, parse, "otlp", unit="ns")
-    exported = seen[0]
-    lost = taken.parsed.rejected - exported.parsed.rejected
-    if lost:  # by a quota, behind the parser
-        more = otlp_reader.told(taken.parsed.rejections[len(exported.parsed.rejections) :])
-        message = "; ".join(filter(None, (exported.message, more)))
-        exported = Exported(taken.parsed, exported.rejected_points + lost, message)
+    message, rejections = answers.message_of(of_parser[0].rejections), taken.parsed.rejections
+    if taken.parsed.rejected > of_parser[0].rejected:  # a quota rejected more, behind the parser
+        by_quota = answers.message_of(rejections[len(of_parser[0].rejections) :])
+        message = "; ".join(filter(None, (message, by_quota)))
     headers = {"X-Message-Id": taken.message_id.hex()}
-    return HttpResponse(otlp_reader.answer(exported, kind), content_type=kind, headers=headers)
+    return HttpResponse(answers.answer(taken.parsed.rejected, message, kind), content_type=kind, headers=headers)

@@ -9,7 +9,6 @@ identity, 128 random bits; who does not know one learns nothing. A body is not r
 import re
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 import numpy as np
 from django.contrib.auth.models import User
@@ -22,7 +21,7 @@ from ingest.http.answers import answering
 from ingest.models import Heartbeat
 from spm.accounts import audit
 from spm.accounts.models import App, AuditEntry
-from spm.clock import random_bytes
+from spm.clock import moment, random_bytes
 from spm.errors import BadMessage, Refused
 from spm.limits import HEARTBEATS_PER_APP_MAX
 from spm.wire import Parsed, SeriesTable, canonical
@@ -84,7 +83,7 @@ def make(app: App, name: str, *, actor: User | None, now_ms: int) -> Heartbeat:
             raise Refused("a heartbeat needs a name that no other one of the app has", got=name)
         if own.count() >= HEARTBEATS_PER_APP_MAX:
             raise Refused("the app has too many heartbeats", wanted=f"at most {HEARTBEATS_PER_APP_MAX}")
-        created = datetime.fromtimestamp(now_ms / 1000, UTC)
+        created = moment(now_ms)
         made = Heartbeat.objects.create(app=app, name=name, key=uuid.UUID(bytes=random_bytes(16)), created=created)
         _record("heartbeat made", made, actor)
     return made

@@ -22,7 +22,6 @@ from ingest.http.reception import Body, Parse, Taken, principal_of, take
 from ingest.protocols.labelled import with_labels
 from ingest.protocols.prometheus import remote_write
 from ingest.protocols.prometheus import text as prometheus_text
-from ingest.protocols.prometheus.remote_write import Written
 from spm.errors import BadMessage
 from spm.wire import Parsed
 
@@ -39,14 +38,7 @@ def remote(request: HttpRequest) -> HttpResponse:
     """
     principal_of(request)  # nobody learns without a token what is taken here
     read = remote_write.parse_v2 if _version(request) == 2 else remote_write.parse
-    seen: list[Written] = []
-
-    def parse(body: Body) -> Parsed:
-        cache = {"cache": remote_write.CROWD} if body.crowded else {}
-        seen.append(read(body.raw, now_ms=body.now_ms, **cache))
-        return seen[0].parsed
-
-    taken = take(request, parse, "remote_write")
+    taken = take(request, lambda body: read(body.raw, now_ms=body.now_ms, over_quota=body.crowded), "remote_write")
     headers = {
         "X-Message-Id": taken.message_id.hex(),
         "X-Prometheus-Remote-Write-Samples-Written": str(len(taken.parsed.ts)),
@@ -109,7 +101,7 @@ def _reader(request: HttpRequest, labels: dict[str, str]) -> Parse:
     seconds = prometheus_text.is_open_metrics(request.META.get("CONTENT_TYPE", ""))
 
     def parse(body: Body) -> Parsed:
-        parsed = prometheus_text.parse(body.raw, now_ms=body.now_ms, seconds=seconds, crowded=body.crowded)
+        parsed = prometheus_text.parse(body.raw, now_ms=body.now_ms, seconds=seconds, over_quota=body.crowded)
         return with_labels(parsed, labels) if labels else parsed
 
     return parse

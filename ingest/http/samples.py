@@ -10,16 +10,19 @@ Influx clients take as final and log. Nothing taken: 400. The views read the req
 the answer; they decide nothing else. Prometheus' forms stand in ``http_prometheus``, OpenTelemetry's in ``http_otlp``.
 """
 
+from collections.abc import Callable
+
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from ingest.http.answers import answering, report
 from ingest.http.reception import Taken, principal_of, take
 from ingest.protocols.influx import reader as influx_reader
-from ingest.protocols.json import collectd
 from ingest.protocols.json import samples as json_samples
+from ingest.protocols.registry import Protocol
 from spm.errors import BadMessage
 
+View = Callable[..., HttpResponse]
 _VERSION = "1.8-spm"
 _DATABASES = {"name": "databases", "columns": ["name"], "values": [["metrics"]]}
 
@@ -28,7 +31,9 @@ _DATABASES = {"name": "databases", "columns": ["name"], "values": [["metrics"]]}
 @require_POST
 def metrics(request: HttpRequest) -> HttpResponse:
     """``POST /api/v1/metrics``: samples as JSON."""
-    taken = take(request, lambda body: json_samples.parse(body.raw, now_ms=body.now_ms, crowded=body.crowded), "json")
+    taken = take(
+        request, lambda body: json_samples.parse(body.raw, now_ms=body.now_ms, over_quota=body.crowded), "json"
+    )
     return JsonResponse(report(taken.parsed, taken.message_id), status=202 if len(taken.parsed.ts) else 400)
 
 
@@ -39,24 +44,31 @@ def write(request: HttpRequest) -> HttpResponse:
     precision = request.GET.get("precision", "")
     taken = take(
         request,
-        lambda body: influx_reader.parse(body.raw, now_ms=body.now_ms, precision=precision, crowded=body.crowded),
+        lambda body: influx_reader.parse(body.raw, now_ms=body.now_ms, precision=precision, over_quota=body.crowded),
         "influx",
         unit=influx_reader.unit_of(precision),
     )
     return _settled(taken, 204)
 
 
-@answering
-@require_POST
-def collectd_lists(request: HttpRequest) -> HttpResponse:
-    """``POST /api/v1/collectd``: what collectd's plug-in ``write_http`` sends with ``Format "JSON"``."""
-    taken = take(
-        request,
-        lambda body: collectd.parse(body.raw, now_ms=body.now_ms, crowded=body.crowded),
-        "collectd",
-        unit="s",
-    )
-    return _settled(taken, 200)
+def common_view(protocol: Protocol) -> View:
+    """The view of a protocol without answers of its own: 200, or 400 with a report if something was rejected.
+
+    collectd has it: ``POST /api/v1/collectd`` takes what its plug-in ``write_http`` sends with ``Format "JSON"``.
+    """
+
+    @answering
+    @require_POST
+    def accept(request: HttpRequest) -> HttpResponse:
+        taken = take(
+            request,
+            lambda body: protocol.parse(body.raw, now_ms=body.now_ms, over_quota=body.crowded),
+            protocol.name,
+            unit=protocol.unit,
+        )
+        return _settled(taken, 200)
+
+    return accept
 
 
 @answering

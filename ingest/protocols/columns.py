@@ -16,8 +16,17 @@ from spm.wire import Envelope, Parsed, Rejection, SeriesTable, canonical, parse_
 MAGIC = b"SPMe"
 
 
-def parse(body: bytes, *, now_ms: int) -> Parsed:
-    """All samples of an envelope. ``BadMessage``: damaged, or a series that cannot be; ``LimitExceeded``: too rich."""
+def is_envelope(body: bytes) -> bool:
+    """Whether a body begins as one of our columnar messages."""
+    return body.startswith(MAGIC)
+
+
+def parse(body: bytes, *, now_ms: int, over_quota: bool = False) -> Parsed:
+    """Returns all samples of an envelope.
+
+    ``BadMessage``: it is damaged, or a series breaks the rules; ``LimitExceeded``: it holds more than one may. Nothing
+    is cached here, so ``over_quota`` changes nothing.
+    """
     try:
         sent = Envelope.from_bytes(body)
     except CorruptBlock as error:

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -22,6 +22,7 @@ from ingest.models import Agent, AgentSettings
 from spm import limits
 from spm.accounts import audit, sources
 from spm.accounts.models import App, Source
+from spm.clock import moment
 from spm.errors import LimitExceeded, Refused
 
 Told = Mapping[str, Any]
@@ -201,4 +202,4 @@ def _added(app_id: int, name: str, values: dict[str, Any]) -> bool:
 
 
 def _moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    return moment(ms)

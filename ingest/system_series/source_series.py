@@ -8,7 +8,6 @@ for one app waits for the next minute.
 
 import logging
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import numpy as np
 from django.db.models import Count, Q
@@ -18,7 +17,7 @@ from ingest.accounting import completeness
 from spm import limits
 from spm.accounts import sources
 from spm.accounts.models import App
-from spm.clock import random_bytes
+from spm.clock import moment, random_bytes
 from spm.errors import SpmError
 from spm.limits import HOUR_MS
 from spm.store.backends.base import Backend
@@ -44,7 +43,7 @@ def tell(store: Backend, door: FrontDoor, now_ms: int) -> int:
 
 def due(now_ms: int) -> Sequence[int]:
     """The apps of which something is to be told."""
-    since = datetime.fromtimestamp((now_ms - _DAY_MS) / 1000, UTC)
+    since = moment(now_ms - _DAY_MS)
     lively = Count("sources", filter=Q(sources__period_ms__isnull=False, sources__last_seen__gte=since))
     found = App.objects.filter(going=None).annotate(lively=lively).filter(lively__gt=0).order_by("pk")
     return list(found.values_list("pk", flat=True))

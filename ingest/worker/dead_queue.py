@@ -26,7 +26,7 @@ from spm.clock import Clock
 from spm.errors import CorruptBlock
 from spm.store.backends.base import Backend, RowPut, Step
 from spm.store.ledger import dead_letters
-from spm.store.ledger.dead_letters import BODY, NOBODY, TORN, About, Letter
+from spm.store.ledger.dead_letters import BODY, NOBODY, TORN, BodyDescription, DeadLetter
 from spm.wire import Envelope
 
 Whose = Callable[[Delivery], int | None]
@@ -68,14 +68,14 @@ class DeadQueue:
     def _letter(self, delivery: Delivery, kind: int, cause: str, app: int) -> Step:
         """A letter of the body as it came, or of its beginning."""
         headers, moved = delivery.headers, MOVED in delivery.headers
-        about = About(
+        about = BodyDescription(
             source=_text(headers, SOURCE_HEADER) or split_agent_key(delivery.key)[1],
             media=delivery.content_type if moved else _text(headers, topology.TYPE),
             encoding=delivery.encoding if moved else _text(headers, topology.ENCODING),
             message_id=delivery.message_id[: limits.MESSAGE_ID_CHARS_MAX],
             size=len(delivery.body),
         )
-        letter = Letter(kind, cause, delivery.body[: limits.DEAD_BODY_BYTES_MAX], key=about.to_bytes())
+        letter = DeadLetter(kind, cause, delivery.body[: limits.DEAD_BODY_BYTES_MAX], key=about.to_bytes())
         at_ms = died_ms(delivery)
         return dead_letters.step(
             app, self._clock.now_ms() if at_ms is None else at_ms, dead_letters.body_name(letter), letter

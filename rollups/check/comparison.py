@@ -16,7 +16,7 @@ from spm.store import epochs as store_epochs
 from spm.store import keys, manifest
 from spm.store.backends.base import Reader
 from spm.store.keys import Epoch
-from spm.store.manifest import SEALED, HourOf, Manifest
+from spm.store.manifest import SEALED, HourInputs, Manifest
 from spm.store.versions import retractions
 from spm.store.versions.retractions import Retraction
 
@@ -59,7 +59,7 @@ def asked(reader: Reader, app: int, hours: Collection[int] | None, report: Repor
     return Asked(tuple(units), tuple(packs))
 
 
-def _known(app: int, shard: int, hour: int, of: HourOf, known: dict[int, Retraction], report: Report) -> bool:
+def _known(app: int, shard: int, hour: int, of: HourInputs, known: dict[int, Retraction], report: Report) -> bool:
     """Whether all that an hour leaves out is known; else that is a finding."""
     lost = retractions.numbers(of.retractions) - known.keys()
     if lost:

@@ -50,10 +50,10 @@ from spm.store.manifest import (
 from spm.store.rollup import rows as rollup_rows
 from spm.store.rollup.aggregates import Aggregates, side_by_side
 from spm.store.versions import generations, retractions
-from spm.store.versions.generations import Inputs, Unit
+from spm.store.versions.generations import HourShardData, Inputs
 from spm.store.versions.merge import narrow
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import Lens
+from spm.store.versions.visibility import Visibility
 
 __all__ = ["Finding", "Report", "day_check", "fsck", "hour_check"]
 
@@ -146,13 +146,13 @@ def _verify_day(reader: Reader, app: int, day: int, value: Manifest, report: Rep
     """Everything a day's manifest names, in force or in history, but for samples and hours that have expired."""
     for (shard, hour), entry in value.entries.items():
         if value.seal(hour) < SEALED:
-            _verify_unit(reader, Unit(shard, app, hour), entry, report)
+            _verify_unit(reader, HourShardData(shard, app, hour), entry, report)
     for shard, pack in value.hours.items():
         if EXPIRED not in value.seals.values():
             _verify_pack(reader, Place("hours", app, shard, day, day * DAY_HOURS), pack, report)
 
 
-def _verify_unit(reader: Reader, unit: Unit, entry: Entry, report: Report) -> None:
+def _verify_unit(reader: Reader, unit: HourShardData, entry: Entry, report: Report) -> None:
     history = [former.state for former in entry.history]
     for generation in {g: None for state in [entry.state, *history] for g in state.generations}:
         _verify_generation(reader, unit, generation, report)
@@ -161,7 +161,7 @@ def _verify_unit(reader: Reader, unit: Unit, entry: Entry, report: Report) -> No
         _verify_row(reader, "log", key, LogBlock.from_cells, report)
 
 
-def _verify_generation(reader: Reader, unit: Unit, generation: Generation, report: Report) -> None:
+def _verify_generation(reader: Reader, unit: HourShardData, generation: Generation, report: Report) -> None:
     made = _directory(reader, unit, generation, report)
     if made is None:
         return
@@ -184,7 +184,7 @@ def _verify_generation(reader: Reader, unit: Unit, generation: Generation, repor
                 report.add(UNLISTED, "chunks", key, "a page that its directory does not name")
 
 
-def _directory(reader: Reader, unit: Unit, generation: Generation, report: Report) -> Inputs | None:
+def _directory(reader: Reader, unit: HourShardData, generation: Generation, report: Report) -> Inputs | None:
     key = generations.inputs_key(unit, generation)
     if not _verify_row(reader, "inputs", key, lambda row: generations.decode_inputs(row[generations.COLUMN]), report):
         return None
@@ -234,7 +234,7 @@ class Checked:
         return self.trouble or told + (f"; {more} more" if more > 0 else "")
 
 
-def hour_check(reader: Reader, app: int, shard: int, hour: int, value: Manifest, lens: Lens) -> Checked:
+def hour_check(reader: Reader, app: int, shard: int, hour: int, value: Manifest, lens: Visibility) -> Checked:
     """Recount one hour in force from its samples. ``lens``: what its hours leave out, as the manifest says."""
     pack, entry = value.hours[shard], value.entry(shard, hour)
     task = UnitTask(app, shard, hour, Kind.FULL, entry.state.generations, entry.state.replay, (), 0, hours=False)
@@ -300,7 +300,7 @@ def _with_lens(
     numbers = retractions.numbers(packed)
     if not numbers <= known.keys():
         return Checked(trouble=f"its hours leave out retractions nobody knows: {sorted(numbers - known.keys())}")
-    lens = Lens(tuple(known[n] for n in sorted(numbers)), chosen.of(app))
+    lens = Visibility(tuple(known[n] for n in sorted(numbers)), chosen.of(app))
     return hour_check(reader, app, shard, hour, value, lens)
 
 

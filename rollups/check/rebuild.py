@@ -28,10 +28,10 @@ from spm.store.encoding import blocks
 from spm.store.encoding.blocks import LogBlock, Messages
 from spm.store.keys import LogKey, PendingKey
 from spm.store.ledger import commit_records
-from spm.store.ledger.commit_records import Commit, account_key
+from spm.store.ledger.commit_records import Commit, ledger_key
 from spm.store.manifest import OPEN, Entry, Manifest, State
 from spm.store.versions import generations
-from spm.store.versions.generations import Unit
+from spm.store.versions.generations import HourShardData
 from spm.store.versions.merge import merge_messages
 
 _Place = tuple[int, int]  # shard, hour
@@ -65,7 +65,7 @@ def lost(reader: Reader, app: int, report: Report, *, before_ms: int) -> list[Lo
 
 def _unaccounted(reader: Reader, found: Sequence[LogKey]) -> list[LogKey]:
     """Those that no run has taken in: of what was moved to another shard only the account tells it here."""
-    rows = reader.get("ledger", [account_key(block) for block in found], [cells.COLUMN]) if found else []
+    rows = reader.get("ledger", [ledger_key(block) for block in found], [cells.COLUMN]) if found else []
     return [block for block, row in zip(found, rows, strict=True) if row is None]
 
 
@@ -80,7 +80,7 @@ def _held(
     for state in states(entry or Entry()):
         known |= {r.batch for r in state.replay}
         for generation in state.generations:
-            unit = Unit(place[0], app, place[1])
+            unit = HourShardData(place[0], app, place[1])
             try:
                 made = generations.read_inputs(reader, unit, generation)
             except CorruptBlock:

@@ -15,7 +15,7 @@ from spm.arrays import BOOL, F64, I64, U64
 from spm.store.rollup import sketch
 from spm.store.rollup.aggregates import COLUMNS, Aggregates, side_by_side
 from spm.store.versions.merge import Piece
-from spm.store.versions.visibility import PLAIN, Lens
+from spm.store.versions.visibility import PLAIN, Visibility
 
 TOLERANCE = 1e-12  # of sums of the same numbers in another order, relative to the sum of their sizes
 SKETCH = "sketch"
@@ -59,7 +59,7 @@ class Difference:
 # --- an hour from its versions ----------------------------------------------------------------------------------------
 
 
-def recount(pieces: Sequence[Piece], lens: Lens = PLAIN) -> Counted:
+def recount(pieces: Sequence[Piece], lens: Visibility = PLAIN) -> Counted:
     """What the hours of a unit must say. ``pieces``: all its versions, as they lie in pages and blocks, in order.
 
     1. the visible rows of all pieces, one under the other;
@@ -80,7 +80,7 @@ def recount(pieces: Sequence[Piece], lens: Lens = PLAIN) -> Counted:
     return _count(metric[kept], series[kept], ts[kept], bits[kept])
 
 
-def _rows(piece: Piece, lens: Lens) -> tuple[np.ndarray, ...]:
+def _rows(piece: Piece, lens: Visibility) -> tuple[np.ndarray, ...]:
     kept = lens.kept(piece)
     rows = np.flatnonzero(kept) if kept is not None else np.arange(len(piece.ts))
     owner = np.repeat(np.arange(len(piece.series)), piece.counts)[rows]

@@ -18,9 +18,9 @@ from spm.store.backends.base import Reader
 from spm.store.encoding.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import Generation, Replay
 from spm.store.rollup import rows as rollup_rows
-from spm.store.rollup.rows import Steps
+from spm.store.rollup.rows import StepColumns
 from spm.store.versions import generations as versions_generations
-from spm.store.versions.generations import Inputs, Unit, Wanted
+from spm.store.versions.generations import HourShardData, Inputs, PageRequest
 from spm.store.versions.merge import Piece, narrow
 
 COLUMN = b"v"
@@ -39,7 +39,7 @@ class Source:
 
 def read_unit(reader: Reader, task: UnitTask) -> Source:
     """All that a unit's task reads; raises ``IntegrityError`` or ``CorruptBlock``."""
-    unit = Unit(task.shard, task.app, task.hour)
+    unit = HourShardData(task.shard, task.app, task.hour)
     merged = () if task.kind == Kind.MINOR else task.generations
     made = [_inputs(reader, unit, generation) for generation in merged]
     pieces: list[Piece] = []
@@ -56,7 +56,7 @@ def read_unit(reader: Reader, task: UnitTask) -> Source:
 
 def _read_moved(reader: Reader, task: UnitTask, moved: Moved) -> list[Piece]:
     """What another shard holds of the metrics that belong to the task's shard now."""
-    unit = Unit(moved.shard, task.app, task.hour)
+    unit = HourShardData(moved.shard, task.app, task.hour)
     pieces: list[Piece] = []
     for generation in moved.generations:
         pieces += _read_generation(reader, task, unit, generation, _inputs(reader, unit, generation))
@@ -75,14 +75,14 @@ def _placed(task: UnitTask, pieces: list[Piece]) -> list[Piece]:
     return [piece for piece in chosen if len(piece)]
 
 
-def _inputs(reader: Reader, unit: Unit, generation: Generation) -> Inputs:
+def _inputs(reader: Reader, unit: HourShardData, generation: Generation) -> Inputs:
     inputs = versions_generations.read_inputs(reader, unit, generation)
     if inputs is None:
         raise IntegrityError(f"inputs of generation {generation.number:016x} of {unit} are missing")
     return inputs
 
 
-def _read_generation(reader: Reader, task: UnitTask, unit: Unit, generation: Generation, inputs: Inputs) -> list[Piece]:
+def _read_generation(reader: Reader, task: UnitTask, unit: HourShardData, generation: Generation, inputs: Inputs) -> list[Piece]:
     def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
         rows = reader.get(table, names, [COLUMN]) if names else []
         return [None if row is None else _FORMS[table](row[COLUMN]) for row in rows]
@@ -91,11 +91,11 @@ def _read_generation(reader: Reader, task: UnitTask, unit: Unit, generation: Gen
     if task.place is not None:
         metrics = np.array(sorted(inputs.pages), np.uint64)
         mine = metrics[task.place.of(task.app, metrics) == task.shard]
-        wanted = Wanted(dict.fromkeys(mine.tolist()))
+        wanted = PageRequest(dict.fromkeys(mine.tolist()))
     return versions_generations.read_generation(fetch, lambda: inputs, unit, generation, wanted)
 
 
-def _read_blocks(reader: Reader, unit: Unit, task: UnitTask) -> tuple[list[Piece], set[Replay]]:
+def _read_blocks(reader: Reader, unit: HourShardData, task: UnitTask) -> tuple[list[Piece], set[Replay]]:
     wanted = sorted({*task.replay, *task.fresh})
     names = [keys.LogKey(unit.shard, unit.app, unit.hour, r.ingest_ms, r.batch).to_bytes() for r in wanted]
     found = reader.get("log", names) if names else []
@@ -107,7 +107,7 @@ def _read_blocks(reader: Reader, unit: Unit, task: UnitTask) -> tuple[list[Piece
     return pieces, set(wanted) - missing
 
 
-def _covered(reader: Reader, unit: Unit, generations: Sequence[Generation]) -> set[Replay]:
+def _covered(reader: Reader, unit: HourShardData, generations: Sequence[Generation]) -> set[Replay]:
     """Every batch inside the generations in force."""
     return {batch for generation in generations for batch in _inputs(reader, unit, generation).batches}
 
@@ -126,9 +126,9 @@ class Place:
     hour: int
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> HourShardData:
         """The place of its inputs row: a pack's generation number is no other generation's."""
-        return Unit(self.shard, self.app, self.hour)
+        return HourShardData(self.shard, self.app, self.hour)
 
     def key(self, number: int, metric: int, page: int) -> bytes:
         """The key of one page of one metric of the pack's generation ``number``."""
@@ -136,7 +136,7 @@ class Place:
         return layout(self.shard, self.app, metric, self.period, number, page)
 
 
-def read_pack(reader: Reader, place: Place, generation: Generation) -> Iterator[tuple[int, Steps]]:
+def read_pack(reader: Reader, place: Place, generation: Generation) -> Iterator[tuple[int, StepColumns]]:
     """(metric id, aggregates) of every page of a pack; raises ``IntegrityError`` when one is missing."""
     inputs = _inputs(reader, place.unit, generation)
     for metric, pages in inputs.pages.items():

@@ -32,10 +32,10 @@ from spm.store.manifest import Generation, first_day_of
 from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import Aggregates
 from spm.store.versions import generations
-from spm.store.versions.generations import Unit
+from spm.store.versions.generations import HourShardData
 from spm.store.versions.merge import Piece, merge, narrow, pick
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import Lens, Pairs, SeriesOf
+from spm.store.versions.visibility import Pairs, SeriesOf, Visibility
 
 # What may happen to a task's inputs or to the store: the unit is given up, the rest of the run goes on.
 _TROUBLE = (IntegrityError, CorruptBlock, StoreUnavailable)
@@ -81,7 +81,7 @@ def _compact(store: Backend, task: UnitTask, number: int, at: Hook, chosen: Chos
     piece = _in_place(task, merge(found.pieces))
     made, size = None, 0
     if task.kind != Kind.RECOUNT:
-        unit = Unit(task.shard, task.app, task.hour)
+        unit = HourShardData(task.shard, task.app, task.hour)
         pages = generations.paginate(unit, number, piece, parents=found.parents, batches=found.batches)
         made, size = pages.generation, sink.write_unit(store, pages, at)
     stamps = piece.messages.ms
@@ -95,7 +95,7 @@ def _compact(store: Backend, task: UnitTask, number: int, at: Hook, chosen: Chos
         stamp_min_ms=int(stamps.min()) if len(stamps) else 0,
         stamp_max_ms=int(stamps.max()) if len(stamps) else 0,
         sources=piece.messages.sources,
-        hours=hours_of(piece, Lens(task.retractions, chosen.of(task.app))) if task.hours else None,
+        hours=hours_of(piece, Visibility(task.retractions, chosen.of(task.app))) if task.hours else None,
         parts=found.parts,
     )
 
@@ -107,7 +107,7 @@ def _in_place(task: UnitTask, piece: Piece) -> Piece:
     return piece if left is None else narrow(piece, ~left)
 
 
-def hours_of(piece: Piece, lens: Lens) -> bytes:
+def hours_of(piece: Piece, lens: Visibility) -> bytes:
     """The aggregates of a merged piece's visible winners, by (metric, series), as bytes for the pack."""
     won = pick(piece, lens.kept(piece))
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(won.counts, dtype=np.int64)])

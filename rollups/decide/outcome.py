@@ -16,7 +16,7 @@ from spm.clock import random_u64
 from spm.store.encoding import blocks
 from spm.store.keys import CLOSED, Distribution, Epoch
 from spm.store.ledger import commit_records
-from spm.store.manifest import OPEN, DayOf, Days, Entry, HourOf, Hours, Manifest, Month, fingerprint
+from spm.store.manifest import OPEN, DayInputs, Days, Entry, HourInputs, Hours, Manifest, Month, fingerprint
 from spm.store.rollup import rows as rollup_rows
 from spm.store.versions import retractions
 
@@ -69,7 +69,7 @@ class Work:
         for hour in task.made:
             entry = self.after.entry(shard, hour)
             hidden = retractions.touching(self.plan.order.retractions, entry, hour)
-            hours[hour] = HourOf(
+            hours[hour] = HourInputs(
                 fingerprint(entry.state), retractions.ids(hidden), max(newest[hour], entry.stamp_max_ms)
             )
         return Hours(packed.made, hours)
@@ -166,7 +166,7 @@ def _correction(plan: DayPlan, unit: UnitPlan, result: Compacted) -> Correction 
     return Correction(plan.app, unit.hour, UNDONE) if then - now else None
 
 
-def _newer(entry: Entry, was: HourOf) -> set[int]:
+def _newer(entry: Entry, was: HourInputs) -> set[int]:
     """Generations in force that minor runs have added since the hours were made."""
     for former in entry.history:
         if fingerprint(former.state) == was.inputs:
@@ -202,7 +202,7 @@ def told(items: Sequence[Waiting], spread: Distribution, outcome: int) -> list[t
 
 def account(app: int, item: Waiting, outcome: int = commit_records.STORED) -> tuple[bytes, dict[bytes, bytes]]:
     """The account row of one pending cell. Its key follows from the cell: a repeated run writes the same row."""
-    key = commit_records.account_key(item.key.log(item.hour))
+    key = commit_records.ledger_key(item.key.log(item.hour))
     return key, {commit_records.COLUMN: commit_records.encode(item.commit, blocks.LEDGER, outcome, item.key.batch)}
 
 
@@ -223,6 +223,6 @@ def month_after(in_force: Month, packed: Sequence[Packed], stale: Sequence[Stale
     for pack in packed:
         assert pack.made is not None, "BUG: a pack that was given up"
         old = days.get(pack.shard)
-        new = {s.day: DayOf(s.inputs, s.retractions, s.stamp_max_ms) for s in stale if s.shard == pack.shard}
+        new = {s.day: DayInputs(s.inputs, s.retractions, s.stamp_max_ms) for s in stale if s.shard == pack.shard}
         days[pack.shard] = Days(pack.made, {**(old.days if old else {}), **new})
     return Month(random_u64(), days)

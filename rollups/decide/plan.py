@@ -17,7 +17,7 @@ from spm import limits
 from spm.errors import CorruptBlock
 from spm.store.keys import Distribution, Epoch, PendingKey
 from spm.store.ledger import commit_records
-from spm.store.ledger.commit_records import Commit, Listed
+from spm.store.ledger.commit_records import Commit, PendingCell
 from spm.store.manifest import (
     EXPIRED,
     OPEN,
@@ -25,7 +25,7 @@ from spm.store.manifest import (
     SEALING,
     Entry,
     Generation,
-    HourOf,
+    HourInputs,
     Hours,
     Manifest,
     Month,
@@ -154,7 +154,7 @@ def closed(hour: int, now_ms: int, thresholds: Thresholds = DEFAULTS) -> bool:
     return (hour + 1) * limits.HOUR_MS + thresholds.grace_ms <= now_ms
 
 
-def by_day(listed: Iterable[Listed]) -> dict[int, list[Waiting]]:
+def by_day(listed: Iterable[PendingCell]) -> dict[int, list[Waiting]]:
     """Pending cells by the day of their hour. A damaged one stays where it is: readers still find its block."""
     days: dict[int, list[Waiting]] = {}
     for item in listed:
@@ -263,7 +263,7 @@ def fresh_hours(manifest: Manifest, shard: int, hour: int, found: Sequence[Retra
     return made is not None and _left_out(manifest, hour, made, found, shard)
 
 
-def _left_out(manifest: Manifest, hour: int, made: HourOf, found: Sequence[Retraction], shard: int) -> bool:
+def _left_out(manifest: Manifest, hour: int, made: HourInputs, found: Sequence[Retraction], shard: int) -> bool:
     """Hours of a sealed hour stand for the retractions of their seal, whatever came later (rule 23)."""
     if manifest.seal(hour) in (SEALED, EXPIRED):
         return True

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from spm import limits
-from spm.store.manifest import OPEN, Entry, Former, Generation, Hours, Manifest, Replay, State
+from spm.store.manifest import OPEN, Entry, Generation, Hours, Manifest, PreviousEntry, Replay, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def entry_after(entry: Entry, change: Change, run: int) -> Entry:
     stamps = [m for m in (entry.stamp_min_ms, change.stamp_min_ms) if m]
     return Entry(
         state=State(generations, replay),
-        history=(*entry.history, Former(run, entry.state))[-limits.HISTORY_MAX :],
+        history=(*entry.history, PreviousEntry(run, entry.state))[-limits.HISTORY_MAX :],
         stamp_min_ms=min(stamps, default=0),
         stamp_max_ms=max(entry.stamp_max_ms, change.stamp_max_ms),
         sources=tuple(sorted({*entry.sources, *change.sources})),

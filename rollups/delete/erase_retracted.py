@@ -34,13 +34,13 @@ from spm.store import keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.encoding import kernels
 from spm.store.encoding.blocks import Messages
-from spm.store.manifest import OPEN, Entry, Generation, HourOf, Manifest, Replay, State, fingerprint
+from spm.store.manifest import OPEN, Entry, Generation, HourInputs, Manifest, Replay, State, fingerprint
 from spm.store.versions import generations as units
 from spm.store.versions import retractions
-from spm.store.versions.generations import Unit
+from spm.store.versions.generations import HourShardData
 from spm.store.versions.merge import EMPTY, Piece, merge
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import Lens
+from spm.store.versions.visibility import Visibility
 
 _TROUBLE = (IntegrityError, CorruptBlock)
 _Place = tuple[int, int]  # shard, hour
@@ -197,7 +197,7 @@ def _read(
     except _TROUBLE as trouble:
         done.troubles.append(f"{type(trouble).__name__}: {trouble}")
         return None
-    kept = Lens((retraction,), chosen.of(app)).kept(piece)
+    kept = Visibility((retraction,), chosen.of(app)).kept(piece)
     if kept is None:
         return None
     done.units += 1
@@ -289,7 +289,7 @@ def _add(done: Shredded, tried: Shredded) -> None:
 
 
 def _write(store: Backend, app: int, unit: _Unit, number: int, at: Hook) -> Generation:
-    place = Unit(unit.place[0], app, unit.place[1])
+    place = HourShardData(unit.place[0], app, unit.place[1])
     pages = units.paginate(place, number, unit.piece, parents=unit.parents, batches=unit.batches)
     sink.write_unit(store, pages, at)
     return pages.generation
@@ -310,7 +310,7 @@ def _after(value: Manifest, made: Sequence[tuple[_Unit, Generation]], active: Se
         pack = hour_rows.get(shard)
         if pack is not None and not unit.waiting and planning.fresh_hours(value, shard, hour, active):
             left_out = retractions.ids(retractions.touching(active, entry, hour))
-            of = HourOf(fingerprint(entry.state), left_out, pack.hours[hour].stamp_max_ms)
+            of = HourInputs(fingerprint(entry.state), left_out, pack.hours[hour].stamp_max_ms)
             hour_rows[shard] = msgspec.structs.replace(pack, hours={**pack.hours, hour: of})
     hours = {unit.place[1] for unit, _ in made}
     for place, entry in entries.items():
@@ -333,7 +333,7 @@ def _weigh(
     shard, hour = place
     generations = {g for state in states(value.entry(shard, hour)) for g in state.generations}
     for generation in generations:
-        made = units.read_inputs(store, Unit(shard, app, hour), generation)
+        made = units.read_inputs(store, HourShardData(shard, app, hour), generation)
         if made is None:
             continue
         names = purge.pages_of(app, (shard, hour, generation.number), made)

@@ -38,10 +38,10 @@ from spm.errors import CorruptBlock, Refused
 from spm.limits import DAY_HOURS
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend, Reader
-from spm.store.ledger.commit_records import account_key
+from spm.store.ledger.commit_records import ledger_key
 from spm.store.manifest import SEALED, Manifest, Month, first_day_of, month_of
 from spm.store.versions import generations
-from spm.store.versions.generations import Inputs, Unit
+from spm.store.versions.generations import HourShardData, Inputs
 
 __all__ = ["COVERED", "EXPIRED", "REASONS", "SUPERSEDED", "TABLES", "Purged", "Tally", "cut", "every_shard", "purge"]
 
@@ -219,7 +219,7 @@ def _word(store: Backend, app: int, day: int, fences: _Fences, listing: Listing)
         word.named,
         _parents(store, app, word.named, listing) | let_go,
         word.sealed,
-        {place: _held(store, Unit(place[0], app, place[1]), fences.day, found) for place, found in blocks.items()},
+        {place: _held(store, HourShardData(place[0], app, place[1]), fences.day, found) for place, found in blocks.items()},
     )
 
 
@@ -238,7 +238,7 @@ def _parents(store: Backend, app: int, named: Collection[Place], listing: Listin
     return frozenset(found)
 
 
-def _held(store: Backend, unit: Unit, value: Manifest, found: Sequence[keys.LogKey]) -> frozenset[int]:
+def _held(store: Backend, unit: HourShardData, value: Manifest, found: Sequence[keys.LogKey]) -> frozenset[int]:
     """Batches, of those found, whose blocks nobody needs: every state in force or in history holds them, or none does.
 
     What none holds and none replays is gone from here when it was taken in by a run: it was moved to other shards.
@@ -268,7 +268,7 @@ def _settled(store: Backend, found: Sequence[keys.LogKey]) -> frozenset[int]:
     settled: set[int] = set()
     for part in _portions([block.to_bytes() for block in found]):
         blocks = [keys.LogKey.parse(key) for key in part]
-        accounts = store.get("ledger", [account_key(block) for block in blocks], [cells.COLUMN])
+        accounts = store.get("ledger", [ledger_key(block) for block in blocks], [cells.COLUMN])
         taken = [block for block, row in zip(blocks, accounts, strict=True) if row is not None]
         names = [keys.PendingKey(b.shard, b.app, b.ingest_ms, b.batch).to_bytes() for b in taken]
         waiting = store.get("pending", names) if names else []

@@ -30,7 +30,7 @@ from spm.store import keys, manifest
 from spm.store.backends.base import Backend, Reader
 from spm.store.manifest import OPEN, SEALED, SEALING, Manifest, Month, month_of
 from spm.store.versions import generations
-from spm.store.versions.generations import Unit
+from spm.store.versions.generations import HourShardData
 
 __all__ = ["Keep", "Retained", "retain", "seal_hours", "would_go"]
 
@@ -231,7 +231,7 @@ def _shared(reader: Reader, app: int, day: int, value: Manifest) -> bool:
     """Whether a metric has hours in two shards: its increase over the day stands in neither row of days."""
     seen: set[int] = set()
     for shard, pack in value.hours.items():
-        made = generations.read_inputs(reader, Unit(shard, app, day * DAY_HOURS), pack.generation)
+        made = generations.read_inputs(reader, HourShardData(shard, app, day * DAY_HOURS), pack.generation)
         if made is None or seen & made.pages.keys():
             return True
         seen |= made.pages.keys()

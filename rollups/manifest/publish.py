@@ -18,10 +18,10 @@ from spm.clock import random_u64
 from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.ledger import commit_records
-from spm.store.ledger.commit_records import account_key
+from spm.store.ledger.commit_records import ledger_key
 from spm.store.manifest import Hours, Manifest
 from spm.store.versions import generations as versions_generations
-from spm.store.versions.generations import Unit
+from spm.store.versions.generations import HourShardData
 
 
 def flip_day(store: Backend, work: Work, hours: Mapping[int, Hours], *, run: int, at: Hook) -> Manifest | None:
@@ -80,7 +80,7 @@ def settle_late(store: Backend, plan: DayPlan, at: Hook) -> int:
     if not plan.late:
         return 0
     held = {place: _held(store, plan, *place) for place in {(w.key.shard, w.hour) for w in plan.late}}
-    names = [account_key(item.key.log(item.hour)) for item in plan.late]
+    names = [ledger_key(item.key.log(item.hour)) for item in plan.late]
     timely: list[Waiting] = []
     late: list[Waiting] = []
     for item, row in zip(plan.late, store.get("ledger", names, [cells.COLUMN]), strict=True):
@@ -89,18 +89,18 @@ def settle_late(store: Backend, plan: DayPlan, at: Hook) -> int:
     if timely:
         settle(store, plan.app, timely, at)
     if late:
-        settle(store, plan.app, late, at, commit_records.LATE)
+        settle(store, plan.app, late, at, commit_records.EXPIRED_HOUR)
         at("late counted")
     return sum(item.commit.sample_count for item in late)
 
 
 def _is_stored(account: dict[bytes, bytes] | None) -> bool:
-    return account is not None and commit_records.decode_account(account[cells.COLUMN])[1] == commit_records.STORED
+    return account is not None and commit_records.decode_ledger_row(account[cells.COLUMN])[1] == commit_records.STORED
 
 
 def _held(store: Backend, plan: DayPlan, shard: int, hour: int) -> set[int]:
     """Batches inside the generations of a unit, as far as their inputs are still there."""
-    unit = Unit(shard, plan.app, hour)
+    unit = HourShardData(shard, plan.app, hour)
     generations = plan.manifest.entry(shard, hour).state.generations
     made = [versions_generations.read_inputs(store, unit, generation) for generation in generations]
     return {replay.batch for inputs in made if inputs is not None for replay in inputs.batches}

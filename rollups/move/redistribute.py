@@ -2,7 +2,7 @@
 
 ``migrate`` looks in every open hour for units that hold metrics which the newest epoch puts elsewhere. What they hold
 is merged with what lies in the shards it belongs to, one task per target shard; one flip per (app, day) empties the
-old entries and puts the new ones in force, never rebased. ``Former.together`` names the units, so that a roll back
+old entries and puts the new ones in force, never rebased. ``PreviousEntry.together`` names the units, so that a roll back
 takes all of them or none. Pending cells are left to ordinary runs; what a late writer puts into an old shard is moved
 next time. ``close_epoch`` says what still stands in the way, or closes. Sealed hours stay where they are: readers find
 their hours by the manifest. ``widen`` opens a wider epoch for an app whose ``rate`` asks for one.
@@ -36,9 +36,9 @@ from spm.store import keys, manifest
 from spm.store.backends.base import Backend, Reader
 from spm.store.keys import CLOSED, CLOSING, HASH, OPEN, Distribution, Epoch, LogKey
 from spm.store.ledger import commit_records
-from spm.store.manifest import Entry, Former, Hours, Manifest, State
+from spm.store.manifest import Entry, Hours, Manifest, PreviousEntry, State
 from spm.store.versions import generations, retractions
-from spm.store.versions.generations import Unit
+from spm.store.versions.generations import HourShardData
 from spm.store.versions.merge import Piece
 from spm.store.versions.retractions import Retraction
 
@@ -65,7 +65,7 @@ def rate(reader: Reader, app: int, now_ms: int) -> int:
     last = now_ms // HOUR_MS
     days = cells.read_cells(reader, app, sorted({(last - DAY_HOURS) // DAY_HOURS, last // DAY_HOURS}))
     names = [
-        (hour, generations.inputs_key(Unit(shard, app, hour), generation))
+        (hour, generations.inputs_key(HourShardData(shard, app, hour), generation))
         for cell in days.values()
         for (shard, hour), entry in manifest.decode(cell).entries.items()
         for generation in entry.state.generations
@@ -95,7 +95,7 @@ def metrics_of(reader: Reader, app: int, held: Mapping[UnitKey, State]) -> dict[
     """The metric ids in each unit: from the directories of its generations, and from replayed blocks themselves."""
     found: dict[UnitKey, set[int]] = {place: set() for place in held}
     names = [
-        (p, generations.inputs_key(Unit(p[0], app, p[1]), g)) for p, state in held.items() for g in state.generations
+        (p, generations.inputs_key(HourShardData(p[0], app, p[1]), g)) for p, state in held.items() for g in state.generations
     ]
     rows = reader.get("inputs", [key for _, key in names]) if names else []
     for (place, _), row in zip(names, rows, strict=True):
@@ -262,7 +262,7 @@ def together(after: Manifest, before: Manifest, groups: Sequence[Group], run: in
         for shard, hour in group.places:
             was, now = before.entry(shard, hour), after.entry(shard, hour)
             state = now.state if shard in group.targets else State()
-            former = Former(run, was.state, group.places)
+            former = PreviousEntry(run, was.state, group.places)
             history = (*was.history, former)[-limits.HISTORY_MAX :]
             entries[shard, hour] = msgspec.structs.replace(now, state=state, history=history)
             if shard not in group.targets and shard in hours:

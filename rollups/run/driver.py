@@ -23,7 +23,7 @@ from rollups.decide.work import Packed
 from rollups.manifest import cells, publish
 from rollups.run import agenda, months, survey
 from rollups.run.local import Executor
-from rollups.run.progress import DayReport, RequestMetrics, Progress, RunReport, report_of
+from rollups.run.progress import DayReport, Progress, RequestMetrics, RunReport, report_of
 from rollups.run.survey import Survey
 from spm.clock import Clock, random_u64
 from spm.errors import StoreUnavailable

@@ -20,7 +20,7 @@ from spm.store import keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.manifest import OPEN, Entry, Generation, Manifest, Replay, State
 from spm.store.versions import generations as units
-from spm.store.versions.generations import Unit
+from spm.store.versions.generations import HourShardData
 
 UnitKey = tuple[int, int]  # shard, hour
 
@@ -109,7 +109,7 @@ def entry_before(entry: Entry, lost: set[Replay]) -> Entry:
 
 def _batches_lost(store: Backend, app: int, unit: UnitKey, now: Manifest) -> set[Replay]:
     entry = now.entries[unit]
-    place = Unit(unit[0], app, unit[1])
+    place = HourShardData(unit[0], app, unit[1])
     lost = batches(store, place, entry.state.generations) - batches(store, place, entry.history[-1].state.generations)
     names = [keys.LogKey(place.shard, app, place.hour, r.ingest_ms, r.batch).to_bytes() for r in sorted(lost)]
     if names and any(row is None for row in store.get("log", names, [cells.COLUMN])):
@@ -117,7 +117,7 @@ def _batches_lost(store: Backend, app: int, unit: UnitKey, now: Manifest) -> set
     return lost
 
 
-def batches(store: Backend, place: Unit, generations: Sequence[Generation]) -> set[Replay]:
+def batches(store: Backend, place: HourShardData, generations: Sequence[Generation]) -> set[Replay]:
     """Every batch inside these generations; raises ``Refused`` when their inputs are gone."""
     inside: set[Replay] = set()
     for generation in generations:

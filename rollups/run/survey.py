@@ -22,7 +22,7 @@ from spm.store import manifest
 from spm.store.backends.base import Reader
 from spm.store.keys import Distribution
 from spm.store.ledger import commit_records
-from spm.store.ledger.commit_records import Listed
+from spm.store.ledger.commit_records import PendingCell
 from spm.store.manifest import Manifest
 from spm.store.versions import retractions
 from spm.store.versions.retractions import Retraction
@@ -55,7 +55,7 @@ def survey(reader: Reader, app: int) -> Survey:
     return Survey(app, noted, spread, known, waiting)
 
 
-def _listed(reader: Reader, app: int, shards: Sequence[int]) -> Iterator[Listed]:
+def _listed(reader: Reader, app: int, shards: Sequence[int]) -> Iterator[PendingCell]:
     """The pending cells of an app; of a heap larger than one run takes, the oldest of each shard."""
     for shard in shards:
         yield from deque(commit_records.scan(reader, app, [shard]), maxlen=limits.ROLL_CELLS_MAX)

@@ -8,7 +8,7 @@ its row and the record leaves a retraction without numbers, never one that is on
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -19,6 +19,7 @@ from rollups.retraction import Done, Draft, Preview
 from rollups.services.runs import Site
 from spm.accounts import audit
 from spm.accounts.models import App
+from spm.clock import moment
 from spm.errors import Refused
 from spm.store.versions import retractions
 from spm.store.versions.retractions import Retraction
@@ -63,11 +64,6 @@ class Listed:
     def selector(self) -> str:
         """Its conditions on series, as PromQL writes them."""
         return worded(self.retraction)
-
-
-def moment(ms: int) -> datetime:
-    """A time as people's side keeps it."""
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def worded(retraction: Retraction) -> str:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -40,7 +40,7 @@ from spm import limits
 from spm.accounts import audit
 from spm.accounts.access import app_numbered
 from spm.accounts.models import App, Organisation
-from spm.clock import Clock, SystemClock
+from spm.clock import Clock, SystemClock, moment
 from spm.errors import Refused
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import epochs, manifest
@@ -76,7 +76,7 @@ class Site:
 
     def now(self) -> datetime:
         """The time as the database keeps it."""
-        return datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
+        return moment(self.clock.now_ms())
 
 
 def site() -> Site:
@@ -251,7 +251,7 @@ def _correct(row: Run, found: Sequence[Correction], now: datetime) -> None:
     records.Correction.objects.bulk_create(
         records.Correction(
             app_id=each.app,
-            hour=datetime.fromtimestamp(each.hour * HOUR_MS / 1000, UTC),
+            hour=moment(each.hour * HOUR_MS),
             run=row.number,
             cause=each.cause,
             samples=each.samples,

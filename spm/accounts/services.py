@@ -5,7 +5,6 @@ Pages, the REST interface and the admin call these and decide nothing themselves
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from django.contrib.auth.models import User
@@ -13,7 +12,7 @@ from django.db import transaction
 
 from spm.accounts import audit, bootstrap, tokens
 from spm.accounts.models import App, Organisation, Token
-from spm.clock import SystemClock
+from spm.clock import SystemClock, moment
 from spm.errors import Refused
 from spm.limits import RETENTION_DAYS_MAX
 
@@ -75,7 +74,7 @@ def set_retention(actor: User, app: App, retention: Retention) -> None:
 
 def delete_app(actor: User | None, app: App) -> None:
     """Nobody sees it or sends to it from now on; its bytes and then its row go a little later, for good."""
-    now = datetime.fromtimestamp(_clock.now_ms() / 1000, UTC)
+    now = moment(_clock.now_ms())
     with transaction.atomic():
         if App.objects.filter(pk=app.pk, going=None).update(going=now) == 0:
             raise Refused("This app was deleted before.", got=app.pk)
@@ -86,7 +85,7 @@ def delete_app(actor: User | None, app: App) -> None:
 
 def delete_organisation(actor: User | None, organisation: Organisation) -> None:
     """All its apps likewise; its row goes with the last of theirs."""
-    now = datetime.fromtimestamp(_clock.now_ms() / 1000, UTC)
+    now = moment(_clock.now_ms())
     with transaction.atomic():
         if Organisation.objects.filter(pk=organisation.pk, going=None).update(going=now) == 0:
             raise Refused("This organisation was deleted before.", got=organisation.pk)

@@ -6,12 +6,13 @@ when it was written. ``announced`` notes how often a source says that it sends, 
 late one is stands in ``state``.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
 from django.db.models import F, Min
 
 from spm.accounts.models import App, Source
+from spm.clock import moment
 from spm.limits import (
     SOURCE_GONE_AFTER_MS,
     SOURCE_GONE_PERIODS,
@@ -32,9 +33,9 @@ def seen(app_id: int, source: str, now_ms: int, *, period_ms: int = 0) -> None:
         return
     if 0 <= now_ms - _written.get(key, -SOURCE_SEEN_EVERY_MS) < SOURCE_SEEN_EVERY_MS:
         return
-    moment = _moment(now_ms)
-    if Source.objects.filter(app_id=app_id, name=source, last_seen__lt=moment).update(last_seen=moment) == 0:
-        _settle(app_id, source, moment)
+    at = moment(now_ms)
+    if Source.objects.filter(app_id=app_id, name=source, last_seen__lt=at).update(last_seen=at) == 0:
+        _settle(app_id, source, at)
     if period_ms:
         announced(app_id, source, period_ms, now_ms)
     if len(_written) >= SOURCES_SEEN_MAX:
@@ -45,7 +46,7 @@ def seen(app_id: int, source: str, now_ms: int, *, period_ms: int = 0) -> None:
 def announced(app_id: int, source: str, period_ms: int, now_ms: int) -> None:
     """Note that the source says it sends this often; from now on, if it is news."""
     news = Source.objects.filter(app_id=app_id, name=source).exclude(period_ms=period_ms)
-    news.update(period_ms=period_ms, period_since=_moment(now_ms), period_before_ms=F("period_ms"))
+    news.update(period_ms=period_ms, period_since=moment(now_ms), period_before_ms=F("period_ms"))
 
 
 def forget_written() -> None:
@@ -78,24 +79,20 @@ def patience_ms(period_ms: int | None) -> tuple[int, int]:
     return late_ms, max(SOURCE_GONE_AFTER_MS, SOURCE_GONE_PERIODS * period_ms)
 
 
-def _settle(app_id: int, source: str, moment: datetime) -> None:
+def _settle(app_id: int, source: str, at: datetime) -> None:
     """A source that was not known, or seems to have been heard of later: then what lies far ahead was our clock's."""
     known = Source.objects.filter(app_id=app_id, name=source)
-    ahead = moment + timedelta(milliseconds=SOURCE_GONE_AFTER_MS)
-    if known.filter(last_seen__gt=ahead).update(last_seen=moment):
-        known.filter(first_seen__gt=moment).update(first_seen=moment)
-        known.filter(period_since__gt=moment).update(period_since=moment)
+    ahead = at + timedelta(milliseconds=SOURCE_GONE_AFTER_MS)
+    if known.filter(last_seen__gt=ahead).update(last_seen=at):
+        known.filter(first_seen__gt=at).update(first_seen=at)
+        known.filter(period_since__gt=at).update(period_since=at)
     elif not known.exists():
-        _add(app_id, source, moment)
+        _add(app_id, source, at)
 
 
-def _moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
-
-
-def _add(app_id: int, source: str, moment: datetime) -> None:
+def _add(app_id: int, source: str, at: datetime) -> None:
     try:
         with transaction.atomic():
-            Source.objects.create(app_id=app_id, name=source, first_seen=moment, last_seen=moment)
+            Source.objects.create(app_id=app_id, name=source, first_seen=at, last_seen=at)
     except IntegrityError:  # another process added it at the same moment
-        Source.objects.filter(app_id=app_id, name=source, last_seen__lt=moment).update(last_seen=moment)
+        Source.objects.filter(app_id=app_id, name=source, last_seen__lt=at).update(last_seen=at)

@@ -12,7 +12,6 @@ import hmac
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 
 from django.conf import settings
@@ -20,7 +19,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 
 from spm.accounts.models import App, Token
-from spm.clock import Clock, SystemClock, random_bytes
+from spm.clock import Clock, SystemClock, moment, random_bytes
 from spm.errors import Refused
 from spm.limits import TOKEN_CACHE_ITEMS_MAX, TOKEN_CACHE_S, TOKEN_USED_EVERY_MS
 
@@ -103,7 +102,7 @@ def _kind(said: str) -> str:
 
 def revoke(token: Token, clock: Clock | None = None) -> bool:
     """End a token for ever; false when it had ended before. Other processes follow within ``TOKEN_CACHE_S``."""
-    now = _moment((clock or _clock).now_ms())
+    now = moment((clock or _clock).now_ms())
     ended = Token.objects.filter(pk=token.pk, revoked=None).update(revoked=now) == 1
     _cache.clear()
     return ended
@@ -149,14 +148,10 @@ def _look_up(digest: bytes, prefix: str, now_ms: int) -> Principal | None:
 
 def _note_use(token: Token, now_ms: int) -> None:
     """Write the time of use, at most once in ``TOKEN_USED_EVERY_MS``; of several processes only one writes."""
-    before = _moment(now_ms - TOKEN_USED_EVERY_MS)
+    before = moment(now_ms - TOKEN_USED_EVERY_MS)
     if token.last_used is None or token.last_used < before:
         due = Token.objects.filter(Q(last_used=None) | Q(last_used__lt=before), pk=token.pk)
-        due.update(last_used=_moment(now_ms))
-
-
-def _moment(now_ms: int) -> datetime:
-    return datetime.fromtimestamp(now_ms / 1000, UTC)
+        due.update(last_used=moment(now_ms))
 
 
 def _digest(secret: str) -> bytes:

@@ -1,6 +1,6 @@
 """The dictionary of series: registering new ones, once and durably, before any block that uses them (rule 3).
 
-``Registry`` is the writer's half: it remembers which ids this process has seen registered, asks the store for the rest
+``SeriesRegistry`` is the writer's half: it remembers which ids this process has seen registered, asks the store for the rest
 in bulk, and puts what is missing by check-and-put. An id that already stands for another canonical form is a collision:
 reported, never merged. The reader's half is ``spm.query.series.index``; ``matching`` is for those who ask once and keep
 no index, as retractions do.
@@ -25,7 +25,7 @@ COLUMN = b"c"
 _NONE = np.empty(0, np.uint64)
 
 
-class Registry:
+class SeriesRegistry:
     """Which series of which app are known to be in the store. Thread-safe; bounded by ``SERIES_KNOWN_MAX``."""
 
     def __init__(self, backend: Backend, known_max: int = limits.SERIES_KNOWN_MAX) -> None:

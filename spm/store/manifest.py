@@ -46,7 +46,7 @@ class Replay(msgspec.Struct, frozen=True, array_like=True, order=True):
     batch: int
 
 
-class Former(msgspec.Struct, frozen=True, array_like=True):
+class PreviousEntry(msgspec.Struct, frozen=True, array_like=True):
     """A state that a run replaced, whole; ``together``: units that can only be rolled back in company."""
 
     run: int
@@ -58,13 +58,13 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """All that the manifest knows of one unit (shard, hour)."""
 
     state: State = State()
-    history: tuple[Former, ...] = ()
+    history: tuple[PreviousEntry, ...] = ()
     stamp_min_ms: int = 0
     stamp_max_ms: int = 0
     sources: tuple[str, ...] = ()
 
 
-class HourOf(msgspec.Struct, frozen=True, array_like=True):
+class HourInputs(msgspec.Struct, frozen=True, array_like=True):
     """What one hour's hours were made of: the entry's fingerprint, the retractions left out, the newest stamp.
 
     ``retractions`` are the numbers (``retractions.ids``) of those in force that touched the unit.
@@ -79,7 +79,7 @@ class Hours(msgspec.Struct, frozen=True, array_like=True):
     """The hours of a shard in force for a day: generation, page bits, and per hour what it was made of."""
 
     generation: Generation
-    hours: dict[int, HourOf]
+    hours: dict[int, HourInputs]
 
 
 class Manifest(msgspec.Struct, frozen=True, array_like=True):
@@ -95,7 +95,7 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
         """The unit's entry; an empty one where there is none."""
         return self.entries.get((shard, hour), Entry())
 
-    def counted(self, shard: int, hour: int) -> HourOf | None:
+    def counted(self, shard: int, hour: int) -> HourInputs | None:
         """The hours that stand for a unit, if they were made of its state in force; others count for nothing."""
         pack = self.hours.get(shard)
         made = pack.hours.get(hour) if pack else None
@@ -106,7 +106,7 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
         return self.seals.get(hour, OPEN)
 
 
-class DayOf(msgspec.Struct, frozen=True, array_like=True):
+class DayInputs(msgspec.Struct, frozen=True, array_like=True):
     """What one day was made of: the fingerprint of its hours' inputs, that of their retractions, the newest stamp."""
 
     inputs: bytes
@@ -118,7 +118,7 @@ class Days(msgspec.Struct, frozen=True, array_like=True):
     """The days of a shard in force for a month."""
 
     generation: Generation
-    days: dict[int, DayOf]
+    days: dict[int, DayInputs]
 
 
 class Month(msgspec.Struct, frozen=True, array_like=True):

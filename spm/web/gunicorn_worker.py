@@ -65,7 +65,7 @@ class KeepAliveWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no ty
                 return reusable
 
     def handle_request(self, req: Any, conn: Any) -> bool:
-        """Answers one request as the parent does, without its hooks. Returns whether the connection may be used again."""
+        """Answers one request as the parent does, without its hooks; returns whether the connection may be reused."""
         if self.log.access_log_enabled or self.nr + 1 >= self.max_requests:
             return bool(super().handle_request(req, conn))
         answer, environ = self._prepare(req, conn)
@@ -84,7 +84,9 @@ class KeepAliveWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no ty
         return not answer.should_close()
 
     def _prepare(self, req: Any, conn: Any) -> tuple["JoinedResponse", dict[str, Any]]:
-        """Returns the empty answer and the WSGI environ; a request like the last one only changes what differs in it."""
+        """Returns the empty answer and the WSGI environ; for a request like the last one only the differing keys are
+        set.
+        """
         if getattr(req, "repeats", False) and getattr(conn, "environ", None):
             own = {"wsgi.input": req.body, "REQUEST_METHOD": req.method, "QUERY_STRING": req.query, "RAW_URI": req.uri}
             path = util.unquote_to_wsgi_str(req.path)
@@ -109,8 +111,8 @@ class KeepAliveWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no ty
     def _may_stay(self, conn: Any) -> bool:
         """Returns False when more than half of the threads have a connection or soon will.
 
-        Bytes of the next request that were already read or decrypted do not show on the socket: such a connection goes
-        back to the common queue as well.
+        Bytes of the next request that were already read or decrypted do not show on the socket: such a connection
+        goes back to the common queue as well.
         """
         if self.cfg.is_ssl or self._active_connections() > self.cfg.threads // 2:
             return False

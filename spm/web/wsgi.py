@@ -36,6 +36,9 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
 
 @lru_cache(maxsize=1)
 def _fast_path() -> Callable[..., Iterable[bytes]]:
-    """Returns the application that answers queries with a token without Django's middleware; loaded on its first use."""
+    """Returns the application that answers queries with a token without Django's middleware.
+
+    It is loaded on its first use, so that a server without such queries starts without it.
+    """
     found: Callable[..., Iterable[bytes]] = import_module("frontend.prometheus.fast_path").Lean(_pages)
     return found

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from spm.store.backends import open_backend
-from spm.store.dictionary import Registry
+from spm.store.dictionary import SeriesRegistry
 from spm.wire import Envelope, SeriesTable, canonical
 from tests.chaos.kills.storm import consumes
 from tests.chaos.line.thin_line import APP, Line
@@ -192,7 +192,7 @@ def _registered(hbase: HBase) -> None:
     for round_ in range(REGISTRATIONS):
         forms = [canonical(f"metric_{i % 100}", {"host": f"host{i // 100}-{round_}"}) for i in range(NEW_SERIES)]
         table = SeriesTable.from_canonical(forms)
-        row = _measured("", NEW_SERIES, NEW_SERIES, pids, lambda t=table: Registry(backend).register(APP, t))  # type: ignore[misc]
+        row = _measured("", NEW_SERIES, NEW_SERIES, pids, lambda t=table: SeriesRegistry(backend).register(APP, t))  # type: ignore[misc]
         each = " ".join(f"{name} {1e6 * used / NEW_SERIES:.0f}" for name, used in row.cpu.items() if name != "sender")
         print(f"  new series, round {round_ + 1}: {NEW_SERIES / row.wall_s:,.0f}/s, CPU µs each: {each}", flush=True)
     backend.close()

@@ -27,7 +27,7 @@ from spm.errors import QueueUnavailable, StoreUnavailable
 from spm.query import storage_for
 from spm.query.request.batches import Matcher
 from spm.store.backends import open_backend
-from spm.store.ledger.balance import glance
+from spm.store.ledger.balance import summarize
 from spm.telemetry import Reading
 from tests.frontend.conftest import House
 
@@ -144,14 +144,14 @@ def test_strangers_cannot_make_up_label_values(staff: Client) -> None:
 def test_figures_of_the_whole_site_come_without_an_app_that_cannot_be_read(
     alpha: House, beta: House, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = glance
+    read = summarize
 
     def damaged(store: Any, app: int, now_ms: int) -> Any:
         if app == alpha.app.pk:
             raise StoreUnavailable("no answer")
         return read(store, app, now_ms)
 
-    monkeypatch.setattr(site_metrics, "glance", damaged)
+    monkeypatch.setattr(site_metrics, "summarize", damaged)
     found = site_metrics.figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms())
     assert {one.labels["app"] for one in found if one.name == "spm_app_mark_lag_seconds"} == {str(beta.app.pk)}
     assert [one.value for one in found if one.name == "spm_standing_failures"] == [1]

@@ -18,8 +18,27 @@ from spm.store.encoding.blocks import ChunkPage, LogBlock, Messages, TimelinesPa
 from spm.store.keys import Distribution, Epoch
 from spm.store.ledger import commit_records, dead_letters, watermarks
 from spm.store.ledger.commit_records import Commit
-from spm.store.ledger.watermarks import Announcement, Mark, ProcessMarks, Record, Totals, Vector
-from spm.store.manifest import DayOf, Days, Entry, Former, Generation, HourOf, Hours, Manifest, Month, Replay, State
+from spm.store.ledger.watermarks import (
+    AdoptionRecord,
+    Announcement,
+    OutcomeTotals,
+    ProcessWatermarks,
+    Watermark,
+    WatermarkVector,
+)
+from spm.store.manifest import (
+    DayInputs,
+    Days,
+    Entry,
+    Generation,
+    HourInputs,
+    Hours,
+    Manifest,
+    Month,
+    PreviousEntry,
+    Replay,
+    State,
+)
 from spm.store.matchers import Matcher
 from spm.store.rollup import rows as rollup_rows
 from spm.store.rollup import sketch
@@ -124,33 +143,33 @@ MANIFEST = Manifest(
     entries={
         (3, 472_000): Entry(
             State((Generation(2**40, 2, 20), Generation(7)), (Replay(T0, 2**64 - 1),)),
-            (Former(6, State((Generation(5),), ()), ((3, 472_000), (4, 472_000))),),
+            (PreviousEntry(6, State((Generation(5),), ()), ((3, 472_000), (4, 472_000))),),
             T0,
             T0 + 9,
             ("a", "ü"),
         )
     },
-    hours={3: Hours(Generation(8, 1), {472_000: HourOf(b"12345678", b"", T0)})},
+    hours={3: Hours(Generation(8, 1), {472_000: HourInputs(b"12345678", b"", T0)})},
 )
 SEALED = msgspec.structs.replace(
     MANIFEST,
     seals={472_000: manifest.SEALING, 472_001: manifest.SEALED, 472_002: manifest.EXPIRED},
-    hours={3: Hours(Generation(8, 1, 31, 2), {472_000: HourOf(b"12345678", retractions.ids([RETRACTION]), T0)})},
+    hours={3: Hours(Generation(8, 1, 31, 2), {472_000: HourInputs(b"12345678", retractions.ids([RETRACTION]), T0)})},
 )
-MONTH = Month(5, {3: Days(Generation(9), {19_666: DayOf(b"12345678", b"", T0)})})
-NEWER_MONTH = Month(5, {3: Days(Generation(9, 0, 31, 2), {19_666: DayOf(b"12345678", b"87654321", T0)})})
+MONTH = Month(5, {3: Days(Generation(9), {19_666: DayInputs(b"12345678", b"", T0)})})
+NEWER_MONTH = Month(5, {3: Days(Generation(9, 0, 31, 2), {19_666: DayInputs(b"12345678", b"87654321", T0)})})
 INPUTS = generations.Inputs(
     (1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (0,)}, 2, 84, T0, T0 + 9, ("a", "ü")
 )
 PLACED_BY = replace(COMMIT, epoch=3)
 DIED = replace(COMMIT, rows=(), totals=np.array([5, 600, 7]))
 WORDS = (Announcement(T0, 65_535, 3, 500, 2, 1, 90, T0 + 7), Announcement(T0 + 5, 0, 4, 501, 2, 0, 0, T0 + 9, True))
-OUTCOMES = Totals(10, 500, 400, 50, 7, 43, 6, 2, 1, 1)
-MARK = Mark(2**32 - 1, T0, 65_535, T0 + 7, OUTCOMES, (T0 << 16, (T0 << 16) + 5), (b"o12345678",), (b"r12345678",))
-ADOPTED = Record(
+OUTCOMES = OutcomeTotals(10, 500, 400, 50, 7, 43, 6, 2, 1, 1)
+MARK = Watermark(2**32 - 1, T0, 65_535, T0 + 7, OUTCOMES, (T0 << 16, (T0 << 16) + 5), (b"o12345678",), (b"r12345678",))
+ADOPTED = AdoptionRecord(
     np.array([(T0 + n) << 16 | n % 7 for n in range(30)], np.uint64), np.array([T0 << 16], np.uint64), OUTCOMES
 )
-LETTER = dead_letters.Letter(dead_letters.ROW, "a block fails its checksum", bytes(range(256)) * 2, "log", b"k" * 25)
+LETTER = dead_letters.DeadLetter(dead_letters.ROW, "a block fails its checksum", bytes(range(256)) * 2, "log", b"k" * 25)
 
 
 def _hours(cells: Mapping[bytes, bytes]) -> bytes:
@@ -172,10 +191,10 @@ def _row(value: Aggregates) -> bytes:
     return _hours(rollup_rows.encode_rows({8: [(472_000, value), (472_003, value)]}, lambda metric, page: b"k")[0][1])
 
 
-def _seen() -> dict[int, ProcessMarks]:
+def _seen() -> dict[int, ProcessWatermarks]:
     """Marks of two processes, of which one has died with a straggler."""
-    held = {1: Mark(1, T0, 7, T0), 2**32 - 1: MARK}
-    return {p: ProcessMarks(p, (), held[p], (ADOPTED,) * (p > 1), np.array(held[p].out, np.uint64)) for p in held}
+    held = {1: Watermark(1, T0, 7, T0), 2**32 - 1: MARK}
+    return {p: ProcessWatermarks(p, (), held[p], (ADOPTED,) * (p > 1), np.array(held[p].out, np.uint64)) for p in held}
 
 
 def _every_form() -> dict[str, np.ndarray]:
@@ -230,7 +249,7 @@ GOLDEN: dict[str, Golden] = {
     ),
     "mark-1": Golden(MARK, lambda v: blocks.encode_record(blocks.MARK, v), lambda raw: watermarks._mark(raw)),
     "stamps-1": Golden(ADOPTED, watermarks._record_cell, watermarks._record),
-    "vector-1": Golden(Vector.of(_seen()), _BYTES, lambda raw: Vector.from_bytes(raw, _seen())),
+    "vector-1": Golden(WatermarkVector.of(_seen()), _BYTES, lambda raw: WatermarkVector.from_bytes(raw, _seen())),
     "manifest-1": Golden(MANIFEST, None, manifest.decode),
     "manifest-2": Golden(SEALED, manifest.encode, manifest.decode),
     "month-1": Golden(MONTH, None, manifest.decode_month),

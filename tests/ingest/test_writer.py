@@ -120,11 +120,11 @@ def test_messages_written_twice_in_other_batches_are_counted_once(messages: list
 
 def accounts(backend: Backend) -> list[tuple[int, list[int], list[int]]]:
     """(outcome, samples, sequence of the stamps) of every ledger row."""
-    rows = [commit_records.decode_account(row[b"v"]) for _, row in backend.scan("ledger", b"", b"\xff" * 30)]
+    rows = [commit_records.decode_ledger_row(row[b"v"]) for _, row in backend.scan("ledger", b"", b"\xff" * 30)]
     return sorted((outcome, c.samples.tolist(), c.messages.sequence.tolist()) for c, outcome, _ in rows)
 
 
-def letters(backend: Backend) -> list[dead_letters.Letter]:
+def letters(backend: Backend) -> list[dead_letters.DeadLetter]:
     return [dead_letters.decode(row[b"v"]) for _, row in backend.scan("dead", b"", b"\xff" * 40)]
 
 
@@ -265,7 +265,7 @@ def test_whoever_accounts_for_a_stamp_again_writes_the_same_row(weak: None) -> N
 def test_account_rows_say_how_many_samples_the_message_had() -> None:
     backend = MemoryBackend()
     Writer(backend, Distribution()).write([envelope([(1, START + 1, 1.0), (2, -1, 2.0)], rejected=7)])
-    rows = [commit_records.decode_account(row[b"v"])[0] for _, row in backend.scan("ledger", b"", b"\xff" * 30)]
+    rows = [commit_records.decode_ledger_row(row[b"v"])[0] for _, row in backend.scan("ledger", b"", b"\xff" * 30)]
     assert [None if row.totals is None else row.totals.tolist() for row in rows] == [[2], [2]]
 
 

@@ -21,8 +21,8 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
 from spm.store.keys import Distribution
 from spm.store.ledger import commit_records, watermarks
-from spm.store.ledger.balance import Account, account
-from spm.store.ledger.watermarks import Announcement, ProcessMarks
+from spm.store.ledger.balance import Balance, read_balance
+from spm.store.ledger.watermarks import Announcement, ProcessWatermarks
 from spm.wire import Envelope, Parsed, SeriesTable
 from tests.support.rows import APP, form
 
@@ -118,7 +118,7 @@ class World:
         for message in self._some(DEAD):
             self.writer.write([message.envelope])
             process, ms, number = message.key
-            known = watermarks.read(self.store, APP).get(process, ProcessMarks(process))
+            known = watermarks.read(self.store, APP).get(process, ProcessWatermarks(process))
             if (ms, number) > known.held.place and watermarks.packed((ms, number)) not in known.named:
                 message.place = STORED
 
@@ -126,10 +126,10 @@ class World:
         """A run takes some commit records: account row first, then the record goes."""
         for item in list(commit_records.scan(self.store, APP, list(range(16)))):
             if self.draw.random() < 0.5:
-                commit, _, batch = commit_records.decode_account(item.cell, blocks.PENDING)
+                commit, _, batch = commit_records.decode_ledger_row(item.cell, blocks.PENDING)
                 row = commit_records.encode(commit, blocks.LEDGER, commit_records.STORED, batch)
                 self.store.put(
-                    [("ledger", [(commit_records.account_key(item.key.log(item.hour)), {commit_records.COLUMN: row})])]
+                    [("ledger", [(commit_records.ledger_key(item.key.log(item.hour)), {commit_records.COLUMN: row})])]
                 )
                 if self.draw.random() < 0.8:  # else it dies in between
                     self.store.delete("pending", [(item.key.to_bytes(), [item.hour.to_bytes(4, "big")])])
@@ -190,9 +190,9 @@ class World:
 
     # --- the truth ----------------------------------------------------------------------------------------------------
 
-    def account(self) -> Account:
+    def account(self) -> Balance:
         """What the code says."""
-        return account(self.store, APP, self.clock.now_ms())
+        return read_balance(self.store, APP, self.clock.now_ms())
 
     def truth(self) -> Counter[str]:
         """Messages by place, of those that were announced, and of those that came to an end."""

@@ -36,7 +36,7 @@ from spm.store import manifest
 from spm.store.backends import open_backend
 from spm.store.keys import HASH, Distribution
 from spm.store.versions import generations
-from spm.store.versions.generations import Unit
+from spm.store.versions.generations import HourShardData
 from tests.model.world import APP, DAY, DAY_MS, START, World
 
 WAIT_S = 120  # for a child of the server, on a machine that does other things too
@@ -195,14 +195,14 @@ def rows_in_force(world: World) -> object:
         if value.seal(hour) >= manifest.SEALED:
             continue
         for generation in entry.state.generations:
-            inputs = generations.read_inputs(world.store, Unit(shard, APP, hour), generation)
+            inputs = generations.read_inputs(world.store, HourShardData(shard, APP, hour), generation)
             assert inputs is not None, "inputs of a generation in force are missing"
             pages = purge.pages_of(APP, (shard, hour, generation.number), inputs)
             rows = [world.store.get(table, pages[table]) for table in ("chunks", "timelines")]
             found.setdefault(("unit", shard, hour), []).append(rows)
     for shard, pack in value.hours.items():
         first = DAY * 24
-        inputs = generations.read_inputs(world.store, Unit(shard, APP, first), pack.generation)
+        inputs = generations.read_inputs(world.store, HourShardData(shard, APP, first), pack.generation)
         assert inputs is not None, "inputs of hours in force are missing"
         pages = purge.pages_of(APP, (shard, first, pack.generation.number), inputs)
         found["hours", shard] = [sorted(pack.hours), world.store.get("hours", pages["hours"])]

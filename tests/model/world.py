@@ -293,7 +293,7 @@ class World:
             commit, outcome, batch = _account(cells[b"v"])
             if outcome == commit_records.ABANDONED:  # by an epoch that closed meanwhile: no reader finds it
                 continue
-            assert outcome in (commit_records.STORED, commit_records.LATE)
+            assert outcome in (commit_records.STORED, commit_records.EXPIRED_HOUR)
             number = int.from_bytes(key[-4:], "big")
             found.setdefault(batch, {})[number & 0xFF, number >> 8] = commit, outcome == commit_records.STORED
         for item in commit_records.scan(self.store, APP, list(range(256))):
@@ -316,7 +316,7 @@ def versions_of(envelope: Envelope) -> Iterator[Version]:
         yield Version(numbers[index], ts, value, stamp, place, envelope.source)
 
 
-_account = functools.lru_cache(4096)(commit_records.decode_account)  # rows are write-once
+_account = functools.lru_cache(4096)(commit_records.decode_ledger_row)  # rows are write-once
 _commit = functools.lru_cache(4096)(commit_records.decode)
 
 

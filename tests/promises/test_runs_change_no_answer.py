@@ -20,7 +20,7 @@ from spm.store import keys
 from spm.store.backends.memory import MemoryBackend
 from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import COLUMNS
-from spm.store.versions.generations import Unit
+from spm.store.versions.generations import HourShardData
 from tests.model.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, days_in_force, whole_day
 from tests.support.faults import Faulty
 
@@ -116,7 +116,7 @@ def test_a23_a_repeated_attempt_gives_identical_aggregates(writes: list[tuple[in
             )
             assert first.hours == second.hours
             assert (first.samples, first.stamp_max_ms, first.reason) == (second.samples, second.stamp_max_ms, "")
-            unit = Unit(task.shard, task.app, task.hour)
+            unit = HourShardData(task.shard, task.app, task.hour)
             pages = [
                 [c for k, c in world.store.scan(table, b"", b"\xff" * 64) if _generation(table, k) == number]
                 for table in ("chunks", "timelines")

@@ -66,7 +66,9 @@ def roll(
         now = manifest.decode(was)
         before = now.entry(shard, hour).state.generations
         held = tuple(b for g in before for b in _inputs(backend, app, shard, hour, g).batches) if minor else ()
-        made = _generation(backend, versions_generations.Unit(shard, app, hour), number, sorted(batches - set(held)))
+        made = _generation(
+            backend, versions_generations.HourShardData(shard, app, hour), number, sorted(batches - set(held))
+        )
         generations = (*(before if minor else ()), made)
         state = State((), tuple(sorted(batches))) if replay else State(generations)
         entries = {**now.entries, (shard, hour): Entry(state)}
@@ -79,12 +81,14 @@ def roll(
 
 
 def _inputs(backend: Backend, app: int, shard: int, hour: int, generation: Generation) -> versions_generations.Inputs:
-    made = versions_generations.read_inputs(backend, versions_generations.Unit(shard, app, hour), generation)
+    made = versions_generations.read_inputs(backend, versions_generations.HourShardData(shard, app, hour), generation)
     assert made is not None
     return made
 
 
-def _generation(backend: Backend, unit: versions_generations.Unit, number: int, batches: list[Replay]) -> Generation:
+def _generation(
+    backend: Backend, unit: versions_generations.HourShardData, number: int, batches: list[Replay]
+) -> Generation:
     names = [keys.LogKey(unit.shard, unit.app, unit.hour, b.ingest_ms, b.batch).to_bytes() for b in batches]
     pieces = [Piece.of_row(row) for row in backend.get("log", names) if row is not None]
     made = versions_generations.paginate(unit, number, merge(pieces), parents=(), batches=batches, samples_max=20)

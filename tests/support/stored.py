@@ -49,10 +49,10 @@ def copies(backend: Backend, app: int = 1) -> Copies:
 def _commits(backend: Backend, app: int) -> Iterator[tuple[bytes, int, Commit]]:
     """(block, batch, what it commits): a block that a run has just accounted for stands in both places, and is one."""
     for listed in commit_records.scan(backend, app, list(Distribution().all(app))):
-        where = commit_records.account_key(listed.key.log(listed.hour))
+        where = commit_records.ledger_key(listed.key.log(listed.hour))
         yield where, listed.key.batch, commit_records.decode(listed.cell)
     for key, cells in backend.scan("ledger", *keys.ledger_range(app)):
-        commit, outcome, batch = commit_records.decode_account(cells[commit_records.COLUMN])
+        commit, outcome, batch = commit_records.decode_ledger_row(cells[commit_records.COLUMN])
         if outcome == commit_records.STORED:
             yield key, batch, commit
 

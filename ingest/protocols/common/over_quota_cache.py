@@ -1,7 +1,7 @@
-"""A small cache of series for apps that bring more of them than they may: theirs must not push out everybody's.
+"""A small cache of series for apps over their quota, so that their names do not displace those of all other apps.
 
-An app over its quota names new series with every body. Remembered, they would fill the cache that all apps share, and
-each full cache is thrown away with what the others have in it. Enter by ``Crowd``, a ``SeriesCache`` of few bytes.
+Such an app names new series with every body. In the cache that all apps share, its names would fill generation after
+generation, and every full generation is thrown away with the entries of all others. Enter by ``OverQuotaCache``.
 """
 
 import threading
@@ -10,17 +10,17 @@ from ingest.protocols.common.series_cache import Generation, SeriesCache
 from spm.limits import CROWD_CACHE_BYTES_MAX
 
 
-class Crowd(SeriesCache):
-    """One for all such apps of a process; it may hold ``CROWD_CACHE_BYTES_MAX`` of names, and what one body adds."""
+class OverQuotaCache(SeriesCache):
+    """A series cache for all over-quota apps of a process: ``CROWD_CACHE_BYTES_MAX`` of names, and what one body adds."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._turn = threading.Lock()
-        self._present = Generation()
+        self._lock = threading.Lock()
+        self._current = Generation()
 
     def generation(self) -> Generation:
-        """The generation for one message."""
-        with self._turn:
-            if self._present.form_bytes >= CROWD_CACHE_BYTES_MAX:
-                self._present = Generation()
-            return self._present
+        """Returns the generation for one message: all its series numbers are of this one."""
+        with self._lock:
+            if self._current.form_bytes >= CROWD_CACHE_BYTES_MAX:
+                self._current = Generation()
+            return self._current

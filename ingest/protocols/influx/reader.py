@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ingest.protocols.common.line_kernels import LINE, POSITION, Known, read_lines
 from ingest.protocols.common.line_reader import Reading, Rules
-from ingest.protocols.common.over_quota_cache import Crowd
+from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.series_cache import SeriesCache
 from ingest.protocols.influx.exact import STRING_FIELD, read_line
 from spm.errors import BadMessage
@@ -26,7 +26,7 @@ _PRECISIONS = {  # name → (times, per): ms = raw × times // per
     "m": (60_000, 1),
     "h": (3_600_000, 1),
 }
-_CACHE, _CROWD = SeriesCache(), Crowd()
+_CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
 
 def unit_of(precision: str) -> str:
@@ -36,13 +36,13 @@ def unit_of(precision: str) -> str:
 
 
 def parse(
-    body: bytes, *, now_ms: int, precision: str = "ns", crowded: bool = False, cache: SeriesCache | None = None
+    body: bytes, *, now_ms: int, precision: str = "ns", over_quota: bool = False, cache: SeriesCache | None = None
 ) -> Parsed:
     """All samples of a body, in its order. ``BadMessage``: unknown precision; ``LimitExceeded``: a body too rich.
 
-    ``crowded``: its app has too many series already; what it names is not worth the common cache.
+    ``over_quota``: the app has more series than its quota allows; its names must not fill the common cache.
     """
-    cache = cache or (_CROWD if crowded else _CACHE)
+    cache = cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)
     if precision not in _PRECISIONS:
         raise BadMessage(
             "unknown precision", got=precision[:20], wanted="one of ns, us, ms, s, m, h", remedy="Leave it out for ns."

@@ -15,7 +15,7 @@ import numpy as np
 from ingest.protocols.common import naming, times
 from ingest.protocols.common.line_kernels import COUNT, END, I64, LINE, POSITION, Known
 from ingest.protocols.common.line_reader import Reading, Rules
-from ingest.protocols.common.over_quota_cache import Crowd
+from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.series_cache import Generation, SeriesCache, Tags, too_much
 from ingest.protocols.influx.exact import example
 from ingest.protocols.json.collectd_kernels import HEAD_END, HEAD_START, read_lists
@@ -44,17 +44,17 @@ class ValueList(msgspec.Struct, gc=False):
 
 _ANY = msgspec.json.Decoder(msgspec.Raw)
 _ONE = msgspec.json.Decoder(ValueList)
-_CACHE, _CROWD = SeriesCache(), Crowd()
+_CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
 
 class _Refused(Exception):
     """Why one list cannot be taken."""
 
 
-def parse(body: bytes, *, now_ms: int, crowded: bool = False, cache: SeriesCache | None = None) -> Parsed:
+def parse(body: bytes, *, now_ms: int, over_quota: bool = False, cache: SeriesCache | None = None) -> Parsed:
     """All samples of a body. ``BadMessage``: not this form at all; ``LimitExceeded``: a body too rich.
 
-    ``crowded``: its app has too many series already; what it names is not worth the common cache.
+    ``over_quota``: the app has more series than its quota allows; its names must not fill the common cache.
     """
     commas = body.count(b",")
     if commas > JSON_COMMAS_MAX:
@@ -66,10 +66,15 @@ def parse(body: bytes, *, now_ms: int, crowded: bool = False, cache: SeriesCache
     if not body.lstrip().startswith(b"["):
         raise BadMessage("not collectd's JSON", got=example(body), wanted=_WANTED)
     rules = Rules(now_ms=now_ms, times=1, per=1, latest_ms=now_ms + FUTURE_MS)
-    generation = (cache or (_CROWD if crowded else _CACHE)).generation()
+    generation = (cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)).generation()
     reading = _Reading(body + b"\n", rules, generation, min(commas, MESSAGE_SAMPLES_MAX) + 1)
     reading.run()
     return reading.parsed()
+
+
+def is_list(body: bytes) -> bool:
+    """Whether a body begins as a JSON list: no line of line protocol does."""
+    return body[:64].lstrip().startswith(b"[")
 
 
 class _Reading(Reading):

@@ -21,7 +21,7 @@ from ingest.protocols.common import naming
 from ingest.protocols.common import times as moments
 from ingest.protocols.common.line_kernels import COUNT, END, LINE, POSITION, TIMELESS, Known
 from ingest.protocols.common.line_reader import Reading, Rules
-from ingest.protocols.common.over_quota_cache import Crowd
+from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.series_cache import Generation, SeriesCache, too_much
 from ingest.protocols.influx.exact import example
 from ingest.protocols.json.kernels import (
@@ -47,7 +47,7 @@ _FARTHEST_MS = 1 << 62
 _SPECIAL = {"NaN": math.nan, "+Inf": math.inf, "Inf": math.inf, "-Inf": -math.inf}
 _ODD_MAX = 200  # from then on all items of a body are read without the kernel, which only gets in the way
 _HELD_MAX = 4_096
-_CACHE, _CROWD = SeriesCache(), Crowd()
+_CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
 T = TypeVar("T")
 
@@ -99,18 +99,20 @@ class _Refused(Exception):
     """Why one item cannot be taken."""
 
 
-def parse(body: bytes, *, now_ms: int, crowded: bool = False, cache: SeriesCache | None = None) -> Parsed:
-    """All samples of a body. ``BadMessage``: not this form at all; ``LimitExceeded``: a body too rich.
+def parse(body: bytes, *, now_ms: int, over_quota: bool = False, cache: SeriesCache | None = None) -> Parsed:
+    """Returns all samples of a body. ``BadMessage``: it is not this form; ``LimitExceeded``: it holds more than one
+    may.
 
-    ``crowded``: its app has too many series already; what it names is not worth the common cache. A body that is one
-    list, as nearly all are, goes through the kernel; if it was not, all of it is read once more.
+    ``over_quota``: the app has more series than its quota allows; its names must not fill the common cache. A body
+    that is
+    one list, as nearly all are, goes through the kernel; any other body is read once more, without the kernel.
     """
     commas = body.count(b",")
     if commas > JSON_COMMAS_MAX:
         raise too_much("commas in one body", JSON_COMMAS_MAX)
     _decoded(_OBJECT.decode, body)
     rules = Rules(now_ms=now_ms, times=1, per=1, latest_ms=now_ms + FUTURE_MS)
-    generation = (cache or (_CROWD if crowded else _CACHE)).generation()
+    generation = (cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)).generation()
     room = min(commas, MESSAGE_SAMPLES_MAX) + 1
     reading = _Reading(body + b"\n", rules, generation, room)
     if not reading.take_one_list():

@@ -1,7 +1,6 @@
-"""OTLP's metrics over HTTP: the bytes of a request, protobuf or JSON, become a ``Parsed`` and what is to be answered.
+"""OTLP's metrics over HTTP: the bytes of a request, protobuf or JSON, become a ``Parsed``.
 
-Enter by ``parse``; ``answer`` and ``status`` are the bodies of the answers. Which series come of what:
-docs/protocols.md.
+Enter by ``parse``. Which series come of what: docs/protocols.md.
 
 - Gauges and sums are one series; those of a sum that only grows end in ``_total``.
 - Sums and histograms of delta temporality are stored as they come and never added up; their series have the label
@@ -13,8 +12,7 @@ Compiled loops read what is known; only what is new to the process is read in Py
 """
 
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -31,14 +29,14 @@ from ingest.protocols.common.histogram_kernels import (
     TARGET_ROLE,
 )
 from ingest.protocols.common.line_kernels import I32, I64, U64
-from ingest.protocols.common.over_quota_cache import Crowd
+from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.protobuf import damaged
 from ingest.protocols.common.protobuf_kernels import U8
 from ingest.protocols.common.series_cache import Generation, SeriesCache, too_much, within_budget
 from ingest.protocols.common.times import early, late
 from ingest.protocols.influx.exact import example
 from ingest.protocols.otlp import labels as otlp_labels
-from ingest.protocols.otlp.answers import answer_of, is_json, status
+from ingest.protocols.otlp.answers import PROTOBUF, is_json
 from ingest.protocols.otlp.json_form import to_protobuf
 from ingest.protocols.otlp.kernels import (
     CONTEXT,
@@ -96,40 +94,30 @@ from spm.limits import (
 )
 from spm.wire import Metadata, Parsed, Rejection
 
-__all__ = ["CROWD", "Exported", "answer", "parse", "status", "told"]
-
 NO_NAME = "the metric has no name that can be used"
 _ENDINGS = {BUCKET_ROLE: "_bucket", SUM_ROLE: "_sum", COUNT_ROLE: "_count", MIN_ROLE: "_min", MAX_ROLE: "_max"}
 _EDGES = {BUCKET_ROLE: "le", QUANTILE_ROLE: "quantile"}
 _DELTA = 1  # the temporality's number
-_CACHE = SeriesCache()
-CROWD = Crowd()  # for apps over their quota of series
+_CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """What a request gave, and what its sender is told: points refused, and what else is worth a message."""
+def parse(
+    body: bytes,
+    content_type: str = PROTOBUF,
+    *,
+    now_ms: int,
+    over_quota: bool = False,
+    cache: SeriesCache | None = None,
+) -> Parsed:
+    """Returns all samples of a request; its rejections are counted in data points.
 
-    parsed: Parsed
-    rejected_points: int
-    message: str
-
-
-def parse(body: bytes, content_type: str, *, now_ms: int, cache: SeriesCache = _CACHE) -> Exported:
-    """All samples of a request. ``BadMessage``: none at all; ``LimitExceeded``: one too rich."""
+    ``BadMessage``: it is no such request; ``LimitExceeded``: it holds more than one may. ``over_quota``: the app has
+    more series than its quota allows; its names must not fill the common cache.
+    """
     if is_json(content_type):
         body = to_protobuf(body)
-    return _Reading(body, cache.generation(), now_ms).exported()
-
-
-def answer(exported: Exported, content_type: str) -> bytes:
-    """The body of the answer to a request that was taken, wholly or in part."""
-    return answer_of(exported.rejected_points, exported.message, content_type)
-
-
-def told(rejections: Sequence[Rejection]) -> str:
-    """What the sender should know: the first reasons."""
-    return "; ".join(f"data point {one.line}: {one.reason}" if one.line else one.reason for one in rejections[:3])
+    generation = (cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)).generation()
+    return _Reading(body, generation, now_ms).parsed()
 
 
 class _Columns(NamedTuple):
@@ -158,8 +146,8 @@ class _Reading:
         self._heads: dict[bytes, dict[str, str]] = {}
         self._rows = self._listed()
 
-    def exported(self) -> Exported:
-        """Read all points, look up what is new, and leave out what cannot be."""
+    def parsed(self) -> Parsed:
+        """Reads all points, looks up new series, and leaves out the rejected points."""
         columns, state = self._points()
         bad = self._refused_times(columns)
         bad |= columns.series < 0
@@ -168,21 +156,19 @@ class _Reading:
         series = columns.series[good]
         table = self._generation.table(localised(series, self._generation))
         within_budget(MESSAGE_SERIES_BYTES_MAX - int((table.ends - table.starts).sum()))
-        rejected = int(state[FAULTY]) + len(wrong)
         exemplars = int(state[EXEMPLARS])
         if exemplars:
             self._reject(0, f"{exemplars} exemplars: not supported, the points are kept", "")
-        parsed = Parsed(
+        return Parsed(
             series=table,
             series_index=series,
             ts=columns.ts[good],
             values=columns.bits[good].view(np.float64),
             rejections=tuple(sorted(self._rejections, key=lambda one: one.line)),
-            rejected=rejected,
+            rejected=int(state[FAULTY]) + len(wrong),
             metadata=tuple(self._metadata.values()),
             places=lambda rows: (columns.points[good][rows] + 1).tolist(),
         )
-        return Exported(parsed, rejected, told(parsed.rejections))
 
     def _listed(self) -> Rows:
         """The metrics, each with the number of its context."""

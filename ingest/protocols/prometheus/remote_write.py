@@ -12,7 +12,6 @@ The compiled kernels read what is known; only labels that are new to the process
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from ingest.protocols.common import naming
 from ingest.protocols.common.line_kernels import F64, I32, I64, U64, localise
-from ingest.protocols.common.over_quota_cache import Crowd
+from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.protobuf import damaged, fields, texts
 from ingest.protocols.common.protobuf_kernels import BYTES, U8
 from ingest.protocols.common.series_cache import Generation, SeriesCache, Tags, too_much, within_budget
@@ -82,30 +81,22 @@ TYPES = ("unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary"
 _WHAT = {1: "a remote write request (prometheus.WriteRequest)", 2: "a request of remote write 2.0"}
 _LABEL_BYTES_MAX = 2 * LABEL_VALUE_BYTES_MAX  # of one label as written: more is a value that is too long
 _SERIES_BYTES_MAX = (LABELS_MAX + 1) * (2 * LABEL_VALUE_BYTES_MAX + 16)  # of one series, as 2.0 spells it out
-_CACHE = SeriesCache()
-CROWD = Crowd()  # for apps over their quota of series
+_CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a request gave: samples, and how many native histograms and exemplars it held that are not kept.
+def parse(body: bytes, *, now_ms: int, over_quota: bool = False, cache: SeriesCache | None = None) -> Parsed:
+    """Returns all samples of a request of 1.0.
 
-    Both stand among the rejections; histograms are counted as rejected, too, as each is a sample that is lost.
+    ``BadMessage``: it is no such request; ``LimitExceeded``: it holds more than one may. ``over_quota``: the app has
+    more series than its quota allows; its names must not fill the common cache. Native histograms and exemplars stand
+    among the rejections; histograms are counted as rejected, too, as each is a sample that is lost.
     """
-
-    parsed: Parsed
-    histograms: int
-    exemplars: int
+    return _read(body, 1, now_ms, (cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)).generation())
 
 
-def parse(body: bytes, *, now_ms: int, cache: SeriesCache = _CACHE) -> Written:
-    """All samples of a request of 1.0. ``BadMessage``: no such request; ``LimitExceeded``: one too rich."""
-    return _read(body, 1, now_ms, cache.generation())
-
-
-def parse_v2(body: bytes, *, now_ms: int, cache: SeriesCache = _CACHE) -> Written:
-    """All samples of a request of 2.0, likewise."""
-    return _read(body, 2, now_ms, cache.generation())
+def parse_v2(body: bytes, *, now_ms: int, over_quota: bool = False, cache: SeriesCache | None = None) -> Parsed:
+    """Returns all samples of a request of 2.0, with the arguments and errors of ``parse``."""
+    return _read(body, 2, now_ms, (cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)).generation())
 
 
 class _Columns(NamedTuple):
@@ -119,7 +110,7 @@ class _Columns(NamedTuple):
     text: U8
 
 
-def _read(body: bytes, version: int, now_ms: int, generation: Generation) -> Written:
+def _read(body: bytes, version: int, now_ms: int, generation: Generation) -> Parsed:
     raw = np.frombuffer(body, np.uint8)
     counts: I64 = np.zeros(4, np.int64)
     fault = measure(raw, 1, 3, counts) if version == 1 else measure(raw, 5, 4, counts)
@@ -151,7 +142,7 @@ def _read(body: bytes, version: int, now_ms: int, generation: Generation) -> Wri
         reading.take(row)
     if version == 1:
         reading.metadata += (one for span in spans for one in _told(body[span[0] : span[1]]))
-    return reading.written(now_ms)
+    return reading.parsed(now_ms)
 
 
 def _room(counts: I64, text_bytes: int) -> _Columns:
@@ -180,7 +171,7 @@ class _Reading:
         self._budget = MESSAGE_SERIES_BYTES_MAX
         self._met: dict[bytes, tuple[int, str | None]] = {}  # labels as written → number, or a reason
         self._rejections: list[Rejection] = []
-        self._rejected = self._histograms = self._exemplars = 0
+        self._rejected = 0
         self.metadata: list[Metadata] = []
 
     def take(self, row: I64) -> None:
@@ -193,8 +184,6 @@ class _Reading:
                 number, fault = self._number(raw, row)
             self._columns.series[start:end] = number
         place, histograms, exemplars = int(row[PLACE]) + 1, int(row[HISTOGRAMS]), int(row[EXEMPLARS])
-        self._histograms += histograms
-        self._exemplars += exemplars
         if fault is not None:
             self._reject(place, fault, _spelt(raw), max(end - start + histograms, 1))
             return
@@ -204,8 +193,8 @@ class _Reading:
         if exemplars:
             self._reject(place, f"{exemplars} exemplars: not supported, the series' samples are kept", shown, 0)
 
-    def written(self, now_ms: int) -> Written:
-        """What the request gave, without what was refused."""
+    def parsed(self, now_ms: int) -> Parsed:
+        """Returns the samples of the request that are not rejected."""
         columns = self._columns
         offsets = columns.offsets
         good = columns.series >= 0
@@ -220,7 +209,7 @@ class _Reading:
         values: F64 = bits.view(np.float64)
         table = self._generation.table(localised(series, self._generation))
         within_budget(MESSAGE_SERIES_BYTES_MAX - int((table.ends - table.starts).sum()))
-        parsed = Parsed(
+        return Parsed(
             series=table,
             series_index=series,
             ts=ts,
@@ -230,7 +219,6 @@ class _Reading:
             metadata=tuple(self.metadata[:METADATA_MESSAGE_MAX]),
             places=lambda rows: _places(offsets, np.flatnonzero(good)[rows]).tolist(),
         )
-        return Written(parsed, self._histograms, self._exemplars)
 
     def _number(self, raw: bytes, row: I64) -> tuple[int, str | None]:
         """The number of the series with these labels, or -1 and why there is none."""

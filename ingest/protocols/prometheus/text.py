@@ -18,7 +18,7 @@ import numpy as np
 from ingest.protocols.common import naming, times
 from ingest.protocols.common.line_kernels import I64, LINE, POSITION, Known
 from ingest.protocols.common.line_reader import Reading, Rules
-from ingest.protocols.common.over_quota_cache import Crowd
+from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.series_cache import Generation, SeriesCache, Tags
 from ingest.protocols.influx.exact import example
 from ingest.protocols.prometheus.text_comments import described
@@ -49,7 +49,7 @@ _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPES = {b"n": b"\n", b"\\": b"\\", b'"': b'"'}
 _ITEM = b"value"
 _ITEM_BYTES: U8 = np.frombuffer(_ITEM, np.uint8)
-_CACHE, _CROWD = SeriesCache(), Crowd()
+_CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
 
 class _Fault(Exception):
@@ -74,13 +74,13 @@ def is_open_metrics(content_type: str) -> bool:
 
 
 def parse(
-    body: bytes, *, now_ms: int, seconds: bool = False, crowded: bool = False, cache: SeriesCache | None = None
+    body: bytes, *, now_ms: int, seconds: bool = False, over_quota: bool = False, cache: SeriesCache | None = None
 ) -> Parsed:
     """All samples of a body, in its order; ``seconds``: OpenMetrics. ``LimitExceeded``: a body too rich.
 
-    ``crowded``: its app has too many series already; what it names is not worth the common cache.
+    ``over_quota``: the app has more series than its quota allows; its names must not fill the common cache.
     """
-    cache = cache or (_CROWD if crowded else _CACHE)
+    cache = cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)
     rules = Rules(now_ms=now_ms, times=1, per=1, latest_ms=now_ms + FUTURE_MS)
     reading = _Reading(body if body.endswith(b"\n") else body + b"\n", rules, cache.generation(), seconds)
     reading.run()

@@ -25,10 +25,10 @@ from spm.store import keys, manifest
 from spm.store.manifest import EXPIRED, SEALED, Generation, first_day_of
 from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import Aggregates
-from spm.store.rollup.rows import SKETCH, Steps
+from spm.store.rollup.rows import SKETCH, StepColumns
 from spm.store.versions import retractions
-from spm.store.versions.generations import Inputs, Unit, Wanted
-from spm.store.versions.merge import Picked
+from spm.store.versions.generations import HourShardData, Inputs, PageRequest
+from spm.store.versions.merge import Winners
 from spm.wire import metric_id
 
 
@@ -78,7 +78,7 @@ class Part:
 
     rows: I64
     at: I64
-    table: Steps
+    table: StepColumns
 
     @property
     def steps(self) -> I64:
@@ -100,7 +100,7 @@ class _Pack:
     period: int  # day of hours, month of days
     generation: Generation
     first_hour: int
-    wanted: Wanted
+    wanted: PageRequest
     steps: set[int] = field(default_factory=set)
 
     def key(self, metric: int, page: int, app: int) -> bytes:
@@ -109,7 +109,7 @@ class _Pack:
 
 
 _Packs = dict[tuple[int, int, bool], _Pack]  # by shard, day, and whether samples of its hours are gone
-_Found = list[tuple[_Pack, list[tuple[Steps, int]]]]  # packs, each with rows and their metrics
+_Found = list[tuple[_Pack, list[tuple[StepColumns, int]]]]  # packs, each with rows and their metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Levels:
             packs.setdefault((shard, month), _Pack("days", shard, month, made, first, wanted)).steps.add(day)
         return True
 
-    def _day_shards(self, day: int, held: set[int], in_force: manifest.Month) -> list[tuple[int, Wanted]] | None:
+    def _day_shards(self, day: int, held: set[int], in_force: manifest.Month) -> list[tuple[int, PageRequest]] | None:
         """The shards that answer a day together, and what to read in each; ``None``: they do not.
 
         What was sealed may lie where a former distribution put it: every shard is asked for everything then.
@@ -271,7 +271,7 @@ class Levels:
             if of_day.counted(shard, hour):
                 self._pack(packs, shard, hour, self.asked.every)
 
-    def _pack(self, packs: _Packs, shard: int, hour: int, wanted: Wanted) -> None:
+    def _pack(self, packs: _Packs, shard: int, hour: int, wanted: PageRequest) -> None:
         day = hour // DAY_HOURS
         sealed = self.scan.seal(hour) >= SEALED
         if (shard, day, sealed) not in packs:
@@ -316,10 +316,10 @@ class Levels:
         self.scan.tick()
         names = [name for _, _, _, name in listing]
         rows = self.scan.rows.aggregates(self.scan.reader, table, names, self.columns)
-        found: dict[int, tuple[_Pack, list[tuple[Steps, int]]]] = {}
+        found: dict[int, tuple[_Pack, list[tuple[StepColumns, int]]]] = {}
         failed: list[_Pack] = []
         for (pack, metric, page, _), row in zip(listing, rows, strict=True):
-            if isinstance(row, Steps) and self._has_sketches(row, metric):
+            if isinstance(row, StepColumns) and self._has_sketches(row, metric):
                 found.setdefault(id(pack), (pack, []))[1].append((row, metric))
             elif row is not None or not self._is_empty(pack, metric, page):
                 failed.append(pack)
@@ -339,7 +339,7 @@ class Levels:
 
     def _is_empty(self, pack: _Pack, metric: int, page: int) -> bool:
         """Whether an absent row is absent because there is nothing in it, by its generation's directory."""
-        unit = Unit(pack.shard, self.scan.app, pack.first_hour)
+        unit = HourShardData(pack.shard, self.scan.app, pack.first_hour)
         made = self.scan.directory(unit, pack.generation)
         if isinstance(made, Inputs) and page not in made.pages.get(metric, ()):
             return True
@@ -349,14 +349,14 @@ class Levels:
             raise IntegrityError(f"a row of {pack.table} of {unit} is missing, and nothing below it is left")
         return False
 
-    def _has_sketches(self, row: Steps, metric: int) -> bool:
+    def _has_sketches(self, row: StepColumns, metric: int) -> bool:
         if SKETCH not in self.columns:
             return True
         ids = self.by_metric[metric][0]
         mine = np.isin(row.rows.series, ids)
         return bool(row.rows.sketched[mine].all())
 
-    def _cut(self, rows: Iterable[tuple[Steps, int]], steps: set[int]) -> Iterator[Part]:
+    def _cut(self, rows: Iterable[tuple[StepColumns, int]], steps: set[int]) -> Iterator[Part]:
         """The entries of a pack's rows that are asked for."""
         if not steps:
             return
@@ -368,13 +368,13 @@ class Levels:
             if len(at):
                 yield Part(numbers, at, row)
 
-    def _aggregated(self, picked: Picked, hour: int) -> Part:
+    def _aggregated(self, picked: Winners, hour: int) -> Part:
         rows = self.chosen.rows(picked.series, picked.metrics).astype(np.int64)
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(picked.counts, dtype=np.int64)])
         wanted = SKETCH in self.columns
         made = aggregates.every(rows.astype(np.uint64), starts, picked.ts, picked.values, sketches=wanted)
         counted = np.flatnonzero(made.count > 0)
-        return Part(rows[counted], counted, Steps(np.full(len(made), hour, np.int64), made))
+        return Part(rows[counted], counted, StepColumns(np.full(len(made), hour, np.int64), made))
 
 
 @njit(cache=True, nogil=True)

@@ -20,7 +20,7 @@ from spm.query.rolled.resolutions import Levels
 from spm.query.view.view import Scan
 from spm.store.manifest import EXPIRED, Entry, Manifest, first_day_of
 from spm.store.versions import retractions
-from spm.store.versions.generations import Inputs, Unit
+from spm.store.versions.generations import HourShardData, Inputs
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import among
 
@@ -130,7 +130,7 @@ class _Looking:
                 month, in_force = scan.months.of(number)
                 if shard in in_force.days:
                     generation, first = in_force.days[shard].generation, first_day_of(month)
-            made = scan.directory(Unit(shard, scan.app, first * DAY_HOURS), generation)
+            made = scan.directory(HourShardData(shard, scan.app, first * DAY_HOURS), generation)
             metrics = np.unique(self.levels.chosen.metrics).tolist()
             self._holding[shard, number] = not isinstance(made, Inputs) or any(m in made.pages for m in metrics)
         return self._holding[shard, number]

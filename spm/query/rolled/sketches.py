@@ -17,7 +17,7 @@ from spm.store.encoding import kernels
 from spm.store.rollup import sketch
 from spm.store.rollup.rows import SKETCH
 from spm.store.rollup.sketch import Sketches
-from spm.store.versions.merge import Picked
+from spm.store.versions.merge import Winners
 
 COLUMNS = ("min", SKETCH)  # an hour whose least value is a number and that has no sketch was written without
 _DAY_MS = DAY_HOURS * HOUR_MS
@@ -90,7 +90,7 @@ def edge_runs(levels: Levels, cuts: Segments, edges: BOOL) -> Iterator[tuple[I64
             yield _edges_of(levels, cuts, edges, picked)
 
 
-def _edges_of(levels: Levels, cuts: Segments, edges: BOOL, picked: Picked) -> tuple[I64, I64, I64, I64, F64]:
+def _edges_of(levels: Levels, cuts: Segments, edges: BOOL, picked: Winners) -> tuple[I64, I64, I64, I64, F64]:
     owner = kernels.spread(picked.counts, len(picked.ts)).astype(np.int64)
     segment = np.searchsorted(cuts.borders, picked.ts, side="left") - 1
     inside = (segment >= 0) & (segment < len(edges))

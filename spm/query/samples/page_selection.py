@@ -21,8 +21,8 @@ from spm.query.samples.intern import alike
 from spm.query.samples.pointers import address_of, shorts_at, unsigned_at
 from spm.query.samples.sample_runs import Lines, Strips, Weaver, ascending, entries_of
 from spm.store.encoding.blocks import ChunkPage
-from spm.store.versions.generations import Pool
-from spm.store.versions.merge import Picked
+from spm.store.versions.generations import TimelinePool
+from spm.store.versions.merge import Winners
 
 Pages = tuple[int, ...]  # of a pool of timelines
 
@@ -52,7 +52,7 @@ class Known:
     place: tuple[Pages, Pages]  # numbers of the pages, and where the lines of each begin
 
     @classmethod
-    def of(cls, pool: Pool) -> "Known | None":
+    def of(cls, pool: TimelinePool) -> "Known | None":
         """From a pool; ``None`` for one that is damaged, or has several versions of a time."""
         if (pool.bases < 0).any() or not ascending(pool.ts, pool.counts):
             return None
@@ -222,7 +222,7 @@ class Woven:
         values, addresses = [page.values for page in used], [page.address for page in used]
         self.weaver.add(sheaf.along(known), values, lines, sheaf.samples, addresses)
 
-    def picked(self, parts: Sequence[Picked], *, whole: bool) -> None:
+    def picked(self, parts: Sequence[Winners], *, whole: bool) -> None:
         """Add winners."""
         for part in parts:
             if len(part.ts):
@@ -234,7 +234,7 @@ class Woven:
                 entries = entries_of(self._rows(part), np.zeros_like(every), whole_lines.first, every)
                 self.weaver.add(entries, [values], lines, len(part.ts))
 
-    def _rows(self, part: Picked) -> I64:
+    def _rows(self, part: Winners) -> I64:
         """The numbers of a part's series among the chosen, all of which are among them."""
         rows = np.empty(len(part.series), np.int64)
         for metric in np.unique(part.metrics).tolist():

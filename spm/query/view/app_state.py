@@ -29,7 +29,7 @@ from spm.store.matchers import METRIC_NAME, Matcher
 from spm.store.versions import retractions
 from spm.store.versions.quarantine import Quarantine
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import Lens, Pairs
+from spm.store.versions.visibility import Pairs, Visibility
 
 _AHEAD_HOURS = limits.FUTURE_MS // HOUR_MS + 1  # nothing is accepted further ahead
 _DAY_MS = DAY_HOURS * HOUR_MS
@@ -77,7 +77,7 @@ class Held:
                 manifests=manifests,
                 months=Months(self.rows, reader),
                 rows=self.rows,
-                lens=Lens(met, self._series_of, question.asof_ms),
+                lens=Visibility(met, self._series_of, question.asof_ms),
                 active=active,
                 known={r.number: r for r in found},
                 distribution=spread,

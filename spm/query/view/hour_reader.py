@@ -22,7 +22,7 @@ from spm.query.view.view import Asked, Scan, lines_key
 from spm.store import keys
 from spm.store.manifest import Generation
 from spm.store.versions import generations
-from spm.store.versions.generations import Unit
+from spm.store.versions.generations import HourShardData
 from spm.store.versions.retractions import touching
 
 _AT_ONCE = 12_000  # strips whose pages are looked for together: a millisecond or two between ticks
@@ -86,7 +86,7 @@ class Loom:
         scan, generation = self.scan, self._alone(shard, hour)
         if generation is None:
             return False
-        unit, wanted = Unit(shard, scan.app, hour), self.asked.by_shard[shard]
+        unit, wanted = HourShardData(shard, scan.app, hour), self.asked.by_shard[shard]
         chunks = generations.open_chunks(scan.fetch, lambda: scan.directory(unit, generation), unit, generation, wanted)
         if not chunks:
             return True

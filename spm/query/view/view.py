@@ -28,11 +28,11 @@ from spm.store.keys import Distribution
 from spm.store.manifest import SEALED, Entry, Manifest, Month, month_of
 from spm.store.rollup import rows as rollup_rows
 from spm.store.versions import generations as units
-from spm.store.versions.generations import Inputs, Unit, Wanted
-from spm.store.versions.merge import EMPTY, Picked, Piece, merge, narrow, pick
+from spm.store.versions.generations import HourShardData, Inputs, PageRequest
+from spm.store.versions.merge import EMPTY, Piece, Winners, merge, narrow, pick
 from spm.store.versions.quarantine import Quarantine
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import Lens
+from spm.store.versions.visibility import Visibility
 
 COLUMN = b"v"
 _MANIFEST_GROWTH = 12  # bytes of a decoded manifest for each of its cell's
@@ -110,7 +110,7 @@ class Rows:
         """Those of these rows that are decoded already, in order; ``None`` for all others."""
         return self._cache.held(table, names)
 
-    def lines(self, reader: Reader, unit: Unit, generation: manifest.Generation, pages: Pages) -> Known | None:
+    def lines(self, reader: Reader, unit: HourShardData, generation: manifest.Generation, pages: Pages) -> Known | None:
         """The lines of these pages of a generation's pool; ``None`` where they cannot be used as they are."""
 
         def load(_: Sequence[bytes]) -> list[object | None]:
@@ -158,11 +158,11 @@ class Months:
 class Asked:
     """The series a query wants: by metric, and by the shards in which each metric may lie."""
 
-    every: Wanted
-    by_shard: Mapping[int, Wanted]
+    every: PageRequest
+    by_shard: Mapping[int, PageRequest]
     apart: bool  # no metric lies in two shards
 
-    def of(self, shard: int) -> Wanted | None:
+    def of(self, shard: int) -> PageRequest | None:
         """What to read in a shard; ``None``: nothing."""
         return self.by_shard.get(shard)
 
@@ -177,7 +177,7 @@ class Scan:
     manifests: Mapping[int, Manifest]
     months: Months
     rows: Rows
-    lens: Lens
+    lens: Visibility
     active: tuple[Retraction, ...]  # all that are in force; the lens has those that this query can meet
     known: Mapping[int, Retraction]
     distribution: Distribution
@@ -187,19 +187,19 @@ class Scan:
 
     def asked(self, by_metric: ByMetric) -> Asked:
         """What to read for these series, where each metric lies in one shard only from that."""
-        every = Wanted({metric: by_metric.ids[a:b] for metric, (a, b) in by_metric.spans.items()})
+        every = PageRequest({metric: by_metric.ids[a:b] for metric, (a, b) in by_metric.spans.items()})
         settled, shards = self.distribution.settled, self.distribution.all(self.app)
         if settled and len(shards) == 1:
             self.ground.shards.update(shards)
             return Asked(every, dict.fromkeys(shards, every), settled)
         names = np.fromiter(every.series, np.uint64, len(every.series))
         place = self.distribution.of(self.app, names)
-        split: dict[int, Wanted] = {}
+        split: dict[int, PageRequest] = {}
         for shard in shards:
             kept = place == shard if settled else self._kept(shard, names)
             if kept.any():
                 mine = every.series if kept.all() else {name: every.series[name] for name in names[kept].tolist()}
-                split[shard] = Wanted(mine)
+                split[shard] = PageRequest(mine)
         self.ground.shards.update(split)
         return Asked(every, split, settled)
 
@@ -250,7 +250,7 @@ class Scan:
         day = self.manifests.get(hour // DAY_HOURS)
         return day.entry(shard, hour) if day else Entry()
 
-    def hour(self, hour: int, shards: Sequence[int], asked: Asked) -> list[Picked]:
+    def hour(self, hour: int, shards: Sequence[int], asked: Asked) -> list[Winners]:
         """The winners of one hour, in one or more parts with disjoint series.
 
         When metrics may lie in several shards, versions are merged across them before winners are chosen.
@@ -268,7 +268,7 @@ class Scan:
         """Decoded rows, as ``Rows.fetch`` gives them."""
         return self.rows.fetch(self.reader, table, names)
 
-    def _picked(self, pieces: list[Piece], *, clean: bool) -> list[Picked]:
+    def _picked(self, pieces: list[Piece], *, clean: bool) -> list[Winners]:
         whole = pieces if clean or not pieces else [merge(pieces)]
         return [pick(piece, self._seen(piece)) for piece in whole]
 
@@ -280,14 +280,14 @@ class Scan:
         asked = (piece.ts > self.span_ms[0]) & (piece.ts <= self.span_ms[1])
         for retraction in self.lens.retractions:
             if retraction.number not in self.ground.retractions:
-                left = Lens((retraction,), self.lens.series_of).kept(piece)
+                left = Visibility((retraction,), self.lens.series_of).kept(piece)
                 if left is not None and (asked & ~left).any():
                     self.ground.retractions.add(retraction.number)
         return kept
 
-    def versions(self, shard: int, hour: int, wanted: Wanted) -> tuple[list[Piece], bool]:
+    def versions(self, shard: int, hour: int, wanted: PageRequest) -> tuple[list[Piece], bool]:
         """All versions of one unit, and whether the pieces are merged already and have no series in common."""
-        entry, unit = self.entry(shard, hour), Unit(shard, self.app, hour)
+        entry, unit = self.entry(shard, hour), HourShardData(shard, self.app, hour)
         self._check_tail(unit, entry)
         pieces: list[Piece] = []
         try:
@@ -302,15 +302,15 @@ class Scan:
         clean = not chosen and len(entry.state.generations) <= 1
         return pieces + chosen, clean or (not pieces and len(chosen) == 1 and not entry.state.replay)
 
-    def _generation(self, unit: Unit, generation: manifest.Generation, wanted: Wanted) -> list[Piece]:
+    def _generation(self, unit: HourShardData, generation: manifest.Generation, wanted: PageRequest) -> list[Piece]:
         return units.read_generation(self.fetch, lambda: self.directory(unit, generation), unit, generation, wanted)
 
-    def directory(self, unit: Unit, generation: manifest.Generation) -> Inputs | CorruptBlock | None:
+    def directory(self, unit: HourShardData, generation: manifest.Generation) -> Inputs | CorruptBlock | None:
         """What a generation (of a unit, or of a pack by its first hour) says it wrote; ``None`` where no row is."""
         [made] = self.rows.fetch(self.reader, "inputs", [units.inputs_key(unit, generation)])
         return made if isinstance(made, Inputs | CorruptBlock) else None
 
-    def _blocks(self, unit: Unit, entry: Entry) -> list[Piece]:
+    def _blocks(self, unit: HourShardData, entry: Entry) -> list[Piece]:
         """The blocks of the replay list."""
         names = [keys.LogKey(unit.shard, unit.app, unit.hour, r.ingest_ms, r.batch) for r in entry.state.replay]
         found = self.rows.log(self.reader, [n.to_bytes() for n in names]) if names else []
@@ -319,7 +319,7 @@ class Scan:
             raise IntegrityError(f"a block of the replay list of {unit} is missing")
         return [piece for piece in found if piece is not None]
 
-    def _check_tail(self, unit: Unit, entry: Entry) -> None:
+    def _check_tail(self, unit: HourShardData, entry: Entry) -> None:
         """Blocks that were gone when the tail was read must be inside a generation in force; else look again."""
         missing = set(self.tail.missing.get((unit.shard, unit.hour), ()))
         if not missing:
@@ -338,7 +338,7 @@ class Scan:
             raise Moved(f"manifest of day {day}")
 
 
-def _of(piece: Piece, wanted: Wanted) -> np.ndarray:
+def _of(piece: Piece, wanted: PageRequest) -> np.ndarray:
     """bool[S]: the series of a piece that are wanted. Metrics of a query are few."""
     chosen = np.zeros(len(piece.series), np.bool_)
     for metric, series in wanted.series.items():

@@ -1,7 +1,7 @@
 """Commit records and account rows, many at once: what they say of messages, as ``settled`` joins it.
 
-Enter by ``opened``. The cells are taken apart one by one, since each may be damaged, and only as far as the join needs
-them; the columns of all are unpacked into common ones, of which each ``Cell`` gets its part. ``Cells`` remembers what
+Enter by ``open_cells``. The cells are taken apart one by one, since each may be damaged, and only as far as the join needs
+them; the columns of all are unpacked into common ones, of which each ``CommitCell`` gets its part. ``CommitCellCache`` remembers what
 was opened, for who reads the same ones again and again.
 """
 
@@ -25,7 +25,7 @@ _FACT_BYTES = (24, 8, 8)  # and of the epoch, if it is told
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CommitCell:
     """What a commit record or an account row says."""
 
     messages: Messages
@@ -40,22 +40,22 @@ class Cell:
     size: int
 
 
-Opened = Cell | CorruptBlock
+Opened = CommitCell | CorruptBlock
 
 
-class Cells:
+class CommitCellCache:
     """Cells as they were opened. Thread-safe, bounded."""
 
     def __init__(self, bytes_max: int = limits.SETTLED_CACHE_BYTES) -> None:
-        self._cells: LruCache[bytes, Cell] = LruCache(bytes_max)
+        self._cells: LruCache[bytes, CommitCell] = LruCache(bytes_max)
 
     def open(self, raws: Sequence[bytes], kind: int) -> list[Opened]:
         """Each cell, or what is wrong with it."""
         distinct = list(dict.fromkeys(raws))
         cached = dict(zip(distinct, self._cells.get_many(distinct), strict=True))
         unknown = [raw for raw, cell in cached.items() if cell is None]
-        fresh: dict[bytes, Opened] = dict(zip(unknown, opened(unknown, kind, own=True), strict=True))
-        self._cells.put_many((raw, cell, cell.size) for raw, cell in fresh.items() if isinstance(cell, Cell))
+        fresh: dict[bytes, Opened] = dict(zip(unknown, open_cells(unknown, kind, own=True), strict=True))
+        self._cells.put_many((raw, cell, cell.size) for raw, cell in fresh.items() if isinstance(cell, CommitCell))
         return [cached[raw] or fresh[raw] for raw in raws]
 
 
@@ -69,7 +69,7 @@ class _Packed:
     size: int
 
 
-def opened(raws: Sequence[bytes], kind: int, *, own: bool = False) -> list[Opened]:
+def open_cells(raws: Sequence[bytes], kind: int, *, own: bool = False) -> list[Opened]:
     """Each cell, or what is wrong with it. ``own``: with columns that hold no other cell's bytes in memory.
 
     1. each cell is taken apart, and the lengths of its columns compared;
@@ -146,7 +146,7 @@ def _cell(one: _Packed, table: Mapping[str, Column], part: slice, *, own: bool) 
         totals = codec.decode(columns["total"]) if "total" in columns else None
     except CorruptBlock as error:
         return error
-    return Cell(
+    return CommitCell(
         Messages(ms, process, sequence, source, one.sources),
         samples,
         ids,

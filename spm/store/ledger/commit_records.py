@@ -21,7 +21,7 @@ from spm.store.encoding.blocks import Messages
 from spm.store.keys import LogKey
 
 COLUMN = b"v"
-STORED, REJECTED, DEAD, LATE, ABANDONED = range(5)  # outcomes of a stamp; late: its hour was sealed already
+STORED, REJECTED, DEAD, EXPIRED_HOUR, ABANDONED = range(5)  # outcomes of a stamp; late: its hour was sealed already
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ def encode(commit: Commit, kind: int = blocks.PENDING, outcome: int = STORED, ba
 
 def decode(raw: bytes, kind: int = blocks.PENDING) -> Commit:
     """The commit; raises ``CorruptBlock``."""
-    return decode_account(raw, kind)[0]
+    return decode_ledger_row(raw, kind)[0]
 
 
-def decode_account(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, int, int]:
+def decode_ledger_row(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, int, int]:
     """(commit, outcome, batch) of a ledger row."""
     c, texts = blocks.decode_columns(kind, raw)
     messages = Messages.of(c, texts)
@@ -98,14 +98,14 @@ def decode_account(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, int, 
     )
 
 
-def account_key(block: LogKey) -> bytes:
+def ledger_key(block: LogKey) -> bytes:
     """Where the account of a block's pending cell stands, once a run has taken it in; the same for every run."""
     sequence = (block.hour << 8 | block.shard) & keys.U32
     return keys.ledger(block.app, block.ingest_ms // 60_000, block.batch, sequence)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class PendingCell:
     """One pending cell as a scan finds it."""
 
     key: keys.PendingKey
@@ -113,9 +113,9 @@ class Listed:
     cell: bytes
 
 
-def scan(reader: Reader, app: int, shards: list[int]) -> Iterator[Listed]:
+def scan(reader: Reader, app: int, shards: list[int]) -> Iterator[PendingCell]:
     """All pending cells of an app in these shards, newest first within a shard."""
     for key, cells in scan_ranges(reader, "pending", [keys.app_range(shard, app) for shard in shards]):
         parsed = keys.PendingKey.parse(key)
         for column, cell in cells.items():
-            yield Listed(parsed, keys.column_hour(column), cell)
+            yield PendingCell(parsed, keys.column_hour(column), cell)

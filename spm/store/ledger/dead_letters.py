@@ -24,8 +24,8 @@ NOBODY = 0  # the app of letters of which nobody vouches whose they are; no app 
 WAITING, REPLAYED, DISMISSED = range(3)  # what became of a letter
 
 
-class Letter(msgspec.Struct, frozen=True, array_like=True):
-    """One dead letter; ``table`` and ``key`` of a damaged row. The ``key`` of a body as it came is its ``About``."""
+class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
+    """One dead letter; ``table`` and ``key`` of a damaged row. The ``key`` of a body as it came is its ``BodyDescription``."""
 
     kind: int
     cause: str
@@ -34,12 +34,12 @@ class Letter(msgspec.Struct, frozen=True, array_like=True):
     key: bytes = b""
     state: int = WAITING
 
-    def about(self) -> "About":
+    def about(self) -> "BodyDescription":
         """What is known of a body as it came; raises ``CorruptBlock``."""
-        return blocks.as_record(self.key, About)
+        return blocks.as_record(self.key, BodyDescription)
 
 
-class About(msgspec.Struct, frozen=True, array_like=True):
+class BodyDescription(msgspec.Struct, frozen=True, array_like=True):
     """What a body's sender said of it, and its whole size: a cell holds the first bytes of a very large one."""
 
     source: str
@@ -53,13 +53,13 @@ class About(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.msgpack.encode(self)
 
 
-def step(app: int, ingest_ms: int, name: bytes, letter: Letter) -> Step:
+def step(app: int, ingest_ms: int, name: bytes, letter: DeadLetter) -> Step:
     """The step that puts a letter under its 16 bytes of name."""
     return "dead", [(keys.dead(app, ingest_ms, name), {COLUMN: blocks.encode_record(blocks.DEAD, letter)})]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredDeadLetter:
     """A letter as it lies in the table; ``raw`` is its cell."""
 
     key: bytes
@@ -77,13 +77,13 @@ class Found:
         return keys.parse_dead(self.key)[1]
 
 
-def newest(reader: Reader, app: int, *, count: int, before: bytes | None = None) -> list[Found]:
+def newest(reader: Reader, app: int, *, count: int, before: bytes | None = None) -> list[StoredDeadLetter]:
     """The newest letters of an app; those older than the row ``before`` to go on from it."""
     rows = reader.scan("dead", *keys.dead_range(app, before), limit=count)
     return [_found(key, cells) for key, cells in rows]
 
 
-def find(reader: Reader, names: Sequence[bytes]) -> list[Found | None]:
+def find(reader: Reader, names: Sequence[bytes]) -> list[StoredDeadLetter | None]:
     """Letters by their keys; ``None`` where there is none."""
     rows = reader.get("dead", names)
     return [None if cells is None else _found(key, cells) for key, cells in zip(names, rows, strict=True)]
@@ -94,8 +94,8 @@ def settle(store: Backend, key: bytes, state: int) -> bool:
     return store.check_and_put("dead", key, STATE, None, bytes([state]))
 
 
-def _found(key: bytes, cells: dict[bytes, bytes]) -> Found:
-    return Found(key, cells.get(COLUMN, b""), cells[STATE][0] if cells.get(STATE) else WAITING)
+def _found(key: bytes, cells: dict[bytes, bytes]) -> StoredDeadLetter:
+    return StoredDeadLetter(key, cells.get(COLUMN, b""), cells[STATE][0] if cells.get(STATE) else WAITING)
 
 
 def part_name(message_id: bytes, stamp: Stamp, cause: str) -> bytes:
@@ -104,7 +104,7 @@ def part_name(message_id: bytes, stamp: Stamp, cause: str) -> bytes:
     return hashlib.blake2b(parts, digest_size=16).digest()
 
 
-def body_name(letter: Letter) -> bytes:
+def body_name(letter: DeadLetter) -> bytes:
     """The name of the letter of a body that is no envelope."""
     digest = hashlib.blake2b(letter.body, digest_size=16)
     digest.update(b"\0%b\0%b" % (letter.cause.encode(), letter.key))
@@ -116,6 +116,6 @@ def row_name(table: str, key: bytes) -> bytes:
     return hashlib.blake2b(table.encode() + b"\0" + key, digest_size=16).digest()
 
 
-def decode(raw: bytes) -> Letter:
+def decode(raw: bytes) -> DeadLetter:
     """The letter; raises ``CorruptBlock``."""
-    return blocks.decode_record(blocks.DEAD, raw, Letter)
+    return blocks.decode_record(blocks.DEAD, raw, DeadLetter)

@@ -1,6 +1,6 @@
 """What has become of every stamp: stored, late, rejected, dead, or not known yet (rule 24).
 
-Enter by ``settled``: it joins commit records and account rows by stamp. Whatever a redelivery, a run that was repeated
+Enter by ``read_outcomes``: it joins commit records and account rows by stamp. Whatever a redelivery, a run that was repeated
 or a second batch has left, each sample has one outcome: stored, else late, else rejected, else dead. A stamp is stored
 when all rows of one of its batches are there. Columns all the way: one Python step per row (batch and hour), none per
 message. Nothing here writes.
@@ -23,9 +23,9 @@ from spm.store.encoding import blocks
 from spm.store.encoding.blocks import Messages
 from spm.store.keys import Distribution
 from spm.store.ledger import commit_records
-from spm.store.ledger.commit_columns import Cell, Cells, opened
-from spm.store.ledger.commit_records import DEAD, LATE, REJECTED, STORED
-from spm.store.ledger.watermarks import Totals, pack
+from spm.store.ledger.commit_columns import CommitCell, CommitCellCache, open_cells
+from spm.store.ledger.commit_records import DEAD, EXPIRED_HOUR, REJECTED, STORED
+from spm.store.ledger.watermarks import OutcomeTotals, pack
 
 _LOG = logging.getLogger(__name__)
 Beyond = Mapping[int, int]  # process -> a packed stamp: only later ones of it are asked for; others: all
@@ -35,7 +35,7 @@ _AT_ONCE = 1_024  # rows that are opened together
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Outcomes:
     """Outcomes of M distinct stamps, by process, then in the order of their stamps. Samples of each by outcome.
 
     ``whole``: every sample of the message has its outcome. ``rejected`` are refused lines, which are no samples.
@@ -75,9 +75,9 @@ class Settled:
         lost: BOOL = self.whole & (self.stored + self.late == 0) & (self.dead > 0)
         return lost
 
-    def only(self, chosen: BOOL | slice) -> "Settled":
+    def only(self, chosen: BOOL | slice) -> "Outcomes":
         """Some of them."""
-        return Settled(
+        return Outcomes(
             self.ms[chosen],
             self.process[chosen],
             self.sequence[chosen],
@@ -92,13 +92,13 @@ class Settled:
             self.damaged,
         )
 
-    def totals(self) -> Totals:
+    def totals(self) -> OutcomeTotals:
         """Their sums; messages by the best that became of their samples, or as rejected when they had none."""
         columns = (self.stored, self.late, self.dead, self.rejected)
         best = np.select([column > 0 for column in columns], range(len(columns)), len(columns))
         messages = np.bincount(best, minlength=len(columns)).tolist()
         stored, late, dead, rejected = (int(column.sum()) for column in columns)
-        return Totals(
+        return OutcomeTotals(
             len(self),
             stored + late + dead,
             stored,
@@ -112,16 +112,16 @@ class Settled:
         )
 
 
-def settled(
+def read_outcomes(
     reader: Reader,
     app: int,
     since_minute: int,
     until_minute: int = keys.U32,
     *,
     beyond: Beyond | None = None,
-    cells: Cells | None = None,
+    cells: CommitCellCache | None = None,
     rows_max: int | None = None,
-) -> Settled:
+) -> Outcomes:
     """All stamps of commit records, and of account rows between two minutes (of their batches' oldest stamps).
 
     Commit records are read first: a run puts the account in before it takes the record away, so that each is seen at
@@ -132,7 +132,7 @@ def settled(
     """
     for _ in range(_TRIES):
         spread = epochs.read(reader, app)
-        found: dict[bytes, Cell] = {}
+        found: dict[bytes, CommitCell] = {}
         commits = islice(_commits(reader, app, spread.all(app)), rows_max)
         damaged = _gather(found, commits, blocks.PENDING, beyond, cells, spread)
         spans = keys.ledger_range(app, since_minute, until_minute)
@@ -147,23 +147,23 @@ def settled(
 def _commits(reader: Reader, app: int, shards: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
     """(the key that its account will have, the cell) of every commit record."""
     for item in commit_records.scan(reader, app, list(shards)):
-        yield commit_records.account_key(item.key.log(item.hour)), item.cell
+        yield commit_records.ledger_key(item.key.log(item.hour)), item.cell
 
 
 def _gather(
-    found: dict[bytes, Cell],
+    found: dict[bytes, CommitCell],
     rows: Iterable[tuple[bytes, bytes]],
     kind: int,
     beyond: Beyond | None,
-    cells: Cells | None,
+    cells: CommitCellCache | None,
     spread: Distribution | None = None,
 ) -> int:
     """Open rows and hold what is asked for of each that counts by the distribution; how many are damaged."""
     damaged, waiting = 0, iter(rows)
     while part := list(islice(waiting, _AT_ONCE)):
         raws = [raw for _, raw in part]
-        kept: list[tuple[bytes, Cell]] = []
-        for (key, _), cell in zip(part, cells.open(raws, kind) if cells else opened(raws, kind), strict=True):
+        kept: list[tuple[bytes, CommitCell]] = []
+        for (key, _), cell in zip(part, cells.open(raws, kind) if cells else open_cells(raws, kind), strict=True):
             if isinstance(cell, CorruptBlock):
                 _LOG.error("a row of %s is damaged: %s", "pending" if kind == blocks.PENDING else "ledger", cell)
                 damaged += 1
@@ -173,7 +173,7 @@ def _gather(
     return damaged
 
 
-def _picked(kept: Sequence[tuple[bytes, Cell]], beyond: Beyond) -> Iterator[tuple[bytes, Cell]]:
+def _picked(kept: Sequence[tuple[bytes, CommitCell]], beyond: Beyond) -> Iterator[tuple[bytes, CommitCell]]:
     """The cells with only the messages that are asked for; each stands for its batch in any case."""
     process, ms, sequence = (
         np.concatenate([_NO, *(getattr(cell.messages, name) for _, cell in kept)])
@@ -189,7 +189,7 @@ def _picked(kept: Sequence[tuple[bytes, Cell]], beyond: Beyond) -> Iterator[tupl
         yield key, cell if count == size else _only(cell, asked[end - size : end])
 
 
-def _only(cell: Cell, chosen: BOOL) -> Cell:
+def _only(cell: CommitCell, chosen: BOOL) -> CommitCell:
     m = cell.messages
     sources = m.sources if chosen.any() else ()
     kept = Messages(m.ms[chosen], m.process[chosen], m.sequence[chosen], m.source[chosen], sources)
@@ -212,14 +212,14 @@ class _Entries:
     totals: I64  # -1: not told
 
 
-def _joined(cells: list[Cell], damaged: int) -> Settled:
+def _joined(cells: list[CommitCell], damaged: int) -> Outcomes:
     """1. stamps get numbers; 2. stored and late by batch, hour and stamp; 3. rejected and dead by cause and stamp."""
-    there = Counter(cell.batch for cell in cells if cell.outcome in (STORED, LATE))
+    there = Counter(cell.batch for cell in cells if cell.outcome in (STORED, EXPIRED_HOUR))
     complete = np.array([there[cell.batch] >= cell.rows for cell in cells], np.bool_)
     sizes = [len(cell.messages) for cell in cells]
     names, source = _sources(cells, sizes)
 
-    def column(of: Callable[[Cell], np.ndarray], empty: np.ndarray = _NO) -> np.ndarray:
+    def column(of: Callable[[CommitCell], np.ndarray], empty: np.ndarray = _NO) -> np.ndarray:
         return np.concatenate([empty, *(of(cell) for cell, size in zip(cells, sizes, strict=True) if size)])
 
     ms, process, sequence = (column(attrgetter(f"messages.{name}")) for name in ("ms", "process", "sequence"))
@@ -231,7 +231,7 @@ def _joined(cells: list[Cell], damaged: int) -> Settled:
     stored, late, whole = _stored(entries, cells, complete, len(starts))
     rejected, dead, total = _died(entries, cells, len(starts))
     told = total >= 0
-    return Settled(
+    return Outcomes(
         ms[first],
         process[first],
         sequence[first],
@@ -247,11 +247,11 @@ def _joined(cells: list[Cell], damaged: int) -> Settled:
     )
 
 
-def _told(cell: Cell) -> I64:
+def _told(cell: CommitCell) -> I64:
     return np.full(len(cell.messages), -1) if cell.totals is None else cell.totals
 
 
-def _sources(cells: list[Cell], sizes: list[int]) -> tuple[tuple[str, ...], I32]:
+def _sources(cells: list[CommitCell], sizes: list[int]) -> tuple[tuple[str, ...], I32]:
     """(the names of all cells in one table, the number in it of each message's source)."""
     names = dict.fromkeys(name for cell in cells for name in cell.messages.sources)
     number = {name: place for place, name in enumerate(names)}
@@ -275,7 +275,7 @@ def _spread(values: I64, starts: I64, count: int) -> I64:
     return np.repeat(values, np.diff(np.append(starts, count)))
 
 
-def _stored(e: _Entries, cells: list[Cell], complete: BOOL, count: int) -> tuple[I64, I64, BOOL]:
+def _stored(e: _Entries, cells: list[CommitCell], complete: BOOL, count: int) -> tuple[I64, I64, BOOL]:
     """Per stamp: samples stored, samples too late, and whether one of its batches is there as a whole.
 
     1. a batch may hold a message twice: it is one acceptance;
@@ -285,7 +285,7 @@ def _stored(e: _Entries, cells: list[Cell], complete: BOOL, count: int) -> tuple
     hour = np.array([cell.hour for cell in cells], np.int64)
     batch = np.array([cell.batch for cell in cells], np.uint64)
     timely = np.array([cell.outcome == STORED for cell in cells], np.bool_)
-    mine = np.flatnonzero(np.isin(np.array([cell.outcome for cell in cells], np.int64)[e.cell], (STORED, LATE)))
+    mine = np.flatnonzero(np.isin(np.array([cell.outcome for cell in cells], np.int64)[e.cell], (STORED, EXPIRED_HOUR)))
     if not len(mine):
         return np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.bool_)
     order, starts = _groups(e.stamp[mine], e.cell[mine])
@@ -308,7 +308,7 @@ def _stored(e: _Entries, cells: list[Cell], complete: BOOL, count: int) -> tuple
     )
 
 
-def _died(e: _Entries, cells: list[Cell], count: int) -> tuple[I64, I64, I64]:
+def _died(e: _Entries, cells: list[CommitCell], count: int) -> tuple[I64, I64, I64]:
     """Per stamp: lines rejected, samples dead, and samples in all (-1: not told).
 
     A row that tells the total is the only one of its stamp and cause, so causes add up. Older rows were written once

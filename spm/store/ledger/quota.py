@@ -26,7 +26,7 @@ _TRIES = 100  # a check-and-put lost so often means a broken store, not company
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Portion:
     """Whether a portion of samples was given; if not, how long to wait for it."""
 
     given: bool
@@ -62,7 +62,7 @@ def take_series(store: Backend, app: int, *, wanted: int, quota: int, now_ms: in
     raise StoreUnavailable(f"no portion of series for app {app} after {_TRIES} tries")
 
 
-def take_samples(store: Backend, app: int, *, wanted: int, rate: int, now_ms: int) -> Turn:
+def take_samples(store: Backend, app: int, *, wanted: int, rate: int, now_ms: int) -> Portion:
     """The right to ``wanted`` samples at ``rate`` a second, with a burst of ``QUOTA_BURST_S``; at most a burst at once.
 
     The cell is the moment at which all that was given is used up at the app's rate. One that lies further ahead than
@@ -74,11 +74,11 @@ def take_samples(store: Backend, app: int, *, wanted: int, rate: int, now_ms: in
         spent_ms = max(int(found[0]), now_ms) if found is not None else now_ms
         ahead_ms = spent_ms - now_ms
         if ahead_ms > burst_ms + limits.QUOTA_SKEW_MS:
-            return Turn(True)
+            return Portion(True)
         if ahead_ms > burst_ms:
-            return Turn(False, (ahead_ms - burst_ms) / 1_000)
+            return Portion(False, (ahead_ms - burst_ms) / 1_000)
         if _put(store, _rate_key(app), was, [spent_ms + -(-wanted * 1_000 // rate)]):
-            return Turn(True)
+            return Portion(True)
     raise StoreUnavailable(f"no portion of samples for app {app} after {_TRIES} tries")
 
 

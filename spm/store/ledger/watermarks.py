@@ -1,7 +1,7 @@
 """Low-water marks: up to where everything an accepting process took in is settled, and what is known since (rule 26).
 
 A process announces "up to this stamp I accepted n messages" (``announce``); the keeper moves its mark there once n
-stamps are settled, and names stragglers of processes that are gone (``move``, ``adopt``). ``Vector`` is E: what was
+stamps are settled, and names stragglers of processes that are gone (``move``, ``adopt``). ``WatermarkVector`` is E: what was
 known when a question was asked; it answers the same for ever. One row per app and process, each cell by check-and-put:
 ``a`` announcements, ``m`` the mark, ``o…`` and ``r…`` dead stamps and adoption records, which count once the mark names
 them.
@@ -56,7 +56,7 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True):
         return self.ms, self.sequence
 
 
-class Totals(msgspec.Struct, frozen=True, array_like=True):
+class OutcomeTotals(msgspec.Struct, frozen=True, array_like=True):
     """What became of some messages: samples by outcome, and messages by the best outcome of their samples."""
 
     messages: int = 0
@@ -70,13 +70,13 @@ class Totals(msgspec.Struct, frozen=True, array_like=True):
     rejected_messages: int = 0
     dead_messages: int = 0
 
-    def plus(self, other: "Totals") -> "Totals":
+    def plus(self, other: "OutcomeTotals") -> "OutcomeTotals":
         """Both together."""
         mine, others = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
-        return Totals(*(a + b for a, b in zip(mine, others, strict=True)))
+        return OutcomeTotals(*(a + b for a, b in zip(mine, others, strict=True)))
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True):
+class Watermark(msgspec.Struct, frozen=True, array_like=True):
     """A process' mark: every stamp up to it is settled; ``out`` and the stamps of ``pages`` are known at no E.
 
     It names the adoption records, too: one cell decides, so that no stamp is counted by the mark and by a record.
@@ -87,7 +87,7 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
     ms: int = 0
     sequence: int = 0
     at_ms: int = 0  # when the process said so
-    totals: Totals = Totals()
+    totals: OutcomeTotals = OutcomeTotals()
     out: tuple[int, ...] = ()  # packed stamps, ascending
     pages: tuple[bytes, ...] = ()  # cells that hold more of them
     records: tuple[bytes, ...] = ()  # cells of the adoption records, in order
@@ -99,7 +99,7 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class AdoptionRecord:
     """One adoption record: stamps above the mark of a process that is gone, packed, ascending, and their outcomes.
 
     ``stamps`` are stored, and known since; ``others`` are dead or were empty: counted, but known at no E.
@@ -107,11 +107,11 @@ class Record:
 
     stamps: U64
     others: U64
-    totals: Totals
+    totals: OutcomeTotals
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessMarks:
+class ProcessWatermarks:
     """One process' row of an app. ``words``: its announcements above the mark, and its newest in any case.
 
     ``damaged``: why a part of the row cannot be read, which is then as if it were not there. Nobody writes to it.
@@ -119,8 +119,8 @@ class ProcessMarks:
 
     process: int
     words: tuple[Announcement, ...] = ()
-    held: Mark = field(default_factory=lambda: Mark(0))
-    adopted: tuple[Record, ...] = ()
+    held: Watermark = field(default_factory=lambda: Watermark(0))
+    adopted: tuple[AdoptionRecord, ...] = ()
     out: U64 = field(default_factory=lambda: _NONE)  # all dead stamps up to the mark, packed, ascending
     cell: bytes | None = None  # the mark's bytes, as the next check-and-put expects them
     damaged: str = ""
@@ -218,7 +218,7 @@ def _kept(words: Sequence[Announcement], word: Announcement, held: Place) -> lis
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read(reader: Reader, app: int) -> dict[int, ProcessMarks]:
+def read(reader: Reader, app: int) -> dict[int, ProcessWatermarks]:
     """Every process that ever accepted a message of the app; one whose row is damaged holds up no other."""
     [span] = keys.app_ranges("marks", app)
     rows = reader.scan("marks", *span)  # one may hold nothing but stamps that no mark names yet
@@ -229,10 +229,10 @@ def read(reader: Reader, app: int) -> dict[int, ProcessMarks]:
     }
 
 
-def _process(process: int, cells: Mapping[bytes, bytes]) -> ProcessMarks:
+def _process(process: int, cells: Mapping[bytes, bytes]) -> ProcessWatermarks:
     """Its mark, or none if anything is wrong with that or with what it names; and its words."""
     troubles = []
-    found = ProcessMarks(process, held=Mark(process))
+    found = ProcessWatermarks(process, held=Watermark(process))
     try:
         found = _held(process, cells)
     except CorruptBlock as error:
@@ -246,33 +246,33 @@ def _process(process: int, cells: Mapping[bytes, bytes]) -> ProcessMarks:
     return replace(found, damaged="; ".join(troubles))
 
 
-def _held(process: int, cells: Mapping[bytes, bytes]) -> ProcessMarks:
-    held = _mark(cells[_MARK]) if _MARK in cells else Mark(process)
+def _held(process: int, cells: Mapping[bytes, bytes]) -> ProcessWatermarks:
+    held = _mark(cells[_MARK]) if _MARK in cells else Watermark(process)
     missing = [name.hex() for name in (*held.pages, *held.records) if name not in cells]
     if missing:
         raise CorruptBlock("a mark names cells that are not there", got=missing[:9])
     out = [np.array(held.out, np.uint64), *(_record(cells[name]).stamps for name in held.pages)]
     records = tuple(_record(cells[name]) for name in held.records)
-    return ProcessMarks(process, (), held, records, np.sort(np.concatenate(out)), cells.get(_MARK))
+    return ProcessWatermarks(process, (), held, records, np.sort(np.concatenate(out)), cells.get(_MARK))
 
 
 def _words(raw: bytes) -> tuple[int, tuple[Announcement, ...]]:
     return blocks.decode_record(blocks.ANNOUNCED, raw, tuple[int, tuple[Announcement, ...]])
 
 
-def _mark(raw: bytes) -> Mark:
-    return blocks.decode_record(blocks.MARK, raw, Mark)
+def _mark(raw: bytes) -> Watermark:
+    return blocks.decode_record(blocks.MARK, raw, Watermark)
 
 
-def _record(raw: bytes) -> Record:
+def _record(raw: bytes) -> AdoptionRecord:
     c, _ = blocks.decode_named(blocks.STAMPS, raw, ("ms", "sequence", "counts", "range"))
     if len(c["ms"]) != len(c["sequence"]):
         raise CorruptBlock("a record of stamps has columns of different lengths")
     stamps, known = pack(c["ms"], c["sequence"]), int(c["range"][0])
-    return Record(stamps[:known], stamps[known:], Totals(*map(int, c["counts"])))
+    return AdoptionRecord(stamps[:known], stamps[known:], OutcomeTotals(*map(int, c["counts"])))
 
 
-def _record_cell(record: Record) -> bytes:
+def _record_cell(record: AdoptionRecord) -> bytes:
     stamps = np.concatenate([record.stamps, record.others])
     columns: dict[str, Column] = {
         "ms": (stamps >> np.uint64(16)).astype(np.int64),
@@ -286,7 +286,9 @@ def _record_cell(record: Record) -> bytes:
 # --- keeping ----------------------------------------------------------------------------------------------------------
 
 
-def move(store: Backend, app: int, was: ProcessMarks, word: Announcement, *, totals: Totals, out: U64) -> bool:
+def move(
+    store: Backend, app: int, was: ProcessWatermarks, word: Announcement, *, totals: OutcomeTotals, out: U64
+) -> bool:
     """Move a mark to an announcement and name, in the same cell, the dead stamps it passes; whether it went in.
 
     ``totals`` and ``out`` are of the stamps between the mark that was read and the announcement. Dead stamps too many
@@ -295,16 +297,21 @@ def move(store: Backend, app: int, was: ProcessMarks, word: Announcement, *, tot
     assert word.place > was.held.place, "BUG: a mark goes forward only"
     named, pages = np.concatenate([np.array(was.held.out, np.uint64), out]), list(was.held.pages)
     while len(named) > limits.MARK_OUT_INLINE:
-        pages.append(_page(store, app, was, _PAGE, Record(named[: limits.STAMPS_PER_CELL], _NONE, Totals())))
+        pages.append(
+            _page(store, app, was, _PAGE, AdoptionRecord(named[: limits.STAMPS_PER_CELL], _NONE, OutcomeTotals()))
+        )
         named = named[limits.STAMPS_PER_CELL :]
     inline = tuple(np.sort(named).tolist())
     together = was.held.totals.plus(totals)
     return _put(
-        store, app, was, Mark(was.process, *word.place, word.at_ms, together, inline, tuple(pages), was.held.records)
+        store,
+        app,
+        was,
+        Watermark(was.process, *word.place, word.at_ms, together, inline, tuple(pages), was.held.records),
     )
 
 
-def adopt(store: Backend, app: int, was: ProcessMarks, record: Record) -> bool:
+def adopt(store: Backend, app: int, was: ProcessWatermarks, record: AdoptionRecord) -> bool:
     """Append a record of stamps above the mark; whether it went in."""
     size = len(record.stamps) + len(record.others)
     assert size <= limits.STAMPS_PER_CELL, "BUG: an adoption record is too large"
@@ -312,19 +319,19 @@ def adopt(store: Backend, app: int, was: ProcessMarks, record: Record) -> bool:
     return _put(store, app, was, msgspec.structs.replace(was.held, records=(*was.held.records, name)))
 
 
-def _page(store: Backend, app: int, was: ProcessMarks, kind: bytes, record: Record) -> bytes:
+def _page(store: Backend, app: int, was: ProcessWatermarks, kind: bytes, record: AdoptionRecord) -> bytes:
     """Write stamps into a cell that no mark names yet; its name, which nobody had before."""
     name = kind + random_bytes(8)
     store.check_and_put("marks", keys.mark(app, was.process), name, None, _record_cell(record))
     return name
 
 
-def _put(store: Backend, app: int, was: ProcessMarks, mark: Mark) -> bool:
+def _put(store: Backend, app: int, was: ProcessWatermarks, mark: Watermark) -> bool:
     cell = blocks.encode_record(blocks.MARK, mark)
     return store.check_and_put("marks", keys.mark(app, was.process), _MARK, was.cell, cell)
 
 
-def lag_ms(marks: Mapping[int, ProcessMarks], now_ms: int) -> int:
+def lag_ms(marks: Mapping[int, ProcessWatermarks], now_ms: int) -> int:
     """How far the marks of living processes are behind: the age of the oldest announcement that is not held."""
     alive = [m for m in marks.values() if not m.gone(now_ms)]
     return max((now_ms - m.waiting()[0].at_ms for m in alive if not m.settled), default=0)
@@ -344,13 +351,13 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Vector:
+class WatermarkVector:
     """E: of each process the mark held and how many adoption records there were. Later marks do not change it."""
 
     seen: Mapping[int, _Seen]
 
     @classmethod
-    def of(cls, marks: Mapping[int, ProcessMarks]) -> "Vector":
+    def of(cls, marks: Mapping[int, ProcessWatermarks]) -> "WatermarkVector":
         """What is known by these marks."""
         return cls({p: _seen(m, packed(m.held.place), len(m.adopted)) for p, m in marks.items()})
 
@@ -367,7 +374,7 @@ class Vector:
         return blocks.encode_columns(blocks.VECTOR, columns)
 
     @classmethod
-    def from_bytes(cls, raw: bytes, marks: Mapping[int, ProcessMarks]) -> "Vector":
+    def from_bytes(cls, raw: bytes, marks: Mapping[int, ProcessWatermarks]) -> "WatermarkVector":
         """The vector again, with the app's marks of today; ``CorruptBlock`` when they lack what it has seen."""
         c, _ = blocks.decode_named(blocks.VECTOR, raw, ("process", "ms", "sequence", "counts"))
         places = pack(c["ms"], c["sequence"]).tolist()
@@ -396,7 +403,7 @@ class Vector:
         return found
 
 
-def _seen(marks: ProcessMarks, mark: int, records: int) -> _Seen:
+def _seen(marks: ProcessWatermarks, mark: int, records: int) -> _Seen:
     out = marks.out[marks.out <= np.uint64(mark)]
     stamps = [record.stamps for record in marks.adopted[:records]]
     return _Seen(mark, records, out, np.sort(np.concatenate(stamps)) if stamps else _NONE)

@@ -29,7 +29,7 @@ _BUCKETS_PER_ENTRY = 4  # buckets that weigh as much as the rest of an entry
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepColumns:
     """Aggregates per (series, step): ``step`` i64[N] (hour or day number) beside ``rows.series`` u64[N]."""
 
     step: I64
@@ -50,18 +50,18 @@ def encode_rows(
         pages = joined.rows.series >> np.uint64(64 - page_bits) if page_bits else np.zeros(len(joined.step), np.uint64)
         for page in np.unique(pages):
             chosen = pages == page
-            part = Steps(joined.step[chosen], joined.rows.take(chosen))
+            part = StepColumns(joined.step[chosen], joined.rows.take(chosen))
             if len(part.step):
                 rows.append((key(metric, int(page)), _cells(part)))
     return rows
 
 
-def join(steps: Sequence[tuple[int, Aggregates]]) -> Steps:
+def join(steps: Sequence[tuple[int, Aggregates]]) -> StepColumns:
     """One table from (step, aggregates) pairs, sorted by (series, step)."""
     table = side_by_side([rows for _, rows in steps])
     step = np.repeat(np.array([s for s, _ in steps], np.int64), [len(rows) for _, rows in steps])
     order = np.lexsort((step, table.series))
-    return Steps(step[order], table.take(order))
+    return StepColumns(step[order], table.take(order))
 
 
 def weight(parts: Iterable[Aggregates]) -> int:
@@ -69,7 +69,7 @@ def weight(parts: Iterable[Aggregates]) -> int:
     return sum(max(len(part), len(part.sketch.keys) // _BUCKETS_PER_ENTRY) for part in parts)
 
 
-def _cells(part: Steps) -> dict[bytes, bytes]:
+def _cells(part: StepColumns) -> dict[bytes, bytes]:
     series, counts = np.unique(part.rows.series, return_counts=True)
     shape: dict[str, Column] = {"series_hash": series, "counts": counts.astype(np.int32), "step": part.step}
     cells = {SHAPE: blocks.encode_columns(blocks.HOURS, shape)}
@@ -96,7 +96,7 @@ def _encode_sketch(sketch: Sketches) -> bytes:
     return blocks.encode_columns(blocks.HOURS, columns, apart=("gaps", "counts"))
 
 
-def decode_row(cells: Mapping[bytes, bytes], names: Collection[str] | None = None) -> Steps:
+def decode_row(cells: Mapping[bytes, bytes], names: Collection[str] | None = None) -> StepColumns:
     """The table of a row; raises ``CorruptBlock`` when a cell is missing, damaged or of another length.
 
     With ``names`` only these aggregates are decoded, and only their cells and ``SHAPE`` need be there; the other
@@ -116,7 +116,7 @@ def decode_row(cells: Mapping[bytes, bytes], names: Collection[str] | None = Non
     sketch = Sketches.empty()
     if (names is None or SKETCH in names) and CELLS[SKETCH] in cells:
         sketch = _decode_sketch(_columns(cells, CELLS[SKETCH]), len(series))
-    return Steps(shape["step"], Aggregates(series=series, **columns, sketch=sketch))
+    return StepColumns(shape["step"], Aggregates(series=series, **columns, sketch=sketch))
 
 
 def _sized(name: str, column: Column, rows: int) -> Column:

@@ -43,7 +43,7 @@ class Inputs(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class HourShardData:
     """Where a unit lies: shard, app, hour."""
 
     shard: int
@@ -62,7 +62,7 @@ class Pages:
 
 
 def paginate(
-    unit: Unit,
+    unit: HourShardData,
     number: int,
     piece: Piece,
     *,
@@ -112,7 +112,7 @@ def _shift(lengths: I32, samples_max: int) -> int:
 
 
 def _chunk_rows(
-    unit: Unit, generation: Generation, piece: Piece, starts: I64, timeline: I32
+    unit: HourShardData, generation: Generation, piece: Piece, starts: I64, timeline: I32
 ) -> tuple[list[RowPut], dict[int, tuple[int, ...]]]:
     shift = np.uint64(64 - generation.page_bits) if generation.page_bits else None
     pages = np.zeros(len(piece.series), np.uint64) if shift is None else piece.series >> shift
@@ -130,7 +130,9 @@ def _chunk_rows(
     return rows, directory
 
 
-def _timeline_rows(unit: Unit, generation: Generation, piece: Piece, starts: I64, standing: I32) -> list[RowPut]:
+def _timeline_rows(
+    unit: HourShardData, generation: Generation, piece: Piece, starts: I64, standing: I32
+) -> list[RowPut]:
     rows: list[RowPut] = []
     size = 1 << generation.timeline_shift
     for page, at in enumerate(range(0, len(standing), size)):
@@ -165,7 +167,7 @@ def _only(messages: Messages, used: I32) -> Messages:
     return Messages(m.ms[used], m.process[used], m.sequence[used], source.astype(np.int32), sources)
 
 
-def inputs_key(unit: Unit, generation: Generation) -> bytes:
+def inputs_key(unit: HourShardData, generation: Generation) -> bytes:
     """The key of a generation's inputs."""
     return keys.inputs(unit.shard, unit.app, unit.hour, generation.number)
 
@@ -215,7 +217,7 @@ def _from_columns(c: Mapping[str, Column]) -> Inputs:
     )
 
 
-def read_inputs(reader: Reader, unit: Unit, generation: Generation) -> Inputs | None:
+def read_inputs(reader: Reader, unit: HourShardData, generation: Generation) -> Inputs | None:
     """The generation's inputs; ``None`` when the row is absent (the run never finished, or it was purged)."""
     [row] = reader.get("inputs", [inputs_key(unit, generation)])
     return None if row is None else decode_inputs(row[COLUMN])
@@ -227,7 +229,7 @@ Directory = Callable[[], Inputs | CorruptBlock | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PageRequest:
     """What to read of a unit: metric ids -> the series wanted of each (u64, sorted); ``None``: all of them."""
 
     series: Mapping[int, U64 | None]
@@ -236,9 +238,9 @@ class Wanted:
 def read_generation(
     fetch: Fetch,
     inputs: Directory,
-    unit: Unit,
+    unit: HourShardData,
     generation: Generation,
-    wanted: Wanted | None,
+    wanted: PageRequest | None,
 ) -> list[Piece]:
     """The pieces of one generation, one per chunk page found.
 
@@ -259,7 +261,7 @@ def read_generation(
 
 
 def open_chunks(
-    fetch: Fetch, inputs: Directory, unit: Unit, generation: Generation, wanted: Wanted | None
+    fetch: Fetch, inputs: Directory, unit: HourShardData, generation: Generation, wanted: PageRequest | None
 ) -> list[tuple[int, ChunkPage]]:
     """The chunk pages of the wanted metrics, each with its metric; damaged ones are left out."""
     listing = _listing(inputs, unit, generation, wanted)
@@ -270,7 +272,9 @@ def open_chunks(
     return [(metric, page) for (metric, _), page in zip(listing, found, strict=True) if isinstance(page, ChunkPage)]
 
 
-def _listing(inputs: Directory, unit: Unit, generation: Generation, wanted: Wanted | None) -> list[tuple[int, bytes]]:
+def _listing(
+    inputs: Directory, unit: HourShardData, generation: Generation, wanted: PageRequest | None
+) -> list[tuple[int, bytes]]:
     def listed(metrics: Iterable[int], page: int) -> Iterator[tuple[int, bytes]]:
         metrics = list(metrics)
         heads = keys.chunk_heads(unit.shard, unit.app, metrics)
@@ -295,7 +299,7 @@ def _listing(inputs: Directory, unit: Unit, generation: Generation, wanted: Want
     return listing
 
 
-def _absent_or_lost(made: Inputs | CorruptBlock | None, missing: list[tuple[int, bytes]], unit: Unit) -> None:
+def _absent_or_lost(made: Inputs | CorruptBlock | None, missing: list[tuple[int, bytes]], unit: HourShardData) -> None:
     if isinstance(made, CorruptBlock):
         return
     for metric, key in missing:
@@ -315,7 +319,7 @@ def _chosen(page: ChunkPage, series: U64 | None) -> I64:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class TimelinePool:
     """Timelines of one generation: pages side by side. ``place`` finds a timeline's row in ``counts`` (-1: damaged)."""
 
     messages: Messages
@@ -334,7 +338,7 @@ class Pool:
         return np.where(base < 0, -1, base + (numbers - (pages.astype(np.int64) << self.shift)))
 
 
-def open_pool(fetch: Fetch, unit: Unit, generation: Generation, pages: I32) -> Pool:
+def open_pool(fetch: Fetch, unit: HourShardData, generation: Generation, pages: I32) -> TimelinePool:
     """These pages of the pool (ascending), joined; as a rule there is one."""
     shift = generation.timeline_shift
     rows = [keys.timeline(unit.shard, unit.app, unit.hour, generation.number, int(p)) for p in pages]
@@ -345,7 +349,7 @@ def open_pool(fetch: Fetch, unit: Unit, generation: Generation, pages: I32) -> P
     sizes = [len(page.counts) if isinstance(page, TimelinesPage) else -1 for page in found]
     bases = np.cumsum([0, *(max(0, size) for size in sizes)])[:-1]
     counts = _joined([page.counts for page in whole], np.int32)
-    return Pool(
+    return TimelinePool(
         messages=_side_by_side([page.messages for page in whole]),
         shift=shift,
         pages=pages.astype(np.int64),
@@ -382,7 +386,7 @@ def _joined(columns: Sequence[np.ndarray], dtype: type[Any]) -> np.ndarray:
     return np.concatenate(columns) if columns else np.empty(0, dtype)
 
 
-def _piece(metric: int, page: ChunkPage, picked: I64, pool: Pool) -> Piece:
+def _piece(metric: int, page: ChunkPage, picked: I64, pool: TimelinePool) -> Piece:
     """The chosen series of one chunk page joined with their timelines; those of a damaged pool are left out."""
     place = pool.place(page.timeline[picked])
     if (place < 0).any():
@@ -397,7 +401,7 @@ def _piece(metric: int, page: ChunkPage, picked: I64, pool: Pool) -> Piece:
     return Piece(pool.messages, page.series[picked], metrics, counts, pool.message[rows], pool.ts[rows], values)
 
 
-def check_lengths(metric: int, counts: I32, pool: Pool, place: I64) -> None:
+def check_lengths(metric: int, counts: I32, pool: TimelinePool, place: I64) -> None:
     """Raise ``IntegrityError`` unless each series has as many values as its timeline has times."""
     if not np.array_equal(pool.counts[place], counts):
         raise IntegrityError(f"a chunk of metric {metric:016x} and its timelines differ in length")

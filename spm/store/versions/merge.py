@@ -45,7 +45,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class Winners:
     """Winners: series and metrics u64[S], counts i32[S], ts i64[N] ascending within a series, values f64[N]."""
 
     series: U64
@@ -121,12 +121,12 @@ def _merge_series(pieces: Sequence[Piece]) -> tuple[U64, U64, list[I32]]:
 _ALL = np.empty(0, np.bool_)
 
 
-def pick(piece: Piece, kept: npt.NDArray[np.bool_] | None = None) -> Picked:
+def pick(piece: Piece, kept: npt.NDArray[np.bool_] | None = None) -> Winners:
     """The winner of every (series, ts) of a merged piece, among the rows of ``kept`` (bool[N]; ``None``: all)."""
     rows, counts = kernels.winners(piece.counts, piece.ts, piece.values.view(np.int64), _ALL if kept is None else kept)
     if len(rows) == len(piece.ts):
-        return Picked(piece.series, piece.metrics, piece.counts, piece.ts, piece.values)
-    return Picked(piece.series, piece.metrics, counts, piece.ts[rows], piece.values[rows])
+        return Winners(piece.series, piece.metrics, piece.counts, piece.ts, piece.values)
+    return Winners(piece.series, piece.metrics, counts, piece.ts[rows], piece.values[rows])
 
 
 def narrow(piece: Piece, wanted: np.ndarray) -> Piece:

@@ -11,7 +11,7 @@ from spm.clock import Clock
 from spm.errors import CorruptBlock, StoreUnavailable
 from spm.store.backends.base import Backend
 from spm.store.ledger import dead_letters
-from spm.store.ledger.dead_letters import Letter
+from spm.store.ledger.dead_letters import DeadLetter
 
 _LOG = logging.getLogger(__name__)
 _MAX = 10_000  # damaged rows one process remembers; more mean a broken disk, not a broken row
@@ -41,7 +41,7 @@ class Quarantine:
                 return
             self._rows[table, key] = str(error)
         _LOG.error("quarantined %s %s: %s", table, key.hex(), error)
-        letter = Letter(dead_letters.ROW, str(error), raw, table, key)
+        letter = DeadLetter(dead_letters.ROW, str(error), raw, table, key)
         try:
             self._backend.put([dead_letters.step(app, self._clock.now_ms(), dead_letters.row_name(table, key), letter)])
         except StoreUnavailable as trouble:

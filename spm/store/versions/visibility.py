@@ -1,6 +1,6 @@
 """Which versions of a unit a read may see: those accepted by a time, or known at an E, without what retractions hide.
 
-The same for the reader and for the run that makes hours. A ``Lens`` is made once per question and asked piece by piece;
+The same for the reader and for the run that makes hours. A ``Visibility`` is made once per question and asked piece by piece;
 a lens that hides nothing costs nothing. Series that a retraction's matchers select come from the caller: the reader has
 its index, a run asks the dictionary.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from spm.arrays import BOOL, U64
 from spm.fast_dataclass import dataclass
 from spm.store.encoding import kernels
-from spm.store.ledger.watermarks import Vector
+from spm.store.ledger.watermarks import WatermarkVector
 from spm.store.versions.merge import Piece
 from spm.store.versions.retractions import Retraction
 
@@ -25,7 +25,7 @@ def _no_series(retraction: Retraction) -> Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Lens:
+class Visibility:
     """What hides: retractions in force, a time of acceptance above which nothing is known yet, and what E has not seen.
 
     ``asof_ms`` is for people ("accepted by then"); ``known`` for verdicts, which must come out the same when replayed.
@@ -34,7 +34,7 @@ class Lens:
     retractions: tuple[Retraction, ...] = ()
     series_of: SeriesOf = _no_series
     asof_ms: int | None = None
-    known: Vector | None = None
+    known: WatermarkVector | None = None
 
     def kept(self, piece: Piece) -> BOOL | None:
         """bool[N]: the rows of a piece that may be seen; ``None``: all of them."""
@@ -70,7 +70,7 @@ class Lens:
         return rows if rows.any() else None
 
 
-PLAIN = Lens()
+PLAIN = Visibility()
 
 
 def among(series: U64, metrics: U64, wanted: U64, wanted_metrics: U64) -> BOOL:

@@ -13,7 +13,7 @@ from pathlib import Path
 from ingest.worker.connections import ConsumerStep
 from spm.store.backends.base import Backend
 from spm.store.ledger import watermarks
-from spm.store.ledger.watermarks import Mark, ProcessMarks
+from spm.store.ledger.watermarks import ProcessWatermarks, Watermark
 
 POINTS = ("before", "after")
 
@@ -30,7 +30,7 @@ def asked(folder: Path, point: str) -> Path:
 _put = watermarks._put
 
 
-def _deadly(store: Backend, app: int, was: ProcessMarks, mark: Mark) -> bool:
+def _deadly(store: Backend, app: int, was: ProcessWatermarks, mark: Watermark) -> bool:
     _die("before")
     landed = _put(store, app, was, mark)
     _die("after")

@@ -22,7 +22,7 @@ from ingest.transport.amqp import Publisher
 from ingest.transport.topology import Address
 from ingest.writer import COLLIDED, TIMELESS
 from spm import limits
-from spm.store.dictionary import Registry
+from spm.store.dictionary import SeriesRegistry
 from spm.store.ledger import dead_letters
 from spm.wire import HEAD, Envelope
 from tests.chaos.faults.consumers import UNWRITABLE
@@ -125,7 +125,7 @@ def publish_all(line: Line, own: str, good: list[Envelope], of_each: int) -> Non
     publisher = Publisher(address)
     every = [poison for poison in POISONS for _ in range(of_each)]
     step = max(1, len(good) // len(every))
-    known = Registry(line.backend)
+    known = SeriesRegistry(line.backend)
     for number in range(5):  # else the collider could come first, and nobody would be there to collide with
         known.register(APP, message(source=f"poison{number}").series)
     try:

@@ -18,7 +18,7 @@ import pytest
 from ingest.transport.topology import Address
 from spm.store.backends import open_backend
 from spm.store.ledger import watermarks
-from spm.store.ledger.outcomes import settled
+from spm.store.ledger.outcomes import read_outcomes
 from tests.chaos.line.posts import Posts, stored
 from tests.chaos.line.thin_line import APP, Line
 from tests.servers.processes import wait_until
@@ -124,7 +124,7 @@ def _counted(line: Line, posts: Posts) -> None:
     for name, stamps in copies(line.backend, APP).items():
         number = int.from_bytes(name, "big")
         assert len(stamps) <= posts.tries.get(number, 1), f"message {number} stands under {len(stamps)} stamps"
-    found = settled(line.backend, APP, 0)
+    found = read_outcomes(line.backend, APP, 0)
     ended = {process: row.announced for process, row in watermarks.read(line.backend, APP).items()}
     words = {process: word for process, word in ended.items() if word is not None and word.ended}
     assert words, "the last web server ended in order"

@@ -12,15 +12,15 @@ from ingest.accounting.watermark_keeper import keep
 from spm.clock import SystemClock
 from spm.errors import SpmError
 from spm.store.backends.base import Backend
-from spm.store.ledger.balance import Account, account
-from spm.store.ledger.commit_columns import Cells
+from spm.store.ledger.balance import Balance, read_balance
+from spm.store.ledger.commit_columns import CommitCellCache
 from tests.chaos.ledger.checker import ACKED, Sent
 from tests.support.stored import Copies
 
 _clock = SystemClock()
 
 
-def disagreements(sent: Sequence[Sent], copies: Copies, found: Account) -> list[str]:
+def disagreements(sent: Sequence[Sent], copies: Copies, found: Balance) -> list[str]:
     """What is wrong with the account of a line that has come to rest."""
     stamps = {stamp: count for by_stamp in copies.values() for stamp, count in by_stamp.items()}
     acked = sum(one.outcome == ACKED for one in sent)
@@ -50,7 +50,7 @@ class Watch:
     looks: int = 0
     waited: int = 0  # looks at which something was on its way
     wrong: list[str] = field(default_factory=list)
-    cells: Cells = field(default_factory=Cells)
+    cells: CommitCellCache = field(default_factory=CommitCellCache)
     stopping: threading.Event = field(default_factory=threading.Event)
     accepted: int = 0
 
@@ -59,12 +59,12 @@ class Watch:
         while not self.stopping.wait(self.pause_s):
             self.look()
 
-    def look(self) -> Account | None:
+    def look(self) -> Balance | None:
         """One look; what must never be is noted. A store that is away is no fault of the account's."""
         try:
             if self.keeps and self.looks % 3 == 0:
                 keep(self.backend, self.app, _clock.now_ms(), cells=self.cells)
-            found = account(self.backend, self.app, _clock.now_ms(), cells=self.cells)
+            found = read_balance(self.backend, self.app, _clock.now_ms(), cells=self.cells)
         except SpmError:
             return None
         self.looks += 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spm.store.ledger.balance import Account, Places
+from spm.store.ledger.balance import Balance, SampleCounts
 from tests.chaos.ledger.balance import Watch, disagreements
 from tests.chaos.ledger.checker import ACKED, UNKNOWN, Sent, violations
 from tests.chaos.line.agents import Agents, Message
@@ -81,7 +81,7 @@ def test_a11_the_account_agrees_with_the_sender_while_processes_are_killed(
     )
 
 
-def at_rest(found: Account | None) -> bool:
+def at_rest(found: Balance | None) -> bool:
     """Whether all has come to its end but what died with its process."""
     return found is not None and found.messages.queued == found.messages.in_flight == 0
 
@@ -92,14 +92,14 @@ STAMP, OTHER = (1, 1, 0), (2, 1, 0)
 @pytest.mark.parametrize(
     ("messages", "samples_", "held", "wrong"),
     [
-        (Places(1, stored=1), Places(2, stored=2), {b"m": {STAMP: 2}}, []),
-        (Places(2, stored=2), Places(4, stored=4), {b"m": {STAMP: 2, OTHER: 2}}, []),
-        (Places(2, stored=1, unconfirmed=1), Places(4, stored=2, unconfirmed=2), {b"m": {STAMP: 2}}, []),
-        (Places(2, stored=2), Places(4, stored=4), {b"m": {STAMP: 2}}, ["2 messages stored", "4 samples stored"]),
-        (Places(0), Places(0), {}, ["0 stored, 1 acknowledged"]),
-        (Places(3, stored=3), Places(6, stored=6), {b"m": {STAMP: 2, OTHER: 2, (3, 1, 0): 2}}, ["3 accepted in 2"]),
-        (Places(2, stored=1, queued=1), Places(4, stored=2, queued=2), {b"m": {STAMP: 2}}, ["1 queued at rest"]),
-        (Places(1, stored=1), Places(2, stored=1, dead=1), {b"m": {STAMP: 1}}, ["1 lost of good samples"]),
+        (SampleCounts(1, stored=1), SampleCounts(2, stored=2), {b"m": {STAMP: 2}}, []),
+        (SampleCounts(2, stored=2), SampleCounts(4, stored=4), {b"m": {STAMP: 2, OTHER: 2}}, []),
+        (SampleCounts(2, stored=1, unconfirmed=1), SampleCounts(4, stored=2, unconfirmed=2), {b"m": {STAMP: 2}}, []),
+        (SampleCounts(2, stored=2), SampleCounts(4, stored=4), {b"m": {STAMP: 2}}, ["2 messages stored", "4 samples stored"]),
+        (SampleCounts(0), SampleCounts(0), {}, ["0 stored, 1 acknowledged"]),
+        (SampleCounts(3, stored=3), SampleCounts(6, stored=6), {b"m": {STAMP: 2, OTHER: 2, (3, 1, 0): 2}}, ["3 accepted in 2"]),
+        (SampleCounts(2, stored=1, queued=1), SampleCounts(4, stored=2, queued=2), {b"m": {STAMP: 2}}, ["1 queued at rest"]),
+        (SampleCounts(1, stored=1), SampleCounts(2, stored=1, dead=1), {b"m": {STAMP: 1}}, ["1 lost of good samples"]),
     ],
     ids=[
         "stored",
@@ -113,8 +113,8 @@ STAMP, OTHER = (1, 1, 0), (2, 1, 0)
     ],
 )
 def test_the_comparison_finds_every_way_to_disagree(
-    messages: Places, samples_: Places, held: dict[bytes, dict[tuple[int, int, int], int]], wrong: list[str]
+    messages: SampleCounts, samples_: SampleCounts, held: dict[bytes, dict[tuple[int, int, int], int]], wrong: list[str]
 ) -> None:
     log = [Sent(b"m", (), ACKED, stamps_max=1), Sent(b"n", (), UNKNOWN, stamps_max=1)]
-    found = disagreements(log, held, Account(APP, 0, messages, samples_, 0, ()))
+    found = disagreements(log, held, Balance(APP, 0, messages, samples_, 0, ()))
     assert [text[: len(start)] for text, start in zip(found, wrong, strict=True)] == wrong

@@ -8,7 +8,7 @@ import pytest
 
 from spm.clock import SystemClock
 from spm.store.ledger import watermarks
-from spm.store.ledger.balance import account
+from spm.store.ledger.balance import read_balance
 from tests.chaos.faults import mortal_keeper
 from tests.chaos.ledger.balance import Watch, disagreements
 from tests.chaos.ledger.checker import Sent, violations
@@ -43,7 +43,7 @@ def held(line: Line) -> int:
 
 def at_rest(line: Line) -> bool:
     """Whether nothing is on its way, and everything that came to its end is held."""
-    messages = account(line.backend, APP, SystemClock().now_ms()).messages
+    messages = read_balance(line.backend, APP, SystemClock().now_ms()).messages
     return messages.waiting == 0 and messages.settled == held(line)
 
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from spm.store.ledger import watermarks
-from spm.store.ledger.outcomes import settled
+from spm.store.ledger.outcomes import read_outcomes
 from tests.chaos.line.posts import Answer, Posts, stored
 from tests.chaos.line.thin_line import APP, Line
 from tests.servers.processes import wait_until
@@ -104,7 +104,7 @@ def _well(answers: list[Answer]) -> bool:
 
 def _counted(line: Line) -> None:
     """Of the web server, which has ended in order, as many stamps are settled as it announced."""
-    found = settled(line.backend, APP, 0)
+    found = read_outcomes(line.backend, APP, 0)
     words = {process: row.announced for process, row in watermarks.read(line.backend, APP).items()}
     [(process, word)] = [(process, word) for process, word in words.items() if word is not None]
     assert (word.ended, word.open_messages) == (True, 0)

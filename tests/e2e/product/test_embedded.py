@@ -20,7 +20,7 @@ from spm.store import keys, manifest
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.keys import Distribution
-from spm.store.rollup.rows import Steps, decode_row
+from spm.store.rollup.rows import StepColumns, decode_row
 from spm.wire import metric_id
 from tests.bench.product import ROOT, Served, processes, start_product
 from tests.e2e.product.recount import assert_hours_equal, assert_raw_equal, days_of
@@ -85,7 +85,7 @@ def manage(served: Served, *arguments: str) -> str:
     return done.stdout
 
 
-def stored_days(backend: Backend, app: int, day: int) -> list[Steps]:
+def stored_days(backend: Backend, app: int, day: int) -> list[StepColumns]:
     """The rows of `days` in force for the first field of the fleet."""
     months = [
         manifest.decode_month(cells[b"v"])

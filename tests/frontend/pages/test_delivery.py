@@ -231,7 +231,7 @@ def test_hours_that_are_final_are_read_once(
     at = now_ms - now_ms % HOUR_MS + HOUR_MS // 2  # where a minute later it is the same hour
     first = accounts.span(store, alpha.app.pk, at, 24)
     asked: list[tuple[int, int]] = []
-    read = balance_hours.hours
+    read = balance_hours.read_hours
 
     def noted(reader: Any, app: int, begin: int, end: int, cells: Any) -> Any:
         asked.append((begin, end))

@@ -30,7 +30,7 @@ def anonymous_kb():
     return next(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Anonymous"))
 
 def push(app, lines):
-    parsed = line_protocol.parse("\\n".join(lines).encode(), now_ms=clock.now_ms(), crowded=guard.crowded(app))
+    parsed = line_protocol.parse("\\n".join(lines).encode(), now_ms=clock.now_ms(), over_quota=guard.crowded(app))
     taken = guard.admit(app, parsed, "ns")
     if len(taken.ts):
         writer.write([stamps.accept(app=app, source="s", parsed=taken, message_id=os.urandom(16))])

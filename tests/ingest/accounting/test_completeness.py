@@ -16,7 +16,7 @@ from spm.accounts import sources
 from spm.accounts.models import App, Organisation, Source
 from spm.limits import HOUR_MS
 from spm.store.backends.memory import MemoryBackend
-from spm.store.ledger.balance_hours import Gap, Hour, Run
+from spm.store.ledger.balance_hours import HourBalance, NumberGap, NumberRun
 from spm.wire import Parsed, parse_canonical
 
 HOUR = 472_222
@@ -28,10 +28,10 @@ def known(name: str = "a", period_s: int = 10, first_ms: int = 0, last_ms: int =
     return Known(name, first_ms, last_ms, period_s * 1000)
 
 
-def span(messages: dict[str, int], runs: tuple[Run, ...] = (), gaps: tuple[Gap, ...] = ()) -> Span:
+def span(messages: dict[str, int], runs: tuple[NumberRun, ...] = (), gaps: tuple[NumberGap, ...] = ()) -> Span:
     counts = np.array(list(messages.values()), np.int64)
     zero = np.zeros(len(counts), np.int64)
-    return Span(START, END, (Hour(HOUR, tuple(messages), counts, counts, zero, zero, zero, runs),), gaps)
+    return Span(START, END, (HourBalance(HOUR, tuple(messages), counts, counts, zero, zero, zero, runs),), gaps)
 
 
 def one(found: Span, source: Known | None = None, until_ms: int = END) -> completeness.Completeness:
@@ -45,13 +45,13 @@ def test_a_source_that_sent_all_it_should_is_complete() -> None:
 
 
 def test_what_was_sent_twice_came_once() -> None:
-    made = one(span({"a": 700}, (Run("a", 1, 11, 360, START, END),)))
+    made = one(span({"a": 700}, (NumberRun("a", 1, 11, 360, START, END),)))
     assert (made.got, made.silent, made.share) == (350, 10, 350 / 360)
 
 
 def test_lost_numbers_and_silence_are_told_apart() -> None:
-    runs = (Run("a", 1, 1, 100, START, END), Run("a", 1, 111, 200, START, END))
-    made = one(span({"a": 190}, runs, (Gap("a", "1", 101, 110, START, END),)))
+    runs = (NumberRun("a", 1, 1, 100, START, END), NumberRun("a", 1, 111, 200, START, END))
+    made = one(span({"a": 190}, runs, (NumberGap("a", "1", 101, 110, START, END),)))
     assert (made.got, made.missing, made.silent) == (190, 10, 160)
 
 

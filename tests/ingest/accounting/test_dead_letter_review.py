@@ -20,7 +20,7 @@ from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import dead_letters
-from spm.store.ledger.dead_letters import Letter
+from spm.store.ledger.dead_letters import DeadLetter
 from spm.wire import Envelope
 from tests.support.rows import START, envelope
 
@@ -34,7 +34,7 @@ def bury(store: Backend, count: int = 1, *, app: int = APP, of: int | None = Non
         store.put(
             [
                 dead_letters.step(
-                    app, 1000 + n, bytes([n]) * 16, Letter(dead_letters.MESSAGE, "its hour is sealed", body.to_bytes())
+                    app, 1000 + n, bytes([n]) * 16, DeadLetter(dead_letters.MESSAGE, "its hour is sealed", body.to_bytes())
                 )
             ]
         )
@@ -112,7 +112,7 @@ def damaged_row(store: Backend) -> str:
     store.put(
         [
             dead_letters.step(
-                APP, 1, b"r" * 16, Letter(dead_letters.ROW, "a block fails its checksum", b"??", "log", b"k")
+                APP, 1, b"r" * 16, DeadLetter(dead_letters.ROW, "a block fails its checksum", b"??", "log", b"k")
             )
         ]
     )

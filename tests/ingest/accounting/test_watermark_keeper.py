@@ -29,8 +29,15 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import Distribution
 from spm.store.ledger import commit_columns, commit_records
 from spm.store.ledger import watermarks as marks
-from spm.store.ledger.commit_columns import Cells, Opened
-from spm.store.ledger.watermarks import Announcement, Mark, ProcessMarks, Record, Totals, packed
+from spm.store.ledger.commit_columns import CommitCellCache, Opened
+from spm.store.ledger.watermarks import (
+    AdoptionRecord,
+    Announcement,
+    OutcomeTotals,
+    ProcessWatermarks,
+    Watermark,
+    packed,
+)
 from spm.wire import Envelope
 from tests.model.world import APP, SPREAD, START, parsed
 from tests.support.faults import Faulty, flip, keys_of
@@ -77,7 +84,7 @@ class Door:
         Driver(self.store, self.clock).roll(LocalExecutor(self.store), [APP], minor=True)
 
     @property
-    def marks(self) -> ProcessMarks:
+    def marks(self) -> ProcessWatermarks:
         """Of the process."""
         [found] = marks.read(self.store, APP).values()
         return found
@@ -100,7 +107,7 @@ def test_a_mark_moves_when_everything_up_to_it_is_stored(compacted: bool) -> Non
         door.compact()
     assert door.keep().moved == 1
     assert door.mark() == place(sent[-1])
-    assert door.marks.held.totals == Totals(3, 3, 3, 0, 0, 0, 3, 0, 0, 0)
+    assert door.marks.held.totals == OutcomeTotals(3, 3, 3, 0, 0, 0, 3, 0, 0, 0)
     assert door.keep() == Kept()
 
 
@@ -136,14 +143,14 @@ def test_marks_move_although_something_is_always_on_its_way() -> None:
 @pytest.mark.parametrize(
     ("kill", "totals"),
     [
-        pytest.param("whole", Totals(1, 2, 0, 0, 0, 2, 0, 0, 0, 1), id="buried"),
-        pytest.param("part", Totals(1, 2, 1, 0, 0, 1, 1, 0, 0, 0), id="a sample of it"),
-        pytest.param("both", Totals(1, 2, 2, 0, 0, 0, 1, 0, 0, 0), id="stored by one, buried by another"),
-        pytest.param("lines", Totals(1, 2, 2, 0, 3, 0, 1, 0, 0, 0), id="lines of it"),
-        pytest.param("lines, buried", Totals(1, 2, 0, 0, 3, 2, 0, 0, 0, 1), id="lines of it, the rest buried"),
+        pytest.param("whole", OutcomeTotals(1, 2, 0, 0, 0, 2, 0, 0, 0, 1), id="buried"),
+        pytest.param("part", OutcomeTotals(1, 2, 1, 0, 0, 1, 1, 0, 0, 0), id="a sample of it"),
+        pytest.param("both", OutcomeTotals(1, 2, 2, 0, 0, 0, 1, 0, 0, 0), id="stored by one, buried by another"),
+        pytest.param("lines", OutcomeTotals(1, 2, 2, 0, 3, 0, 1, 0, 0, 0), id="lines of it"),
+        pytest.param("lines, buried", OutcomeTotals(1, 2, 0, 0, 3, 2, 0, 0, 0, 1), id="lines of it, the rest buried"),
     ],
 )
-def test_each_sample_has_one_outcome_when_some_died(kill: str, totals: Totals) -> None:
+def test_each_sample_has_one_outcome_when_some_died(kill: str, totals: OutcomeTotals) -> None:
     door = Door()
     envelope = door.accept((0, -START - 5 if kill == "part" else 1, 1.0), (1, 1, 1.0), rejected=3 * ("lines" in kill))
     door.process.announce()
@@ -301,13 +308,13 @@ class Counting(MemoryBackend):
             yield row
 
 
-def aged(now: int, minutes: int, *, ended: bool = False, waits: bool = True) -> ProcessMarks:
+def aged(now: int, minutes: int, *, ended: bool = False, waits: bool = True) -> ProcessWatermarks:
     """A process whose last word was so long ago."""
     ms = now - minutes * 60_000
-    return ProcessMarks(1, (Announcement(ms, 0, 1, 1, 0, 0, 0, ms, ended),), Mark(1, ms - 1 if waits else ms))
+    return ProcessWatermarks(1, (Announcement(ms, 0, 1, 1, 0, 0, 0, ms, ended),), Watermark(1, ms - 1 if waits else ms))
 
 
-def read_minutes(of: Callable[[int], dict[int, ProcessMarks]], looked: int = 1_000) -> float:
+def read_minutes(of: Callable[[int], dict[int, ProcessWatermarks]], looked: int = 1_000) -> float:
     """Minutes of accounts that one look reads on average; where there is no end, back from now."""
     total = 0.0
     for tick in range(looked):
@@ -340,7 +347,7 @@ def test_commit_records_that_were_decoded_once_are_not_decoded_again(monkeypatch
         door.stored((n, 1, 1.0))
     door.accept()
     door.process.announce()
-    cells, opened = Cells(), commit_columns.opened
+    cells, opened = CommitCellCache(), commit_columns.open_cells
 
     def noted(raws: list[bytes], kind: int, *, own: bool = False) -> list[Opened]:
         decoded.extend(raws)
@@ -356,10 +363,10 @@ def test_decoded_records_take_no_more_than_their_bytes() -> None:
     door = Door()
     for n in range(50):
         door.stored((n % 4, n + 1, 1.0))
-    cells = Cells(bytes_max=5_000)
+    cells = CommitCellCache(bytes_max=5_000)
     keep(door.store, APP, door.clock.now_ms(), cells=cells)
     assert 0 < cells._cells.weight <= 5_000
-    assert sum(cell.size for cell in cells._cells.values()) == cells._cells.weight
+    assert sum(cell.size for cell, _ in cells._cells._entries.values()) == cells._cells.weight
 
 
 def test_of_too_many_accounts_the_newest_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,7 +417,7 @@ def test_a_round_ends_with_its_budget_and_others_begin_elsewhere(
         heard(app, START)
     clock, seen = FakeClock(START), []
 
-    def slow(store: Backend, app: int, now_ms: int, *, cells: Cells) -> Kept:
+    def slow(store: Backend, app: int, now_ms: int, *, cells: CommitCellCache) -> Kept:
         clock.advance(1_000)
         seen.append(app)
         return Kept(moved=1)
@@ -427,7 +434,7 @@ def test_an_app_whose_store_fails_holds_up_no_other(apps: list[App], monkeypatch
     for app in apps[:5]:
         heard(app, START)
 
-    def broken(store: Backend, app: int, now_ms: int, *, cells: Cells) -> Kept:
+    def broken(store: Backend, app: int, now_ms: int, *, cells: CommitCellCache) -> Kept:
         if app == apps[2].pk:
             raise StoreUnavailable("no")
         return Kept(moved=1)
@@ -444,7 +451,7 @@ def test_a_record_is_never_larger_than_a_cell(monkeypatch: pytest.MonkeyPatch) -
     door.keep_long()
     assert [len(record.stamps) for record in door.marks.adopted] == [2, 2, 1]
     with pytest.raises(AssertionError, match="too large"):
-        marks.adopt(door.store, APP, door.marks, Record(np.arange(3, dtype=np.uint64), NONE, Totals()))
+        marks.adopt(door.store, APP, door.marks, AdoptionRecord(np.arange(3, dtype=np.uint64), NONE, OutcomeTotals()))
 
 
 def test_adoption_records_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,11 +88,11 @@ def _written(kinds: Sequence[int]) -> list[remote_bodies.Series]:
 
 
 def written(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
-    return remote_write.parse(remote_bodies.request(_written(kinds)), now_ms=NOW_MS, cache=cache).parsed
+    return remote_write.parse(remote_bodies.request(_written(kinds)), now_ms=NOW_MS, cache=cache)
 
 
 def written_v2(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
-    return remote_write.parse_v2(remote_bodies.request_v2(_written(kinds)), now_ms=NOW_MS, cache=cache).parsed
+    return remote_write.parse_v2(remote_bodies.request_v2(_written(kinds)), now_ms=NOW_MS, cache=cache)
 
 
 def points(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
@@ -104,7 +104,7 @@ def points(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
         NOTHING: lambda n: Metric("", "gauge", [Point(n)]),
     }
     body = otlp_bodies.request(*(forms[kind](n) for n, kind in enumerate(kinds, 1)))
-    return otlp_reader.parse(body, "application/x-protobuf", now_ms=NOW_MS, cache=cache).parsed
+    return otlp_reader.parse(body, "application/x-protobuf", now_ms=NOW_MS, cache=cache)
 
 
 def columns(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
@@ -164,5 +164,5 @@ def test_refusals_by_quota_and_by_age_each_name_their_line() -> None:
 
 def test_as_many_refusals_as_are_told_are_found_in_a_body_of_new_series() -> None:
     body = "".join(f"m,n={n} v=1\n\n" for n in range(3_000))
-    parsed = influx_reader.parse(body.encode(), now_ms=NOW_MS, crowded=True)
+    parsed = influx_reader.parse(body.encode(), now_ms=NOW_MS, over_quota=True)
     assert [line for line, _ in guarded(parsed, series=0)] == list(range(1, 200, 2))

@@ -85,10 +85,10 @@ def readers() -> dict[str, Callable[[bytes], Parsed]]:
     """Each reader with a cache of its own."""
     one, two = SeriesCache(), SeriesCache()
     return {
-        "v1": lambda body: remote_write.parse(body, now_ms=NOW, cache=one).parsed,
-        "v2": lambda body: remote_write.parse_v2(body, now_ms=NOW, cache=one).parsed,
-        "otlp": lambda body: otlp_reader.parse(body, "application/x-protobuf", now_ms=NOW, cache=two).parsed,
-        "json": lambda body: otlp_reader.parse(body, "application/json", now_ms=NOW, cache=two).parsed,
+        "v1": lambda body: remote_write.parse(body, now_ms=NOW, cache=one),
+        "v2": lambda body: remote_write.parse_v2(body, now_ms=NOW, cache=one),
+        "otlp": lambda body: otlp_reader.parse(body, "application/x-protobuf", now_ms=NOW, cache=two),
+        "json": lambda body: otlp_reader.parse(body, "application/json", now_ms=NOW, cache=two),
     }
 
 

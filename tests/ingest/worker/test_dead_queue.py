@@ -47,12 +47,12 @@ def kept(*deliveries: Delivery) -> MemoryBackend:
     return store
 
 
-def found(store: MemoryBackend, app: int) -> list[dead_letters.Letter]:
+def found(store: MemoryBackend, app: int) -> list[dead_letters.DeadLetter]:
     return [dead_letters.decode(each.raw) for each in dead_letters.newest(store, app, count=99)]
 
 
 def accounts(store: MemoryBackend) -> list[tuple[int, list[int]]]:
-    rows = [commit_records.decode_account(row[b"v"]) for _, row in store.scan("ledger", b"", b"\xff" * 30)]
+    rows = [commit_records.decode_ledger_row(row[b"v"]) for _, row in store.scan("ledger", b"", b"\xff" * 30)]
     return sorted((outcome, commit.samples.tolist()) for commit, outcome, _ in rows)
 
 
@@ -181,7 +181,7 @@ def test_an_envelope_of_a_later_version_is_accepted_and_accounted_once_it_can_be
     store.put(
         [
             dead_letters.step(
-                dead_letters.NOBODY, 7, b"n" * 16, dead_letters.Letter(dead_letters.TORN, torn.cause, WELL.to_bytes())
+                dead_letters.NOBODY, 7, b"n" * 16, dead_letters.DeadLetter(dead_letters.TORN, torn.cause, WELL.to_bytes())
             )
         ]
     )

@@ -14,10 +14,10 @@ from spm.store import keys, manifest
 from spm.store.backends.base import Reader
 from spm.store.ledger import commit_records
 from spm.store.ledger.commit_records import Commit
-from spm.store.ledger.outcomes import Settled
+from spm.store.ledger.outcomes import Outcomes
 from spm.store.manifest import Replay
 from spm.store.versions.merge import Piece
-from spm.store.versions.visibility import Lens
+from spm.store.versions.visibility import Visibility
 from spm.wire import Parsed, Stamp
 from tests.model.accept.stage import Actor
 from tests.model.world import APP, DAY, SPREAD, form_of, metric_of, parsed
@@ -132,7 +132,7 @@ def versions(reader: Reader) -> list[Piece]:
     return found
 
 
-def versions_seen(piece: Piece, lens: Lens) -> list[Version]:
+def versions_seen(piece: Piece, lens: Visibility) -> list[Version]:
     kept = lens.kept(piece)
     rows = np.arange(len(piece)) if kept is None else np.flatnonzero(kept)
     owner = np.repeat(np.arange(len(piece.series)), piece.counts)[rows]
@@ -143,7 +143,7 @@ def versions_seen(piece: Piece, lens: Lens) -> list[Version]:
     return list(zip(*columns, strict=True))
 
 
-def counts_of(outcome: Settled) -> list[tuple[Stamp, tuple[int, int, int, int, bool]]]:
+def counts_of(outcome: Outcomes) -> list[tuple[Stamp, tuple[int, int, int, int, bool]]]:
     stamps = map(Stamp, outcome.ms.tolist(), outcome.process.tolist(), outcome.sequence.tolist())
     columns = (outcome.stored, outcome.late, outcome.rejected, outcome.dead, outcome.whole)
     return list(zip(stamps, zip(*(c.tolist() for c in columns), strict=True), strict=True))
@@ -162,9 +162,9 @@ def wholly_written(reader: Reader) -> set[Stamp]:
         stamps.setdefault(batch, set()).update(map(Stamp, m.ms.tolist(), m.process.tolist(), m.sequence.tolist()))
 
     for item in commit_records.scan(reader, APP, BUCKETS):
-        note(item.key.batch, commit_records.account_key(item.key.log(item.hour)), commit_records.decode(item.cell))
+        note(item.key.batch, commit_records.ledger_key(item.key.log(item.hour)), commit_records.decode(item.cell))
     for key, cells in reader.scan("ledger", *keys.ledger_range(APP)):
-        commit, outcome, batch = commit_records.decode_account(cells[commit_records.COLUMN])
-        if outcome in (commit_records.STORED, commit_records.LATE):
+        commit, outcome, batch = commit_records.decode_ledger_row(cells[commit_records.COLUMN])
+        if outcome in (commit_records.STORED, commit_records.EXPIRED_HOUR):
             note(batch, key, commit)
     return {stamp for batch, own in stamps.items() if len(rows[batch]) >= wanted[batch] for stamp in own}

@@ -28,12 +28,12 @@ from spm.errors import StoreUnavailable
 from spm.store import keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.memory import MemoryBackend
-from spm.store.dictionary import Registry
+from spm.store.dictionary import SeriesRegistry
 from spm.store.encoding.blocks import Messages
 from spm.store.ledger import commit_records, outcomes, watermarks
-from spm.store.ledger.commit_columns import Cell, Opened, opened
-from spm.store.ledger.outcomes import Settled
-from spm.store.ledger.watermarks import Announcement, ProcessMarks, Record, Totals, Vector
+from spm.store.ledger.commit_columns import CommitCell, Opened, open_cells
+from spm.store.ledger.outcomes import Outcomes
+from spm.store.ledger.watermarks import AdoptionRecord, Announcement, OutcomeTotals, ProcessWatermarks, WatermarkVector
 from spm.wire import Envelope, SeriesTable, Stamp
 from tests.model.accept import world as accept_world
 from tests.model.accept.cast import Ways, versions
@@ -57,11 +57,11 @@ class Off:
 
 
 def one_number(patch: Patch) -> None:
-    def known(self: Vector, messages: Messages) -> BOOL:
+    def known(self: WatermarkVector, messages: Messages) -> BOOL:
         least = min((seen.mark for seen in self.seen.values() if seen.mark), default=0)
         return watermarks.pack(messages.ms, messages.sequence) <= np.uint64(least)
 
-    patch.setattr(Vector, "known", known)
+    patch.setattr(WatermarkVector, "known", known)
 
 
 def nobody_counts(patch: Patch) -> None:
@@ -79,7 +79,7 @@ def the_clock_stamps(patch: Patch) -> None:
 
 
 def a_gone_process_mark_moves(patch: Patch) -> None:
-    def moved(store: Backend, app: int, m: ProcessMarks, found: Settled) -> int:
+    def moved(store: Backend, app: int, m: ProcessWatermarks, found: Outcomes) -> int:
         seen = np.flatnonzero(found.whole)
         if not len(seen):
             return 0
@@ -92,9 +92,9 @@ def a_gone_process_mark_moves(patch: Patch) -> None:
 
 
 def anything_seen_is_adopted(patch: Patch) -> None:
-    def adopt(store: Backend, app: int, m: ProcessMarks, found: Settled) -> int:
+    def adopt(store: Backend, app: int, m: ProcessWatermarks, found: Outcomes) -> int:
         fresh = found.stamps[~np.isin(found.stamps, m.named)]
-        return int(watermarks.adopt(store, app, m, Record(fresh, NONE, Totals(len(fresh))))) if len(fresh) else 0
+        return int(watermarks.adopt(store, app, m, AdoptionRecord(fresh, NONE, OutcomeTotals(len(fresh))))) if len(fresh) else 0
 
     patch.setattr(watermark_keeper, "_adopt", adopt)
     patch.setattr(accept_world.World, "audit_mark", lambda self, m, done: None)  # it would be seen by the counts
@@ -103,7 +103,7 @@ def anything_seen_is_adopted(patch: Patch) -> None:
 def the_dead_are_not_named(patch: Patch) -> None:
     move = watermarks.move
 
-    def silent(store: Backend, app: int, m: ProcessMarks, word: Announcement, *, totals: Totals, out: object) -> bool:
+    def silent(store: Backend, app: int, m: ProcessWatermarks, word: Announcement, *, totals: OutcomeTotals, out: object) -> bool:
         return move(store, app, m, word, totals=totals, out=NONE)
 
     patch.setattr(watermarks, "move", silent)
@@ -116,7 +116,7 @@ class Newest:
         self.ms = ms
 
     @classmethod
-    def of(cls, found: dict[int, ProcessMarks]) -> "Newest":
+    def of(cls, found: dict[int, ProcessWatermarks]) -> "Newest":
         return cls(max((m.held.ms for m in found.values()), default=0))
 
     def to_bytes(self) -> bytes:
@@ -132,7 +132,7 @@ class Newest:
 
 
 def a_time_is_kept(patch: Patch) -> None:
-    patch.setattr(accept_world, "Vector", Newest)
+    patch.setattr(accept_world, "WatermarkVector", Newest)
 
 
 def nothing_is_written_of_the_dead(patch: Patch) -> None:
@@ -143,12 +143,12 @@ def outcomes_add_up(patch: Patch) -> None:
     died, joined = outcomes._died, outcomes._joined
     told: list[I64] = []
 
-    def remember(e: Any, cells: list[Cell], count: int) -> tuple[I64, I64, I64]:
+    def remember(e: Any, cells: list[CommitCell], count: int) -> tuple[I64, I64, I64]:
         found = died(e, cells, count)
         told[:] = [found[1]]
         return found
 
-    def uncapped(cells: list[Cell], damaged: int) -> Settled:
+    def uncapped(cells: list[CommitCell], damaged: int) -> Outcomes:
         return replace(joined(cells, damaged), dead=told[0])
 
     patch.setattr(outcomes, "_died", remember)
@@ -158,7 +158,7 @@ def outcomes_add_up(patch: Patch) -> None:
 def twins_hide_each_other(patch: Patch) -> None:
     joined = outcomes._joined
 
-    def by_id(cells: list[Cell], damaged: int) -> Settled:
+    def by_id(cells: list[CommitCell], damaged: int) -> Outcomes:
         found = joined(cells, damaged)
         first = np.zeros(len(found), np.bool_)
         first[np.unique(found.message_ids, axis=0, return_index=True)[1]] = True
@@ -188,9 +188,9 @@ def the_account_comes_last(patch: Patch) -> None:
 
 def one_row_is_enough(patch: Patch) -> None:
     def one(cell: Opened) -> Opened:
-        return replace(cell, rows=1) if isinstance(cell, Cell) else cell
+        return replace(cell, rows=1) if isinstance(cell, CommitCell) else cell
 
-    patch.setattr(outcomes, "opened", lambda raws, kind: [one(cell) for cell in opened(raws, kind)])
+    patch.setattr(outcomes, "open_cells", lambda raws, kind: [one(cell) for cell in open_cells(raws, kind)])
 
 
 def read_then_put(patch: Patch) -> None:
@@ -202,10 +202,10 @@ def read_then_put(patch: Patch) -> None:
 
 
 def series_come_last(patch: Patch) -> None:
-    register, commit = Registry.register, Writer.commit
+    register, commit = SeriesRegistry.register, Writer.commit
     waiting: dict[int, list[tuple[int, SeriesTable]]] = {}
 
-    def note(self: Registry, app: int, table: SeriesTable) -> I64:
+    def note(self: SeriesRegistry, app: int, table: SeriesTable) -> I64:
         waiting.setdefault(id(self), []).append((app, table))
         return np.empty(0, np.int64)
 
@@ -214,7 +214,7 @@ def series_come_last(patch: Patch) -> None:
         for app, table in waiting.pop(id(self._registry), []):
             register(self._registry, app, table)
 
-    patch.setattr(Registry, "register", note)
+    patch.setattr(SeriesRegistry, "register", note)
     patch.setattr(Writer, "commit", late)
 
 

@@ -1,7 +1,7 @@
 """A world in which messages are accepted, queued, written, lost, buried, compacted and judged, all at once.
 
 Real code does the work: ``Accepting`` stamps and announces, ``Writer`` stores and buries, ``Driver`` compacts, ``keep``
-moves marks, ``Vector`` and ``Lens`` say what is known. The queue, the processes' lives and their clocks are played.
+moves marks, ``WatermarkVector`` and ``Visibility`` say what is known. The queue, the processes' lives and their clocks are played.
 ``World.play`` raises ``Violation`` when a verdict comes out otherwise as soon as it is judged again by its E, when the
 account of any stamp does not add up, when a mark stands above something unsettled, or when what was stored is never
 known (rules 24 and 26).
@@ -24,11 +24,11 @@ from spm.limits import DAY_HOURS, HOUR_MS, PROCESS_SILENT_S
 from spm.store import epochs, keys, manifest
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import dead_letters, watermarks
-from spm.store.ledger.outcomes import settled
-from spm.store.ledger.watermarks import ProcessMarks, Vector
+from spm.store.ledger.outcomes import read_outcomes
+from spm.store.ledger.watermarks import ProcessWatermarks, WatermarkVector
 from spm.store.manifest import Manifest
 from spm.store.versions.merge import Piece
-from spm.store.versions.visibility import Lens
+from spm.store.versions.visibility import Visibility
 from spm.wire import Envelope, Parsed, Stamp
 from tests.model.accept.cast import (
     MIXES,
@@ -278,11 +278,11 @@ class World:
 
     def vector(self) -> bytes:
         """E, as it is kept."""
-        return Vector.of(watermarks.read(self.store, APP)).to_bytes()
+        return WatermarkVector.of(watermarks.read(self.store, APP)).to_bytes()
 
     def visible(self, vector: bytes, found: list[Piece]) -> frozenset[Version]:
         """What a lens shows of some data at a kept E."""
-        lens = Lens(known=Vector.from_bytes(vector, watermarks.read(self.store, APP)))
+        lens = Visibility(known=WatermarkVector.from_bytes(vector, watermarks.read(self.store, APP)))
         return frozenset(version for piece in found for version in versions_seen(piece, lens))
 
     def replay(self) -> None:
@@ -303,7 +303,7 @@ class World:
     def audit(self, *, final: bool = False) -> None:
         """Each stamp has one outcome per sample; what was acknowledged is somewhere; marks stand above nothing open."""
         self.checked += 1
-        outcome = settled(self.inner, APP, 0)
+        outcome = read_outcomes(self.inner, APP, 0)
         counts = dict(counts_of(outcome))
         strange = counts.keys() - self.accepted.keys()
         if strange:
@@ -325,7 +325,7 @@ class World:
         for m in watermarks.read(self.inner, APP).values():
             self.audit_mark(m, done)
 
-    def audit_mark(self, m: ProcessMarks, done: set[Stamp]) -> None:
+    def audit_mark(self, m: ProcessWatermarks, done: set[Stamp]) -> None:
         """Everything up to a mark is settled and counted once, by the mark or by a record."""
         mine = {stamp for stamp in self.accepted if stamp.process == m.process}
         below = {stamp for stamp in mine if (stamp.ms, stamp.sequence) <= m.held.place}
@@ -367,7 +367,7 @@ class World:
         """Every sample is of the series that its id stands for, and the account says how many there are."""
         table = {keys.parse_series(k): c[b"c"] for k, c in self.inner.scan("series", b"", b"\xff" * 30)}
         held: dict[Stamp, int] = {}
-        for version in {v for piece in found for v in versions_seen(piece, Lens())}:
+        for version in {v for piece in found for v in versions_seen(piece, Visibility())}:
             series, metric, ts, bits, stamp = version
             envelope = self.accepted[stamp]
             forms = {
@@ -378,7 +378,7 @@ class World:
             if table.get((metric, series)) not in forms:
                 raise Violation(f"a sample of {forms} stands under the id of {table.get((metric, series))!r}")
             held[stamp] = held.get(stamp, 0) + 1
-        told = {stamp: count[0] for stamp, count in counts_of(settled(self.inner, APP, 0)) if count[0]}
+        told = {stamp: count[0] for stamp, count in counts_of(read_outcomes(self.inner, APP, 0)) if count[0]}
         whole = wholly_written(self.inner)  # half a batch is not counted, also when its message died elsewhere
         if {stamp: n for stamp, n in held.items() if stamp in whole} != told:
             raise Violation(f"stored are {held}, the account says {told}")
@@ -400,12 +400,12 @@ class World:
     def blind(self) -> set[Stamp]:
         """What was acknowledged and is stored, was not buried, and is not known by now."""
         found = versions(self.inner)
-        seen = {v[4] for v in self.visible(Vector.of(watermarks.read(self.inner, APP)).to_bytes(), found)}
+        seen = {v[4] for v in self.visible(WatermarkVector.of(watermarks.read(self.inner, APP)).to_bytes(), found)}
         buried = {
             Envelope.from_bytes(dead_letters.decode(f.raw).body).stamp
             for f in dead_letters.newest(self.inner, APP, count=99)
         }
-        return (self.acked & {v[4] for piece in found for v in versions_seen(piece, Lens())}) - seen - buried
+        return (self.acked & {v[4] for piece in found for v in versions_seen(piece, Visibility())}) - seen - buried
 
     def play(self, steps: int = 4_000) -> None:
         """Let everybody act, in an order that the seed decides."""

@@ -199,7 +199,7 @@ def a_retraction_after_a_seal() -> None:
 
 
 def late_data_is_stored(patch: Patch) -> None:
-    patch.setattr(commit_records, "LATE", commit_records.STORED)
+    patch.setattr(commit_records, "EXPIRED_HOUR", commit_records.STORED)
 
 
 def sealed_hours_answer_any_moment(patch: Patch) -> None:

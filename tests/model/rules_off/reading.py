@@ -27,7 +27,7 @@ from spm.store.keys import Distribution
 from spm.store.ledger import counters
 from spm.store.manifest import Manifest
 from spm.store.versions import retractions
-from spm.store.versions.generations import Inputs, Unit
+from spm.store.versions.generations import HourShardData, Inputs
 from spm.store.versions.quarantine import Quarantine
 from spm.wire import Envelope, Stamp
 from tests.model.rules_off.switch import Rule, refused, right, world_of
@@ -152,7 +152,7 @@ def a_purge_in_the_middle_of_a_query() -> None:
 def an_empty_directory(patch: Patch) -> None:
     directory = Scan.directory
 
-    def emptied(self: Scan, unit: Unit, generation: object) -> object:
+    def emptied(self: Scan, unit: HourShardData, generation: object) -> object:
         made = directory(self, unit, generation)  # type: ignore[arg-type]
         return msgspec.structs.replace(made, pages={}) if isinstance(made, Inputs) else made
 

@@ -20,10 +20,10 @@ from spm.store import keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.encoding.blocks import Messages
 from spm.store.ledger import commit_records
-from spm.store.manifest import HourOf, Hours, Manifest, Replay, fingerprint
+from spm.store.manifest import HourInputs, Hours, Manifest, Replay, fingerprint
 from spm.store.versions import merge
 from spm.store.versions.merge import Piece
-from spm.store.versions.visibility import Lens
+from spm.store.versions.visibility import Visibility
 from tests.model.rules_off.switch import Rule, keep, killed, right, world_of
 from tests.model.world import APP, DAY, World, crash_at, meanwhile
 
@@ -117,7 +117,7 @@ def hours_of_now(patch: Patch) -> None:
         packs = dict(made.hours)
         for shard in hour_rows:
             hours = {
-                hour: HourOf(fingerprint(made.entry(shard, hour).state), of.retractions, of.stamp_max_ms)
+                hour: HourInputs(fingerprint(made.entry(shard, hour).state), of.retractions, of.stamp_max_ms)
                 for hour, of in packs[shard].hours.items()
             }
             packs[shard] = Hours(packs[shard].generation, hours)
@@ -269,7 +269,7 @@ def compaction_drops_what_is_retracted(patch: Patch) -> None:
 
     def dropping(task: UnitTask, piece: Piece) -> Piece:
         found = in_place(task, piece)
-        kept = Lens(task.retractions).kept(found)
+        kept = Visibility(task.retractions).kept(found)
         return found if kept is None else keep(found, kept)
 
     patch.setattr(compute_task, "_in_place", dropping)
@@ -330,7 +330,7 @@ def two_processes_in_one_millisecond() -> None:
 
 def compaction_makes_hours_of_all_it_holds(patch: Patch) -> None:
     hours = compute_task.hours_of
-    patch.setattr(compute_task, "hours_of", lambda piece, lens: hours(piece, Lens()))
+    patch.setattr(compute_task, "hours_of", lambda piece, lens: hours(piece, Visibility()))
 
 
 def a_retraction_before_a_full_run() -> None:

@@ -14,7 +14,7 @@ from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import COLUMNS, Aggregates
 from spm.store.versions.merge import Piece, merge, pick
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import Lens
+from spm.store.versions.visibility import Visibility
 
 STALE = np.array([0x7FF0_0000_0000_0002], np.uint64).view(np.float64)[0]
 ODD = [0.0, -0.0, STALE, np.nan, np.inf, -np.inf, 5e-324, 1.7e308, 0.1, -3.25]
@@ -44,7 +44,7 @@ def piece_of(rows: Sequence[tuple[int, int, float, int]]) -> Piece:
     )
 
 
-def by_kernels(pieces: Sequence[Piece], lens: Lens) -> tuple[np.ndarray, Aggregates]:
+def by_kernels(pieces: Sequence[Piece], lens: Visibility) -> tuple[np.ndarray, Aggregates]:
     """What a run stores."""
     piece = merge(pieces)
     won = pick(piece, lens.kept(piece))
@@ -53,7 +53,7 @@ def by_kernels(pieces: Sequence[Piece], lens: Lens) -> tuple[np.ndarray, Aggrega
     return won.metrics[made.count > 0], made.take(made.count > 0)
 
 
-HIDING = Lens((Retraction(1, 1, 0, 6, 6, 2, 5, "b", (), "a test", "somebody"),))
+HIDING = Visibility((Retraction(1, 1, 0, 6, 6, 2, 5, "b", (), "a test", "somebody"),))
 
 
 @settings(max_examples=150, deadline=None)
@@ -62,7 +62,7 @@ def test_a_recount_agrees_with_what_runs_store_on_any_samples(
     blocks: list[list[tuple[int, int, float, int]]], hiding: bool
 ) -> None:
     pieces = [piece_of(rows) for rows in blocks]
-    lens = HIDING if hiding else Lens()
+    lens = HIDING if hiding else Visibility()
     assert differences(*by_kernels(pieces, lens), recount(pieces, lens)) == []
 
 
@@ -70,7 +70,7 @@ def test_a_recount_agrees_with_what_runs_store_on_any_samples(
 @given(st.lists(ROWS, min_size=1, max_size=4))
 @example([[(1, 1, 0.0, 0), (1, 2, 1.0, 0)], [(1, 2, np.nan, 0), (1, 3, -9007199254740994.0, 0)], [(1, 1, 0.0, 0)]])
 def test_a_day_agrees_with_what_runs_make_of_its_hours(hours: list[list[tuple[int, int, float, int]]]) -> None:
-    made = [by_kernels([piece_of(rows)], Lens()) for rows in hours]
+    made = [by_kernels([piece_of(rows)], Visibility()) for rows in hours]
     metrics = np.unique(np.concatenate([m for m, _ in made]))
     parts = [(m, aggregates.merge([rows.take(names == m) for names, rows in made])) for m in metrics.tolist()]
     stored = aggregates.side_by_side([rows for _, rows in parts]) if parts else Aggregates.empty()
@@ -84,7 +84,7 @@ ONE = [(0, n, float(v), 0) for n, v in enumerate([3, 5, 2, 8], 1)] + [(2, 1, 4.0
 def whole() -> tuple[np.ndarray, Aggregates, Counted]:
     """An hour as it is stored, and as it is counted."""
     pieces = [piece_of(ONE)]
-    return *by_kernels(pieces, Lens()), recount(pieces)
+    return *by_kernels(pieces, Visibility()), recount(pieces)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in COLUMNS])
@@ -134,7 +134,7 @@ def test_a_series_on_one_side_alone_is_named(side: str) -> None:
 
 
 def test_a_day_whose_sketch_lost_a_shard_is_named() -> None:
-    made = [by_kernels([piece_of(ONE)], Lens()), by_kernels([piece_of(ONE)], Lens())]
+    made = [by_kernels([piece_of(ONE)], Visibility()), by_kernels([piece_of(ONE)], Visibility())]
     metric = made[0][0][0]
     stored = aggregates.merge([rows.take(names == metric) for names, rows in made])
     counts = stored.sketch.counts.copy()

@@ -14,11 +14,11 @@ from spm.store.manifest import (
     OPEN,
     SEALED,
     SEALING,
-    DayOf,
+    DayInputs,
     Days,
     Entry,
     Generation,
-    HourOf,
+    HourInputs,
     Hours,
     Manifest,
     Month,
@@ -50,7 +50,7 @@ def waiting(batch: int = 9, hour: int = HOUR, samples: int = 3, ms: int = 1_000,
 
 def holding(state: State, *, hours_of: State | None = None, seal: int = OPEN) -> Manifest:
     """A manifest with one unit, and hours made of some state of it."""
-    made = {HOUR: HourOf(fingerprint(hours_of))} if hours_of else {}
+    made = {HOUR: HourInputs(fingerprint(hours_of))} if hours_of else {}
     hours = {4: Hours(Generation(77), made)} if made else {}
     return Manifest(1, 0, {(4, HOUR): Entry(state)}, hours, {HOUR: seal} if seal else {})
 
@@ -138,10 +138,10 @@ class TestStaleDays:
         assert self.found(Month(), holding(TWO, hours_of=ONE), self.over) == []
 
     def test_an_equal_one_in_force_is_left_alone(self) -> None:
-        assert self.found(Month(1, {4: Days(Generation(5), {DAY: DayOf(self.of)})}), self.full, self.over) == []
+        assert self.found(Month(1, {4: Days(Generation(5), {DAY: DayInputs(self.of)})}), self.full, self.over) == []
 
     def test_one_of_another_state_is_built_anew(self) -> None:
-        assert self.found(Month(1, {4: Days(Generation(5), {DAY: DayOf(b"other")})}), self.full, self.over) == [DAY]
+        assert self.found(Month(1, {4: Days(Generation(5), {DAY: DayInputs(b"other")})}), self.full, self.over) == [DAY]
 
 
 NOW = 10**12

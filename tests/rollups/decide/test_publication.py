@@ -3,7 +3,7 @@
 import pytest
 
 from rollups.decide.publication import Change, entry_after
-from spm.store.manifest import Entry, Former, Generation, Replay, State, day_fingerprint
+from spm.store.manifest import Entry, Generation, PreviousEntry, Replay, State, day_fingerprint
 from tests.model.world import START, World
 
 OLD, MADE, OTHER = Generation(1), Generation(2), Generation(3)
@@ -36,7 +36,7 @@ def test_an_entry_names_the_sources_of_all_that_it_holds_and_keeps_its_former_st
     after = entry_after(HELD, change(), 9)
     assert after.sources == ("a", "b")
     assert after.state.replay == ()
-    assert after.history == (Former(9, HELD.state),)
+    assert after.history == (PreviousEntry(9, HELD.state),)
 
 
 def test_what_an_older_write_brought_is_deleted_for_good_from_a_unit_that_newer_ones_joined() -> None:

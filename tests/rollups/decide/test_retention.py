@@ -4,7 +4,19 @@ import pytest
 
 from rollups.decide.retention import Due, Keep, due
 from spm.limits import DAY_HOURS, HOUR_MS
-from spm.store.manifest import EXPIRED, OPEN, SEALED, SEALING, DayOf, Days, Entry, Generation, Manifest, Month, State
+from spm.store.manifest import (
+    EXPIRED,
+    OPEN,
+    SEALED,
+    SEALING,
+    DayInputs,
+    Days,
+    Entry,
+    Generation,
+    Manifest,
+    Month,
+    State,
+)
 from tests.model.world import DAY, START
 
 DAY_MS = DAY_HOURS * HOUR_MS
@@ -12,7 +24,7 @@ HOUR = DAY * DAY_HOURS
 HOURS = range(HOUR, HOUR + DAY_HOURS)
 LATER = START + 3 * DAY_MS
 HELD = {(1, HOUR): Entry(State((Generation(7),), ()))}
-FOUND = {DAY // 30: Month(1, {1: Days(Generation(9), {DAY: DayOf(b"x")})})}
+FOUND = {DAY // 30: Month(1, {1: Days(Generation(9), {DAY: DayInputs(b"x")})})}
 
 
 def value(seal: int = OPEN, entries: bool = True) -> Manifest:

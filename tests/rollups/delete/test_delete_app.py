@@ -13,7 +13,7 @@ from spm.store import epochs, keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import dead_letters
-from spm.store.ledger.dead_letters import Letter
+from spm.store.ledger.dead_letters import DeadLetter
 from spm.store.versions import retractions
 from spm.store.versions.retractions import Retraction
 from tests.model.world import APP, START, Crash, World, crash_at
@@ -96,7 +96,7 @@ def lived() -> World:
     world.send((0, 5, 3.0))
     retractions.add(world.store, APP, DRAFT)
     epochs.open_epoch(world.store, APP, strategy="hash", shards=16, spread=4)
-    world.store.put([dead_letters.step(APP, START, bytes(16), Letter(dead_letters.MESSAGE, "cause", b"body"))])
+    world.store.put([dead_letters.step(APP, START, bytes(16), DeadLetter(dead_letters.MESSAGE, "cause", b"body"))])
     return world
 
 

@@ -23,7 +23,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import SEALED, Generation
 from spm.store.versions import generations, retractions
-from spm.store.versions.generations import Unit
+from spm.store.versions.generations import HourShardData
 from spm.store.versions.merge import Piece, merge
 from tests.model.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, meanwhile
 
@@ -44,12 +44,12 @@ def stored(world: World) -> list[tuple[int, int, float, int, str]]:
             found += _versions(Piece.of_row(row))
         for key, row in world.store.scan("inputs", *keys.app_range(shard, APP)):
             _, _, hour, number = keys.parse_inputs(key)
-            found += _generation(world, Unit(shard, APP, hour), number, generations.decode_inputs(row[b"v"]))
+            found += _generation(world, HourShardData(shard, APP, hour), number, generations.decode_inputs(row[b"v"]))
     return sorted(set(found))
 
 
 def _generation(
-    world: World, unit: Unit, number: int, made: generations.Inputs
+    world: World, unit: HourShardData, number: int, made: generations.Inputs
 ) -> list[tuple[int, int, float, int, str]]:
     """A generation's versions by its pages alone; packs have none."""
     if not made.timeline_pages:

@@ -182,7 +182,7 @@ def test_retention_killed_anywhere_is_finished_by_the_next(point: str, times: in
     keeping(world)
     world.roll(now_ms=LATER)
     sealed(world)
-    assert outcomes(world, commit_records.LATE) == 0
+    assert outcomes(world, commit_records.EXPIRED_HOUR) == 0
 
 
 # --- late data --------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def outcomes(world: World, wanted: int) -> int:
     """Samples with this outcome in the ledger."""
     found = 0
     for _, row in world.store.scan("ledger", *keys.ledger_range(APP)):
-        commit, outcome, _ = commit_records.decode_account(row[b"v"], blocks.LEDGER)
+        commit, outcome, _ = commit_records.decode_ledger_row(row[b"v"], blocks.LEDGER)
         found += commit.sample_count if outcome == wanted else 0
     return found
 
@@ -205,7 +205,7 @@ def test_data_for_a_sealed_hour_is_counted_as_late_and_changes_nothing() -> None
     world.send((0, 3, 100.0), (5, 7 * HOUR_MS, 100.0))  # also for an hour nobody had written to
     assert world.hours() == before
     assert keeping(world).late == 2
-    assert (world.pending_rows(), outcomes(world, commit_records.LATE)) == (0, 2)
+    assert (world.pending_rows(), outcomes(world, commit_records.EXPIRED_HOUR)) == (0, 2)
     assert world.hours() == before
     assert rows(world, *RAW) == 0
 
@@ -232,7 +232,7 @@ def test_a_run_counts_late_data_too() -> None:
     keeping(world)
     world.send((0, 3, 100.0))
     assert world.roll(now_ms=LATER).late == 1
-    assert outcomes(world, commit_records.LATE) == 1
+    assert outcomes(world, commit_records.EXPIRED_HOUR) == 1
 
 
 def test_what_was_merged_by_the_seal_is_stored_though_its_settling_died() -> None:
@@ -243,7 +243,7 @@ def test_what_was_merged_by_the_seal_is_stored_though_its_settling_died() -> Non
     stored = outcomes(world, commit_records.STORED)
     assert world.pending_rows() > 0
     assert keeping(world).late == 0
-    assert (world.pending_rows(), outcomes(world, commit_records.LATE)) == (0, 0)
+    assert (world.pending_rows(), outcomes(world, commit_records.EXPIRED_HOUR)) == (0, 0)
     assert outcomes(world, commit_records.STORED) > stored
 
 
@@ -257,7 +257,7 @@ def test_a_sample_acked_while_its_hour_is_sealed_is_in_or_counted_as_late(point:
     keeping(world)
     world.roll(now_ms=LATER)
     inside = (4, HOUR) in world.hours()
-    assert (inside, outcomes(world, commit_records.LATE)) in {(True, 0), (False, 1)}
+    assert (inside, outcomes(world, commit_records.EXPIRED_HOUR)) in {(True, 0), (False, 1)}
     assert inside == (point == "sealing")
     assert (world.pending_rows(), {world.manifest().seal(s) for s in HOURS}) == (0, {SEALED})
     purge(world.store, APP, keep=0)
@@ -280,7 +280,7 @@ def test_a_run_under_way_drops_its_work_on_hours_that_were_sealed_meanwhile(poin
     world.roll(now_ms=LATER, at=meanwhile(point, lambda: keeping(world)))
     world.roll(now_ms=LATER)
     sealed(world)
-    assert outcomes(world, commit_records.LATE) == 0
+    assert outcomes(world, commit_records.EXPIRED_HOUR) == 0
 
 
 def test_hours_counted_before_an_undo_do_not_come_in_over_a_seal() -> None:
@@ -458,7 +458,7 @@ def test_no_run_builds_an_expired_day_again() -> None:
     world.send((0, 3, 100.0))
     world.driver().roll(LocalExecutor(world.store), [APP], now_ms=LATER + DAY_MS, sweep=True)
     assert world.days() == world.model.days()
-    assert outcomes(world, commit_records.LATE) == 1
+    assert outcomes(world, commit_records.EXPIRED_HOUR) == 1
 
 
 def test_days_go_after_their_time_and_only_the_seals_are_left() -> None:
@@ -470,7 +470,7 @@ def test_days_go_after_their_time_and_only_the_seals_are_left() -> None:
     assert (after.entries, after.hours, set(after.seals.values())) == ({}, {}, {EXPIRED})
     world.send((0, 3, 100.0))
     keeping(world, raw=1, hour=1, day=1)
-    assert outcomes(world, commit_records.LATE) == 1
+    assert outcomes(world, commit_records.EXPIRED_HOUR) == 1
     assert world.answer() == {}
 
 

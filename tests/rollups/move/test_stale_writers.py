@@ -23,8 +23,8 @@ from spm.store import epochs as store_epochs
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import BYTE, HASH, Distribution
 from spm.store.ledger import watermarks
-from spm.store.ledger.outcomes import settled
-from spm.store.ledger.watermarks import Announcement, Vector, packed
+from spm.store.ledger.outcomes import read_outcomes
+from spm.store.ledger.watermarks import Announcement, WatermarkVector, packed
 from spm.wire import Envelope
 from tests.model.world import APP, NEXT_DAY, START, World, parsed
 from tests.support.faults import Faulty
@@ -86,9 +86,9 @@ class Story:
     def look(self) -> None:
         """The keeper looks; then whatever E or the account holds is found by a reader."""
         keep(self.store, APP, self.world.clock.now_ms())
-        vector = Vector.of(watermarks.read(self.store, APP))
+        vector = WatermarkVector.of(watermarks.read(self.store, APP))
         stamp = self.message.stamp
-        found = settled(self.store, APP, 0)
+        found = read_outcomes(self.store, APP, 0)
         told = bool(found.whole[found.stamps == packed((stamp.ms, stamp.sequence))].any())
         if told or stamp.ms <= vector.seen[stamp.process].mark >> 16:
             self.world.clock.advance(2_000)  # older than a cached tail may be

@@ -118,7 +118,7 @@ def test_a_message_written_twice_is_counted_once_and_accounted_once(world: World
 def accounted(world: World) -> int:
     """Samples of all account rows."""
     rows = world.store.scan("ledger", *keys.ledger_range(APP))
-    return sum(commit_records.decode_account(cells[b"v"])[0].sample_count for _, cells in rows)
+    return sum(commit_records.decode_ledger_row(cells[b"v"])[0].sample_count for _, cells in rows)
 
 
 def test_hours_equal_a_numpy_recount(world: World) -> None:

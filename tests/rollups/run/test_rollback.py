@@ -6,7 +6,7 @@ from rollups.delete.purge import purge
 from rollups.run.rollback import roll_back, tops_of
 from spm.errors import Refused
 from spm.limits import HISTORY_MAX, HOUR_MS
-from spm.store.manifest import OPEN, SEALED, SEALING, Entry, Former, Generation, Manifest, State
+from spm.store.manifest import OPEN, SEALED, SEALING, Entry, Generation, Manifest, PreviousEntry, State
 from tests.model.world import APP, Crash, World, crash_at
 
 
@@ -145,8 +145,8 @@ PAIR = ((4, 9), (5, 9))
 
 def moved(later: bool, seal: int = OPEN) -> Manifest:
     """A run 3 that moved an hour from shard 4 to shard 5; ``later``: run 8 stands on one of the two."""
-    first = Former(3, ONE, PAIR)
-    second = Entry(TWO, (first, Former(8, TWO)) if later else (first,))
+    first = PreviousEntry(3, ONE, PAIR)
+    second = Entry(TWO, (first, PreviousEntry(8, TWO)) if later else (first,))
     return Manifest(1, 0, {(4, 9): Entry(TWO, (first,)), (5, 9): second}, seals={9: seal} if seal else {})
 
 

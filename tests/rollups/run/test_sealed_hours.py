@@ -57,7 +57,7 @@ def outcomes(world: World) -> dict[int, int]:
     """Samples by outcome, of all account rows."""
     found: dict[int, int] = {}
     for _, cells in world.store.scan("ledger", *keys.ledger_range(APP)):
-        commit, outcome, _ = commit_records.decode_account(cells[b"v"])
+        commit, outcome, _ = commit_records.decode_ledger_row(cells[b"v"])
         found[outcome] = found.get(outcome, 0) + commit.sample_count
     return found
 
@@ -144,7 +144,7 @@ def test_what_comes_for_a_sealed_hour_is_counted_late_and_removed(minor: bool) -
     report = world.roll(minor=minor)
     assert report.late == 2
     assert world.pending_rows() == 0
-    assert outcomes(world) == {commit_records.STORED: 4, commit_records.LATE: 2}
+    assert outcomes(world) == {commit_records.STORED: 4, commit_records.EXPIRED_HOUR: 2}
     assert {p: e for p, e in world.manifest().entries.items() if p[1] == FIRST} == {
         p: e for p, e in before.items() if p[1] == FIRST
     }
@@ -170,7 +170,7 @@ def test_a_run_killed_after_counting_what_is_late_counts_it_once() -> None:
             world.roll(minor=True, at=crash_at(point))
         world.send((0, 4, 7.0))
     world.roll(minor=True)
-    assert outcomes(world)[commit_records.LATE] == 4
+    assert outcomes(world)[commit_records.EXPIRED_HOUR] == 4
     assert world.pending_rows() == 0
 
 

@@ -30,7 +30,7 @@ def damaged(table: str, at: int, bit: int, *, rolled: bool) -> tuple[MemoryBacke
     return backend, key
 
 
-def letters(backend: MemoryBackend) -> list[dead_letters.Letter]:
+def letters(backend: MemoryBackend) -> list[dead_letters.DeadLetter]:
     return [dead_letters.decode(row[b"v"]) for _, row in backend.scan("dead", b"", b"\xff" * 40)]
 
 

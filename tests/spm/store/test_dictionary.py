@@ -12,7 +12,7 @@ from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.dictionary import COLUMN, Registry, matching
+from spm.store.dictionary import COLUMN, SeriesRegistry, matching
 from spm.store.encoding import kernels
 from spm.store.matchers import Matcher
 from spm.wire import SeriesTable, canonical
@@ -26,7 +26,7 @@ def table(*series: int) -> SeriesTable:
 
 def test_each_series_is_a_row_with_its_canonical_form() -> None:
     backend = MemoryBackend()
-    assert Registry(backend).register(7, table(1, 2)).tolist() == []
+    assert SeriesRegistry(backend).register(7, table(1, 2)).tolist() == []
     made = table(1, 2)
     names = [keys.series(7, int(m), int(s)) for m, s in zip(made.metrics, made.ids, strict=True)]
     assert backend.get("series", names) == [{COLUMN: form(1)}, {COLUMN: form(2)}]
@@ -34,7 +34,7 @@ def test_each_series_is_a_row_with_its_canonical_form() -> None:
 
 def test_a_known_series_costs_no_call() -> None:
     backend = Faulty(MemoryBackend())
-    registry = Registry(backend)
+    registry = SeriesRegistry(backend)
     registry.register(7, table(1, 2))
     backend.calls.clear()
     registry.register(7, table(2, 1))
@@ -45,15 +45,15 @@ def test_a_known_series_costs_no_call() -> None:
 
 def test_a_registered_series_is_read_but_not_written_by_a_new_process() -> None:
     backend = Faulty(MemoryBackend())
-    Registry(backend).register(7, table(1))
+    SeriesRegistry(backend).register(7, table(1))
     backend.calls.clear()
-    Registry(backend).register(7, table(1))
+    SeriesRegistry(backend).register(7, table(1))
     assert backend.calls == ["get series"]
 
 
 def test_a_failed_registration_is_not_remembered() -> None:
     backend = Faulty(MemoryBackend(), fails_at=1)
-    registry = Registry(backend)
+    registry = SeriesRegistry(backend)
     with pytest.raises(StoreUnavailable):
         registry.register(7, table(1))
     backend.fails_at = None
@@ -63,13 +63,13 @@ def test_a_failed_registration_is_not_remembered() -> None:
 
 def test_one_more_series_than_a_process_remembers_makes_it_ask_again() -> None:
     backend = Faulty(MemoryBackend())
-    registry = Registry(backend, known_max=3)
+    registry = SeriesRegistry(backend, known_max=3)
     registry.register(7, table(1, 2, 3))
     registry.register(7, table(4))
     backend.calls.clear()
     assert registry.register(7, table(1, 4)).tolist() == []
     assert backend.calls == ["get series"]
-    assert Registry(backend)._known_max == limits.SERIES_KNOWN_MAX
+    assert SeriesRegistry(backend)._known_max == limits.SERIES_KNOWN_MAX
 
 
 @pytest.mark.parametrize("url", ["memory://new", "lmdb://{}/store"])
@@ -84,7 +84,7 @@ def test_of_two_racing_series_with_one_hash_exactly_one_goes_in(
 
     def race(i: int) -> None:
         start.wait()
-        refused[i] = Registry(backend).register(7, SeriesTable.from_canonical([forms[i]])).tolist()
+        refused[i] = SeriesRegistry(backend).register(7, SeriesTable.from_canonical([forms[i]])).tolist()
 
     threads = [threading.Thread(target=race, args=(i,)) for i in range(len(forms))]
     for t in threads:
@@ -98,7 +98,7 @@ def test_of_two_racing_series_with_one_hash_exactly_one_goes_in(
 
 def test_threads_of_one_registry_agree() -> None:
     backend = MemoryBackend()
-    registry = Registry(backend)
+    registry = SeriesRegistry(backend)
     parts = [np.arange(i, i + 40) for i in range(0, 80, 10)]
     threads = [threading.Thread(target=registry.register, args=(7, table(*map(int, p)))) for p in parts]
     for t in threads:
@@ -141,14 +141,14 @@ def matched(backend: Backend, *matchers: Matcher, app: int = 7) -> list[int]:
 )
 def test_matching_finds_the_series_of_an_app(matchers: list[Matcher], numbers: Iterable[int]) -> None:
     backend = MemoryBackend()
-    Registry(backend).register(7, table(*range(12)))
-    Registry(backend).register(8, table(*range(12, 20)))
+    SeriesRegistry(backend).register(7, table(*range(12)))
+    SeriesRegistry(backend).register(8, table(*range(12, 20)))
     assert matched(backend, *matchers) == list(numbers)
 
 
 def test_matching_one_metric_reads_no_other() -> None:
     backend = Faulty(MemoryBackend())
-    Registry(backend).register(7, table(*range(12)))
+    SeriesRegistry(backend).register(7, table(*range(12)))
     backend.calls.clear()
     matching(backend, 7, [Matcher("__name__", "=", "m1")])
     assert backend.calls == ["scan series"]
@@ -156,7 +156,7 @@ def test_matching_one_metric_reads_no_other() -> None:
 
 def test_matching_passes_over_a_damaged_row() -> None:
     backend = MemoryBackend()
-    Registry(backend).register(7, table(1, 4))
+    SeriesRegistry(backend).register(7, table(1, 4))
     key = keys.series(7, int(table(1).metrics[0]), int(table(1).ids[0]))
     flip(backend, "series", key, COLUMN)
     assert matched(backend) == [4]
@@ -165,5 +165,5 @@ def test_matching_passes_over_a_damaged_row() -> None:
 def test_matching_goes_through_more_series_than_it_looks_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spm.store.dictionary._TOGETHER", 3)
     backend = MemoryBackend()
-    Registry(backend).register(7, table(*range(12)))
+    SeriesRegistry(backend).register(7, table(*range(12)))
     assert matched(backend) == list(range(12))

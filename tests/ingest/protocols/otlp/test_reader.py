@@ -20,13 +20,13 @@ from ingest.protocols.common.histogram_kernels import (
 )
 from ingest.protocols.common.series_cache import SeriesCache
 from ingest.protocols.otlp import reader as otlp_reader
+from ingest.protocols.otlp.answers import answer, message_of, status
 from ingest.protocols.otlp.labels import plain_number
 from ingest.protocols.otlp.names import label_name, metric_name, unit_name
 from ingest.protocols.otlp.points import FAULTS
-from ingest.protocols.otlp.reader import Exported
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS, MESSAGE_SAMPLES_MAX, MESSAGE_SERIES_MAX
-from spm.wire import STALE_BITS, parse_canonical
+from spm.wire import STALE_BITS, Parsed, parse_canonical
 from tests.ingest.protocols.otlp_bodies import NOW, Labels, Metric, Point, request, request_json
 from tests.ingest.protocols.remote_bodies import bits, part, real, varint, whole
 
@@ -34,14 +34,14 @@ PROTOBUF, JSON = "application/x-protobuf", "application/json; charset=utf-8"
 SHOP = {"service.name": "shop", "service.instance.id": "i1"}
 
 
-def read(body: bytes, form: str = PROTOBUF, cache: SeriesCache | None = None) -> Exported:
+def read(body: bytes, form: str = PROTOBUF, cache: SeriesCache | None = None) -> Parsed:
     """A request, read at NOW."""
     return otlp_reader.parse(body, form, now_ms=NOW, cache=cache or SeriesCache())
 
 
-def series_of(exported: Exported) -> dict[str, float]:
+def series_of(parsed: Parsed) -> dict[str, float]:
     """Each series as text, and its value."""
-    parsed, found = exported.parsed, {}
+    found = {}
     for number, value in zip(parsed.series_index, parsed.values, strict=True):
         metric, labels = parse_canonical(parsed.series.canonical(int(number)))
         found[f"{metric}{{{','.join(f'{name}={text}' for name, text in labels.items())}}}"] = float(value)
@@ -177,7 +177,7 @@ def test_a_resource_alike_in_later_requests_is_told_at_their_latest_time() -> No
     cache = SeriesCache()
     for step in range(3):
         points = [Point(1, at_ms=NOW - 9 + step), Point(2, at_ms=NOW - 5 + step)]
-        parsed = read(request(Metric("g", "gauge", points), resource={**SHOP, "os.type": "l"}), cache=cache).parsed
+        parsed = read(request(Metric("g", "gauge", points), resource={**SHOP, "os.type": "l"}), cache=cache)
         assert [int(ts) - NOW for ts in parsed.ts] == [-9 + step, -5 + step, -5 + step]
 
 
@@ -246,7 +246,7 @@ def test_values_of_attributes_of_every_kind_are_texts(raw: bytes) -> None:
 
 def test_no_recorded_value_is_the_marker_of_staleness() -> None:
     points = [Point(None, flags=1), Point(3, labels={"a": "b"})]
-    parsed = read(request(Metric("g", "gauge", points), Metric("h", "histogram", [Point(flags=1, total=0.0)]))).parsed
+    parsed = read(request(Metric("g", "gauge", points), Metric("h", "histogram", [Point(flags=1, total=0.0)])))
     assert [int(n) == STALE_BITS for n in parsed.values.view(np.uint64)] == [True, False, True, True, True]
 
 
@@ -258,7 +258,7 @@ def value_of(bits_of: int) -> float:
 
 @pytest.mark.parametrize("wanted", [0x7FF8000000000001, 0xFFF0000000000000, 1, 1 << 63], ids=hex)
 def test_doubles_keep_their_very_bits(wanted: int) -> None:
-    parsed = read(request(Metric("g", "gauge", [Point(value_of(wanted))]))).parsed
+    parsed = read(request(Metric("g", "gauge", [Point(value_of(wanted))])))
     assert parsed.values.view(np.uint64).tolist() == [wanted]
 
 
@@ -285,31 +285,31 @@ def test_what_cannot_be_refuses_its_point_alone(case: str) -> None:
     metric, reason = REFUSED[case]
     exported = read(request(Metric("a", "gauge", [Point(1)]), metric, Metric("z", "gauge", [Point(2)])))
     assert series_of(exported) == {"a{}": 1, "z{}": 2}
-    assert [(r.line, r.reason) for r in exported.parsed.rejections] == [(2, reason)]
-    assert (exported.rejected_points, exported.message) == (1, f"data point 2: {reason}")
+    assert [(r.line, r.reason) for r in exported.rejections] == [(2, reason)]
+    assert (exported.rejected, message_of(exported.rejections)) == (1, f"data point 2: {reason}")
 
 
 def test_a_histogram_one_of_whose_series_cannot_be_is_refused_whole() -> None:
     exported = read(request(Metric("m" * 250, "histogram", [HISTOGRAM])))  # _bucket is too long, _sum is not
-    assert (series_of(exported), exported.rejected_points) == ({}, 1)
+    assert (series_of(exported), exported.rejected) == ({}, 1)
 
 
 def test_times_far_ahead_refuse_their_points() -> None:
     exported = read(request(Metric("h", "histogram", [HISTOGRAM, Point(at_ms=NOW + FUTURE_MS + 1, count=1)])))
-    assert (len(series_of(exported)), exported.rejected_points) == (7, 1)
-    assert "ahead of the server" in exported.message
+    assert (len(series_of(exported)), exported.rejected) == (7, 1)
+    assert "ahead of the server" in message_of(exported.rejections)
 
 
 def test_exemplars_are_counted_and_told_and_their_points_kept() -> None:
     exported = read(request(Metric("g", "gauge", [Point(1, exemplars=3)])))
-    assert (series_of(exported), exported.rejected_points) == ({"g{}": 1}, 0)
-    assert exported.message == "3 exemplars: not supported, the points are kept"
+    assert (series_of(exported), exported.rejected) == ({"g{}": 1}, 0)
+    assert message_of(exported.rejections) == "3 exemplars: not supported, the points are kept"
 
 
 def test_metadata_is_handed_on_once_per_metric() -> None:
     metric = Metric("lat", "histogram", [HISTOGRAM], unit="ms", help="How long.")
     cache = SeriesCache()
-    found = [read(request(metric), cache=cache).parsed.metadata for _ in range(2)]
+    found = [read(request(metric), cache=cache).metadata for _ in range(2)]
     assert [[(m.metric, m.type, m.help, m.unit) for m in each] for each in found] == [
         [("lat_milliseconds", "histogram", "How long.", "milliseconds")],
         [],
@@ -415,15 +415,20 @@ def zigzag_scale(number: int) -> bytes:
     return varint(8 * number) + varint(4)
 
 
+def answered(exported: Parsed, form: str) -> bytes:
+    """The answer to a request."""
+    return answer(exported.rejected, message_of(exported.rejections), form)
+
+
 def test_answers_are_in_the_form_of_the_request() -> None:
     exported = read(request(Metric("m", "gauge", [Point(None)])))
-    assert json.loads(otlp_reader.answer(exported, JSON)) == {
+    assert json.loads(answered(exported, JSON)) == {
         "partialSuccess": {"rejectedDataPoints": "1", "errorMessage": f"data point 1: {FAULTS[NO_VALUE]}"}
     }
     message = f"data point 1: {FAULTS[NO_VALUE]}"
-    assert otlp_reader.answer(exported, PROTOBUF) == part(1, whole(1, 1) + part(2, message))
-    assert (otlp_reader.answer(read(b""), PROTOBUF), otlp_reader.answer(read(b""), JSON)) == (b"", b"{}")
-    assert (otlp_reader.status(3, "no", PROTOBUF), json.loads(otlp_reader.status(3, "no", JSON))) == (
+    assert answered(exported, PROTOBUF) == part(1, whole(1, 1) + part(2, message))
+    assert (answered(read(b""), PROTOBUF), answered(read(b""), JSON)) == (b"", b"{}")
+    assert (status(3, "no", PROTOBUF), json.loads(status(3, "no", JSON))) == (
         whole(1, 3) + part(2, "no"),
         {"code": 3, "message": "no"},
     )

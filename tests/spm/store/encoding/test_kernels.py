@@ -14,7 +14,7 @@ before = {n: list(f.signatures) for n, f in compiled.items()}
 assert all(before.values()), before
 
 from spm.wire import Envelope
-from spm.store.versions import generations as units
+from spm.store.versions import generations
 from spm.store.manifest import Entry, Generation, Manifest, Replay, State
 from spm.store import keys, manifest
 from spm.store.backends.memory import MemoryBackend
@@ -43,8 +43,8 @@ for samples_max in (50, 10**6):
         [shard] = Distribution().all(APP)
         rows = list(backend.scan("log", *keys.log_range(shard, APP, hour)))
         piece = merge([Piece.of_row(row) for _, row in rows])
-        unit = units.Unit(shard, APP, hour)
-        made = units.paginate(unit, samples_max, piece, parents=(), batches=(), samples_max=samples_max)
+        unit = generations.HourShardData(shard, APP, hour)
+        made = generations.paginate(unit, samples_max, piece, parents=(), batches=(), samples_max=samples_max)
         backend.put([("chunks", made.chunks), ("timelines", made.timelines), ("inputs", [made.inputs])])
         entries[shard, hour] = Entry(State((*entries.get((shard, hour), Entry()).state.generations, made.generation)))
     day = HOUR // 24

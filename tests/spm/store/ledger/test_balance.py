@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spm.store import keys
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import watermarks
-from spm.store.ledger.balance import account, glance
+from spm.store.ledger.balance import read_balance, summarize
 from spm.store.ledger.watermarks import Announcement
 from tests.model.balance_world import DEAD, GONE, OPEN, QUEUED, STORED, World
 from tests.support.faults import flip
@@ -61,7 +61,7 @@ def test_a_process_whose_row_cannot_be_read_is_named_and_is_in_no_number() -> No
         stored(message, backend=store)
         watermarks.announce(store, APP, process, Announcement(message.stamp.ms, sequence, 1, 1, 0, 0, 0, NOW))
     flip(store, "marks", keys.mark(APP, 2), b"a")
-    found = account(store, APP, NOW)
+    found = read_balance(store, APP, NOW)
     assert (found.samples.accepted, found.samples.stored, found.unread) == (1, 1, (2,))
     assert (found.findings, found.adds_up) == ((), False)
-    assert (glance(store, APP, NOW).samples.accepted, glance(store, APP, NOW).unread) == (1, 1)
+    assert (summarize(store, APP, NOW).samples.accepted, summarize(store, APP, NOW).unread) == (1, 1)

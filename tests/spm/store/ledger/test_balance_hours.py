@@ -12,8 +12,8 @@ from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import watermarks
-from spm.store.ledger.balance_hours import Gap, Hour, final_before, gaps, hours
-from spm.store.ledger.commit_columns import Cells
+from spm.store.ledger.balance_hours import HourBalance, NumberGap, final_before, gaps, read_hours
+from spm.store.ledger.commit_columns import CommitCellCache
 from spm.store.ledger.watermarks import Announcement
 from tests.model.balance_world import DEAD, STORED, World
 from tests.support.rows import APP, envelope, stored
@@ -24,7 +24,7 @@ HOUR = NOW // HOUR_MS
 Numbered = list[tuple[int, int]]  # (spool, number), in order of acceptance
 
 
-def seen(numbered: Numbered, *, step_ms: int = 60_000) -> list[Hour]:
+def seen(numbered: Numbered, *, step_ms: int = 60_000) -> list[HourBalance]:
     """The hours of messages with these numbers, one per minute, all stored."""
     store = MemoryBackend()
     envelopes = [
@@ -36,10 +36,10 @@ def seen(numbered: Numbered, *, step_ms: int = 60_000) -> list[Hour]:
         for i, (spool, number) in enumerate(numbered)
     ]
     stored(*envelopes, backend=store)
-    return list(hours(store, APP, HOUR, HOUR + 3))
+    return list(read_hours(store, APP, HOUR, HOUR + 3))
 
 
-def named(found: list[Gap]) -> list[tuple[int, int, int]]:
+def named(found: list[NumberGap]) -> list[tuple[int, int, int]]:
     """(spool, first, last) of gaps."""
     return [(int(gap.spool, 16), gap.first, gap.last) for gap in found]
 
@@ -97,7 +97,7 @@ def test_ids_that_are_no_numbers_are_in_no_gap() -> None:
     store = MemoryBackend()
     ids = [b"\0SEQ"[:3] + b"x" * 13, bytes(16), b"m" * 16]
     stored(*[envelope([(0, NOW, 1.0)], ms=NOW + i, message_id=name) for i, name in enumerate(ids)], backend=store)
-    [found] = hours(store, APP, HOUR, HOUR)
+    [found] = read_hours(store, APP, HOUR, HOUR)
     assert (found.runs, found.messages.tolist()) == ((), [3])
 
 
@@ -122,7 +122,7 @@ def test_hours_of_a_random_history_add_up_to_what_is_settled(seed: int) -> None:
                 message.envelope
             )
     got: Counter[tuple[int, str, str]] = Counter()
-    for hour in hours(world.store, APP, first, last, Cells()):
+    for hour in read_hours(world.store, APP, first, last, CommitCellCache()):
         for i, source in enumerate(hour.sources):
             got[hour.number, source, STORED] += int(hour.stored[i])
             got[hour.number, source, DEAD] += int(hour.dead[i])

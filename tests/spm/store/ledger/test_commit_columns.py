@@ -15,7 +15,7 @@ from spm.limits import HOUR_MS
 from spm.store.encoding import blocks, codec
 from spm.store.encoding.blocks import Messages
 from spm.store.ledger import commit_records
-from spm.store.ledger.commit_columns import Cell, Cells, opened
+from spm.store.ledger.commit_columns import CommitCell, CommitCellCache, open_cells
 from spm.store.ledger.commit_records import Commit
 from tests.golden.make import FOLDER
 
@@ -37,7 +37,7 @@ def commit(count: int, *, seed: int = 0, totals: bool = False, epoch: int | None
     return Commit(table, draw.integers(1, 10**9, count), ids, MS, MS + seed, ((1, 2), (200, 3)), told, epoch)
 
 
-def said(cell: Cell | CorruptBlock) -> Any:
+def said(cell: CommitCell | CorruptBlock) -> Any:
     """What a cell says, as plain things; that it is damaged, if it is."""
     if isinstance(cell, CorruptBlock):
         return "damaged"
@@ -51,7 +51,7 @@ def said(cell: Cell | CorruptBlock) -> Any:
 def alone(raw: bytes, kind: int) -> Any:
     """The same by the decoder that takes one at a time."""
     try:
-        c, outcome, batch = commit_records.decode_account(raw, kind)
+        c, outcome, batch = commit_records.decode_ledger_row(raw, kind)
     except CorruptBlock:
         return "damaged"
     m = c.messages
@@ -77,14 +77,14 @@ def test_many_cells_say_what_each_says_alone_whichever_are_damaged(
             raw[bit // 8 % len(raw)] ^= 1 << bit % 8
         raws.append(bytes(raw))
     wanted = [alone(raw, blocks.LEDGER) for raw in raws]
-    assert [said(cell) for cell in opened(raws, blocks.LEDGER)] == wanted
-    assert [said(cell) for cell in Cells().open(raws, blocks.LEDGER)] == wanted
+    assert [said(cell) for cell in open_cells(raws, blocks.LEDGER)] == wanted
+    assert [said(cell) for cell in CommitCellCache().open(raws, blocks.LEDGER)] == wanted
 
 
 @pytest.mark.parametrize("name", ["pending-1", "pending-2", "pending-2-epoch", "ledger-1", "ledger-2-totals"])
 def test_cells_of_every_form_are_opened(name: str) -> None:
     raw = (FOLDER / f"{name}.bin").read_bytes()
-    assert said(*opened([raw], raw[0])) == alone(raw, raw[0])
+    assert said(*open_cells([raw], raw[0])) == alone(raw, raw[0])
 
 
 def without(name: str) -> Callable[[dict[str, Any]], None]:
@@ -130,7 +130,7 @@ def test_a_cell_of_a_wrong_shape_is_damaged_and_the_next_is_not(spoil: Callable[
     c, texts = blocks.decode_columns(blocks.PENDING, good)
     spoil(c)
     bad = blocks.encode_columns(blocks.PENDING, c, texts)
-    found = [said(cell) for cell in opened([good, bad, good], blocks.PENDING)]
+    found = [said(cell) for cell in open_cells([good, bad, good], blocks.PENDING)]
     assert found == [alone(good, blocks.PENDING), "damaged", alone(good, blocks.PENDING)]
 
 
@@ -141,11 +141,14 @@ def test_a_column_that_does_not_unpack_is_damage(monkeypatch: pytest.MonkeyPatch
         name: (*column[:4], column[4][:-1] if column[0] == codec.PCO else column[4]) for name, column in packed.items()
     }
     monkeypatch.setattr(blocks, "packed_columns", lambda kind, raw: (texts, torn if raw == b"torn" else packed))
-    assert [said(cell) for cell in opened([b"torn", good], blocks.PENDING)] == ["damaged", alone(good, blocks.PENDING)]
+    assert [said(cell) for cell in open_cells([b"torn", good], blocks.PENDING)] == [
+        "damaged",
+        alone(good, blocks.PENDING),
+    ]
 
 
 def test_what_is_remembered_holds_no_others_bytes() -> None:
     raws = [commit_records.encode(commit(40, seed=number)) for number in range(3)]
-    for cell in Cells().open(raws, blocks.PENDING):
-        assert isinstance(cell, Cell)
+    for cell in CommitCellCache().open(raws, blocks.PENDING):
+        assert isinstance(cell, CommitCell)
         assert cell.messages.ms.base is None

@@ -36,7 +36,7 @@ def test_a_commit_comes_back_with_its_outcome_and_batch(
 ) -> None:
     ids = np.arange(16 * len(stamps), dtype=np.uint8)
     commit = Commit(messages(stamps), np.arange(len(stamps)), ids, ts, ts + 5, rows)
-    got, *rest = commit_records.decode_account(commit_records.encode(commit, blocks.LEDGER, outcome, batch))
+    got, *rest = commit_records.decode_ledger_row(commit_records.encode(commit, blocks.LEDGER, outcome, batch))
     assert (facts(got), rest) == (facts(commit), [outcome, batch])
     assert (got.stamp_min_ms, got.stamp_max_ms) == (min(s.ms for s in stamps), max(s.ms for s in stamps))
     assert got.sample_count == sum(range(len(stamps)))
@@ -45,7 +45,7 @@ def test_a_commit_comes_back_with_its_outcome_and_batch(
 def test_a_pending_cell_is_not_taken_for_a_ledger_row() -> None:
     commit = Commit(messages([Stamp(1, 1, 1)]), np.array([1]), np.zeros(16, np.uint8), 1, 2, ())
     with pytest.raises(CorruptBlock, match="another kind"):
-        commit_records.decode_account(commit_records.encode(commit))
+        commit_records.decode_ledger_row(commit_records.encode(commit))
 
 
 def test_ids_that_are_not_sixteen_bytes_each_are_damage() -> None:

@@ -20,9 +20,9 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
 from spm.store.keys import Distribution, LogKey, PendingKey
 from spm.store.ledger import commit_records
-from spm.store.ledger.commit_records import COLUMN, DEAD, LATE, REJECTED, STORED, Commit, account_key
-from spm.store.ledger.outcomes import Settled, settled
-from spm.store.ledger.watermarks import Totals
+from spm.store.ledger.commit_records import COLUMN, DEAD, EXPIRED_HOUR, REJECTED, STORED, Commit, ledger_key
+from spm.store.ledger.outcomes import Outcomes, read_outcomes
+from spm.store.ledger.watermarks import OutcomeTotals
 from spm.wire import Stamp
 from tests.support.faults import Faulty, flip, keys_of
 from tests.support.rows import APP, START, envelope, messages, stored
@@ -31,7 +31,7 @@ SPREAD = Distribution.single(spread=2)
 SHARDS = SPREAD.all(APP)
 MINUTE = 7
 MESSAGES = 4  # stamps; message m holds m % 3 + 1 samples in each of its (shard, hour) rows
-OUTCOME = {"waits": None, "stored": STORED, "late": LATE}
+OUTCOME = {"waits": None, "stored": STORED, "late": EXPIRED_HOUR}
 
 
 def stamp(number: int) -> Stamp:
@@ -82,7 +82,7 @@ def put(backend: MemoryBackend, row: Row | Died) -> None:
             [("pending", [(PendingKey(place.shard, APP, place.ingest_ms, place.batch).to_bytes(), cell)])]
         )
     raw = commit_records.encode(commit, blocks.LEDGER, row.outcome, row.batch)
-    return backend.put([("ledger", [(account_key(place), {COLUMN: raw})])])
+    return backend.put([("ledger", [(ledger_key(place), {COLUMN: raw})])])
 
 
 def ids(numbers: Sequence[int]) -> np.ndarray:
@@ -130,7 +130,7 @@ def sorted_rows(rows: list[Row | Died]) -> list[Row]:
     return sorted((r for r in rows if isinstance(r, Row)), key=lambda r: r.outcome is not None)
 
 
-def told(found: Settled) -> dict[Stamp, tuple[int, int, int, int, bool]]:
+def told(found: Outcomes) -> dict[Stamp, tuple[int, int, int, int, bool]]:
     columns = (
         found.ms,
         found.process,
@@ -186,7 +186,7 @@ def test_every_sample_has_the_outcome_that_plain_counting_gives_it(
     backend.check_and_put("config", epochs.name_of(APP), COLUMN, None, epochs.encode(SPREAD))
     for row in rows:
         put(backend, row)
-    assert told(settled(backend, APP, 0)) == counted(rows)
+    assert told(read_outcomes(backend, APP, 0)) == counted(rows)
 
 
 def there(*samples: tuple[int, int, float], backend: Backend | None = None) -> Backend:
@@ -200,7 +200,7 @@ def accounted(backend: Backend, *, outcome: int = STORED, most: int | None = Non
     """What a run does with all commit records, or the first: the account, then the record goes."""
     for item in list(commit_records.scan(backend, APP, list(range(256))))[:most]:
         raw = commit_records.encode(commit_records.decode(item.cell), blocks.LEDGER, outcome, item.key.batch)
-        backend.put([("ledger", [(account_key(item.key.log(item.hour)), {COLUMN: raw})])])
+        backend.put([("ledger", [(ledger_key(item.key.log(item.hour)), {COLUMN: raw})])])
         backend.delete("pending", [(item.key.to_bytes(), [keys.hour_column(item.hour)])])
 
 
@@ -213,25 +213,25 @@ def test_what_a_run_moves_while_it_is_read_is_seen_once(moment: int) -> None:
             accounted(backend.inner)
 
     backend.hook = run
-    assert settled(backend, APP, 0).stored.tolist() == [1]
+    assert read_outcomes(backend, APP, 0).stored.tolist() == [1]
 
 
 def test_what_is_accounted_as_late_and_put_once_more_by_a_slow_writer_stays_late() -> None:
     backend = there()
     [row] = [(key, dict(cells)) for key, cells in backend.scan("pending", b"", b"\xff" * 30)]
-    accounted(backend, outcome=LATE)
+    accounted(backend, outcome=EXPIRED_HOUR)
     backend.put([("pending", [row])])
-    found = settled(backend, APP, 0)
+    found = read_outcomes(backend, APP, 0)
     assert (found.stored.tolist(), found.late.tolist(), found.whole.tolist()) == ([0], [1], [True])
 
 
 def test_a_batch_of_which_one_part_was_abandoned_is_not_whole() -> None:
     backend = there((1, START + 5, 1.0), (1, START + HOUR_MS + 5, 2.0))
-    assert settled(backend, APP, 0).whole.tolist() == [True]
+    assert read_outcomes(backend, APP, 0).whole.tolist() == [True]
     accounted(backend, outcome=commit_records.ABANDONED, most=1)
-    assert not settled(backend, APP, 0).whole.any()
+    assert not read_outcomes(backend, APP, 0).whole.any()
     accounted(backend)
-    assert not settled(backend, APP, 0).whole.any()
+    assert not read_outcomes(backend, APP, 0).whole.any()
 
 
 def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
@@ -249,14 +249,14 @@ def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
 
     backend.hook = close
     assert set(epochs.read(backend.inner, APP).newest.all(APP)).isdisjoint(SHARDS)
-    assert len(settled(backend, APP, 0)) == 0
+    assert len(read_outcomes(backend, APP, 0)) == 0
 
 
 def test_only_the_minutes_that_are_asked_for_are_read_of_accounts() -> None:
     backend = there()
     accounted(backend)
     minute = envelope([(1, START + 5, 1.0)]).stamp.ms // 60_000
-    assert [len(settled(backend, APP, *span)) for span in ((minute, minute), (minute + 1,), (0, minute - 1))] == [
+    assert [len(read_outcomes(backend, APP, *span)) for span in ((minute, minute), (minute + 1,), (0, minute - 1))] == [
         1,
         0,
         0,
@@ -266,14 +266,14 @@ def test_only_the_minutes_that_are_asked_for_are_read_of_accounts() -> None:
 def test_stamps_beyond_what_is_known_are_those_that_were_asked_for() -> None:
     backend = there()
     stored(envelope([(1, START + 5, 1.0)], process=2, sequence=7), backend=backend, spread=2)
-    packed = int(settled(backend, APP, 0).stamps[0])
+    packed = int(read_outcomes(backend, APP, 0).stamps[0])
     for beyond, wanted in (
         ({1: packed}, [2]),
         ({1: packed - 1}, [1, 2]),
         ({1: keys.U64, 2: keys.U64}, []),
         ({}, [1, 2]),
     ):
-        assert settled(backend, APP, 0, beyond=beyond).process.tolist() == wanted
+        assert read_outcomes(backend, APP, 0, beyond=beyond).process.tolist() == wanted
 
 
 def test_every_stamp_has_its_source_and_its_message_id() -> None:
@@ -282,7 +282,7 @@ def test_every_stamp_has_its_source_and_its_message_id() -> None:
         envelope([(1, START + n, 1.0)], sequence=n, source=f"h{n % 2}", message_id=bytes([n]) * 16) for n in range(5)
     ]
     stored(*sent, backend=backend)
-    found = settled(backend, APP, 0)
+    found = read_outcomes(backend, APP, 0)
     assert [found.sources[i] for i in found.source] == [e.source for e in sent]
     assert [row.tobytes() for row in found.message_ids] == [e.message_id for e in sent]
 
@@ -292,12 +292,12 @@ def test_a_damaged_row_is_left_out_and_told() -> None:
     accounted(backend)
     [key] = keys_of(backend, "ledger")
     flip(backend, "ledger", key, COLUMN)
-    found = settled(backend, APP, 0)
+    found = read_outcomes(backend, APP, 0)
     assert (len(found), found.damaged) == (0, 1)
 
 
 def test_another_apps_stamps_are_not_counted() -> None:
     backend = there()
     stored(envelope([(1, START + 5, 1.0)], app=APP + 1, process=9), backend=backend)
-    assert settled(backend, APP, 0).process.tolist() == [1]
-    assert settled(backend, APP + 2, 0).totals() == Totals()
+    assert read_outcomes(backend, APP, 0).process.tolist() == [1]
+    assert read_outcomes(backend, APP + 2, 0).totals() == OutcomeTotals()

@@ -15,18 +15,18 @@ from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import watermarks
 from spm.store.ledger.watermarks import (
+    AdoptionRecord,
     Announcement,
-    Mark,
-    ProcessMarks,
-    Record,
-    Totals,
-    Vector,
+    OutcomeTotals,
+    ProcessWatermarks,
+    Watermark,
+    WatermarkVector,
     announce,
     lag_ms,
     pack,
     packed,
 )
-from spm.store.versions.visibility import Lens
+from spm.store.versions.visibility import Visibility
 from spm.wire import Stamp
 from tests.support.faults import Faulty, flip
 from tests.support.rows import APP, messages, piece
@@ -39,7 +39,7 @@ def word(ms: int, n: int, *, sequence: int = 0, at_ms: int | None = None, ended:
     return Announcement(ms, sequence, n, 10 * n, 0, 0, 0, ms if at_ms is None else at_ms, ended)
 
 
-def row(store: Backend, process: int = PROCESS) -> ProcessMarks:
+def row(store: Backend, process: int = PROCESS) -> ProcessWatermarks:
     return watermarks.read(store, APP)[process]
 
 
@@ -49,7 +49,7 @@ def stamps(*places: tuple[int, int]) -> U64:
 
 def moved(store: Backend, to: Announcement, *, out: U64 = NONE) -> bool:
     """Move the mark of the process as it stands now."""
-    return watermarks.move(store, APP, row(store), to, totals=Totals(messages=1), out=out)
+    return watermarks.move(store, APP, row(store), to, totals=OutcomeTotals(messages=1), out=out)
 
 
 # --- announcing -------------------------------------------------------------------------------------------------------
@@ -125,9 +125,9 @@ def test_of_two_keepers_with_the_same_view_one_moves_the_mark() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     seen = row(store)
-    assert watermarks.move(store, APP, seen, word(5, 1), totals=Totals(messages=1), out=stamps((4, 0)))
-    assert not watermarks.move(store, APP, seen, word(5, 1), totals=Totals(messages=1), out=NONE)
-    assert not watermarks.adopt(store, APP, seen, Record(stamps((4, 0)), NONE, Totals(1)))
+    assert watermarks.move(store, APP, seen, word(5, 1), totals=OutcomeTotals(messages=1), out=stamps((4, 0)))
+    assert not watermarks.move(store, APP, seen, word(5, 1), totals=OutcomeTotals(messages=1), out=NONE)
+    assert not watermarks.adopt(store, APP, seen, AdoptionRecord(stamps((4, 0)), NONE, OutcomeTotals(1)))
     assert (row(store).held.totals.messages, row(store).out.tolist(), row(store).adopted) == (1, [packed((4, 0))], ())
 
 
@@ -148,7 +148,7 @@ def test_very_many_dead_stamps_are_all_named_in_cells_of_bounded_size(monkeypatc
 def test_a_mark_whose_pages_are_gone_is_damage_and_not_nothing() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(1, 1))
-    watermarks.adopt(store, APP, row(store), Record(stamps((4, 0)), NONE, Totals(1)))
+    watermarks.adopt(store, APP, row(store), AdoptionRecord(stamps((4, 0)), NONE, OutcomeTotals(1)))
     store.delete("marks", [(keys.mark(APP, PROCESS), list(row(store).held.records))])
     assert "names cells" in row(store).damaged
     assert row(store).adopted == ()
@@ -191,11 +191,11 @@ def test_a_vector_knows_nothing_of_a_process_whose_mark_cannot_be_read_and_one_o
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     moved(store, word(5, 1))
-    before = Vector.of(watermarks.read(store, APP)).to_bytes()
+    before = WatermarkVector.of(watermarks.read(store, APP)).to_bytes()
     flip(store, "marks", keys.mark(APP, PROCESS), b"m")
-    assert not Vector.of(watermarks.read(store, APP)).known(messages([Stamp(4, PROCESS, 0)])).any()
+    assert not WatermarkVector.of(watermarks.read(store, APP)).known(messages([Stamp(4, PROCESS, 0)])).any()
     with pytest.raises(CorruptBlock, match="not there"):
-        Vector.from_bytes(before, watermarks.read(store, APP))
+        WatermarkVector.from_bytes(before, watermarks.read(store, APP))
 
 
 def test_a_row_that_holds_only_what_a_killed_keeper_left_is_no_process() -> None:
@@ -203,7 +203,10 @@ def test_a_row_that_holds_only_what_a_killed_keeper_left_is_no_process() -> None
     broken = Faulty(store, fails_at=1)
     with pytest.raises(StoreUnavailable):
         watermarks.adopt(
-            broken, APP, ProcessMarks(PROCESS, held=Mark(PROCESS)), Record(stamps((4, 0)), NONE, Totals(1))
+            broken,
+            APP,
+            ProcessWatermarks(PROCESS, held=Watermark(PROCESS)),
+            AdoptionRecord(stamps((4, 0)), NONE, OutcomeTotals(1)),
         )
     assert watermarks.read(store, APP) == {}
 
@@ -216,8 +219,8 @@ def test_marks_of_one_app_are_not_anothers() -> None:
 
 
 def test_the_lag_is_the_age_of_the_oldest_word_that_is_not_held_of_a_process_that_lives() -> None:
-    def of(*words: Announcement, held: int = 0) -> ProcessMarks:
-        return ProcessMarks(1, words, Mark(1, held))
+    def of(*words: Announcement, held: int = 0) -> ProcessWatermarks:
+        return ProcessWatermarks(1, words, Watermark(1, held))
 
     now, silent = 10**9, 10**9 - limits.PROCESS_SILENT_S * 1000 - 1
     waits = of(word(1, 1, at_ms=now - 7_000), word(2, 2, at_ms=now - 5_000))
@@ -237,12 +240,12 @@ processes = st.dictionaries(
 )
 
 
-def held(process: int, place: tuple[int, int], out: U64, adopted: list[U64]) -> ProcessMarks:
-    records = tuple(Record(found, NONE, Totals()) for found in adopted)
-    return ProcessMarks(process, (), Mark(process, *place), records, out[out <= np.uint64(packed(place))])
+def held(process: int, place: tuple[int, int], out: U64, adopted: list[U64]) -> ProcessWatermarks:
+    records = tuple(AdoptionRecord(found, NONE, OutcomeTotals()) for found in adopted)
+    return ProcessWatermarks(process, (), Watermark(process, *place), records, out[out <= np.uint64(packed(place))])
 
 
-def later(found: dict[int, ProcessMarks], more: dict[int, ProcessMarks]) -> dict[int, ProcessMarks]:
+def later(found: dict[int, ProcessWatermarks], more: dict[int, ProcessWatermarks]) -> dict[int, ProcessWatermarks]:
     """The same marks some time later: further on, with more records, and more dead stamps above where they were."""
     made = dict(more)
     for process, m in found.items():
@@ -250,7 +253,7 @@ def later(found: dict[int, ProcessMarks], more: dict[int, ProcessMarks]) -> dict
         place = max(m.held.place, n.held.place)
         fresh = n.out[(n.out > np.uint64(packed(m.held.place))) & (n.out <= np.uint64(packed(place)))]
         out = np.concatenate([m.out, fresh])
-        made[process] = ProcessMarks(process, (), Mark(process, *place), (*m.adopted, *n.adopted), out)
+        made[process] = ProcessWatermarks(process, (), Watermark(process, *place), (*m.adopted, *n.adopted), out)
     return made
 
 
@@ -264,7 +267,7 @@ def test_e_says_the_same_of_every_stamp_however_far_marks_have_come(
     then = {p: held(p, *state) for p, state in first.items()}
     now = later(then, {p: held(p, *state) for p, state in second.items()})
     table = messages([Stamp(place[0], process, place[1]) for process, place in asked])
-    vector = Vector.of(then)
+    vector = WatermarkVector.of(then)
     plain = [
         process in then
         and (
@@ -274,26 +277,28 @@ def test_e_says_the_same_of_every_stamp_however_far_marks_have_come(
         for process, place in asked
     ]
     assert vector.known(table).tolist() == plain
-    assert Vector.from_bytes(vector.to_bytes(), now).known(table).tolist() == plain
+    assert WatermarkVector.from_bytes(vector.to_bytes(), now).known(table).tolist() == plain
 
 
 def test_a_vector_whose_marks_are_gone_is_refused() -> None:
-    raw = Vector.of({1: held(1, (5, 0), NONE, [])}).to_bytes()
+    raw = WatermarkVector.of({1: held(1, (5, 0), NONE, [])}).to_bytes()
     for found in ({}, {1: held(1, (4, 0), NONE, [])}):
         with pytest.raises(CorruptBlock, match="not there"):
-            Vector.from_bytes(raw, found)
+            WatermarkVector.from_bytes(raw, found)
 
 
 def test_a_vector_whose_records_are_gone_is_refused() -> None:
-    raw = Vector.of({1: held(1, (5, 0), NONE, [stamps((7, 0)), stamps((9, 0))])}).to_bytes()
+    raw = WatermarkVector.of({1: held(1, (5, 0), NONE, [stamps((7, 0)), stamps((9, 0))])}).to_bytes()
     with pytest.raises(CorruptBlock, match="not there"):
-        Vector.from_bytes(raw, {1: held(1, (5, 0), NONE, [stamps((7, 0))])})
+        WatermarkVector.from_bytes(raw, {1: held(1, (5, 0), NONE, [stamps((7, 0))])})
 
 
 def test_a_record_tells_what_is_kept_from_what_is_dead() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
-    assert watermarks.adopt(store, APP, row(store), Record(stamps((6, 0), (8, 0)), stamps((7, 0)), Totals(messages=3)))
+    assert watermarks.adopt(
+        store, APP, row(store), AdoptionRecord(stamps((6, 0), (8, 0)), stamps((7, 0)), OutcomeTotals(messages=3))
+    )
     [record] = row(store).adopted
     assert (record.stamps.tolist(), record.others.tolist()) == (
         stamps((6, 0), (8, 0)).tolist(),
@@ -302,15 +307,15 @@ def test_a_record_tells_what_is_kept_from_what_is_dead() -> None:
 
 
 def test_a_lens_shows_only_what_is_known() -> None:
-    vector = Vector.of({1: held(1, (5, 0), stamps((4, 0)), [stamps((7, 0))])})
+    vector = WatermarkVector.of({1: held(1, (5, 0), stamps((4, 0)), [stamps((7, 0))])})
     found = piece(
         [(1, ts, 0, (ms, process, 0, "h")) for ts, (ms, process) in enumerate([(3, 1), (4, 1), (6, 1), (7, 1), (3, 2)])]
     )
-    kept = Lens(known=vector).kept(found)
+    kept = Visibility(known=vector).kept(found)
     assert kept is not None
     assert found.ts[kept].tolist() == [0, 3]
 
 
 def test_a_lens_of_which_everything_is_known_costs_nothing() -> None:
-    vector = Vector.of({1: held(1, (5, 0), NONE, [])})
-    assert Lens(known=vector).kept(piece([(1, 1, 0, (3, 1, 0, "h"))])) is None
+    vector = WatermarkVector.of({1: held(1, (5, 0), NONE, [])})
+    assert Visibility(known=vector).kept(piece([(1, 1, 0, (3, 1, 0, "h"))])) is None

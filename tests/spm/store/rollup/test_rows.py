@@ -12,7 +12,7 @@ from spm.store.encoding import blocks
 from spm.store.rollup import aggregates, sketch
 from spm.store.rollup import rows as rollup_rows
 from spm.store.rollup.aggregates import COLUMNS, Aggregates
-from spm.store.rollup.rows import CELLS, SHAPE, SKETCH, Steps
+from spm.store.rollup.rows import CELLS, SHAPE, SKETCH, StepColumns
 from spm.store.rollup.sketch import Sketches
 
 HOSTILE = [np.inf, -np.inf, np.nan, 0.0, -0.0, 5e-324, -1e308, 1e308, 1.0, 1.01]
@@ -34,7 +34,7 @@ def row(steps: list[dict[int, list[float]]], page_bits: int = 0) -> list[dict[by
     return [dict(cells) for _, cells in rollup_rows.encode_rows({4: pairs}, lambda metric, page: b"k", page_bits)]
 
 
-def flat(steps: Steps) -> list[bytes]:
+def flat(steps: StepColumns) -> list[bytes]:
     held = steps.rows.sketch
     columns = [steps.step, *(getattr(steps.rows, f.name) for f in fields(Aggregates) if f.name != SKETCH)]
     return [c.tobytes() for c in (*columns, held.starts, held.keys, held.counts)]
@@ -125,7 +125,7 @@ def _columns(**changed: np.ndarray) -> dict[str, np.ndarray]:
 def test_sketches_that_do_not_fit_together_are_damage(changed: dict[str, np.ndarray]) -> None:
     cells = row([{1: [1.0], 2: [2.0], 3: [3.0]}])[0]
 
-    def read(columns: dict[str, np.ndarray]) -> Steps:
+    def read(columns: dict[str, np.ndarray]) -> StepColumns:
         return rollup_rows.decode_row({**cells, CELLS[SKETCH]: blocks.encode_columns(blocks.HOURS, columns)})
 
     assert read(_columns()).rows.sketch.keys.tolist() == [5, 6, 7]

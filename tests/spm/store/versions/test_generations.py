@@ -18,13 +18,13 @@ from spm.store.encoding import kernels
 from spm.store.encoding.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import Replay
 from spm.store.versions import generations
-from spm.store.versions.generations import Pages, Unit, Wanted
+from spm.store.versions.generations import HourShardData, PageRequest, Pages
 from spm.store.versions.merge import Piece, merge
 from tests.support.rows import piece, versions_of
 
 kernels.warm()
 
-UNIT = Unit(3, 7, 472_000)
+UNIT = HourShardData(3, 7, 472_000)
 STAMP = st.sampled_from([(5, 1, 0, "b"), (5, 1, 1, "b"), (5, 2, 0, "a"), (6, 1, 0, "c")])
 TS = st.integers(1, 6)
 FREE = st.tuples(st.integers(0, 2**64 - 1), TS, st.sampled_from([1, 2]), STAMP)
@@ -49,7 +49,9 @@ def written(pages: Pages) -> MemoryBackend:
     return backend
 
 
-def read(backend: MemoryBackend, pages: Pages, wanted: Wanted | None, damaged: Sequence[bytes] = ()) -> list[Piece]:
+def read(
+    backend: MemoryBackend, pages: Pages, wanted: PageRequest | None, damaged: Sequence[bytes] = ()
+) -> list[Piece]:
     forms = {"chunks": ChunkPage.from_bytes, "timelines": TimelinesPage.from_bytes}
 
     def decoded(table: str, key: bytes, row: dict[bytes, bytes] | None) -> object | None:
@@ -76,7 +78,7 @@ def test_a_unit_read_back_whole_is_what_was_written_at_any_size_of_pages(held: P
 def test_only_wanted_series_come_back(held: Piece, samples_max: int, data: st.DataObject) -> None:
     chosen = data.draw(st.sets(st.sampled_from(held.series.tolist() or [1])))
     pages = paginate(held, samples_max)
-    wanted = Wanted({m: np.array(sorted(s for s in chosen if s % 3 == m), np.uint64) for m in range(4)})
+    wanted = PageRequest({m: np.array(sorted(s for s in chosen if s % 3 == m), np.uint64) for m in range(4)})
     got = versions_of(merge(read(written(pages), pages, wanted)))
     assert got == [v for v in versions_of(held) if v[0] in chosen]
 
@@ -84,7 +86,7 @@ def test_only_wanted_series_come_back(held: Piece, samples_max: int, data: st.Da
 @given(HELD)
 def test_a_whole_metric_can_be_asked_for(held: Piece) -> None:
     pages = paginate(held, 3)
-    got = versions_of(merge(read(written(pages), pages, Wanted({1: None}))))
+    got = versions_of(merge(read(written(pages), pages, PageRequest({1: None}))))
     assert got == [v for v in versions_of(held) if v[0] % 3 == 1]
 
 
@@ -132,12 +134,12 @@ def test_a_missing_page_is_an_integrity_error_when_a_series_of_it_is_wanted() ->
         backend = written(pages)
         backend.delete("chunks", [(key, None)])
         with pytest.raises(IntegrityError, match="is missing"):
-            read(backend, pages, Wanted({keys.parse_chunk(key)[2]: None}))
+            read(backend, pages, PageRequest({keys.parse_chunk(key)[2]: None}))
 
 
 def test_a_page_that_the_directory_does_not_list_holds_no_data() -> None:
     pages = paginate(MANY, 8)
-    assert read(written(pages), pages, Wanted({77: np.array([5], np.uint64)})) == []
+    assert read(written(pages), pages, PageRequest({77: np.array([5], np.uint64)})) == []
 
 
 def test_without_its_directory_a_missing_page_is_not_taken_for_no_data() -> None:
@@ -145,7 +147,7 @@ def test_without_its_directory_a_missing_page_is_not_taken_for_no_data() -> None
     backend = written(pages)
     backend.delete("inputs", [(pages.inputs[0], None)])
     with pytest.raises(IntegrityError):
-        read(backend, pages, Wanted({77: np.array([5], np.uint64)}))
+        read(backend, pages, PageRequest({77: np.array([5], np.uint64)}))
 
 
 @pytest.mark.parametrize("table", ["chunks", "timelines"])

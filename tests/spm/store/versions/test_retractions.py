@@ -16,7 +16,7 @@ from spm.store.matchers import Matcher
 from spm.store.versions import retractions
 from spm.store.versions.merge import Piece, merge, pick
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import Lens, among
+from spm.store.versions.visibility import Visibility, among
 from tests.support.rows import APP, HOUR
 
 EVER = 2**62
@@ -94,7 +94,7 @@ def test_a_lens_shows_the_newest_version_that_is_known_and_not_retracted(
     versions: list[Version], found: list[Retraction], asof: int | None
 ) -> None:
     held = piece(versions)
-    got = pick(held, Lens(tuple(found), series_of, asof).kept(held))
+    got = pick(held, Visibility(tuple(found), series_of, asof).kept(held))
     owner = np.repeat(got.series, got.counts).tolist()
     shown = {(s, t): versions[int(v)] for s, t, v in zip(owner, got.ts.tolist(), got.values, strict=True)}
     want: dict[tuple[int, int], Version] = {}
@@ -106,8 +106,8 @@ def test_a_lens_shows_the_newest_version_that_is_known_and_not_retracted(
 
 def test_a_lens_that_hides_nothing_says_so_without_a_mask() -> None:
     held = piece([(1, 1, 1, "a")])
-    assert Lens().kept(held) is None
-    assert Lens((made(source="other"), made(write_from_ms=2)), asof_ms=1).kept(held) is None
+    assert Visibility().kept(held) is None
+    assert Visibility((made(source="other"), made(write_from_ms=2)), asof_ms=1).kept(held) is None
 
 
 @given(VERSIONS, RETRACTIONS)
