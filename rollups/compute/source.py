@@ -82,7 +82,9 @@ def _inputs(reader: Reader, unit: HourShardData, generation: Generation) -> Inpu
     return inputs
 
 
-def _read_generation(reader: Reader, task: UnitTask, unit: HourShardData, generation: Generation, inputs: Inputs) -> list[Piece]:
+def _read_generation(
+    reader: Reader, task: UnitTask, unit: HourShardData, generation: Generation, inputs: Inputs
+) -> list[Piece]:
     def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
         rows = reader.get(table, names, [COLUMN]) if names else []
         return [None if row is None else _FORMS[table](row[COLUMN]) for row in rows]

@@ -219,7 +219,10 @@ def _word(store: Backend, app: int, day: int, fences: _Fences, listing: Listing)
         word.named,
         _parents(store, app, word.named, listing) | let_go,
         word.sealed,
-        {place: _held(store, HourShardData(place[0], app, place[1]), fences.day, found) for place, found in blocks.items()},
+        {
+            place: _held(store, HourShardData(place[0], app, place[1]), fences.day, found)
+            for place, found in blocks.items()
+        },
     )
 
 

@@ -95,7 +95,9 @@ def metrics_of(reader: Reader, app: int, held: Mapping[UnitKey, State]) -> dict[
     """The metric ids in each unit: from the directories of its generations, and from replayed blocks themselves."""
     found: dict[UnitKey, set[int]] = {place: set() for place in held}
     names = [
-        (p, generations.inputs_key(HourShardData(p[0], app, p[1]), g)) for p, state in held.items() for g in state.generations
+        (p, generations.inputs_key(HourShardData(p[0], app, p[1]), g))
+        for p, state in held.items()
+        for g in state.generations
     ]
     rows = reader.get("inputs", [key for _, key in names]) if names else []
     for (place, _), row in zip(names, rows, strict=True):

@@ -206,7 +206,9 @@ class Driver:
             trouble = f"hour {hour} of app {app} lies in two places until its data has been moved"
             return report_of(app, day, flipped=False, done=(), troubles=(trouble,))
         try:
-            [work], packed = self.compact(executor, run, [plan], RequestMetrics(self.clock, len(plan.units), self.watch))
+            [work], packed = self.compact(
+                executor, run, [plan], RequestMetrics(self.clock, len(plan.units), self.watch)
+            )
         finally:
             executor.forget()
         return self._finish_exactly(work, run, packed.get((app, day), []), change)

@@ -169,7 +169,9 @@ MARK = Watermark(2**32 - 1, T0, 65_535, T0 + 7, OUTCOMES, (T0 << 16, (T0 << 16) 
 ADOPTED = AdoptionRecord(
     np.array([(T0 + n) << 16 | n % 7 for n in range(30)], np.uint64), np.array([T0 << 16], np.uint64), OUTCOMES
 )
-LETTER = dead_letters.DeadLetter(dead_letters.ROW, "a block fails its checksum", bytes(range(256)) * 2, "log", b"k" * 25)
+LETTER = dead_letters.DeadLetter(
+    dead_letters.ROW, "a block fails its checksum", bytes(range(256)) * 2, "log", b"k" * 25
+)
 
 
 def _hours(cells: Mapping[bytes, bytes]) -> bytes:

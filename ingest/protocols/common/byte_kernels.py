@@ -12,9 +12,8 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
-U8 = NDArray[np.uint8]
+from spm.arrays import U8
 
 
 def _pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit
 
 from ingest.protocols.common.byte_kernels import load64
-from ingest.protocols.common.line_kernels import U64
-from ingest.protocols.common.protobuf_kernels import BAD_VARINT, BEYOND, BYTES, FIXED64, U8, VARINT, field, varint
+from ingest.protocols.common.protobuf_kernels import BAD_VARINT, BEYOND, BYTES, FIXED64, VARINT, field, varint
+from spm.arrays import U8, U64
 from spm.limits import EXPONENTIAL_SCALE_MAX
 
 VALUE_ROLE, SUM_ROLE, COUNT_ROLE, MIN_ROLE, MAX_ROLE, BUCKET_ROLE, QUANTILE_ROLE, TARGET_ROLE = b"vscnxbqt"

@@ -10,20 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingest.protocols.common.line_kernels import (
-    COUNT,
-    END,
-    F64,
-    FULL,
-    I32,
-    I64,
-    LINE,
-    POSITION,
-    TIMELESS,
-    Known,
-    localise,
-)
+from ingest.protocols.common.line_kernels import COUNT, END, FULL, LINE, POSITION, TIMELESS
 from ingest.protocols.common.series_cache import Generation, Tags, too_much, within_budget
+from ingest.protocols.common.series_kernels import KnownSeries, localise
+from spm.arrays import F64, I32, I64
 from spm.limits import (
     LINE_BYTES_MAX,
     MESSAGE_LINES_MAX,
@@ -121,7 +111,7 @@ class Reading:
         """Begin again; what was told and given already is another's."""
         self._state, self._budget, self._rejected = self._beginning(), MESSAGE_SERIES_BYTES_MAX, 0
 
-    def _read_plain(self, known: Known) -> int:
+    def _read_plain(self, known: KnownSeries) -> int:
         """Call the kernel; its status."""
         raise AssertionError("BUG: a protocol has its own kernel")
 

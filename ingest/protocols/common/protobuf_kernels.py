@@ -8,11 +8,9 @@ counted by their users, and handing them to a function costs more than reading a
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from ingest.protocols.common.byte_kernels import copy
-
-U8 = NDArray[np.uint8]
+from spm.arrays import U8
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # how a field is written
 BAD_VARINT, BEYOND, BAD_FORM, BAD_NUMBER = -1, -2, -3, -4

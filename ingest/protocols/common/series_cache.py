@@ -4,7 +4,7 @@ Enter by ``SeriesCache.generation()``: a ``Generation`` maps heads (measurement 
 names to series numbers, and numbers to ids and canonical forms. A series spelt in two ways is one number. Ids are
 hashed once per new raw text, never again. A number means something in its own generation only.
 
-Threads: entries are only added, under the generation's lock, and a ``Known`` view taken under the same lock counts the
+Threads: entries are only added, under the generation's lock, and a ``KnownSeries`` view taken under the same lock counts the
 entries that were complete by then; kernels ignore what lies beyond. Arrays that must grow are replaced by larger
 copies, so a view never changes under its reader. Size: a generation that is full when a message begins is left to its
 last readers and a new one takes its place, so the bound is its limits plus what one message may add.
@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.protocols.common.byte_kernels import text_hash
-from ingest.protocols.common.line_kernels import I32, U64, Known, find_head, find_item
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
 from spm import wire
+from spm.arrays import I32, U64
 from spm.clock import random_u64
 from spm.errors import LimitExceeded
 from spm.limits import MESSAGE_SERIES_BYTES_MAX, SERIES_CACHE_BYTES_MAX, SERIES_CACHE_ITEMS_MAX
@@ -128,14 +129,14 @@ class Generation:
         """Bytes of all canonical forms so far."""
         return self._forms.count
 
-    def view(self) -> Known:
+    def view(self) -> KnownSeries:
         """What is known now, for kernels."""
         with self._lock:
             return self._view()
 
-    def _view(self) -> Known:
+    def _view(self) -> KnownSeries:
         heads, items = self._heads, self._items
-        return Known(
+        return KnownSeries(
             self._key,
             self._arena.array,
             len(heads),

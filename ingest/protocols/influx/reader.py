@@ -9,11 +9,13 @@ The compiled kernel reads what is plain and known; ``line_exact`` reads the rest
 
 from dataclasses import replace
 
-from ingest.protocols.common.line_kernels import LINE, POSITION, Known, read_lines
+from ingest.protocols.common.line_kernels import LINE, POSITION
 from ingest.protocols.common.line_reader import Reading, Rules
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.series_cache import SeriesCache
+from ingest.protocols.common.series_kernels import KnownSeries
 from ingest.protocols.influx.exact import STRING_FIELD, read_line
+from ingest.protocols.influx.kernels import read_lines
 from spm.errors import BadMessage
 from spm.limits import FUTURE_MS
 from spm.wire import Parsed, Rejection
@@ -64,7 +66,7 @@ class _Reading(Reading):
         parsed = super().parsed()
         return replace(parsed, rejections=(*parsed.rejections, self._text)) if self._text else parsed
 
-    def _read_plain(self, known: Known) -> int:
+    def _read_plain(self, known: KnownSeries) -> int:
         return int(read_lines(self._bytes, self._numbers, known, self._state, self._series, self._ts, self._values))
 
     def _read_exactly(self) -> None:

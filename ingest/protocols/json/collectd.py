@@ -13,13 +13,15 @@ import msgspec
 import numpy as np
 
 from ingest.protocols.common import naming, times
-from ingest.protocols.common.line_kernels import COUNT, END, I64, LINE, POSITION, Known
+from ingest.protocols.common.line_kernels import COUNT, END, LINE, POSITION
 from ingest.protocols.common.line_reader import Reading, Rules
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.series_cache import Generation, SeriesCache, Tags, too_much
+from ingest.protocols.common.series_kernels import KnownSeries
 from ingest.protocols.influx.exact import example
 from ingest.protocols.json.collectd_kernels import HEAD_END, HEAD_START, read_lists
 from ingest.protocols.json.kernels import after_space, next_item, value_end
+from spm.arrays import I64
 from spm.errors import BadMessage
 from spm.limits import FUTURE_MS, JSON_COMMAS_MAX, MESSAGE_LINES_MAX, MESSAGE_SAMPLES_MAX
 from spm.wire import Parsed
@@ -97,7 +99,7 @@ class _Reading(Reading):
         first = after_space(self._bytes, after_space(self._bytes, 0) + 1)
         return np.array([first, 1, 0, 0, 0, 0], np.int64)
 
-    def _read_plain(self, known: Known) -> int:
+    def _read_plain(self, known: KnownSeries) -> int:
         return int(read_lists(self._bytes, self._numbers, known, self._state, self._series, self._ts, self._values))
 
     def _read_exactly(self) -> None:

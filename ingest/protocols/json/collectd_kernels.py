@@ -8,22 +8,8 @@ its items are the names of the values. Enter by ``read_lists``.
 import numpy as np
 from numba import njit
 
-from ingest.protocols.common.line_kernels import (
-    COUNT,
-    END,
-    F64,
-    FULL,
-    I32,
-    I64,
-    LINE,
-    POSITION,
-    RAW_MAX,
-    STOPPED,
-    U8,
-    Known,
-    find_head,
-    find_item,
-)
+from ingest.protocols.common.line_kernels import COUNT, END, FULL, LINE, POSITION, RAW_MAX, STOPPED
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
 from ingest.protocols.json.kernels import (
     CLOSE,
     CLOSE_LIST,
@@ -40,6 +26,7 @@ from ingest.protocols.json.kernels import (
     string_end,
     value_end,
 )
+from spm.arrays import F64, I32, I64, U8
 
 HEAD_START, HEAD_END = 4, 5  # behind the state of ``line_kernels``: the head of the item it stopped at; 0: it has none
 _VALUES, _DSNAMES, _TIME = (np.frombuffer(f'"{key}"'.encode(), np.uint8) for key in ("values", "dsnames", "time"))
@@ -94,7 +81,7 @@ def _values(body: U8, i: int, count: int, series: I32, values: F64) -> tuple[int
 
 
 @njit(nogil=True, cache=True)
-def _named(body: U8, i: int, head: int, known: Known, count: int, found: int, series: I32) -> bool:
+def _named(body: U8, i: int, head: int, known: KnownSeries, count: int, found: int, series: I32) -> bool:
     """Give each value the series that its name in the list at ``i`` means; false if not all can be found."""
     i = after_space(body, i + 1)
     at = count
@@ -126,7 +113,7 @@ def _kept(count: int, found: int, series: I32, values: F64) -> int:
 
 
 @njit(nogil=True, cache=True)
-def read_lists(body: U8, rules: I64, known: Known, state: I64, series: I32, ts: I64, values: F64) -> int:
+def read_lists(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
     """Read lists from ``state`` on until the END of all, or one for the exact reader (STOPPED, or FULL)."""
     position, line, count = state[POSITION], state[LINE], state[COUNT]
     status = END

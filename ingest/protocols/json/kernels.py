@@ -9,27 +9,10 @@ another way is another entry of the cache. Enter by ``read_columns``, ``read_sam
 import numpy as np
 from numba import njit
 
-from ingest.protocols.common.line_kernels import (
-    COUNT,
-    DIGITS_MAX,
-    END,
-    F64,
-    FULL,
-    I32,
-    I64,
-    LINE,
-    NOW,
-    POSITION,
-    RAW_MAX,
-    STOPPED,
-    TIMELESS,
-    U8,
-    Known,
-    _digits,
-    _number,
-    find_head,
-    find_item,
-)
+from ingest.protocols.common.line_kernels import COUNT, END, FULL, LINE, NOW, POSITION, RAW_MAX, STOPPED, TIMELESS
+from ingest.protocols.common.number_kernels import DIGITS_MAX, read_digits, read_number
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
+from spm.arrays import F64, I32, I64, U8
 
 QUOTE, COMMA, COLON, MINUS, NULL = 34, 44, 58, 45, 110
 OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = 91, 93, 123, 125
@@ -102,7 +85,7 @@ def number(body: U8, i: int) -> tuple[int, float]:
     """End and float64 of the number at ``i``; end -1 for what is none, or only the exact reader can tell."""
     if body[i] != MINUS and not _ZERO <= body[i] <= _NINE:
         return -1, 0.0
-    return _number(body, i)
+    return read_number(body, i)
 
 
 @njit(nogil=True, cache=True)
@@ -121,7 +104,7 @@ def _value(body: U8, i: int) -> tuple[int, float]:
 @njit(nogil=True, cache=True)
 def _ms(body: U8, i: int, rules: I64) -> tuple[int, int]:
     """End and value of the time at ``i``; end -1 for one that is not a plain whole number within bounds."""
-    end, raw = _digits(body, i, np.uint64(0))
+    end, raw = read_digits(body, i, np.uint64(0))
     if end == i or end - i > DIGITS_MAX or raw == 0 or raw > np.uint64(rules[RAW_MAX]):
         return -1, 0
     byte = body[end]
@@ -165,7 +148,7 @@ def _values(body: U8, i: int, count: int, values: F64) -> tuple[int, int]:
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _known(body: U8, known: Known, metric: int, metric_end: int, tags: int, tags_end: int) -> int:
+def _known(body: U8, known: KnownSeries, metric: int, metric_end: int, tags: int, tags_end: int) -> int:
     """The number of the series with this metric and these tags, as written; -1 if the cache has none."""
     if metric < 0:
         return -1
@@ -214,7 +197,7 @@ def next_item(body: U8, i: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def read_columns(body: U8, rules: I64, known: Known, state: I64, series: I32, ts: I64, values: F64) -> int:
+def read_columns(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
     """Read {"metric", "tags", "times", "values"} from ``state`` on until the list's END or one for the exact reader.
 
     Series are written as the cache's numbers. A column that does not fit is the exact reader's, too.
@@ -256,7 +239,7 @@ def read_columns(body: U8, rules: I64, known: Known, state: I64, series: I32, ts
 
 
 @njit(nogil=True, cache=True)
-def read_samples(body: U8, rules: I64, known: Known, state: I64, series: I32, ts: I64, values: F64) -> int:
+def read_samples(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
     """Read {"metric", "tags", "value", "time"} likewise; FULL where there is no more room."""
     position, line, count = state[POSITION], state[LINE], state[COUNT]
     status = END

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from ingest.protocols.common import naming
 from ingest.protocols.common import times as moments
-from ingest.protocols.common.line_kernels import COUNT, END, LINE, POSITION, TIMELESS, Known
+from ingest.protocols.common.line_kernels import COUNT, END, LINE, POSITION, TIMELESS
 from ingest.protocols.common.line_reader import Reading, Rules
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.series_cache import Generation, SeriesCache, too_much
+from ingest.protocols.common.series_kernels import KnownSeries
 from ingest.protocols.influx.exact import example
 from ingest.protocols.json.kernels import (
     SAMPLES,
@@ -189,7 +190,7 @@ class _Reading(Reading):
             known = self._generation.view()
         self._check_count()
 
-    def _read_plain(self, known: Known) -> int:
+    def _read_plain(self, known: KnownSeries) -> int:
         kernel = read_samples if self._listed else read_columns
         return int(kernel(self._bytes, self._numbers, known, self._state, self._series, self._ts, self._values))
 

@@ -10,8 +10,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ingest.protocols.common.byte_kernels import copy, store64
-from ingest.protocols.common.line_kernels import I64, Known, find_head
-from ingest.protocols.common.protobuf_kernels import BYTES, U8, VARINT, field
+from ingest.protocols.common.protobuf_kernels import BYTES, VARINT, field
+from ingest.protocols.common.series_kernels import KnownSeries, find_head
+from spm.arrays import I64, U8
 
 GAUGE, SUM, HISTOGRAM, EXPONENTIAL, SUMMARY = 5, 7, 9, 10, 11  # fields of a metric
 RESOURCE, RESOURCE_END, SCOPE, SCOPE_END, SCHEMA, SCHEMA_END, NAME, NAME_END, UNIT, UNIT_END = range(10)  # of a row
@@ -84,7 +85,7 @@ def _metric(body: U8, start: int, stop: int, row: I64) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _context(body: U8, known: Known, row: I64, text: U8, at: int) -> int:
+def _context(body: U8, known: KnownSeries, row: I64, text: U8, at: int) -> int:
     """Write what names a metric's context to ``text``, and its number, if it is known, into the row; where it ends."""
     start = at
     for part in (RESOURCE, SCOPE, SCHEMA, NAME, UNIT):
@@ -102,7 +103,7 @@ def _context(body: U8, known: Known, row: I64, text: U8, at: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def list_metrics(body: U8, known: Known, state: I64, text: U8, rows: Rows) -> int:
+def list_metrics(body: U8, known: KnownSeries, state: I64, text: U8, rows: Rows) -> int:
     """A row of each metric; a fault of the wire, FULL if their contexts take more text than there is room for, or 0."""
     at = count = resources = written = 0
     while at < body.size:

@@ -47,8 +47,8 @@ from ingest.protocols.common.histogram_kernels import (
     put,
     quantile,
 )
-from ingest.protocols.common.line_kernels import I32, I64, U64, Known, find_head, find_item
-from ingest.protocols.common.protobuf_kernels import BYTES, FIXED64, U8, VARINT, field
+from ingest.protocols.common.protobuf_kernels import BYTES, FIXED64, VARINT, field
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
 from ingest.protocols.otlp.kernels import (
     CONTEXT,
     COUNT,
@@ -74,6 +74,7 @@ from ingest.protocols.otlp.kernels import (
     WHERE,
     Rows,
 )
+from spm.arrays import I32, I64, U8, U64
 from spm.limits import HISTOGRAM_BUCKETS_MAX
 from spm.wire import STALE_BITS
 
@@ -187,7 +188,7 @@ def _read_distribution(point: U64, kind: int, number: int, form: int, body: U8, 
 
 @njit(nogil=True, cache=True)
 def _look_up(
-    known: Known, place: int, point: U64, samples: int, head_start: int, head_end: int, table: U64, key: U8, text: U8,
+    known: KnownSeries, place: int, point: U64, samples: int, head_start: int, head_end: int, table: U64, key: U8, text: U8,
     state: I64, odd: Rows, series: I32, ts: I64, values: U64, points: I32,
 ) -> None:  # fmt: skip
     """The samples of a point into the columns, each under its series' number."""
@@ -271,7 +272,7 @@ def _read_point(
 
 @njit(nogil=True, cache=True)
 def read_points(
-    body: U8, known: Known, rows: Rows, state: I64, text: U8, odd: Rows, faulty: Rows,
+    body: U8, known: KnownSeries, rows: Rows, state: I64, text: U8, odd: Rows, faulty: Rows,
     series: I32, ts: I64, values: U64, points: I32,
 ) -> int:  # fmt: skip
     """All samples of all points; a fault of the wire, FULL if there is no room for them, or 0.

@@ -28,10 +28,8 @@ from ingest.protocols.common.histogram_kernels import (
     SUM_ROLE,
     TARGET_ROLE,
 )
-from ingest.protocols.common.line_kernels import I32, I64, U64
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.protobuf import damaged
-from ingest.protocols.common.protobuf_kernels import U8
 from ingest.protocols.common.series_cache import Generation, SeriesCache, too_much, within_budget
 from ingest.protocols.common.times import early, late
 from ingest.protocols.influx.exact import example
@@ -83,6 +81,7 @@ from ingest.protocols.otlp.points import (
     read_points,
 )
 from ingest.protocols.prometheus.remote_write import localised
+from spm.arrays import I32, I64, U8, U64
 from spm.limits import (
     FUTURE_MS,
     MESSAGE_SAMPLES_MAX,

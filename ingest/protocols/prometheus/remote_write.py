@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.protocols.common import naming
-from ingest.protocols.common.line_kernels import F64, I32, I64, U64, localise
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.protobuf import damaged, fields, texts
-from ingest.protocols.common.protobuf_kernels import BYTES, U8
+from ingest.protocols.common.protobuf_kernels import BYTES
 from ingest.protocols.common.series_cache import Generation, SeriesCache, Tags, too_much, within_budget
+from ingest.protocols.common.series_kernels import localise
 from ingest.protocols.common.times import early, late
 from ingest.protocols.influx.exact import example
 from ingest.protocols.prometheus.remote_write_kernels import (
@@ -55,6 +55,7 @@ from ingest.protocols.prometheus.remote_write_kernels import (
     read_referring,
     read_spans,
 )
+from spm.arrays import F64, I32, I64, U8, U64
 from spm.limits import (
     FUTURE_MS,
     LABEL_VALUE_BYTES_MAX,

@@ -13,8 +13,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ingest.protocols.common.byte_kernels import copy, load64
-from ingest.protocols.common.line_kernels import I32, I64, U64, Known, find_head, find_item
-from ingest.protocols.common.protobuf_kernels import BYTES, U8, VARINT, field, put_text, put_varint, text_size, varint
+from ingest.protocols.common.protobuf_kernels import BYTES, VARINT, field, put_text, put_varint, text_size, varint
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
+from spm.arrays import I32, I64, U8, U64
 
 SERIES, SAMPLES, TEXTS, WHERE = range(4)  # what ``measure`` counts (texts: metadata of 1.0, symbols of 2.0); a fault
 LABEL, SAMPLE = 1, 2  # fields of a series in both versions
@@ -83,7 +84,7 @@ def _sample(body: U8, start: int, stop: int, count: int, ts: I64, bits: U64) -> 
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _known_series(known: Known, text: U8, start: int, end: int) -> int:
+def _known_series(known: KnownSeries, text: U8, start: int, end: int) -> int:
     """The number of the series whose labels are text[start:end], or -1."""
     head = find_head(known, text, start, end)
     if head < 0:
@@ -104,7 +105,7 @@ def _keep_odd(odd: Odd, state: I64, place: int, known: int) -> I64:
 
 @njit(nogil=True, cache=True)
 def read_labelled(
-    body: U8, known: Known, state: I64, text: U8, odd: Odd, series: I32, ts: I64, bits: U64, offsets: I64
+    body: U8, known: KnownSeries, state: I64, text: U8, odd: Odd, series: I32, ts: I64, bits: U64, offsets: I64
 ) -> int:
     """All series of a request of 1.0; a fault or 0. ``offsets`` gets the first sample of each series, and the end."""
     at, place, count = 0, 0, 0
@@ -230,7 +231,7 @@ def _metadata(body: U8, start: int, stop: int, told: I64) -> int:
 @njit(nogil=True, cache=True)
 def read_referring(
     body: U8,
-    known: Known,
+    known: KnownSeries,
     symbols: Spans,
     refs: U64,
     limits: I64,

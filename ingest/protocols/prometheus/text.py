@@ -16,14 +16,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingest.protocols.common import naming, times
-from ingest.protocols.common.line_kernels import I64, LINE, POSITION, Known
+from ingest.protocols.common.line_kernels import LINE, POSITION
 from ingest.protocols.common.line_reader import Reading, Rules
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.series_cache import Generation, SeriesCache, Tags
+from ingest.protocols.common.series_kernels import KnownSeries
 from ingest.protocols.influx.exact import example
 from ingest.protocols.prometheus.text_comments import described
 from ingest.protocols.prometheus.text_kernels import read_text
-from spm.arrays import U8
+from spm.arrays import I64, U8
 from spm.limits import FUTURE_MS, LINE_BYTES_MAX
 from spm.wire import Parsed, Rejection
 
@@ -104,7 +105,7 @@ class _Reading(Reading):
         told = Rejection(0, f"{self._exemplars} {EXEMPLARS}", "")
         return replace(parsed, rejections=(*parsed.rejections, told))
 
-    def _read_plain(self, known: Known) -> int:
+    def _read_plain(self, known: KnownSeries) -> int:
         columns = (self._series, self._ts, self._values)
         return int(read_text(self._bytes, _ITEM_BYTES, self._numbers, known, self._state, *columns))
 

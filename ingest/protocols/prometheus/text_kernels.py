@@ -10,12 +10,8 @@ from numba import njit
 
 from ingest.protocols.common.line_kernels import (
     COUNT,
-    DIGITS_MAX,
     END,
-    F64,
     FULL,
-    I32,
-    I64,
     LENGTH_MAX,
     LINE,
     LINES_MAX,
@@ -24,14 +20,11 @@ from ingest.protocols.common.line_kernels import (
     RAW_MAX,
     STOPPED,
     TIMELESS,
-    U8,
-    Known,
-    _digits,
-    _line_end,
-    _number,
-    find_head,
-    find_item,
+    line_end,
 )
+from ingest.protocols.common.number_kernels import DIGITS_MAX, read_digits, read_number
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
+from spm.arrays import F64, I32, I64, U8
 
 SECONDS = 6  # behind the rules of ``line_kernels``: 1 where times are seconds with a fraction (OpenMetrics)
 _SPACE, _QUOTE, _COMMENT, _POINT, _ZERO, _NINE, _NEWLINE, _OPEN, _CLOSE, _ESCAPE = (
@@ -82,7 +75,7 @@ def _value(body: U8, i: int) -> tuple[int, float]:
     """End and value at ``i``: a decimal number or ``NaN``; end -1 if only the exact reader can tell."""
     if body[i] == _BIG_N and body[i + 1] == _SMALL_A and body[i + 2] == _BIG_N:
         return i + 3, np.nan
-    end, value = _number(body, i)
+    end, value = read_number(body, i)
     if end < 0:
         return -1, 0.0
     last = body[end - 1]  # a letter is line protocol's own: an integer's mark, or a boolean
@@ -100,7 +93,7 @@ def _time(body: U8, i: int, rules: I64) -> tuple[int, int]:
             return -1, 0
         ms = np.int64(np.rint(seconds * 1000.0))
     else:
-        end, raw = _digits(body, i, np.uint64(0))
+        end, raw = read_digits(body, i, np.uint64(0))
         if end == i or end - i > DIGITS_MAX or raw > np.uint64(rules[RAW_MAX]):
             return -1, 0
         ms = np.int64(raw)
@@ -117,17 +110,17 @@ def _sample(body: U8, start: int, rules: I64) -> tuple[int, float, int, bool]:
     if i < 0:
         return -1, 0.0, 0, False
     after = _spaces(body, i)
-    newline = _line_end(body, after)
+    newline = line_end(body, after)
     if newline >= 0:
         return newline, value, rules[NOW], True
     if after == i:
         return -1, 0.0, 0, False
     i, ms = _time(body, after, rules)
-    return (-1 if i < 0 else _line_end(body, _spaces(body, i))), value, ms, False
+    return (-1 if i < 0 else line_end(body, _spaces(body, i))), value, ms, False
 
 
 @njit(nogil=True, cache=True)
-def read_text(body: U8, name: U8, rules: I64, known: Known, state: I64, series: I32, ts: I64, values: F64) -> int:
+def read_text(body: U8, name: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
     """Read from ``state`` on until END, a line for the exact reader (STOPPED) or no more room (FULL).
 
     ``body`` ends with a newline; ``name`` is the item's name. Series are written as the cache's numbers.

@@ -95,10 +95,25 @@ STAMP, OTHER = (1, 1, 0), (2, 1, 0)
         (SampleCounts(1, stored=1), SampleCounts(2, stored=2), {b"m": {STAMP: 2}}, []),
         (SampleCounts(2, stored=2), SampleCounts(4, stored=4), {b"m": {STAMP: 2, OTHER: 2}}, []),
         (SampleCounts(2, stored=1, unconfirmed=1), SampleCounts(4, stored=2, unconfirmed=2), {b"m": {STAMP: 2}}, []),
-        (SampleCounts(2, stored=2), SampleCounts(4, stored=4), {b"m": {STAMP: 2}}, ["2 messages stored", "4 samples stored"]),
+        (
+            SampleCounts(2, stored=2),
+            SampleCounts(4, stored=4),
+            {b"m": {STAMP: 2}},
+            ["2 messages stored", "4 samples stored"],
+        ),
         (SampleCounts(0), SampleCounts(0), {}, ["0 stored, 1 acknowledged"]),
-        (SampleCounts(3, stored=3), SampleCounts(6, stored=6), {b"m": {STAMP: 2, OTHER: 2, (3, 1, 0): 2}}, ["3 accepted in 2"]),
-        (SampleCounts(2, stored=1, queued=1), SampleCounts(4, stored=2, queued=2), {b"m": {STAMP: 2}}, ["1 queued at rest"]),
+        (
+            SampleCounts(3, stored=3),
+            SampleCounts(6, stored=6),
+            {b"m": {STAMP: 2, OTHER: 2, (3, 1, 0): 2}},
+            ["3 accepted in 2"],
+        ),
+        (
+            SampleCounts(2, stored=1, queued=1),
+            SampleCounts(4, stored=2, queued=2),
+            {b"m": {STAMP: 2}},
+            ["1 queued at rest"],
+        ),
         (SampleCounts(1, stored=1), SampleCounts(2, stored=1, dead=1), {b"m": {STAMP: 1}}, ["1 lost of good samples"]),
     ],
     ids=[

@@ -34,7 +34,10 @@ def bury(store: Backend, count: int = 1, *, app: int = APP, of: int | None = Non
         store.put(
             [
                 dead_letters.step(
-                    app, 1000 + n, bytes([n]) * 16, DeadLetter(dead_letters.MESSAGE, "its hour is sealed", body.to_bytes())
+                    app,
+                    1000 + n,
+                    bytes([n]) * 16,
+                    DeadLetter(dead_letters.MESSAGE, "its hour is sealed", body.to_bytes()),
                 )
             ]
         )

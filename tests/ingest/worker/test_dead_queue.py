@@ -181,7 +181,10 @@ def test_an_envelope_of_a_later_version_is_accepted_and_accounted_once_it_can_be
     store.put(
         [
             dead_letters.step(
-                dead_letters.NOBODY, 7, b"n" * 16, dead_letters.DeadLetter(dead_letters.TORN, torn.cause, WELL.to_bytes())
+                dead_letters.NOBODY,
+                7,
+                b"n" * 16,
+                dead_letters.DeadLetter(dead_letters.TORN, torn.cause, WELL.to_bytes()),
             )
         ]
     )

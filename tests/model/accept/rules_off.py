@@ -94,7 +94,11 @@ def a_gone_process_mark_moves(patch: Patch) -> None:
 def anything_seen_is_adopted(patch: Patch) -> None:
     def adopt(store: Backend, app: int, m: ProcessWatermarks, found: Outcomes) -> int:
         fresh = found.stamps[~np.isin(found.stamps, m.named)]
-        return int(watermarks.adopt(store, app, m, AdoptionRecord(fresh, NONE, OutcomeTotals(len(fresh))))) if len(fresh) else 0
+        return (
+            int(watermarks.adopt(store, app, m, AdoptionRecord(fresh, NONE, OutcomeTotals(len(fresh)))))
+            if len(fresh)
+            else 0
+        )
 
     patch.setattr(watermark_keeper, "_adopt", adopt)
     patch.setattr(accept_world.World, "audit_mark", lambda self, m, done: None)  # it would be seen by the counts
@@ -103,7 +107,9 @@ def anything_seen_is_adopted(patch: Patch) -> None:
 def the_dead_are_not_named(patch: Patch) -> None:
     move = watermarks.move
 
-    def silent(store: Backend, app: int, m: ProcessWatermarks, word: Announcement, *, totals: OutcomeTotals, out: object) -> bool:
+    def silent(
+        store: Backend, app: int, m: ProcessWatermarks, word: Announcement, *, totals: OutcomeTotals, out: object
+    ) -> bool:
         return move(store, app, m, word, totals=totals, out=NONE)
 
     patch.setattr(watermarks, "move", silent)

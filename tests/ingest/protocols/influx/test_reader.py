@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ingest.protocols.common import line_reader, naming, series_cache
-from ingest.protocols.common.line_kernels import find_item
 from ingest.protocols.common.series_cache import SeriesCache
+from ingest.protocols.common.series_kernels import find_item
 from ingest.protocols.influx import exact as words
 from ingest.protocols.influx.reader import parse
 from spm import limits

@@ -64,9 +64,7 @@ def woven(draw: st.DrawFn) -> tuple[Strips, int]:
     return weaver.woven(3, numbered, Basis()), end
 
 
-def parted(
-    draw: st.DrawFn, values: F64, counts: I64
-) -> tuple[list[F64], I64, I64]:
+def parted(draw: st.DrawFn, values: F64, counts: I64) -> tuple[list[F64], I64, I64]:
     """The values of the strips in one column or in two; in which of them those of each lie, and where."""
     cut = draw(st.integers(0, len(counts)))
     owner, first = (np.arange(len(counts)) >= cut).astype(np.int64), np.cumsum(counts) - counts

@@ -1,0 +1,128 @@
+"""The compiled loop of line protocol: plain lines of known series, at full speed.
+
+Enter by ``read_lines``. It stops at the first line that is not plain or names a series that the cache does not know, as
+``line_kernels`` says; ``exact`` reads that line.
+"""
+
+import numpy as np
+from numba import njit
+
+from ingest.protocols.common.line_kernels import (
+    COUNT,
+    END,
+    FULL,
+    LENGTH_MAX,
+    LINE,
+    LINES_MAX,
+    NOW,
+    PER,
+    POSITION,
+    RAW_MAX,
+    STOPPED,
+    TIMELESS,
+    TIMES,
+    line_end,
+)
+from ingest.protocols.common.number_kernels import DIGITS_MAX, read_digits, read_number
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
+from spm.arrays import F64, I32, I64, U8
+
+_SPACE, _COMMA, _EQUALS, _NEWLINE, _ESCAPE, _COMMENT = 32, 44, 61, 10, 92, 35
+
+
+@njit(nogil=True, cache=True)
+def _head_end(body: U8, start: int) -> int:
+    """Where the first space stands that no backslash precedes; -1 if the line ends before."""
+    i = start
+    while True:
+        byte = body[i]
+        if byte == _SPACE and body[i - 1] != _ESCAPE:
+            return i
+        if byte == _NEWLINE:
+            return -1
+        i += 1
+
+
+@njit(nogil=True, cache=True)
+def _name_end(body: U8, start: int) -> int:
+    """Where the '=' behind a field's plain name stands; -1 for every other case."""
+    i = start
+    while True:
+        byte = body[i]
+        if byte == _EQUALS:
+            return i if i > start else -1
+        if byte in (_NEWLINE, _SPACE, _COMMA, _ESCAPE):
+            return -1
+        i += 1
+
+
+@njit(nogil=True, cache=True)
+def _fields(
+    body: U8, start: int, head: int, known: KnownSeries, count: int, series: I32, values: F64
+) -> tuple[int, int]:
+    """All fields of a line: (where they end, samples then written); an end of -1 or -FULL gives the line up."""
+    i = start
+    while True:
+        if count == series.size:
+            return -FULL, count
+        name_end = _name_end(body, i)
+        if name_end < 0:
+            return -STOPPED, count
+        item = find_item(known, head, body, i, name_end)
+        if item < 0:
+            return -STOPPED, count
+        i, value = read_number(body, name_end + 1)
+        if i < 0:
+            return -STOPPED, count
+        series[count] = known.item_series[item]
+        values[count] = value
+        count += 1
+        if body[i] != _COMMA:
+            return i, count
+        i += 1
+
+
+@njit(nogil=True, cache=True)
+def _time(body: U8, start: int, rules: I64) -> tuple[int, int]:
+    """(newline's position, time in ms) behind the fields; position -1 if only the exact reader can tell."""
+    if body[start] != _SPACE:
+        return line_end(body, start), rules[NOW]
+    i, raw = read_digits(body, start + 1, np.uint64(0))
+    if i == start + 1 or i - start - 1 > DIGITS_MAX or raw > np.uint64(rules[RAW_MAX]):
+        return -1, 0
+    ms = np.int64(raw) * rules[TIMES] // rules[PER]
+    return (line_end(body, i) if ms >= 1 else -1), ms
+
+
+@njit(nogil=True, cache=True)
+def read_lines(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
+    """Read plain lines from ``state`` on until END, a line for the exact reader (STOPPED) or no more room (FULL).
+
+    ``body`` ends with a newline. Series are written as the cache's numbers, times in ms.
+    """
+    position, line, count = state[POSITION], state[LINE], state[COUNT]
+    status = END
+    while position < body.size and line <= rules[LINES_MAX]:
+        if body[position] == _NEWLINE:
+            position += 1
+            line += 1
+            continue
+        space = _head_end(body, position + 1) if body[position] > _COMMENT else -1
+        head = find_head(known, body, position, space) if space > 0 else -1
+        if head < 0:
+            status = STOPPED
+            break
+        end, after = _fields(body, space + 1, head, known, count, series, values)
+        if end < 0:
+            status = -end
+            break
+        newline, ms = _time(body, end, rules)
+        if newline < 0 or newline - position > rules[LENGTH_MAX]:
+            status = STOPPED
+            break
+        if body[end] != _SPACE:
+            state[TIMELESS] += after - count
+        ts[count:after] = ms
+        position, line, count = newline + 1, line + 1, after
+    state[POSITION], state[LINE], state[COUNT] = position, line, count
+    return status
