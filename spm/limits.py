@@ -216,7 +216,7 @@ STANDING_LETTERS_MAX = 100  # dead letters counted per app for them; then it say
 # --- reading ----------------------------------------------------------------------------------------------------------
 LABEL_MASKS_MAX = 128  # regular expressions of one label whose answers a process remembers
 LABEL_MASK_BYTES_MAX = 4_000_000  # and the bytes of them, one for each value
-TAIL_AGE_MS = 1_000  # how old the cached list of pending records may be (DESIGN rule 7)
+TAIL_AGE_MS = 1_000  # how old the cached list of pending records may be (PROTOCOL 7)
 TAIL_SAMPLES_MAX = 30_000_000  # un-compacted ones of one app in a reading process: 28 bytes each
 SERIES_INDEX_BYTES_MAX = 1_000_000_000  # of one app in a reading process: some one and a half million series
 PAGE_CACHE_BYTES = 256_000_000  # decoded pages one process keeps: three days of 1,000 series every 10 s

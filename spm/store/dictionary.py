@@ -1,9 +1,9 @@
-"""The dictionary of series: registering new ones, once and durably, before any block that uses them (rule 3).
+"""The dictionary of series: registering new ones, once and durably, before any block that uses them (PROTOCOL 3).
 
-``SeriesRegistry`` is the writer's half: it remembers which ids this process has seen registered, asks the store for the rest
-in bulk, and puts what is missing by check-and-put. An id that already stands for another canonical form is a collision:
-reported, never merged. The reader's half is ``spm.query.series.index``; ``matching`` is for those who ask once and keep
-no index, as retractions do.
+``SeriesRegistry`` is the writer's half: it remembers which ids this process has seen registered, asks the store for the
+rest in bulk, and puts what is missing by check-and-put. An id that already stands for another canonical form is a
+collision: reported, never merged. The reader's half is ``spm.query.series.index``; ``matching`` is for those who ask
+once and keep no index, as retractions do.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Where an app's distribution is kept, and the steps by which it changes on a running system (rule 22).
+"""Where an app's distribution is kept, and the steps by which it changes on a running system (PROTOCOL 22).
 
 One check-and-put cell in `config` per app that has a distribution of its own; every other app uses the general one. An
 epoch is opened (writers put there from their next look on), the one before it is set closing, and closed when nothing

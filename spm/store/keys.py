@@ -315,7 +315,7 @@ def _salt(app: int, other: int) -> int:
 
 # --- distribution -----------------------------------------------------------------------------------------------------
 
-OPEN, CLOSING, CLOSED, ENDING = range(4)  # states of an epoch (rule 22); later ones: closing again, ending again, …
+OPEN, CLOSING, CLOSED, ENDING = range(4)  # states of an epoch (PROTOCOL 22); later ones: closing again, ending again, …
 
 
 class Epoch(msgspec.Struct, frozen=True, array_like=True):

@@ -1,8 +1,8 @@
 """The manifest: one cell per (app, day) that says which rows are in force. Pure values; nothing here reads or writes.
 
-A cell is changed only by check-and-put of the whole value, and its nonce never repeats (rule 4). Everything a reader
-must find is named here: generations, the replay list, hours in force and what they were made of. ``Month`` is the same
-for days. Words: DESIGN's rules 4, 10, 11, 14, 16, 18.
+A cell is changed only by check-and-put of the whole value, and its nonce never repeats (PROTOCOL 4). Everything a
+reader must find is named here: generations, the replay list, hours in force and what they were made of. ``Month`` is
+the same for days. Words: PROTOCOL 4, 10, 11, 14, 16, 18.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from spm.store.encoding import blocks
 
 OPEN, SEALING, SEALED, EXPIRED = range(
     4
-)  # states of an hour (rule 23): raw is gone when sealed, hours too when expired
+)  # states of an hour (PROTOCOL 23): raw is gone when sealed, hours too when expired
 
 
 class Generation(msgspec.Struct, frozen=True, array_like=True):
@@ -139,7 +139,7 @@ def first_day_of(month: int) -> int:
 
 
 def fingerprint(state: State) -> bytes:
-    """Eight bytes that stand for exactly these generations and this replay list (rule 11). An empty state: ``b""``."""
+    """Eight bytes for exactly these generations and this replay list (PROTOCOL 11); ``b""`` for an empty state."""
     if not state.generations and not state.replay:
         return b""
     numbers = [g.number for g in state.generations]

@@ -8,7 +8,7 @@ import pytest
 
 from ingest.transport import open_transport
 from ingest.transport.base import Transport
-from ingest.worker.connections import Service
+from ingest.worker.connections import ConsumerService
 from spm.errors import Refused
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
@@ -34,7 +34,7 @@ def transport(request: pytest.FixtureRequest, tmp_path: Path, store: Backend) ->
         made.close()
         return
     amqp_url = request.getfixturevalue("amqp_vhost")
-    service = Service(amqp_url, url)
+    service = ConsumerService(amqp_url, url)
     service.start()
     made = open_transport("amqp", store_url=url, amqp_url=amqp_url)
     yield made
