@@ -1,37 +1,44 @@
-"""The option ``--seeds``: runs the tests that show a row of the seed systems, and prints row by row what they found.
+"""The option ``--seeds``: runs the tests that show a row of the seed systems, and prints a table of them, row by row.
 
-``@pytest.mark.seed(row, compares=…)`` puts a test under a row; the fixture ``figure`` notes the number it found. A
-row without a test is listed as such. Without the option nothing here changes a run.
+``@pytest.mark.seed(row, compares=…)`` puts a test under a row; the fixture ``figure`` records a number that it
+measured. A row without a test is listed as such. Long forms (mark ``proof``) do not run with the others: ``bin/test
+--proof`` writes their last figures into ``long_forms.json`` beside this file, and the table shows them with the day.
 """
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.promises.rows import ROWS
 
+LONG_FORMS = Path(__file__).with_name("long_forms.json")
 _FIGURE = "figure"
 
 
 @dataclass(slots=True)
-class Shown:
-    """One test under one row: what it compares, how it went, what it measured."""
+class SeedTest:
+    """One test under one row: what it compares, the outcome of each case, what it measured."""
 
     row: str
     test: str
     compares: str
     cases: dict[str, str] = field(default_factory=dict)  # node id -> outcome
     figures: list[str] = field(default_factory=list)
+    long_cases: list[str] = field(default_factory=list)  # node ids of its long forms
 
     @property
     def outcome(self) -> str:
-        """Of all its cases together."""
-        found = set(self.cases.values())
-        return next((o for o in ("failed", "skipped", "passed") if o in found), "did not run")
+        """The worst outcome of its cases."""
+        outcomes = set(self.cases.values())
+        return next((o for o in ("failed", "skipped", "passed") if o in outcomes), "did not run")
 
 
-_SHOWN = pytest.StashKey[dict[tuple[str, str], Shown]]()
+_TESTS = pytest.StashKey[dict[tuple[str, str], SeedTest]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,34 +49,39 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "seed(row, *, compares): shows a row of tests/promises/rows.py, by comparing this"
     )
-    config.stash[_SHOWN] = {}
+    config.stash[_TESTS] = {}
 
 
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Notes what a test measured, for the table of ``--seeds``."""
+    """Records what a test measured, for the table of ``--seeds``."""
     return lambda text: request.node.user_properties.append((_FIGURE, text))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Notes each case under its rows, before another plugin deselects the long forms."""
+    tests = item.config.stash[_TESTS]
+    for mark in item.iter_markers("seed"):
+        test = SeedTest(mark.args[0], item.nodeid.partition("[")[0], mark.kwargs["compares"])
+        test = tests.setdefault((test.row, test.test), test)
+        if item.get_closest_marker("proof"):
+            test.long_cases.append(item.nodeid)
+        else:
+            test.cases[item.nodeid] = ""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = wanted_rows(config.getoption("--seeds"))
-    if wanted is None:
+    rows = wanted_rows(config.getoption("--seeds"))
+    if rows is None:
         return
-    kept = []
-    for item in items:
-        found = [mark for mark in item.iter_markers("seed") if mark.args[0] in wanted]
-        for mark in found:
-            shown = Shown(mark.args[0], item.nodeid.partition("[")[0], mark.kwargs["compares"])
-            config.stash[_SHOWN].setdefault((shown.row, shown.test), shown).cases[item.nodeid] = ""
-        if found:
-            kept.append(item)
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+    chosen = {case for test in config.stash[_TESTS].values() if test.row in rows for case in test.cases}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+    items[:] = [item for item in items if item.nodeid in chosen]
 
 
 def wanted_rows(option: str | None) -> list[str] | None:
-    """The rows that ``--seeds`` names; ``None``: it was not given. Raises ``UsageError`` for a row that is none."""
+    """The rows that ``--seeds`` names; ``None`` without the option. Raises ``UsageError`` for an unknown row."""
     if option is None:
         return None
     names = list(ROWS) if option == "all" else option.upper().split(",")
@@ -82,34 +94,87 @@ def wanted_rows(option: str | None) -> list[str] | None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    wanted = wanted_rows(config.getoption("--seeds"))
-    if wanted is None:
+    reports = [
+        (outcome, report)
+        for outcome in ("passed", "skipped", "failed", "error")
+        for report in terminalreporter.stats.get(outcome, [])
+        if isinstance(report, pytest.TestReport)
+    ]
+    tests = list(config.stash[_TESTS].values())
+    long_cases = {case for test in tests for case in test.long_cases}
+    if "proof" in str(config.getoption("-m")):
+        write_long_forms([report for _, report in reports if report.nodeid in long_cases], today=_today())
+    rows = wanted_rows(config.getoption("--seeds"))
+    if rows is None:
         return
-    shown = config.stash[_SHOWN]
-    for outcome in ("passed", "skipped", "failed", "error"):
-        for report in terminalreporter.stats.get(outcome, []):
-            for item in shown.values():
-                if isinstance(report, pytest.TestReport) and report.nodeid in item.cases:
-                    item.cases[report.nodeid] = "failed" if outcome == "error" else outcome
-                    item.figures += [str(value) for name, value in report.user_properties if name == _FIGURE]
+    for outcome, report in reports:
+        for test in tests:
+            if report.nodeid in test.cases:
+                test.cases[report.nodeid] = "failed" if outcome == "error" else outcome
+                test.figures += _figures(report)
     terminalreporter.section("seeds")
-    for line in table(wanted, list(shown.values())):
+    for line in table(rows, tests, read_long_forms()):
         terminalreporter.write_line(line)
 
 
-def table(wanted: list[str], shown: list[Shown]) -> Iterator[str]:
+def read_long_forms(path: Path = LONG_FORMS) -> dict[str, dict[str, Any]]:
+    """The last run of each long form: node id → day, outcome, minutes, figures."""
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def write_long_forms(reports: list[pytest.TestReport], *, today: str, path: Path = LONG_FORMS) -> None:
+    """Replaces the entries of the long forms that ran now; the others stay."""
+    entries = read_long_forms(path)
+    for report in reports:
+        if report.when == "call" and not report.skipped:
+            entries[report.nodeid] = {
+                "day": today,
+                "outcome": report.outcome,
+                "minutes": round(report.duration / 60, 1),
+                "figures": _figures(report),
+            }
+    if reports:
+        path.write_text(json.dumps(entries, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def table(
+    rows: list[str], tests: list[SeedTest], long_forms: Mapping[str, Mapping[str, Any]] | None = None
+) -> Iterator[str]:
     """The lines of the report."""
-    for row in wanted:
+    for row in rows:
         yield f"{row:6} {ROWS[row]}"
-        mine = [item for item in shown if item.row == row]
-        if not mine:
+        of_row = [test for test in tests if test.row == row]
+        if not of_row:
             yield "         no test yet"
-        for item in mine:
-            cases = f" × {len(item.cases)}" if len(item.cases) > 1 else ""
-            yield f"         {item.outcome:7} {item.test}{cases}"
-            yield f"                 compares {item.compares}"
-            if item.figures:
-                yield f"                 {'; '.join(dict.fromkeys(item.figures))}"
-    with_test = {item.row for item in shown}
-    failed = [item.row for item in shown if item.outcome in ("failed", "did not run")]
-    yield f"{len(with_test)} of {len(wanted)} rows have a test; failing: {', '.join(failed) or 'none'}"
+        for test in of_row:
+            cases = f" × {len(test.cases)}" if len(test.cases) > 1 else ""
+            if test.cases:
+                yield f"         {test.outcome:7} {test.test}{cases}"
+            else:
+                yield f"                 {test.test}"
+            yield f"                 compares {test.compares}"
+            if test.figures:
+                yield f"                 {'; '.join(dict.fromkeys(test.figures))}"
+            for case in test.long_cases:
+                yield f"         long    {_long_form(case, (long_forms or {}).get(case))}"
+    with_test = {test.row for test in tests if test.row in rows}
+    failed = [
+        test.row for test in tests if test.row in rows and test.cases and test.outcome in ("failed", "did not run")
+    ]
+    yield f"{len(with_test)} of {len(rows)} rows have a test; failing: {', '.join(failed) or 'none'}"
+
+
+def _long_form(case: str, last: Mapping[str, Any] | None) -> str:
+    name = case.rpartition("::")[2]
+    if last is None:
+        return f"{name}: no run is on record"
+    figures = "; ".join(last["figures"]) or "no figure"
+    return f"{name}: {last['outcome']} on {last['day']} in {last['minutes']} minutes: {figures}"
+
+
+def _figures(report: pytest.TestReport) -> list[str]:
+    return [str(value) for name, value in report.user_properties if name == _FIGURE]
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()

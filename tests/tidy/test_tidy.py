@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.rules import ALL, Rule, Source
+from tests.tidy.shelves import SKIPS_MAX, circles, crowded
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("spm", "ingest", "rollups", "alerts", "frontend", "tests")
@@ -51,6 +52,37 @@ def test_tree_keeps_every_rule_of_the_house(rule: Rule) -> None:
 def test_rule_complains_about_a_bad_example(rule: Rule) -> None:
     path, text = BAD[rule.__name__]
     assert list(rule(Source(path, text, ast.parse(text)))) != []
+
+
+def test_no_folder_holds_more_files_than_a_reader_takes_in() -> None:
+    assert crowded(source.path for source in _tree()) == {}
+    assert crowded([f"spm/x{n}.py" for n in range(15)] + ["spm/__init__.py", "spm/y/z.py"]) == {"spm": 15}
+
+
+def test_no_siblings_of_a_folder_import_each_other_in_a_circle() -> None:
+    assert circles(source for source in _tree() if not source.is_test) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"a/b.py": "import a.c", "a/c.py": "from a.b import x"}, ["a: b → c → b", "a: c → b → c"]),
+        (
+            {"a/b/d.py": "from a.c import e", "a/c/e.py": "", "a/c/f.py": "from a.b import d"},
+            ["a: b → c → b", "a: c → b → c"],
+        ),
+    ],
+    ids=["of files", "of packages, though no two files do"],
+)
+def test_a_circle_of_siblings_is_found(files: dict[str, str], expected: list[str]) -> None:
+    complaints = circles(Source(path, text, ast.parse(text)) for path, text in files.items())
+    assert len(complaints) == 1
+    assert complaints[0] in expected
+
+
+def test_few_lines_are_kept_from_the_formatter() -> None:
+    mark = "fmt: " + "skip"
+    assert sum(source.text.count(mark) for source in _tree()) <= SKIPS_MAX
 
 
 @pytest.mark.parametrize(
