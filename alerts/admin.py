@@ -1,4 +1,4 @@
-"""The operator's view of rules, history and outbox. Rules are changed on their own pages, where it is audited."""
+"""Shows operators the rules, the history and the outbox. Rules change on their own pages, where this is audited."""
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -11,7 +11,7 @@ from alerts.notify.text import time_text
 
 
 class ReadOnly(ModelAdmin):  # type: ignore[misc]
-    """Shows, and changes nothing."""
+    """Forbids to add, change and delete rows."""
 
     def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
@@ -25,21 +25,21 @@ class ReadOnly(ModelAdmin):  # type: ignore[misc]
 
 @admin.register(Rule)
 class RuleAdmin(ReadOnly):
-    """Rules of all organisations."""
+    """The rules of all organisations."""
 
-    list_display = ("name", "app", "severity", "enabled", "judged_up_to", "error")
+    list_display = ("name", "app", "severity", "enabled", "evaluated_up_to", "error")
     list_filter = ("enabled", "severity")
     search_fields = ("name", "expr")
     list_select_related = ("app",)
 
-    @admin.display(description="judged up to", ordering="evaluated_ms")
-    def judged_up_to(self, rule: Rule) -> str:
+    @admin.display(description="evaluated up to", ordering="evaluated_ms")
+    def evaluated_up_to(self, rule: Rule) -> str:
         return time_text(rule.evaluated_ms)
 
 
 @admin.register(Alert)
 class AlertAdmin(ReadOnly):
-    """Where series stand."""
+    """The states of series."""
 
     list_display = ("rule", "labels", "state", "value", "since")
     list_filter = ("state",)
@@ -52,7 +52,7 @@ class AlertAdmin(ReadOnly):
 
 @admin.register(AlertEvent)
 class AlertEventAdmin(ReadOnly):
-    """What happened."""
+    """The changes of state."""
 
     list_display = ("at", "rule", "labels", "before", "state", "value", "reason")
     list_filter = ("state",)
@@ -65,7 +65,7 @@ class AlertEventAdmin(ReadOnly):
 
 @admin.register(Outbox)
 class OutboxAdmin(ReadOnly):
-    """Messages, and another chance for dead ones."""
+    """The messages, with an action that tries dead ones again."""
 
     list_display = ("key", "app", "kind", "state", "attempts", "created", "error")
     list_filter = ("state", "kind")

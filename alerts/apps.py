@@ -1,10 +1,8 @@
-"""The watchman as a Django app: rules, their states, and what is sent."""
+"""Registers alerting as a Django app: rules, series states and messages."""
 
 from django.apps import AppConfig
 
 
 class AlertsConfig(AppConfig):
-    """See the module."""
-
     name = "alerts"
     default_auto_field = "django.db.models.BigAutoField"

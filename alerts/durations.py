@@ -1,4 +1,4 @@
-"""Durations as people write them (``90s``, ``5m``, ``1h30m``) and as the machine keeps them (milliseconds). Pure."""
+"""Converts durations between text (``90s``, ``5m``, ``1h30m``) and milliseconds. Pure."""
 
 from spm.errors import BadQuery
 
@@ -6,7 +6,7 @@ _UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 
 
 def read(text: str) -> int:
-    """Milliseconds; nothing at all and a plain 0 are none."""
+    """Read a duration in milliseconds; an empty text and a plain 0 are 0."""
     rest, total = text.strip().replace(" ", ""), 0
     if rest in ("", "0"):
         return 0
@@ -21,11 +21,11 @@ def read(text: str) -> int:
 
 
 def spell(ms: int) -> str:
-    """The shortest way to write it; ``read`` gives the same number back."""
+    """Write a duration as short as possible, so that ``read`` returns the same number."""
     if not ms:
         return "0s"
-    words = []
+    parts = []
     for unit, size in _UNITS.items():
         count, ms = divmod(ms, size)
-        words += [f"{count}{unit}"] if count else []
-    return "".join(words)
+        parts += [f"{count}{unit}"] if count else []
+    return "".join(parts)

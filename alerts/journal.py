@@ -1,7 +1,7 @@
-"""Writing down what a look or a person changed: standings, events and messages, in the caller's transaction.
+"""Records changes of state: series states, events and messages, in the caller's transaction.
 
-One change of state is one event and, if people are to be told, one row of the outbox. Its key names rule, series,
-episode and state, so the database itself refuses a second one.
+One change of state is one event and, if it is to be reported, one row of the outbox per kind of receiver. The row's key
+names rule, series, episode and state, so the database itself refuses a second one.
 """
 
 import math
@@ -11,21 +11,23 @@ from typing import Any
 from django.db import transaction
 
 from alerts.models import Alert, AlertEvent, Outbox, Rule
-from alerts.rules import TOLD, Change, Standing, State
+from alerts.notify.base import DEFAULT_KIND
+from alerts.notify.registry import receivers_by_kind
+from alerts.rules import REPORTED, Change, SeriesState, State
 
 Labels = Mapping[str, str]
 
 
-def standings(rule: Rule) -> tuple[dict[str, Standing], dict[str, Labels]]:
-    """Where the known series of the rule stand, and their labels, by fingerprint."""
+def series_states(rule: Rule) -> tuple[dict[str, SeriesState], dict[str, Labels]]:
+    """Return the recorded states of the rule's series, and their labels, by fingerprint."""
     alerts = list(Alert.objects.filter(rule=rule))
-    return {row.fingerprint: row.standing for row in alerts}, {row.fingerprint: row.labels for row in alerts}
+    return {row.fingerprint: row.series_state for row in alerts}, {row.fingerprint: row.labels for row in alerts}
 
 
 def record(rule: Rule, changes: Sequence[Change], labels: Mapping[str, Labels], *, at_ms: int, reason: str = "") -> int:
-    """Write the changes down; returns how many messages that made. Must run inside the transaction of their cause."""
+    """Write the changes; returns how many messages were written. Must run inside the transaction of their cause."""
     assert transaction.get_connection().in_atomic_block, "BUG: a change of state outside a transaction"
-    _write_standings(rule, changes, labels)
+    _write_series_states(rule, changes, labels)
     events = [change for change in changes if change.is_event]
     AlertEvent.objects.bulk_create(
         AlertEvent(
@@ -41,29 +43,33 @@ def record(rule: Rule, changes: Sequence[Change], labels: Mapping[str, Labels], 
         )
         for change in events
     )
-    told = [change for change in events if change.after.state in TOLD]
-    Outbox.objects.bulk_create(
+    groups = receivers_by_kind(rule.receivers)
+    messages = [
         Outbox(
             app_id=rule.app_id,
-            kind="mail",
-            key=key_of(rule.pk, change.fingerprint, change.after.episode_ms, change.after.state),
-            payload=_payload(rule, change, labels[change.fingerprint], at_ms=at_ms, reason=reason),
+            kind=kind,
+            key=message_key(rule.pk, change.fingerprint, change.after.episode_ms, change.after.state, kind),
+            payload=_payload(rule, change, labels[change.fingerprint], receivers=receivers, at_ms=at_ms, reason=reason),
             created_ms=at_ms,
             next_attempt_ms=0,
         )
-        for change in told
-    )
-    return len(told)
+        for change in events
+        if change.after.state in REPORTED
+        for kind, receivers in groups.items()
+    ]
+    Outbox.objects.bulk_create(messages)
+    return len(messages)
 
 
-def key_of(rule: int, fingerprint: str, episode_ms: int, state: str) -> str:
-    """The name of a message for ever."""
-    return f"{rule}:{fingerprint}:{episode_ms}:{state}"
+def message_key(rule: int, fingerprint: str, episode_ms: int, state: str, kind: str = DEFAULT_KIND) -> str:
+    """Return the permanent name of a message. Only kinds other than the default one stand in it."""
+    prefix = "" if kind == DEFAULT_KIND else f"{kind}:"
+    return f"{prefix}{rule}:{fingerprint}:{episode_ms}:{state}"
 
 
-def _write_standings(rule: Rule, changes: Sequence[Change], labels: Mapping[str, Labels]) -> None:
-    gone = [change.fingerprint for change in changes if change.after.state is State.INACTIVE]
-    Alert.objects.filter(rule=rule, fingerprint__in=gone).delete()
+def _write_series_states(rule: Rule, changes: Sequence[Change], labels: Mapping[str, Labels]) -> None:
+    ended = [change.fingerprint for change in changes if change.after.state is State.INACTIVE]
+    Alert.objects.filter(rule=rule, fingerprint__in=ended).delete()
     Alert.objects.bulk_create(
         [
             Alert(
@@ -85,8 +91,10 @@ def _write_standings(rule: Rule, changes: Sequence[Change], labels: Mapping[str,
     )
 
 
-def _payload(rule: Rule, change: Change, labels: Labels, *, at_ms: int, reason: str) -> dict[str, Any]:
-    """Everything the message says, as it was at this moment. Numbers are texts: JSON knows neither NaN nor infinity."""
+def _payload(
+    rule: Rule, change: Change, labels: Labels, *, receivers: Sequence[str], at_ms: int, reason: str
+) -> dict[str, Any]:
+    """Copy what the message says, as of now. Numbers are stored as text, because JSON has neither NaN nor infinity."""
     return {
         "rule": rule.pk,
         "name": rule.name,
@@ -103,7 +111,7 @@ def _payload(rule: Rule, change: Change, labels: Labels, *, at_ms: int, reason: 
         "at_ms": at_ms,
         "episode_ms": change.after.episode_ms,
         "fingerprint": change.fingerprint,
-        "receivers": list(rule.receivers),
+        "receivers": list(receivers),
         "reason": reason,
     }
 

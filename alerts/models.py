@@ -1,18 +1,19 @@
-"""Rules, where each of their series stands, what happened, and what is to be sent.
+"""The tables of alerting: rules, the states of their series, the history of events, and the outbox of messages.
 
-Times are milliseconds since the epoch. Rows change only through ``rulebook`` (people), ``evaluate`` (looks) and
-``outbox`` (deliveries). A deleted rule keeps its row, so that history and messages keep their meaning.
+Times are milliseconds since the epoch. Rows change only through ``rulebook`` (people), ``evaluate`` (evaluations) and
+``outbox`` (deliveries). A deleted rule keeps its row, so that history and messages still have their rule.
 """
 
 from django.conf import settings
 from django.db import models
 
-from alerts.rules import COMPARATORS, NO_COMPARATOR, Condition, Standing, State
+from alerts.notify.base import DEFAULT_KIND
+from alerts.rules import COMPARATORS, NO_COMPARATOR, Condition, SeriesState, State
 from spm import limits
 
 
 class Severity(models.TextChoices):
-    """How bad it is; written into the message, without effect on its way."""
+    """How bad an alert is. The message shows it; it does not change how the message is delivered."""
 
     INFO = "info"
     WARNING = "warning"
@@ -20,7 +21,7 @@ class Severity(models.TextChoices):
 
 
 class Rule(models.Model):
-    """A condition on a PromQL expression, and whom to tell."""
+    """A condition on a PromQL expression, and the receivers of its messages."""
 
     COMPARATORS = [(NO_COMPARATOR, "the expression decides"), *((sign, sign) for sign in COMPARATORS)]
 
@@ -33,14 +34,14 @@ class Rule(models.Model):
     for_ms = models.BigIntegerField(default=0)
     keep_firing_for_ms = models.BigIntegerField(default=0)
     severity = models.CharField(max_length=8, choices=Severity.choices, default=Severity.WARNING)
-    receivers = models.JSONField(default=list, help_text="mail addresses")
+    receivers = models.JSONField(default=list, help_text="who gets the messages")
     enabled = models.BooleanField(default=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
     created_ms = models.BigIntegerField()
     changed_ms = models.BigIntegerField()
     deleted_ms = models.BigIntegerField(null=True, blank=True)
-    evaluated_ms = models.BigIntegerField(default=0, help_text="judged up to")
-    error = models.TextField(blank=True, help_text="why the last look could not judge")
+    evaluated_ms = models.BigIntegerField(default=0, help_text="evaluated up to")
+    error = models.TextField(blank=True, help_text="why the last evaluation failed")
     claim = models.BigIntegerField(default=0)
     claim_until_ms = models.BigIntegerField(default=0)
 
@@ -53,7 +54,7 @@ class Rule(models.Model):
 
     @property
     def condition(self) -> Condition:
-        """The rule as the state machine sees it."""
+        """The rule's condition, for the state machine."""
         return Condition(
             comparator=self.comparator,
             threshold=self.threshold,
@@ -64,7 +65,7 @@ class Rule(models.Model):
 
 
 class Alert(models.Model):
-    """Where one series of a rule stands. Series that never were violated have no row."""
+    """The state of one series of a rule. A series that was never violated has no row."""
 
     STATES = [(state.value, state.value) for state in State]
 
@@ -86,9 +87,9 @@ class Alert(models.Model):
         return f"{self.rule} {self.fingerprint} {self.state}"
 
     @property
-    def standing(self) -> Standing:
-        """The alert as the state machine sees it."""
-        return Standing(
+    def series_state(self) -> SeriesState:
+        """The series state, for the state machine."""
+        return SeriesState(
             state=State(self.state),
             since_ms=self.since_ms,
             episode_ms=self.episode_ms,
@@ -98,7 +99,7 @@ class Alert(models.Model):
 
 
 class AlertEvent(models.Model):
-    """One change of state. Written once, in the transaction of the change."""
+    """One change of state, written once in the transaction of the change."""
 
     rule = models.ForeignKey(Rule, models.CASCADE, related_name="events")
     fingerprint = models.CharField(max_length=32)
@@ -122,7 +123,7 @@ class AlertEvent(models.Model):
 
 
 class Delivery(models.TextChoices):
-    """What became of a message."""
+    """The delivery state of a message."""
 
     WAITING = "waiting"
     SENT = "sent"
@@ -130,10 +131,10 @@ class Delivery(models.TextChoices):
 
 
 class Outbox(models.Model):
-    """A message to be sent, written in the transaction of its cause; the key makes it one for ever."""
+    """A message to deliver, written in the transaction of its cause. Its unique key allows it only once."""
 
     app = models.ForeignKey("accounts.App", models.CASCADE, related_name="+")
-    kind = models.CharField(max_length=16, default="mail")
+    kind = models.CharField(max_length=16, default=DEFAULT_KIND)
     key = models.CharField(max_length=200, unique=True)
     payload = models.JSONField()
     state = models.CharField(max_length=8, choices=Delivery.choices, default=Delivery.WAITING)

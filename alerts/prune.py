@@ -1,4 +1,4 @@
-"""Forgetting what nobody asks for any more: settled alerts, old events, messages long sent. A piece at each tick."""
+"""Deletes rows past their retention: resolved alerts, old events, delivered messages. A bounded number per call."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from spm import limits
 
 
 def prune(now_ms: int) -> int:
-    """Delete a bounded number of rows past their keep; returns how many."""
-    settled = Alert.objects.filter(state=State.RESOLVED, since_ms__lt=now_ms - limits.ALERT_SETTLED_KEEP_MS)
+    """Delete a bounded number of rows past their retention; returns how many."""
+    resolved = Alert.objects.filter(state=State.RESOLVED, since_ms__lt=now_ms - limits.ALERT_SETTLED_KEEP_MS)
     events = AlertEvent.objects.filter(at_ms__lt=now_ms - limits.ALERT_EVENTS_KEEP_MS)
     sent = Outbox.objects.filter(created_ms__lt=now_ms - limits.OUTBOX_KEEP_MS).exclude(state=Delivery.WAITING)
-    return _delete_some(settled) + _delete_some(events) + _delete_some(sent)
+    return _delete_some(resolved) + _delete_some(events) + _delete_some(sent)
 
 
 def _delete_some(rows: QuerySet[Any]) -> int:

@@ -1,9 +1,9 @@
-"""What people do to rules: write, change, switch off, delete. Each act is one transaction with its audit entry.
+"""What people do to rules: write, change, switch off, delete. Each change is one transaction with its audit entry.
 
-A rule whose expression changes, or that is switched off or deleted, ends its open episodes in the same transaction:
-whoever was told that something fires is told that nobody watches it any more, and why. A look under way loses its
-claim. The next look is at the next time of the grid, so that a new episode never begins at the time of one that an
-edit ended.
+If the expression of a rule changes, or the rule is switched off or deleted, its open episodes end in the same
+transaction: people who got a message that something fires get one that the rule no longer watches it, and why. An
+evaluation under way loses its claim. The next evaluation is at the next time of the grid, so that a new episode never
+begins at the time of an episode that an edit ended.
 """
 
 from dataclasses import asdict, dataclass
@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from alerts import journal
 from alerts.evaluate import aligned_ms
 from alerts.models import Outbox, Rule
-from alerts.rules import Change, settle
+from alerts.rules import Change, end_episode
 from spm import limits
 from spm.accounts import audit
 from spm.accounts.models import App
@@ -24,7 +24,7 @@ from spm.errors import LimitExceeded
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a person says about a rule."""
+    """The fields of a rule that a person decides."""
 
     name: str
     expr: str
@@ -39,18 +39,18 @@ class Draft:
 
 
 def rules_of(app: App) -> QuerySet[Rule]:
-    """The app's rules, without deleted ones."""
+    """Select the app's rules, without deleted ones."""
     return Rule.objects.filter(app=app, deleted_ms=None)
 
 
 def messages_of(app: App) -> QuerySet[Outbox]:
-    """The app's messages, newest first."""
+    """Select the app's messages, newest first."""
     return Outbox.objects.filter(app=app)
 
 
 @transaction.atomic
 def write(app: App, draft: Draft, *, by: User, now_ms: int) -> Rule:
-    """A new rule; it is looked at with the next tick."""
+    """Create a rule; the next round evaluates it."""
     if rules_of(app).count() >= limits.RULES_PER_APP_MAX:
         raise LimitExceeded("too many rules in this app", got=limits.RULES_PER_APP_MAX, remedy="Delete one first.")
     rule = Rule.objects.create(app=app, created_by=by, created_ms=now_ms, changed_ms=now_ms, **_fields(draft))
@@ -60,7 +60,7 @@ def write(app: App, draft: Draft, *, by: User, now_ms: int) -> Rule:
 
 @transaction.atomic
 def change(rule: Rule, draft: Draft, *, by: User, now_ms: int) -> Rule:
-    """The rule as drafted. Open episodes go on, unless the expression is another one or the rule is switched off."""
+    """Change a rule. Open episodes continue, unless the expression changes or the rule is switched off."""
     rule = _lock(rule)
     reason = "the rule is switched off" if rule.enabled and not draft.enabled else ""
     reason = reason or ("the expression was changed" if rule.expr != draft.expr else "")
@@ -76,7 +76,7 @@ def change(rule: Rule, draft: Draft, *, by: User, now_ms: int) -> Rule:
 
 @transaction.atomic
 def delete(rule: Rule, *, by: User, now_ms: int) -> None:
-    """The rule watches no more. Its row and history stay."""
+    """Delete a rule. Its row and history stay."""
     rule = _lock(rule)
     _end_episodes(rule, "the rule was deleted", now_ms)
     Rule.objects.filter(pk=rule.pk).update(deleted_ms=now_ms, changed_ms=now_ms, enabled=False)
@@ -84,15 +84,15 @@ def delete(rule: Rule, *, by: User, now_ms: int) -> None:
 
 
 def _lock(rule: Rule) -> Rule:
-    """The rule as it is now, held until the end of the transaction; a look under way will find its ticket void."""
+    """Reload the rule and lock it until the end of the transaction; an evaluation under way loses its claim."""
     Rule.objects.filter(pk=rule.pk).update(claim=0, claim_until_ms=0)
     return Rule.objects.select_related("app").get(pk=rule.pk)
 
 
 def _end_episodes(rule: Rule, reason: str, now_ms: int) -> None:
-    known, labels = journal.standings(rule)
-    ended = [(name, before, settle(before, now_ms)) for name, before in known.items()]
-    changes = [Change(name, before, after) for name, before, after in ended if before is not after]
+    states, labels = journal.series_states(rule)
+    steps = [(name, before, end_episode(before, now_ms)) for name, before in states.items()]
+    changes = [Change(name, before, after) for name, before, after in steps if before is not after]
     journal.record(rule, changes, labels, at_ms=now_ms, reason=reason)
 
 

@@ -1,22 +1,23 @@
-"""The watchman's ticks. They carry no truth: a tick lost, late or doubled changes nothing but the time of day."""
+"""The periodic tasks of alerting. A round that is lost, late or doubled only changes when the work is done."""
 
 from celery import shared_task
 
-from alerts import evaluate, notify, prune
+from alerts import evaluate, prune
+from alerts.expressions import query_engine
 from alerts.notify import outbox
-from alerts.readings import ask_engine
+from alerts.notify.registry import NOTIFIERS
 from spm.clock import SystemClock
 
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def evaluate_rules() -> None:
-    """Judge the rules that are due."""
+    """Evaluate the rules that are due, and delete old rows."""
     clock = SystemClock()
-    evaluate.tick(ask=ask_engine, clock=clock)
+    evaluate.evaluate_due_rules(querier=query_engine, clock=clock)
     prune.prune(clock.now_ms())
 
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def deliver_outbox() -> None:
-    """Send the messages that are due."""
-    outbox.deliver(notifiers=notify.standard(), clock=SystemClock())
+    """Deliver the messages that are due."""
+    outbox.deliver(notifiers=NOTIFIERS, clock=SystemClock())

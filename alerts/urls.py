@@ -1,4 +1,4 @@
-"""The addresses of this room."""
+"""The URLs of the alerting pages."""
 
 from django.urls import path
 
@@ -12,7 +12,7 @@ urlpatterns = [
     path("rules/<int:rule_id>", views.rule_page, name="rule"),
     path("rules/<int:rule_id>/edit", views.rule_edit, name="edit"),
     path("rules/<int:rule_id>/delete", views.rule_delete, name="delete"),
-    path("mail", views.mail_list, name="mails"),
-    path("mail/<int:message_id>", views.mail_page, name="mail"),
-    path("mail/<int:message_id>/retry", views.mail_retry, name="retry"),
+    path("mail", views.message_list, name="messages"),
+    path("mail/<int:message_id>", views.message_page, name="message"),
+    path("mail/<int:message_id>/retry", views.message_retry, name="retry"),
 ]

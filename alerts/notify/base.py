@@ -1,35 +1,70 @@
-"""What a notifier is, and its fake sibling that keeps what it is given."""
+"""What a notifier is, and a fake notifier that records messages instead of sending them.
 
-from collections.abc import Mapping
+A notifier delivers messages to one kind of receiver. It says which receivers it accepts, shows a message as its
+receivers will see it, and sends it. Add one by a class in a file of this folder and a line in ``registry``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from spm.errors import SpmError
 
+DEFAULT_KIND = "mail"  # of messages to receivers that no notifier accepts: the delivery fails and says why
+
 
 class DeliveryFailed(SpmError):
-    """The message was not taken; ``permanent`` says that trying again cannot help."""
+    """The receiver's service did not take the message; ``permanent`` says that trying again cannot help."""
 
-    def __init__(self, what: str, *, permanent: bool = False) -> None:
+    def __init__(self, reason: str, *, permanent: bool = False) -> None:
         self.permanent = permanent
-        super().__init__(what)
+        super().__init__(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedMessage:
+    """A message as its receivers see it; ``headers`` are names and values shown above the text."""
+
+    subject: str
+    receivers: Sequence[str]
+    headers: Sequence[tuple[str, str]]
+    body: str
 
 
 class Notifier(Protocol):
-    """One way to people."""
+    """A way to deliver messages to people."""
+
+    @property
+    def receiver_hint(self) -> str:
+        """What a receiver looks like, for the rule's form: ``mail address``."""
+
+    def accepts(self, receiver: str) -> bool:
+        """Whether this notifier can deliver to the receiver."""
+
+    def render(self, key: str, payload: Mapping[str, Any]) -> RenderedMessage:
+        """Return the message as it would be sent; raises ``DeliveryFailed`` if no receiver can get it."""
 
     def send(self, key: str, payload: Mapping[str, Any]) -> None:
-        """Deliver the message, under an id made from ``key`` so that twice counts once; raises ``DeliveryFailed``."""
+        """Deliver under an id derived from ``key``, so that twice counts once; raises ``DeliveryFailed``."""
 
 
 class RecordingNotifier:
-    """Keeps messages instead of sending them; fails as often as told."""
+    """Records the keys of messages instead of sending them; fails as many times as the constructor says."""
+
+    receiver_hint = "anything"
 
     def __init__(self, failures: int = 0, *, permanent: bool = False) -> None:
         self.keys: list[str] = []
         self.failures, self._permanent = failures, permanent
 
+    def accepts(self, receiver: str) -> bool:
+        return True
+
+    def render(self, key: str, payload: Mapping[str, Any]) -> RenderedMessage:
+        return RenderedMessage(key, payload.get("receivers", ()), (), "")
+
     def send(self, key: str, payload: Mapping[str, Any]) -> None:
         if self.failures:
             self.failures -= 1
-            raise DeliveryFailed("told to fail", permanent=self._permanent)
+            raise DeliveryFailed("this notifier was asked to fail", permanent=self._permanent)
         self.keys.append(key)

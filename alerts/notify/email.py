@@ -1,7 +1,8 @@
-"""Plain-text mail, through Django's mail: the only module that imports it.
+"""Sends messages as plain-text mail through Django's mail. Only this module imports it.
 
-The Message-ID is made from the message's key, so a mail sent twice has one id; the mail about the end of an episode
-answers the one about its beginning, so that readers show them together. Which way mail goes (files, SMTP) is a setting.
+The Message-ID is derived from the message's key, so a mail that is sent twice has one id. The mail about the end of an
+episode replies to the mail about its beginning, so that mail programs show them together. Whether mail goes into files
+or to an SMTP server is a setting.
 """
 
 import smtplib
@@ -16,20 +17,35 @@ from django.core.mail import BadHeaderError, EmailMessage
 from django.core.validators import validate_email
 from django.urls import reverse
 
-from alerts.notify.base import DeliveryFailed
+from alerts.notify.base import DeliveryFailed, RenderedMessage
 from alerts.notify.text import body, subject
 from alerts.rules import State
 from spm.limits import HOUR_MS
 
 
-class MailNotifier:
-    """Sends one mail to all receivers of a rule."""
+class EmailNotifier:
+    """Sends one mail to all receivers of a rule that are mail addresses."""
+
+    receiver_hint = "mail address"
+
+    def accepts(self, receiver: str) -> bool:
+        return _is_address(receiver)
+
+    def render(self, key: str, payload: Mapping[str, Any]) -> RenderedMessage:
+        mail = compose(key, payload)
+        headers = (
+            ("From", mail.from_email),
+            ("To", ", ".join(mail.to)),
+            ("Subject", str(mail.subject)),
+            ("Message-ID", message_id(key)),
+        )
+        return RenderedMessage(str(mail.subject), mail.to, headers, str(mail.body))
 
     def send(self, key: str, payload: Mapping[str, Any]) -> None:
         try:
             compose(key, payload).send()
         except smtplib.SMTPRecipientsRefused as error:
-            is_final = all(500 <= code < 600 for code, _ in error.recipients.values())  # SMTP's word for "never"
+            is_final = all(500 <= code < 600 for code, _ in error.recipients.values())  # 5xx: permanent
             raise DeliveryFailed(f"refused: {error}", permanent=is_final) from error
         except smtplib.SMTPResponseException as error:
             raise DeliveryFailed(f"{error.smtp_code} {error.smtp_error!r}") from error
@@ -40,14 +56,14 @@ class MailNotifier:
 
 
 def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
-    """The mail; raises ``DeliveryFailed`` if nobody can get it."""
+    """Compose the mail; raises ``DeliveryFailed`` if it has no receiver."""
     receivers = [address for address in payload["receivers"] if _is_address(address)]
     if not receivers:
         raise DeliveryFailed("no receiver with a mail address", permanent=True)
     headers = {"Message-ID": message_id(key), "Auto-Submitted": "auto-generated", "X-SPM-Severity": payload["severity"]}
     if payload["state"] == State.RESOLVED:
-        began = message_id(key.removesuffix(State.RESOLVED) + State.FIRING)
-        headers |= {"In-Reply-To": began, "References": began}
+        first_id = message_id(key.removesuffix(State.RESOLVED) + State.FIRING)
+        headers |= {"In-Reply-To": first_id, "References": first_id}
     return EmailMessage(
         subject=subject(payload),
         body=body(payload, rule_url=_rule_url(payload), chart_url=_chart_url(payload)),
@@ -57,15 +73,15 @@ def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
 
 
 def message_id(key: str) -> str:
-    """The id of the mail about this message: the same for ever, and telling nothing."""
+    """Return the permanent Message-ID of a message. It reveals nothing about its content."""
     host = urlsplit(settings.SPM_BASE_URL).hostname or "localhost"
     return f"<{blake2b(key.encode(), digest_size=16).hexdigest()}@{host}>"
 
 
 def chart_path(app: int, expr: str, span: tuple[int, int] | None = None) -> str:
-    """The chart of an expression, over a span of time where one is given."""
-    asked = {"expr": expr} | ({"from": str(span[0]), "to": str(span[1])} if span else {})
-    return f"{reverse('frontend:chart', args=[app])}?{urlencode(asked)}"
+    """Return the path of the chart of an expression, over a span of time if one is given."""
+    parameters = {"expr": expr} | ({"from": str(span[0]), "to": str(span[1])} if span else {})
+    return f"{reverse('frontend:chart', args=[app])}?{urlencode(parameters)}"
 
 
 def _rule_url(payload: Mapping[str, Any]) -> str:
@@ -73,7 +89,7 @@ def _rule_url(payload: Mapping[str, Any]) -> str:
 
 
 def _chart_url(payload: Mapping[str, Any]) -> str:
-    """From an hour before the episode to a quarter of an hour after this change."""
+    """Link the chart from an hour before the episode to a quarter of an hour after this change."""
     span = (payload["episode_ms"] - HOUR_MS, payload["at_ms"] + HOUR_MS // 4)
     return f"{settings.SPM_BASE_URL}{chart_path(payload['app'], payload['expr'], span)}"
 

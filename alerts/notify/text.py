@@ -1,7 +1,7 @@
-"""A message in words: subject and plain text, from its payload alone. Pure.
+"""Writes subject and plain text of a message from its payload alone. Pure.
 
-Names and labels come from people and machines of the tenant: signs that end lines or steer terminals are taken out, and
-everything has a length, so that no label writes a header or buries the rest.
+Names and labels come from the tenant's people and machines. Characters that end lines or control terminals are removed,
+and every text has a maximum length, so that no label can write a header or hide the rest.
 """
 
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from spm.clock import moment
 
 
 def subject(payload: Mapping[str, Any]) -> str:
-    """One line: state, rule, series."""
+    """Write the subject in one line: state, rule, series."""
     about = series(payload["labels"])
-    words = f"[{payload['state'].upper()}] {payload['name']}" + (f": {about}" if about else "")
-    return _line(words, limits.MAIL_SUBJECT_CHARS_MAX)
+    text = f"[{payload['state'].upper()}] {payload['name']}" + (f": {about}" if about else "")
+    return _line(text, limits.MAIL_SUBJECT_CHARS_MAX)
 
 
 def body(payload: Mapping[str, Any], *, rule_url: str, chart_url: str) -> str:
-    """The whole message, each fact on a line of its own."""
+    """Write the message, one fact per line."""
     lines = [
         _line(f"{payload['name']} is {payload['state']}."),
         "",
@@ -33,27 +33,27 @@ def body(payload: Mapping[str, Any], *, rule_url: str, chart_url: str) -> str:
 
 
 def series(labels: Mapping[str, str]) -> str:
-    """Metric and labels on one line."""
+    """Write metric and labels on one line."""
     name = labels.get("__name__", "")
     rest = ", ".join(f"{key}={value}" for key, value in sorted(labels.items()) if key != "__name__")
     return f"{name} {rest}".strip()
 
 
 def time_text(at_ms: int) -> str:
-    """A time as people read it."""
+    """Write a time in UTC."""
     return moment(at_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _facts(payload: Mapping[str, Any]) -> list[tuple[str, str]]:
-    wanted = f"{payload['comparator']} {_number(payload['threshold'])}" if payload["comparator"] else ""
-    held = f" for {spell(payload['for_ms'])}" if payload["for_ms"] else ""
+    bound = f"{payload['comparator']} {_number(payload['threshold'])}" if payload["comparator"] else ""
+    duration = f" for {spell(payload['for_ms'])}" if payload["for_ms"] else ""
     return [
         ("State", payload["state"]),
         ("Severity", payload["severity"]),
         ("App", payload["app_name"]),
         ("Series", series(payload["labels"])),
         ("Value", _number(payload["value"])),
-        ("Threshold", f"{wanted}{held}".strip()),
+        ("Threshold", f"{bound}{duration}".strip()),
         ("Time", time_text(payload["at_ms"])),
         ("Began", time_text(payload["episode_ms"])),
         ("Expression", payload["expr"]),
@@ -62,11 +62,10 @@ def _facts(payload: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _number(text: str) -> str:
-    value = float(text)
-    return f"{value:.6g}"
+    return f"{float(text):.6g}"
 
 
-def _line(text: str, most: int = limits.MAIL_LINE_CHARS_MAX) -> str:
-    """One line of printable signs, cut where it gets too long."""
-    clean = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
-    return clean if len(clean) <= most else clean[: most - 1] + "…"
+def _line(text: str, length_max: int = limits.MAIL_LINE_CHARS_MAX) -> str:
+    """Reduce a text to one line of printable characters, cut at the maximum length."""
+    clean = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return clean if len(clean) <= length_max else clean[: length_max - 1] + "…"

@@ -1,1 +1,1 @@
-"""The pages of alerts: rules, the rule form with its live check, and mails."""
+"""The pages of alerting: rules, the rule form with its live check, and messages."""

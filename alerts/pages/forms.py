@@ -1,14 +1,14 @@
-"""The rule's form: what people type, and the draft it becomes."""
+"""The form of a rule: checks what people type and turns it into a draft."""
 
 from typing import Any
 
 from django import forms
-from django.core.validators import validate_email
 
 from alerts import durations
+from alerts.expressions import Querier
 from alerts.models import Rule, Severity
+from alerts.notify.registry import kind_of, receiver_hints
 from alerts.pages.check import check
-from alerts.readings import Ask
 from alerts.rulebook import Draft
 from alerts.rules import NO_COMPARATOR, Condition, recovery_is_sound
 from spm import limits
@@ -16,7 +16,7 @@ from spm.errors import BadQuery
 
 
 class DurationField(forms.CharField):
-    """A duration as text on the page, milliseconds in the draft."""
+    """A duration: text on the page, milliseconds in the draft."""
 
     def clean(self, value: Any) -> int:
         try:
@@ -29,33 +29,34 @@ class DurationField(forms.CharField):
 
 
 class ReceiversField(forms.CharField):
-    """Mail addresses, separated by commas, blanks or line ends."""
+    """Receivers, separated by commas, spaces or line ends; each must belong to a notifier."""
 
     widget = forms.Textarea(attrs={"rows": 2})
 
     def clean(self, value: Any) -> tuple[str, ...]:
-        addresses = tuple(dict.fromkeys(super().clean(value).replace(",", " ").split()))
-        if len(addresses) > limits.RULE_RECEIVERS_MAX:
+        receivers = tuple(dict.fromkeys(super().clean(value).replace(",", " ").split()))
+        if len(receivers) > limits.RULE_RECEIVERS_MAX:
             raise forms.ValidationError(f"At most {limits.RULE_RECEIVERS_MAX} receivers.")
-        for address in addresses:
-            validate_email(address)
-        return addresses
+        for receiver in receivers:
+            if kind_of(receiver) is None:
+                raise forms.ValidationError(f"“{receiver}” is not a valid {receiver_hints()}.")
+        return receivers
 
 
 class ConditionForm(forms.Form):
-    """What a value is judged by, as far as it is typed in."""
+    """The condition of a rule, as far as it is typed in."""
 
     comparator = forms.ChoiceField(choices=Rule.COMPARATORS, required=False, initial=">", label="Fires when it is")
     threshold = forms.FloatField(required=False, widget=forms.NumberInput(attrs={"step": "any"}))
 
     def condition(self) -> Condition:
-        """The condition; while it is not complete, that of the expression's own word."""
-        said = self.cleaned_data if self.is_valid() else {}
-        return Condition(said.get("comparator") or NO_COMPARATOR, said.get("threshold") or 0.0)
+        """Return the condition; while it is incomplete, the expression alone decides."""
+        values = self.cleaned_data if self.is_valid() else {}
+        return Condition(values.get("comparator") or NO_COMPARATOR, values.get("threshold") or 0.0)
 
 
 class RuleForm(ConditionForm):
-    """Everything a person says about a rule. ``app`` and ``ask`` let it try the expression before it is kept."""
+    """All fields of a rule. ``app`` and ``querier`` let the form try the expression before it is saved."""
 
     name = forms.CharField(max_length=limits.RULE_NAME_CHARS_MAX)
     expr = forms.CharField(
@@ -68,19 +69,21 @@ class RuleForm(ConditionForm):
         required=False,
         widget=forms.NumberInput(attrs={"step": "any"}),
         label="Recovers at",
-        help_text="While it fires, this takes the threshold's place. Empty: the threshold itself.",
+        help_text="While the rule fires, this replaces the threshold. Empty: the threshold itself.",
     )
-    for_ms = DurationField(required=False, label="For", initial="1m", help_text="How long it must last: 90s, 5m, 1h30m")
+    for_ms = DurationField(
+        required=False, label="For", initial="1m", help_text="How long the condition must last: 90s, 5m, 1h30m"
+    )
     keep_firing_for_ms = DurationField(
-        required=False, label="Keep firing for", help_text="How long it must be well again"
+        required=False, label="Keep firing for", help_text="How long the value must be good before it resolves"
     )
     severity = forms.ChoiceField(choices=Severity.choices, initial=Severity.WARNING)
-    receivers = ReceiversField(label="Mail to")
+    receivers = ReceiversField(label="Receivers", help_text=f"One or more, each a {receiver_hints()}")
     enabled = forms.BooleanField(required=False, initial=True)
 
-    def __init__(self, *args: Any, app: int, ask: Ask, at_ms: int, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, app: int, querier: Querier, at_ms: int, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._app, self._ask, self._at_ms = app, ask, at_ms
+        self._app, self._querier, self._at_ms = app, querier, at_ms
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -89,27 +92,27 @@ class RuleForm(ConditionForm):
         if comparator and threshold is None:
             self.add_error("threshold", "A comparison needs a threshold.")
         if recovery is not None and not recovery_is_sound(comparator or NO_COMPARATOR, threshold, recovery):
-            self.add_error("recovery", "This must lie on the good side of the threshold of a < or > comparison.")
+            self.add_error("recovery", "This must be on the good side of the threshold of a < or > comparison.")
         if expr := cleaned.get("expr"):
-            found = check(self._app, expr, Condition(), at_ms=self._at_ms, ask=self._ask)
-            if found.error:
-                self.add_error("expr", found.error)
+            result = check(self._app, expr, Condition(), at_ms=self._at_ms, querier=self._querier)
+            if result.error:
+                self.add_error("expr", result.error)
         return cleaned
 
     def draft(self) -> Draft:
-        """What a valid form says."""
-        said = self.cleaned_data
-        return Draft(**{**said, "threshold": said["threshold"] or 0.0})
+        """Return the draft of a valid form."""
+        values = self.cleaned_data
+        return Draft(**{**values, "threshold": values["threshold"] or 0.0})
 
 
 def initial_of(rule: Rule) -> dict[str, Any]:
-    """What the form of an existing rule shows at first."""
-    same = {name: getattr(rule, name) for name in ("name", "expr", "comparator", "severity")}
-    same |= {"threshold": _number(rule.threshold), "recovery": _number(rule.recovery)}
-    spelled = {name: durations.spell(getattr(rule, name)) for name in ("for_ms", "keep_firing_for_ms")}
-    return {**same, **spelled, "enabled": rule.enabled, "receivers": ", ".join(rule.receivers)}
+    """Return the initial values of the form of an existing rule."""
+    plain = {name: getattr(rule, name) for name in ("name", "expr", "comparator", "severity")}
+    plain |= {"threshold": _number(rule.threshold), "recovery": _number(rule.recovery)}
+    durations_text = {name: durations.spell(getattr(rule, name)) for name in ("for_ms", "keep_firing_for_ms")}
+    return {**plain, **durations_text, "enabled": rule.enabled, "receivers": ", ".join(rule.receivers)}
 
 
 def _number(value: float | None) -> str:
-    """All digits, without those that say nothing."""
+    """Write all digits, without a final ``.0``."""
     return "" if value is None else repr(value).removesuffix(".0")

@@ -1,14 +1,13 @@
-"""What the watchman's pages show, made from rows: a rule with its state in one word, a message as a mail."""
+"""Turns rows into what the alerting pages draw: a rule with its status, a message as its receivers see it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
 
 from alerts.durations import spell
 from alerts.models import Outbox, Rule
-from alerts.notify.base import DeliveryFailed
-from alerts.notify.email import compose, message_id
+from alerts.notify.base import DeliveryFailed, RenderedMessage
+from alerts.notify.registry import NOTIFIERS
 from alerts.rulebook import messages_of, rules_of
 from alerts.rules import State
 from spm.accounts.models import App
@@ -19,7 +18,7 @@ EVENTS_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """A rule, how many of its series fire or are about to, and all that in one word."""
+    """A rule, the number of its firing and pending series, and its status in one word."""
 
     rule: Rule
     firing: int
@@ -29,56 +28,53 @@ class RuleRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Mail:
-    """A message as its receivers see it."""
+class MessageRow:
+    """A row of the outbox, and the message as its receivers see it."""
 
-    message: Outbox
-    message_id: str
-    subject: str
-    sender: str
-    receivers: Sequence[str]
-    body: str
+    row: Outbox
+    rendered: RenderedMessage
 
 
 def rows_of(app: App) -> list[RuleRow]:
-    """The app's rules, those that fire first."""
+    """List the app's rules, firing ones first."""
     order = {"firing": 0, "error": 1, "pending": 2}
-    rules = _counted(Rule.objects.filter(pk__in=rules_of(app)))
+    rules = _rule_rows(Rule.objects.filter(pk__in=rules_of(app)))
     return sorted(rules, key=lambda row: (order.get(row.status, 3), row.rule.name.lower()))
 
 
 def row_of(rule: Rule) -> RuleRow:
-    """One rule, likewise."""
-    return _counted(Rule.objects.filter(pk=rule.pk))[0]
+    """Present one rule."""
+    return _rule_rows(Rule.objects.filter(pk=rule.pk))[0]
 
 
-def mails_of(app: App) -> list[Mail]:
-    """The app's latest messages."""
-    return [mail_of(message) for message in messages_of(app).filter(kind="mail")[:MESSAGES_SHOWN]]
+def message_rows_of(app: App) -> list[MessageRow]:
+    """List the app's latest messages."""
+    return [message_row_of(row) for row in messages_of(app)[:MESSAGES_SHOWN]]
 
 
-def mail_of(message: Outbox) -> Mail:
-    """The message as the notifier composes it, or what keeps it from being composed."""
-    key = message_id(message.key)
+def message_row_of(row: Outbox) -> MessageRow:
+    """Present a message as its notifier renders it, or say why it cannot be rendered."""
+    subject = str(row.payload.get("name", ""))
+    if row.kind not in NOTIFIERS:
+        return MessageRow(row, RenderedMessage(subject, (), (), f"There is no notifier for {row.kind!r}."))
     try:
-        mail = compose(message.key, message.payload)
+        return MessageRow(row, NOTIFIERS[row.kind].render(row.key, row.payload))
     except DeliveryFailed as failure:
-        return Mail(message, key, str(message.payload.get("name", "")), "", (), str(failure))
-    return Mail(message, key, str(mail.subject), mail.from_email, mail.to, str(mail.body))
+        return MessageRow(row, RenderedMessage(subject, (), (), str(failure)))
 
 
-def wording(rule: Rule) -> str:
-    """The rule's condition as people say it."""
-    judged = f"{rule.comparator} {rule.threshold:g}" if rule.comparator else "has an answer"
-    lasting = f" for {spell(rule.for_ms)}" if rule.for_ms else ""
-    return judged + lasting
+def condition_text(rule: Rule) -> str:
+    """Write the rule's condition: ``> 90 for 5m``."""
+    comparison = f"{rule.comparator} {rule.threshold:g}" if rule.comparator else "has an answer"
+    duration = f" for {spell(rule.for_ms)}" if rule.for_ms else ""
+    return comparison + duration
 
 
-def _counted(rules: QuerySet[Rule]) -> list[RuleRow]:
+def _rule_rows(rules: QuerySet[Rule]) -> list[RuleRow]:
     firing = Count("alerts", filter=Q(alerts__state=State.FIRING))
     pending = Count("alerts", filter=Q(alerts__state=State.PENDING))
     return [
-        RuleRow(rule, rule.firing, rule.pending, _status(rule, rule.firing, rule.pending), wording(rule))
+        RuleRow(rule, rule.firing, rule.pending, _status(rule, rule.firing, rule.pending), condition_text(rule))
         for rule in rules.annotate(firing=firing, pending=pending).select_related("app", "created_by")
     ]
 

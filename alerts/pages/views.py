@@ -1,6 +1,7 @@
-"""The watchman's pages: rules, one rule with its history, its form with a live check, and the mails.
+"""The alerting pages: rules, one rule with its history, its form with a live check, and the messages.
 
-Each view finds out what the person may do, makes one call, and renders. Foreign rules and mails do not exist (404).
+Each view checks what the person may do, makes one call, and renders. Rules and messages of other people's apps answer
+404, as if they did not exist.
 """
 
 from typing import Any, cast
@@ -13,13 +14,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from alerts import rulebook
+from alerts.expressions import query_engine, with_admission
 from alerts.models import Alert, AlertEvent, Outbox, Rule
 from alerts.notify import outbox
 from alerts.notify.email import chart_path
-from alerts.pages import presenters as pages_presenters
+from alerts.pages import presenters
 from alerts.pages.check import check
 from alerts.pages.forms import ConditionForm, RuleForm, initial_of
-from alerts.readings import ask_engine, in_turn
 from alerts.rules import State
 from spm.accounts import access
 from spm.accounts.models import App, Role
@@ -32,23 +33,23 @@ _clock = SystemClock()
 @login_required
 @require_GET
 def rule_list(request: HttpRequest) -> HttpResponse:
-    """The rules of an app."""
+    """Show the rules of an app."""
     app = _app(request)
-    return _page(request, "rules", app, rows=pages_presenters.rows_of(app), apps=access.apps_of(_person(request)))
+    return _page(request, "rules", app, rows=presenters.rows_of(app), apps=access.apps_of(_person(request)))
 
 
 @login_required
 @require_GET
 def rule_page(request: HttpRequest, rule_id: int) -> HttpResponse:
-    """One rule: where its series stand, and what happened."""
+    """Show one rule: the states of its series, and its history."""
     rule = _rule(request, rule_id, Role.VIEWER)
     return _page(
         request,
         "rule",
         rule.app,
-        row=pages_presenters.row_of(rule),
+        row=presenters.row_of(rule),
         alerts=Alert.objects.filter(rule=rule).exclude(state=State.RESOLVED),
-        events=AlertEvent.objects.filter(rule=rule)[: pages_presenters.EVENTS_SHOWN],
+        events=AlertEvent.objects.filter(rule=rule)[: presenters.EVENTS_SHOWN],
         chart=chart_path(rule.app_id, rule.expr),
     )
 
@@ -56,30 +57,30 @@ def rule_page(request: HttpRequest, rule_id: int) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def rule_new(request: HttpRequest) -> HttpResponse:
-    """A new rule, with the person's own address as receiver."""
+    """Create a rule; the person's own address is the first receiver."""
     app = _app(request, Role.EDITOR)
-    asked = {name: request.GET[name] for name in ("expr", "name", "threshold") if name in request.GET}
-    form = _form(request, app, initial={"receivers": _person(request).email, **asked})
+    prefilled = {name: request.GET[name] for name in ("expr", "name", "threshold") if name in request.GET}
+    form = _form(request, app, initial={"receivers": _person(request).email, **prefilled})
     if form.is_bound and form.is_valid():
-        return _keep(request, app, form, None)
+        return _save(request, app, form, None)
     return _page(request, "form", app, form=form, heading="New rule")
 
 
 @login_required
 @require_http_methods(["GET", "POST"])
 def rule_edit(request: HttpRequest, rule_id: int) -> HttpResponse:
-    """An existing rule."""
+    """Change a rule."""
     rule = _rule(request, rule_id, Role.EDITOR)
     form = _form(request, rule.app, initial=initial_of(rule))
     if form.is_bound and form.is_valid():
-        return _keep(request, rule.app, form, rule)
+        return _save(request, rule.app, form, rule)
     return _page(request, "form", rule.app, form=form, heading=rule.name, rule=rule)
 
 
 @login_required
 @require_POST
 def rule_delete(request: HttpRequest, rule_id: int) -> HttpResponse:
-    """The rule watches no more."""
+    """Delete a rule."""
     rule = _rule(request, rule_id, Role.EDITOR)
     rulebook.delete(rule, by=_person(request), now_ms=_clock.now_ms())
     messages.success(request, f"“{rule.name}” is deleted.")
@@ -89,37 +90,37 @@ def rule_delete(request: HttpRequest, rule_id: int) -> HttpResponse:
 @login_required
 @require_GET
 def rule_check(request: HttpRequest) -> HttpResponse:
-    """What the expression being typed says now: a part of the form's page."""
+    """Show the present answer of the expression being typed: a part of the form's page."""
     app = _app(request)
     condition = ConditionForm(request.GET).condition()
-    ask = in_turn(app.organisation_id, ask_engine)
-    found = check(app.pk, request.GET.get("expr", ""), condition, at_ms=_clock.now_ms(), ask=ask)
-    return _page(request, "parts/check", app, check=found, condition=condition)
+    querier = with_admission(app.organisation_id, query_engine)
+    result = check(app.pk, request.GET.get("expr", ""), condition, at_ms=_clock.now_ms(), querier=querier)
+    return _page(request, "parts/check", app, check=result, condition=condition)
 
 
 @login_required
 @require_GET
-def mail_list(request: HttpRequest) -> HttpResponse:
-    """The mails of an app, newest first."""
+def message_list(request: HttpRequest) -> HttpResponse:
+    """Show the messages of an app, newest first."""
     app = _app(request)
-    return _page(request, "mails", app, mails=pages_presenters.mails_of(app))
+    return _page(request, "messages", app, rows=presenters.message_rows_of(app))
 
 
 @login_required
 @require_GET
-def mail_page(request: HttpRequest, message_id: int) -> HttpResponse:
-    """One mail."""
+def message_page(request: HttpRequest, message_id: int) -> HttpResponse:
+    """Show one message."""
     message = _message(request, message_id, Role.VIEWER)
-    return _page(request, "mail", message.app, mail=pages_presenters.mail_of(message))
+    return _page(request, "message", message.app, row=presenters.message_row_of(message))
 
 
 @login_required
 @require_POST
-def mail_retry(request: HttpRequest, message_id: int) -> HttpResponse:
-    """A dead mail gets another chance."""
+def message_retry(request: HttpRequest, message_id: int) -> HttpResponse:
+    """Try a dead message again."""
     message = _message(request, message_id, Role.EDITOR)
     outbox.revive(Outbox.objects.filter(pk=message.pk))
-    return redirect("alerts:mail", message_id)
+    return redirect("alerts:message", message_id)
 
 
 def _person(request: HttpRequest) -> User:
@@ -127,7 +128,7 @@ def _person(request: HttpRequest) -> User:
 
 
 def _app(request: HttpRequest, role: str = Role.VIEWER) -> App:
-    """The app that ``app=`` names, else the person's first one."""
+    """Return the app that ``app=`` names, else the person's first one."""
     text = request.GET.get("app", "")
     app = access.app_of_person(_person(request), int(text) if text.isascii() and text.isdigit() else None)
     return access.require_app(_person(request), app.pk, role)
@@ -140,29 +141,29 @@ def _rule(request: HttpRequest, rule_id: int, role: str) -> Rule:
 
 
 def _message(request: HttpRequest, message_id: int, role: str) -> Outbox:
-    message = get_object_or_404(Outbox.objects.select_related("app__organisation"), pk=message_id, kind="mail")
+    message = get_object_or_404(Outbox.objects.select_related("app__organisation"), pk=message_id)
     access.require_app(_person(request), message.app_id, role)
     return message
 
 
 def _form(request: HttpRequest, app: App, initial: dict[str, Any]) -> RuleForm:
     data = request.POST if request.method == "POST" else None
-    ask = in_turn(app.organisation_id, ask_engine)
-    return RuleForm(data, initial=initial, app=app.pk, ask=ask, at_ms=_clock.now_ms())
+    querier = with_admission(app.organisation_id, query_engine)
+    return RuleForm(data, initial=initial, app=app.pk, querier=querier, at_ms=_clock.now_ms())
 
 
-def _keep(request: HttpRequest, app: App, form: RuleForm, rule: Rule | None) -> HttpResponse:
+def _save(request: HttpRequest, app: App, form: RuleForm, rule: Rule | None) -> HttpResponse:
     person, now_ms, draft = _person(request), _clock.now_ms(), form.draft()
     try:
         if rule is None:
-            kept = rulebook.write(app, draft, by=person, now_ms=now_ms)
+            saved_rule = rulebook.write(app, draft, by=person, now_ms=now_ms)
         else:
-            kept = rulebook.change(rule, draft, by=person, now_ms=now_ms)
+            saved_rule = rulebook.change(rule, draft, by=person, now_ms=now_ms)
     except LimitExceeded as refusal:
         form.add_error(None, str(refusal))
         return _page(request, "form", app, form=form, heading="New rule")
-    messages.success(request, f"“{kept.name}” is saved.")
-    return redirect("alerts:rule", kept.pk)
+    messages.success(request, f"“{saved_rule.name}” is saved.")
+    return redirect("alerts:rule", saved_rule.pk)
 
 
 def _page(request: HttpRequest, name: str, app: App, **context: Any) -> HttpResponse:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from alerts import past
-from rollups.retraction import Done, Draft, Preview
+from alerts import past_alerts
+from rollups.retraction import Draft, Preview, RetractionResult
 from rollups.services import retractions as services_retractions
 from rollups.services import runs as services_runs
 from rollups.services.retractions import Actor
@@ -85,7 +85,7 @@ def look(app: App, draft: Draft) -> Look:
     return Look(found, _past_alerts(app, found))
 
 
-def take_out(app: App, draft: Draft, by: Actor) -> tuple[Done, Look]:
+def take_out(app: App, draft: Draft, by: Actor) -> tuple[RetractionResult, Look]:
     """Count, and put it in force. Raises ``Refused``."""
     done, found, alerts = services_retractions.retract(
         services_runs.site(), app, draft, by, alerts_of=lambda found: _past_alerts(app, found)
@@ -96,7 +96,7 @@ def take_out(app: App, draft: Draft, by: Actor) -> tuple[Done, Look]:
 def _past_alerts(app: App, found: Preview) -> int:
     if found.first_ms is None or found.last_ms is None:
         return 0
-    return past.fired(app.pk, found.metrics, found.first_ms, found.last_ms)
+    return past_alerts.count_fired(app.pk, found.metrics, found.first_ms, found.last_ms)
 
 
 def _shown(ms: int | None) -> str:

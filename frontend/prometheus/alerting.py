@@ -10,8 +10,8 @@ from typing import Any
 from alerts import rules as states
 from alerts.models import Alert, Rule
 from alerts.rulebook import rules_of
-from frontend.prometheus.endpoint import Call, light
-from frontend.prometheus.parameters import Asked
+from frontend.prometheus.endpoint import Call, names_endpoint
+from frontend.prometheus.parameters import Parameters
 from spm.accounts.models import App
 from spm.errors import BadQuery
 from spm.limits import RULE_PERIOD_MS
@@ -23,7 +23,7 @@ _SHOWN = (states.State.PENDING, states.State.FIRING)
 _WEIGHT = {"firing": 2, "pending": 1, "inactive": 0}
 
 
-@light
+@names_endpoint
 def rules(call: Call) -> bytes:
     """`rules`: the rules of the app, with their alerts."""
     asked, app = call.asked, App.objects.get(pk=call.caller.app_id)
@@ -31,7 +31,7 @@ def rules(call: Call) -> bytes:
     if kind not in ("alert", "record"):
         raise BadQuery(f'invalid parameter "type": not supported value "{kind[:40]}"')
     matching = asked.selectors()
-    chosen = [rule for rule in _rules(app) if kind == "alert" and _wanted(rule, app, asked, matching)]
+    chosen = [rule for rule in _rules(app) if kind == "alert" and _is_selected(rule, app, asked, matching)]
     told = [_rule(rule, alerts=not asked.flag("exclude_alerts")) for rule in chosen]
     judged = max((rule.evaluated_ms for rule in chosen), default=0)
     group = {
@@ -45,7 +45,7 @@ def rules(call: Call) -> bytes:
     return prometheus.success({"groups": [group] if told else []})
 
 
-@light
+@names_endpoint
 def alerts(call: Call) -> bytes:
     """`alerts`: what is pending or firing."""
     app = App.objects.get(pk=call.caller.app_id)
@@ -56,7 +56,7 @@ def _rules(app: App) -> Sequence[Rule]:
     return list(rules_of(app).filter(enabled=True).prefetch_related("alerts"))
 
 
-def _wanted(rule: Rule, app: App, asked: Asked, matching: Sequence[Sequence[Matcher]]) -> bool:
+def _is_selected(rule: Rule, app: App, asked: Parameters, matching: Sequence[Sequence[Matcher]]) -> bool:
     named = (("rule_name[]", rule.name), ("rule_group[]", app.name), ("file[]", FILE))
     if any(asked.every(parameter) and name not in asked.every(parameter) for parameter, name in named):
         return False
@@ -90,7 +90,7 @@ def _active(rule: Rule) -> list[Alert]:
 
 
 def _alert(rule: Rule, alert: Alert) -> dict[str, Any]:
-    standing = alert.standing
+    standing = alert.series_state
     found = {
         "labels": {**alert.labels, "alertname": rule.name, **_labels_of(rule)},
         "annotations": {},

@@ -57,7 +57,7 @@ def links_of(app: App, path: str) -> list[Link]:
         *own,
         ("Charts", reverse("frontend:chart", args=[app.pk])),
         ("Alerts", "/alerts/"),
-        ("Mail", "/alerts/mail"),
+        ("Messages", "/alerts/mail"),
         ("Delivery", reverse("frontend:delivery", args=[app.pk])),
         ("Corrections", reverse("frontend:corrections", args=[app.pk])),
         ("Send data", reverse("frontend:send", args=[app.pk])),

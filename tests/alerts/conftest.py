@@ -1,4 +1,4 @@
-"""An app with a person of each role, a rule, and a machine whose values the test sets."""
+"""An app with a person of each role, a rule, and an engine whose values the test sets."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from alerts import evaluate, rulebook
+from alerts.expressions import SeriesValue
 from alerts.models import Rule
-from alerts.readings import Reading
 from alerts.rulebook import Draft
 from spm.accounts.models import App, Membership, Organisation, Role
 from spm.clock import FakeClock
@@ -20,8 +20,8 @@ PERIOD_MS = 10_000
 
 
 def draft(**changes: Any) -> Draft:
-    """A rule on the CPU, changed as the test needs."""
-    said: dict[str, Any] = {
+    """Return a rule on the CPU, changed as the test needs."""
+    fields: dict[str, Any] = {
         "name": "CPU is busy",
         "expr": "cpu",
         "comparator": ">",
@@ -33,7 +33,7 @@ def draft(**changes: Any) -> Draft:
         "receivers": ("ops@example.org",),
         "enabled": True,
     }
-    return Draft(**{**said, **changes})
+    return Draft(**{**fields, **changes})
 
 
 @dataclass(slots=True)
@@ -41,31 +41,31 @@ class Machine:
     """Answers any expression with the values set here, by host."""
 
     values: dict[str, float] = field(default_factory=dict)
-    asked: list[tuple[int, str, int]] = field(default_factory=list)
+    queries: list[tuple[int, str, int]] = field(default_factory=list)
     error: SpmError | None = None
 
-    def ask(self, app: int, expr: str, at_ms: int) -> Sequence[Reading]:
-        self.asked.append((app, expr, at_ms))
+    def query(self, app: int, expr: str, at_ms: int) -> Sequence[SeriesValue]:
+        self.queries.append((app, expr, at_ms))
         if self.error is not None:
             raise self.error
-        return [Reading({"__name__": "cpu", "host": host}, value) for host, value in self.values.items()]
+        return [SeriesValue({"__name__": "cpu", "host": host}, value) for host, value in self.values.items()]
 
 
 @dataclass(slots=True)
-class Watch:
-    """The watchman on a fake clock."""
+class AlertingWorld:
+    """Rule evaluation with a fake engine and a fake clock."""
 
     machine: Machine
     clock: FakeClock
 
-    def tick(self) -> evaluate.Tally:
-        return evaluate.tick(ask=self.machine.ask, clock=self.clock)
+    def evaluate(self) -> evaluate.EvaluationCounts:
+        return evaluate.evaluate_due_rules(querier=self.machine.query, clock=self.clock)
 
-    def see(self, *values: float | None, host: str = "a") -> None:
-        """One look per value, a period apart; None is no data."""
+    def evaluate_values(self, *values: float | None, host: str = "a") -> None:
+        """Evaluate once per value, a period apart; None is no data."""
         for value in values:
             self.machine.values = {} if value is None else {host: value}
-            self.tick()
+            self.evaluate()
             self.clock.advance(PERIOD_MS)
 
 
@@ -90,13 +90,13 @@ def foreign_app(people: dict[str, User]) -> App:
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch(Machine(), FakeClock(START_MS))
+def world() -> AlertingWorld:
+    return AlertingWorld(Machine(), FakeClock(START_MS))
 
 
 @pytest.fixture
-def make_rule(app: App, people: dict[str, User], watch: Watch) -> Callable[..., Rule]:
+def make_rule(app: App, people: dict[str, User], world: AlertingWorld) -> Callable[..., Rule]:
     def make(**changes: Any) -> Rule:
-        return rulebook.write(app, draft(**changes), by=people["edda"], now_ms=watch.clock.now_ms())
+        return rulebook.write(app, draft(**changes), by=people["edda"], now_ms=world.clock.now_ms())
 
     return make

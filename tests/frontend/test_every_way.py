@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from alerts.readings import ask_engine
+from alerts.expressions import query_engine
 from frontend import queries
 from frontend.prometheus import endpoint
 from spm import query
 from spm.errors import QueryFailed, QueryTimeout, QueryTooLarge
-from spm.query.request.admission import Turns
+from spm.query.request.admission import QueryAdmission
 from tests.frontend.conftest import House
 from tests.frontend.ways import NAMES, SAMPLES, body_of, names_told, told
 from tests.model.world import START, World, form_of
@@ -39,9 +39,9 @@ def bearer(alpha: House) -> dict[str, str]:
 
 
 @pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+def turns(monkeypatch: pytest.MonkeyPatch) -> QueryAdmission:
     """A single turn for an organisation, and nobody may wait for it."""
-    made = Turns(running_max=1, waiting_max=0)
+    made = QueryAdmission(running_max=1, waiting_max=0)
     monkeypatch.setattr(endpoint, "turns", made)
     monkeypatch.setattr(queries, "turns", made)
     return made
@@ -60,12 +60,12 @@ TAKING = {way: ask for way, ask in EVERY.items() if way not in ("labels", "label
 
 @pytest.mark.parametrize("way", TAKING)
 def test_every_way_to_read_waits_for_a_turn_and_gives_it_back(
-    client: Client, world: World, alpha: House, bearer: dict[str, str], turns: Turns, way: str
+    client: Client, world: World, alpha: House, bearer: dict[str, str], turns: QueryAdmission, way: str
 ) -> None:
     def ask() -> Any:
         return TAKING[way](client, bearer, "m0", FIRST, LAST)
 
-    with turns.take(alpha.organisation.pk):
+    with turns.admit(alpha.organisation.pk):
         refused = ask()
     assert refused.status_code == 429
     assert "1 queries of your organisation are running" in json.loads(refused.content)["error"]
@@ -78,17 +78,19 @@ def test_every_way_to_read_waits_for_a_turn_and_gives_it_back(
 
 @pytest.mark.parametrize("way", ["labels", "label values"])
 def test_names_of_a_time_are_read_from_samples_and_take_a_turn(
-    client: Client, world: World, alpha: House, bearer: dict[str, str], turns: Turns, way: str
+    client: Client, world: World, alpha: House, bearer: dict[str, str], turns: QueryAdmission, way: str
 ) -> None:
-    with turns.take(alpha.organisation.pk):
+    with turns.admit(alpha.organisation.pk):
         now = NAMES[way](client, bearer, "m0", FIRST, LAST)
         then = NAMES[way](client, bearer, "m0", FIRST, LAST, asof=before(world))
     assert (now.status_code, then.status_code) == (200, 429)
 
 
-def test_a_page_without_a_turn_says_so_in_words(client: Client, world: World, alpha: House, turns: Turns) -> None:
+def test_a_page_without_a_turn_says_so_in_words(
+    client: Client, world: World, alpha: House, turns: QueryAdmission
+) -> None:
     client.force_login(alpha.viewer)
-    with turns.take(alpha.organisation.pk):
+    with turns.admit(alpha.organisation.pk):
         page = client.get(f"/apps/{alpha.app.pk}/hosts")
     assert page.status_code == 200
     assert "The numbers cannot be read now: 1 queries of your organisation are running" in page.content.decode()
@@ -98,11 +100,11 @@ def test_trying_the_expression_of_a_rule_waits_for_a_turn_and_rules_do_not(
     client: Client, world: World, alpha: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.force_login(alpha.owner)
-    line = Turns(running_max=1, waiting_max=0)
-    monkeypatch.setattr("alerts.readings.shared", lambda path: line)
-    with line.take(alpha.organisation.pk):
+    line = QueryAdmission(running_max=1, waiting_max=0)
+    monkeypatch.setattr("alerts.expressions.shared", lambda path: line)
+    with line.admit(alpha.organisation.pk):
         page = client.get(f"/alerts/check?app={alpha.app.pk}&expr=vector(1)&comparator=>&threshold=0")
-        assert [one.value for one in ask_engine(alpha.app.pk, "vector(1)", LAST)] == [1.0]
+        assert [one.value for one in query_engine(alpha.app.pk, "vector(1)", LAST)] == [1.0]
     assert "1 queries of your organisation are running" in page.content.decode()
 
 

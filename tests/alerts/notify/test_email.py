@@ -1,4 +1,4 @@
-"""Mails: one id for ever, everything people need, and no header that a label could write."""
+"""Mails: one permanent id, everything people need, and no header that a label could write."""
 
 import smtplib
 from collections.abc import Callable
@@ -13,19 +13,19 @@ from django.test import override_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts import notify
 from alerts.models import Outbox, Rule
 from alerts.notify import outbox
 from alerts.notify.base import DeliveryFailed
-from alerts.notify.email import MailNotifier, compose, message_id
+from alerts.notify.email import EmailNotifier, compose, message_id
+from alerts.notify.registry import NOTIFIERS
 from alerts.notify.text import subject
-from tests.alerts.conftest import START_MS, Watch
+from tests.alerts.conftest import START_MS, AlertingWorld
 
 KEY = "7:abc:5:firing"
 
 
 def payload(**changes: Any) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "rule": 7,
         "name": "CPU is busy",
         "app": 3,
@@ -44,7 +44,7 @@ def payload(**changes: Any) -> dict[str, Any]:
         "receivers": ["ops@example.org", "dev@example.org"],
         "reason": "",
     }
-    return {**said, **changes}
+    return {**fields, **changes}
 
 
 @override_settings(SPM_BASE_URL="https://spm.example.org", DEFAULT_FROM_EMAIL="spm@example.org")
@@ -92,17 +92,17 @@ def test_a_line_end_in_a_name_stays_in_the_subject() -> None:
 
 
 @pytest.mark.parametrize("sign", ["\x1b", "\x00", "\u202e", "\u2028", "\x85"])
-def test_signs_that_steer_a_terminal_are_taken_out(sign: str) -> None:
+def test_characters_that_control_a_terminal_are_removed(sign: str) -> None:
     written = compose(KEY, payload(name=f"CPU{sign}[31m", labels={"host": sign}, expr=f"cpu{sign}"))
     assert sign not in written.subject + str(written.body)
 
 
-def test_an_address_that_is_none_is_left_out() -> None:
+def test_a_receiver_that_is_no_address_is_skipped() -> None:
     written = compose(KEY, payload(receivers=["ops@example.org", "x\nBcc: y@example.org", "nobody"]))
     assert written.to == ["ops@example.org"]
 
 
-def test_a_mail_to_nobody_is_refused_for_good() -> None:
+def test_a_mail_to_nobody_is_refused_permanently() -> None:
     with pytest.raises(DeliveryFailed) as caught:
         compose(KEY, payload(receivers=[]))
     assert caught.value.permanent
@@ -122,26 +122,28 @@ def test_a_mail_to_nobody_is_refused_for_good() -> None:
 )
 def test_a_failure_to_send_says_whether_to_try_again(error: Exception, permanent: bool) -> None:
     with patch("alerts.notify.email.EmailMessage.send", side_effect=error), pytest.raises(DeliveryFailed) as caught:
-        MailNotifier().send(KEY, payload())
+        EmailNotifier().send(KEY, payload())
     assert caught.value.permanent is permanent
 
 
 @pytest.mark.django_db
-def test_a_crossing_becomes_a_mail(make_rule: Callable[..., Rule], watch: Watch) -> None:
+def test_a_crossing_becomes_a_mail(make_rule: Callable[..., Rule], world: AlertingWorld) -> None:
     make_rule()
-    watch.see(95, 50)
-    outbox.deliver(notifiers=notify.standard(), clock=watch.clock)
+    world.evaluate_values(95, 50)
+    outbox.deliver(notifiers=NOTIFIERS, clock=world.clock)
     assert [sent.subject[:10] for sent in mail.outbox] == ["[FIRING] C", "[RESOLVED]"]
 
 
 @pytest.mark.django_db
-def test_a_crash_before_the_mark_sends_the_same_mail_again(make_rule: Callable[..., Rule], watch: Watch) -> None:
+def test_a_crash_before_recording_sends_the_mail_again_under_its_id(
+    make_rule: Callable[..., Rule], world: AlertingWorld
+) -> None:
     make_rule()
-    watch.see(95)
+    world.evaluate_values(95)
     with patch("alerts.notify.outbox.mark_sent", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        outbox.deliver(notifiers=notify.standard(), clock=watch.clock)
-    watch.clock.advance(600_000)
-    outbox.deliver(notifiers=notify.standard(), clock=watch.clock)
+        outbox.deliver(notifiers=NOTIFIERS, clock=world.clock)
+    world.clock.advance(600_000)
+    outbox.deliver(notifiers=NOTIFIERS, clock=world.clock)
     first, second = (sent.message() for sent in mail.outbox)
     assert first["Message-ID"] == second["Message-ID"]
     assert Outbox.objects.get().state == "sent"
@@ -149,12 +151,12 @@ def test_a_crash_before_the_mark_sends_the_same_mail_again(make_rule: Callable[.
 
 @pytest.mark.django_db
 def test_the_embedded_default_writes_mail_into_files(
-    make_rule: Callable[..., Rule], watch: Watch, tmp_path: Path, settings: Any
+    make_rule: Callable[..., Rule], world: AlertingWorld, tmp_path: Path, settings: Any
 ) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
     settings.EMAIL_FILE_PATH = str(tmp_path / "mail")
     make_rule()
-    watch.see(95)
-    outbox.deliver(notifiers=notify.standard(), clock=watch.clock)
+    world.evaluate_values(95)
+    outbox.deliver(notifiers=NOTIFIERS, clock=world.clock)
     (file,) = (tmp_path / "mail").iterdir()
     assert "Subject: [FIRING] CPU is busy: cpu host=a" in file.read_text()

@@ -1,4 +1,4 @@
-"""Deliveries: each message goes out, under one name, whatever dies between sending and marking."""
+"""Deliveries: each message is sent under one key, whatever crashes between sending and recording."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from alerts.notify.base import DeliveryFailed, RecordingNotifier
 from spm import limits
 from spm.accounts.models import App
 from spm.clock import FakeClock
-from tests.alerts.conftest import START_MS, Watch
+from tests.alerts.conftest import START_MS, AlertingWorld
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ def clock() -> FakeClock:
     return FakeClock(START_MS)
 
 
-def deliver(notifier: object, clock: FakeClock) -> outbox.Tally:
+def deliver(notifier: object, clock: FakeClock) -> outbox.DeliveryCounts:
     return outbox.deliver(notifiers={"mail": notifier}, clock=clock)  # type: ignore[dict-item]
 
 
@@ -40,20 +40,20 @@ def test_a_message_goes_out_once(message: Outbox, clock: FakeClock) -> None:
 
 
 def test_a_failure_is_tried_again_after_growing_pauses(message: Outbox, clock: FakeClock) -> None:
-    notifier, waits = RecordingNotifier(failures=4), []
+    notifier, pauses = RecordingNotifier(failures=4), []
     while not deliver(notifier, clock).sent:
         message.refresh_from_db()
-        waits.append((message.next_attempt_ms - clock.now_ms()) / 1_000)
+        pauses.append((message.next_attempt_ms - clock.now_ms()) / 1_000)
         clock.advance(message.next_attempt_ms - clock.now_ms())
-    assert all(abs(wait - 10 * 2**number) <= 2.01 * 2**number for number, wait in enumerate(waits))
-    assert len(waits) == 4
+    assert all(abs(wait - 10 * 2**number) <= 2.01 * 2**number for number, wait in enumerate(pauses))
+    assert len(pauses) == 4
 
 
-def test_before_its_pause_is_over_a_message_is_left_alone(message: Outbox, clock: FakeClock) -> None:
+def test_before_its_pause_is_over_a_message_is_not_tried(message: Outbox, clock: FakeClock) -> None:
     notifier = RecordingNotifier(failures=1)
     deliver(notifier, clock)
     clock.advance(5_000)
-    assert deliver(notifier, clock) == outbox.Tally()
+    assert deliver(notifier, clock) == outbox.DeliveryCounts()
 
 
 def test_a_message_is_dead_after_its_last_attempt(message: Outbox, clock: FakeClock) -> None:
@@ -63,23 +63,23 @@ def test_a_message_is_dead_after_its_last_attempt(message: Outbox, clock: FakeCl
         clock.advance(2 * limits.OUTBOX_PAUSE_MAX_MS)
     message.refresh_from_db()
     assert (message.state, message.attempts) == ("dead", limits.OUTBOX_ATTEMPTS_MAX)
-    assert message.error == "told to fail"
+    assert message.error == "this notifier was asked to fail"
 
 
-def test_what_is_refused_for_good_is_dead_at_once(message: Outbox, clock: FakeClock) -> None:
+def test_a_permanently_refused_message_is_dead_at_once(message: Outbox, clock: FakeClock) -> None:
     deliver(RecordingNotifier(failures=1, permanent=True), clock)
     message.refresh_from_db()
     assert (message.state, message.attempts) == ("dead", 1)
 
 
-def test_a_kind_that_nobody_delivers_is_dead_and_says_so(message: Outbox, clock: FakeClock) -> None:
+def test_a_message_without_a_notifier_is_dead_and_says_so(message: Outbox, clock: FakeClock) -> None:
     outbox.deliver(notifiers={}, clock=clock)
     message.refresh_from_db()
     assert message.state == "dead"
     assert "mail" in message.error
 
 
-def test_a_revived_message_goes_out_under_its_old_name(message: Outbox, clock: FakeClock) -> None:
+def test_a_revived_message_goes_out_under_its_old_key(message: Outbox, clock: FakeClock) -> None:
     notifier = RecordingNotifier(failures=1, permanent=True)
     deliver(notifier, clock)
     assert outbox.revive(Outbox.objects.all()) == 1
@@ -90,15 +90,15 @@ def test_a_revived_message_goes_out_under_its_old_name(message: Outbox, clock: F
 def test_of_two_rounds_at_once_one_gets_the_message(message: Outbox, clock: FakeClock) -> None:
     assert outbox.claim(message.pk, clock.now_ms()) is not None
     assert outbox.claim(message.pk, clock.now_ms()) is None
-    assert deliver(RecordingNotifier(), clock) == outbox.Tally()
+    assert deliver(RecordingNotifier(), clock) == outbox.DeliveryCounts()
 
 
-def test_a_late_mark_of_a_lost_claim_changes_nothing(message: Outbox, clock: FakeClock) -> None:
-    ticket = outbox.claim(message.pk, clock.now_ms())
-    assert ticket is not None
+def test_recording_under_a_lost_claim_changes_nothing(message: Outbox, clock: FakeClock) -> None:
+    claim_id = outbox.claim(message.pk, clock.now_ms())
+    assert claim_id is not None
     clock.advance(limits.OUTBOX_CLAIM_MS)
     outbox.claim(message.pk, clock.now_ms())
-    outbox.mark_sent(message.pk, ticket, clock.now_ms())
+    outbox.mark_sent(message.pk, claim_id, clock.now_ms())
     message.refresh_from_db()
     assert message.state == "waiting"
 
@@ -114,33 +114,35 @@ def test_a_round_is_bounded(app: App, clock: FakeClock, monkeypatch: pytest.Monk
 
 
 class Crash(BaseException):
-    """Stands for kill -9."""
+    """Simulates kill -9."""
 
 
-class Dying:
-    """Dies before or after it sends, as told; otherwise sends."""
+class CrashingNotifier:
+    """Crashes before or after it sends, as the list says; otherwise sends."""
 
-    def __init__(self, deaths: list[str]) -> None:
-        self.deaths, self.keys = deaths, list[str]()
+    receiver_hint = "anything"
+
+    def __init__(self, crashes: list[str]) -> None:
+        self.crashes, self.keys = crashes, list[str]()
 
     def send(self, key: str, payload: Mapping[str, Any]) -> None:
-        death = self.deaths.pop(0) if self.deaths else ""
-        if death == "before":
+        crash = self.crashes.pop(0) if self.crashes else ""
+        if crash == "before":
             raise Crash
-        if death == "failure":
+        if crash == "failure":
             raise DeliveryFailed("away")
         self.keys.append(key)
-        if death == "after":
+        if crash == "after":
             raise Crash
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(["before", "after", "failure"]), max_size=6))
-def test_whatever_dies_the_message_arrives_under_one_name(app: App, deaths: list[str]) -> None:
+def test_a_message_arrives_under_one_key_whatever_crashes(app: App, crashes: list[str]) -> None:
     Outbox.objects.all().delete()
     row = Outbox.objects.create(app=app, key="only", payload={}, created_ms=START_MS, next_attempt_ms=0)
-    clock, notifier = FakeClock(START_MS), Dying(deaths)
-    for _ in range(len(deaths) + 1):
+    clock, notifier = FakeClock(START_MS), CrashingNotifier(crashes)
+    for _ in range(len(crashes) + 1):
         try:
             deliver(notifier, clock)
         except Crash:
@@ -152,9 +154,11 @@ def test_whatever_dies_the_message_arrives_under_one_name(app: App, deaths: list
     assert set(notifier.keys) == {"only"}
 
 
-def test_a_crossing_travels_from_the_look_to_the_notifier(make_rule: Callable[..., Rule], watch: Watch) -> None:
+def test_a_crossing_travels_from_the_evaluation_to_the_notifier(
+    make_rule: Callable[..., Rule], world: AlertingWorld
+) -> None:
     make_rule()
-    watch.see(95, 50)
+    world.evaluate_values(95, 50)
     notifier = RecordingNotifier()
-    deliver(notifier, watch.clock)
+    deliver(notifier, world.clock)
     assert [key.rsplit(":", 1)[1] for key in notifier.keys] == ["firing", "resolved"]

@@ -1,4 +1,4 @@
-"""The pages: who sees what, the form with its live check, and the mails."""
+"""The alerting pages: who sees what, the form with its live check, and the messages."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,14 +7,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from alerts import notify
+from alerts.expressions import SeriesValue, query_engine
 from alerts.models import Outbox, Rule
 from alerts.notify import outbox
-from alerts.readings import Reading, ask_engine
+from alerts.notify.registry import NOTIFIERS
 from spm.accounts.models import App
 from spm.errors import BadQuery, QueryTooLarge
 from spm.query.fake import FakeStorage
-from tests.alerts.conftest import START_MS, Machine, Watch
+from tests.alerts.conftest import START_MS, AlertingWorld, Machine
 
 pytestmark = pytest.mark.django_db
 FORM = {
@@ -33,10 +33,10 @@ FORM = {
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """What the pages ask instead of the engine."""
-    made = Machine({"web-1": 97.0, "web-2": 12.5})
-    monkeypatch.setattr("alerts.pages.views.ask_engine", made.ask)
-    return made
+    """Answers the pages in place of the engine."""
+    machine = Machine({"web-1": 97.0, "web-2": 12.5})
+    monkeypatch.setattr("alerts.pages.views.ask_engine", machine.query)
+    return machine
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def login(people: dict[str, User]) -> Callable[[str], Client]:
 
 
 @pytest.fixture
-def fired(make_rule: Callable[..., Rule], watch: Watch) -> Rule:
+def fired(make_rule: Callable[..., Rule], world: AlertingWorld) -> Rule:
     rule = make_rule()
-    watch.see(95)
+    world.evaluate_values(95)
     return rule
 
 
@@ -79,9 +79,11 @@ def test_a_rule_page_shows_series_and_history(fired: Rule, login: Callable[[str]
     assert "Edit" not in page
 
 
-def test_a_rule_that_cannot_be_judged_says_why(fired: Rule, watch: Watch, login: Callable[[str], Client]) -> None:
-    watch.machine.error = BadQuery("no such <function>")
-    watch.see(1)
+def test_a_rule_that_cannot_be_judged_says_why(
+    fired: Rule, world: AlertingWorld, login: Callable[[str], Client]
+) -> None:
+    world.machine.error = BadQuery("no such <function>")
+    world.evaluate_values(1)
     assert "no such &lt;function&gt;" in text(login("vera"), f"/alerts/rules/{fired.pk}")
 
 
@@ -105,7 +107,7 @@ def test_an_editor_changes_and_deletes_a_rule(fired: Rule, machine: Machine, log
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "text_shown"),
     [
         ({"name": ""}, "required"),
         ({"expr": ""}, "required"),
@@ -117,21 +119,21 @@ def test_an_editor_changes_and_deletes_a_rule(fired: Rule, machine: Machine, log
         ({"for_ms": "soon"}, "not a duration"),
         ({"for_ms": "8d"}, "At most 7d"),
         ({"receivers": ""}, "required"),
-        ({"receivers": "nobody"}, "valid email"),
+        ({"receivers": "nobody"}, "valid mail address"),
         ({"receivers": " ".join(f"p{n}@example.org" for n in range(21))}, "At most 20"),
         ({"expr": "x" * 4_097}, "at most 4096"),
     ],
 )
 def test_the_form_says_what_is_wrong(
-    app: App, machine: Machine, login: Callable[[str], Client], changes: dict[str, str], said: str
+    app: App, machine: Machine, login: Callable[[str], Client], changes: dict[str, str], text_shown: str
 ) -> None:
     answer = post(login("edda"), f"/alerts/new?app={app.pk}", **changes)
     assert answer.status_code == 200
-    assert said in answer.content.decode()
+    assert text_shown in answer.content.decode()
     assert not Rule.objects.exists()
 
 
-def test_an_expression_that_does_not_parse_is_not_kept(
+def test_an_expression_that_does_not_parse_is_not_saved(
     app: App, machine: Machine, login: Callable[[str], Client]
 ) -> None:
     machine.error = BadQuery("unexpected end of input")
@@ -149,28 +151,30 @@ def test_the_live_check_shows_which_series_would_fire(
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "text_shown"),
     [
         (BadQuery("not <known>", 4), 'sum(<strong class="wrong">'),
         (QueryTooLarge("over 5000 series"), "over 5000 series"),
     ],
 )
 def test_the_live_check_explains_an_error(
-    app: App, machine: Machine, login: Callable[[str], Client], error: Any, said: str
+    app: App, machine: Machine, login: Callable[[str], Client], error: Any, text_shown: str
 ) -> None:
     machine.error = error
     page = text(login("vera"), f"/alerts/check?app={app.pk}&expr=sum(foo")
-    assert said in page
+    assert text_shown in page
     assert "<known>" not in page
 
 
 def test_the_live_check_of_nothing_asks_nothing(app: App, machine: Machine, login: Callable[[str], Client]) -> None:
     assert "Write an expression." in text(login("vera"), f"/alerts/check?app={app.pk}&expr=")
-    assert machine.asked == []
+    assert machine.queries == []
 
 
-def test_mails_are_listed_and_shown_as_sent(fired: Rule, watch: Watch, login: Callable[[str], Client]) -> None:
-    outbox.deliver(notifiers=notify.standard(), clock=watch.clock)
+def test_messages_are_listed_and_shown_as_sent(
+    fired: Rule, world: AlertingWorld, login: Callable[[str], Client]
+) -> None:
+    outbox.deliver(notifiers=NOTIFIERS, clock=world.clock)
     message = Outbox.objects.get()
     page = text(login("vera"), "/alerts/mail")
     assert "[FIRING] CPU is busy: cpu host=a" in page
@@ -180,7 +184,7 @@ def test_mails_are_listed_and_shown_as_sent(fired: Rule, watch: Watch, login: Ca
     assert "To: ops@example.org" in shown
 
 
-def test_a_dead_mail_gets_another_chance_from_an_editor(fired: Rule, login: Callable[[str], Client]) -> None:
+def test_an_editor_tries_a_dead_message_again(fired: Rule, login: Callable[[str], Client]) -> None:
     Outbox.objects.update(state="dead", error="550 no such user")
     message = Outbox.objects.get()
     assert "550 no such user" in text(login("edda"), f"/alerts/mail/{message.pk}")
@@ -190,7 +194,7 @@ def test_a_dead_mail_gets_another_chance_from_an_editor(fired: Rule, login: Call
     assert message.state == "waiting"
 
 
-PLACES = [
+PATHS = [
     "/alerts/?app={app}",
     "/alerts/new?app={app}",
     "/alerts/check?app={app}&expr=cpu",
@@ -201,31 +205,31 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("path_format", PATHS)
 def test_nothing_of_a_foreign_app_exists(
-    fired: Rule, foreign_app: App, machine: Machine, login: Callable[[str], Client], place: str
+    fired: Rule, foreign_app: App, machine: Machine, login: Callable[[str], Client], path_format: str
 ) -> None:
-    path = place.format(app=fired.app_id, rule=fired.pk, mail=Outbox.objects.get().pk)
+    path = path_format.format(app=fired.app_id, rule=fired.pk, mail=Outbox.objects.get().pk)
     assert login("mallory").get(path).status_code == 404
-    assert machine.asked == []
+    assert machine.queries == []
 
 
 @pytest.mark.parametrize(
-    "act", ["/alerts/rules/{rule}/edit", "/alerts/rules/{rule}/delete", "/alerts/mail/{mail}/retry"]
+    "action", ["/alerts/rules/{rule}/edit", "/alerts/rules/{rule}/delete", "/alerts/mail/{mail}/retry"]
 )
 @pytest.mark.parametrize(("name", "status"), [("mallory", 404), ("vera", 403)])
-def test_only_editors_of_the_app_act(
-    fired: Rule, foreign_app: App, login: Callable[[str], Client], act: str, name: str, status: int
+def test_only_editors_of_the_app_change_things(
+    fired: Rule, foreign_app: App, login: Callable[[str], Client], action: str, name: str, status: int
 ) -> None:
     before = Rule.objects.values().get()
-    path = act.format(rule=fired.pk, mail=Outbox.objects.get().pk)
+    path = action.format(rule=fired.pk, mail=Outbox.objects.get().pk)
     assert post(login(name), path).status_code == status
     assert Rule.objects.values().get() == before
 
 
-@pytest.mark.parametrize("place", ["/alerts/", "/alerts/new", "/alerts/mail", "/alerts/check", "/alerts/rules/1"])
-def test_strangers_are_sent_to_the_login(app: App, place: str) -> None:
-    answer = Client().get(place)
+@pytest.mark.parametrize("path", ["/alerts/", "/alerts/new", "/alerts/mail", "/alerts/check", "/alerts/rules/1"])
+def test_people_who_are_not_logged_in_are_sent_to_the_login(app: App, path: str) -> None:
+    answer = Client().get(path)
     assert answer.status_code == 302
     assert answer["Location"].startswith("/login")
 
@@ -236,10 +240,10 @@ def test_rules_of_one_app_do_not_show_in_another(fired: Rule, foreign_app: App, 
 
 
 def test_names_and_labels_cannot_write_markup(
-    make_rule: Callable[..., Rule], watch: Watch, login: Callable[[str], Client]
+    make_rule: Callable[..., Rule], world: AlertingWorld, login: Callable[[str], Client]
 ) -> None:
     rule = make_rule(name="<script>1</script>", expr="<b>")
-    watch.see(95, host="<img src=x>")
+    world.evaluate_values(95, host="<img src=x>")
     for path in ("/alerts/", f"/alerts/rules/{rule.pk}", "/alerts/mail", f"/alerts/mail/{Outbox.objects.get().pk}"):
         page = text(login("vera"), path)
         assert "<script>1" not in page
@@ -248,25 +252,25 @@ def test_names_and_labels_cannot_write_markup(
 
 def test_the_engine_answers_with_the_apps_own_series(monkeypatch: pytest.MonkeyPatch) -> None:
     storages = {1: FakeStorage().add("cpu", {"host": "a"}, [START_MS], [95.0]), 2: FakeStorage()}
-    monkeypatch.setattr("alerts.readings.query.storage_for", storages.__getitem__)
-    found: Sequence[Reading] = ask_engine(1, "cpu > 90", START_MS + 1_000)
-    assert [(reading.labels["host"], reading.value) for reading in found] == [("a", 95.0)]
-    assert list(ask_engine(2, "cpu > 90", START_MS)) == []
-    assert [reading.value for reading in ask_engine(2, "1 + 1", START_MS)] == [2.0]
+    monkeypatch.setattr("alerts.expressions.query.storage_for", storages.__getitem__)
+    values: Sequence[SeriesValue] = query_engine(1, "cpu > 90", START_MS + 1_000)
+    assert [(each.labels["host"], each.value) for each in values] == [("a", 95.0)]
+    assert list(query_engine(2, "cpu > 90", START_MS)) == []
+    assert [each.value for each in query_engine(2, "1 + 1", START_MS)] == [2.0]
 
 
 @pytest.mark.parametrize("expr", ["sum(", "cpu[5m]", '"text"', "unknown_function(cpu)"])
 def test_the_engine_refuses_what_gives_no_numbers(monkeypatch: pytest.MonkeyPatch, expr: str) -> None:
-    monkeypatch.setattr("alerts.readings.query.storage_for", lambda app: FakeStorage())
+    monkeypatch.setattr("alerts.expressions.query.storage_for", lambda app: FakeStorage())
     with pytest.raises(BadQuery):
-        ask_engine(1, expr, START_MS)
+        query_engine(1, expr, START_MS)
 
 
 def test_an_answer_of_too_many_series_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = FakeStorage()
     for number in range(4):
         storage.add("cpu", {"host": str(number)}, [START_MS], [1.0])
-    monkeypatch.setattr("alerts.readings.query.storage_for", lambda app: storage)
+    monkeypatch.setattr("alerts.expressions.query.storage_for", lambda app: storage)
     monkeypatch.setattr("spm.limits.RULE_SERIES_MAX", 3)
     with pytest.raises(Exception, match="too many series"):
-        ask_engine(1, "cpu", START_MS)
+        query_engine(1, "cpu", START_MS)

@@ -1,8 +1,8 @@
-"""Past alerts that rest on given samples."""
+"""Past alerts that depend on given samples."""
 
 import pytest
 
-from alerts import past, rulebook
+from alerts import past_alerts, rulebook
 from alerts.models import AlertEvent, Rule
 from spm.accounts.models import App, Organisation
 from tests.alerts.conftest import START_MS, draft
@@ -27,16 +27,16 @@ MINUTE = 60_000
     ],
 )
 def test_an_expression_reads_a_metric_as_far_back_as_its_window(expr: str, reach: int | None) -> None:
-    assert past.reach_ms(expr, ["cpu"]) == reach
+    assert past_alerts.reach_ms(expr, ["cpu"]) == reach
 
 
-def test_nothing_touched_concerns_no_rule() -> None:
-    assert past.reach_ms('{host="a"}', []) is None
+def test_no_metric_concerns_no_rule() -> None:
+    assert past_alerts.reach_ms('{host="a"}', []) is None
 
 
 @pytest.fixture
 def rule(db: None) -> Rule:
-    """A rule on the processors that waits a minute before it fires."""
+    """A rule on the CPU that waits a minute before it fires."""
     app = App.objects.create(organisation=Organisation.objects.create(name="ACME"), name="shop")
     return rulebook.write(app, draft(for_ms=MINUTE), by=None, now_ms=START_MS)  # type: ignore[arg-type]  # nobody
 
@@ -56,6 +56,6 @@ def test_alerts_count_while_their_rule_could_see_the_samples(rule: Rule, at_ms: 
     AlertEvent.objects.create(
         rule=rule, fingerprint="x", labels={}, before="inactive", state=state, episode_ms=at_ms, at_ms=at_ms
     )
-    assert past.fired(rule.app_id, ["cpu"], START_MS, START_MS) == counts
-    assert past.fired(rule.app_id, ["mem"], START_MS, START_MS) == 0
-    assert past.fired(rule.app_id + 1, ["cpu"], START_MS, START_MS) == 0
+    assert past_alerts.count_fired(rule.app_id, ["cpu"], START_MS, START_MS) == counts
+    assert past_alerts.count_fired(rule.app_id, ["mem"], START_MS, START_MS) == 0
+    assert past_alerts.count_fired(rule.app_id + 1, ["cpu"], START_MS, START_MS) == 0

@@ -1,4 +1,4 @@
-"""How the watchman's pages write durations, times, numbers and series."""
+"""Template filters of the alerting pages: durations, times, numbers and series as text."""
 
 from collections.abc import Mapping
 
@@ -12,23 +12,23 @@ register = template.Library()
 
 @register.filter
 def spell(ms: int) -> str:
-    """``5m``."""
+    """Write a duration: ``5m``."""
     return durations.spell(ms)
 
 
 @register.filter
 def moment(ms: int) -> str:
-    """``2026-11-21 09:00:00 UTC``."""
+    """Write a time: ``2026-11-21 09:00:00 UTC``."""
     return text.time_text(ms)
 
 
 @register.filter
 def value(number: float | None) -> str:
-    """Six digits, or a dash."""
+    """Write a number with six digits; None is a dash."""
     return "–" if number is None else f"{number:.6g}"
 
 
 @register.filter
 def series(labels: Mapping[str, str]) -> str:
-    """``cpu host=a``."""
-    return text.series(labels) or "all together"
+    """Write a label set: ``cpu host=a``."""
+    return text.series(labels) or "all series together"

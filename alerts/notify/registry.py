@@ -1,0 +1,33 @@
+"""The notifiers, by the kind of message they deliver. A new one is a file of this folder and a line here.
+
+A rule lists its receivers as texts. Each receiver belongs to the first notifier that accepts it, so neither rules nor
+pages name a notifier. The outbox stores the kind beside each message. Enter by ``NOTIFIERS`` or
+``receivers_by_kind``.
+"""
+
+from collections.abc import Iterable
+
+from alerts.notify.base import DEFAULT_KIND, Notifier
+from alerts.notify.email import EmailNotifier
+
+NOTIFIERS: dict[str, Notifier] = {
+    DEFAULT_KIND: EmailNotifier(),
+}
+
+
+def kind_of(receiver: str) -> str | None:
+    """Return the kind of the first notifier that accepts the receiver, or None."""
+    return next((kind for kind, notifier in NOTIFIERS.items() if notifier.accepts(receiver)), None)
+
+
+def receivers_by_kind(receivers: Iterable[str]) -> dict[str, list[str]]:
+    """Group receivers by the kind of their messages. A rule without receivers gets one message, which fails."""
+    groups: dict[str, list[str]] = {}
+    for receiver in receivers:
+        groups.setdefault(kind_of(receiver) or DEFAULT_KIND, []).append(receiver)
+    return groups or {DEFAULT_KIND: []}
+
+
+def receiver_hints() -> str:
+    """Say what receivers may look like: ``mail address``."""
+    return " or ".join(notifier.receiver_hint for notifier in NOTIFIERS.values())
