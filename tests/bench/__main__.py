@@ -177,10 +177,10 @@ def _compact_product(name: str, served: Served, values: int) -> None:
     report.line(f"{name} product", chunks_and_timelines_bytes_per_value=chunks, inputs=sizes["inputs"] / values)
     _manage(served, "purge", "--keep", "0")
     served.stop()
-    kept = sum(table_bytes(served.data).values()) / values
+    stored_bytes = sum(table_bytes(served.data).values()) / values
     report.line(
         f"{name} product after purge",
-        rows_bytes_per_value=kept,
+        rows_bytes_per_value=stored_bytes,
         folder_bytes_per_value=disk_bytes(served.data / "store") / values,
     )
 

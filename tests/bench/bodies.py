@@ -58,24 +58,24 @@ def lines(fleet: Fleet, steps: range, hosts: range) -> bytes:
 def text(fleet: Fleet, steps: range, hosts: range) -> bytes:
     """Prometheus' text format, with times."""
     heads = [[f"cpu_{f}{{{_quoted(tags_of(h))}}} " for f in FIELDS] for h in hosts]
-    found = []
+    lines = []
     for step in steps:
         for head, (ms, row) in zip(heads, _rows(fleet, step, hosts), strict=True):
-            found += [f"{one}{value} {ms}\n" for one, value in zip(head, row, strict=True)]
-    return "".join(found).encode()
+            lines += [f"{one}{value} {ms}\n" for one, value in zip(head, row, strict=True)]
+    return "".join(lines).encode()
 
 
 def remote_write(fleet: Fleet, steps: range, hosts: range) -> bytes:
     """A WriteRequest, as snappy block: for every sample its labels again."""
     heads = [[_labels({"__name__": f"cpu_{f}", **tags_of(h)}) for f in FIELDS] for h in hosts]
-    found = []
+    series = []
     for step in steps:
         for head, (ms, row) in zip(heads, _rows(fleet, step, hosts), strict=True):
             moment = b"\x10" + _varint(ms)
             for labels, value in zip(head, row, strict=True):
                 sample = b"\x09" + _DOUBLES[value] + moment
-                found.append(_field(1, labels + _field(2, sample)))
-    return bytes(cramjam.snappy.compress_raw(b"".join(found)))
+                series.append(_field(1, labels + _field(2, sample)))
+    return bytes(cramjam.snappy.compress_raw(b"".join(series)))
 
 
 def otlp(fleet: Fleet, steps: range, hosts: range) -> bytes:
@@ -163,11 +163,11 @@ def _field(number: int, payload: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    return bytes(found) + bytes([number])
+    return bytes(encoded) + bytes([number])
 
 
 _DOUBLES = [struct.pack("<d", value) for value in range(101)]  # a fleet's values are whole, from 0 to 100

@@ -27,8 +27,8 @@ from tests.support.fleet import FIELDS, STEP_MS, Fleet
 
 APP = 1
 START_MS = 1_767_225_600_000
-KEPT = ("chunks", "timelines", "inputs")
-TABLES = (*KEPT, "hours", "days", "log", "pending", "ledger", "series", "manifest")
+DATA_TABLES = ("chunks", "timelines", "inputs")
+TABLES = (*DATA_TABLES, "hours", "days", "log", "pending", "ledger", "series", "manifest")
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ def stored(shape: Shape) -> Backend:
     for batch in shape.envelopes():
         writer.write(batch)
     end = int(shape.fleet.ts.max()) + 24 * HOUR_MS
-    made = Driver(store, FakeClock(end)).roll(LocalExecutor(store), [APP])
-    assert made.samples == len(shape.fleet), made
+    report = Driver(store, FakeClock(end)).roll(LocalExecutor(store), [APP])
+    assert report.samples == len(shape.fleet), report
     return store
 
 
@@ -134,7 +134,7 @@ def footprint(hosts: int = 100) -> None:
     for shape in shapes(hosts):
         store, values = stored(shape), len(shape.fleet)
         sizes = {table: size / values for table, size in table_bytes(store).items()}
-        report.line(f"{shape.name}", kept=sum(sizes[table] for table in KEPT), **sizes)
+        report.line(f"{shape.name}", kept=sum(sizes[table] for table in DATA_TABLES), **sizes)
         columns = {name: size / values for name, size in column_bytes(store).items()}
         report.line("  by column", **{name: share for name, share in columns.items() if share >= 0.0005})
         _speed(shape.fleet)

@@ -81,7 +81,7 @@ def run(values: int, small: int, peer_values: int) -> list[Row]:
             for load in (
                 Load("HTTP, 1,000 values a message", values // 1_000, 1_000, http=True),
                 Load("AMQP, 1,000 values a message", values // 1_000, 1_000),
-                Load(f"queue → HBase, messages of 1 KB ({SMALL_VALUES} values)", small, SMALL_VALUES, held=True),
+                Load(f"queue → HBase, messages of 1 KB ({SMALL_VALUES} values)", small, SMALL_VALUES, withheld=True),
             )
         ]
         peer = OpenTSDB(Path(folder) / "opentsdb", hbase.url, _zookeeper(hbase))
@@ -137,7 +137,7 @@ class Load:
     messages: int
     values: int
     http: bool = False
-    held: bool = False
+    withheld: bool = False
 
 
 _RUNS = itertools.count(1)
@@ -164,12 +164,12 @@ def _product(folder: Path, hbase: HBase, rabbitmq: RabbitMQ, load: Load) -> Row:
         messages = [_message(HOSTS + number, load.values) for number in range(load.messages)]
         prepared = _prepared(line, token, messages, load)
 
-        if load.held:
+        if load.withheld:
             with _stopped(pids["worker"]):
                 prepared()
 
         def act() -> None:
-            if not load.held:
+            if not load.withheld:
                 prepared()
             _all_stored(line, HOSTS + load.messages)
 
@@ -180,8 +180,8 @@ def _product(folder: Path, hbase: HBase, rabbitmq: RabbitMQ, load: Load) -> Row:
 
 def _message(number: int, values: int) -> Envelope:
     """Each host reports in turn, every ten seconds."""
-    made = message(number // HOSTS, source=f"host{number % HOSTS}", samples=values)
-    return replace(made, message_id=number.to_bytes(16, "big"))
+    envelope = message(number // HOSTS, source=f"host{number % HOSTS}", samples=values)
+    return replace(envelope, message_id=number.to_bytes(16, "big"))
 
 
 def _registered(hbase: HBase) -> None:
@@ -287,11 +287,11 @@ def _settled(peer: OpenTSDB, values: int, before: int) -> None:
 
     def done() -> bool:
         time.sleep(0.2)
-        told = peer.statistics()
-        waiting = told.get("tsd.hbase.region_clients.pending_rpcs", 0) + told.get(
+        statistics = peer.statistics()
+        waiting = statistics.get("tsd.hbase.region_clients.pending_rpcs", 0) + statistics.get(
             "tsd.hbase.region_clients.inflight_rpcs", 0
         )
-        return told["tsd.hbase.rpcs.put"] - before >= values and waiting == 0
+        return statistics["tsd.hbase.rpcs.put"] - before >= values and waiting == 0
 
     assert wait_until(done, DONE_S), peer.statistics()
 
@@ -372,8 +372,10 @@ def _cpu_s(pid: int) -> float:
 
 
 def _children(pid: int) -> list[int]:
-    found = [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
-    return [*found, *(grandchild for child in found for grandchild in _children(child))]
+    children = [
+        int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()
+    ]
+    return [*children, *(grandchild for child in children for grandchild in _children(child))]
 
 
 def _own_cpu_s(pid: int) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.accept.stamper import Acceptor
+from ingest.accept.stamper import Stamper
 from ingest.writer import Writer
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
@@ -38,14 +38,16 @@ def fleets(hosts: int, steps: int, jitter_ms: int, start_ms: int = START_MS) -> 
 def build(folder: Path, *, hosts: int, steps: int, jitter_ms: int = 0, start_ms: int = START_MS) -> int:
     """Fill a store on LMDB (or add to it); how many samples went in."""
     store = open_backend(f"lmdb://{folder}")
-    acceptor, writer = Acceptor(1, FakeClock(start_ms)), Writer(store, Distribution())
+    acceptor, writer = Stamper(1, FakeClock(start_ms)), Writer(store, Distribution())
     series = _table(hosts)
     written = 0
     for fleet in fleets(hosts, steps, jitter_ms, start_ms):
         size = max(1, BODY_LINES // hosts)
         for at in range(0, fleet.steps, size):
             parsed = _parsed(series, fleet, slice(at, at + size))
-            writer.write([acceptor.accept(app=APP, source="fleet", parsed=parsed, message_id=at.to_bytes(16, "big"))])
+            writer.write(
+                [acceptor.stamp_message(app=APP, source="fleet", parsed=parsed, message_id=at.to_bytes(16, "big"))]
+            )
             written += len(parsed.ts)
     store.close()
     return written

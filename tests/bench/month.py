@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from ingest.accept.stamper import Acceptor
+from ingest.accept.stamper import Stamper
 from ingest.writer import Writer
 from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
@@ -44,11 +44,13 @@ QUERIES: dict[str, tuple[str, int]] = {
 def build(backend: Backend, *, days: int, hosts: int, step_s: int, roll_daily: bool = True) -> None:
     """Days of integer walks of every host and metric, rolled up into hours and days."""
     clock = FakeClock(FIRST_DAY * DAY_MS)
-    acceptor, writer, rng = Acceptor(1, clock), Writer(backend, Distribution()), np.random.default_rng(1)
+    acceptor, writer, rng = Stamper(1, clock), Writer(backend, Distribution()), np.random.default_rng(1)
     for day in range(FIRST_DAY, FIRST_DAY + days):
         writer.write(
             [
-                acceptor.accept(app=APP, source=f"host_{h}", parsed=_day(h, day, step_s, rng), message_id=bytes(16))
+                acceptor.stamp_message(
+                    app=APP, source=f"host_{h}", parsed=_day(h, day, step_s, rng), message_id=bytes(16)
+                )
                 for h in range(hosts)
             ]
         )
@@ -101,20 +103,20 @@ def median_ms(took: list[float]) -> float:
 
 def run(*, days: int, hosts: int, step_s: int, times: int = 15) -> dict[str, tuple[float, float]]:
     """Cold and warm milliseconds (medians) of each query over a month built for it."""
-    found = {}
+    medians = {}
     with tempfile.TemporaryDirectory(prefix="spm-month-") as folder:
         backend = open_backend(f"lmdb://{folder}")
         build(backend, days=days, hosts=hosts, step_s=step_s)
         clock = FakeClock((FIRST_DAY + days) * DAY_MS + 26 * HOUR_MS)
         for name, (expr, step_ms) in QUERIES.items():
-            kept = cold(backend, clock)
-            ask(kept, expr, days=days, step_ms=step_ms)  # compiles what is not compiled yet
+            storage = cold(backend, clock)
+            ask(storage, expr, days=days, step_ms=step_ms)  # compiles what is not compiled yet
             fresh = partial(_ask_cold, backend, clock, expr, days, step_ms)
             first = timed(fresh, times)
-            again = timed(partial(ask, kept, expr, days=days, step_ms=step_ms), times)
-            found[name] = median_ms(first), median_ms(again)
+            again = timed(partial(ask, storage, expr, days=days, step_ms=step_ms), times)
+            medians[name] = median_ms(first), median_ms(again)
         backend.close()
-    return found
+    return medians
 
 
 def _ask_cold(backend: Backend, clock: FakeClock, expr: str, days: int, step_ms: int) -> Result:

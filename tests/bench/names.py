@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from ingest.accept.stamper import Acceptor
+from ingest.accept.stamper import Stamper
 from ingest.writer import Writer
 from spm import query
 from spm.clock import FakeClock
@@ -51,7 +51,7 @@ def run(series: int) -> None:
 def build(folder: Path, app: int, hosts: int) -> None:
     """A sample of each series, all of one hour; those of ``APP`` compacted."""
     store, clock = open_backend(f"lmdb://{folder}"), FakeClock(START_MS)
-    acceptor, writer = Acceptor(1, clock), Writer(store, Distribution())
+    acceptor, writer = Stamper(1, clock), Writer(store, Distribution())
     for first in range(0, hosts, AT_ONCE // METRICS):
         some = range(first, min(first + AT_ONCE // METRICS, hosts))
         table = SeriesTable.from_canonical(
@@ -63,7 +63,7 @@ def build(folder: Path, app: int, hosts: int) -> None:
         )
         rows = np.arange(len(table), dtype=np.int32)
         parsed = Parsed(table, rows, np.full(len(rows), START_MS + 1_000), rows.astype(np.float64))
-        writer.write([acceptor.accept(app=app, source="fleet", parsed=parsed, message_id=bytes(16))])
+        writer.write([acceptor.stamp_message(app=app, source="fleet", parsed=parsed, message_id=bytes(16))])
     if app == APP:
         month.roll(store, START_MS + 26 * HOUR_MS)
     store.close()
@@ -76,8 +76,8 @@ def measured(folder: Path, hosts: int) -> dict[str, dict[str, float]]:
         ask()
     storage, process = query.storage_for(APP), psutil.Process()
     before, began, cpu = process.memory_info().rss, time.perf_counter(), time.process_time()
-    found = storage.label_values(METRIC_NAME, [], 0, START_MS + HOUR_MS)
-    assert len(found) == METRICS, f"BUG: {len(found)} metrics"
+    answer = storage.label_values(METRIC_NAME, [], 0, START_MS + HOUR_MS)
+    assert len(answer) == METRICS, f"BUG: {len(answer)} metrics"
     cold = {"wall_s": time.perf_counter() - began, "cpu_s": time.process_time() - cpu}
     rss = process.memory_info().rss
     figures = {"cold load": {**cold, "added_mb": (rss - before) / 1e6, "rss_mb": rss / 1e6}}
@@ -109,14 +109,14 @@ def _asks(storage: AppStorage, hosts: int) -> dict[str, Callable[[], int]]:
 
 
 def _values(storage: AppStorage, label: str, *matchers: Matcher) -> int:
-    found = storage.label_values(label, [matchers] if matchers else [], 0, START_MS + HOUR_MS)
-    return len(prometheus.success(found))
+    answer = storage.label_values(label, [matchers] if matchers else [], 0, START_MS + HOUR_MS)
+    return len(prometheus.success(answer))
 
 
 def _instant(storage: AppStorage, text: str) -> int:
-    found = Engine(storage).instant(text, START_MS + 60_000)
-    assert len(found.labels) == 10, f"BUG: {len(found.labels)} series of {text}"
-    return len(prometheus.answer(found))
+    answer = Engine(storage).instant(text, START_MS + 60_000)
+    assert len(answer.labels) == 10, f"BUG: {len(answer.labels)} series of {text}"
+    return len(prometheus.query_body(answer))
 
 
 def _timed(ask: Callable[[], int]) -> dict[str, float]:

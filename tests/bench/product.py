@@ -49,12 +49,12 @@ class Served:
 
     def cpu(self) -> dict[str, float]:
         """CPU seconds so far by process name of the tree."""
-        found: dict[str, float] = {}
+        seconds: dict[str, float] = {}
         for process, line in processes(self.process.pid):
             with contextlib.suppress(psutil.NoSuchProcess):
                 times, name = process.cpu_times(), _role(process, line)
-                found[name] = found.get(name, 0.0) + times.user + times.system
-        return found
+                seconds[name] = seconds.get(name, 0.0) + times.user + times.system
+        return seconds
 
     def busy_ms(self) -> float:
         """CPU ms so far of the living threads that answer requests, exact enough for queries of one ms."""
@@ -99,11 +99,11 @@ class Served:
 
 def processes(root: int) -> list[tuple[psutil.Process, str]]:
     """The living processes of a tree, each with its command line; those that end meanwhile are left out."""
-    found = []
+    living = []
     for process in [psutil.Process(root), *psutil.Process(root).children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):  # a zombie is one of these
-            found.append((process, " ".join(process.cmdline())))
-    return found
+            living.append((process, " ".join(process.cmdline())))
+    return living
 
 
 def _role(process: psutil.Process, line: str) -> str:

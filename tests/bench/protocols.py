@@ -77,12 +77,12 @@ def _compare(form: Form, load: Load, fleet: Fleet, servers: Sequence[tuple[str, 
 
 
 def _measured(name: str, served: Served, address: Address, load: Load, fleet: Fleet) -> tuple[float, float]:
-    made = list(bodies(fleet, address.encode, steps=load.steps_each, hosts=load.hosts_each))
+    bodies_ = list(bodies(fleet, address.encode, steps=load.steps_each, hosts=load.hosts_each))
     connection = served.connection()
-    _post_all(served, connection, address, made[: load.warm()])
+    _post_all(served, connection, address, bodies_[: load.warm()])
     time.sleep(_SETTLE_S)
-    timed = made[load.warm() :]
-    values = len(fleet) * len(timed) // len(made)
+    timed = bodies_[load.warm() :]
+    values = len(fleet) * len(timed) // len(bodies_)
     before, began = served.cpu(), time.perf_counter()
     took = _post_all(served, connection, address, timed)
     wall = time.perf_counter() - began
@@ -102,12 +102,12 @@ def _measured(name: str, served: Served, address: Address, load: Load, fleet: Fl
 
 
 def _post_all(
-    served: Served, connection: http.client.HTTPConnection, address: Address, made: Sequence[bytes]
+    served: Served, connection: http.client.HTTPConnection, address: Address, bodies_: Sequence[bytes]
 ) -> list[float]:
     """Seconds of each request; raises for a body that is not taken whole."""
     headers = {**served.headers, **address.headers}
     took = []
-    for body in made:
+    for body in bodies_:
         began = time.perf_counter()
         connection.request("POST", address.path, body, headers)
         answer = connection.getresponse()

@@ -80,7 +80,7 @@ def _rolled(session: SparkSession, folder: Path, steps: int, name: str) -> float
     if done.troubles:
         raise RuntimeError(done.troubles[0])
     rate = done.samples / figures["seconds"]
-    report.line(name, **_told(done.samples, figures))
+    report.line(name, **_figures_of(done.samples, figures))
     return rate
 
 
@@ -115,11 +115,11 @@ def _theirs(folder: Path, sizes: Mapping[str, int], hosts: int) -> float:
                 hourly(session.read.parquet(str(folder / f"{size}-parquet"))).write.parquet(out)
             rate = samples / figures["seconds"]
             name = "plain Spark SQL, first (start-up)" if size == "small" else "plain Spark SQL (steady)"
-            report.line(name, **_told(samples, figures))
+            report.line(name, **_figures_of(samples, figures))
     return rate
 
 
-def _told(samples: int, figures: Mapping[str, float]) -> dict[str, object]:
+def _figures_of(samples: int, figures: Mapping[str, float]) -> dict[str, object]:
     seconds = figures["seconds"]
     each = {f"cpu_us[{name}]": 1e6 * used / samples for name, used in figures.items() if name != "seconds"}
     return {"samples": samples, "seconds": seconds, "samples_per_s": samples / seconds, **each}
@@ -144,11 +144,11 @@ def _spent(before: Mapping[str, float], per: int) -> dict[str, float]:
 
 def _cpu() -> dict[str, float]:
     """CPU seconds so far of the driver, the JVM and its Python workers."""
-    found: dict[str, float] = {}
+    seconds_by_role: dict[str, float] = {}
     mine = psutil.Process().pid
     for process, line in processes(mine):
         role = "driver" if process.pid == mine else "jvm" if "java" in line else "workers"
         times: Callable[[], tuple[float, ...]] = process.cpu_times
         user, system, *_ = times()
-        found[role] = found.get(role, 0.0) + user + system
-    return found
+        seconds_by_role[role] = seconds_by_role.get(role, 0.0) + user + system
+    return seconds_by_role

@@ -58,23 +58,23 @@ class Ask:
     def expected(self, fleet: Fleet) -> Points:
         """What the raw input gives."""
         grid, hosts = fleet.ts[:, 0], list(self.hosts if self.hosts is not None else range(fleet.hosts))
-        found: Points = {}
+        points: Points = {}
         for t in range(self.start, self.end + 1, self.step):
             low, high = np.searchsorted(grid, [(t - self.range_s) * 1000, t * 1000], side="right")
             if high == low:
                 continue
             window = fleet.values[low:high, :, : self.fields][:, hosts]
             if self.how == "max":
-                made = {(f, ""): v for f, v in enumerate(window.max(axis=(0, 1)).tolist())}
+                values = {(f, ""): v for f, v in enumerate(window.max(axis=(0, 1)).tolist())}
             else:
                 table = window.mean(axis=0) if self.how == "mean" else window[-1]
-                made = {
+                values = {
                     (f, f"host_{h}"): v for h, row in zip(hosts, table.tolist(), strict=True) for f, v in enumerate(row)
                 }
-            for (column, host), value in made.items():
+            for (column, host), value in values.items():
                 if self.how != "above" or value > 90:
-                    found.setdefault((f"cpu_{FIELDS[column]}", host), {})[float(t)] = value
-        return found
+                    points.setdefault((f"cpu_{FIELDS[column]}", host), {})[float(t)] = value
+        return points
 
 
 Type = Callable[[np.random.Generator, int, int, float], Ask]  # random, hosts, seconds of data, scale of time
@@ -82,32 +82,32 @@ Type = Callable[[np.random.Generator, int, int, float], Ask]  # random, hosts, s
 
 def types() -> dict[str, Type]:
     """The types by name. Where there is less than a day of data all times shrink with it."""
-    found: dict[str, Type] = {}
+    by_name: dict[str, Type] = {}
     for fields, hosts, hours in ((1, 1, 1), (1, 1, 12), (1, 8, 1), (5, 1, 1), (5, 8, 1)):
-        found[f"single-groupby-{fields}-{hosts}-{hours}"] = _type(fields, hosts, "max", hours, 60)
+        by_name[f"single-groupby-{fields}-{hosts}-{hours}"] = _type(fields, hosts, "max", hours, 60)
     for name, fields in (("1", 1), ("5", 5), ("all", 10)):
-        found[f"double-groupby-{name}"] = _type(fields, None, "mean", 12, HOUR_S)
+        by_name[f"double-groupby-{name}"] = _type(fields, None, "mean", 12, HOUR_S)
     for hosts in (1, 8):
-        found[f"cpu-max-all-{hosts}"] = _type(10, hosts, "max", 8, HOUR_S)
-    found |= {"high-cpu-1": _type(1, 1, "above", 12, 10), "high-cpu-all": _type(1, None, "above", 12, 10)}
-    return {**found, "lastpoint": _lastpoint}
+        by_name[f"cpu-max-all-{hosts}"] = _type(10, hosts, "max", 8, HOUR_S)
+    by_name |= {"high-cpu-1": _type(1, 1, "above", 12, 10), "high-cpu-all": _type(1, None, "above", 12, 10)}
+    return {**by_name, "lastpoint": _lastpoint}
 
 
 def _type(fields: int, hosts: int | None, how: str, hours: int, step: int) -> Type:
-    def made(random: np.random.Generator, of: int, seconds: int, scale: float) -> Ask:
+    def draw(random: np.random.Generator, of: int, seconds: int, scale: float) -> Ask:
         span, width = int(hours * HOUR_S * scale), int(step * scale) if step == HOUR_S else step
         begin = int(random.integers(0, seconds - span + 1))
         chosen = None if hosts is None else tuple(sorted(random.choice(of, hosts, replace=False).tolist()))
         return Ask(fields, chosen, how, LOOKBACK_S if how == "above" else width, begin + width, begin + span, width)
 
-    return made
+    return draw
 
 
 def _lastpoint(random: np.random.Generator, of: int, seconds: int, scale: float) -> Ask:
     return Ask(10, None, "last", LOOKBACK_S, seconds, seconds, 1)
 
 
-def asked(start_ms: int, ask: Ask) -> tuple[str, dict[str, object]]:
+def call_of(start_ms: int, ask: Ask) -> tuple[str, dict[str, object]]:
     """The call and its parameters."""
     at = start_ms // 1000
     if ask.how == "last":
@@ -117,19 +117,19 @@ def asked(start_ms: int, ask: Ask) -> tuple[str, dict[str, object]]:
 
 def points_of(data: dict[str, object], start_ms: int) -> Points:
     """An answer's points, times counted from the start of the data."""
-    found: Points = {}
+    points: Points = {}
     for series in data["result"]:  # type: ignore[attr-defined]
         key = series["metric"].get("__name__", ""), series["metric"].get("hostname", "")
         values = series.get("values") or [series["value"]]
-        found[key] = {float(t) - start_ms / 1000: float(v) for t, v in values}
-    return found
+        points[key] = {float(t) - start_ms / 1000: float(v) for t, v in values}
+    return points
 
 
-def differing(found: Points, wanted: Points) -> int:
+def differing(answered: Points, expected: Points) -> int:
     """How many points are not those of the raw input."""
     wrong = 0
-    for key in found.keys() | wanted.keys():
-        ours, theirs = found.get(key, {}), wanted.get(key, {})
+    for key in answered.keys() | expected.keys():
+        ours, theirs = answered.get(key, {}), expected.get(key, {})
         for t in ours.keys() | theirs.keys():
             here, there = ours.get(t), theirs.get(t)
             wrong += here is None or there is None or abs(here - there) > 1e-12 * abs(there)
@@ -142,17 +142,17 @@ def measure(
     """Every type, on both, and again at whole hours where hours are what it asks for."""
     seconds = fleet.steps * 10
     scale = min(1.0, seconds / 43_200) if seconds < 43_200 else 1.0
-    for kind, made in types().items():
+    for kind, draw in types().items():
         if options.only and options.only not in kind:
             continue
-        _compared(f"{name} {kind}", made, fleet, start_ms, seconds, scale, servers, options.times)
+        _compared(f"{name} {kind}", draw, fleet, start_ms, seconds, scale, servers, options.times)
         if scale == 1 and kind.startswith(("double", "cpu-max")):
-            _compared(f"{name} {kind} aligned", _aligned(made), fleet, start_ms, seconds, scale, servers, options.times)
+            _compared(f"{name} {kind} aligned", _aligned(draw), fleet, start_ms, seconds, scale, servers, options.times)
 
 
-def _aligned(made: Type) -> Type:
+def _aligned(draw: Type) -> Type:
     def at_hours(random: np.random.Generator, of: int, seconds: int, scale: float) -> Ask:
-        ask = made(random, of, seconds, scale)
+        ask = draw(random, of, seconds, scale)
         shift = ask.start % HOUR_S
         return Ask(ask.fields, ask.hosts, ask.how, ask.range_s, ask.start - shift, ask.end - shift, ask.step)
 
@@ -161,7 +161,7 @@ def _aligned(made: Type) -> Type:
 
 def _compared(
     name: str,
-    made: Type,
+    draw: Type,
     fleet: Fleet,
     start_ms: int,
     seconds: int,
@@ -170,12 +170,12 @@ def _compared(
     times: int,
 ) -> None:
     random = np.random.default_rng(7)
-    asks = [made(random, fleet.hosts, seconds, scale) for _ in range(WARM + times)]
+    asks = [draw(random, fleet.hosts, seconds, scale) for _ in range(WARM + times)]
     runs = [_Run(who, served) for who, served in servers]
     for number in range(0, len(asks), BLOCK):
         for run in runs:
             run.ask(start_ms, asks[number : number + BLOCK], counts=number >= WARM)
-    medians = [run.told(name, fleet, start_ms, asks) for run in runs]
+    medians = [run.report(name, fleet, start_ms, asks) for run in runs]
     if len(medians) > 1:
         (ours, our_cpu), (theirs, their_cpu) = medians
         report.line(f"{name} times as fast", wall=theirs / ours, cpu=their_cpu / max(our_cpu, 1e-9))
@@ -199,7 +199,7 @@ class _Run:
         """Some queries; their bodies are read, not looked into. ``counts``: whether what they take is noted."""
         before_ms, took = self.served.busy_ms(), []
         for ask in asks:
-            call, parameters = asked(start_ms, ask)
+            call, parameters = call_of(start_ms, ask)
             address = f"{self.served.prefix}/api/v1/{call}?{urllib.parse.urlencode(parameters)}"
             began = time.perf_counter()
             self.connection.request("GET", address, headers=dict(self.served.headers))
@@ -209,7 +209,7 @@ class _Run:
             self.took += took
             self.busy_ms += self.served.busy_ms() - before_ms
 
-    def told(self, name: str, fleet: Fleet, start_ms: int, asks: list[Ask]) -> tuple[float, float]:
+    def report(self, name: str, fleet: Fleet, start_ms: int, asks: list[Ask]) -> tuple[float, float]:
         """Prints the figures; (median, CPU of a query) in ms. Raises where the product is wrong."""
         cpu = self.busy_ms / len(self.took)
         moved = Fleet(fleet.ts - start_ms, fleet.values)

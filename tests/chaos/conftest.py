@@ -19,14 +19,14 @@ OPTIONS = "?partitions=4&calm=32"  # every worker has its share, so that every k
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """HBase on HDFS with two region servers, one module's alone."""
-    made = Cluster(tmp_path_factory.mktemp("cluster"))
-    if reason := made.missing():
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    if reason := cluster.missing():
         missing_service(reason)
     try:
-        made.start()
-        yield made
+        cluster.start()
+        yield cluster
     finally:
-        made.stop()
+        cluster.stop()
 
 
 @contextmanager
@@ -47,9 +47,9 @@ def storm_on(folder: Path, cluster: Cluster, rabbitmq: RabbitMQ, *, cut: bool = 
 def size() -> Callable[[str, int], int]:
     """A size that SPM_<name> changes; said, so that a log tells what was shown."""
 
-    def asked(name: str, default: int) -> int:
+    def size_setting(name: str, default: int) -> int:
         value = int(os.environ.get(f"SPM_{name}", default))
         print(f"\n  SPM_{name}={value:,}", flush=True)
         return value
 
-    return asked
+    return size_setting

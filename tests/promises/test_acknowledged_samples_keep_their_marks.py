@@ -6,8 +6,8 @@ import pytest
 
 from ingest.writer import Writer
 from rollups.check.fsck import fsck
-from rollups.crash_points import nowhere
-from rollups.decide.plan import Order
+from rollups.crash_points import ignore_point
+from rollups.decide.plan import PlanContext
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.store.backends.memory import MemoryBackend
@@ -27,15 +27,15 @@ def test_a12_no_acked_sample_is_without_its_mark_whatever_call_fails(lost_answer
     for fails_at in range(20):
         inner = MemoryBackend()
         world = World(inner)
-        envelope = world.acceptor.accept(app=APP, source="a", parsed=parsed(SAMPLES), message_id=bytes(16))
+        envelope = world.acceptor.stamp_message(app=APP, source="a", parsed=parsed(SAMPLES), message_id=bytes(16))
         try:
             Writer(Faulty(inner, fails_at=fails_at, lost_answer=lost_answer), SPREAD).write([envelope])
         except StoreUnavailable:
             refused += 1
             world.store_again(envelope)  # as a sender or a queue does
         marked = sum(
-            commit_records.decode(found.cell).sample_count
-            for found in commit_records.scan(inner, APP, list(SPREAD.all(APP)))
+            commit_records.decode(record.cell).sample_count
+            for record in commit_records.scan(inner, APP, list(SPREAD.all(APP)))
         )
         assert marked >= len(SAMPLES)
         world.model.accept(versions_of(envelope))
@@ -58,12 +58,12 @@ def test_a13_of_two_full_runs_of_one_unit_one_flips_and_the_other_drops_its_work
     left = [point]
 
     def second(reached: str) -> None:
-        nowhere(reached)
+        ignore_point(reached)
         if left == [reached]:
             left.clear()
-            flips.extend(day.flipped for day in world.roll().days)
+            flips.extend(day.published for day in world.roll().days)
 
-    flips += [day.flipped for day in world.roll(at=second).days]
+    flips += [day.published for day in world.roll(at=second).days]
     assert flips == [True, False]
     assert world.answer() == world.truth
     assert world.hours() == world.recount()
@@ -79,13 +79,13 @@ def test_a13_runs_of_different_units_go_on_side_by_side(figure: Note) -> None:
     flips: list[bool] = []
 
     def second(reached: str) -> None:
-        nowhere(reached)
+        ignore_point(reached)
         if left == [reached]:
             left.clear()
             world.send((1, HOUR_MS + 1, 2.0))
-            flips.extend(day.flipped for day in world.roll(minor=True).days)
+            flips.extend(day.published for day in world.roll(minor=True).days)
 
-    flips += [day.flipped for day in world.roll(minor=True, at=second).days]
+    flips += [day.published for day in world.roll(minor=True, at=second).days]
     assert flips == [True, True]
     assert world.pending_rows() == 0
     assert world.answer() == world.truth
@@ -113,8 +113,8 @@ def test_a14_dropped_commit_records_are_rebuilt_from_the_blocks(rolled: bool, fi
         world.send((n % 4, n * HOUR_MS // 2 + 7, float(n)), source=f"host{n % 2}")
 
     def work() -> list[tuple[int, int, object]]:
-        plans = world.driver().look(APP, Order(NEXT_DAY), sweep=True).plans
-        return [(unit.shard, unit.hour, unit.fresh) for plan in plans for unit in plan.units if unit.fresh]
+        plans = world.driver().look(APP, PlanContext(NEXT_DAY), sweep=True).plans
+        return [(unit.shard, unit.hour, unit.fresh) for plan in plans for unit in plan.hour_shards if unit.fresh]
 
     before = work()
     world.store.delete("pending", [(key, None) for key in keys_of(world.store, "pending")])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollups.crash_points import nowhere
-from rollups.decide.retention import Keep
+from rollups.crash_points import ignore_point
+from rollups.decide.retention import RetentionPeriods
 from rollups.move import redistribute
 from spm.limits import HOUR_MS
 from spm.query.request.batches import Matcher
@@ -74,16 +74,16 @@ def test_a20_any_range_is_taken_out_and_put_back_before_or_after_compaction(
 
 @pytest.mark.seed("A20", compares="units made anew after a retraction of one hour, among 5 and among 20 hours")
 def test_a20_a_retraction_costs_what_it_touches(figure: Note) -> None:
-    made = []
+    acts = []
     for hours in (5, 20):
         world = World()
         for hour in range(hours):
             world.send((0, hour * HOUR_MS + 1, 1.0))
         world.roll()
         world.retract(data_from=START + 2 * HOUR_MS, data_to=START + 3 * HOUR_MS)
-        made.append(sum(day.units for day in world.roll().days))
+        acts.append(sum(day.hour_shards for day in world.roll().days))
         assert world.hours() == world.recount()
-    assert made == [1, 1]
+    assert acts == [1, 1]
     figure("1 unit made anew of 5 and of 20")
 
 
@@ -94,7 +94,7 @@ def test_a22_old_data_is_one_record_per_series_and_day(figure: Note) -> None:
         world.send((0, hour * HOUR_MS + 1, float(hour)), (1, hour * HOUR_MS + 2, 1.0))
     before = world.days()
     world.roll()
-    world.retain(Keep(raw_days=1, hour_days=2), days_later=4)
+    world.retain(RetentionPeriods(raw_days=1, hour_days=2), days_later=4)
     assert world.answer() == {}
     assert world.hours() == {}
     assert world.days() == before == world.model.days()
@@ -118,7 +118,7 @@ def test_a29_shards_change_on_a_running_system_without_a_wrong_answer(figure: No
 
     def look(point: str) -> None:
         nonlocal looks
-        nowhere(point)
+        ignore_point(point)
         looks += 1
         assert seen(world) == (world.model.raw(), world.model.hours(), world.model.days())
 
@@ -211,7 +211,7 @@ def test_a20_what_was_deleted_for_good_is_in_no_answer_of_any_moment() -> None:
     for n in range(4):
         world.send((0, 5 + n, 1.0), (0, 25 * HOUR_MS + n, 1.0))
     assert world.answer(world.readers.asof(then)) == {(0, START + 1): 1.0}
-    world.shred(number)
+    world.erase_retracted(number)
     world.clock.advance(2_000)
     for reader in (world.readers, world.fresh()):
         assert world.answer(reader.asof(then)) == world.model.raw(then) == {}

@@ -115,13 +115,13 @@ def test_wd2_keys_written_zigzag_are_scanned_in_order_within_any_bounds(
     store, one = filled(shape), filled((HASH, 1, 1))
     written = set(zigzag(CENTRE, KEYS))
     for start, stop in BOUNDS.values():
-        found = scanned(store, start, stop)
+        rows_ = scanned(store, start, stop)
         wanted = sorted(k for k in written if start < k <= stop)
-        assert sorted(minute for _, minute, _ in found) == wanted
-        assert found == scanned(one, start, stop)
-        for metric in {metric for metric, _, _ in found}:
-            assert np.all(np.diff([minute for name, minute, _ in found if name == metric]) > 0)
-        assert all(value == minute for _, minute, value in found)
+        assert sorted(minute for _, minute, _ in rows_) == wanted
+        assert rows_ == scanned(one, start, stop)
+        for metric in {metric for metric, _, _ in rows_}:
+            assert np.all(np.diff([minute for name, minute, _ in rows_ if name == metric]) > 0)
+        assert all(value == minute for _, minute, value in rows_)
     figure(f"{len(SHAPES)} shapes, {len(BOUNDS)} kinds of bounds, {KEYS} keys")
 
 
@@ -132,10 +132,10 @@ def test_wd3_a_job_reads_as_many_rows_as_a_scan(shape: tuple[str, int, int], hou
     """The job reads whole hours, as runs do; on Spark likewise (``tests/rollups/spark/test_frames.py``)."""
     store = filled(shape)
     first, last = hours or (0, 17)
-    made = reader(store).select_hours(EVERY, START // HOUR_MS + first, START // HOUR_MS + last)
-    assert int(made.count.sum()) == len(scanned(store, first * 60, (last + 1) * 60))
+    shards = reader(store).select_hours(EVERY, START // HOUR_MS + first, START // HOUR_MS + last)
+    assert int(shards.count.sum()) == len(scanned(store, first * 60, (last + 1) * 60))
     inside = sum(first * 60 < key <= (last + 1) * 60 for key in zigzag(CENTRE, KEYS))
-    assert int(made.count.sum()) == inside == (KEYS if hours is None else 91)
+    assert int(shards.count.sum()) == inside == (KEYS if hours is None else 91)
 
 
 @pytest.mark.seed("WD4", compares="shards of 1,000 random keys with the known ones, asked twice")
@@ -144,10 +144,10 @@ def test_wd4_random_keys_lie_in_known_shards_and_always_in_the_same(figure: Note
     for shards in (1, 2, 12, 32, 37, 255, 256):
         for strategy in (HASH, BYTE, "two bytes", "none"):
             epoch = Epoch(0, signed(strategy, shards, shards), shards, shards)
-            made = epoch.of(APP, metrics)
-            assert set(made.tolist()) <= set(epoch.all(APP)) <= set(range(shards))
-            assert (made == epoch.of(APP, metrics)).all()
-            assert (made[::-1] == epoch.of(APP, metrics[::-1])).all(), "neighbours do not count"
+            places = epoch.of(APP, metrics)
+            assert set(places.tolist()) <= set(epoch.all(APP)) <= set(range(shards))
+            assert (places == epoch.of(APP, metrics)).all()
+            assert (places[::-1] == epoch.of(APP, metrics[::-1])).all(), "neighbours do not count"
     figure("4 strategies, 7 numbers of shards")
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollups.decide.plan import Thresholds
-from rollups.decide.work import Compacted, UnitTask
-from rollups.run.local import Done, LocalExecutor
+from rollups.decide.work import CompactionResult, HourShardTask
+from rollups.run.local import LocalExecutor, ReportProgress
 from rollups.run.rollback import roll_back
 from spm import limits
 from spm.limits import HOUR_MS
@@ -131,7 +131,7 @@ def test_hut6_batches_and_pages_of_any_size_give_the_same(
     world.send((0, 20 * HOUR_MS + 1, 1.0))
     world.roll(minor=True)
     lone = next(e for (_, hour), e in world.manifest().entries.items() if hour == DAY * 24 + 20)
-    sent = [world.acceptor.accept(app=APP, source="a", parsed=one(n), message_id=bytes(16)) for n in range(20)]
+    sent = [world.acceptor.stamp_message(app=APP, source="a", parsed=one(n), message_id=bytes(16)) for n in range(20)]
     for start in range(0, 20, size):
         world.store_again(*sent[start : start + size])
     if rows:
@@ -166,16 +166,16 @@ def test_hut7_parts_are_compacted_at_their_boundaries() -> None:
 def test_hut10_what_is_merged_before_it_is_stored_answers_like_what_is_not() -> None:
     """A batch of messages is one block per unit; nothing is summed up before it is stored, so no version is lost."""
     world, plain = World(), World()
-    held = []
+    samples_ = []
     for n in range(20):
-        message = world.acceptor.accept(app=APP, source="a", parsed=one(n), message_id=bytes(16))
+        message = world.acceptor.stamp_message(app=APP, source="a", parsed=one(n), message_id=bytes(16))
         plain.store_again(message)
-        held.append(message)
-        if len(held) == 6:
-            world.store_again(*held)
-            held.clear()
+        samples_.append(message)
+        if len(samples_) == 6:
+            world.store_again(*samples_)
+            samples_.clear()
         assert world.answer() == world.truth
-    world.store_again(*held)
+    world.store_again(*samples_)
     assert world.answer() == plain.answer() == plain.truth
     world.roll()
     assert world.answer() == plain.answer()
@@ -211,7 +211,7 @@ def test_hut12_sums_by_scan_and_by_job_are_equal_and_damage_is_left_out() -> Non
 def test_hut13_a_late_write_inside_a_compacted_stretch_is_not_lost() -> None:
     """The old table merged by write time, and a buffered put with an older one vanished: here stamps are data."""
     world = World()
-    late = world.acceptor.accept(app=APP, source="slow", parsed=parsed([(0, 5, 1.0)]), message_id=bytes(16))
+    late = world.acceptor.stamp_message(app=APP, source="slow", parsed=parsed([(0, 5, 1.0)]), message_id=bytes(16))
     world.clock.advance(1)
     world.send((0, 4, 2.0), (0, 6, 3.0))
     world.roll()
@@ -228,7 +228,9 @@ def test_hut13_two_writers_in_one_millisecond_have_one_winner_everywhere() -> No
     for process in (9, 3, 5):
         world.acceptor = type(world.acceptor)(process, world.clock)
         world.store_again(
-            world.acceptor.accept(app=APP, source="a", parsed=parsed([(0, 1, float(process))]), message_id=bytes(16))
+            world.acceptor.stamp_message(
+                app=APP, source="a", parsed=parsed([(0, 1, float(process))]), message_id=bytes(16)
+            )
         )
     for _ in range(2):
         assert world.answer() == {(0, START + 1): 9.0}
@@ -241,7 +243,7 @@ def test_hut13_a_retried_task_attempt_is_harmless() -> None:
     class Twice(LocalExecutor):
         """Every task is done again, as a speculating scheduler would; the second result counts."""
 
-        def compact(self, run: int, tasks: Sequence[UnitTask], done: Done) -> list[Compacted]:
+        def compact(self, run: int, tasks: Sequence[HourShardTask], done: ReportProgress) -> list[CompactionResult]:
             super().compact(run, tasks, done)
             return super().compact(run, tasks, done)
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollups.compute import task as compute_task
-from rollups.crash_points import POINTS, nowhere
-from rollups.decide.outcome import unit_task
-from rollups.decide.plan import Order
+from rollups.crash_points import POINTS, ignore_point
+from rollups.decide.outcome import hour_shard_task
+from rollups.decide.plan import PlanContext
 from rollups.decide.work import generation_number
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Matcher
@@ -20,7 +20,7 @@ from spm.store import keys
 from spm.store.backends.memory import MemoryBackend
 from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import COLUMNS
-from spm.store.versions.generations import HourShardData
+from spm.store.versions.generations import HourShard
 from tests.model.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, days_in_force, whole_day
 from tests.support.faults import Faulty
 
@@ -48,7 +48,7 @@ def test_a19_answers_are_equal_at_every_point_of_a_run(writes: list[tuple[int, i
 
     def look(point: str) -> None:
         nonlocal seen
-        nowhere(point)
+        ignore_point(point)
         seen += 1
         assert (world.answer(), world.hours()) == before
 
@@ -108,15 +108,16 @@ def test_a23_a_repeated_attempt_gives_identical_aggregates(writes: list[tuple[in
     """Each attempt writes under its own generation; the driver names one of them, and the other is nobody's."""
     world = World()
     fill(world, writes)
-    for day in world.driver().look(APP, Order(NEXT_DAY)).plans:
-        for planned in day.units:
-            task = unit_task(day, planned)
+    for day in world.driver().look(APP, PlanContext(NEXT_DAY)).plans:
+        for planned in day.hour_shards:
+            task = hour_shard_task(day, planned)
             first, second = (
-                compute_task.compact_unit(world.store, task, number=generation_number(5, attempt)) for attempt in (1, 2)
+                compute_task.compact_hour_shard(world.store, task, number=generation_number(5, attempt))
+                for attempt in (1, 2)
             )
             assert first.hours == second.hours
             assert (first.samples, first.stamp_max_ms, first.reason) == (second.samples, second.stamp_max_ms, "")
-            unit = HourShardData(task.shard, task.app, task.hour)
+            unit = HourShard(task.shard, task.app, task.hour)
             pages = [
                 [c for k, c in world.store.scan(table, b"", b"\xff" * 64) if _generation(table, k) == number]
                 for table in ("chunks", "timelines")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from ingest.writer import Writer
-from rollups.delete.delete_app import erase
+from rollups.delete.delete_app import delete_app
 from rollups.delete.purge import purge
 from spm.errors import StoreUnavailable
 from spm.store import keys
@@ -34,7 +34,7 @@ def test_a10_a_batch_that_breaks_off_before_its_commit_record_is_invisible(fails
     world = World()
     world.send((0, 1, 1.0))
     before, store = world.answer(), Faulty(world.store, fails_at=fails_at)
-    message = world.acceptor.accept(app=APP, source="host", parsed=parsed([(9, 2, 2.0)]), message_id=bytes(16))
+    message = world.acceptor.stamp_message(app=APP, source="host", parsed=parsed([(9, 2, 2.0)]), message_id=bytes(16))
     with pytest.raises(StoreUnavailable):
         Writer(store, world.distribution).write([message])
     assert "put pending" not in store.calls[:fails_at]
@@ -112,7 +112,7 @@ def test_a10_the_end_of_a_tenant_touches_only_its_own_rows(figure: Note) -> None
 
     before = {app: bytes_of(app) for app in others}
     assert all(before.values())
-    gone = erase(world.store, APP)
+    gone = delete_app(world.store, APP)
     assert gone.row_count > 0
     assert bytes_of(APP) == {}
     assert {app: bytes_of(app) for app in others} == before
@@ -121,5 +121,5 @@ def test_a10_the_end_of_a_tenant_touches_only_its_own_rows(figure: Note) -> None
 
 def _accepted(world: World, app: int) -> None:
     samples = parsed([(n, 1 + n, float(n)) for n in range(3)])
-    envelope = world.acceptor.accept(app=app, source="host", parsed=samples, message_id=bytes(16))
+    envelope = world.acceptor.stamp_message(app=app, source="host", parsed=samples, message_id=bytes(16))
     Writer(world.store, world.distribution).write([envelope])

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.accept.stamper import Acceptor
+from ingest.accept.stamper import Stamper
 from ingest.writer import Writer
-from rollups.decide.retention import Keep
+from rollups.decide.retention import RetentionPeriods
 from rollups.delete import seal
 from rollups.delete.purge import purge
 from rollups.move.redistribute import close_epoch, migrate
@@ -37,7 +37,7 @@ def test_a15_clocks_that_are_five_minutes_wrong_lose_and_double_nothing(sent: li
     """A clock chooses which stamp a sample gets, never whether it is kept: each process number is used once."""
     world = World()
     for number, (off_ms, series, ms) in enumerate(sent, start=2):
-        world.acceptor = Acceptor(number, FakeClock(world.clock.now_ms() + off_ms))
+        world.acceptor = Stamper(number, FakeClock(world.clock.now_ms() + off_ms))
         world.send((series, ms, float(number)))
         if number % 3 == 0:
             world.roll(minor=True)
@@ -56,7 +56,7 @@ def of_a_skewed_node(world: World, act: str, off_ms: int, number: int, samples: 
     driver = Driver(world.store, skewed(world, off_ms))
     runner, now_ms = LocalExecutor(world.store), NEXT_DAY + off_ms
     if act == "accept":
-        world.acceptor = Acceptor(number, skewed(world, off_ms))
+        world.acceptor = Stamper(number, skewed(world, off_ms))
         world.send(*samples)
     elif act == "read":
         storage = AppStorage(world.store, APP, distribution=SPREAD, clock=skewed(world, off_ms), cache=PageCache())
@@ -71,7 +71,7 @@ def of_a_skewed_node(world: World, act: str, off_ms: int, number: int, samples: 
         for epoch in world.spread().epochs[:-1]:
             close_epoch(world.store, APP, epoch.number)
     elif act == "retain":
-        seal.retain(driver, runner, APP, Keep(raw_days=1), now_ms=START + 48 * HOUR_MS + off_ms)
+        seal.expire(driver, runner, APP, RetentionPeriods(raw_days=1), now_ms=START + 48 * HOUR_MS + off_ms)
         world.seals()
     else:
         driver.roll(runner, [APP], minor=act == "minor run", now_ms=now_ms)
@@ -115,12 +115,12 @@ def test_a15_no_clock_of_any_node_decides_what_is_kept_or_counted(
 @pytest.mark.seed("A18", compares="reads of the store while 10 and while 10,000 samples of known series are written")
 def test_a18_writing_reads_nothing_per_sample(figure: Note) -> None:
     store = Faulty(MemoryBackend())
-    writer, acceptor = Writer(store, Distribution()), Acceptor(1, FakeClock(START))
+    writer, acceptor = Writer(store, Distribution()), Stamper(1, FakeClock(START))
 
     def calls(count: int) -> list[str]:
         store.calls.clear()
         samples = [(i % 5, i + 1, 1.0) for i in range(count)]
-        writer.write([acceptor.accept(app=APP, source="a", parsed=parsed(samples), message_id=bytes(16))])
+        writer.write([acceptor.stamp_message(app=APP, source="a", parsed=parsed(samples), message_id=bytes(16))])
         return [call for call in store.calls if call.startswith(("get", "scan"))]
 
     calls(10)  # the series become known
@@ -165,7 +165,7 @@ def test_a26_an_app_that_is_spread_loads_any_number_of_shards_alike(figure: Note
 @pytest.mark.seed("A27", compares="a select over 1 and over 16 shards: series, times, values, in their order")
 @given(BOUNDS, st.booleans())
 def test_a27_a_scan_over_many_shards_is_a_scan_over_one(bounds: list[int], rolled: bool) -> None:
-    found = []
+    stamps = []
     for placed in (Distribution.single(spread=1), Distribution.single(spread=16)):
         world = World(distribution=placed)
         world.send(*MANY)
@@ -173,13 +173,13 @@ def test_a27_a_scan_over_many_shards_is_a_scan_over_one(bounds: list[int], rolle
             world.roll()
         batch = world.fresh().select([Matcher("n", "=~", "[0-9]+")], START + bounds[0], START + bounds[1])
         rows = zip(batch.labels, np.split(batch.ts, batch.offsets[1:-1]), strict=True) if batch.labels else ()
-        found.append([(labels["n"], ts.tolist()) for labels, ts in rows])
+        stamps.append([(labels["n"], ts.tolist()) for labels, ts in rows])
     wanted: dict[str, list[int]] = {}
     for series, ms, _ in MANY:
         if bounds[0] < ms <= bounds[1]:
             wanted.setdefault(str(series), []).append(START + ms)
-    assert found[0] == found[1], "the same rows in the same order"
-    assert dict(found[0]) == wanted
+    assert stamps[0] == stamps[1], "the same rows in the same order"
+    assert dict(stamps[0]) == wanted
 
 
 @pytest.mark.seed("A28", compares="for 1 to 256 shards: the shard of every key, with those a reader looks in")
@@ -187,9 +187,9 @@ def test_a28_every_key_is_found_by_one_get_for_every_number_of_shards(figure: No
     metrics = SeriesTable.from_canonical([canonical(f"m{i}", {}) for i in range(300)]).metrics
     for shards in range(1, 257):
         for epoch in (Epoch(0, keys.BYTE, shards, shards), Epoch(0, keys.HASH, shards, shards)):
-            made = epoch.of(APP, metrics)
-            assert made.tolist() == epoch.of(APP, metrics).tolist()  # nothing but the key decides
-            assert set(made.tolist()) <= set(epoch.all(APP))
+            pairs = epoch.of(APP, metrics)
+            assert pairs.tolist() == epoch.of(APP, metrics).tolist()  # nothing but the key decides
+            assert set(pairs.tolist()) <= set(epoch.all(APP))
     figure("256 numbers of shards, 2 strategies, 300 keys each")
 
 
@@ -236,8 +236,8 @@ def test_a30_labels_made_of_separators_never_make_one_key_of_two(figure: Note) -
     labels += [{a: x, b: y} for a, b in itertools.combinations(TRICKY, 2) for x in TRICKY[1:6] for y in TRICKY[1:6]]
     forms = [canonical(metric, each) for metric in TRICKY for each in labels]
     table = SeriesTable.from_canonical(forms)
-    made = set(zip(table.metrics.tolist(), table.ids.tolist(), strict=True))
-    assert len(set(forms)) == len(forms) == len(made) == len({keys.series(APP, *pair) for pair in made})
+    pairs = set(zip(table.metrics.tolist(), table.ids.tolist(), strict=True))
+    assert len(set(forms)) == len(forms) == len(pairs) == len({keys.series(APP, *pair) for pair in pairs})
     figure(f"{len(forms):,} label sets, 0 collisions")
 
 
@@ -248,8 +248,8 @@ def test_a30_a_scan_of_one_metric_begins_with_its_newest_hour(hours: set[int]) -
     store.put([("chunks", [(keys.chunk(3, APP, 5, hour, 1, 0), {b"v": b"x"}) for hour in hours])])
     store.put([("chunks", [(keys.chunk(3, APP, metric, 700_000, 1, 0), {b"v": b"x"}) for metric in (4, 6)])])
     start, stop = keys.prefix_range(keys.chunk(3, APP, 5, 0, 0, 0)[:13])
-    found = [keys.parse_chunk(key)[3] for key, _ in store.scan("chunks", start, stop, limit=5)]
-    assert found == sorted(hours, reverse=True)[:5]
+    stamps = [keys.parse_chunk(key)[3] for key, _ in store.scan("chunks", start, stop, limit=5)]
+    assert stamps == sorted(hours, reverse=True)[:5]
 
 
 @pytest.mark.seed("A32", compares="samples of a metric and labels nobody announced, with what is read at once")

@@ -19,14 +19,14 @@ def letters(url: str, queue: str) -> list[Letter]:
     """The messages that wait in a queue, oldest first; they stay there."""
     connection = pika.BlockingConnection(pika.URLParameters(Address.parse(url).url))
     channel = connection.channel()
-    found = []
+    bodies = []
     while True:
         method, properties, body = channel.basic_get(queue)
         if method is None:
             break
-        found.append(Letter(body, dict(properties.headers or {})))
+        bodies.append(Letter(body, dict(properties.headers or {})))
     connection.close()  # what was not acknowledged goes back
-    return found
+    return bodies
 
 
 def depth_of(url: str, queue: str) -> int:

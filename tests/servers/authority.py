@@ -18,12 +18,12 @@ class Signed:
 
 def sign(folder: Path) -> Signed:
     """A new authority and a certificate of it for this machine."""
-    made = Signed(folder / "ca.pem", folder / "server.pem", folder / "server.key")
+    signed = Signed(folder / "ca.pem", folder / "server.pem", folder / "server.key")
     ca_key, request, extra = folder / "ca.key", folder / "server.csr", folder / "names"
     extra.write_text(NAMES)
     new: list[str | Path] = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj"]
-    _run([*new, "/CN=tests", "-x509", "-days", "2", "-keyout", ca_key, "-out", made.ca])
-    _run([*new, "/CN=localhost", "-keyout", made.key, "-out", request])
+    _run([*new, "/CN=tests", "-x509", "-days", "2", "-keyout", ca_key, "-out", signed.ca])
+    _run([*new, "/CN=localhost", "-keyout", signed.key, "-out", request])
     signing: list[str | Path] = [
         "openssl",
         "x509",
@@ -33,12 +33,12 @@ def sign(folder: Path) -> Signed:
         "-in",
         request,
         "-CA",
-        made.ca,
+        signed.ca,
         "-CAkey",
         ca_key,
     ]
-    _run([*signing, "-CAcreateserial", "-extfile", extra, "-out", made.certificate])
-    return made
+    _run([*signing, "-CAcreateserial", "-extfile", extra, "-out", signed.certificate])
+    return signed
 
 
 def _run(words: list[str | Path]) -> None:

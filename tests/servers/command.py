@@ -34,19 +34,19 @@ def main(words: list[str] | None = None) -> int:
     if given.verb == "install":
         return prepare.main()
     try:
-        stack = Stack.at(given.data.absolute(), lambda held: _chosen(held, given))
+        stack = Stack.at(given.data.absolute(), lambda chosen: _chosen(chosen, given))
         return {"up": _up, "down": _down, "status": _status}[given.verb](stack)
     except NotReady as error:
         print(error, file=sys.stderr)
         return 1
 
 
-def _chosen(held: Chosen, given: argparse.Namespace) -> Chosen:
+def _chosen(chosen: Chosen, given: argparse.Namespace) -> Chosen:
     return replace(
-        held,
-        cluster=held.cluster if given.cluster is None else given.cluster,
-        without=held.without if given.without is None else tuple(given.without),
-        site=given.site or held.site,
+        chosen,
+        cluster=chosen.cluster if given.cluster is None else given.cluster,
+        without=chosen.without if given.without is None else tuple(given.without),
+        site=given.site or chosen.site,
     )
 
 

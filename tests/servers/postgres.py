@@ -41,8 +41,8 @@ class Postgres:
     @classmethod
     def lasting(cls, folder: Path) -> "Postgres":
         """The server that keeps its data and its port in ``folder``, or wherever ``placed`` has put them."""
-        told = folder / ELSEWHERE
-        return cls(Path(told.read_text()) if told.exists() else folder, kept_ports(folder, ["postgres"])["postgres"])
+        note = folder / ELSEWHERE
+        return cls(Path(note.read_text()) if note.exists() else folder, kept_ports(folder, ["postgres"])["postgres"])
 
     @property
     def url(self) -> str:
@@ -77,9 +77,9 @@ class Postgres:
                 "UTF8",
             ]
             words = _as_user([*make, "--locale", "C.UTF-8", "--no-sync"])
-            made = subprocess.run(words, capture_output=True, text=True, check=False)
-            if made.returncode:
-                raise NotReady(f"initdb failed: {made.stderr.strip()[-500:]}")
+            result = subprocess.run(words, capture_output=True, text=True, check=False)
+            if result.returncode:
+                raise NotReady(f"initdb failed: {result.stderr.strip()[-500:]}")
         options = [word for setting in SETTINGS for word in ("-c", setting)]
         command = _as_user([programs / "postgres", "-D", data, "-p", str(self.port), *options])
 
@@ -111,8 +111,8 @@ class Postgres:
         return Process("postgres", self.folder)
 
     def _answers(self, programs: Path) -> bool:
-        asked = [str(programs / "pg_isready"), "--host", "127.0.0.1", "--port", str(self.port), "--quiet"]
-        return subprocess.run(asked, check=False).returncode == 0
+        command = [str(programs / "pg_isready"), "--host", "127.0.0.1", "--port", str(self.port), "--quiet"]
+        return subprocess.run(command, check=False).returncode == 0
 
 
 def placed(folder: Path) -> Path:
@@ -123,11 +123,11 @@ def placed(folder: Path) -> Path:
     shutil.chown(folder, USER, USER)
     if subprocess.run(_as_user(["test", "-w", folder]), check=False).returncode == 0:
         return folder
-    told = folder / ELSEWHERE
-    if not told.exists():
-        told.write_text(tempfile.mkdtemp(prefix="spm-postgres-", dir="/var/tmp"))
-        shutil.chown(told.read_text(), USER, USER)
-    return Path(told.read_text())
+    note = folder / ELSEWHERE
+    if not note.exists():
+        note.write_text(tempfile.mkdtemp(prefix="spm-postgres-", dir="/var/tmp"))
+        shutil.chown(note.read_text(), USER, USER)
+    return Path(note.read_text())
 
 
 def _programs() -> list[Path]:

@@ -185,20 +185,20 @@ def kept_ports(folder: Path, names: Sequence[str]) -> dict[str, int]:
         draft = file.with_suffix(f".{os.getpid()}")
         draft.write_text(json.dumps(dict(zip(names, free_ports(len(names), taken), strict=True))))
         draft.rename(file)
-    found: dict[str, int] = json.loads(file.read_text())
-    return found
+    ports: dict[str, int] = json.loads(file.read_text())
+    return ports
 
 
 def free_ports(count: int, taken: Collection[int] = ()) -> list[int]:
     """``count`` ports nobody listens on and ``taken`` lacks, each time other ones."""
-    found: list[int] = []
+    ports: list[int] = []
     start = (os.getpid() * 37 + time.monotonic_ns() // 1_000_000) % len(PORTS)
     for offset in range(len(PORTS)):
         port = PORTS[(start + offset) % len(PORTS)]
         if port not in taken and _free(port):
-            found.append(port)
-            if len(found) == count:
-                return found
+            ports.append(port)
+            if len(ports) == count:
+                return ports
     raise NotReady("no free port on this machine")
 
 

@@ -56,14 +56,14 @@ class Judge:
         data = urllib.parse.urlencode(form).encode()
         try:
             with urllib.request.urlopen(f"{self.url}/api/v1/query_range", data, timeout=60) as reply:
-                found = json.load(reply)
+                answer = json.load(reply)
         except urllib.error.HTTPError as error:
             raise Refused(error.read().decode()[:500]) from error
         return {
             tuple(sorted(series["metric"].items())): {
                 round(t * 1000): float(value) for t, value in series.get("values") or []
             }
-            for series in found["data"]["result"] or []
+            for series in answer["data"]["result"] or []
         }
 
     def write(self, data: Sequence[tuple[Labels, list[tuple[int, float]]]]) -> None:
@@ -126,8 +126,8 @@ def judging(folder: Path, port: int, data: Sequence[tuple[Labels, list[tuple[int
 
 def _major(program: str) -> int:
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=30)
-    found = re.search(r"version (\d+)\.", said.stdout + said.stderr)
-    return int(found[1]) if found else 0
+    answer = re.search(r"version (\d+)\.", said.stdout + said.stderr)
+    return int(answer[1]) if answer else 0
 
 
 def _is_ready(url: str) -> bool:
@@ -152,11 +152,11 @@ def _field(number: int, body: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    answer = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        answer.append(number & 127 | 128)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*answer, number])
 
 
 def differs(ours: Answer, theirs: Answer, tolerance: float = 1e-9) -> str:
@@ -182,11 +182,11 @@ def _close(a: float, b: float, tolerance: float) -> bool:
 
 def answer_of(result: Any) -> Answer:
     """The engine's result in the same form."""
-    found = {
+    answer = {
         tuple(sorted(labels.items())): {
             int(t): float(value) for t, value, there in zip(result.times, values, present, strict=True) if there
         }
         for labels, values, present in zip(result.labels, result.values, result.present, strict=True)
     }
-    assert len(found) == len(result.labels), f"BUG: a series stands twice in an answer: {list(result.labels)}"
-    return found
+    assert len(answer) == len(result.labels), f"BUG: a series stands twice in an answer: {list(result.labels)}"
+    return answer

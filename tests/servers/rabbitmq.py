@@ -118,10 +118,10 @@ class RabbitMQ:
 
     def new_vhost(self, name: str) -> str:
         """The address of an empty virtual host, made for the caller."""
-        made = f'rabbit_vhost:add(<<"{name}">>, <<"tests">>)'
+        call = f'rabbit_vhost:add(<<"{name}">>, <<"tests">>)'
         everything = ", ".join(['<<".*">>'] * 3)
         allowed = f'rabbit_auth_backend_internal:set_permissions(<<"guest">>, <<"{name}">>, {everything}, <<"tests">>)'
-        self.control("eval", f"{made}, {allowed}.")  # in one go: each start of rabbitmqctl takes a second
+        self.control("eval", f"{call}, {allowed}.")  # in one go: each start of rabbitmqctl takes a second
         return self.url.replace("%2F", name)
 
     def messages(self, vhost: str = "/") -> int:
@@ -216,8 +216,8 @@ class RabbitMQ:
 
 
 def _programs() -> Path | None:
-    found = sorted(PROGRAMS.glob("rabbitmq_server-*/sbin"))
-    return found[-1] if found else None
+    folders = sorted(PROGRAMS.glob("rabbitmq_server-*/sbin"))
+    return folders[-1] if folders else None
 
 
 def _tool(name: str) -> Path:

@@ -42,11 +42,11 @@ def test_status_of_an_empty_folder_says_what_does_not_run(tmp_path: Path, capsys
 
 
 def test_settings_name_every_server_and_hold_no_spaces(tmp_path: Path) -> None:
-    found = bare(tmp_path).settings()
-    assert found["DATABASE_URL"].startswith("postgres://")
-    assert found["SPM_SPARK_MASTER"].startswith("spark://")
-    assert found["SPM_STORE_URL"].startswith("hbase://")
-    assert not [value for value in found.values() if " " in value]
+    settings = bare(tmp_path).settings()
+    assert settings["DATABASE_URL"].startswith("postgres://")
+    assert settings["SPM_SPARK_MASTER"].startswith("spark://")
+    assert settings["SPM_STORE_URL"].startswith("hbase://")
+    assert not [value for value in settings.values() if " " in value]
     assert not {"DATABASE_URL", "SPM_SPARK_MASTER"} & bare(tmp_path, without=("spark", "postgres")).settings().keys()
 
 
@@ -96,9 +96,9 @@ class Whole:
 
     def visible(self, metric: str) -> bool:
         connection = self.product.connection()
-        found = self.product.ask(connection, "query", query=metric, time=SAMPLE_S + 1)
+        settings = self.product.ask(connection, "query", query=metric, time=SAMPLE_S + 1)
         connection.close()
-        return bool(found["result"])
+        return bool(settings["result"])
 
 
 def _stack(data: Path, verb: str, *options: str) -> subprocess.CompletedProcess[str]:

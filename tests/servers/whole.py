@@ -65,22 +65,22 @@ class Stack:
     def at(cls, data: Path, wish: Callable[[Chosen], Chosen] = lambda chosen: chosen) -> "Stack":
         """The stack of a folder, with what was chosen there, as ``wish`` changes it."""
         file = data / "stack.json"
-        told = json.loads(file.read_text()) if file.exists() else {}
-        held = Chosen(**{**told, "without": tuple(told.get("without", ()))})
+        fields = json.loads(file.read_text()) if file.exists() else {}
+        chosen = Chosen(**{**fields, "without": tuple(fields.get("without", ()))})
         secret = data / "broker-secret"
-        return cls(data, wish(held), secret.read_text() if secret.exists() else random_bytes(16).hex())
+        return cls(data, wish(chosen), secret.read_text() if secret.exists() else random_bytes(16).hex())
 
     @property
     def servers(self) -> Mapping[str, Server]:
         """Those that were chosen."""
         hbase: Server = Cluster(self.data / "cluster", lasting=True) if self.chosen.cluster else self._light
-        found: dict[str, Server] = {
+        servers: dict[str, Server] = {
             "postgres": Postgres.lasting(self.data / "postgres"),
             "rabbitmq": RabbitMQ(self.data / "rabbitmq", site=f"{self.chosen.site}/broker/{self.secret}"),
             "hbase": hbase,
             "spark": SparkCluster(self.data / "spark"),
         }
-        return {name: server for name, server in found.items() if name not in self.chosen.without}
+        return {name: server for name, server in servers.items() if name not in self.chosen.without}
 
     def up(self, say: Callable[[str], None]) -> None:
         """Start what does not run, and look whether the store answers; raises ``NotReady``."""
@@ -116,7 +116,7 @@ class Stack:
         """With which the product uses what was chosen."""
         servers = self.servers
         amqp = servers["rabbitmq"].url
-        found = {
+        settings = {
             "SPM_STORE_URL": f"{servers['hbase'].url}/{PREFIX}",
             "SPM_TRANSPORT": "amqp",
             "SPM_AMQP_URL": f"{amqp}?agents=1",
@@ -124,11 +124,13 @@ class Stack:
             "SPM_CELERY_BROKER_URL": amqp,
         }
         if "postgres" in servers:
-            found["DATABASE_URL"] = servers["postgres"].url
+            settings["DATABASE_URL"] = servers["postgres"].url
         if "spark" in servers:
-            found["SPM_SPARK_MASTER"] = servers["spark"].url
-            found["SPM_SPARK_PYTHON"] = sys.executable  # its workers are on this machine, so packages need not travel
-        return found
+            settings["SPM_SPARK_MASTER"] = servers["spark"].url
+            settings["SPM_SPARK_PYTHON"] = (
+                sys.executable
+            )  # its workers are on this machine, so packages need not travel
+        return settings
 
     @property
     def _light(self) -> HBase:
@@ -149,9 +151,9 @@ class Stack:
         if not server.alive():
             say(f"· starting {name}")
         server.start()
-        if isinstance(server, HBase | Cluster) and not (made := server.folder / "tables-made").exists():
+        if isinstance(server, HBase | Cluster) and not (note := server.folder / "tables-made").exists():
             server.make_tables(PREFIX)
-            made.touch()
+            note.touch()
 
     def _look_who_ended(self) -> None:
         if ended := [name for name, server in self.servers.items() if not server.alive()]:

@@ -1,7 +1,7 @@
 """Doors for tests: a transport that notes what it is given, and an acceptance that announces when told."""
 
-from ingest.accept.announcer import Accepting
-from ingest.transport.base import Outcome, Transport
+from ingest.accept.announcer import StampAnnouncer
+from ingest.transport.base import OutcomeCallback, Transport
 from spm.clock import Clock
 from spm.errors import SpmError
 from spm.store.backends.base import Backend
@@ -9,9 +9,9 @@ from spm.store.backends.memory import MemoryBackend
 from spm.wire import Envelope
 
 
-def accepting(clock: Clock, backend: Backend | None = None) -> Accepting:
+def accepting(clock: Clock, backend: Backend | None = None) -> StampAnnouncer:
     """Stamps as process 1 of a new store, and stays silent."""
-    return Accepting(backend or MemoryBackend(), clock, every_s=None)
+    return StampAnnouncer(backend or MemoryBackend(), clock, every_s=None)
 
 
 class Recorder(Transport):
@@ -19,7 +19,7 @@ class Recorder(Transport):
 
     def __init__(self) -> None:
         self.published: list[Envelope] = []
-        self.outcomes: list[Outcome] = []  # of what was not confirmed
+        self.outcomes: list[OutcomeCallback] = []  # of what was not confirmed
         self.reserved = 0
         self.full: SpmError | None = None
         self.error: Exception | None = None
@@ -32,7 +32,7 @@ class Recorder(Transport):
     def release(self, weight: int) -> None:
         self.reserved -= weight
 
-    def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: Outcome) -> None:
+    def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: OutcomeCallback) -> None:
         assert weight <= self.reserved, "sent without room"
         if self.error:
             self.outcomes.append(outcome)

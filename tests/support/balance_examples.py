@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingest.accept.stamper import Acceptor, take_process
-from ingest.accounting.watermark_keeper import keep
+from ingest.accept.stamper import Stamper, take_process
+from ingest.accounting.watermark_keeper import advance_watermarks
 from ingest.models import RejectedLine
-from ingest.writer import Writer, burial
+from ingest.writer import Writer, dead_letter_steps
 from spm import message_ids
 from spm.accounts import sources
 from spm.clock import FakeClock
@@ -29,14 +29,14 @@ class Book:
     store: Backend
     app: int
     clock: FakeClock
-    acceptor: Acceptor
+    acceptor: Stamper
     writer: Writer
 
     @classmethod
     def open(cls, store_url: str, app: int, now_ms: int) -> "Book":
         """A new process on this store, at this time."""
         store, clock = open_backend(store_url), FakeClock(now_ms)
-        return cls(store, app, clock, Acceptor(take_process(store), clock), Writer(store, Distribution()))
+        return cls(store, app, clock, Stamper(take_process(store), clock), Writer(store, Distribution()))
 
     def accept(self, source: str, *, samples: int = 10, rejected: int = 0, number: int = 0) -> Envelope:
         """A message of now; with a ``number``, its id says so."""
@@ -51,7 +51,7 @@ class Book:
         )
         name = message_ids.make(SPOOL, number) if number else now.to_bytes(16, "big")
         sources.seen(self.app, source, now)
-        return self.acceptor.accept(app=self.app, source=source, parsed=parsed, message_id=name)
+        return self.acceptor.stamp_message(app=self.app, source=source, parsed=parsed, message_id=name)
 
     def store_all(self, *envelopes: Envelope) -> None:
         """The queue had them, and a worker wrote them."""
@@ -61,22 +61,22 @@ class Book:
     def queue(self, *envelopes: Envelope) -> None:
         """The queue has them."""
         for envelope in envelopes:
-            self.acceptor.settled(envelope)
+            self.acceptor.confirm(envelope)
 
     def bury(self, envelope: Envelope, cause: str = "its series' id already stands for another series") -> None:
         """It died on its way."""
         self.queue(envelope)
-        self.store.put(burial(envelope, cause))
+        self.store.put(dead_letter_steps(envelope, cause))
 
     def announce(self, *, at_ms: int | None = None) -> None:
         """Tell what was accepted, and let the keeper look."""
-        for app, c in self.acceptor.take_news(10):
+        for app, c in self.acceptor.take_changes(10):
             at = self.clock.now_ms() if at_ms is None else at_ms
             word = Announcement(
                 c.last.ms, c.last.sequence, c.messages, c.samples, c.rejected, c.open_messages, c.open_samples, at
             )
             watermarks.announce(self.store, app, self.acceptor.process, word)
-        keep(self.store, self.app, self.clock.now_ms())
+        advance_watermarks(self.store, self.app, self.clock.now_ms())
 
 
 def fill(store_url: str, app: int, now_ms: int) -> Book:

@@ -10,11 +10,11 @@ _T = TypeVar("_T")
 
 def timed(act: Callable[[], _T]) -> tuple[_T, float]:
     """What it gives, and its seconds of CPU; what took long is done again, without what is done only once."""
-    found, taken = _once(act)
-    return (found, taken) if taken < _LONG_S else (found, min(taken, _once(act)[1]))
+    result, taken = _once(act)
+    return (result, taken) if taken < _LONG_S else (result, min(taken, _once(act)[1]))
 
 
 def _once(act: Callable[[], _T]) -> tuple[_T, float]:
     begun = time.process_time()
-    found = act()
-    return found, time.process_time() - begun
+    result = act()
+    return result, time.process_time() - begun

@@ -16,12 +16,12 @@ class _Bits:
         return self._number >> self._left & (1 << count) - 1
 
     def varint(self) -> int:
-        found = shift = 0
+        decoded = shift = 0
         while True:
             byte = self.take(8)
-            found, shift = found | (byte & 127) << shift, shift + 7
+            decoded, shift = decoded | (byte & 127) << shift, shift + 7
             if byte < 128:
-                return found
+                return decoded
 
 
 def points_of(chunk: bytes) -> Points:
@@ -29,7 +29,7 @@ def points_of(chunk: bytes) -> Points:
     bits = _Bits(chunk)
     count, first = bits.take(16), bits.varint()
     at, value = first >> 1 ^ -(first & 1), bits.take(64)
-    found, distance, leading, trailing = [(at, value)], 0, 0, 0
+    decoded, distance, leading, trailing = [(at, value)], 0, 0, 0
     for number in range(1, count):
         distance = bits.varint() if number == 1 else distance + _change(bits)
         at += distance
@@ -38,8 +38,8 @@ def points_of(chunk: bytes) -> Points:
                 leading = bits.take(5)
                 trailing = 64 - leading - (bits.take(6) or 64)
             value ^= bits.take(64 - leading - trailing) << trailing
-        found.append((at, value))
-    return found
+        decoded.append((at, value))
+    return decoded
 
 
 def _change(bits: _Bits) -> int:
@@ -47,33 +47,33 @@ def _change(bits: _Bits) -> int:
     while ones < 4 and bits.take(1):
         ones += 1
     width = _WIDTHS[ones]
-    found = bits.take(width)
+    decoded = bits.take(width)
     half = 1 << width - 1 if width else 0
-    wraps = found >= half if width == 64 else found > half  # a short one may be as much as half
-    return found - (1 << width) if width and wraps else found
+    wraps = decoded >= half if width == 64 else decoded > half  # a short one may be as much as half
+    return decoded - (1 << width) if width and wraps else decoded
 
 
 def checksum(raw: bytes) -> int:
     """CRC-32C, a bit at a time."""
-    found = 0xFFFFFFFF
+    decoded = 0xFFFFFFFF
     for byte in raw:
-        found ^= byte
+        decoded ^= byte
         for _ in range(8):
-            found = found >> 1 ^ (0x82F63B78 if found & 1 else 0)
-    return found ^ 0xFFFFFFFF
+            decoded = decoded >> 1 ^ (0x82F63B78 if decoded & 1 else 0)
+    return decoded ^ 0xFFFFFFFF
 
 
 def read_stream(raw: bytes) -> list[tuple[int, dict[str, str], Points]]:
     """(number of the query, labels, samples) of each frame, whose length and checksum must be right."""
-    at, found = 0, []
+    at, decoded = 0, []
     while at < len(raw):
         size, at = _varint(raw, at)
         body = raw[at + 4 : at + 4 + size]
         assert len(body) == size, "a frame is cut"
         assert checksum(body) == int.from_bytes(raw[at : at + 4], "big")
-        found.append(_frame(body))
+        decoded.append(_frame(body))
         at += 4 + size
-    return found
+    return decoded
 
 
 def _frame(body: bytes) -> tuple[int, dict[str, str], Points]:
@@ -82,31 +82,31 @@ def _frame(body: bytes) -> tuple[int, dict[str, str], Points]:
     labels = [[each.decode() for _, each in _fields(value)] for field, value in series if field == 1]
     points: Points = []
     for chunk in (dict(_fields(value)) for field, value in series if field == 2):
-        held = points_of(chunk[4])
+        of_chunk = points_of(chunk[4])
         first, last = (number - (1 << 64) if number >> 63 else number for number in (chunk[1], chunk[2]))
-        assert (first, last, chunk[3]) == (held[0][0], held[-1][0], 1)
-        points += held
+        assert (first, last, chunk[3]) == (of_chunk[0][0], of_chunk[-1][0], 1)
+        points += of_chunk
     return dict(parts).get(2, 0), dict(labels), points
 
 
 def _fields(raw: bytes) -> list[tuple[int, Any]]:
-    found: list[tuple[int, Any]] = []
+    decoded: list[tuple[int, Any]] = []
     at = 0
     while at < len(raw):
         tag, at = _varint(raw, at)
         value, at = _varint(raw, at)
         if tag & 7 == 2:
-            found.append((tag >> 3, raw[at : at + value]))
+            decoded.append((tag >> 3, raw[at : at + value]))
             at += value
         else:
-            found.append((tag >> 3, value))
-    return found
+            decoded.append((tag >> 3, value))
+    return decoded
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    found = shift = 0
+    decoded = shift = 0
     while True:
         byte, at = raw[at], at + 1
-        found, shift = found | (byte & 127) << shift, shift + 7
+        decoded, shift = decoded | (byte & 127) << shift, shift + 7
         if byte < 128:
-            return found, at
+            return decoded, at

@@ -1,8 +1,8 @@
 """Short ways to say what a test needs: samples, envelopes, blocks, a store, and the plain answer to compare with.
 
-A sample is (series, ts, value); a series is a small number that stands for a metric and one label. ``plain`` is rule 2
-in a few lines of Python: of all versions of a (series, ts) the one with the greatest stamp, within a message the last;
-a stale marker only where there is nothing else.
+A sample is (series, ts, value); a series is a small number that stands for a metric and one label. ``plain`` is
+PROTOCOL 2 in a few lines of Python: of all versions of a (series, ts) the one with the greatest stamp, within a message
+the last; a stale marker only where there is nothing else.
 """
 
 from collections.abc import Iterable, Sequence
@@ -111,18 +111,18 @@ def piece(versions: Sequence[Version]) -> Piece:
     )
 
 
-def versions_of(held: Piece) -> list[Version]:
+def versions_of(piece_: Piece) -> list[Version]:
     """A piece's versions in its order."""
-    owner = np.repeat(held.series, held.counts)
-    m = held.messages
+    owner = np.repeat(piece_.series, piece_.counts)
+    m = piece_.messages
     return [
         (int(s), int(t), int(b), (int(m.ms[i]), int(m.process[i]), int(m.sequence[i]), m.sources[m.source[i]]))
-        for s, t, b, i in zip(owner, held.ts, held.values.view(np.int64), held.message, strict=True)
+        for s, t, b, i in zip(owner, piece_.ts, piece_.values.view(np.int64), piece_.message, strict=True)
     ]
 
 
 def plain(envelopes: Iterable[Envelope]) -> dict[tuple[bytes, int], int]:
-    """(canonical form, ts) -> bits of the winner (rule 2); a stale marker never is, where there is a value."""
+    """(canonical form, ts) -> bits of the winner (PROTOCOL 2); a stale marker never is, where there is a value."""
     won: dict[tuple[bytes, int], tuple[tuple[bool, Stamp, str, int], int]] = {}
     for e in envelopes:
         for i in range(len(e)):

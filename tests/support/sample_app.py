@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ingest.accept.stamper import Acceptor, take_process
+from ingest.accept.stamper import Stamper, take_process
 from ingest.writer import Writer
 from spm.accounts import sources
 from spm.arrays import F64
@@ -38,12 +38,12 @@ def fill(store_url: str, app_id: int, *, now_ms: int, span_ms: int = 7_200_000) 
     """Write ``span_ms`` of history up to now for all hosts; returns the number of samples."""
     backend = open_backend(store_url)
     writer = Writer(backend, Distribution())
-    acceptor = Acceptor(take_process(backend), SystemClock())
+    acceptor = Stamper(take_process(backend), SystemClock())
     written = 0
     for number, host in enumerate(HOSTS):
         times = _times(host, now_ms, span_ms)
         parsed = _parsed(list(_lines(host, number, times, now_ms)), times)
-        writer.write([acceptor.accept(app=app_id, source=host, parsed=parsed, message_id=random_bytes(16))])
+        writer.write([acceptor.stamp_message(app=app_id, source=host, parsed=parsed, message_id=random_bytes(16))])
         for moment in (now_ms - span_ms, now_ms):
             sources.seen(app_id, host, moment)
         written += len(parsed.ts)

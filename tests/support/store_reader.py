@@ -29,14 +29,14 @@ def reader(backend: Backend, *, clock: FakeClock | None = None, app: int = APP, 
 def look(storage: AppStorage, start: int = 0, end: int = 2 * START) -> dict[tuple[bytes, int], int]:
     """(canonical form, ts) -> bits of every sample in the answer; each must be there once, in the order of time."""
     batch = storage.select(EVERY, start, end)
-    found: dict[tuple[bytes, int], int] = {}
+    counts: dict[tuple[bytes, int], int] = {}
     for i, labels in enumerate(batch.labels):
         name = canonical(labels[METRIC_NAME], {k: v for k, v in labels.items() if k != METRIC_NAME})
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
         assert (np.diff(batch.ts[part]) > 0).all()
         bits = batch.values[part].view(np.int64)
-        found.update({(name, int(t)): int(v) for t, v in zip(batch.ts[part], bits, strict=True)})
-    return found
+        counts.update({(name, int(t)): int(v) for t, v in zip(batch.ts[part], bits, strict=True)})
+    return counts
 
 
 def roll(
@@ -65,11 +65,11 @@ def roll(
         was = None if row is None else row[b"v"]
         now = manifest.decode(was)
         before = now.entry(shard, hour).state.generations
-        held = tuple(b for g in before for b in _inputs(backend, app, shard, hour, g).batches) if minor else ()
-        made = _generation(
-            backend, versions_generations.HourShardData(shard, app, hour), number, sorted(batches - set(held))
+        batches_ = tuple(b for g in before for b in _inputs(backend, app, shard, hour, g).batches) if minor else ()
+        generation_ = _generation(
+            backend, versions_generations.HourShard(shard, app, hour), number, sorted(batches - set(batches_))
         )
-        generations = (*(before if minor else ()), made)
+        generations = (*(before if minor else ()), generation_)
         state = State((), tuple(sorted(batches))) if replay else State(generations)
         entries = {**now.entries, (shard, hour): Entry(state)}
         flipped = Manifest(now.nonce + 1, now.fence, entries, now.hours)
@@ -81,16 +81,22 @@ def roll(
 
 
 def _inputs(backend: Backend, app: int, shard: int, hour: int, generation: Generation) -> versions_generations.Inputs:
-    made = versions_generations.read_inputs(backend, versions_generations.HourShardData(shard, app, hour), generation)
-    assert made is not None
-    return made
+    generation_ = versions_generations.read_inputs(
+        backend, versions_generations.HourShard(shard, app, hour), generation
+    )
+    assert generation_ is not None
+    return generation_
 
 
 def _generation(
-    backend: Backend, unit: versions_generations.HourShardData, number: int, batches: list[Replay]
+    backend: Backend, unit: versions_generations.HourShard, number: int, batches: list[Replay]
 ) -> Generation:
     names = [keys.LogKey(unit.shard, unit.app, unit.hour, b.ingest_ms, b.batch).to_bytes() for b in batches]
     pieces = [Piece.of_row(row) for row in backend.get("log", names) if row is not None]
-    made = versions_generations.paginate(unit, number, merge(pieces), parents=(), batches=batches, samples_max=20)
-    backend.put([("chunks", made.chunks), ("timelines", made.timelines), ("inputs", [made.inputs])])
-    return made.generation
+    generation_ = versions_generations.paginate(
+        unit, number, merge(pieces), parents=(), batches=batches, samples_max=20
+    )
+    backend.put(
+        [("chunks", generation_.chunks), ("timelines", generation_.timelines), ("inputs", [generation_.inputs])]
+    )
+    return generation_.generation

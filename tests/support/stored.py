@@ -21,11 +21,11 @@ Sample = tuple[str, int, bytes]  # series in words, time, bits of the value
 
 def stamps(backend: Backend, app: int = 1) -> Counter[tuple[int, int, int]]:
     """How often each stamp stands in a commit record, per unit of its batch."""
-    found: Counter[tuple[int, int, int]] = Counter()
+    counts: Counter[tuple[int, int, int]] = Counter()
     for cell in commit_records.scan(backend, app, list(Distribution().all(app))):
         m = commit_records.decode(cell.cell).messages
-        found.update(zip(m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), strict=True))
-    return found
+        counts.update(zip(m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), strict=True))
+    return counts
 
 
 Copies = dict[bytes, dict[tuple[int, int, int], int]]  # message id → stamp → samples of its fullest batch
@@ -39,11 +39,11 @@ def copies(backend: Backend, app: int = 1) -> Copies:
         columns = (m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), commit.samples.tolist())
         for i, (ms, process, sequence, count) in enumerate(zip(*columns, strict=True)):
             by_batch.setdefault((batch, ids[16 * i : 16 * i + 16], (ms, process, sequence)), {})[where] = count
-    found: Copies = {}
+    stamps_of: Copies = {}
     for (_, name, stamp), counts in by_batch.items():
-        known = found.setdefault(name, {})
+        known = stamps_of.setdefault(name, {})
         known[stamp] = max(known.get(stamp, 0), sum(counts.values()))
-    return found
+    return stamps_of
 
 
 def _commits(backend: Backend, app: int) -> Iterator[tuple[bytes, int, Commit]]:
@@ -68,21 +68,21 @@ def samples(
     """Every sample that a query of all series between two times answers, as a multiset."""
     storage = storage or reader(backend, app)
     batch = storage.select([Matcher("__name__", "=~", ".+")], start_ms, end_ms)
-    found: Counter[Sample] = Counter()
+    counts: Counter[Sample] = Counter()
     for i, labels in enumerate(batch.labels):
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
-        found.update(_words(_name(labels), batch.ts[part], batch.values[part]))
-    return found
+        counts.update(_words(_name(labels), batch.ts[part], batch.values[part]))
+    return counts
 
 
 def sent(envelopes: list[Envelope]) -> Counter[Sample]:
     """The samples of these messages, as a multiset."""
-    found: Counter[Sample] = Counter()
+    counts: Counter[Sample] = Counter()
     for e in envelopes:
         for i in range(len(e.series)):
             own = e.series_index == i
-            found.update(_words(_canonical_name(e.series.canonical(i)), e.ts[own], e.values[own]))
-    return found
+            counts.update(_words(_canonical_name(e.series.canonical(i)), e.ts[own], e.values[own]))
+    return counts
 
 
 def _words(name: str, ts: np.ndarray, values: np.ndarray) -> list[Sample]:

@@ -118,7 +118,7 @@ def test_locked_doors_agree_on_every_version() -> None:
         text = (ROOT / "requirements" / f"{door}.txt").read_text()
         for name, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE):
             versions.setdefault(name, set()).add(version)
-    assert {name: found for name, found in versions.items() if len(found) > 1} == {}
+    assert {name: pins for name, pins in versions.items() if len(pins) > 1} == {}
 
 
 def test_page_libraries_are_locked_by_hash_without_host() -> None:

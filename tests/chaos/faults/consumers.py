@@ -15,9 +15,9 @@ from pathlib import Path
 
 from ingest.transport.delivery import Delivery
 from ingest.worker.batch import Item
-from ingest.worker.connections import ConsumerStep, Service
+from ingest.worker.connections import ConsumerService, ConsumerStep
 from ingest.worker.consumer import Consumer
-from ingest.writer import Batch, Writer
+from ingest.writer import WriteBatch, Writer
 from spm import limits
 from spm.clock import random_u64
 from spm.envelope_batch import Envelopes
@@ -34,7 +34,7 @@ class AcksFirst(Consumer):
 
     def _store(self, items: list[Item], fill: float = 0.0) -> None:
         for item in items:
-            self._source.acknowledge(item.delivery.mark, multiple=False)
+            self._source.acknowledge(item.delivery.ack_handle, multiple=False)
         if items:
             _wait_to_be_killed()
         super()._store(items, fill)
@@ -74,15 +74,15 @@ class Notes(Consumer):
             out.write(lines.encode())  # in one call: a kill leaves no half of a line
 
 
-class _AckingFirst(Service):
+class _AckingFirst(ConsumerService):
     consumer = AcksFirst
 
 
-class _Restamping(Service):
+class _Restamping(ConsumerService):
     consumer = Restamps
 
 
-class _Noting(Service):
+class _Noting(ConsumerService):
     consumer = Notes
 
 
@@ -113,9 +113,9 @@ def stop_at(point: str) -> None:
     The signal goes to this very thread: one to the process stops it a moment later, and by then this thread may be in
     the midst of LMDB's commit, whose lock all other processes would wait for as long as the freeze lasts.
     """
-    asked, done = (Path(os.environ["SPM_DATA"], f"{how}-{point}") for how in ("stop", "stopped"))
+    stop_file, done = (Path(os.environ["SPM_DATA"], f"{how}-{point}") for how in ("stop", "stopped"))
     try:
-        asked.rename(done)
+        stop_file.rename(done)
     except FileNotFoundError:
         return
     done.write_text(str(os.getpid()))
@@ -125,7 +125,7 @@ def stop_at(point: str) -> None:
 class StoppingWriter(Writer):
     """Writes as the real one does, and freezes where it is told to."""
 
-    def commit(self, batch: Batch) -> None:
+    def commit(self, batch: WriteBatch) -> None:
         stop_at("before-the-first-row")
         self._backend.put(batch.steps[:1])
         stop_at("between-rows")
@@ -133,7 +133,7 @@ class StoppingWriter(Writer):
         stop_at("after-the-last-row")
 
 
-class _Stopping(Service):
+class _Stopping(ConsumerService):
     def __init__(self, amqp_url: str, store_url: str, metrics_port: int | None = None) -> None:
         limits.AMQP_HEARTBEAT_S = 2
         super().__init__(amqp_url, store_url, metrics_port)
@@ -152,7 +152,7 @@ UNWRITABLE = "unwritable"  # the source of messages that this writer cannot writ
 class FailingWriter(Writer):
     """Cannot write messages of one source."""
 
-    def prepare(self, envelopes: Sequence[Envelope] | Envelopes) -> Batch:
+    def prepare(self, envelopes: Sequence[Envelope] | Envelopes) -> WriteBatch:
         if UNWRITABLE in {e.source for e in envelopes}:
             raise ZeroDivisionError("a fault on purpose")
         return super().prepare(envelopes)
@@ -166,7 +166,7 @@ class Dies(Consumer):
         return super()._open(delivery)
 
 
-class _Dying(Service):
+class _Dying(ConsumerService):
     consumer = Dies
     trial = (sys.executable, "-m", "tests.chaos.faults.cursed")
 

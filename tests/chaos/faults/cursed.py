@@ -9,7 +9,7 @@ import signal
 import sys
 
 from ingest.worker import poison_sandbox
-from ingest.worker.poison_sandbox import Tried
+from ingest.worker.poison_sandbox import SandboxedMessage
 
 CURSES = ("curse: kill", "curse: exit", "curse: crash")
 
@@ -24,7 +24,7 @@ def suffer(body: bytes) -> None:
         ctypes.string_at(0)
 
 
-def _handle(tried: Tried) -> None:
+def _handle(tried: SandboxedMessage) -> None:
     suffer(tried.body)
     _uncursed(tried)
 

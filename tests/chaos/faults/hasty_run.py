@@ -12,16 +12,16 @@ from typing import Any
 from django.core.management import execute_from_command_line
 
 from rollups.crash_points import Hook
-from rollups.decide.outcome import Work
+from rollups.decide.outcome import DayOutcome
 from rollups.manifest import publish
 from spm.store.backends.base import Backend
 
 
-def _unpend_first(store: Backend, work: Work, hours: Mapping[int, Any], *, run: int, at: Hook) -> None:
-    publish.settle(store, work.plan.app, work.settled(), at)
+def _unpend_first(store: Backend, work: DayOutcome, hours: Mapping[int, Any], *, run: int, at: Hook) -> None:
+    publish.settle(store, work.plan.app, work.pending_of_changes(), at)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    publish.flip_day = _unpend_first
+    publish.publish_day = _unpend_first
     execute_from_command_line(sys.argv)

@@ -22,7 +22,7 @@ class MortalKeeper(ConsumerStep):
     """Consumes as the real one does."""
 
 
-def asked(folder: Path, point: str) -> Path:
+def stop_file(folder: Path, point: str) -> Path:
     """The file that asks for a death."""
     return folder / f"die-{point}-mark"
 
@@ -38,7 +38,7 @@ def _deadly(store: Backend, app: int, was: ProcessWatermarks, mark: Watermark) -
 
 
 def _die(point: str) -> None:
-    wish = asked(Path(os.environ["SPM_DATA"]), point)
+    wish = stop_file(Path(os.environ["SPM_DATA"]), point)
     try:
         wish.rename(wish.with_suffix(".done"))
     except FileNotFoundError:

@@ -161,10 +161,10 @@ class Storm:
         self.line.manage("roll", "--local", *_FOR_APP, timeout_s=JUDGE_S)
         backend, recount = self.line.backend, Recount()
         storage = reader(backend, APP)
-        found = violations_in_parts(
+        violations = violations_in_parts(
             log, lambda a, b: samples(backend, a, b, app=APP, storage=storage), copies(backend, APP), PART, recount
         )
-        return [*found, *wrong_hours(reader(backend, APP), recount)]
+        return [*violations, *wrong_hours(reader(backend, APP), recount)]
 
 
 _FOR_APP = ("--app", str(APP), "--now", str(START_MS + 10 * 86_400_000))

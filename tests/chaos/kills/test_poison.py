@@ -93,10 +93,10 @@ POISONS = (
 
 @pytest.fixture
 def line(tmp_path: Path, rabbitmq: RabbitMQ) -> Iterator[Line]:
-    made = Line(tmp_path, f"lmdb://{tmp_path}/store", rabbitmq.new_vhost("poison") + "?partitions=2&agents=1")
-    made.step = "tests.chaos.faults.consumers:Cursed"
-    yield made
-    made.close()
+    line_ = Line(tmp_path, f"lmdb://{tmp_path}/store", rabbitmq.new_vhost("poison") + "?partitions=2&agents=1")
+    line_.step = "tests.chaos.faults.consumers:Cursed"
+    yield line_
+    line_.close()
 
 
 class Supervised:
@@ -162,8 +162,8 @@ def poisoned(line: Line, rabbitmq: RabbitMQ, *, good: int, of_each: int, wait_s:
     return worker.deaths
 
 
-def shown(line: Line, app: int) -> list[dead_letter_review.Shown]:
-    return dead_letter_review.listed(line.backend, app, count=10_000)
+def shown(line: Line, app: int) -> list[dead_letter_review.DeadLetterSummary]:
+    return dead_letter_review.list_dead_letters(line.backend, app, count=10_000)
 
 
 def letters_found(line: Line) -> int:
@@ -183,13 +183,13 @@ def replayed_in_the_admin(line: Line, keys: list[str]) -> int:
     login = json.loads((line.folder / "first-login.json").read_text())
     person = Person(root, login["login"], login["password"])
     said = person.submit(f"/admin/ingest/letterbox/{APP}/letters/", key=keys, act="replay")
-    return int(found[1]) if (found := re.search(r"(\d+) accepted anew", said)) else 0
+    return int(causes_[1]) if (causes_ := re.search(r"(\d+) accepted anew", said)) else 0
 
 
 def messages_in(line: Line, keys: list[str]) -> set[bytes]:
     """The ids of the messages that these letters hold."""
-    found = dead_letters.find(line.backend, [bytes.fromhex(key) for key in keys])
-    return {Envelope.from_bytes(dead_letters.decode(each.raw).body).message_id for each in found if each is not None}
+    causes_ = dead_letters.find(line.backend, [bytes.fromhex(key) for key in keys])
+    return {Envelope.from_bytes(dead_letters.decode(each.raw).body).message_id for each in causes_ if each is not None}
 
 
 @pytest.mark.seed("A4", compares="the dead letters of twelve kinds of poison, and their neighbours with what was sent")
@@ -198,10 +198,10 @@ def test_each_kind_of_poison_ends_with_its_cause_and_its_neighbours_are_stored(
 ) -> None:
     deaths = poisoned(line, rabbitmq, good=60, of_each=1, wait_s=200)
     assert 1 <= deaths <= TRIES_MAX
-    found = causes(line)
+    causes_ = causes(line)
     for poison in POISONS:
-        assert any(map(poison.died, found)), (poison.name, found)
-    for letter in found:  # an agent's body that came again when its worker died has another letter
+        assert any(map(poison.died, causes_)), (poison.name, causes_)
+    for letter in causes_:  # an agent's body that came again when its worker died has another letter
         assert any(poison.died(letter) for poison in POISONS), letter
     figure(f"{len(POISONS)} kinds; {deaths} workers ended by one message, at most {TRIES_MAX}")
     mended = [each.key for each in shown(line, APP) if "cannot be written" in each.cause or KILLED in each.cause]
@@ -221,8 +221,8 @@ def test_r19_a_thousand_poison_messages_end_among_the_dead_and_harm_no_other(
     deaths = poisoned(line, rabbitmq, good=size("R19_GOOD", 6_000), of_each=of_each, wait_s=1_800)
     print(f"  {of_each * len(POISONS)} poison messages ended {deaths} workers")
     assert 1 <= deaths <= TRIES_MAX * of_each
-    found = causes(line)
-    counted = {poison.name: sum(map(poison.died, found)) for poison in POISONS}
+    causes_ = causes(line)
+    counted = {poison.name: sum(map(poison.died, causes_)) for poison in POISONS}
     assert {name: count for name, count in counted.items() if count < of_each} == {}
-    tries = [int(said[1]) for _, cause in found if (said := re.match(r"ended (\d+) workers", cause))]
+    tries = [int(said[1]) for _, cause in causes_ if (said := re.match(r"ended (\d+) workers", cause))]
     assert max(tries) <= TRIES_MAX, sorted(tries)

@@ -28,8 +28,8 @@ EVERYTHING = (*["worker"] * 6, *["web"] * 3, *["run"] * 2, "rabbitmq", "thrift",
 
 @pytest.fixture
 def storm(tmp_path: Path, cluster: Cluster, own_rabbitmq: RabbitMQ) -> Iterator[Storm]:
-    with storm_on(tmp_path, cluster, own_rabbitmq, cut=True) as made:
-        yield made
+    with storm_on(tmp_path, cluster, own_rabbitmq, cut=True) as storm_:
+        yield storm_
 
 
 def killed_while_agents_send(storm: Storm, names: Sequence[str], *, kills: int, samples: int) -> list[Sent]:
@@ -46,7 +46,7 @@ def killed_while_agents_send(storm: Storm, names: Sequence[str], *, kills: int, 
     storm.joined([killer])
     storm.line.settle(storm.rabbitmq)
     assert all(worker.alive() for worker in workers), "nobody killed a worker"
-    told(storm, log, agents)
+    report(storm, log, agents)
     return log
 
 
@@ -56,7 +56,7 @@ def agents_of(storm: Storm, every_s: float) -> Agents:
     return Agents(storm.line.start_web(), token, max(0.0, every_s - 0.02))
 
 
-def told(storm: Storm, log: Sequence[Sent], agents: Agents) -> None:
+def report(storm: Storm, log: Sequence[Sent], agents: Agents) -> None:
     outcomes = Counter(one.outcome for one in log)
     print(f"  {dict(storm.kills)}; {dict(outcomes)}; {agents.refused_for_now} times 503; checking", flush=True)
     assert outcomes[ACKED] > 0.5 * len(log)
@@ -91,6 +91,6 @@ def test_r6_everything_killed_at_once_for_an_hour_leaves_the_ledger_exact(storm:
     )
     storm.joined([killer, runs])
     storm.line.settle(storm.rabbitmq)
-    told(storm, log, agents)
+    report(storm, log, agents)
     assert sum(storm.kills.values()) >= 0.95 * seconds / every_s
     assert storm.judge(log) == []

@@ -34,9 +34,9 @@ EACH_S = {"worker": 9, "web": 5, "others": 25}  # seconds of one kill, all told
 
 @pytest.fixture
 def line(tmp_path: Path, own_hbase: HBase, own_rabbitmq: RabbitMQ) -> Iterator[Line]:
-    made = Line(tmp_path, f"{own_hbase.url}/{tmp_path.name}", own_rabbitmq.new_vhost(tmp_path.name) + "?partitions=8")
-    yield made
-    made.close()
+    line_ = Line(tmp_path, f"{own_hbase.url}/{tmp_path.name}", own_rabbitmq.new_vhost(tmp_path.name) + "?partitions=8")
+    yield line_
+    line_.close()
 
 
 @dataclass(slots=True)
@@ -86,17 +86,17 @@ def test_r10_every_part_is_back_in_time_and_what_waited_is_stored_in_twice_its_t
     report("web", taken["web"])
     for name, again in restarts(own_hbase, own_rabbitmq).items():
         report(name, [back_after(line, again) for _ in range(others)])
-    ingest_s, drain_s, asked = backlog(line, token, samples // FIELDS)
+    ingest_s, drain_s, queries = backlog(line, token, samples // FIELDS)
     print(
-        f"  backlog of {samples:,}: {ingest_s:.1f} s in, {drain_s:.1f} s out; {asked.answers} charts meanwhile, "
-        f"the slowest in {asked.worst_s:.2f} s",
+        f"  backlog of {samples:,}: {ingest_s:.1f} s in, {drain_s:.1f} s out; {queries.answers} charts meanwhile, "
+        f"the slowest in {queries.worst_s:.2f} s",
         flush=True,
     )
     assert p99(taken["worker"]) <= WORKER_S
     assert p99(taken["web"]) <= WEB_S
     assert drain_s <= TIMES_INGEST * ingest_s
-    assert asked.failures == []
-    assert asked.answers > 0
+    assert queries.failures == []
+    assert queries.answers > 0
 
 
 def p99(taken: Sequence[float]) -> float:

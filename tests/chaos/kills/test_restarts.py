@@ -22,9 +22,9 @@ START_MS = 1_767_222_000_000
 @pytest.fixture(scope="module")
 def line(tmp_path_factory: pytest.TempPathFactory, own_hbase: HBase, own_rabbitmq: RabbitMQ) -> Iterator[Line]:
     amqp_url = own_rabbitmq.new_vhost("restarts") + "?partitions=2"
-    made = Line(tmp_path_factory.mktemp("line"), f"{own_hbase.url}/restarts", amqp_url)
-    yield made
-    made.close()
+    line_ = Line(tmp_path_factory.mktemp("line"), f"{own_hbase.url}/restarts", amqp_url)
+    yield line_
+    line_.close()
 
 
 def stamps_of(envelopes: Sequence[Envelope]) -> set[tuple[int, int, int]]:

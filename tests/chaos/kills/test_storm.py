@@ -30,8 +30,8 @@ Outcome = tuple[Storm, list[Sent], Agents]
 
 @pytest.fixture(scope="module")
 def storm(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, own_rabbitmq: RabbitMQ) -> Iterator[Storm]:
-    with storm_on(tmp_path_factory.mktemp("storm"), cluster, own_rabbitmq) as made:
-        yield made
+    with storm_on(tmp_path_factory.mktemp("storm"), cluster, own_rabbitmq) as storm_:
+        yield storm_
 
 
 @pytest.fixture(scope="module")

@@ -30,9 +30,9 @@ def fleet() -> Fleet:
 @pytest.fixture(scope="module")
 def line(tmp_path_factory: pytest.TempPathFactory, hbase_url: str, rabbitmq: RabbitMQ) -> Iterator[Line]:
     amqp_url = rabbitmq.new_vhost("thin-line") + "?partitions=4"
-    made = Line(tmp_path_factory.mktemp("line"), f"{hbase_url}/thin_line", amqp_url)
-    yield made
-    made.close()
+    line_ = Line(tmp_path_factory.mktemp("line"), f"{hbase_url}/thin_line", amqp_url)
+    yield line_
+    line_.close()
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +57,9 @@ def test_the_kill_was_in_the_middle(through_the_stack: Line) -> None:
 
 
 def test_what_is_read_equals_what_was_sent_as_a_multiset(through_the_stack: Line, fleet: Fleet) -> None:
-    found = samples(through_the_stack.backend, int(fleet.ts.min()) - 1, int(fleet.ts.max()))
-    assert found.total() == len(fleet) == 100_000
-    assert found == sent(through_the_stack.sent)
+    stored = samples(through_the_stack.backend, int(fleet.ts.min()) - 1, int(fleet.ts.max()))
+    assert stored.total() == len(fleet) == 100_000
+    assert stored == sent(through_the_stack.sent)
 
 
 def test_the_embedded_store_answers_the_same_bits_for_the_same_messages(

@@ -51,12 +51,12 @@ class Direct(Line):
 def line(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Line]:
     kind = request.param
     if kind == "direct":
-        made: Line = Direct(tmp_path, f"lmdb://{tmp_path}/store", "amqp://unused")
+        line_: Line = Direct(tmp_path, f"lmdb://{tmp_path}/store", "amqp://unused")
     else:
         url = request.getfixturevalue("own_rabbitmq").new_vhost(tmp_path.name)
-        made = Line(tmp_path, f"lmdb://{tmp_path}/store", f"{url}?partitions=4")
-    yield made
-    made.close()
+        line_ = Line(tmp_path, f"lmdb://{tmp_path}/store", f"{url}?partitions=4")
+    yield line_
+    line_.close()
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def _counted(line: Line, posts: Posts) -> None:
     for name, stamps in copies(line.backend, APP).items():
         number = int.from_bytes(name, "big")
         assert len(stamps) <= posts.tries.get(number, 1), f"message {number} stands under {len(stamps)} stamps"
-    found = read_outcomes(line.backend, APP, 0)
+    outcomes = read_outcomes(line.backend, APP, 0)
     ended = {process: row.announced for process, row in watermarks.read(line.backend, APP).items()}
     words = {process: word for process, word in ended.items() if word is not None and word.ended}
     assert words, "the last web server ended in order"
     for process, word in words.items():
-        of_it = found.process == process
+        of_it = outcomes.process == process
         assert (word.messages, word.open_messages) == (int(np.count_nonzero(of_it)), 0)

@@ -15,7 +15,7 @@ import pytest
 from spm.clock import random_u64
 from tests.chaos.faults.consumers import POINTS
 from tests.chaos.kills.storm import START_MS, Storm, consumes
-from tests.chaos.kills.test_proofs import CHECK_S, FIELDS, THREADS, agents_of, storm, told
+from tests.chaos.kills.test_proofs import CHECK_S, FIELDS, THREADS, agents_of, report, storm
 from tests.chaos.ledger.checker import ACKED, Sent, violations
 from tests.chaos.line.agents import Message
 from tests.chaos.line.thin_line import Line
@@ -31,12 +31,12 @@ FREEZE_S = 60
 
 @pytest.fixture
 def line(tmp_path: Path, amqp_vhost: str) -> Iterator[Line]:
-    made = Line(tmp_path, f"lmdb://{tmp_path}/store", f"{amqp_vhost}&calm=32")
-    made.step = "tests.chaos.faults.consumers:Stopping"
-    yield made
+    line_ = Line(tmp_path, f"lmdb://{tmp_path}/store", f"{amqp_vhost}&calm=32")
+    line_.step = "tests.chaos.faults.consumers:Stopping"
+    yield line_
     for point in POINTS:
         wake(tmp_path / f"stopped-{point}")
-    made.close()
+    line_.close()
 
 
 def wake(stopped: Path) -> None:
@@ -104,7 +104,7 @@ def test_r7_workers_frozen_for_a_minute_again_and_again_change_no_answer(
     )
     storm.joined([freezing])
     storm.line.settle(storm.rabbitmq)
-    told(storm, log, agents)
+    report(storm, log, agents)
     assert all(worker.alive() for worker in workers)
     assert storm.judge(log) == []
 
@@ -125,6 +125,6 @@ def test_r1_workers_killed_again_and_again_lose_and_double_nothing(
     )
     storm.joined([killing])
     storm.line.settle(storm.rabbitmq)
-    told(storm, log, agents)
+    report(storm, log, agents)
     assert storm.kills["worker"] >= kills
     assert storm.judge(log) == []

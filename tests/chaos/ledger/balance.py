@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ingest.accounting.watermark_keeper import keep
+from ingest.accounting.watermark_keeper import advance_watermarks
 from spm.clock import SystemClock
 from spm.errors import SpmError
 from spm.store.backends.base import Backend
@@ -20,14 +20,14 @@ from tests.support.stored import Copies
 _clock = SystemClock()
 
 
-def disagreements(sent: Sequence[Sent], copies: Copies, found: Balance) -> list[str]:
+def disagreements(sent: Sequence[Sent], copies: Copies, balance: Balance) -> list[str]:
     """What is wrong with the account of a line that has come to rest."""
     stamps = {stamp: count for by_stamp in copies.values() for stamp, count in by_stamp.items()}
     acked = sum(one.outcome == ACKED for one in sent)
     attempts = sum(one.stamps_max for one in sent)
-    messages, samples = found.messages, found.samples
+    messages, samples = balance.messages, balance.samples
     claims = {
-        f"does not add up: {found.findings}, {found.damaged} damaged": found.adds_up,
+        f"does not add up: {balance.findings}, {balance.damaged} damaged": balance.adds_up,
         f"{messages.stored} messages stored, {len(stamps)} stamps in the store": messages.stored == len(stamps),
         f"{samples.stored} samples stored, {sum(stamps.values())} in the store": samples.stored == sum(stamps.values()),
         f"{messages.stored} stored, {acked} acknowledged": messages.stored >= acked,
@@ -63,15 +63,15 @@ class Watch:
         """One look; what must never be is noted. A store that is away is no fault of the account's."""
         try:
             if self.keeps and self.looks % 3 == 0:
-                keep(self.backend, self.app, _clock.now_ms(), cells=self.cells)
-            found = read_balance(self.backend, self.app, _clock.now_ms(), cells=self.cells)
+                advance_watermarks(self.backend, self.app, _clock.now_ms(), cells=self.cells)
+            balance = read_balance(self.backend, self.app, _clock.now_ms(), cells=self.cells)
         except SpmError:
             return None
         self.looks += 1
-        self.waited += found.messages.waiting > 0
-        if found.findings:
-            self.wrong.append(f"look {self.looks} does not add up: {found.findings}")
-        if found.messages.accepted < self.accepted:
-            self.wrong.append(f"look {self.looks}: {self.accepted} were accepted, now {found.messages.accepted}")
-        self.accepted = found.messages.accepted
-        return found
+        self.waited += balance.messages.waiting > 0
+        if balance.findings:
+            self.wrong.append(f"look {self.looks} does not add up: {balance.findings}")
+        if balance.messages.accepted < self.accepted:
+            self.wrong.append(f"look {self.looks}: {self.accepted} were accepted, now {balance.messages.accepted}")
+        self.accepted = balance.messages.accepted
+        return balance

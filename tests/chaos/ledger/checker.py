@@ -36,7 +36,7 @@ def violations(sent: Sequence[Sent], stored: Counter[Sample], copies: Copies) ->
     acked = {sample for one in sent if one.outcome == ACKED for sample in one.samples}
     may = acked | {sample for one in sent if one.outcome == UNKNOWN for sample in one.samples}
     by_id = {one.message_id: one for one in sent}
-    found: dict[str, Collection[object]] = {
+    complaints: dict[str, Collection[object]] = {
         "lost: acked and not stored": acked - stored.keys(),
         "invented: stored, and neither acked nor unknown": stored.keys() - may,
         "doubled: read more than once": {sample for sample, times in stored.items() if times > 1},
@@ -50,7 +50,9 @@ def violations(sent: Sequence[Sent], stored: Counter[Sample], copies: Copies) ->
             if name in by_id and any(count != len(by_id[name].samples) for count in stamps.values())
         },
     }
-    return [f"{kind}: {len(which)}, as {sorted(map(str, which))[:SHOWN]}" for kind, which in found.items() if which]
+    return [
+        f"{kind}: {len(which)}, as {sorted(map(str, which))[:SHOWN]}" for kind, which in complaints.items() if which
+    ]
 
 
 def violations_in_parts(
@@ -61,15 +63,15 @@ def violations_in_parts(
     All samples of a message have one time. ``stored`` reads what lies between two times (from, exclusive; up to), and
     what it finds is counted in ``recount``.
     """
-    found, ts = [], [next(iter(one.samples))[1] for one in sent]
+    complaints, ts = [], [next(iter(one.samples))[1] for one in sent]
     for some in _parts(sent, ts, part):
         times = [ts for one in (some[0], some[-1]) for _, ts, _ in one.samples]
         read = stored(min(times) - 1, max(times))
         ids = {one.message_id for one in some}
-        found += violations(some, read, {name: stamps for name, stamps in copies.items() if name in ids})
+        complaints += violations(some, read, {name: stamps for name, stamps in copies.items() if name in ids})
         recount.add(read)
     strangers = copies.keys() - {one.message_id for one in sent}
-    return [*found, *([f"stranger: {len(strangers)} messages nobody sent"] if strangers else [])]
+    return [*complaints, *([f"stranger: {len(strangers)} messages nobody sent"] if strangers else [])]
 
 
 def _parts(sent: Sequence[Sent], ts: Sequence[int], part: int) -> Iterator[Sequence[Sent]]:
@@ -93,8 +95,8 @@ class Recount:
         """Count these, too."""
         for name, ts, bits in stored:
             value = struct.unpack("<d", bits)[0]
-            held = self.hours.setdefault((name, (ts - 1) // HOUR_MS), [0, 0.0, value, value])
-            held[:] = [held[0] + 1, held[1] + value, min(held[2], value), max(held[3], value)]
+            aggregate = self.hours.setdefault((name, (ts - 1) // HOUR_MS), [0, 0.0, value, value])
+            aggregate[:] = [aggregate[0] + 1, aggregate[1] + value, min(aggregate[2], value), max(aggregate[3], value)]
         return self
 
 

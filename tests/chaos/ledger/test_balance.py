@@ -22,9 +22,9 @@ FIELDS = 20
 
 @pytest.fixture
 def line(tmp_path: Path, amqp_vhost: str) -> Iterator[Line]:
-    made = Line(tmp_path, f"lmdb://{tmp_path}/store", amqp_vhost)
-    yield made
-    made.close()
+    line_ = Line(tmp_path, f"lmdb://{tmp_path}/store", amqp_vhost)
+    yield line_
+    line_.close()
 
 
 @pytest.mark.real
@@ -68,22 +68,22 @@ def test_a11_the_account_agrees_with_the_sender_while_processes_are_killed(
     watch.stopping.set()
     looking.join()
     assert wait_until(lambda: at_rest(watch.look()), 90)
-    found, held = watch.look(), copies(line.backend)
-    assert found is not None
+    balance, copies_ = watch.look(), copies(line.backend)
+    assert balance is not None
     assert watch.wrong == []
-    assert disagreements(log, held, found) == []
+    assert disagreements(log, copies_, balance) == []
     stored = samples(line.backend, START_MS - 1, START_MS + 1000 * (1 + len(log)), app=APP)
-    assert violations(log, stored, held) == []
+    assert violations(log, stored, copies_) == []
     assert watch.waited > 0, "no look was in the middle of anything"
     figure(
-        f"{watch.looks} looks, {watch.waited} with something on its way; {found.messages.accepted} messages "
-        f"accepted, {found.messages.unconfirmed} unconfirmed; killed {dict(kills)}"
+        f"{watch.looks} looks, {watch.waited} with something on its way; {balance.messages.accepted} messages "
+        f"accepted, {balance.messages.unconfirmed} unconfirmed; killed {dict(kills)}"
     )
 
 
-def at_rest(found: Balance | None) -> bool:
+def at_rest(balance: Balance | None) -> bool:
     """Whether all has come to its end but what died with its process."""
-    return found is not None and found.messages.queued == found.messages.in_flight == 0
+    return balance is not None and balance.messages.queued == balance.messages.in_flight == 0
 
 
 STAMP, OTHER = (1, 1, 0), (2, 1, 0)
@@ -128,8 +128,11 @@ STAMP, OTHER = (1, 1, 0), (2, 1, 0)
     ],
 )
 def test_the_comparison_finds_every_way_to_disagree(
-    messages: SampleCounts, samples_: SampleCounts, held: dict[bytes, dict[tuple[int, int, int], int]], wrong: list[str]
+    messages: SampleCounts,
+    samples_: SampleCounts,
+    copies_: dict[bytes, dict[tuple[int, int, int], int]],
+    wrong: list[str],
 ) -> None:
     log = [Sent(b"m", (), ACKED, stamps_max=1), Sent(b"n", (), UNKNOWN, stamps_max=1)]
-    found = disagreements(log, held, Balance(APP, 0, messages, samples_, 0, ()))
-    assert [text[: len(start)] for text, start in zip(found, wrong, strict=True)] == wrong
+    balance = disagreements(log, copies_, Balance(APP, 0, messages, samples_, 0, ()))
+    assert [text[: len(start)] for text, start in zip(balance, wrong, strict=True)] == wrong

@@ -36,17 +36,17 @@ STAMP, OTHER = (1, 1, 0), (2, 1, 0)
     ],
 )
 def test_of_a_message_of_two_samples_accepted_at_most_twice(
-    outcome: str, stored: list[Sample], found: dict[bytes, dict[tuple[int, int, int], int]], kind: str | None
+    outcome: str, stored: list[Sample], copies_: dict[bytes, dict[tuple[int, int, int], int]], kind: str | None
 ) -> None:
-    said = violations([Sent(b"m", (A, B), outcome, stamps_max=2)], Counter(stored), found)
+    said = violations([Sent(b"m", (A, B), outcome, stamps_max=2)], Counter(stored), copies_)
     assert [sentence.partition(":")[0] for sentence in said] == ([] if kind is None else [kind])
 
 
 @pytest.fixture
 def line(tmp_path: Path, amqp_vhost: str) -> Iterator[Line]:
-    made = Line(tmp_path, f"lmdb://{tmp_path}/store", amqp_vhost)
-    yield made
-    made.close()
+    line_ = Line(tmp_path, f"lmdb://{tmp_path}/store", amqp_vhost)
+    yield line_
+    line_.close()
 
 
 @pytest.mark.real

@@ -26,16 +26,16 @@ WAIT_S = 180
 @pytest.fixture
 def line(tmp_path: Path, hbase_url: str, amqp_vhost: str) -> Iterator[Line]:
     """A line whose marks nobody moves but its own workers, every second."""
-    made = Line(tmp_path, f"{hbase_url}/keeper", amqp_vhost, step="tests.chaos.faults.mortal_keeper:MortalKeeper")
+    line_ = Line(tmp_path, f"{hbase_url}/keeper", amqp_vhost, step="tests.chaos.faults.mortal_keeper:MortalKeeper")
     beat = Process("beat", tmp_path)
     try:
-        yield made
+        yield line_
     finally:
         beat.stop(30)
-        made.close()
+        line_.close()
 
 
-def held(line: Line) -> int:
+def low_water_mark(line: Line) -> int:
     """Messages up to all marks, and those that records name: of a process that ended without a last word."""
     known = watermarks.read(line.backend, APP).values()
     return sum(m.held.totals.messages + sum(each.totals.messages for each in m.adopted) for m in known)
@@ -44,7 +44,7 @@ def held(line: Line) -> int:
 def at_rest(line: Line) -> bool:
     """Whether nothing is on its way, and everything that came to its end is held."""
     messages = read_balance(line.backend, APP, SystemClock().now_ms()).messages
-    return messages.waiting == 0 and messages.settled == held(line)
+    return messages.waiting == 0 and messages.settled == low_water_mark(line)
 
 
 @pytest.mark.real
@@ -68,12 +68,12 @@ def test_beat_and_workers_move_marks_while_agents_push_and_the_keeper_is_killed_
     try:
         for point in mortal_keeper.POINTS:
             worker = line.start_worker()
-            assert wait_until(lambda: held(line) > moved[-1], WAIT_S), line.said()
-            mortal_keeper.asked(line.folder, point).touch()
+            assert wait_until(lambda: low_water_mark(line) > moved[-1], WAIT_S), line.said()
+            mortal_keeper.stop_file(line.folder, point).touch()
             assert worker.wait(WAIT_S), f"no mark was about to move: {line.said()}"
-            moved.append(held(line))
+            moved.append(low_water_mark(line))
         line.start_worker()
-        assert wait_until(lambda: held(line) > moved[-1], WAIT_S), line.said()
+        assert wait_until(lambda: low_water_mark(line) > moved[-1], WAIT_S), line.said()
     finally:
         over.set()
         sending.join()
@@ -81,9 +81,9 @@ def test_beat_and_workers_move_marks_while_agents_push_and_the_keeper_is_killed_
         looking.join()
     line.web.stop(WAIT_S)
     assert wait_until(lambda: at_rest(line), WAIT_S), f"nobody moves the last marks: {line.said()}"
-    found, stored = watch.look(), copies(line.backend)
-    assert found is not None
+    balance, stored = watch.look(), copies(line.backend)
+    assert balance is not None
     assert watch.wrong == []
-    assert disagreements(log, stored, found) == []
+    assert disagreements(log, stored, balance) == []
     assert violations(log, samples(line.backend, START_MS - 1, START_MS + 1000 * (1 + len(log)), app=APP), stored) == []
-    figure(f"{watch.looks} looks; marks at {moved[1:]} messages, at last {held(line)}; 2 keepers killed")
+    figure(f"{watch.looks} looks; marks at {moved[1:]} messages, at last {low_water_mark(line)}; 2 keepers killed")

@@ -96,25 +96,25 @@ class _Connection:
     """One kept connection, made again when it breaks."""
 
     def __init__(self, port: int, token: str) -> None:
-        self._kept = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
         self._token = token
 
     def post(self, number: int) -> Answer:
         begun = time.monotonic()
         headers = {"Authorization": f"Bearer {self._token}", "X-Message-Id": number.to_bytes(16, "big").hex()}
         try:
-            self._kept.request("POST", "/write?precision=ms", body(number), headers)
-            response = self._kept.getresponse()
+            self._connection.request("POST", "/write?precision=ms", body(number), headers)
+            response = self._connection.getresponse()
             response.read()
             status, again = response.status, response.headers["Retry-After"]
         except (OSError, http.client.HTTPException):
-            self._kept.close()
+            self._connection.close()
             status, again = 0, None
         return Answer(number, status, again, time.monotonic(), time.monotonic() - begun)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            self._kept.close()
+            self._connection.close()
 
 
 def body(number: int) -> bytes:
@@ -129,9 +129,9 @@ def _time(number: int) -> int:
 def stored(backend: Backend, app: int, numbers: int) -> np.ndarray:
     """The values that queries read, with repetitions, sorted; each at the time of its message."""
     storage = AppStorage(backend, app, distribution=Distribution(), clock=SystemClock(), cache=PageCache())
-    found = list(_by_days(storage, _time(numbers)))
-    values = np.concatenate([v for v, _ in found]) if found else np.empty(0)
-    times = np.concatenate([t for _, t in found]) if found else np.empty(0)
+    stored = list(_by_days(storage, _time(numbers)))
+    values = np.concatenate([v for v, _ in stored]) if stored else np.empty(0)
+    times = np.concatenate([t for _, t in stored]) if stored else np.empty(0)
     wrong = times != START_MS + 1000 * (values.astype(np.int64) // HOSTS)
     assert not wrong.any(), f"values at strange times: {values[wrong][:5]}"
     return np.sort(values.astype(np.int64))

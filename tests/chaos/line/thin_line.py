@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ingest.accept.stamper import Acceptor, take_process
+from ingest.accept.stamper import Stamper, take_process
 from ingest.protocols.influx import reader as influx_reader
 from ingest.transport.amqp import AmqpTransport
 from ingest.transport.topology import Address
@@ -59,13 +59,13 @@ class Line:
     certificate: tuple[Path, Path] | None = None  # (certificate, key): the web answers over TLS
     backend: Backend = field(init=False)
     transport: AmqpTransport = field(init=False)
-    acceptor: Acceptor = field(init=False)
+    acceptor: Stamper = field(init=False)
     nurseries: list[Nursery] = field(default_factory=list)  # one for each environment; the last is in use
 
     def __post_init__(self) -> None:
         self.backend = open_backend(self.store_url)
         self.transport = AmqpTransport(Address.parse(self.amqp_url))
-        self.acceptor = Acceptor(take_process(self.backend), SystemClock())
+        self.acceptor = Stamper(take_process(self.backend), SystemClock())
 
     def close(self) -> None:
         """Stop what runs."""
@@ -88,11 +88,11 @@ class Line:
         """One body of line protocol (ms) as a stamped message."""
         parsed = influx_reader.parse(body, now_ms=SystemClock().now_ms(), precision="ms")
         assert not parsed.rejected, parsed.rejections[:3]
-        return self.acceptor.accept(app=APP, source=source, parsed=parsed, message_id=message_id)
+        return self.acceptor.stamp_message(app=APP, source=source, parsed=parsed, message_id=message_id)
 
     def restamped(self, envelope: Envelope) -> Envelope:
         """The same message, accepted here and now."""
-        return replace(envelope, stamp=self.acceptor.stamp())
+        return replace(envelope, stamp=self.acceptor.next_stamp())
 
     def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Every message confirmed, sent again until it is; by several threads."""
@@ -181,9 +181,9 @@ class Line:
         return self.nurseries[-1]
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         return {
-            **kept,
+            **environment,
             "DJANGO_SETTINGS_MODULE": "spm.settings",
             "PYTHONPATH": str(ROOT),
             "SPM_DATA": str(self.folder),

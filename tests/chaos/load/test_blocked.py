@@ -38,9 +38,9 @@ TURNS = {  # what takes the broker's room, and gives it back
 @pytest.fixture
 def line(tmp_path: Path, own_rabbitmq: RabbitMQ) -> Iterator[Line]:
     url = own_rabbitmq.new_vhost(tmp_path.name)
-    made = Line(tmp_path, f"lmdb://{tmp_path}/store", f"{url}?partitions=4")
-    yield made
-    made.close()
+    line_ = Line(tmp_path, f"lmdb://{tmp_path}/store", f"{url}?partitions=4")
+    yield line_
+    line_.close()
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_r13_senders_are_sent_away_at_once_and_everything_stamped_is_stored(
     posts.join()
     line.settle(own_rabbitmq)
     acked = {a.number for a in posts.answers if a.status == 204}
-    kept = stored(line.backend, APP, max(a.number for a in posts.answers)).tolist()
-    assert len(kept) == len(set(kept))
-    assert acked <= set(kept)
-    late = len(set(kept) - acked)
+    stored_numbers = stored(line.backend, APP, max(a.number for a in posts.answers)).tolist()
+    assert len(stored_numbers) == len(set(stored_numbers))
+    assert acked <= set(stored_numbers)
+    late = len(set(stored_numbers) - acked)
     line.web.stop(30)
     _counted(line)
     print(f"{len(acked)} acknowledged, {late} stored after their sender had been sent away")
@@ -90,10 +90,10 @@ def _alarm(line: Line, broker: RabbitMQ, posts: Posts, kind: str) -> None:
         assert web.num_threads() <= threads + 1
     finally:
         broker.control(*off)
-    told = [a for a in posts.answers if begun < a.at < ended]
-    assert len(told) > SENDERS, "senders waited"
-    assert {(a.status, a.again_s is not None) for a in told} == {(503, True)}
-    slow = max(told, key=lambda a: a.took_s)
+    answered = [a for a in posts.answers if begun < a.at < ended]
+    assert len(answered) > SENDERS, "senders waited"
+    assert {(a.status, a.again_s is not None) for a in answered} == {(503, True)}
+    slow = max(answered, key=lambda a: a.took_s)
     assert slow.took_s < 1, slow
     assert wait_until(lambda: _well(posts.answers), 30), "it does not heal"
 
@@ -104,8 +104,8 @@ def _well(answers: list[Answer]) -> bool:
 
 def _counted(line: Line) -> None:
     """Of the web server, which has ended in order, as many stamps are settled as it announced."""
-    found = read_outcomes(line.backend, APP, 0)
+    outcomes = read_outcomes(line.backend, APP, 0)
     words = {process: row.announced for process, row in watermarks.read(line.backend, APP).items()}
     [(process, word)] = [(process, word) for process, word in words.items() if word is not None]
     assert (word.ended, word.open_messages) == (True, 0)
-    assert word.messages == int(np.count_nonzero(found.process == process))
+    assert word.messages == int(np.count_nonzero(outcomes.process == process))

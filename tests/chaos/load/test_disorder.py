@@ -43,12 +43,12 @@ class Spread(Message):
 
 @pytest.fixture
 def line(tmp_path: Path, hbase_url: str, rabbitmq: RabbitMQ) -> Iterator[Line]:
-    made = Line(tmp_path, f"{hbase_url}/{tmp_path.name}", rabbitmq.new_vhost(tmp_path.name) + "?partitions=4")
-    yield made
-    made.close()
+    line_ = Line(tmp_path, f"{hbase_url}/{tmp_path.name}", rabbitmq.new_vhost(tmp_path.name) + "?partitions=4")
+    yield line_
+    line_.close()
 
 
-def made(count: int) -> list[Spread]:
+def spread_messages(count: int) -> list[Spread]:
     """``count`` messages over a day."""
     every_ms = SPAN_MS // -(-count // HOSTS)
     return [Spread(number, START_MS, FIELDS, every_ms) for number in range(count)]
@@ -81,7 +81,7 @@ def test_r8_duplicates_disorder_and_delays_of_a_day_leave_rollups_equal_to_the_l
     line: Line, size: Callable[[str, int], int], default: int
 ) -> None:
     count = size("R8_SAMPLES", default) if default > 200_000 else default
-    messages = made(count // FIELDS)
+    messages = spread_messages(count // FIELDS)
     print(f"  about {(60 + count / PUBLISHED_PER_S + CHECK_S * count) / 60:,.0f} minutes", flush=True)
     line.token()
     workers = [line.start_worker(), line.start_worker()]
@@ -119,6 +119,6 @@ def stored(line: Line) -> int:
 
 def wrong(line: Line, log: Sequence[Sent]) -> list[str]:
     backend, recount = line.backend, Recount()
-    storage, held = reader(backend, APP), copies(backend, APP)
-    found = violations_in_parts(log, lambda a, b: samples(backend, a, b, storage=storage), held, PART, recount)
-    return [*found, *wrong_hours(reader(backend, APP), recount)]
+    storage, copies_ = reader(backend, APP), copies(backend, APP)
+    complaints = violations_in_parts(log, lambda a, b: samples(backend, a, b, storage=storage), copies_, PART, recount)
+    return [*complaints, *wrong_hours(reader(backend, APP), recount)]

@@ -44,10 +44,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory, signed: Signed) -> Iterator
 @pytest.fixture(scope="module")
 def line(tmp_path_factory: pytest.TempPathFactory, broker: RabbitMQ, signed: Signed) -> Iterator[Line]:
     folder: Path = tmp_path_factory.mktemp("line")
-    made = Line(folder, f"lmdb://{folder}/store", f"{broker.url_over_tls()}&partitions=2")
-    made.certificate = signed.certificate, signed.key
-    yield made
-    made.close()
+    line_ = Line(folder, f"lmdb://{folder}/store", f"{broker.url_over_tls()}&partitions=2")
+    line_.certificate = signed.certificate, signed.key
+    yield line_
+    line_.close()
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,9 @@ pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.timeout(1_800)]
 
 @pytest.fixture
 def line(tmp_path: Path, own_hbase: HBase, own_rabbitmq: RabbitMQ) -> Iterator[Line]:
-    made = Line(tmp_path, f"{own_hbase.url}/{tmp_path.name}", own_rabbitmq.new_vhost(tmp_path.name) + "?partitions=4")
-    yield made
-    made.close()
+    line_ = Line(tmp_path, f"{own_hbase.url}/{tmp_path.name}", own_rabbitmq.new_vhost(tmp_path.name) + "?partitions=4")
+    yield line_
+    line_.close()
 
 
 @pytest.mark.seed("A1", compares="answers, a worker's memory and the ledger with and without a store behind the queue")

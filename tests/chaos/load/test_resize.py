@@ -22,10 +22,10 @@ SOURCES, EACH = 24, 250
 
 @pytest.fixture
 def line(tmp_path: Path, hbase_url: str, rabbitmq: RabbitMQ) -> Iterator[Line]:
-    made = Line(tmp_path, f"{hbase_url}/{tmp_path.name}", rabbitmq.new_vhost("resize") + "?partitions=8&calm=32")
-    made.step = "tests.chaos.faults.consumers:Noting"
-    yield made
-    made.close()
+    line_ = Line(tmp_path, f"{hbase_url}/{tmp_path.name}", rabbitmq.new_vhost("resize") + "?partitions=8&calm=32")
+    line_.step = "tests.chaos.faults.consumers:Noting"
+    yield line_
+    line_.close()
 
 
 # What comes again is stored again, later: only the first time counts, since readers merge what is written twice.
@@ -57,9 +57,9 @@ def test_sources_stay_in_order_while_workers_come_and_go(line: Line, rabbitmq: R
     for sender in senders:
         sender.join()
     line.settle(rabbitmq)
-    found = noted(line)
-    assert {source: sorted(numbers) for source, numbers in found.items()} == found
-    assert sum(map(len, found.values())) == len(envelopes)
+    notes = noted(line)
+    assert {source: sorted(numbers) for source, numbers in notes.items()} == notes
+    assert sum(map(len, notes.values())) == len(envelopes)
     log = [Sent(e.message_id, tuple(sent([e])), ACKED) for e in envelopes]
     first, last = int(envelopes[0].ts.min()), int(envelopes[-1].ts.max())
     assert violations(log, samples(line.backend, first - 1, last), copies(line.backend)) == []

@@ -36,19 +36,19 @@ STORED, FILLERS = 50_000, 4  # of a long queue so many messages are new, and sto
 def line(tmp_path_factory: pytest.TempPathFactory, hbase_url: str, rabbitmq: RabbitMQ) -> Iterator[Line]:
     """All workers share the queues at all times."""
     folder = tmp_path_factory.mktemp("scaling")
-    made = Line(folder, f"{hbase_url}/{folder.name}", rabbitmq.new_vhost(folder.name) + "?calm=32")
-    yield made
-    made.close()
+    line_ = Line(folder, f"{hbase_url}/{folder.name}", rabbitmq.new_vhost(folder.name) + "?calm=32")
+    yield line_
+    line_.close()
 
 
 def publish(line: Line, count: int, fields: int) -> list[Envelope]:
     """So many more messages, the sources by turns."""
     numbers = range(len(line.sent), len(line.sent) + count)
-    made = [line.restamped(message(n // SOURCES, source=f"host{n % SOURCES}", samples=fields)) for n in numbers]
+    envelopes = [line.restamped(message(n // SOURCES, source=f"host{n % SOURCES}", samples=fields)) for n in numbers]
     with ThreadPoolExecutor(SENDERS) as pool:
-        list(pool.map(lambda envelope: line.transport.publish(envelope, 60), made))
-    line.sent.extend(made)
-    return made
+        list(pool.map(lambda envelope: line.transport.publish(envelope, 60), envelopes))
+    line.sent.extend(envelopes)
+    return envelopes
 
 
 def all_stored(line: Line) -> bool:
@@ -75,11 +75,11 @@ def about(minutes: float) -> None:
 
 def frozen(workers: Sequence[Process], act: Callable[[], object]) -> None:
     """Have something happen while no worker does anything."""
-    found = [pid for worker in workers if (pid := worker.pid()) is not None]
-    for pid in found:
+    micros = [pid for worker in workers if (pid := worker.pid()) is not None]
+    for pid in micros:
         os.kill(pid, signal.SIGSTOP)
     act()
-    for pid in found:
+    for pid in micros:
         os.kill(pid, signal.SIGCONT)
 
 
@@ -116,24 +116,24 @@ def test_a8_a_value_costs_the_same_however_many_workers_there_are(
 ) -> None:
     count = size("A8_MESSAGES", 20_000) if messages is None else messages
     about(rounds * (2 + count / 10_000))
-    found: dict[int, list[float]] = {4: [], 2: [], 1: []}
+    micros_of: dict[int, list[float]] = {4: [], 2: [], 1: []}
     for _ in range(rounds):  # by turns: what the machine does besides is in all of them
-        running = started(line, max(found), FIELDS)
-        for workers, taken in found.items():
+        running = started(line, max(micros_of), FIELDS)
+        for workers, taken in micros_of.items():
             for worker in running[workers:]:
                 worker.stop(30)
             running = running[:workers]
             taken.append(micros_per_value(line, running, count))
         running[0].stop(30)
-    best = {workers: min(taken) for workers, taken in found.items()}
+    best = {workers: min(taken) for workers, taken in micros_of.items()}
     figure("; ".join(f"{workers} workers: {micros:.2f} µs of CPU per value" for workers, micros in best.items()))
     assert max(best.values()) <= at_most * best[1]
 
 
-def fill(line: Line, rabbitmq: RabbitMQ, made: Sequence[Envelope], count: int) -> None:
+def fill(line: Line, rabbitmq: RabbitMQ, envelopes: Sequence[Envelope], count: int) -> None:
     """So many copies of messages behind the messages themselves: they wait as others do, and say nothing new."""
     address = Address.parse(line.amqp_url)
-    bodies = [(address.route(one.app, one.source, 0), one.to_bytes()) for one in made[:SOURCES]]
+    bodies = [(address.route(one.app, one.source, 0), one.to_bytes()) for one in envelopes[:SOURCES]]
 
     def work(part: int) -> None:
         connection = pika.BlockingConnection(pika.URLParameters(address.url))
@@ -158,9 +158,9 @@ def peak_of(line: Line, rabbitmq: RabbitMQ, worker: Process, messages: int) -> f
     own = min(messages, STORED)
 
     def all_wait() -> None:
-        made = publish(line, own, 10)
+        envelopes = publish(line, own, 10)
         if messages > own:
-            fill(line, rabbitmq, made, messages - own)
+            fill(line, rabbitmq, envelopes, messages - own)
 
     frozen([worker], all_wait)
     process, peak, looked = psutil.Process(worker.pid()), 0.0, 0.0

@@ -66,12 +66,12 @@ class OpenTSDB:
         answer = connection.getresponse()
         if answer.status != 200:
             raise NotReady(f"OpenTSDB answers {answer.status}: {answer.read()[:300]!r}")
-        found: dict[str, int] = {}
+        statistics: dict[str, int] = {}
         for item in json.loads(answer.read()):
             name = item["metric"] + "".join(f".{item['tags'][tag]}" for tag in ("type",) if tag in item["tags"])
-            found[name] = found.get(name, 0) + int(float(item["value"]))
+            statistics[name] = statistics.get(name, 0) + int(float(item["value"]))
         connection.close()
-        return found
+        return statistics
 
     def points(self) -> int:
         """How many points its table holds, each a cell until it is compacted."""

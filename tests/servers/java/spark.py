@@ -20,7 +20,7 @@ WORKERS = {"worker-1": "127.0.0.1", "worker-2": "127.0.0.2"}  # a task gets no r
 WORKER_CORES, WORKER_MEMORY = 1, "1g"
 _ADDRESS = "127.0.0.1"
 _JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true")
-_KEPT = ("PATH", "HOME", "LANG", "TMPDIR")  # of this process's environment: no PYTHONPATH, no folder of kernels
+_PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR")  # of this process's environment: no PYTHONPATH, no folder of kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ class SparkCluster:
         return Process(name, self.folder)
 
     def _registered(self) -> bool:
-        return all("Successfully registered with master" in self._told(name) for name in WORKERS)
+        return all("Successfully registered with master" in self._log_text(name) for name in WORKERS)
 
-    def _told(self, name: str) -> str:
+    def _log_text(self, name: str) -> str:
         log = self.process(name).log
         return log.read_text(errors="replace") if log.exists() else ""
 
@@ -95,11 +95,11 @@ class SparkCluster:
         home = _spark_home()
         (self.folder / name).mkdir(parents=True, exist_ok=True)
         python = os.pathsep.join([str(Path(sys.base_prefix) / "bin"), os.environ.get("PATH", "")])
-        kept = {k: v for k, v in os.environ.items() if k in _KEPT} | {"PATH": python}
+        environment = {k: v for k, v in os.environ.items() if k in _PASSED_ON} | {"PATH": python}
         [core] = (home / "jars").glob("spark-core_*.jar")
         scala = core.name.split("_")[1].split("-")[0]  # what Spark's own start scripts look up
         environment = {
-            **kept,
+            **environment,
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": WORKERS.get(name, _ADDRESS),
             "SPARK_SCALA_VERSION": scala,
