@@ -35,9 +35,9 @@ from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
 from tests.bench import full, month, names, report, tsbs
 from tests.bench.footprint import footprint
-from tests.bench.product import ROOT, Served, disk_bytes, start_peer, start_product
 from tests.bench.protocols import protocols
 from tests.bench.rolled import compact
+from tests.servers.product import ROOT, Served, disk_bytes, start_peer, start_product
 from tests.support.fleet import STEP_MS, Fleet
 
 DAY_NS = 86_400_000_000_000

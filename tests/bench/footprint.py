@@ -20,7 +20,7 @@ from spm.limits import HOUR_MS
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks, codec
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.wire import Envelope, SeriesTable, Stamp, canonical
 from tests.bench import report
 from tests.support.fleet import FIELDS, STEP_MS, Fleet
@@ -98,7 +98,7 @@ def shapes(hosts: int = 100, hours: int = 1) -> list[Shape]:
 def stored(shape: Shape) -> Backend:
     """A store that holds the shape, rolled up."""
     store = MemoryBackend()
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     for batch in shape.envelopes():
         writer.write(batch)
     end = int(shape.fleet.ts.max()) + 24 * HOUR_MS

@@ -16,7 +16,7 @@ from ingest.writer import Writer
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.wire import Parsed, SeriesTable, canonical
 from tests.support.fleet import FIELDS, STEP_MS, Fleet
 
@@ -38,7 +38,7 @@ def fleets(hosts: int, steps: int, jitter_ms: int, start_ms: int = START_MS) -> 
 def build(folder: Path, *, hosts: int, steps: int, jitter_ms: int = 0, start_ms: int = START_MS) -> int:
     """Fill a store on LMDB (or add to it); how many samples went in."""
     store = open_backend(f"lmdb://{folder}")
-    acceptor, writer = Stamper(1, FakeClock(start_ms)), Writer(store, Distribution())
+    acceptor, writer = Stamper(1, FakeClock(start_ms)), Writer(store, PlacementTable())
     series = _table(hosts)
     written = 0
     for fleet in fleets(hosts, steps, jitter_ms, start_ms):

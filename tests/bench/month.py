@@ -24,7 +24,7 @@ from spm.query.reader import AppStorage
 from spm.query.view.page_cache import PageCache
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.wire import Parsed, SeriesTable, canonical
 from tests.support.fleet import FIELDS
 
@@ -44,7 +44,7 @@ QUERIES: dict[str, tuple[str, int]] = {
 def build(backend: Backend, *, days: int, hosts: int, step_s: int, roll_daily: bool = True) -> None:
     """Days of integer walks of every host and metric, rolled up into hours and days."""
     clock = FakeClock(FIRST_DAY * DAY_MS)
-    acceptor, writer, rng = Stamper(1, clock), Writer(backend, Distribution()), np.random.default_rng(1)
+    acceptor, writer, rng = Stamper(1, clock), Writer(backend, PlacementTable()), np.random.default_rng(1)
     for day in range(FIRST_DAY, FIRST_DAY + days):
         writer.write(
             [
@@ -76,7 +76,7 @@ def _day(host: int, day: int, step_s: int, rng: np.random.Generator) -> Parsed:
 
 def cold(backend: Backend, clock: FakeClock) -> AppStorage:
     """A reading process that has nothing cached."""
-    return AppStorage(backend, APP, distribution=Distribution(), clock=clock, cache=PageCache())
+    return AppStorage(backend, APP, distribution=PlacementTable(), clock=clock, cache=PageCache())
 
 
 def ask(storage: AppStorage, expr: str, *, days: int, step_ms: int) -> Result:

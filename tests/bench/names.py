@@ -25,7 +25,7 @@ from spm.query.promql.engine import Engine
 from spm.query.reader import AppStorage
 from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.store.backends import open_backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.wire import Parsed, SeriesTable, canonical
 from tests.bench import month, report
 
@@ -51,7 +51,7 @@ def run(series: int) -> None:
 def build(folder: Path, app: int, hosts: int) -> None:
     """A sample of each series, all of one hour; those of ``APP`` compacted."""
     store, clock = open_backend(f"lmdb://{folder}"), FakeClock(START_MS)
-    acceptor, writer = Stamper(1, clock), Writer(store, Distribution())
+    acceptor, writer = Stamper(1, clock), Writer(store, PlacementTable())
     for first in range(0, hosts, AT_ONCE // METRICS):
         some = range(first, min(first + AT_ONCE // METRICS, hosts))
         table = SeriesTable.from_canonical(

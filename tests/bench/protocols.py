@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from spm.limits import HOUR_MS
 from tests.bench import report
 from tests.bench.bodies import FORMS, Address, Form, bodies
-from tests.bench.product import Served
+from tests.servers.product import Served
 from tests.support.fleet import Fleet
 
 _SETTLE_S = 2.0  # what is still under way when the last answer comes belongs to the bodies, too

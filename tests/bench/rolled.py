@@ -23,7 +23,7 @@ from spm.clock import SystemClock
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
 from tests.bench import heap, report
-from tests.bench.product import processes
+from tests.servers.product import processes
 from tests.support.fleet import STEP_MS
 
 MASTER = "local[2]"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.bench import report
-from tests.bench.product import Served
+from tests.servers.product import Served
 from tests.support.fleet import FIELDS, Fleet
 
 HOUR_S, LOOKBACK_S = 3_600, 300

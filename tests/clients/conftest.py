@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.bench.product import Served, free_port, start_product
 from tests.clients.support.programs import Running
 from tests.conftest import missing_service
+from tests.servers.product import Served, free_port, start_product
 from tests.servers.rabbitmq import RabbitMQ
 
 _SECRET = "between-broker-and-site"

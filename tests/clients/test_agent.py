@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.product import Served
 from tests.clients.conftest import Brokered
 from tests.clients.support.known import read
 from tests.clients.support.programs import Running
 from tests.servers.processes import wait_until
+from tests.servers.product import Served
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(900)]
 WITHIN_S = 240

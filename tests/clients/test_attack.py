@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.bench.product import Served
 from tests.clients.support.apps import new_apps
 from tests.clients.support.known import Known, assert_same, wait_for
+from tests.servers.product import Served
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(1_800)]
 SAMPLES = 10_000

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.product import Served
 from tests.clients.conftest import Brokered
 from tests.clients.support import collectd
 from tests.clients.support.collectd import Collectd, by_plugin
 from tests.clients.support.known import Known, assert_same, read_back, wait_for
 from tests.clients.support.programs import Running
 from tests.servers.processes import wait_until
+from tests.servers.product import Served
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 SAMPLES = 10_000

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.product import ROOT, Served
 from tests.clients.support import golang
 from tests.clients.support.known import Known, assert_same, wait_for
 from tests.clients.support.programs import find
+from tests.servers.product import ROOT, Served
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 SAMPLES = 10_000

@@ -12,10 +12,10 @@ from influxdb_client.client.influxdb_client import InfluxDBClient
 from influxdb_client.client.write.point import Point
 from influxdb_client.client.write_api import SYNCHRONOUS, WriteOptions
 
-from tests.bench.product import Served
 from tests.clients import telegraf
 from tests.clients.support.known import Known, assert_same, wait_for
 from tests.clients.support.programs import Running, program
+from tests.servers.product import Served
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 SAMPLES = 10_000

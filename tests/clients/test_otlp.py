@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.bench.product import Served
 from tests.clients.support.known import Known, assert_same, wait_for
 from tests.clients.support.otlp import Noting, observe, provider, without_resource
+from tests.servers.product import Served
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 SAMPLES = 10_000

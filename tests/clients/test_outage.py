@@ -19,13 +19,13 @@ import pytest
 from influxdb_client.client.influxdb_client import InfluxDBClient
 from influxdb_client.client.write_api import WriteOptions
 
-from tests.bench.product import ROOT, Served, processes
 from tests.clients import telegraf
 from tests.clients.conftest import Brokered
 from tests.clients.support.known import Known, Samples, assert_same, wait_for
 from tests.clients.support.otlp import Noting, observe, provider, without_resource
 from tests.clients.support.programs import VISITS, Pages, Running, program
 from tests.clients.test_prometheus import REMOTE, SCRAPE, scraped
+from tests.servers.product import ROOT, Served, processes
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(1_800)]
 SAMPLES = 10_000

@@ -14,11 +14,11 @@ import prometheus_client
 import pytest
 from prometheus_client.exposition import basic_auth_handler
 
-from tests.bench.product import Served, free_port
 from tests.clients import telegraf
 from tests.clients.support.known import Known, Samples, assert_same, by_field, labels_of, read, wait_for
 from tests.clients.support.programs import Pages, Running, program
 from tests.servers.processes import wait_until
+from tests.servers.product import Served, free_port
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 SAMPLES = 10_000

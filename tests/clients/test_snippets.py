@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.product import Served, free_port
 from tests.clients import collector, telegraf
 from tests.clients.support.apps import new_apps
 from tests.clients.support.collectd import Collectd, by_plugin
@@ -24,6 +23,7 @@ from tests.clients.support.otlp import Noting, observe, provider, without_resour
 from tests.clients.support.programs import Pages, Running, program
 from tests.clients.test_prometheus import AHEAD_MS, SCRAPE, scraped
 from tests.servers.processes import wait_until
+from tests.servers.product import Served, free_port
 from tests.support.person import Person
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]

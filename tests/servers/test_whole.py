@@ -15,10 +15,10 @@ import pytest
 from ingest.agent.server.push import open_push
 from ingest.agent.server.push.base import Verdict
 from ingest.agent.spool.records import Message
-from tests.bench.product import ROOT, Served, start_product
 from tests.conftest import missing_service
 from tests.servers.command import NOT_RUNNING, main
 from tests.servers.processes import Process, answers, kept_ports, wait_until
+from tests.servers.product import ROOT, Served, start_product
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.whole import Chosen, Stack
 

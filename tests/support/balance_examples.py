@@ -14,7 +14,7 @@ from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import watermarks
 from spm.store.ledger.watermarks import Announcement
 from spm.wire import Envelope, Parsed, SeriesTable, canonical
@@ -36,7 +36,7 @@ class Book:
     def open(cls, store_url: str, app: int, now_ms: int) -> "Book":
         """A new process on this store, at this time."""
         store, clock = open_backend(store_url), FakeClock(now_ms)
-        return cls(store, app, clock, Stamper(take_process(store), clock), Writer(store, Distribution()))
+        return cls(store, app, clock, Stamper(take_process(store), clock), Writer(store, PlacementTable()))
 
     def accept(self, source: str, *, samples: int = 10, rejected: int = 0, number: int = 0) -> Envelope:
         """A message of now; with a ``number``, its id says so."""

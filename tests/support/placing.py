@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spm.store.placement import Strategy, U64Array
+from spm.store.placement import PlacementFunction, U64Array
 
 
 def by_two_bytes(app: int, shards: int, spread: int, metrics: U64Array) -> U64Array:
@@ -16,6 +16,6 @@ def by_none(app: int, shards: int, spread: int, metrics: U64Array) -> U64Array:
 
 
 STRATEGIES = {
-    "two bytes": Strategy(by_two_bytes),
-    "none": Strategy(by_none, lambda app, shards, spread: [0]),
+    "two bytes": PlacementFunction(by_two_bytes),
+    "none": PlacementFunction(by_none, lambda app, shards, spread: [0]),
 }

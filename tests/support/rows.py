@@ -14,7 +14,7 @@ from spm.limits import HOUR_MS
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding.blocks import LogBlock, Messages
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.versions.merge import Piece
 from spm.wire import STALE_BITS, Envelope, SeriesTable, Stamp, canonical
 
@@ -137,7 +137,7 @@ def plain(envelopes: Iterable[Envelope]) -> dict[tuple[bytes, int], int]:
 def stored(*envelopes: Envelope, backend: Backend | None = None, spread: int = 1) -> Backend:
     """A store that holds these messages, one batch each."""
     backend = backend or MemoryBackend()
-    writer = Writer(backend, Distribution.single(spread=spread))
+    writer = Writer(backend, PlacementTable.single(spread=spread))
     for e in envelopes:
         writer.write([e])
     return backend

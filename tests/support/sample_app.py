@@ -16,7 +16,7 @@ from spm.accounts import sources
 from spm.arrays import F64
 from spm.clock import SystemClock, random_bytes
 from spm.store.backends import open_backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.wire import Parsed, SeriesTable, canonical
 
 STEP_MS = 10_000
@@ -37,7 +37,7 @@ class Line:
 def fill(store_url: str, app_id: int, *, now_ms: int, span_ms: int = 7_200_000) -> int:
     """Write ``span_ms`` of history up to now for all hosts; returns the number of samples."""
     backend = open_backend(store_url)
-    writer = Writer(backend, Distribution())
+    writer = Writer(backend, PlacementTable())
     acceptor = Stamper(take_process(backend), SystemClock())
     written = 0
     for number, host in enumerate(HOSTS):

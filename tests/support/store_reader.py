@@ -8,7 +8,7 @@ from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.query.view.page_cache import PageCache
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.manifest import Entry, Generation, Manifest, Replay, State
 from spm.store.versions import generations as versions_generations
 from spm.store.versions.merge import Piece, merge
@@ -22,7 +22,7 @@ NOW = START + 3 * 3_600_000
 
 def reader(backend: Backend, *, clock: FakeClock | None = None, app: int = APP, spread: int = 1) -> AppStorage:
     """A reading process that has just started."""
-    distribution = Distribution.single(spread=spread)
+    distribution = PlacementTable.single(spread=spread)
     return AppStorage(backend, app, distribution=distribution, clock=clock or FakeClock(NOW), cache=PageCache())
 
 

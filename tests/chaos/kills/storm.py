@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from spm.clock import random_u64
 from tests.chaos.ledger.checker import Recount, Sent, violations_in_parts, wrong_hours
@@ -26,6 +27,7 @@ WATCH_S = 2
 JUDGE_S = 3_600  # for the last run of a proof
 PART = 2_000  # messages of one part of the check: some hundred MB
 WORKER_LIVES_S = (0.5, 2.0, 4.0, 3.0)  # once they are ready; queues are theirs after a second or two
+OPTIONS = "?partitions=4&calm=32"  # every worker has its share, so that every kill hits one that holds messages
 Turn = tuple[str, Callable[[], object], Callable[[], object]]  # name, kill, start
 
 
@@ -178,3 +180,17 @@ def consumes(worker: Process) -> bool:
 def consumes_soon(worker: Process) -> None:
     """Wait until a worker has begun, or was killed meanwhile."""
     assert wait_until(lambda: consumes(worker) or not worker.alive(), READY_S), worker.log.read_text()[-2000:]
+
+
+@contextmanager
+def storm_on(folder: Path, cluster: Cluster, rabbitmq: RabbitMQ, *, cut: bool = False) -> Iterator[Storm]:
+    """The whole line on a cluster, with tables and queues of its own; tables may be cut at every shard beforehand."""
+    if cut:
+        cluster.make_tables(folder.name, ["series", "log", "pending", "ledger", "chunks", "manifest"])
+    line = Line(folder, f"{cluster.url}/{folder.name}", rabbitmq.new_vhost(folder.name) + OPTIONS)
+    try:
+        storm = Storm(line, cluster, rabbitmq)
+        with storm.watch_kept():
+            yield storm
+    finally:
+        line.close()

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.conftest import storm_on
-from tests.chaos.kills.storm import START_MS, Storm
+from tests.chaos.kills.storm import START_MS, Storm, storm_on
 from tests.chaos.ledger.checker import ACKED, Sent
 from tests.chaos.line.agents import Agents, Message
 from tests.servers.java.cluster import Cluster

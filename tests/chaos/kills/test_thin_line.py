@@ -10,12 +10,12 @@ from spm.clock import SystemClock
 from spm.query.reader import AppStorage
 from spm.query.view.page_cache import PageCache
 from spm.store.backends import open_backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from tests.chaos.line.thin_line import APP, Line
-from tests.e2e.product.recount import assert_hours_equal, assert_raw_equal
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
 from tests.support.fleet import Fleet
+from tests.support.recount import assert_hours_equal, assert_raw_equal
 from tests.support.stored import samples, sent
 
 pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -66,7 +66,7 @@ def test_the_embedded_store_answers_the_same_bits_for_the_same_messages(
     through_the_stack: Line, fleet: Fleet, tmp_path: Path
 ) -> None:
     embedded = open_backend(f"lmdb://{tmp_path}/store")
-    writer = Writer(embedded, Distribution())
+    writer = Writer(embedded, PlacementTable())
     for at in range(0, len(through_the_stack.sent), 100):
         writer.write(through_the_stack.sent[at : at + 100])
     first, last = int(fleet.ts.min()) - 1, int(fleet.ts.max())
@@ -91,6 +91,6 @@ def test_answers_are_the_same_before_and_after_a_run_of_spark_and_after_its_roll
 
 
 def assert_all_equal(line: Line, fleet: Fleet) -> None:
-    storage = AppStorage(line.backend, APP, distribution=Distribution(), clock=SystemClock(), cache=PageCache())
+    storage = AppStorage(line.backend, APP, distribution=PlacementTable(), clock=SystemClock(), cache=PageCache())
     assert assert_raw_equal(storage, fleet) == len(fleet)
     assert assert_hours_equal(storage, fleet) == 2 * 20 * 10

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.bench.product import ROOT, Served
+from tests.servers.product import ROOT, Served
 
 _MADE = """
 import json

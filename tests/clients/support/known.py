@@ -15,7 +15,7 @@ import numpy as np
 
 from spm.arrays import F64, I64
 from spm.limits import TAIL_AGE_MS
-from tests.bench.product import Served
+from tests.servers.product import Served
 
 Labels = tuple[tuple[str, str], ...]
 Samples = dict[Labels, dict[int, float]]

@@ -19,8 +19,8 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import Resource
 
-from tests.bench.product import Served
 from tests.clients.support.known import Known, Labels, Samples, labels_of
+from tests.servers.product import Served
 
 
 class Noting(OTLPMetricExporter):

@@ -8,8 +8,8 @@ everything it is made of, so that it is built once per machine; ``python -m test
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench.product import Served
 from tests.clients.support import golang
+from tests.servers.product import Served
 
 HERE = Path(__file__).parent
 PACKAGE = "github.com/influxdata/telegraf/cmd/telegraf"

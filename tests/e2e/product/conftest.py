@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench.product import Served, start_product
+from tests.servers.product import Served, start_product
 
 
 @pytest.fixture(scope="session")

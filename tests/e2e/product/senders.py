@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.bench.product import Served
+from tests.servers.product import Served
 
 _TRIES = 400
 

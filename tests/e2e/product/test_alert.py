@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.bench.product import Served
+from tests.servers.product import Served
 from tests.support.person import Person
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -19,13 +19,13 @@ from spm.query.view.page_cache import PageCache
 from spm.store import keys, manifest
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.rollup.rows import StepColumns, decode_row
 from spm.wire import metric_id
-from tests.bench.product import ROOT, Served, processes, start_product
-from tests.e2e.product.recount import assert_hours_equal, assert_raw_equal, days_of
 from tests.e2e.product.senders import Sender
+from tests.servers.product import ROOT, Served, processes, start_product
 from tests.support.fleet import FIELDS, Fleet
+from tests.support.recount import assert_hours_equal, assert_raw_equal, days_of
 
 START_MS = 1_767_225_600_000 - 2 * HOUR_MS  # the fleet crosses a midnight (2026-01-01 UTC)
 
@@ -75,7 +75,7 @@ def kill(served: Served, word: str) -> None:
 
 def storage(served: Served) -> AppStorage:
     backend = open_backend(f"lmdb://{served.data}/store")
-    return AppStorage(backend, served.app, distribution=Distribution(), clock=SystemClock(), cache=PageCache())
+    return AppStorage(backend, served.app, distribution=PlacementTable(), clock=SystemClock(), cache=PageCache())
 
 
 def manage(served: Served, *arguments: str) -> str:

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tests.bench.__main__ import seconds_to_visible
-from tests.bench.product import Served
+from tests.servers.product import Served
 from tests.support.fleet import Fleet
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -1,4 +1,4 @@
-"""``python -m tests.servers.measure [DIR]``: what the real servers of this machine take, one figure a line.
+"""``python -m tests.bench.stack [DIR]``: what the real servers of this machine take, one figure a line.
 
 Publishing with confirms by body size and senders, HBase's own rates, and a worker's way from the queue into HBase with
 the CPU time of every process per value; each after one round of warming up. All on this machine, all bounded; the
