@@ -1,6 +1,6 @@
-"""From the bytes of a body to the one form all later rooms know: ``spm.wire.Parsed``. Pure, no Django.
+"""Parsers: the bytes of a body become a ``spm.wire.Parsed``, the form that all later packages use. Pure, no Django.
 
-Enter by the ``parse`` of a module. ``warm`` compiles all kernels of this room into the cache on disk.
+Enter by ``registry.PROTOCOLS`` or by the ``parse`` of a module. ``warm`` compiles all kernels into the cache on disk.
 """
 
 from ingest.protocols.influx import reader as influx_reader
@@ -35,8 +35,8 @@ _EXPORTED = b"""{"resourceMetrics": [{
 
 
 def warm() -> None:
-    """Compile every kernel of this room, or load it from the cache."""
-    for _ in range(2):  # the second time all series are known, and the compiled reader takes the whole way
+    """Compile every kernel of the parsers, or load it from the cache."""
+    for _ in range(2):  # in the second round all series are known, so the kernels read the bodies
         influx_reader.parse(_EVERY_FORM, now_ms=1_000_000, precision="ms")
         prometheus_text.parse(_EVERY_TEXT, now_ms=1_000_000)
         for body in (_EVERY_SAMPLE, _EVERY_COLUMN):

@@ -1,1 +1,1 @@
-"""What the parsers share: series cache, kernels over bytes and lines, names, times, protobuf, histograms."""
+"""Modules that several parsers use: series cache, kernels over bytes and lines, names, times, protobuf, histograms."""

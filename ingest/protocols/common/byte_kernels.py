@@ -1,8 +1,8 @@
-"""Bytes eight at a time, for compiled loops: a hash, whether two stretches are equal, and a copy.
+"""Compiled operations on bytes, eight at a time: hash, comparison and copy.
 
-An array of bytes gives numba one byte at an index, with a look whether the index is negative; that is most of the time
-of such loops. ``load64`` and ``store64`` move eight at once, whatever their alignment. They look at nothing: whoever
-calls them has made sure that all eight bytes are inside.
+numba reads an array of bytes one by one, and checks each index for a negative number; this costs most of the time of
+such loops. ``load64`` and ``store64`` move eight bytes at once, at any alignment. They check nothing: the caller
+ensures that all eight bytes are inside the array.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from spm.arrays import U8
 
 
 def _pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Where byte ``index`` of the array stands, as a pointer to 64 bits."""
+    """Returns a pointer to 64 bits at byte ``index`` of the array."""
     array = context.make_array(signature.args[0])(context, builder, arguments[0])
     return builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(64).as_pointer())
 
 
 def _load64(typing_context: Any, array: Any, index: Any) -> Any:
-    """The eight bytes at ``index``, the first one lowest."""
+    """Returns the eight bytes at ``index`` as a little-endian number."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         loaded = builder.load(_pointer(context, builder, signature, arguments))
@@ -34,7 +34,7 @@ def _load64(typing_context: Any, array: Any, index: Any) -> Any:
 
 
 def _store64(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """Write eight bytes at ``index``, the lowest one first."""
+    """Write a number as eight bytes at ``index``, little-endian."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         stored = builder.store(arguments[2], _pointer(context, builder, signature, arguments))
@@ -50,7 +50,7 @@ store64: Callable[[U8, int, np.uint64], None] = intrinsic(_store64)  # type: ign
 
 @njit(nogil=True, cache=True, inline="always")
 def text_hash(seed: np.uint64, multiplier: np.uint64, text: U8, start: int, end: int) -> np.uint64:
-    """A keyed hash of text[start:end], eight bytes a step."""
+    """Returns a keyed hash of text[start:end]; it reads eight bytes per step."""
     h = seed ^ np.uint64(end - start)
     i = start
     while i + 8 <= end:
@@ -68,8 +68,8 @@ def text_hash(seed: np.uint64, multiplier: np.uint64, text: U8, start: int, end:
 
 
 @njit(nogil=True, cache=True, inline="always")
-def same(a: U8, at: int, b: U8, start: int, end: int) -> bool:
-    """Whether b[start:end] stands in ``a`` at ``at``."""
+def is_equal(a: U8, at: int, b: U8, start: int, end: int) -> bool:
+    """Whether ``a`` holds b[start:end] at ``at``."""
     size = end - start
     if size < 8:
         for k in range(size):  # noqa: SIM110 (a generator would not compile)
@@ -86,7 +86,7 @@ def same(a: U8, at: int, b: U8, start: int, end: int) -> bool:
 
 @njit(nogil=True, cache=True, inline="always")
 def copy(source: U8, start: int, end: int, into: U8, at: int) -> int:
-    """Copy source[start:end] to ``at``; where the copy ends."""
+    """Copy source[start:end] to ``at``; returns where the copy ends."""
     size = end - start
     if size < 8:
         for k in range(size):

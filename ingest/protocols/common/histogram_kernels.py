@@ -1,8 +1,9 @@
-"""Compiled conversion of histograms: whatever form they come in, cumulative classic buckets come out.
+"""Compiled conversion of histograms of every form to cumulative classic buckets.
 
-``classic`` and ``exponential`` write rows (role, bits of the bucket's upper edge, bits of its count) into a table;
-below 0 they say what is wrong with the point. Buckets of an exponential histogram are merged to at most four per power
-of two, whatever its scale, so that their edges stay when the scale changes. Counts are whole numbers until the end.
+``convert_classic`` and ``convert_exponential`` write rows (role, bits of the bucket's upper edge, bits of its count)
+into a table. A result below 0 is minus a fault of the point. Buckets of an exponential histogram are merged to at most
+four per power of two, at every scale, so that their edges stay when the scale changes. Counts are integers until the
+end.
 """
 
 import math
@@ -11,15 +12,14 @@ import numpy as np
 from numba import njit
 
 from ingest.protocols.common.byte_kernels import load64
-from ingest.protocols.common.protobuf_kernels import BAD_VARINT, BEYOND, BYTES, FIXED64, VARINT, field, varint
+from ingest.protocols.common.protobuf_kernels import BAD_VARINT, BEYOND, BYTES, FIXED64, VARINT, read_field, read_varint
 from spm.arrays import U8, U64
 from spm.limits import EXPONENTIAL_SCALE_MAX
 
 VALUE_ROLE, SUM_ROLE, COUNT_ROLE, MIN_ROLE, MAX_ROLE, BUCKET_ROLE, QUANTILE_ROLE, TARGET_ROLE = b"vscnxbqt"
 NO_TIME, NO_VALUE, BAD_BUCKETS, BAD_BOUNDS, BAD_SCALE, NO_TEMPORALITY, TOO_MANY_BUCKETS = range(1, 8)  # of a point
-TIME, VALUE, HAS, TOTAL, ZERO, THRESHOLD, MIN, HAS_MIN, MAX, HAS_MAX, FLAGS, SCALE, POINT_COLUMNS = range(
-    13
-)  # likewise
+# Columns of a point:
+TIME, VALUE, HAS, TOTAL, ZERO, THRESHOLD, MIN, HAS_MIN, MAX, HAS_MAX, FLAGS, SCALE, POINT_COLUMNS = range(13)
 ONE = np.uint64(1)
 _QUARTERS = np.array([1.0, 2.0**0.25, 2.0**0.5, 2.0**0.75])
 _EDGE_MAX = 4_096  # quarters of powers of two up to the largest float64; down to the smallest are 4,296
@@ -27,9 +27,9 @@ _EDGE_MIN = -4_296
 
 
 @njit(nogil=True, cache=True)
-def numbers(body: U8, form: int, start: int, stop: int, into: U64, count: int) -> int:
-    """Add the 64-bit numbers of a field, packed or single; how many there are then, at most what fits; -2: a fault."""
-    if form == BYTES and (stop - start) % 8:
+def read_numbers(body: U8, wire_type: int, start: int, stop: int, into: U64, count: int) -> int:
+    """Append the 64-bit numbers of a field, packed or single, as far as they fit; returns the count; -2 is a fault."""
+    if wire_type == BYTES and (stop - start) % 8:
         return BEYOND
     while start + 8 <= stop and count < into.size:
         into[count] = load64(body, start)
@@ -39,24 +39,24 @@ def numbers(body: U8, form: int, start: int, stop: int, into: U64, count: int) -
 
 
 @njit(nogil=True, cache=True)
-def buckets_of(body: U8, start: int, stop: int, into: U64, at_first: int) -> tuple[int, int]:
-    """Buckets of an exponential histogram behind the first ``at_first``: (how many there are then, their offset).
+def read_exponential_buckets(body: U8, start: int, stop: int, into: U64, at_first: int) -> tuple[int, int]:
+    """Append the buckets of an exponential histogram after the first ``at_first``; returns (count, their offset).
 
-    A count below 0 is a fault; one as large as ``into`` means that not all of them fitted.
+    A count below 0 is a fault. A count as large as ``into`` means that not all buckets fitted.
     """
     at, count, offset = start, at_first, 0
     while at < stop:
-        number, form, begin, at, value = field(body, at, stop)
+        number, wire_type, begin, at, value = read_field(body, at, stop)
         if number < 0:
             return number, 0
-        if number == 1 and form == VARINT:
+        if number == 1 and wire_type == VARINT:
             offset = int(np.int64(value >> ONE) ^ -np.int64(value & ONE))
-        elif number == 2 and form == VARINT and count < into.size:
+        elif number == 2 and wire_type == VARINT and count < into.size:
             into[count] = value
             count += 1
-        elif number == 2 and form == BYTES:
+        elif number == 2 and wire_type == BYTES:
             while begin < at and count < into.size:
-                begin, into[count] = varint(body, begin, at)
+                begin, into[count] = read_varint(body, begin, at)
                 if begin < 0:
                     return BAD_VARINT, 0
                 count += 1
@@ -64,24 +64,24 @@ def buckets_of(body: U8, start: int, stop: int, into: U64, at_first: int) -> tup
 
 
 @njit(nogil=True, cache=True)
-def quantile(body: U8, start: int, stop: int, counts: U64, bounds: U64, count: int) -> int:
-    """One quantile and its value; a fault or 0."""
+def read_quantile(body: U8, start: int, stop: int, counts: U64, bounds: U64, count: int) -> int:
+    """Read one quantile and its value; returns a fault or 0."""
     at = start
     counts[count] = bounds[count] = np.uint64(0)
     while at < stop:
-        number, form, begin, at, _ = field(body, at, stop)
+        number, wire_type, begin, at, _ = read_field(body, at, stop)
         if number < 0:
             return number
-        if form == FIXED64 and number == 1:
+        if wire_type == FIXED64 and number == 1:
             bounds[count] = load64(body, begin)
-        elif form == FIXED64 and number == 2:
+        elif wire_type == FIXED64 and number == 2:
             counts[count] = load64(body, begin)
     return 0
 
 
 @njit(nogil=True, cache=True)
 def _edge(quarters: int) -> float:
-    """2^(quarters / 4), the same float64 wherever it comes from."""
+    """Returns 2^(quarters / 4), always as an identical float64."""
     return math.ldexp(_QUARTERS[quarters & 3], quarters >> 2)
 
 
@@ -91,10 +91,11 @@ def bits_of(value: float) -> np.uint64:
 
 
 @njit(nogil=True, cache=True)
-def _merged(counts: U64, start: int, stop: int, offset: int, scale: int, into: U64) -> tuple[int, int, int]:
-    """Buckets of base 2^(2^-scale) as at most four per power of two: (how many, the first one's lower edge, step).
+def _merge_buckets(counts: U64, start: int, stop: int, offset: int, scale: int, into: U64) -> tuple[int, int, int]:
+    """Merge buckets of base 2^(2^-scale) to at most four per power of two; returns (count, lower edge, step).
 
-    Edges and step are in quarters of powers of two. Empty buckets at either end are left out. A step of 0: too far out.
+    The lower edge is that of the first bucket. Edge and step are in quarters of powers of two. Empty buckets at both
+    ends are left out. A step of 0 means that a bucket is out of range.
     """
     while start < stop and counts[start] == 0:
         start += 1
@@ -115,15 +116,15 @@ def _merged(counts: U64, start: int, stop: int, offset: int, scale: int, into: U
 
 
 @njit(nogil=True, cache=True)
-def put(table: U64, count: int, role: int, edge: np.uint64, value: np.uint64) -> int:
-    """One more sample of the point; how many there are then."""
+def put_row(table: U64, count: int, role: int, edge: np.uint64, value: np.uint64) -> int:
+    """Append one sample of the point; returns the count."""
     table[count, 0], table[count, 1], table[count, 2] = np.uint64(role), edge, value
     return count + 1
 
 
 @njit(nogil=True, cache=True)
-def classic(counts: U64, bounds: U64, buckets: int, edges: int, table: U64, count: int) -> int:
-    """Cumulative buckets of a histogram; how many samples there are then, or minus a fault of the point."""
+def convert_classic(counts: U64, bounds: U64, buckets: int, edges: int, table: U64, count: int) -> int:
+    """Append the cumulative buckets of a histogram; returns the count of samples, or minus a fault of the point."""
     if buckets == 0:
         return count
     if buckets != edges + 1:
@@ -135,44 +136,44 @@ def classic(counts: U64, bounds: U64, buckets: int, edges: int, table: U64, coun
             return -BAD_BOUNDS
         before = edge
         total += counts[k]
-        count = put(table, count, BUCKET_ROLE, bits_of(edge), bits_of(float(total)))
+        count = put_row(table, count, BUCKET_ROLE, bits_of(edge), bits_of(float(total)))
     return count
 
 
 @njit(nogil=True, cache=True)
-def exponential(
+def convert_exponential(
     point: U64, positive: tuple[int, int], negative: tuple[int, int], counts: U64, merged: U64, table: U64, count: int
 ) -> int:
-    """Cumulative classic buckets of an exponential histogram: negative ones, that of zero, positive ones.
+    """Append the cumulative classic buckets of an exponential histogram: negative ones, zero, positive ones.
 
-    ``positive`` is (how many counts stand first, offset), ``negative`` (where the counts behind them end, offset).
+    ``positive`` is (number of the first counts, offset), ``negative`` is (end of the counts after them, offset).
     """
     scale = int(np.int64(point[SCALE]))
     if not -10 <= scale <= 20:
         return -BAD_SCALE
     total = np.uint64(0)
-    size, first, step = _merged(counts, positive[0], negative[0], negative[1], scale, merged)
+    size, first, step = _merge_buckets(counts, positive[0], negative[0], negative[1], scale, merged)
     if step == 0:
         return -BAD_SCALE
     for k in range(size - 1, -1, -1):
         total += merged[k]
-        count = put(table, count, BUCKET_ROLE, bits_of(-_edge(first + k * step)), bits_of(float(total)))
+        count = put_row(table, count, BUCKET_ROLE, bits_of(-_edge(first + k * step)), bits_of(float(total)))
     below = size > 0
-    size, first, step = _merged(counts, 0, positive[0], positive[1], scale, merged)
+    size, first, step = _merge_buckets(counts, 0, positive[0], positive[1], scale, merged)
     if step == 0:
         return -BAD_SCALE
     total += point[ZERO]
     threshold = point[THRESHOLD : THRESHOLD + 1].view(np.float64)[0]
     if threshold > 0 and not (size and _edge(first) < threshold):
-        count = put(table, count, BUCKET_ROLE, point[THRESHOLD], bits_of(float(total)))
+        count = put_row(table, count, BUCKET_ROLE, point[THRESHOLD], bits_of(float(total)))
     elif point[ZERO] or below:
-        count = put(table, count, BUCKET_ROLE, np.uint64(0), bits_of(float(total)))
+        count = put_row(table, count, BUCKET_ROLE, np.uint64(0), bits_of(float(total)))
     if size and bits_of(_edge(first)) != point[THRESHOLD]:
-        count = put(table, count, BUCKET_ROLE, bits_of(_edge(first)), bits_of(float(total)))
+        count = put_row(table, count, BUCKET_ROLE, bits_of(_edge(first)), bits_of(float(total)))
     for k in range(size):
         total += merged[k]
         edge = min((first + (k + 1) * step), _EDGE_MAX)
         if edge == _EDGE_MAX:
-            break  # beyond all float64: +Inf has these
-        count = put(table, count, BUCKET_ROLE, bits_of(_edge(edge)), bits_of(float(total)))
+            break  # beyond all float64: the bucket +Inf counts these
+        count = put_row(table, count, BUCKET_ROLE, bits_of(_edge(edge)), bits_of(float(total)))
     return count

@@ -1,7 +1,7 @@
-"""Compiled reading of decimal numbers: digits to a float64 that is rounded once, as Python's ``float`` would give it.
+"""Compiled reading of decimal numbers: digits to a float64 with a single rounding, as Python's ``float`` gives it.
 
-Enter by ``read_number``. It reads the plain spellings and says with an end of -1 that only the exact reader can tell;
-it never guesses. ``to_float`` is for mantissas of at most ``DIGITS_MAX`` digits.
+Enter by ``read_number``. It reads the plain spellings. An end of -1 means that only the exact reader can decide; it
+never guesses. ``to_float`` is for mantissas of at most ``DIGITS_MAX`` digits.
 """
 
 import numpy as np
@@ -9,18 +9,18 @@ from numba import njit
 
 from spm.arrays import U8
 
-EXPONENT_MAX = 64  # of ten, either way; metrics beyond 10^±64 are rare enough for the exact reader
+EXPONENT_MAX = 64  # of ten, positive or negative; metrics beyond 10^±64 are rare enough for the exact reader
 DIGITS_MAX = 19  # of a mantissa: every number of 19 digits fits 64 bits
 
 _PLUS, _MINUS, _POINT, _ZERO, _SMALL_E, _BIG_E, _INTEGER, _UNSIGNED = 43, 45, 46, 48, 101, 69, 105, 117
 _TEN = np.uint64(10)
 _I64_MAX = np.uint64((1 << 63) - 1)
-_EXACT = np.array([float(f"1e{k}") for k in range(23)])  # 10^22 is the last power of ten without rounding
+_EXACT = np.array([float(f"1e{k}") for k in range(23)])  # 10^22 is the last power of ten that float64 holds exactly
 _HALF, _LOW, _ONE = np.uint64(32), np.uint64(0xFFFFFFFF), np.uint64(1)
 
 
 def _power_of_five(exponent: int) -> int:
-    """The leading 128 bits of 5^exponent, cut off; of a reciprocal, rounded up as the proof of the method asks."""
+    """Returns the leading 128 bits of 5^exponent, truncated; a reciprocal is rounded up, as the method requires."""
     power: int = 5 ** abs(exponent)
     size = power.bit_length()
     if exponent >= 0:
@@ -38,7 +38,7 @@ _FIVES = np.array(
 
 @njit(nogil=True, cache=True)
 def read_digits(body: U8, start: int, mantissa: np.uint64) -> tuple[int, np.uint64]:
-    """End of a row of digits and the mantissa they prolong (meaningless past DIGITS_MAX digits)."""
+    """Returns the end of the digits at ``start`` and the mantissa with them (meaningless past DIGITS_MAX digits)."""
     i = start
     while True:
         digit = np.uint8(body[i] - np.uint8(_ZERO))
@@ -50,7 +50,7 @@ def read_digits(body: U8, start: int, mantissa: np.uint64) -> tuple[int, np.uint
 
 @njit(nogil=True, cache=True)
 def _multiply(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """High and low half of a 64 × 64 bit product."""
+    """Returns the high and the low half of a 64 × 64 bit product."""
     a1, a0, b1, b0 = a >> _HALF, a & _LOW, b >> _HALF, b & _LOW
     low = a0 * b0
     middle = a1 * b0 + (low >> _HALF)
@@ -70,9 +70,10 @@ def _leading_zeros(value: np.uint64) -> int:
 
 @njit(nogil=True, cache=True)
 def _by_product(mantissa: np.uint64, exponent: int) -> tuple[bool, float]:
-    """Eisel and Lemire's way ("Number parsing at a gigabyte per second"): a 128-bit product with a cut-off power of 5.
+    """Convert by Eisel and Lemire's method ("Number parsing at a gigabyte per second"): a 128-bit product.
 
-    1. normalise; 2. multiply by 5^exponent; 3. refine if in doubt; 4. round half to even; 5. pack.
+    1. Normalise. 2. Multiply by 5^exponent, truncated to 128 bits. 3. Refine if in doubt. 4. Round half to even.
+    5. Pack.
     """
     zeros = _leading_zeros(mantissa)
     normal = mantissa << np.uint64(zeros)
@@ -103,18 +104,19 @@ def _by_product(mantissa: np.uint64, exponent: int) -> tuple[bool, float]:
 
 @njit(nogil=True, cache=True)
 def to_float(mantissa: np.uint64, exponent: int) -> tuple[bool, float]:
-    """(ok, mantissa × 10^exponent rounded once); not ok: only Python's float() can tell.
+    """Returns (ok, mantissa × 10^exponent rounded once); if not ok, only Python's float() can tell.
 
-    Clinger's way where both factors are float64 without rounding, so that one operation rounds once; else Lemire's.
+    Clinger's method applies where float64 holds both factors exactly, so that one operation rounds once; else Eisel
+    and Lemire's.
     """
     if mantissa <= np.uint64(1 << 53):
-        whole = np.float64(np.int64(mantissa))
+        integer = np.float64(np.int64(mantissa))
         if exponent == 0 or mantissa == 0:
-            return True, whole
+            return True, integer
         if 0 < exponent <= 22:
-            return True, whole * _EXACT[exponent]
+            return True, integer * _EXACT[exponent]
         if -22 <= exponent < 0:
-            return True, whole / _EXACT[-exponent]
+            return True, integer / _EXACT[-exponent]
     if exponent < -EXPONENT_MAX or exponent > EXPONENT_MAX:
         return False, 0.0
     return _by_product(mantissa, exponent)
@@ -122,7 +124,7 @@ def to_float(mantissa: np.uint64, exponent: int) -> tuple[bool, float]:
 
 @njit(nogil=True, cache=True)
 def _boolean(body: U8, start: int) -> tuple[int, float]:
-    """End and value of ``t``, ``true``, ``f``, ``false``; end -1 for the other spellings and everything else."""
+    """Returns end and value of ``t``, ``true``, ``f`` or ``false``; end -1 for everything else."""
     if body[start] == 116:
         if body[start + 1] == 114 and body[start + 2] == 117 and body[start + 3] == 101:
             return start + 4, 1.0
@@ -136,7 +138,7 @@ def _boolean(body: U8, start: int) -> tuple[int, float]:
 
 @njit(nogil=True, cache=True)
 def _exponent(body: U8, start: int) -> tuple[int, int]:
-    """End and value of the exponent behind an ``e``; end -1 if it is none or has over three digits."""
+    """Returns end and value of the exponent after an ``e``; end -1 if there is none or it has over three digits."""
     i = start
     negative = body[i] == _MINUS
     if negative or body[i] == _PLUS:
@@ -150,7 +152,7 @@ def _exponent(body: U8, start: int) -> tuple[int, int]:
 
 @njit(nogil=True, cache=True)
 def read_number(body: U8, start: int) -> tuple[int, float]:
-    """End and float64 of the value at ``start``; end -1 if only the exact reader can tell."""
+    """Returns end and float64 of the value at ``start``; end -1 if only the exact reader can tell."""
     negative = body[start] == _MINUS
     first = start + 1 if negative else start
     i, mantissa = read_digits(body, first, np.uint64(0))
@@ -161,8 +163,8 @@ def read_number(body: U8, start: int) -> tuple[int, float]:
     if byte in (_INTEGER, _UNSIGNED):
         if digits > DIGITS_MAX or (byte == _INTEGER and mantissa > _I64_MAX) or (byte == _UNSIGNED and negative):
             return -1, 0.0
-        whole = np.float64(mantissa)
-        return i + 1, (0.0 - whole if negative else whole)
+        integer = np.float64(mantissa)
+        return i + 1, (0.0 - integer if negative else integer)
     exponent = 0
     if byte == _POINT:
         fraction = i + 1

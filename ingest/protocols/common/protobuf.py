@@ -1,7 +1,7 @@
-"""Protobuf's wire format in plain Python, for what is read or written once: labels of a new series, metadata, answers.
+"""Protobuf's wire format in plain Python, for messages that are rare: labels of a new series, metadata, answers.
 
-What is read for every sample is compiled (``protobuf_kernels``). Enter by ``fields`` to read; ``delimited`` and
-``number`` write. Nothing here knows any message.
+The fields of every sample are read by compiled code (``protobuf_kernels``). Enter by ``read_fields`` to read, and by
+``encode_bytes`` and ``encode_integer`` to write. Nothing here knows any message type.
 """
 
 import struct
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ingest.protocols.common.protobuf_kernels import (
-    BAD_FORM,
     BAD_NUMBER,
     BAD_VARINT,
+    BAD_WIRE_TYPE,
     BEYOND,
     BYTES,
     FAULTS,
@@ -22,77 +22,77 @@ from ingest.protocols.common.protobuf_kernels import (
 from spm.errors import BadMessage
 
 _SIZES = {FIXED64: 8, FIXED32: 4}
-_TEXTS_MAX = 16  # fields of a small message that are looked at: those read here have five
+_FIELDS_MAX = 16  # fields of a small message that are read; the messages read here have five
 
 
-def damaged(fault: int, at: int, what: str) -> BadMessage:
-    """The error for bytes that are no protobuf."""
+def damage_error(fault: int, at: int, what: str) -> BadMessage:
+    """Returns the error for bytes that are no protobuf."""
     return BadMessage(
         f"not {what}: {FAULTS[fault]}",
         got=f"damage at byte {at} of the message",
         wanted="protobuf, uncompressed here",
-        remedy="See whether something on the way cuts bodies off or decompresses them.",
+        remedy="Check whether a proxy between sender and server truncates or decompresses bodies.",
     )
 
 
-def fields(raw: bytes, what: str) -> Iterator[tuple[int, int, int | bytes]]:
-    """(Number, form, value) of each field: an int for VARINT, else the bytes. ``BadMessage`` where it is damaged."""
+def read_fields(raw: bytes, what: str) -> Iterator[tuple[int, int, int | bytes]]:
+    """Yields (number, wire type, value) of each field: an int for VARINT, else bytes. ``BadMessage``: it is damaged."""
     at = 0
     while at < len(raw):
-        tag, after = _varint(raw, at, what)
-        number, form = tag >> 3, tag & 7
+        tag, after = _read_varint(raw, at, what)
+        number, wire_type = tag >> 3, tag & 7
         if not 0 < number <= 0x1FFFFFFF:
-            raise damaged(BAD_NUMBER, at, what)
-        if form == VARINT:
-            value, at = _varint(raw, after, what)
-            yield number, form, value
+            raise damage_error(BAD_NUMBER, at, what)
+        if wire_type == VARINT:
+            value, at = _read_varint(raw, after, what)
+            yield number, wire_type, value
             continue
-        if form not in (BYTES, *_SIZES):
-            raise damaged(BAD_FORM, at, what)
-        size, after = _varint(raw, after, what) if form == BYTES else (_SIZES[form], after)
+        if wire_type not in (BYTES, *_SIZES):
+            raise damage_error(BAD_WIRE_TYPE, at, what)
+        size, after = _read_varint(raw, after, what) if wire_type == BYTES else (_SIZES[wire_type], after)
         if size > len(raw) - after:
-            raise damaged(BEYOND, at, what)
+            raise damage_error(BEYOND, at, what)
         at = after + size
-        yield number, form, raw[after:at]
+        yield number, wire_type, raw[after:at]
 
 
-def texts(raw: bytes, what: str) -> dict[int, bytes]:
-    """The fields of a small message that are bytes, by number; of several with one number the last counts."""
-    first = islice(fields(raw, what), _TEXTS_MAX)
+def read_byte_fields(raw: bytes, what: str) -> dict[int, bytes]:
+    """Returns the fields of a small message that are bytes, by number. Of several with one number the last counts."""
+    first = islice(read_fields(raw, what), _FIELDS_MAX)
     return {number: value for number, _, value in first if isinstance(value, bytes)}
 
 
-def delimited(number: int, raw: bytes) -> bytes:
-    """A field that is bytes, text or a message."""
-    return varint(number << 3 | BYTES) + varint(len(raw)) + raw
+def encode_bytes(number: int, raw: bytes) -> bytes:
+    """Returns a field of bytes, text or a message."""
+    return encode_varint(number << 3 | BYTES) + encode_varint(len(raw)) + raw
 
 
-def number(number: int, value: int) -> bytes:
-    """A field that is a whole number; negative ones take ten bytes."""
-    return varint(number << 3 | VARINT) + varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+def encode_integer(number: int, value: int) -> bytes:
+    """Returns a field of an integer; a negative one takes ten bytes."""
+    return encode_varint(number << 3 | VARINT) + encode_varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-def double(number: int, value: float) -> bytes:
-    """A field that is a float64."""
-    return varint(number << 3 | FIXED64) + struct.pack("<d", value)
+def encode_double(number: int, value: float) -> bytes:
+    """Returns a field of a float64."""
+    return encode_varint(number << 3 | FIXED64) + struct.pack("<d", value)
 
 
-def fixed64(number: int, value: int) -> bytes:
-    """A field of 64 bits, signed or not."""
-    return varint(number << 3 | FIXED64) + (value & 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "little")
+def encode_fixed64(number: int, value: int) -> bytes:
+    """Returns a field of a 64-bit integer, signed or unsigned."""
+    return encode_varint(number << 3 | FIXED64) + (value & 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "little")
 
 
-def varint(value: int) -> bytes:
-    """A number that is not negative."""
-    found = bytearray()
+def encode_varint(value: int) -> bytes:
+    """Returns a number that is not negative as a varint."""
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
-def _varint(raw: bytes, at: int, what: str) -> tuple[int, int]:
+def _read_varint(raw: bytes, at: int, what: str) -> tuple[int, int]:
     value = 0
     for place in range(at, min(at + 10, len(raw))):
         value |= (raw[place] & 0x7F) << 7 * (place - at)
@@ -100,4 +100,4 @@ def _varint(raw: bytes, at: int, what: str) -> tuple[int, int]:
             if value >> 64:
                 break
             return value, place + 1
-    raise damaged(BAD_VARINT, at, what)
+    raise damage_error(BAD_VARINT, at, what)

@@ -1,9 +1,9 @@
-"""Compiled reading of protobuf's wire format: the steps that every message of it is read by.
+"""Compiled reading of protobuf's wire format, for all messages.
 
-Enter by ``field``: one field of a message, whatever it is. Nothing here reads outside [at, end): a length or a number
-that would is a fault, and faults are negative field numbers (``FAULTS`` has the words). Groups, which no message read
-here has, are faults, too. ``put_text`` writes a text as a field. What is called for every field is inlined: arrays are
-counted by their users, and handing them to a function costs more than reading a number.
+Enter by ``read_field``, which reads one field of any type. Nothing here reads outside [at, end): a length or a number
+that crosses the end is a fault. Faults are negative field numbers (``FAULTS`` has the texts). Groups are faults, too:
+no message read here has them. ``put_text`` writes a text as a field. Functions that run for every field are inlined:
+numba counts the references of each array argument, which costs more than reading a number.
 """
 
 import numpy as np
@@ -12,20 +12,20 @@ from numba import njit
 from ingest.protocols.common.byte_kernels import copy
 from spm.arrays import U8
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # how a field is written
-BAD_VARINT, BEYOND, BAD_FORM, BAD_NUMBER = -1, -2, -3, -4
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
+BAD_VARINT, BEYOND, BAD_WIRE_TYPE, BAD_NUMBER = -1, -2, -3, -4
 FAULTS = {
     BAD_VARINT: "a number is cut off or longer than ten bytes",
-    BEYOND: "a field is longer than what is left of its message",
-    BAD_FORM: "a field is written in an unknown form",
+    BEYOND: "a field is longer than the rest of its message",
+    BAD_WIRE_TYPE: "a field has an unknown wire type",
     BAD_NUMBER: "a field has the number 0",
 }
 _SEVEN, _LOW, _MORE = np.uint64(7), np.uint64(0x7F), 0x80
 
 
 @njit(nogil=True, cache=True, inline="always")
-def varint(body: U8, at: int, end: int) -> tuple[int, np.uint64]:
-    """(Where it ends, the number); an end of -1 for one that is cut off or does not fit 64 bits."""
+def read_varint(body: U8, at: int, end: int) -> tuple[int, np.uint64]:
+    """Returns (end, number); an end of -1 if the number is cut off or does not fit 64 bits."""
     if at < end and body[at] < _MORE:
         return at + 1, np.uint64(body[at])
     value, shift, i = np.uint64(0), np.uint64(0), at
@@ -42,41 +42,41 @@ def varint(body: U8, at: int, end: int) -> tuple[int, np.uint64]:
 
 
 @njit(nogil=True, cache=True)
-def field(body: U8, at: int, end: int) -> tuple[int, int, int, int, np.uint64]:
-    """(Number, form, first byte, end, value) of the field at ``at``; the next one starts at its end.
+def read_field(body: U8, at: int, end: int) -> tuple[int, int, int, int, np.uint64]:
+    """Returns (number, wire type, first byte, end, value) of the field at ``at``; the next field starts at its end.
 
-    The value is that of a varint. A number below 0 is a fault.
+    The value is that of a varint, else 0. A number below 0 is a fault.
     """
     nothing = np.uint64(0)
-    i, tag = varint(body, at, end)
+    i, tag = read_varint(body, at, end)
     if i < 0:
         return BAD_VARINT, 0, at, at, nothing
-    number, form = int(np.int64(tag >> np.uint64(3))), int(np.int64(tag & _SEVEN))
+    number, wire_type = int(np.int64(tag >> np.uint64(3))), int(np.int64(tag & _SEVEN))
     if number <= 0 or number > 0x1FFFFFFF:
         return BAD_NUMBER, 0, at, at, nothing
-    if form == VARINT:
-        stop, value = varint(body, i, end)
+    if wire_type == VARINT:
+        stop, value = read_varint(body, i, end)
         if stop < 0:
             return BAD_VARINT, 0, i, i, nothing
-        return number, form, stop, stop, value
-    if form == BYTES:
-        i, size = varint(body, i, end)
+        return number, wire_type, stop, stop, value
+    if wire_type == BYTES:
+        i, size = read_varint(body, i, end)
         if i < 0:
             return BAD_VARINT, 0, at, at, nothing
         if size > np.uint64(end - i):
             return BEYOND, 0, at, at, nothing
-        return number, form, i, i + int(np.int64(size)), nothing
-    if form not in (FIXED64, FIXED32):
-        return BAD_FORM, 0, at, at, nothing
-    stop = i + (8 if form == FIXED64 else 4)
+        return number, wire_type, i, i + int(np.int64(size)), nothing
+    if wire_type not in (FIXED64, FIXED32):
+        return BAD_WIRE_TYPE, 0, at, at, nothing
+    stop = i + (8 if wire_type == FIXED64 else 4)
     if stop > end:
         return BEYOND, 0, at, at, nothing
-    return number, form, i, stop, nothing
+    return number, wire_type, i, stop, nothing
 
 
 @njit(nogil=True, cache=True, inline="always")
 def put_varint(into: U8, at: int, value: int) -> int:
-    """Write a number that is not negative; where it ends."""
+    """Write a number that is not negative; returns where it ends."""
     while value >= _MORE:
         into[at] = np.uint8(value & 0x7F | _MORE)
         value >>= 7
@@ -87,7 +87,7 @@ def put_varint(into: U8, at: int, value: int) -> int:
 
 @njit(nogil=True, cache=True, inline="always")
 def varint_size(value: int) -> int:
-    """Bytes of a number that is not negative."""
+    """Returns the size in bytes of a number that is not negative."""
     size = 1
     while value >= _MORE:
         value >>= 7
@@ -97,7 +97,7 @@ def varint_size(value: int) -> int:
 
 @njit(nogil=True, cache=True, inline="always")
 def put_text(tag: int, source: U8, start: int, end: int, into: U8, at: int) -> int:
-    """Write a text as a field; where it ends. An empty one is not written, as encoders do."""
+    """Write a text as a field; returns where it ends. An empty text is left out, as encoders do."""
     if start == end:
         return at
     into[at] = np.uint8(tag)
@@ -106,5 +106,5 @@ def put_text(tag: int, source: U8, start: int, end: int, into: U8, at: int) -> i
 
 @njit(nogil=True, cache=True, inline="always")
 def text_size(size: int) -> int:
-    """Bytes of a text of this size as a field with a number below 16."""
+    """Returns the size in bytes of a text of this size as a field with a number below 16."""
     return 0 if size == 0 else 1 + varint_size(size) + size

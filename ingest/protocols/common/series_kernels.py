@@ -1,9 +1,8 @@
 """Compiled look-ups in the series cache, and the numbering of a message's series.
 
-``KnownSeries`` is one consistent view of the cache: entries below its counts never change any more, entries beyond them
-are treated as absent, so readers need no lock while another thread adds series. Enter by ``find_head`` and
-``find_item``. They are inlined: a ``KnownSeries`` passed to a function is fourteen arrays whose users are counted, a
-third of the time.
+``KnownSeries`` is one consistent view of the cache: entries below its counts never change, entries beyond them count as
+absent. So readers need no lock while another thread adds series. Enter by ``find_head`` and ``find_item``. They are
+inlined: numba counts the references of the fourteen arrays of a ``KnownSeries`` at every call, a third of the time.
 """
 
 from typing import NamedTuple
@@ -11,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from ingest.protocols.common.byte_kernels import same, text_hash
+from ingest.protocols.common.byte_kernels import is_equal, text_hash
 from spm.arrays import I32, I64, U8, U64
 
 
 class KnownSeries(NamedTuple):
-    """A view of the cache. Texts lie in ``text``; hash tables hold entry numbers, -1 where free."""
+    """A view of the cache. ``text`` holds all texts; hash tables hold entry numbers, and -1 in free slots."""
 
     key: U64  # seed and odd multiplier, drawn per process, so that nobody can choose colliding names
     text: U8
@@ -36,7 +35,7 @@ class KnownSeries(NamedTuple):
 
 @njit(nogil=True, cache=True, inline="always")
 def find_head(known: KnownSeries, text: U8, start: int, end: int) -> int:
-    """The number of the head text[start:end], or -1."""
+    """Returns the number of the head text[start:end], or -1."""
     h = text_hash(known.key[0], known.key[1], text, start, end)
     mask = known.head_table.size - 1
     place = np.int64(h & np.uint64(mask))
@@ -47,7 +46,7 @@ def find_head(known: KnownSeries, text: U8, start: int, end: int) -> int:
         if (
             known.head_hash[entry] == h
             and known.head_end[entry] - known.head_start[entry] == end - start
-            and same(known.text, known.head_start[entry], text, start, end)
+            and is_equal(known.text, known.head_start[entry], text, start, end)
         ):
             return entry
         place = (place + 1) & mask
@@ -55,7 +54,7 @@ def find_head(known: KnownSeries, text: U8, start: int, end: int) -> int:
 
 @njit(nogil=True, cache=True, inline="always")
 def find_item(known: KnownSeries, head: int, text: U8, start: int, end: int) -> int:
-    """The number of the item (head, field name text[start:end]), or -1."""
+    """Returns the number of the item (head, field name text[start:end]), or -1."""
     h = text_hash(known.key[0] + np.uint64(head), known.key[1], text, start, end)
     mask = known.item_table.size - 1
     place = np.int64(h & np.uint64(mask))
@@ -67,23 +66,26 @@ def find_item(known: KnownSeries, head: int, text: U8, start: int, end: int) -> 
             known.item_hash[entry] == h
             and known.item_head[entry] == head
             and known.item_end[entry] - known.item_start[entry] == end - start
-            and same(known.text, known.item_start[entry], text, start, end)
+            and is_equal(known.text, known.item_start[entry], text, start, end)
         ):
             return entry
         place = (place + 1) & mask
 
 
 @njit(nogil=True, cache=True)
-def localise(series: I32, marks: I32, found: I32) -> int:
-    """Number the distinct series by appearance, in place; ``found`` gets them. Marks are zero before and after."""
+def number_series(series: I32, scratch: I32, distinct: I32) -> int:
+    """Number the distinct series by first appearance, in place; returns how many there are.
+
+    ``distinct`` gets the original numbers. ``scratch`` is all zeros before and after.
+    """
     count = 0
     for i in range(series.size):
         number = series[i]
-        if marks[number] == 0:
-            found[count] = number
+        if scratch[number] == 0:
+            distinct[count] = number
             count += 1
-            marks[number] = count
-        series[i] = marks[number] - 1
+            scratch[number] = count
+        series[i] = scratch[number] - 1
     for k in range(count):
-        marks[found[k]] = 0
+        scratch[distinct[k]] = 0
     return count

@@ -1,7 +1,7 @@
-"""The compiled loop of line protocol: plain lines of known series, at full speed.
+"""The compiled loop of line protocol. It reads plain lines of known series.
 
-Enter by ``read_lines``. It stops at the first line that is not plain or names a series that the cache does not know, as
-``line_kernels`` says; ``exact`` reads that line.
+Enter by ``read_lines``. It stops before the first line that is not plain or that names a series unknown to the cache
+(contract: ``line_kernels``); ``exact`` reads that line.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ _SPACE, _COMMA, _EQUALS, _NEWLINE, _ESCAPE, _COMMENT = 32, 44, 61, 10, 92, 35
 
 @njit(nogil=True, cache=True)
 def _head_end(body: U8, start: int) -> int:
-    """Where the first space stands that no backslash precedes; -1 if the line ends before."""
+    """Returns the position of the first space without a backslash before it; -1 if the line ends before."""
     i = start
     while True:
         byte = body[i]
@@ -45,7 +45,7 @@ def _head_end(body: U8, start: int) -> int:
 
 @njit(nogil=True, cache=True)
 def _name_end(body: U8, start: int) -> int:
-    """Where the '=' behind a field's plain name stands; -1 for every other case."""
+    """Returns the position of the '=' after a plain field name; -1 in every other case."""
     i = start
     while True:
         byte = body[i]
@@ -60,7 +60,7 @@ def _name_end(body: U8, start: int) -> int:
 def _fields(
     body: U8, start: int, head: int, known: KnownSeries, count: int, series: I32, values: F64
 ) -> tuple[int, int]:
-    """All fields of a line: (where they end, samples then written); an end of -1 or -FULL gives the line up."""
+    """Read all fields of a line; returns (their end, count of samples). An end below 0 is -STOPPED or -FULL."""
     i = start
     while True:
         if count == series.size:
@@ -84,7 +84,7 @@ def _fields(
 
 @njit(nogil=True, cache=True)
 def _time(body: U8, start: int, rules: I64) -> tuple[int, int]:
-    """(newline's position, time in ms) behind the fields; position -1 if only the exact reader can tell."""
+    """Read the time after the fields; returns (position of the newline, ms); -1 if only the exact reader can tell."""
     if body[start] != _SPACE:
         return line_end(body, start), rules[NOW]
     i, raw = read_digits(body, start + 1, np.uint64(0))
@@ -96,9 +96,9 @@ def _time(body: U8, start: int, rules: I64) -> tuple[int, int]:
 
 @njit(nogil=True, cache=True)
 def read_lines(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
-    """Read plain lines from ``state`` on until END, a line for the exact reader (STOPPED) or no more room (FULL).
+    """Read plain lines from ``state`` on until END, a line for the exact reader (STOPPED), or full columns (FULL).
 
-    ``body`` ends with a newline. Series are written as the cache's numbers, times in ms.
+    ``body`` ends with a newline. ``series`` gets numbers of the cache, ``ts`` milliseconds.
     """
     position, line, count = state[POSITION], state[LINE], state[COUNT]
     status = END

@@ -1,16 +1,16 @@
-"""Influx line protocol: the bytes of a body become a ``Parsed``.
+"""Reads Influx line protocol: the bytes of a body become a ``Parsed``.
 
-Enter by ``parse``. A field's metric is measurement_field, and the measurement alone for a field named ``value``; so two
-spellings that join to the same text are the same metric. Tags become labels in any order. Times are whole numbers in
-the given precision, kept as ms, rounded down; a line without one gets the server's time. One bad line refuses itself.
-A text beside numbers refuses nothing, since agents report such with every message: a body's first one is told.
-The compiled kernel reads what is plain and known; ``line_exact`` reads the rest and holds the whole grammar.
+Enter by ``parse``. The metric of a field is measurement_field, or the measurement alone for a field named ``value``; so
+two spellings that join to one text are one metric. Tags become labels; their order does not matter. Times are integers
+in the given precision, stored as ms, rounded down; a line without a time gets the server's. A bad line rejects only
+itself. A text field beside numbers rejects nothing, because agents send such fields in every message; the first one of
+a body is reported. The compiled kernel reads plain lines of known series; ``exact`` reads all others.
 """
 
 from dataclasses import replace
 
 from ingest.protocols.common.line_kernels import LINE, POSITION
-from ingest.protocols.common.line_reader import Reading, Rules
+from ingest.protocols.common.line_reader import LineReader, TimeRules
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.series_cache import SeriesCache
 from ingest.protocols.common.series_kernels import KnownSeries
@@ -31,18 +31,19 @@ _PRECISIONS = {  # name → (times, per): ms = raw × times // per
 _CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
 
-def unit_of(precision: str) -> str:
-    """The unit of times in a precision, as ``times`` calls it; that of minutes and hours nobody mistakes."""
+def time_unit(precision: str) -> str:
+    """Returns the unit of a precision, as ``times`` names it; "s" for minutes and hours, which nobody mistakes."""
     times, per = _PRECISIONS.get(precision, (1, 1))
-    return Rules(0, times, per, 0).unit or "s"
+    return TimeRules(0, times, per, 0).unit or "s"
 
 
 def parse(
     body: bytes, *, now_ms: int, precision: str = "ns", over_quota: bool = False, cache: SeriesCache | None = None
 ) -> Parsed:
-    """All samples of a body, in its order. ``BadMessage``: unknown precision; ``LimitExceeded``: a body too rich.
+    """Returns all samples of a body, in its order.
 
-    ``over_quota``: the app has more series than its quota allows; its names must not fill the common cache.
+    ``BadMessage``: the precision is unknown; ``LimitExceeded``: the body holds more than one message may.
+    ``over_quota``: the app has more series than its quota allows, so its names must not fill the common cache.
     """
     cache = cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)
     if precision not in _PRECISIONS:
@@ -50,24 +51,26 @@ def parse(
             "unknown precision", got=precision[:20], wanted="one of ns, us, ms, s, m, h", remedy="Leave it out for ns."
         )
     times, per = _PRECISIONS[precision]
-    rules = Rules(now_ms=now_ms, times=times, per=per, latest_ms=now_ms + FUTURE_MS)
-    reading = _Reading(body if body.endswith(b"\n") else body + b"\n", rules, cache.generation())
-    reading.run()
-    return reading.parsed()
+    rules = TimeRules(now_ms=now_ms, times=times, per=per, latest_ms=now_ms + FUTURE_MS)
+    reader = _InfluxReader(body if body.endswith(b"\n") else body + b"\n", rules, cache.generation())
+    reader.run()
+    return reader.parsed()
 
 
-class _Reading(Reading):
+class _InfluxReader(LineReader):
     """One body of line protocol."""
 
-    _text: Rejection | None = None  # the first that was left out beside numbers
+    _text: Rejection | None = None  # the first text field that was left out beside numbers
 
     def parsed(self) -> Parsed:
-        """What the body gave; a text that was left out is told behind all that was refused."""
+        """Returns the samples and rejections of the body; the report on a left-out text field comes last."""
         parsed = super().parsed()
         return replace(parsed, rejections=(*parsed.rejections, self._text)) if self._text else parsed
 
     def _read_plain(self, known: KnownSeries) -> int:
-        return int(read_lines(self._bytes, self._numbers, known, self._state, self._series, self._ts, self._values))
+        return int(
+            read_lines(self._bytes, self._kernel_rules, known, self._state, self._series, self._ts, self._values)
+        )
 
     def _read_exactly(self) -> None:
         line = read_line(self._body, int(self._state[POSITION]), self._rules)
@@ -78,10 +81,10 @@ class _Reading(Reading):
             else:
                 self._reject(number, reason, example)
         if line.names:
-            self._keep(
+            self._add_line(
                 line.head,
                 measurement=line.measurement,
-                tags=line.tags,
+                labels=line.tags,
                 names=line.names,
                 values=line.values,
                 time_ms=line.time_ms,

@@ -1,1 +1,1 @@
-"""JSON: lists of samples and columns of ours, and collectd's lists of values."""
+"""Readers of JSON: samples and columns in SPM's own form, and collectd's value lists."""

@@ -1,8 +1,8 @@
-"""The compiled loop of collectd's lists: those it writes itself, of known series; the rest is the exact reader's.
+"""The compiled loop of collectd's value lists. It reads lists of known series in the form that collectd writes.
 
-It shares the look-ups of ``line_kernels`` and the steps of ``json_kernels``, and stops as they do. A head is what names
-the sender as written, from the key ``host`` to the end of the last of these keys, if nothing else stands between them;
-its items are the names of the values. Enter by ``read_lists``.
+It follows the contract of ``line_kernels`` and uses the steps of ``json.kernels``. The head of a list is the text that
+names the sender, from the key ``host`` to the end of the last such key, if no other key lies between them. Its items
+are the names of the values. Enter by ``read_lists``.
 """
 
 import numpy as np
@@ -18,17 +18,17 @@ from ingest.protocols.json.kernels import (
     OPEN,
     OPEN_LIST,
     QUOTE,
-    after_space,
     is_key,
     next_item,
     next_key,
-    number,
+    read_json_number,
+    skip_space,
     string_end,
     value_end,
 )
 from spm.arrays import F64, I32, I64, U8
 
-HEAD_START, HEAD_END = 4, 5  # behind the state of ``line_kernels``: the head of the item it stopped at; 0: it has none
+HEAD_START, HEAD_END = 4, 5  # after the state of ``line_kernels``: the head of the item it stopped at; 0 is no head
 _VALUES, _DSNAMES, _TIME = (np.frombuffer(f'"{key}"'.encode(), np.uint8) for key in ("values", "dsnames", "time"))
 _HOST, _PLUGIN, _PLUGIN_INSTANCE, _TYPE, _TYPE_INSTANCE = (
     np.frombuffer(f'"{key}"'.encode(), np.uint8)
@@ -40,7 +40,7 @@ _NONE = -2  # the number of a series whose value is null
 
 @njit(nogil=True, cache=True)
 def _name_bit(body: U8, start: int, end: int) -> int:
-    """A bit of its own for each key that names the sender; 0 for others."""
+    """Returns a distinct bit for each key that names the sender; 0 for other keys."""
     if is_key(body, start, end, _HOST):
         return 1
     if is_key(body, start, end, _PLUGIN):
@@ -53,14 +53,14 @@ def _name_bit(body: U8, start: int, end: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _is_of_note(body: U8, start: int, end: int) -> bool:
+def _is_sample_key(body: U8, start: int, end: int) -> bool:
     return is_key(body, start, end, _VALUES) or is_key(body, start, end, _DSNAMES) or is_key(body, start, end, _TIME)
 
 
 @njit(nogil=True, cache=True)
 def _values(body: U8, i: int, count: int, series: I32, values: F64) -> tuple[int, int]:
-    """(behind the list of values at ``i``, how many, nulls as well); -1 gives the list up."""
-    i = after_space(body, i + 1)
+    """Read the list of values at ``i``; returns (its end, count with nulls); an end of -1: not a plain list."""
+    i = skip_space(body, i + 1)
     at = count
     while body[i] != CLOSE_LIST:
         if at == values.size:
@@ -69,24 +69,24 @@ def _values(body: U8, i: int, count: int, series: I32, values: F64) -> tuple[int
             i += 4
             series[at] = _NONE
         else:
-            i, values[at] = number(body, i)
+            i, values[at] = read_json_number(body, i)
             series[at] = 0
         if i < 0:
             return -1, 0
         at += 1
-        i = after_space(body, i)
+        i = skip_space(body, i)
         if body[i] == COMMA:
-            i = after_space(body, i + 1)
+            i = skip_space(body, i + 1)
     return i + 1, at - count
 
 
 @njit(nogil=True, cache=True)
-def _named(body: U8, i: int, head: int, known: KnownSeries, count: int, found: int, series: I32) -> bool:
-    """Give each value the series that its name in the list at ``i`` means; false if not all can be found."""
-    i = after_space(body, i + 1)
+def _assign_series(body: U8, i: int, head: int, known: KnownSeries, count: int, value_count: int, series: I32) -> bool:
+    """Set the series of each value by its name in the list at ``i``; false if one series is unknown."""
+    i = skip_space(body, i + 1)
     at = count
     while body[i] == QUOTE:
-        if at == count + found:
+        if at == count + value_count:
             return False
         end = string_end(body, i)
         item = find_item(known, head, body, i, end)
@@ -95,17 +95,17 @@ def _named(body: U8, i: int, head: int, known: KnownSeries, count: int, found: i
         if series[at] != _NONE:
             series[at] = known.item_series[item]
         at += 1
-        i = after_space(body, end)
+        i = skip_space(body, end)
         if body[i] == COMMA:
-            i = after_space(body, i + 1)
-    return bool(body[i] == CLOSE_LIST and at == count + found)
+            i = skip_space(body, i + 1)
+    return bool(body[i] == CLOSE_LIST and at == count + value_count)
 
 
 @njit(nogil=True, cache=True)
-def _kept(count: int, found: int, series: I32, values: F64) -> int:
-    """Close the gaps that nulls have left; the count then."""
+def _drop_nulls(count: int, value_count: int, series: I32, values: F64) -> int:
+    """Remove the nulls from the columns; returns the count of samples."""
     at = count
-    for k in range(count, count + found):
+    for k in range(count, count + value_count):
         if series[k] != _NONE:
             series[at], values[at] = series[k], values[k]
             at += 1
@@ -114,17 +114,17 @@ def _kept(count: int, found: int, series: I32, values: F64) -> int:
 
 @njit(nogil=True, cache=True)
 def read_lists(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
-    """Read lists from ``state`` on until the END of all, or one for the exact reader (STOPPED, or FULL)."""
+    """Read value lists from ``state`` on until END, or a list for the exact reader (STOPPED or FULL)."""
     position, line, count = state[POSITION], state[LINE], state[COUNT]
     status = END
     while body[position] != CLOSE_LIST:
         if count == series.size:
             status = FULL
             break
-        found = names_at = -1
+        value_count = names_at = -1
         ms = 0
         names = head_start = head_end = 0
-        apart = False  # something else has stood behind a name
+        apart = False  # another key follows one that names the sender
         i = position if body[position] == OPEN else -1
         while i >= 0:
             start, end, i = next_key(body, i)
@@ -139,31 +139,31 @@ def read_lists(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32
                 if head_start == 0:
                     head_start = start
                 i = head_end = string_end(body, i)
-            elif is_key(body, start, end, _VALUES) and found < 0 and body[i] == OPEN_LIST:
-                i, found = _values(body, i, count, series, values)
+            elif is_key(body, start, end, _VALUES) and value_count < 0 and body[i] == OPEN_LIST:
+                i, value_count = _values(body, i, count, series, values)
             elif is_key(body, start, end, _DSNAMES) and names_at < 0 and body[i] == OPEN_LIST:
                 names_at, i = i, value_end(body, i)
             elif is_key(body, start, end, _TIME) and ms == 0:
-                i, seconds = number(body, i)
+                i, seconds = read_json_number(body, i)
                 ms = int(np.rint(seconds * 1000.0)) if i >= 0 and 0.0 < seconds < _SECONDS_MAX else -1
-            elif _is_of_note(body, start, end):  # twice, or of another kind
+            elif _is_sample_key(body, start, end):  # repeated, or with a value of another type
                 i = -1
             else:
                 i = value_end(body, i)
             if i >= 0:
                 apart = apart or (names > 0 and bit == 0)
-                i = after_space(body, i)
+                i = skip_space(body, i)
                 if body[i] == CLOSE:
                     break
         state[HEAD_START], state[HEAD_END] = (head_start, head_end) if i >= 0 else (0, 0)
         head = -1
-        if i >= 0 and found >= 0 and names_at >= 0 and 1 <= ms <= rules[RAW_MAX] and names & 11 == 11:
+        if i >= 0 and value_count >= 0 and names_at >= 0 and 1 <= ms <= rules[RAW_MAX] and names & 11 == 11:
             head = find_head(known, body, head_start, head_end)
-        if head < 0 or not _named(body, names_at, head, known, count, found, series):
+        if head < 0 or not _assign_series(body, names_at, head, known, count, value_count, series):
             status = STOPPED
             break
-        ts[count : count + found] = ms
-        count = _kept(count, found, series, values)
+        ts[count : count + value_count] = ms
+        count = _drop_nulls(count, value_count, series, values)
         position, line = next_item(body, i + 1), line + 1
     state[POSITION], state[LINE], state[COUNT] = position, line, count
     return status

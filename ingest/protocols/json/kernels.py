@@ -1,9 +1,9 @@
-"""Compiled loops over the JSON forms of samples: plain items of known series; everything else is the exact readers'.
+"""Compiled loops over the JSON forms of samples. They read plain items of known series.
 
-A body comes here after it was found to be JSON as a whole; so a loop only follows what it knows and never runs off the
-end. It stops, with nothing half done, at the first item that is not plain or names a series the cache does not know, as
-``line_kernels`` does, whose numbers and look-ups it shares. Strings are compared as written, never read: one spelt in
-another way is another entry of the cache. Enter by ``read_columns``, ``read_samples`` or ``list_start``.
+The body is checked to be JSON before, so a loop only follows the syntax and never crosses the end. It stops before the
+first item that is not plain or that names a series unknown to the cache (contract: ``line_kernels``); the exact reader
+reads that item. Strings are compared as written, not decoded: another spelling is another entry of the cache. Enter by
+``read_columns``, ``read_samples`` or ``list_start``.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from spm.arrays import F64, I32, I64, U8
 
 QUOTE, COMMA, COLON, MINUS, NULL = 34, 44, 58, 45, 110
 OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = 91, 93, 123, 125
-SAMPLES, SERIES = 1, 2  # which list ``list_start`` found
+SAMPLES, SERIES = 1, 2  # the list that ``list_start`` returns
 _ESCAPE, _ZERO, _NINE = 92, 48, 57
 _METRIC, _TAGS, _TIMES, _VALUES, _TIME, _VALUE, _SAMPLES, _SERIES = (
     np.frombuffer(f'"{key}"'.encode(), np.uint8)
@@ -28,8 +28,8 @@ _NAN, _INF, _PLUS_INF, _MINUS_INF = (
 
 
 @njit(nogil=True, cache=True, inline="always")
-def after_space(body: U8, i: int) -> int:
-    """The first byte from ``i`` on that is no white space."""
+def skip_space(body: U8, i: int) -> int:
+    """Returns the position of the first byte from ``i`` on that is no white space."""
     while body[i] == 32 or body[i] == 10 or body[i] == 13 or body[i] == 9:
         i += 1
     return i
@@ -37,7 +37,7 @@ def after_space(body: U8, i: int) -> int:
 
 @njit(nogil=True, cache=True)
 def string_end(body: U8, i: int) -> int:
-    """Behind the string whose opening quote stands at ``i``."""
+    """Returns the end of the string whose opening quote is at ``i``."""
     i += 1
     while body[i] != QUOTE:
         i += 2 if body[i] == _ESCAPE else 1
@@ -46,7 +46,7 @@ def string_end(body: U8, i: int) -> int:
 
 @njit(nogil=True, cache=True)
 def value_end(body: U8, i: int) -> int:
-    """Behind the value that begins at ``i``, of whatever kind."""
+    """Returns the end of the value that begins at ``i``, of any type."""
     depth = 0
     while True:
         byte = body[i]
@@ -71,7 +71,7 @@ def value_end(body: U8, i: int) -> int:
 
 @njit(nogil=True, cache=True, inline="always")
 def is_key(body: U8, start: int, end: int, key: U8) -> bool:
-    """Whether body[start:end] is this key, quotes and all."""
+    """Whether body[start:end] is this key, including the quotes."""
     if end - start != key.size:
         return False
     for k in range(key.size):  # noqa: SIM110 (a generator would not compile)
@@ -81,8 +81,8 @@ def is_key(body: U8, start: int, end: int, key: U8) -> bool:
 
 
 @njit(nogil=True, cache=True)
-def number(body: U8, i: int) -> tuple[int, float]:
-    """End and float64 of the number at ``i``; end -1 for what is none, or only the exact reader can tell."""
+def read_json_number(body: U8, i: int) -> tuple[int, float]:
+    """Returns end and float64 of the number at ``i``; end -1 if it is none, or only the exact reader can tell."""
     if body[i] != MINUS and not _ZERO <= body[i] <= _NINE:
         return -1, 0.0
     return read_number(body, i)
@@ -90,9 +90,9 @@ def number(body: U8, i: int) -> tuple[int, float]:
 
 @njit(nogil=True, cache=True)
 def _value(body: U8, i: int) -> tuple[int, float]:
-    """End and float64 of a number, or of a text that stands for one JSON cannot write; end -1 likewise."""
+    """Returns end and float64 of a number, "NaN", "Inf", "+Inf" or "-Inf"; end -1 for everything else."""
     if body[i] != QUOTE:
-        return number(body, i)
+        return read_json_number(body, i)
     end = string_end(body, i)
     if is_key(body, i, end, _NAN):
         return end, np.nan
@@ -103,7 +103,7 @@ def _value(body: U8, i: int) -> tuple[int, float]:
 
 @njit(nogil=True, cache=True)
 def _ms(body: U8, i: int, rules: I64) -> tuple[int, int]:
-    """End and value of the time at ``i``; end -1 for one that is not a plain whole number within bounds."""
+    """Returns end and ms of the time at ``i``; end -1 if it is no plain integer within the bounds."""
     end, raw = read_digits(body, i, np.uint64(0))
     if end == i or end - i > DIGITS_MAX or raw == 0 or raw > np.uint64(rules[RAW_MAX]):
         return -1, 0
@@ -113,8 +113,8 @@ def _ms(body: U8, i: int, rules: I64) -> tuple[int, int]:
 
 @njit(nogil=True, cache=True)
 def _times(body: U8, i: int, rules: I64, count: int, ts: I64) -> tuple[int, int]:
-    """(behind the list of times at ``i``, how many); -1 gives the item up."""
-    i = after_space(body, i + 1)
+    """Read the list of times at ``i``; returns (its end, count); an end of -1: not a plain list."""
+    i = skip_space(body, i + 1)
     at = count
     while body[i] != CLOSE_LIST:
         if at == ts.size:
@@ -123,16 +123,16 @@ def _times(body: U8, i: int, rules: I64, count: int, ts: I64) -> tuple[int, int]
         if i < 0:
             return -1, 0
         at += 1
-        i = after_space(body, i)
+        i = skip_space(body, i)
         if body[i] == COMMA:
-            i = after_space(body, i + 1)
+            i = skip_space(body, i + 1)
     return i + 1, at - count
 
 
 @njit(nogil=True, cache=True)
 def _values(body: U8, i: int, count: int, values: F64) -> tuple[int, int]:
-    """(behind the list of values at ``i``, how many); -1 gives the item up."""
-    i = after_space(body, i + 1)
+    """Read the list of values at ``i``; returns (its end, count); an end of -1: not a plain list."""
+    i = skip_space(body, i + 1)
     at = count
     while body[i] != CLOSE_LIST:
         if at == values.size:
@@ -141,15 +141,15 @@ def _values(body: U8, i: int, count: int, values: F64) -> tuple[int, int]:
         if i < 0:
             return -1, 0
         at += 1
-        i = after_space(body, i)
+        i = skip_space(body, i)
         if body[i] == COMMA:
-            i = after_space(body, i + 1)
+            i = skip_space(body, i + 1)
     return i + 1, at - count
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _known(body: U8, known: KnownSeries, metric: int, metric_end: int, tags: int, tags_end: int) -> int:
-    """The number of the series with this metric and these tags, as written; -1 if the cache has none."""
+def _find_series(body: U8, known: KnownSeries, metric: int, metric_end: int, tags: int, tags_end: int) -> int:
+    """Returns the number of the series with this metric and these labels, as written; -1 if the cache has none."""
     if metric < 0:
         return -1
     start, end = (tags, tags_end) if tags >= 0 else (metric, metric_end)
@@ -160,52 +160,52 @@ def _known(body: U8, known: KnownSeries, metric: int, metric_end: int, tags: int
 
 @njit(nogil=True, cache=True)
 def list_start(body: U8) -> tuple[int, int]:
-    """(SAMPLES or SERIES, where the first item of that list or its end stands); 0 if the body begins otherwise."""
-    i = after_space(body, 0)
+    """Returns (SAMPLES or SERIES, position of the first item or of the list's end); 0 for every other beginning."""
+    i = skip_space(body, 0)
     if body[i] != OPEN:
         return 0, 0
-    start = after_space(body, i + 1)
+    start = skip_space(body, i + 1)
     if body[start] != QUOTE:
         return 0, 0
     end = string_end(body, start)
     kind = SAMPLES if is_key(body, start, end, _SAMPLES) else SERIES if is_key(body, start, end, _SERIES) else 0
-    i = after_space(body, after_space(body, end) + 1)
-    return (kind, after_space(body, i + 1)) if body[i] == OPEN_LIST else (0, 0)
+    i = skip_space(body, skip_space(body, end) + 1)
+    return (kind, skip_space(body, i + 1)) if body[i] == OPEN_LIST else (0, 0)
 
 
 @njit(nogil=True, cache=True)
 def ends_with(body: U8, i: int) -> bool:
-    """Whether behind the list's end at ``i`` nothing follows but that of the object around it."""
-    return bool(body[i] == CLOSE_LIST and body[after_space(body, i + 1)] == CLOSE)
+    """Whether only the end of the outer object follows the list's end at ``i``."""
+    return bool(body[i] == CLOSE_LIST and body[skip_space(body, i + 1)] == CLOSE)
 
 
 @njit(nogil=True, cache=True)
 def next_key(body: U8, i: int) -> tuple[int, int, int]:
-    """Behind the brace or comma at ``i``: a key's borders, and where its value begins, or -1 where there is no key."""
-    start = after_space(body, i + 1)
+    """Returns start, end and value position of the key after the brace or comma at ``i``; -1 if there is no key."""
+    start = skip_space(body, i + 1)
     if body[start] != QUOTE:
         return -1, -1, -1
     end = string_end(body, start)
-    return start, end, after_space(body, after_space(body, end) + 1)
+    return start, end, skip_space(body, skip_space(body, end) + 1)
 
 
 @njit(nogil=True, cache=True)
 def next_item(body: U8, i: int) -> int:
-    """Behind an item that ends at ``i``: where the next one begins, or the list's end stands."""
-    i = after_space(body, i)
-    return after_space(body, i + 1) if body[i] == COMMA else i
+    """Returns the position of the item after the one that ends at ``i``, or of the list's end."""
+    i = skip_space(body, i)
+    return skip_space(body, i + 1) if body[i] == COMMA else i
 
 
 @njit(nogil=True, cache=True)
 def read_columns(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
-    """Read {"metric", "tags", "times", "values"} from ``state`` on until the list's END or one for the exact reader.
+    """Read {"metric", "tags", "times", "values"} from ``state`` on until END or an item for the exact reader.
 
-    Series are written as the cache's numbers. A column that does not fit is the exact reader's, too.
+    ``series`` gets numbers of the cache. An item whose columns do not fit is one for the exact reader, too.
     """
     position, line, count = state[POSITION], state[LINE], state[COUNT]
     status = END
     while body[position] != CLOSE_LIST:
-        metric = metric_end = tags = tags_end = times = found = -1
+        metric = metric_end = tags = tags_end = time_count = value_count = -1
         i = position if body[position] == OPEN else -1
         while i >= 0:
             start, end, i = next_key(body, i)
@@ -217,22 +217,22 @@ def read_columns(body: U8, rules: I64, known: KnownSeries, state: I64, series: I
             elif is_key(body, start, end, _TAGS) and tags < 0 and body[i] == OPEN:
                 tags, tags_end = i, value_end(body, i)
                 i = tags_end
-            elif is_key(body, start, end, _TIMES) and times < 0 and body[i] == OPEN_LIST:
-                i, times = _times(body, i, rules, count, ts)
-            elif is_key(body, start, end, _VALUES) and found < 0 and body[i] == OPEN_LIST:
-                i, found = _values(body, i, count, values)
+            elif is_key(body, start, end, _TIMES) and time_count < 0 and body[i] == OPEN_LIST:
+                i, time_count = _times(body, i, rules, count, ts)
+            elif is_key(body, start, end, _VALUES) and value_count < 0 and body[i] == OPEN_LIST:
+                i, value_count = _values(body, i, count, values)
             else:
                 i = -1
             if i >= 0:
-                i = after_space(body, i)
+                i = skip_space(body, i)
                 if body[i] == CLOSE:
                     break
-        number_of = _known(body, known, metric, metric_end, tags, tags_end) if i >= 0 else -1
-        if number_of < 0 or times < 0 or times != found:
+        number_of = _find_series(body, known, metric, metric_end, tags, tags_end) if i >= 0 else -1
+        if number_of < 0 or time_count < 0 or time_count != value_count:
             status = STOPPED
             break
-        series[count : count + found] = number_of
-        count += found
+        series[count : count + value_count] = number_of
+        count += value_count
         position, line = next_item(body, i + 1), line + 1
     state[POSITION], state[LINE], state[COUNT] = position, line, count
     return status
@@ -240,7 +240,7 @@ def read_columns(body: U8, rules: I64, known: KnownSeries, state: I64, series: I
 
 @njit(nogil=True, cache=True)
 def read_samples(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
-    """Read {"metric", "tags", "value", "time"} likewise; FULL where there is no more room."""
+    """Read {"metric", "tags", "value", "time"} as ``read_columns`` does; FULL if the columns are full."""
     position, line, count = state[POSITION], state[LINE], state[COUNT]
     status = END
     while body[position] != CLOSE_LIST:
@@ -270,10 +270,10 @@ def read_samples(body: U8, rules: I64, known: KnownSeries, state: I64, series: I
             else:
                 i = -1
             if i >= 0:
-                i = after_space(body, i)
+                i = skip_space(body, i)
                 if body[i] == CLOSE:
                     break
-        number_of = _known(body, known, metric, metric_end, tags, tags_end) if i >= 0 and valued else -1
+        number_of = _find_series(body, known, metric, metric_end, tags, tags_end) if i >= 0 and valued else -1
         if number_of < 0:
             status = STOPPED
             break

@@ -1,13 +1,13 @@
-"""The answers of OTLP/HTTP, in the encoding of the request: protobuf or JSON.
+"""Writes the answers of OTLP/HTTP in the encoding of the request: protobuf or JSON.
 
-``answer`` is the body of a 200, an ExportMetricsServiceResponse, which is empty unless the sender should know
-something; ``status`` is the body of an error, a google.rpc.Status.
+``answer`` is the body of a 200, an ExportMetricsServiceResponse, which is empty unless there is a message for the
+sender. ``status`` is the body of an error, a google.rpc.Status.
 """
 
 import json
 from collections.abc import Sequence
 
-from ingest.protocols.common.protobuf import delimited, number
+from ingest.protocols.common.protobuf import encode_bytes, encode_integer
 from spm.wire import Rejection
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
@@ -33,12 +33,12 @@ def answer(rejected: int, message: str, content_type: str) -> bytes:
         if message:
             partial_success["errorMessage"] = message
         return json.dumps({"partialSuccess": partial_success} if partial_success else {}, ensure_ascii=False).encode()
-    inner = (number(1, rejected) if rejected else b"") + (delimited(2, message.encode()) if message else b"")
-    return delimited(1, inner) if inner else b""
+    inner = (encode_integer(1, rejected) if rejected else b"") + (encode_bytes(2, message.encode()) if message else b"")
+    return encode_bytes(1, inner) if inner else b""
 
 
 def status(code: int, message: str, content_type: str) -> bytes:
-    """Returns the body of an error. ``code`` is gRPC's: 3 the request is wrong, 8 too much, 14 come again."""
+    """Returns the body of an error. ``code`` is gRPC's: 3 the request is bad, 8 a limit is exceeded, 14 try again."""
     if is_json(content_type):
         return json.dumps({"code": code, "message": message}).encode()
-    return number(1, code) + delimited(2, message.encode())
+    return encode_integer(1, code) + encode_bytes(2, message.encode())

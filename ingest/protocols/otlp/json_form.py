@@ -1,8 +1,8 @@
-"""OTLP's JSON written as protobuf, so that both forms of a request are read, checked and refused by one reader.
+"""Converts OTLP's JSON to protobuf, so that one reader reads, checks and rejects both forms of a request.
 
-The JSON is that of proto3 as OTLP uses it: names in lowerCamelCase (or as in the .proto file), 64-bit numbers as
-numbers or texts, enumerations as numbers or names, "NaN", "Infinity" and "-Infinity", bytes in base64. Unknown names
-are passed over. Enter by ``to_protobuf``. What each message holds stands in the tables; ``_message`` follows them.
+The JSON is proto3's as OTLP uses it: names in lowerCamelCase (or as in the .proto file), 64-bit numbers as numbers or
+texts, enumerations as numbers or names, "NaN", "Infinity" and "-Infinity", bytes in base64. Unknown names are ignored.
+Enter by ``to_protobuf``. The tables describe the fields of each message; ``_message`` encodes a message by its table.
 """
 
 import base64
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ingest.protocols.common.protobuf import delimited, double, fixed64, number
+from ingest.protocols.common.protobuf import encode_bytes, encode_double, encode_fixed64, encode_integer
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import JSON_COMMAS_MAX, JSON_DEPTH_MAX, MESSAGE_SAMPLES_MAX
 
@@ -28,29 +28,30 @@ Table = Mapping[str, tuple[int, Write]]
 
 
 def to_protobuf(body: bytes) -> bytes:
-    """The same request as protobuf. ``BadMessage``: it is none; ``LimitExceeded``: one too rich.
+    """Returns the request as protobuf.
 
-    All of it becomes objects, also what is passed over: their number is bounded before the first is made.
+    ``BadMessage``: it is no such request; ``LimitExceeded``: it holds more than one message may. All of the body is
+    decoded to objects, also ignored names; so their number is bounded before.
     """
     if body.count(b",") > JSON_COMMAS_MAX:
         raise LimitExceeded("too many commas in one body", wanted=f"at most {JSON_COMMAS_MAX}")
     if body.count(b"[") + body.count(b"{") > MESSAGE_SAMPLES_MAX:
         raise LimitExceeded("too many lists and objects in one body", wanted=f"at most {MESSAGE_SAMPLES_MAX}")
     try:
-        found = msgspec.json.decode(body)
-        return _message(_REQUEST, found, 0)
+        request = msgspec.json.decode(body)
+        return _message(_REQUEST, request, 0)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise BadMessage(_WHAT, got=str(error)[:200], wanted='{"resourceMetrics": […]}') from error
     except (TypeError, ValueError, AttributeError, OverflowError, struct.error, binascii.Error) as error:
         raise BadMessage(f"{_WHAT}: a value is of the wrong kind", got=str(error)[:200]) from error
 
 
-def _message(table: Table, found: Any, depth: int) -> bytes:
-    """A message by its table of names. Depth is that of values in values, the only messages that nest freely."""
-    if not isinstance(found, dict):
-        raise ValueError(f"{str(found)[:40]!r} where a message should be")
+def _message(table: Table, fields: Any, depth: int) -> bytes:
+    """Encode a message by its table. ``depth`` counts values in values, the only messages that nest without bound."""
+    if not isinstance(fields, dict):
+        raise ValueError(f"{str(fields)[:40]!r} where a message should be")
     parts = []
-    for name, value in found.items():
+    for name, value in fields.items():
         known = table.get(name) or table.get(_camel(name))
         if known is not None and value is not None:
             field, write = known
@@ -64,7 +65,7 @@ def _camel(name: str) -> str:
 
 
 def _one(table: Callable[[], Table]) -> Write:
-    return lambda field, value, depth: delimited(field, _message(table(), value, depth + 1))
+    return lambda field, value, depth: encode_bytes(field, _message(table(), value, depth + 1))
 
 
 def _each(write: Write) -> Write:
@@ -77,18 +78,18 @@ def _list(values: Any) -> list[Any]:
     return values
 
 
-def _whole(value: Any) -> int:
+def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str | float):
         raise ValueError(f"{str(value)[:40]!r} where a whole number should be")
     if isinstance(value, str) and len(value) > 24:
         raise ValueError("a whole number of too many digits")
-    found = int(value)
-    if (isinstance(value, float) and found != value) or not -(1 << 63) <= found < 1 << 64:
+    integer = int(value)
+    if (isinstance(value, float) and integer != value) or not -(1 << 63) <= integer < 1 << 64:
         raise ValueError(f"{str(value)[:40]!r} where a whole number of 64 bits should be")
-    return found
+    return integer
 
 
-def _real(value: Any) -> float:
+def _float(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | str | float):
         raise ValueError(f"{str(value)[:40]!r} where a number should be")
     return {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.get(str(value)) or float(value)
@@ -97,47 +98,49 @@ def _real(value: Any) -> float:
 def _text(field: int, value: Any, depth: int) -> bytes:
     if not isinstance(value, str):
         raise ValueError(f"{str(value)[:40]!r} where a text should be")
-    return delimited(field, value.encode())
+    return encode_bytes(field, value.encode())
 
 
 def _bytes(field: int, value: Any, depth: int) -> bytes:
-    return delimited(field, base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_" if "-" in value else None))
+    return encode_bytes(
+        field, base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_" if "-" in value else None)
+    )
 
 
-def _truth(field: int, value: Any, depth: int) -> bytes:
-    return number(field, bool(value))
+def _boolean(field: int, value: Any, depth: int) -> bytes:
+    return encode_integer(field, bool(value))
 
 
 def _varint(field: int, value: Any, depth: int) -> bytes:
-    return number(field, _whole(value))
+    return encode_integer(field, _integer(value))
 
 
 def _zigzag(field: int, value: Any, depth: int) -> bytes:
-    found = _whole(value)
-    return number(field, found << 1 ^ found >> 63)
+    integer = _integer(value)
+    return encode_integer(field, integer << 1 ^ integer >> 63)
 
 
 def _fixed(field: int, value: Any, depth: int) -> bytes:
-    return fixed64(field, _whole(value))
+    return encode_fixed64(field, _integer(value))
 
 
 def _double(field: int, value: Any, depth: int) -> bytes:
-    return double(field, _real(value))
+    return encode_double(field, _float(value))
 
 
 def _temporality(field: int, value: Any, depth: int) -> bytes:
-    return number(field, _TEMPORALITIES[value] if value in _TEMPORALITIES else _whole(value))
+    return encode_integer(field, _TEMPORALITIES[value] if value in _TEMPORALITIES else _integer(value))
 
 
 def _value(field: int, value: Any, depth: int) -> bytes:
     if depth > JSON_DEPTH_MAX:
         raise ValueError("values nested too deeply")
-    return delimited(field, _message(_ANY_VALUE, value, depth + 1))
+    return encode_bytes(field, _message(_ANY_VALUE, value, depth + 1))
 
 
 _ANY_VALUE: Table = {
     "stringValue": (1, _text),
-    "boolValue": (2, _truth),
+    "boolValue": (2, _boolean),
     "intValue": (3, _varint),
     "doubleValue": (4, _double),
     "arrayValue": (5, _one(lambda: _ARRAY)),
@@ -200,7 +203,7 @@ def _data(points: Table) -> Write:
     table: Table = {
         "dataPoints": (1, _each(_one(lambda: points))),
         "aggregationTemporality": (2, _temporality),
-        "isMonotonic": (3, _truth),
+        "isMonotonic": (3, _boolean),
     }
     return _one(lambda: table)
 

@@ -1,8 +1,8 @@
-"""Compiled walk through an ExportMetricsServiceRequest: from its bytes to a row of each metric.
+"""Compiled reading of an ExportMetricsServiceRequest: one row for each metric.
 
-``count_metrics`` looks that lengths fit, and counts; ``list_metrics`` makes the rows: where a metric's resource, scope
-and parts stand, what kind it is, and the number of its context, if the cache knows it. A context is a metric of a scope
-of a resource, with all that their series depend on. What a point gives: ``otlp_points``.
+``count_metrics`` checks that lengths fit, and counts. ``list_metrics`` writes the rows: the positions of a metric's
+resource, scope and parts, its kind, and the number of its context if the cache has it. A context is a metric of a scope
+of a resource, with everything that its series depend on. ``otlp.points`` reads the points.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ingest.protocols.common.byte_kernels import copy, store64
-from ingest.protocols.common.protobuf_kernels import BYTES, VARINT, field
+from ingest.protocols.common.protobuf_kernels import BYTES, VARINT, read_field
 from ingest.protocols.common.series_kernels import KnownSeries, find_head
 from spm.arrays import I64, U8
 
@@ -18,7 +18,7 @@ GAUGE, SUM, HISTOGRAM, EXPONENTIAL, SUMMARY = 5, 7, 9, 10, 11  # fields of a met
 RESOURCE, RESOURCE_END, SCOPE, SCOPE_END, SCHEMA, SCHEMA_END, NAME, NAME_END, UNIT, UNIT_END = range(10)  # of a row
 HELP, HELP_END, DATA, DATA_END, KIND, DELTA, MONOTONIC, CONTEXT, CONTEXT_TEXT, CONTEXT_TEXT_END = range(10, 20)
 RESOURCE_NUMBER, FIRST_POINT, ROW_COLUMNS = 20, 21, 22
-POINTS, COUNT, ODDS, FAULTY, TEXT, EXEMPLARS, WHERE, STATES = range(8)  # state
+POINTS, COUNT, NEW_COUNT, FAULTY, TEXT, EXEMPLARS, WHERE, STATES = range(8)  # state
 FULL = 1
 
 Rows = NDArray[np.int64]
@@ -26,43 +26,43 @@ Rows = NDArray[np.int64]
 
 @njit(nogil=True, cache=True)
 def count_metrics(body: U8, state: I64) -> int:
-    """How many metrics there are, into state[COUNT]; a fault of the wire or 0."""
+    """Count the metrics into state[COUNT]; returns a fault of the wire format or 0."""
     at = 0
     while at < body.size:
-        one, form, start, stop, _ = field(body, at, body.size)
+        one, wire_type, start, stop, _ = read_field(body, at, body.size)
         if one < 0:
             state[WHERE] = at
             return one
         at = stop
-        if one != 1 or form != BYTES:
+        if one != 1 or wire_type != BYTES:
             continue
         while start < stop:
-            two, form, begin, end, _ = field(body, start, stop)
+            two, wire_type, begin, end, _ = read_field(body, start, stop)
             if two < 0:
                 state[WHERE] = start
                 return two
             start = end
-            if two != 2 or form != BYTES:
+            if two != 2 or wire_type != BYTES:
                 continue
             while begin < end:
-                three, form, _, after, _ = field(body, begin, end)
+                three, wire_type, _, after, _ = read_field(body, begin, end)
                 if three < 0:
                     state[WHERE] = begin
                     return three
-                state[COUNT] += three == 2 and form == BYTES
+                state[COUNT] += three == 2 and wire_type == BYTES
                 begin = after
     return 0
 
 
 @njit(nogil=True, cache=True)
 def _metric(body: U8, start: int, stop: int, row: I64) -> int:
-    """The parts of a metric into its row; a fault of the wire or 0."""
+    """Write the parts of a metric into its row; returns a fault of the wire format or 0."""
     at = start
     while at < stop:
-        number, form, begin, end, _ = field(body, at, stop)
+        number, wire_type, begin, end, _ = read_field(body, at, stop)
         if number < 0:
             return number
-        if form == BYTES:
+        if wire_type == BYTES:
             if number == 1:
                 row[NAME], row[NAME_END] = begin, end
             elif number == 2:
@@ -74,19 +74,19 @@ def _metric(body: U8, start: int, stop: int, row: I64) -> int:
         at = end
     at = row[DATA]
     while at < row[DATA_END] and row[KIND] in (SUM, HISTOGRAM, EXPONENTIAL):
-        number, form, _, at, value = field(body, at, row[DATA_END])
+        number, wire_type, _, at, value = read_field(body, at, row[DATA_END])
         if number < 0:
             return number
-        if number == 2 and form == VARINT:
+        if number == 2 and wire_type == VARINT:
             row[DELTA] = np.int64(min(value, np.uint64(3)))
-        elif number == 3 and form == VARINT:
+        elif number == 3 and wire_type == VARINT:
             row[MONOTONIC] = value != 0
     return 0
 
 
 @njit(nogil=True, cache=True)
 def _context(body: U8, known: KnownSeries, row: I64, text: U8, at: int) -> int:
-    """Write what names a metric's context to ``text``, and its number, if it is known, into the row; where it ends."""
+    """Write the key of a metric's context to ``text``, and its number, if known, to the row; returns the end."""
     start = at
     for part in (RESOURCE, SCOPE, SCHEMA, NAME, UNIT):
         store64(text, at, np.uint64(row[part + 1] - row[part]))
@@ -104,38 +104,38 @@ def _context(body: U8, known: KnownSeries, row: I64, text: U8, at: int) -> int:
 
 @njit(nogil=True, cache=True)
 def list_metrics(body: U8, known: KnownSeries, state: I64, text: U8, rows: Rows) -> int:
-    """A row of each metric; a fault of the wire, FULL if their contexts take more text than there is room for, or 0."""
+    """Write a row for each metric; returns a fault of the wire format, FULL if ``text`` is too small, or 0."""
     at = count = resources = written = 0
     while at < body.size:
-        one, form, start, stop, _ = field(body, at, body.size)
+        one, wire_type, start, stop, _ = read_field(body, at, body.size)
         at = stop
-        if one != 1 or form != BYTES:
+        if one != 1 or wire_type != BYTES:
             continue
         resource = resource_end = start
         inner = start
         while inner < stop:
-            two, form, begin, inner, _ = field(body, inner, stop)
-            if two == 1 and form == BYTES:
+            two, wire_type, begin, inner, _ = read_field(body, inner, stop)
+            if two == 1 and wire_type == BYTES:
                 resource, resource_end = begin, inner
         inner = start
         while inner < stop:
-            two, form, begin, end, _ = field(body, inner, stop)
+            two, wire_type, begin, end, _ = read_field(body, inner, stop)
             inner = end
-            if two != 2 or form != BYTES:
+            if two != 2 or wire_type != BYTES:
                 continue
             scope = scope_end = schema = schema_end = begin
             deeper = begin
             while deeper < end:
-                three, form, first, deeper, _ = field(body, deeper, end)
-                if three == 1 and form == BYTES:
+                three, wire_type, first, deeper, _ = read_field(body, deeper, end)
+                if three == 1 and wire_type == BYTES:
                     scope, scope_end = first, deeper
-                elif three == 3 and form == BYTES:
+                elif three == 3 and wire_type == BYTES:
                     schema, schema_end = first, deeper
             deeper = begin
             while deeper < end:
-                three, form, first, after, _ = field(body, deeper, end)
+                three, wire_type, first, after, _ = read_field(body, deeper, end)
                 deeper = after
-                if three != 2 or form != BYTES:
+                if three != 2 or wire_type != BYTES:
                     continue
                 row = rows[count]
                 row[:] = 0

@@ -1,4 +1,4 @@
-"""OpenTelemetry's names as Prometheus' own OTLP endpoint translates them by default (underscores, with suffixes).
+"""Translates OpenTelemetry's names as Prometheus' OTLP endpoint does by default (underscores, with suffixes).
 
     http.server.duration, unit ms, histogram   →  http_server_duration_milliseconds (_bucket, _sum, _count)
     system.memory.usage, unit By               →  system_memory_usage_bytes
@@ -6,7 +6,7 @@
     disk.utilization, unit 1, gauge            →  disk_utilization_ratio
     http.method (an attribute)                 →  http_method
 
-Enter by ``metric_name`` and ``label_name``. Pure functions of text; both give "" for what leaves no name.
+Enter by ``metric_name`` and ``label_name``. Pure functions of text; both return "" if no usable name remains.
 """
 
 import re
@@ -46,7 +46,7 @@ _NOT_IN_LABEL = re.compile(r"[^A-Za-z0-9]+")
 
 
 def metric_name(name: str, unit: str, *, counter: bool, gauge: bool) -> str:
-    """The metric's name: its words joined by underscores, then its unit, then ``total`` or ``ratio``."""
+    """Returns the metric's name: its words joined by underscores, then its unit, then ``total`` or ``ratio``."""
     words = _TOKEN.findall(name)
     main, per = _unit_words(unit)
     if main and main not in words:
@@ -62,28 +62,28 @@ def metric_name(name: str, unit: str, *, counter: bool, gauge: bool) -> str:
 
 
 def unit_name(unit: str) -> str:
-    """The unit as metadata tells it."""
+    """Returns the unit for the metadata."""
     return "_".join(part for part in _unit_words(unit) if part)
 
 
 def label_name(name: str) -> str:
-    """An attribute's name as a label: whatever is no letter or digit becomes one underscore; no digit comes first."""
+    """Returns the label name of an attribute: other characters than letters and digits become one underscore."""
     if len(name) >= 4 and name.startswith("__") and name.endswith("__"):
         inner = _NOT_IN_LABEL.sub("_", name[2:-2])
         return f"__{inner}__" if inner.strip("_") else ""
     label = _NOT_IN_LABEL.sub("_", name)
     if not label.strip("_"):
         return ""
-    return f"key_{label}" if label[0].isdigit() else label
+    return f"key_{label}" if label[0].isdigit() else label  # a label name must not begin with a digit
 
 
 def _unit_words(unit: str) -> tuple[str, str]:
-    """The unit's words, those before and after the stroke. What stands in braces is a remark, no unit."""
+    """Returns the unit's words before and after the slash. Text in braces is an annotation, not a unit."""
     before, _, after = unit.partition("/")
     main, per = ("" if set("{}") & set(part) else part.strip() for part in (before, after))
-    per = _cleaned(_PER.get(per, per))
-    return _cleaned(_UNITS.get(main, main)), f"per_{per}" if per else ""
+    per = _clean_unit(_PER.get(per, per))
+    return _clean_unit(_UNITS.get(main, main)), f"per_{per}" if per else ""
 
 
-def _cleaned(unit: str) -> str:
+def _clean_unit(unit: str) -> str:
     return _NOT_IN_UNIT.sub("_", unit).strip("_")

@@ -1,14 +1,14 @@
-"""Prometheus' remote write: the bytes of a request, decompressed, become a ``Parsed``.
+"""Reads Prometheus' remote write: the decompressed bytes of a request become a ``Parsed``.
 
 Enter by ``parse`` for 1.0 (prometheus.WriteRequest) and ``parse_v2`` for 2.0 (io.prometheus.write.v2.Request).
 
-- ``__name__`` is the metric. Labels may come in any order; one with an empty value is none, as in PromQL.
-- Values keep their bits, so that markers of staleness stay such. Times are ms.
-- Labels that break the rules refuse their series, a bad time its sample; bytes that are no protobuf refuse all.
-- Exemplars and native histograms have no place here: they are counted and reported, never silently left out. Start
-  times are read over: counters here have none.
+- ``__name__`` is the metric. Labels may be in any order; a label with an empty value is no label, as in PromQL.
+- Values keep their bits, so that staleness markers are preserved. Times are ms.
+- Bad labels reject their series, a bad time rejects its sample; bytes that are no protobuf reject the request.
+- Exemplars and native histograms are not supported: they are counted and reported, never dropped silently. Start times
+  are ignored, because counters here have none.
 
-The compiled kernels read what is known; only labels that are new to the process, and what is odd, are read in Python.
+The compiled kernels read known series. Python reads only labels that are new to the process, exemplars and histograms.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from ingest.protocols.common import naming
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
-from ingest.protocols.common.protobuf import damaged, fields, texts
+from ingest.protocols.common.protobuf import damage_error, read_byte_fields, read_fields
 from ingest.protocols.common.protobuf_kernels import BYTES
-from ingest.protocols.common.series_cache import Generation, SeriesCache, Tags, too_much, within_budget
-from ingest.protocols.common.series_kernels import localise
-from ingest.protocols.common.times import early, late
-from ingest.protocols.influx.exact import example
+from ingest.protocols.common.series_cache import CacheGeneration, LabelPairs, SeriesCache, limit_error
+from ingest.protocols.common.times import before_1970, too_far_ahead
+from ingest.protocols.influx.exact import excerpt
 from ingest.protocols.prometheus.remote_write_kernels import (
     EXEMPLARS,
     FAULT,
@@ -35,21 +34,21 @@ from ingest.protocols.prometheus.remote_write_kernels import (
     LAST,
     NO_SUCH_SYMBOL,
     NUMBER,
-    ODD,
-    ODD_COLUMNS,
     ODD_REFERENCES,
     PLACE,
     SAMPLES,
     SERIES,
+    SPECIAL,
+    SPECIAL_COLUMNS,
     TEXTS,
     TOO_LONG,
     TOO_MANY,
-    TOO_RICH,
+    TOO_MANY_BYTES,
     TYPE,
     UNIT,
     WHERE,
-    Odd,
     Spans,
+    SpecialRows,
     measure,
     read_labelled,
     read_referring,
@@ -76,21 +75,23 @@ FAULTS = {
     ODD_REFERENCES: "a label's name has no value: an odd number of references to symbols",
     NO_SUCH_SYMBOL: "a label refers to a symbol that is not in the table",
     TOO_LONG: TOO_LONG_A_LABEL,
-    TOO_MANY: naming.TOO_MANY_TAGS,
+    TOO_MANY: naming.TOO_MANY_LABELS,
 }
 TYPES = ("unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset")
 _WHAT = {1: "a remote write request (prometheus.WriteRequest)", 2: "a request of remote write 2.0"}
-_LABEL_BYTES_MAX = 2 * LABEL_VALUE_BYTES_MAX  # of one label as written: more is a value that is too long
-_SERIES_BYTES_MAX = (LABELS_MAX + 1) * (2 * LABEL_VALUE_BYTES_MAX + 16)  # of one series, as 2.0 spells it out
+_LABEL_BYTES_MAX = 2 * LABEL_VALUE_BYTES_MAX  # of one encoded label: a longer one has a value that is too long
+_SERIES_BYTES_MAX = (LABELS_MAX + 1) * (
+    2 * LABEL_VALUE_BYTES_MAX + 16
+)  # of one series of 2.0 with its symbols resolved
 _CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
 
 def parse(body: bytes, *, now_ms: int, over_quota: bool = False, cache: SeriesCache | None = None) -> Parsed:
     """Returns all samples of a request of 1.0.
 
-    ``BadMessage``: it is no such request; ``LimitExceeded``: it holds more than one may. ``over_quota``: the app has
-    more series than its quota allows; its names must not fill the common cache. Native histograms and exemplars stand
-    among the rejections; histograms are counted as rejected, too, as each is a sample that is lost.
+    ``BadMessage``: it is no such request; ``LimitExceeded``: it holds more than one message may. ``over_quota``: the
+    app has more series than its quota allows, so its names must not fill the common cache. Rejections report native
+    histograms and exemplars; only histograms count as rejected, because each of them is a sample that is not stored.
     """
     return _read(body, 1, now_ms, (cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)).generation())
 
@@ -101,17 +102,17 @@ def parse_v2(body: bytes, *, now_ms: int, over_quota: bool = False, cache: Serie
 
 
 class _Columns(NamedTuple):
-    """What the kernels fill: numbers of series, times and bits of values by sample; first samples by series."""
+    """The arrays that the kernels fill: series numbers, times and value bits per sample; first samples per series."""
 
     series: I32
     ts: I64
     bits: U64
     offsets: I64
-    odd: Odd
+    special: SpecialRows
     text: U8
 
 
-def _read(body: bytes, version: int, now_ms: int, generation: Generation) -> Parsed:
+def _read(body: bytes, version: int, now_ms: int, generation: CacheGeneration) -> Parsed:
     raw = np.frombuffer(body, np.uint8)
     counts: I64 = np.zeros(4, np.int64)
     fault = measure(raw, 1, 3, counts) if version == 1 else measure(raw, 5, 4, counts)
@@ -121,62 +122,64 @@ def _read(body: bytes, version: int, now_ms: int, generation: Generation) -> Par
         (counts[SERIES], MESSAGE_SERIES_MAX, "series"),
     ):
         if count > most:
-            raise too_much(f"{what} in one body", most)
-    columns = _room(counts, len(body) if version == 1 else MESSAGE_SERIES_BYTES_MAX)
+            raise limit_error(f"{what} in one body", most)
+    columns = _allocate(counts, len(body) if version == 1 else MESSAGE_SERIES_BYTES_MAX)
     state: I64 = np.zeros(3, np.int64)
     known = generation.view()
-    series, ts, bits, offsets, odd, text = columns
-    told = int(counts[TEXTS])
-    spans: Spans = np.empty((min(told, METADATA_MESSAGE_MAX) if version == 1 else told, 2), np.int64)
+    series, ts, bits, offsets, special, text = columns
+    text_count = int(counts[TEXTS])
+    spans: Spans = np.empty((min(text_count, METADATA_MESSAGE_MAX) if version == 1 else text_count, 2), np.int64)
     read_spans(raw, 3 if version == 1 else 4, spans)
     if version == 1:
-        fault = read_labelled(raw, known, state, text, odd, series, ts, bits, offsets)
+        fault = read_labelled(raw, known, state, text, special, series, ts, bits, offsets)
     else:
         refs: U64 = np.empty(2 * LABELS_MAX + 3, np.uint64)
         limits: I64 = np.array([LABEL_VALUE_BYTES_MAX, _SERIES_BYTES_MAX, SPELT_BYTES_MAX], np.int64)
-        fault = read_referring(raw, known, spans, refs, limits, state, text, odd, series, ts, bits, offsets)
-    if fault == TOO_RICH:
-        raise too_much("bytes of labels in one body", MESSAGE_SERIES_BYTES_MAX)
+        fault = read_referring(raw, known, spans, refs, limits, state, text, special, series, ts, bits, offsets)
+    if fault == TOO_MANY_BYTES:  # of labels with their symbols resolved
+        raise limit_error("bytes of labels in one body", MESSAGE_SERIES_BYTES_MAX)
     _check(fault, 0, version)
-    reading = _Reading(body, version, spans, columns, generation)
-    for row in odd[: state[ODD]]:
-        reading.take(row)
+    reader = _RemoteWriteReader(body, version, spans, columns, generation)
+    for row in special[: state[SPECIAL]]:
+        reader.read_special(row)
     if version == 1:
-        reading.metadata += (one for span in spans for one in _told(body[span[0] : span[1]]))
-    return reading.parsed(now_ms)
+        reader.metadata += (one for span in spans for one in _read_metadata(body[span[0] : span[1]]))
+    return reader.parsed(now_ms)
 
 
-def _room(counts: I64, text_bytes: int) -> _Columns:
+def _allocate(counts: I64, text_bytes: int) -> _Columns:
     samples, series = int(counts[SAMPLES]), int(counts[SERIES])
     return _Columns(
         series=np.empty(samples, np.int32),
         ts=np.empty(samples, np.int64),
         bits=np.empty(samples, np.uint64),
         offsets=np.empty(series + 1, np.int64),
-        odd=np.empty((series, ODD_COLUMNS), np.int64),
+        special=np.empty((series, SPECIAL_COLUMNS), np.int64),
         text=np.empty(text_bytes, np.uint8),
     )
 
 
 def _check(fault: int, where: int, version: int) -> None:
     if fault < 0:
-        raise damaged(fault, where, _WHAT[version])
+        raise damage_error(fault, where, _WHAT[version])
 
 
-class _Reading:
-    """What the kernels left to Python: series that are new, and whatever is not a plain sample."""
+class _RemoteWriteReader:
+    """Reads the series that the kernels leave to Python: new series, and series with exemplars or histograms."""
 
-    def __init__(self, body: bytes, version: int, symbols: Spans, columns: _Columns, generation: Generation) -> None:
+    def __init__(
+        self, body: bytes, version: int, symbols: Spans, columns: _Columns, generation: CacheGeneration
+    ) -> None:
         self._body, self._version, self._symbols = body, version, symbols
         self._columns, self._generation = columns, generation
         self._budget = MESSAGE_SERIES_BYTES_MAX
-        self._met: dict[bytes, tuple[int, str | None]] = {}  # labels as written → number, or a reason
+        self._resolved: dict[bytes, tuple[int, str | None]] = {}  # encoded labels → series number, or a fault
         self._rejections: list[Rejection] = []
         self._rejected = 0
         self.metadata: list[Metadata] = []
 
-    def take(self, row: I64) -> None:
-        """One odd row: find its series, tell what of it has no place here."""
+    def read_special(self, row: I64) -> None:
+        """Read one special row: resolve its series, and report what is not supported."""
         start, end = (int(n) for n in self._columns.offsets[row[PLACE] : row[PLACE] + 2])
         raw, number, fault = b"", int(row[NUMBER]), FAULTS.get(int(row[FAULT]))
         if number < 0:
@@ -186,7 +189,7 @@ class _Reading:
             self._columns.series[start:end] = number
         place, histograms, exemplars = int(row[PLACE]) + 1, int(row[HISTOGRAMS]), int(row[EXEMPLARS])
         if fault is not None:
-            self._reject(place, fault, _spelt(raw), max(end - start + histograms, 1))
+            self._reject(place, fault, _format_labels(raw), max(end - start + histograms, 1))
             return
         shown = self._shown(number) if histograms or exemplars else ""
         if histograms:
@@ -199,48 +202,48 @@ class _Reading:
         columns = self._columns
         offsets = columns.offsets
         good = columns.series >= 0
-        for wrong, worded in ((columns.ts < 1, early), (columns.ts > now_ms + FUTURE_MS, late)):
+        for wrong, describe in ((columns.ts < 1, before_1970), (columns.ts > now_ms + FUTURE_MS, too_far_ahead)):
             if (wrong & good).any():
-                self._refuse_times(np.flatnonzero(wrong & good), worded, now_ms)
+                self._reject_times(np.flatnonzero(wrong & good), describe, now_ms)
                 good &= ~wrong
         if good.all():
             series, ts, bits = columns.series, columns.ts, columns.bits
         else:
             series, ts, bits = columns.series[good], columns.ts[good], columns.bits[good]
         values: F64 = bits.view(np.float64)
-        table = self._generation.table(localised(series, self._generation))
-        within_budget(MESSAGE_SERIES_BYTES_MAX - int((table.ends - table.starts).sum()))
         return Parsed(
-            series=table,
+            series=self._generation.message_table(series),
             series_index=series,
             ts=ts,
             values=values,
             rejections=tuple(self._rejections),
             rejected=self._rejected,
             metadata=tuple(self.metadata[:METADATA_MESSAGE_MAX]),
-            places=lambda rows: _places(offsets, np.flatnonzero(good)[rows]).tolist(),
+            places=lambda rows: _series_places(offsets, np.flatnonzero(good)[rows]).tolist(),
         )
 
     def _number(self, raw: bytes, row: I64) -> tuple[int, str | None]:
-        """The number of the series with these labels, or -1 and why there is none."""
-        found = self._met.get(raw)
-        if found is not None:
-            return found
-        tags, fault = _labels(raw, _WHAT[self._version])
+        """Returns the number of the series with these labels, or -1 and the fault."""
+        resolved = self._resolved.get(raw)
+        if resolved is not None:
+            return resolved
+        labels, fault = _labels(raw, _WHAT[self._version])
         number = -1
         if fault is None:
-            metric = next(value for name, value in tags if name == naming.METRIC_LABEL)
-            rest = [tag for tag in tags if tag[0] != naming.METRIC_LABEL]
-            number, self._budget = self._generation.enter(raw, b"", metric=metric, tags=rest, budget=self._budget)
+            metric = next(value for name, value in labels if name == naming.METRIC_LABEL)
+            rest = [label for label in labels if label[0] != naming.METRIC_LABEL]
+            number, self._budget = self._generation.resolve_field(
+                raw, b"", metric=metric, labels=rest, budget=self._budget
+            )
             self._describe(metric, row)
-        self._met[raw] = number, fault
+        self._resolved[raw] = number, fault
         return number, fault
 
     def _describe(self, metric: bytes, row: I64) -> None:
-        """Keep what a new series of 2.0 says about its metric."""
-        kind, told = int(row[TYPE]), (self._symbol(int(row[HELP])), self._symbol(int(row[UNIT])))
-        if self._version == 2 and (kind or any(told)) and len(self.metadata) < METADATA_MESSAGE_MAX:
-            self.metadata.append(_metadata(metric, kind, *told))
+        """Store the metadata that a new series of 2.0 has about its metric."""
+        kind, texts = int(row[TYPE]), (self._symbol(int(row[HELP])), self._symbol(int(row[UNIT])))
+        if self._version == 2 and (kind or any(texts)) and len(self.metadata) < METADATA_MESSAGE_MAX:
+            self.metadata.append(_metadata(metric, kind, *texts))
 
     def _symbol(self, number: int) -> bytes:
         if not 0 < number < len(self._symbols):
@@ -249,102 +252,93 @@ class _Reading:
         return self._body[start : min(end, start + 4 * METADATA_HELP_CHARS_MAX)]
 
     def _shown(self, number: int) -> str:
-        """A known series for people."""
-        metric, labels = parse_canonical(self._generation.form(number))
-        return example(shown_series(metric, labels).encode())
+        """Returns a known series as text for people."""
+        metric, labels = parse_canonical(self._generation.canonical(number))
+        return excerpt(format_series(metric, labels).encode())
 
     def _reject(self, place: int, reason: str, shown: str, count: int) -> None:
         self._rejected += count
         if len(self._rejections) < REJECTIONS_MAX:
             self._rejections.append(Rejection(place, reason, shown))
 
-    def _refuse_times(self, at: NDArray[np.intp], worded: Callable[[int, int], str], now_ms: int) -> None:
-        """One rejection for each series with samples whose times cannot be, which stand ``at`` these rows."""
-        places, firsts, counts = np.unique(_places(self._columns.offsets, at), return_index=True, return_counts=True)
-        self._rejected += len(at)
-        for place, first, count in zip(places, at[firsts], counts, strict=True):
+    def _reject_times(self, rows: NDArray[np.intp], describe: Callable[[int, int], str], now_ms: int) -> None:
+        """Add one rejection for each series that has samples with bad times in these rows."""
+        series = _series_places(self._columns.offsets, rows)
+        places, firsts, counts = np.unique(series, return_index=True, return_counts=True)
+        self._rejected += len(rows)
+        for place, first, count in zip(places, rows[firsts], counts, strict=True):
             if len(self._rejections) >= REJECTIONS_MAX:
                 return
-            reason = (
-                f"{count} samples, from {self._columns.ts[first]} ms: {worded(int(self._columns.ts[first]), now_ms)}"
-            )
+            first_ms = int(self._columns.ts[first])
+            reason = f"{count} samples, from {first_ms} ms: {describe(first_ms, now_ms)}"
             self._rejections.append(Rejection(int(place), reason, self._shown(int(self._columns.series[first]))))
 
 
-def _places(offsets: I64, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The number of the series, from 1, in which each of these samples stands."""
+def _series_places(offsets: I64, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Returns the number of the series, from 1, of each of these samples."""
     return np.searchsorted(offsets, rows, "right")
 
 
-def localised(series: I32, generation: Generation) -> I32:
-    """Replace the cache's numbers by places in the message's own table; the numbers in that order."""
-    marks = generation.borrow_marks()
-    found: I32 = np.empty(min(len(series), marks.size), np.int32)
-    count = int(localise(series, marks, found))
-    generation.return_marks(marks)
-    return found[:count]
-
-
-def shown_series(metric: str, labels: Mapping[str, str]) -> str:
-    """A series for people, as PromQL writes it but for escapes."""
+def format_series(metric: str, labels: Mapping[str, str]) -> str:
+    """Returns a series for people, as PromQL writes it, without escapes."""
     return metric + "{" + ", ".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
 
 
-def _spelt(raw: bytes) -> str:
-    """Labels that could not be taken, as far as they can be read."""
-    tags, _ = _labels(raw, "labels")
-    return example(b"{" + b", ".join(name + b'="' + value + b'"' for name, value in tags) + b"}")
+def _format_labels(raw: bytes) -> str:
+    """Returns rejected labels as text for people, as far as they can be read."""
+    labels, _ = _labels(raw, "labels")
+    return excerpt(b"{" + b", ".join(name + b'="' + value + b'"' for name, value in labels) + b"}")
 
 
-def _labels(raw: bytes, what: str) -> tuple[Tags, str | None]:
-    """The labels of a series without those that have no value, and why they cannot be taken."""
+def _labels(raw: bytes, what: str) -> tuple[LabelPairs, str | None]:
+    """Returns the labels of a series that have a value, and the fault if there is one."""
     plain = _plain_labels(raw)
     if plain is not None:
-        return [tag for tag in plain if tag[1]], _fault(plain)
-    tags: Tags = []
-    for number, form, value in fields(raw, what):
-        if number == 1 and form == BYTES and isinstance(value, bytes):
+        return [label for label in plain if label[1]], _labels_fault(plain)
+    labels: LabelPairs = []
+    for number, wire_type, value in read_fields(raw, what):
+        if number == 1 and wire_type == BYTES and isinstance(value, bytes):
             if len(value) > _LABEL_BYTES_MAX:
-                return tags, TOO_LONG_A_LABEL
-            label = texts(value, what)
-            tags.append((label.get(1, b""), label.get(2, b"")))
-        if len(tags) > LABELS_MAX + 1:
-            return tags, naming.TOO_MANY_TAGS
-    return [tag for tag in tags if tag[1]], _fault(tags)
+                return labels, TOO_LONG_A_LABEL
+            pair = read_byte_fields(value, what)
+            labels.append((pair.get(1, b""), pair.get(2, b"")))
+        if len(labels) > LABELS_MAX + 1:
+            return labels, naming.TOO_MANY_LABELS
+    return [label for label in labels if label[1]], _labels_fault(labels)
 
 
-def _plain_labels(raw: bytes) -> Tags | None:
-    """Labels as nearly all encoders write them, each of name and value below 128 bytes; ``None`` for any other form."""
-    tags: Tags = []
+def _plain_labels(raw: bytes) -> LabelPairs | None:
+    """Returns labels in the form of nearly all encoders, each below 128 bytes; ``None`` for any other form."""
+    labels: LabelPairs = []
     at, size = 0, len(raw)
-    while at + 5 < size and len(tags) <= LABELS_MAX:
+    while at + 5 < size and len(labels) <= LABELS_MAX:
         end, middle = at + 2 + raw[at + 1], at + 4 + raw[at + 3]
         if raw[at] != 10 or raw[at + 2] != 10 or raw[at + 1] > 127 or end > size or middle + 1 >= end:
             return None
         if raw[middle] != 18 or middle + 2 + raw[middle + 1] != end:
             return None
-        tags.append((raw[at + 4 : middle], raw[middle + 2 : end]))
+        labels.append((raw[at + 4 : middle], raw[middle + 2 : end]))
         at = end
-    return tags if at == size else None
+    return labels if at == size else None
 
 
-def _fault(tags: Tags) -> str | None:
-    if not tags:
+def _labels_fault(labels: LabelPairs) -> str | None:
+    if not labels:
         return NO_LABELS
-    if len({name for name, _ in tags}) < len(tags):
-        return naming.TAG_TWICE
-    metric = next((value for name, value in tags if name == naming.METRIC_LABEL), b"")
-    return naming.metric_fault(metric) or naming.tags_fault(
-        [tag for tag in tags if tag[1] and tag[0] != naming.METRIC_LABEL]
+    if len({name for name, _ in labels}) < len(labels):
+        return naming.LABEL_REPEATED
+    metric = next((value for name, value in labels if name == naming.METRIC_LABEL), b"")
+    return naming.metric_fault(metric) or naming.labels_fault(
+        [label for label in labels if label[1] and label[0] != naming.METRIC_LABEL]
     )
 
 
-def _told(raw: bytes) -> Iterator[Metadata]:
-    """What one message of metadata of 1.0 says, if it is about a metric that can be."""
-    kinds = [n for field, _, n in islice(fields(raw, _WHAT[1]), 16) if field == 1 and isinstance(n, int)]
-    told = texts(raw, _WHAT[1])
-    if naming.metric_fault(told.get(2, b"")) is None:
-        yield _metadata(told[2], kinds[-1] if kinds else 0, told.get(4, b""), told.get(5, b""))
+def _read_metadata(raw: bytes) -> Iterator[Metadata]:
+    """Yields the metadata of one message of 1.0, if the name of its metric is valid."""
+    kinds = [n for field, _, n in islice(read_fields(raw, _WHAT[1]), 16) if field == 1 and isinstance(n, int)]
+    texts = read_byte_fields(raw, _WHAT[1])
+    if naming.metric_fault(texts.get(2, b"")) is None:
+        yield _metadata(texts[2], kinds[-1] if kinds else 0, texts.get(4, b""), texts.get(5, b""))
 
 
 def _metadata(metric: bytes, kind: int, text: bytes, unit: bytes) -> Metadata:

@@ -1,11 +1,11 @@
 """Compiled loops of Prometheus' remote write, 1.0 and 2.0: from the bytes of a request to columns.
 
-1. ``measure`` walks through a request, looks that all lengths fit, and counts: so that columns are made once, in size.
-2. ``read_labelled`` (1.0) or ``read_spans`` and ``read_referring`` (2.0) fill them.
+1. ``measure`` reads a request, checks that all lengths fit, and counts, so that the columns are allocated once.
+2. ``read_labelled`` (1.0) or ``read_spans`` and ``read_referring`` (2.0) fill the columns.
 
-A series is known by its labels as they are written in 1.0; those of 2.0 are written so first, and both find the same
-entry of the cache. What a series the cache does not know, or one with anything but samples, is about is left to Python
-as a row of ``odd``: its samples stand in the columns meanwhile under the number -1.
+The key of a series in the cache is its labels in the encoding of 1.0. Labels of 2.0 are converted to it first, so both
+versions share the cache entry. Python reads a series that is new to the cache, or that has exemplars or histograms: it
+gets a row of ``special``. Samples of a new series have the series number -1 until then.
 """
 
 import numpy as np
@@ -13,36 +13,48 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ingest.protocols.common.byte_kernels import copy, load64
-from ingest.protocols.common.protobuf_kernels import BYTES, VARINT, field, put_text, put_varint, text_size, varint
+from ingest.protocols.common.protobuf_kernels import (
+    BYTES,
+    VARINT,
+    put_text,
+    put_varint,
+    read_field,
+    read_varint,
+    text_size,
+)
 from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
 from spm.arrays import I32, I64, U8, U64
 
-SERIES, SAMPLES, TEXTS, WHERE = range(4)  # what ``measure`` counts (texts: metadata of 1.0, symbols of 2.0); a fault
+SERIES, SAMPLES, TEXTS, WHERE = range(
+    4
+)  # counts of ``measure`` (texts: metadata of 1.0, symbols of 2.0); fault position
 LABEL, SAMPLE = 1, 2  # fields of a series in both versions
 NAME_TAG, VALUE_TAG = 0x0A, 0x12
-PLACE, FIRST, LAST, EXEMPLARS, HISTOGRAMS, TYPE, HELP, UNIT, FAULT, NUMBER = range(10)  # columns of a row of ``odd``
-ODD_COLUMNS = 10
-_COMMON = (NAME_TAG, VALUE_TAG)  # of a series' fields, too: its first two are bytes
+PLACE, FIRST, LAST, EXEMPLARS, HISTOGRAMS, TYPE, HELP, UNIT, FAULT, NUMBER = range(
+    10
+)  # columns of a row of ``special``
+SPECIAL_COLUMNS = 10
+_COMMON = (NAME_TAG, VALUE_TAG)  # also the tags of labels and samples in a series
 ODD_REFERENCES, NO_SUCH_SYMBOL, TOO_LONG, TOO_MANY = 1, 2, 3, 4  # faults of a series of 2.0
-ODD, TEXT, COPIED = 0, 1, 2  # state: rows of ``odd``, bytes of ``text``, bytes spelt out
-OK, TOO_RICH = 0, 1
+SPECIAL, TEXT, COPIED = 0, 1, 2  # state: rows of ``special``, bytes of ``text``, bytes of resolved labels
+OK, TOO_MANY_BYTES = 0, 1
 
-Odd = NDArray[np.int64]
+SpecialRows = NDArray[np.int64]
 Spans = NDArray[np.int64]
 
 
 @njit(nogil=True, cache=True)
 def measure(body: U8, series_field: int, text_field: int, counts: I64) -> int:
-    """Count series, samples and texts; a fault of the wire (and where it stands) or 0."""
+    """Count series, samples and texts; returns a fault of the wire format (with its position in ``counts``) or 0."""
     at = 0
     while at < body.size:
-        number, form, start, stop, _ = field(body, at, body.size)
+        number, wire_type, start, stop, _ = read_field(body, at, body.size)
         if number < 0:
             counts[WHERE] = at
             return number
-        if form == BYTES and number == text_field:
+        if wire_type == BYTES and number == text_field:
             counts[TEXTS] += 1
-        if form == BYTES and number == series_field:
+        if wire_type == BYTES and number == series_field:
             counts[SERIES] += 1
             inner = start
             while inner < stop:
@@ -52,11 +64,11 @@ def measure(body: U8, series_field: int, text_field: int, counts: I64) -> int:
                         counts[SAMPLES] += body[inner] == VALUE_TAG
                         inner = next_one
                         continue
-                within, how, _, next_one, _ = field(body, inner, stop)
+                within, inner_type, _, next_one, _ = read_field(body, inner, stop)
                 if within < 0:
                     counts[WHERE] = inner
                     return within
-                counts[SAMPLES] += within == SAMPLE and how == BYTES
+                counts[SAMPLES] += within == SAMPLE and inner_type == BYTES
                 inner = next_one
         at = stop
     return 0
@@ -64,7 +76,7 @@ def measure(body: U8, series_field: int, text_field: int, counts: I64) -> int:
 
 @njit(nogil=True, cache=True, inline="always")
 def _sample(body: U8, start: int, stop: int, count: int, ts: I64, bits: U64) -> int:
-    """One sample into row ``count``; a fault or 0. A field that is not there is 0."""
+    """Read one sample into row ``count``; returns a fault or 0. A missing field is 0."""
     at, value, time = start, np.uint64(0), np.uint64(0)
     while at < stop:
         tag = body[at]
@@ -72,11 +84,11 @@ def _sample(body: U8, start: int, stop: int, count: int, ts: I64, bits: U64) -> 
             value = load64(body, at + 1)
             at += 9
         elif tag == 16:  # field 2, varint
-            at, time = varint(body, at + 1, stop)
+            at, time = read_varint(body, at + 1, stop)
             if at < 0:
                 return -1
         else:
-            number, _, _, at, _ = field(body, at, stop)
+            number, _, _, at, _ = read_field(body, at, stop)
             if number < 0:
                 return number
     ts[count], bits[count] = np.int64(time), value
@@ -85,7 +97,7 @@ def _sample(body: U8, start: int, stop: int, count: int, ts: I64, bits: U64) -> 
 
 @njit(nogil=True, cache=True, inline="always")
 def _known_series(known: KnownSeries, text: U8, start: int, end: int) -> int:
-    """The number of the series whose labels are text[start:end], or -1."""
+    """Returns the number of the series whose labels are text[start:end], or -1."""
     head = find_head(known, text, start, end)
     if head < 0:
         return -1
@@ -94,25 +106,33 @@ def _known_series(known: KnownSeries, text: U8, start: int, end: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _keep_odd(odd: Odd, state: I64, place: int, known: int) -> I64:
-    """A new row of ``odd``."""
-    row: I64 = odd[state[ODD]]
+def _add_special(special: SpecialRows, state: I64, place: int, known: int) -> I64:
+    """Append a row to ``special``; returns the row."""
+    row: I64 = special[state[SPECIAL]]
     row[:] = 0
     row[PLACE], row[NUMBER] = place, known
-    state[ODD] += 1
+    state[SPECIAL] += 1
     return row
 
 
 @njit(nogil=True, cache=True)
 def read_labelled(
-    body: U8, known: KnownSeries, state: I64, text: U8, odd: Odd, series: I32, ts: I64, bits: U64, offsets: I64
+    body: U8,
+    known: KnownSeries,
+    state: I64,
+    text: U8,
+    special: SpecialRows,
+    series: I32,
+    ts: I64,
+    bits: U64,
+    offsets: I64,
 ) -> int:
-    """All series of a request of 1.0; a fault or 0. ``offsets`` gets the first sample of each series, and the end."""
+    """Read all series of a request of 1.0; returns a fault or 0. ``offsets`` gets the first sample of each series."""
     at, place, count = 0, 0, 0
     while at < body.size:
-        outer, form, start, stop, _ = field(body, at, body.size)
+        outer, wire_type, start, stop, _ = read_field(body, at, body.size)
         at = stop
-        if outer != 1 or form != BYTES:
+        if outer != 1 or wire_type != BYTES:
             continue
         offsets[place] = count
         first, last, written = -1, -1, state[TEXT]
@@ -123,65 +143,65 @@ def read_labelled(
         if inner > start:
             first, last = start, inner
         while inner < stop:
-            number, how, begin, end, _ = field(body, inner, stop)
-            if number == SAMPLE and how == BYTES:
+            number, inner_type, begin, end, _ = read_field(body, inner, stop)
+            if number == SAMPLE and inner_type == BYTES:
                 fault = _sample(body, begin, end, count, ts, bits)
                 if fault < 0:
                     return fault
                 count += 1
-            elif number == LABEL and how == BYTES:
+            elif number == LABEL and inner_type == BYTES:
                 if first < 0:
                     first = inner
-                elif last != inner or written > state[TEXT]:  # labels with something in between
+                elif last != inner or written > state[TEXT]:  # another field lies between the labels
                     if written == state[TEXT]:
                         written = copy(body, first, last, text, written)
                     written = copy(body, inner, end, text, written)
                 last = end
-            elif how == BYTES:
+            elif inner_type == BYTES:
                 exemplars += number == 3
                 histograms += number == 4
             inner = end
         if written > state[TEXT]:
-            found = _known_series(known, text, state[TEXT], written)
+            series_number = _known_series(known, text, state[TEXT], written)
         else:
-            found = _known_series(known, body, first, last) if first >= 0 else -1
-            if found < 0 and first >= 0:
+            series_number = _known_series(known, body, first, last) if first >= 0 else -1
+            if series_number < 0 and first >= 0:
                 written = copy(body, first, last, text, written)
-        if found < 0 or exemplars or histograms:
-            row = _keep_odd(odd, state, place, found)
-            if found < 0:
+        if series_number < 0 or exemplars or histograms:
+            row = _add_special(special, state, place, series_number)
+            if series_number < 0:
                 row[FIRST], row[LAST] = state[TEXT], written
                 state[TEXT] = written
             row[EXEMPLARS], row[HISTOGRAMS] = exemplars, histograms
-        series[offsets[place] : count] = found
+        series[offsets[place] : count] = series_number
         place += 1
     offsets[place] = count
     return 0
 
 
 @njit(nogil=True, cache=True)
-def read_spans(body: U8, wanted: int, spans: Spans) -> None:
-    """Where the first fields of this number stand, as many as there is room for; ``measure`` has counted them."""
+def read_spans(body: U8, field_number: int, spans: Spans) -> None:
+    """Write the positions of the first fields of this number into ``spans``, as many as fit."""
     at = count = 0
     while at < body.size and count < len(spans):
-        number, form, start, stop, _ = field(body, at, body.size)
-        if number == wanted and form == BYTES:
+        number, wire_type, start, stop, _ = read_field(body, at, body.size)
+        if number == field_number and wire_type == BYTES:
             spans[count, 0], spans[count, 1] = start, stop
             count += 1
         at = stop
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _references(body: U8, form: int, start: int, stop: int, value: np.uint64, refs: U64, count: int) -> int:
-    """Add the references of a field, packed or single; how many there are then, one too many at most; -1: a fault."""
-    if form == VARINT:
+def _references(body: U8, wire_type: int, start: int, stop: int, value: np.uint64, refs: U64, count: int) -> int:
+    """Append the references of a field, packed or single; returns the count; -1 is a fault."""
+    if wire_type == VARINT:
         if count < refs.size:
             refs[count] = value
             count += 1
         return count
     at = start
     while at < stop and count < refs.size:
-        at, refs[count] = varint(body, at, stop)
+        at, refs[count] = read_varint(body, at, stop)
         if at < 0:
             return -1
         count += 1
@@ -190,7 +210,7 @@ def _references(body: U8, form: int, start: int, stop: int, value: np.uint64, re
 
 @njit(nogil=True, cache=True, inline="always")
 def _spell(body: U8, symbols: Spans, refs: U64, count: int, longest: int, text: U8, at: int) -> tuple[int, int]:
-    """Write the labels that references name, as 1.0 does: (where they end, a fault of the series or 0)."""
+    """Write the labels of the references in the encoding of 1.0; returns (their end, a fault of the series or 0)."""
     if count == refs.size:
         return at, TOO_MANY
     if count % 2:
@@ -211,20 +231,20 @@ def _spell(body: U8, symbols: Spans, refs: U64, count: int, longest: int, text: 
 
 
 @njit(nogil=True, cache=True)
-def _metadata(body: U8, start: int, stop: int, told: I64) -> int:
-    """Type, help and unit of a series of 2.0 into ``told``; a fault or 0."""
+def _metadata(body: U8, start: int, stop: int, description: I64) -> int:
+    """Read type, help and unit of a series of 2.0 into ``description``; returns a fault or 0."""
     at = start
     while at < stop:
-        number, form, _, at, value = field(body, at, stop)
+        number, wire_type, _, at, value = read_field(body, at, stop)
         if number < 0:
             return number
-        if form == VARINT and value < np.uint64(1 << 31):
+        if wire_type == VARINT and value < np.uint64(1 << 31):
             if number == 1:
-                told[0] = np.int64(value)
+                description[0] = np.int64(value)
             elif number == 3:
-                told[1] = np.int64(value)
+                description[1] = np.int64(value)
             elif number == 4:
-                told[2] = np.int64(value)
+                description[2] = np.int64(value)
     return 0
 
 
@@ -237,57 +257,57 @@ def read_referring(
     limits: I64,
     state: I64,
     text: U8,
-    odd: Odd,
+    special: SpecialRows,
     series: I32,
     ts: I64,
     bits: U64,
     offsets: I64,
 ) -> int:
-    """All series of a request of 2.0, as ``read_labelled``; TOO_RICH when they spell more than ``limits`` allow.
+    """Read all series of a request of 2.0, as ``read_labelled``; TOO_MANY_BYTES if the labels exceed ``limits``.
 
-    ``limits``: bytes of the longest symbol of a label, of the labels of one series, and of those of all together.
+    ``limits``: bytes of a symbol, of the labels of one series, and of the labels of all series.
     """
     at, place, count = 0, 0, 0
-    told = np.zeros(3, np.int64)
+    description = np.zeros(3, np.int64)
     while at < body.size:
-        outer, form, start, stop, _ = field(body, at, body.size)
+        outer, wire_type, start, stop, _ = read_field(body, at, body.size)
         at = stop
-        if outer != 5 or form != BYTES:
+        if outer != 5 or wire_type != BYTES:
             continue
         offsets[place] = count
         named = exemplars = histograms = 0
-        told[:] = 0
+        description[:] = 0
         inner = start
         while inner < stop:
-            number, how, begin, end, value = field(body, inner, stop)
+            number, inner_type, begin, end, value = read_field(body, inner, stop)
             fault = 0
-            if number == SAMPLE and how == BYTES:
+            if number == SAMPLE and inner_type == BYTES:
                 fault = _sample(body, begin, end, count, ts, bits)
                 count += 1
-            elif number == LABEL and how in (BYTES, VARINT):
-                named = _references(body, how, begin, end, value, refs, named)
+            elif number == LABEL and inner_type in (BYTES, VARINT):
+                named = _references(body, inner_type, begin, end, value, refs, named)
                 fault = min(named, 0)
-            elif how == BYTES:
+            elif inner_type == BYTES:
                 histograms += number == 3
                 exemplars += number == 4
                 if number == 5:
-                    fault = _metadata(body, begin, end, told)
+                    fault = _metadata(body, begin, end, description)
             if fault < 0:
                 return fault
             inner = end
         if state[TEXT] + limits[1] > text.size or state[COPIED] > limits[2]:
-            return TOO_RICH
+            return TOO_MANY_BYTES
         written, wrong = _spell(body, symbols, refs, named, limits[0], text, state[TEXT])
         state[COPIED] += written - state[TEXT]
-        found = -1 if wrong else _known_series(known, text, state[TEXT], written)
-        if found < 0 or exemplars or histograms:
-            row = _keep_odd(odd, state, place, found)
-            if found < 0:
+        series_number = -1 if wrong else _known_series(known, text, state[TEXT], written)
+        if series_number < 0 or exemplars or histograms:
+            row = _add_special(special, state, place, series_number)
+            if series_number < 0:
                 row[FIRST], row[LAST], row[FAULT] = state[TEXT], written, wrong
                 state[TEXT] = written
             row[EXEMPLARS], row[HISTOGRAMS] = exemplars, histograms
-            row[TYPE], row[HELP], row[UNIT] = told[0], told[1], told[2]
-        series[offsets[place] : count] = found
+            row[TYPE], row[HELP], row[UNIT] = description[0], description[1], description[2]
+        series[offsets[place] : count] = series_number
         place += 1
     offsets[place] = count
     return 0

@@ -1,12 +1,12 @@
-"""Prometheus' text form (0.0.4) and OpenMetrics: what a scrape gives, pushed.
+"""Reads Prometheus' text form (0.0.4) and OpenMetrics: the answer to a scrape, pushed.
 
     # TYPE http_requests_total counter
     http_requests_total{method="post",code="200"} 1027 1395066363000
     {"a name with dots", host="a"} 1.5
 
-Times are ms, in OpenMetrics seconds; a sample without one gets the server's. Histograms and summaries are the series
-they are written as. Names may be quoted, as Prometheus 3 writes those beyond its old alphabet. A label without value is
-no label. Exemplars are counted and left out. One bad line refuses itself. Enter by ``parse``.
+Times are ms, in OpenMetrics seconds; a sample without a time gets the server's. Each line of a histogram or summary is
+a series of its own. Names may be quoted, as Prometheus 3 writes names beyond its old alphabet. A label without a value
+is no label. Exemplars are counted and left out. A bad line rejects only itself. Enter by ``parse``.
 """
 
 import math
@@ -17,12 +17,12 @@ import numpy as np
 
 from ingest.protocols.common import naming, times
 from ingest.protocols.common.line_kernels import LINE, POSITION
-from ingest.protocols.common.line_reader import Reading, Rules
+from ingest.protocols.common.line_reader import LineReader, TimeRules
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
-from ingest.protocols.common.series_cache import Generation, SeriesCache, Tags
+from ingest.protocols.common.series_cache import CacheGeneration, LabelPairs, SeriesCache
 from ingest.protocols.common.series_kernels import KnownSeries
-from ingest.protocols.influx.exact import example
-from ingest.protocols.prometheus.text_comments import described
+from ingest.protocols.influx.exact import excerpt
+from ingest.protocols.prometheus.text_comments import read_metadata
 from ingest.protocols.prometheus.text_kernels import read_text
 from spm.arrays import I64, U8
 from spm.limits import FUTURE_MS, LINE_BYTES_MAX
@@ -38,7 +38,7 @@ TOO_LARGE = "the number does not fit a float64"
 NOT_A_TIME = "the time is not a whole number of milliseconds"
 NOT_SECONDS = "the time is not a number of seconds"
 TRAILING = "something follows the value and its time"
-EXEMPLARS = "exemplars have no place here: they were left out, their samples were kept"
+EXEMPLARS = "exemplars are not supported: they were left out, their samples were kept"
 
 _NAME = re.compile(rb"[A-Za-z_:][A-Za-z0-9_:]*+")
 _LABEL = re.compile(rb'[ \t]*+(?:([A-Za-z_][A-Za-z0-9_.:-]*+)|"([^"\\]*+(?:\\.[^"\\]*+)*)")[ \t]*+')
@@ -54,60 +54,61 @@ _CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
 
 class _Fault(Exception):
-    """Why a line cannot be taken."""
+    """The reason for rejecting a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """One line, read."""
+    """The sample of one line."""
 
     head: bytes
     metric: bytes
-    tags: Tags
+    labels: LabelPairs
     value: float
     time_ms: int | None
     exemplar: bool
 
 
 def is_open_metrics(content_type: str) -> bool:
-    """Whether a media type says OpenMetrics: its times are seconds."""
+    """Whether a media type is OpenMetrics, whose times are seconds."""
     return content_type.lower().lstrip().startswith("application/openmetrics-text")
 
 
 def parse(
     body: bytes, *, now_ms: int, seconds: bool = False, over_quota: bool = False, cache: SeriesCache | None = None
 ) -> Parsed:
-    """All samples of a body, in its order; ``seconds``: OpenMetrics. ``LimitExceeded``: a body too rich.
+    """Returns all samples of a body, in its order. ``seconds``: the body is OpenMetrics.
 
-    ``over_quota``: the app has more series than its quota allows; its names must not fill the common cache.
+    ``LimitExceeded``: the body holds more than one message may. ``over_quota``: the app has more series than its quota
+    allows, so its names must not fill the common cache.
     """
     cache = cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)
-    rules = Rules(now_ms=now_ms, times=1, per=1, latest_ms=now_ms + FUTURE_MS)
-    reading = _Reading(body if body.endswith(b"\n") else body + b"\n", rules, cache.generation(), seconds)
-    reading.run()
-    return reading.parsed()
+    rules = TimeRules(now_ms=now_ms, times=1, per=1, latest_ms=now_ms + FUTURE_MS)
+    reader = _TextReader(body if body.endswith(b"\n") else body + b"\n", rules, cache.generation(), seconds)
+    reader.run()
+    return reader.parsed()
 
 
-class _Reading(Reading):
-    """One body of text."""
+class _TextReader(LineReader):
+    """Reads one body of text."""
 
-    def __init__(self, body: bytes, rules: Rules, generation: Generation, seconds: bool) -> None:
+    def __init__(self, body: bytes, rules: TimeRules, generation: CacheGeneration, seconds: bool) -> None:
         super().__init__(body, rules, generation)
         self._seconds = seconds
         self._exemplars = 0
-        self._numbers: I64 = np.append(self._numbers, int(seconds))
+        self._kernel_rules: I64 = np.append(self._kernel_rules, int(seconds))
 
     def parsed(self) -> Parsed:
-        """What the body gave, and what it says of its metrics; left-out exemplars are told, but refuse nothing."""
-        parsed = replace(super().parsed(), metadata=described(self._body))
+        """Returns the samples, metadata and rejections of the body. Exemplars are reported, but reject nothing."""
+        parsed = replace(super().parsed(), metadata=read_metadata(self._body))
         if not self._exemplars:
             return parsed
-        told = Rejection(0, f"{self._exemplars} {EXEMPLARS}", "")
-        return replace(parsed, rejections=(*parsed.rejections, told))
+        note = Rejection(0, f"{self._exemplars} {EXEMPLARS}", "")
+        return replace(parsed, rejections=(*parsed.rejections, note))
 
     def _read_plain(self, known: KnownSeries) -> int:
         columns = (self._series, self._ts, self._values)
-        return int(read_text(self._bytes, _ITEM_BYTES, self._numbers, known, self._state, *columns))
+        return int(read_text(self._bytes, _ITEM_BYTES, self._kernel_rules, known, self._state, *columns))
 
     def _read_exactly(self) -> None:
         start, number = int(self._state[POSITION]), int(self._state[LINE])
@@ -119,20 +120,20 @@ class _Reading(Reading):
         try:
             one = _read(line, self._rules, self._seconds)
         except _Fault as fault:
-            self._reject(number, str(fault), example(line))
+            self._reject(number, str(fault), excerpt(line))
             return
         self._exemplars += one.exemplar
-        self._keep(
-            one.head, measurement=one.metric, tags=one.tags, names=[_ITEM], values=[one.value], time_ms=one.time_ms
+        self._add_line(
+            one.head, measurement=one.metric, labels=one.labels, names=[_ITEM], values=[one.value], time_ms=one.time_ms
         )
 
 
-def _read(line: bytes, rules: Rules, seconds: bool) -> _Sample:
-    """The line's sample: 1. its series; 2. the value; 3. the time, if there is one; 4. an exemplar, likewise."""
+def _read(line: bytes, rules: TimeRules, seconds: bool) -> _Sample:
+    """Returns the sample of a line. It has a series, a value, and optionally a time and an exemplar, in this order."""
     if len(line) > LINE_BYTES_MAX:
         raise _Fault(LINE_TOO_LONG)
-    metric, tags, end = _series(line)
-    rest, mark, _ = line[end:].partition(b" # ") if seconds else (line[end:], b"", b"")
+    metric, labels, end = _series(line)
+    rest, exemplar, _ = line[end:].partition(b" # ") if seconds else (line[end:], b"", b"")
     parts = rest.split()
     if not parts:
         raise _Fault(NO_VALUE)
@@ -140,47 +141,47 @@ def _read(line: bytes, rules: Rules, seconds: bool) -> _Sample:
         raise _Fault(TRAILING)
     value = _value(parts[0])
     time_ms = _time(parts[1], rules, seconds) if len(parts) == 2 else None
-    return _Sample(line[:end], metric, tags, value, time_ms, bool(mark))
+    return _Sample(line[:end], metric, labels, value, time_ms, bool(exemplar))
 
 
-def _series(line: bytes) -> tuple[bytes, Tags, int]:
-    """Metric, labels, and where they end."""
+def _series(line: bytes) -> tuple[bytes, LabelPairs, int]:
+    """Returns metric, labels, and where they end."""
     name = _NAME.match(line)
     metric, at = (name[0], name.end()) if name else (b"", 0)
     while line[at : at + 1] in (b" ", b"\t"):
         at += 1
-    tags: Tags = []
+    labels: LabelPairs = []
     if line[at : at + 1] == b"{":
-        metric, tags, at = _labels(line, at + 1, metric)
+        metric, labels, at = _labels(line, at + 1, metric)
     elif name is None:
         raise _Fault(NO_NAME)
     else:
         at = name.end()
         if at < len(line) and line[at] not in b" \t":
             raise _Fault(NO_NAME)
-    if fault := naming.metric_fault(metric) or naming.tags_fault(tags):
+    if fault := naming.metric_fault(metric) or naming.labels_fault(labels):
         raise _Fault(fault)
-    return metric, tags, at
+    return metric, labels, at
 
 
-def _labels(line: bytes, at: int, metric: bytes) -> tuple[bytes, Tags, int]:
-    """What stands between the braces; a quoted text without ``=`` is the metric, and so is the label ``__name__``."""
-    tags: Tags = []
+def _labels(line: bytes, at: int, metric: bytes) -> tuple[bytes, LabelPairs, int]:
+    """Returns metric, labels and end of a label list; a quoted text without ``=`` and ``__name__`` are the metric."""
+    labels: LabelPairs = []
     while True:
         name = _LABEL.match(line, at)
         if name is None:
-            at = _closed(line, at)
-            return metric, tags, at
-        text, at = name[1] if name[1] is not None else _unescaped(name[2]), name.end()
+            at = _closing_end(line, at)
+            return metric, labels, at
+        text, at = name[1] if name[1] is not None else _unescape(name[2]), name.end()
         if line[at : at + 1] == b"=":
             value = _TEXT.match(line, at + 1)
             if value is None:
                 raise _Fault(BAD_LABELS)
             at = value.end()
             if text == naming.METRIC_LABEL and not metric:
-                metric = _unescaped(value[1])
+                metric = _unescape(value[1])
             elif value[1]:
-                tags.append((text, _unescaped(value[1])))
+                labels.append((text, _unescape(value[1])))
         elif name[1] is None and not metric:
             metric = text
         else:
@@ -188,11 +189,11 @@ def _labels(line: bytes, at: int, metric: bytes) -> tuple[bytes, Tags, int]:
         if line[at : at + 1] == b",":
             at += 1
         else:
-            return metric, tags, _closed(line, at)
+            return metric, labels, _closing_end(line, at)
 
 
-def _closed(line: bytes, at: int) -> int:
-    """Behind the closing brace that must stand here."""
+def _closing_end(line: bytes, at: int) -> int:
+    """Returns the end of the closing brace, which must follow here."""
     while line[at : at + 1] in (b" ", b"\t"):
         at += 1
     if line[at : at + 1] != b"}":
@@ -200,8 +201,8 @@ def _closed(line: bytes, at: int) -> int:
     return at + 1
 
 
-def _unescaped(raw: bytes) -> bytes:
-    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[0]), raw) if b"\\" in raw else raw
+def _unescape(raw: bytes) -> bytes:
+    return _ESCAPED.sub(lambda match: _ESCAPES.get(match[1], match[0]), raw) if b"\\" in raw else raw
 
 
 def _value(raw: bytes) -> float:
@@ -215,13 +216,13 @@ def _value(raw: bytes) -> float:
     raise _Fault(NOT_A_VALUE)
 
 
-def _time(raw: bytes, rules: Rules, seconds: bool) -> int:
+def _time(raw: bytes, rules: TimeRules, seconds: bool) -> int:
     form, unit = (_NUMBER, "s") if seconds else (_WHOLE, "ms")
     if not form.fullmatch(raw):
         raise _Fault(NOT_SECONDS if seconds else NOT_A_TIME)
     ms = round(max(-1e20, min(float(raw), 1e20)) * 1_000) if seconds else int(raw)
     if ms < 1:
-        raise _Fault(times.early(ms, rules.now_ms, unit))
+        raise _Fault(times.before_1970(ms, rules.now_ms, unit))
     if ms > rules.latest_ms:
-        raise _Fault(times.late(ms, rules.now_ms, unit))
+        raise _Fault(times.too_far_ahead(ms, rules.now_ms, unit))
     return ms

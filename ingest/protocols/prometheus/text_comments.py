@@ -1,10 +1,10 @@
-"""What the comments of a text body say about metrics: ``# TYPE``, ``# HELP``, and OpenMetrics' ``# UNIT``.
+"""Reads the metadata in the comments of a text body: ``# TYPE``, ``# HELP``, and OpenMetrics' ``# UNIT``.
 
     # HELP http_requests_total Requests by method.
     # TYPE http_requests_total counter
 
-Only these lines are looked at; the loop over samples passes over all comments. A family keeps the name it is given.
-A comment of another form says nothing and refuses nothing. Enter by ``described``.
+Only these lines are read; the loop over samples skips all comments. A family keeps its name as written. A comment of
+another form has no effect. Enter by ``read_metadata``.
 """
 
 import re
@@ -21,35 +21,35 @@ _COMMENT = re.compile(
 _ESCAPED = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "\\": "\\", '"': '"'}
 _UNIT_CHARS_MAX = 100
-_LINES_MAX = 4 * METADATA_MESSAGE_MAX  # comments looked at: three of each family, and as many of other forms
+_LINES_MAX = 4 * METADATA_MESSAGE_MAX  # comments that are read: three of each family, and as many others
 
 
-def described(body: bytes) -> tuple[Metadata, ...]:
-    """Each family once, in the order of the body; what is told twice counts as told last."""
-    told: dict[str, dict[str, str]] = {}
+def read_metadata(body: bytes) -> tuple[Metadata, ...]:
+    """Returns the metadata of each family once, in the order of the body. Of repeated comments the last one counts."""
+    families: dict[str, dict[str, str]] = {}
     for kind, raw, text in _comments(body):
-        metric = _unescaped(raw)
-        if metric not in told and len(told) >= METADATA_MESSAGE_MAX:
+        metric = _unescape(raw)
+        if metric not in families and len(families) >= METADATA_MESSAGE_MAX:
             break
-        told.setdefault(metric, {})[kind] = text
+        families.setdefault(metric, {})[kind] = text
     return tuple(
         Metadata(metric, _type(one.get("TYPE", "")), _help(one.get("HELP", "")), one.get("UNIT", "")[:_UNIT_CHARS_MAX])
-        for metric, one in told.items()
+        for metric, one in families.items()
     )
 
 
 def _comments(body: bytes) -> Iterator[tuple[str, str, str]]:
-    """(TYPE, HELP or UNIT; metric as written; what is said) of the lines that begin so."""
+    """Yields (TYPE, HELP or UNIT; metric as written; text) of each line with metadata."""
     at = 0 if body.startswith(b"#") else body.find(b"\n#") + 1
     if at == 0 and not body.startswith(b"#"):
         return
     for _ in range(_LINES_MAX):
-        found = _COMMENT.match(body, at)
-        if found is not None:
-            name = found[2] if found[3] is None else found[3]
+        match = _COMMENT.match(body, at)
+        if match is not None:
+            name = match[2] if match[3] is None else match[3]
             if naming.metric_fault(name) is None:
-                text = (found[4] or b"").rstrip(b" \t\r")[: 4 * METADATA_HELP_CHARS_MAX]
-                yield found[1].decode(), name.decode(), text.decode("utf-8", "replace")
+                text = (match[4] or b"").rstrip(b" \t\r")[: 4 * METADATA_HELP_CHARS_MAX]
+                yield match[1].decode(), name.decode(), text.decode("utf-8", "replace")
         following = body.find(b"\n#", at)
         if following < 0:
             return
@@ -57,13 +57,13 @@ def _comments(body: bytes) -> Iterator[tuple[str, str, str]]:
 
 
 def _type(word: str) -> str:
-    """Prometheus' word for it; ``untyped`` is its older one for unknown."""
+    """Returns the type as Prometheus names it; ``untyped`` is its older name for unknown."""
     return word if word in TYPES else "unknown" if word else ""
 
 
 def _help(text: str) -> str:
-    return _unescaped(text)[:METADATA_HELP_CHARS_MAX]
+    return _unescape(text)[:METADATA_HELP_CHARS_MAX]
 
 
-def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[0]), text) if "\\" in text else text
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(lambda match: _ESCAPES.get(match[1], match[0]), text) if "\\" in text else text

@@ -1,8 +1,8 @@
-"""The compiled loop of Prometheus' text form: plain lines of known series; everything else is the exact reader's.
+"""The compiled loop of Prometheus' text form. It reads plain lines of known series.
 
-It stops, with nothing half done, at the first line that is not plain or names a series the cache does not know, as
-``line_kernels`` does, whose numbers and look-ups it shares. A head is the series as written: up to the closing brace,
-or up to the first space. Its one item goes by the name ``value``. Comments are passed over. Enter by ``read_text``.
+It stops before the first line that is not plain or that names a series unknown to the cache (contract:
+``line_kernels``); the exact reader reads that line. A head is the series as written: up to the closing brace, or up to
+the first space. Its only item has the name ``value``. Comments are skipped. Enter by ``read_text``.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ from ingest.protocols.common.number_kernels import DIGITS_MAX, read_digits, read
 from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
 from spm.arrays import F64, I32, I64, U8
 
-SECONDS = 6  # behind the rules of ``line_kernels``: 1 where times are seconds with a fraction (OpenMetrics)
+SECONDS = 6  # after the rules of ``line_kernels``: 1 if times are seconds with a fraction (OpenMetrics)
 _SPACE, _QUOTE, _COMMENT, _POINT, _ZERO, _NINE, _NEWLINE, _OPEN, _CLOSE, _ESCAPE = (
     32,
     34,
@@ -45,7 +45,7 @@ _SECONDS_MAX = 1e11
 
 @njit(nogil=True, cache=True)
 def _head_end(body: U8, start: int) -> int:
-    """Where the series ends that begins at ``start``; -1 if only the exact reader can tell."""
+    """Returns the end of the series that begins at ``start``; -1 if only the exact reader can tell."""
     i = start
     while body[i] != _OPEN:
         if body[i] == _SPACE:
@@ -72,19 +72,19 @@ def _spaces(body: U8, i: int) -> int:
 
 @njit(nogil=True, cache=True)
 def _value(body: U8, i: int) -> tuple[int, float]:
-    """End and value at ``i``: a decimal number or ``NaN``; end -1 if only the exact reader can tell."""
+    """Returns end and value of the decimal number or ``NaN`` at ``i``; end -1 if only the exact reader can tell."""
     if body[i] == _BIG_N and body[i + 1] == _SMALL_A and body[i + 2] == _BIG_N:
         return i + 3, np.nan
     end, value = read_number(body, i)
     if end < 0:
         return -1, 0.0
-    last = body[end - 1]  # a letter is line protocol's own: an integer's mark, or a boolean
+    last = body[end - 1]  # a letter here is line protocol's suffix of an integer, or its boolean
     return (end if _ZERO <= last <= _NINE or last == _POINT else -1), value
 
 
 @njit(nogil=True, cache=True)
 def _time(body: U8, i: int, rules: I64) -> tuple[int, int]:
-    """End of the time at ``i`` and its ms; end -1 if only the exact reader can tell."""
+    """Returns end and ms of the time at ``i``; end -1 if only the exact reader can tell."""
     if body[i] == _MINUS:
         return -1, 0
     if rules[SECONDS] == 1:
@@ -102,7 +102,7 @@ def _time(body: U8, i: int, rules: I64) -> tuple[int, int]:
 
 @njit(nogil=True, cache=True)
 def _sample(body: U8, start: int, rules: I64) -> tuple[int, float, int, bool]:
-    """(newline, value, ms, timeless) of what follows a series; newline -1 if only the exact reader can tell."""
+    """Returns (newline, value, ms, timeless) of the text after a series; newline -1: only the exact reader can tell."""
     i = _spaces(body, start)
     if i == start:
         return -1, 0.0, 0, False
@@ -121,9 +121,9 @@ def _sample(body: U8, start: int, rules: I64) -> tuple[int, float, int, bool]:
 
 @njit(nogil=True, cache=True)
 def read_text(body: U8, name: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
-    """Read from ``state`` on until END, a line for the exact reader (STOPPED) or no more room (FULL).
+    """Read lines from ``state`` on until END, a line for the exact reader (STOPPED), or full columns (FULL).
 
-    ``body`` ends with a newline; ``name`` is the item's name. Series are written as the cache's numbers.
+    ``body`` ends with a newline; ``name`` is the name of the item. ``series`` gets numbers of the cache.
     """
     position, line, count = state[POSITION], state[LINE], state[COUNT]
     status = END

@@ -1,4 +1,4 @@
-"""OTLP's requests as another hand writes them: protobuf by an encoder of its own, and the same in JSON."""
+"""OTLP's requests by an independent encoder: as protobuf and as JSON."""
 
 import struct
 from collections.abc import Mapping, Sequence
@@ -132,7 +132,7 @@ class Metric:
         return part(1, self.name) + part(2, self.help) + part(3, self.unit) + part(_KINDS[self.kind], points + end)
 
     def json(self) -> dict[str, Any]:
-        """The same in JSON."""
+        """Returns the message as JSON."""
         data: dict[str, Any] = {"dataPoints": [_point_json(self.kind, point) for point in self.points]}
         if self.kind not in ("gauge", "summary"):
             data |= {"aggregationTemporality": self.temporality, "isMonotonic": self.monotonic}
@@ -144,24 +144,24 @@ def _attributes_json(pairs: Labels) -> list[dict[str, Any]]:
 
 
 def _point_json(kind: str, point: Point) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "timeUnixNano": str(point.at_ms * NS),
         "attributes": _attributes_json(point.labels),
         "flags": point.flags,
     }
     if kind in ("gauge", "sum"):
         name, value = ("asInt", str(point.value)) if isinstance(point.value, int) else ("asDouble", point.value)
-        return found | {name: value, "exemplars": [{}] * point.exemplars}
-    found |= {"count": str(point.count), "sum": point.total, "min": point.least, "max": point.most}
+        return fields | {name: value, "exemplars": [{}] * point.exemplars}
+    fields |= {"count": str(point.count), "sum": point.total, "min": point.least, "max": point.most}
     if kind == "histogram":
-        found |= {"bucketCounts": [str(n) for n in point.counts], "explicitBounds": list(point.bounds)}
+        fields |= {"bucketCounts": [str(n) for n in point.counts], "explicitBounds": list(point.bounds)}
     elif kind == "summary":
-        found |= {"quantileValues": [{"quantile": q, "value": v} for q, v in point.quantiles]}
+        fields |= {"quantileValues": [{"quantile": q, "value": v} for q, v in point.quantiles]}
     else:
-        found |= {"scale": point.scale, "zeroCount": str(point.zero)}
+        fields |= {"scale": point.scale, "zeroCount": str(point.zero)}
         for name, (offset, counts) in (("positive", point.positive), ("negative", point.negative)):
-            found[name] = {"offset": offset, "bucketCounts": [str(n) for n in counts]}
-    return found
+            fields[name] = {"offset": offset, "bucketCounts": [str(n) for n in counts]}
+    return fields
 
 
 def request(*metrics: Metric, resource: Labels | None = None, scope: Labels | None = None) -> bytes:
@@ -173,7 +173,7 @@ def request(*metrics: Metric, resource: Labels | None = None, scope: Labels | No
 
 
 def request_json(*metrics: Metric, resource: Labels | None = None, scope: Labels | None = None) -> dict[str, Any]:
-    """The same in JSON."""
+    """Returns the request as JSON."""
     inner = {"scope": dict(scope or {}), "metrics": [metric.json() for metric in metrics]}
     resources = {"resource": {"attributes": _attributes_json(resource or {})}, "scopeMetrics": [inner]}
     return {"resourceMetrics": [resources]}

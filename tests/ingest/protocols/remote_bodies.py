@@ -1,4 +1,4 @@
-"""Requests of remote write as another hand writes them: a small encoder of its own, and the fleet in that form."""
+"""Requests of remote write by a small independent encoder, and the fleet of test hosts in that form."""
 
 import struct
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What strangers' columns and collectd's lists become, and what is refused of them."""
+"""The bodies of agents, columns and collectd's lists: the samples they become, and the rejections."""
 
 import json
 from dataclasses import replace
@@ -20,8 +20,15 @@ NOW_MS = START_MS + 60_000
 
 
 def value_list(**changes: Any) -> dict[str, Any]:
-    made = {"values": [1], "dsnames": ["value"], "time": START_MS / 1000, "host": "h", "plugin": "load", "type": "load"}
-    return {**made, **changes}
+    fields = {
+        "values": [1],
+        "dsnames": ["value"],
+        "time": START_MS / 1000,
+        "host": "h",
+        "plugin": "load",
+        "type": "load",
+    }
+    return {**fields, **changes}
 
 
 def names(*lists: dict[str, Any]) -> list[tuple[str, dict[str, str]]]:
@@ -55,7 +62,7 @@ def test_a_list_of_collectd_is_named_after(changes: dict[str, Any], metric: str,
         ({"plugin": "x" * 300}, "longer than"),
     ],
 )
-def test_a_list_of_collectd_is_refused_alone_for(changes: dict[str, Any], reason: str) -> None:
+def test_a_list_of_collectd_is_rejected_alone_for(changes: dict[str, Any], reason: str) -> None:
     parsed = collectd.parse(json.dumps([value_list(**changes), value_list()]).encode(), now_ms=NOW_MS)
     assert (len(parsed.ts), parsed.rejected, parsed.rejections[0].line) == (1, 1, 1)
     assert reason in parsed.rejections[0].reason
@@ -66,7 +73,7 @@ def test_a_value_collectd_does_not_know_is_no_sample() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[", b"", b"\xff", b"[[[[" * 10_000])
-def test_what_is_not_collectd_is_refused_as_a_whole(body: bytes) -> None:
+def test_a_body_that_is_not_collectd_is_rejected_completely(body: bytes) -> None:
     with pytest.raises(BadMessage, match="collectd"):
         collectd.parse(body, now_ms=NOW_MS)
 
@@ -93,7 +100,7 @@ def test_ids_a_stranger_claims_are_not_believed() -> None:
     assert parsed.series.ids.tolist() == [series_id(sent.series.canonical(i)) for i in range(2)]
 
 
-def test_samples_of_impossible_times_are_refused_one_by_one() -> None:
+def test_samples_of_bad_times_are_rejected_one_by_one() -> None:
     sent = message(samples=3)
     parsed = protocols_columns.parse(
         replace(sent, ts=np.array([-5, NOW_MS, NOW_MS + FUTURE_MS + 1])).to_bytes(), now_ms=NOW_MS
@@ -106,13 +113,13 @@ def test_samples_of_impossible_times_are_refused_one_by_one() -> None:
     [canonical("m", {"b": ""}), canonical("", {}), b"\0\1m\0\1b\0\1x\0\1a\0\1x", b"\0\1m\0", b"\0\1\xff", b""],
     ids=["an empty value", "no metric", "unsorted names", "cut off", "no text", "nothing"],
 )
-def test_columns_with_a_series_that_cannot_be_are_refused(form: bytes) -> None:
+def test_columns_with_a_series_that_is_not_valid_are_rejected(form: bytes) -> None:
     sent = replace(message(samples=1), series=SeriesTable.from_canonical([form]))
     with pytest.raises(BadMessage):
         protocols_columns.parse(sent.to_bytes(), now_ms=NOW_MS)
 
 
-def test_a_damaged_envelope_is_refused() -> None:
+def test_a_damaged_envelope_is_rejected() -> None:
     raw = bytearray(message().to_bytes())
     raw[-3] ^= 1
     with pytest.raises(BadMessage, match="checksum"):

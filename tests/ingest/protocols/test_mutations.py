@@ -1,4 +1,4 @@
-"""Damaged bodies of the older forms, as mutations of good ones: read or refused within a second, never a crash."""
+"""Damaged bodies of the older forms, made by mutation: read or rejected within a second, never a crash."""
 
 import os
 import random
@@ -48,7 +48,7 @@ FORMS: dict[str, tuple[Callable[[bytes], Parsed], tuple[bytes, ...], tuple[bytes
 
 
 def _rows(read: Callable[[bytes], Parsed], body: bytes) -> int:
-    """How many samples a body has, each of which is found again in it; none if it is refused."""
+    """Returns how many samples a body has, and checks the place of each; 0 if the body is rejected."""
     with suppress(BadMessage, LimitExceeded):
         parsed = read(body)
         assert parsed.places is not None
@@ -61,24 +61,24 @@ def _rows(read: Callable[[bytes], Parsed], body: bytes) -> int:
 
 def bears_mutations(name: str, count: int) -> None:
     read, seeds, signs = FORMS[name]
-    draw, taken = random.Random(count), 0
+    draw, sample_count = random.Random(count), 0
     for _ in range(count):
         body = bytearray(draw.choice(seeds))
         for _ in range(draw.randrange(1, 6)):
             at = draw.randrange(len(body) + 1)
             body[at : at + draw.randrange(4)] = draw.choice((*signs, draw.randbytes(2), bytes(body[at : at + 9]) * 2))
-        rows, taken_s = timed(partial(_rows, read, bytes(body)))
-        assert taken_s < 1.0, bytes(body)
-        taken += rows
-    assert taken > count // 50  # not everything is refused: the damage is of the interesting kind
+        rows, duration_s = timed(partial(_rows, read, bytes(body)))
+        assert duration_s < 1.0, bytes(body)
+        sample_count += rows
+    assert sample_count > count // 50  # not everything is refused: the damage is of the interesting kind
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_mutated_bodies_are_read_or_refused_and_nothing_else(name: str) -> None:
+def test_mutated_bodies_are_read_or_rejected_and_nothing_else(name: str) -> None:
     bears_mutations(name, 10_000)
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("name", FORMS)
-def test_proof_mutated_bodies_are_read_or_refused_at_length(name: str) -> None:
+def test_proof_mutated_bodies_are_read_or_rejected_at_length(name: str) -> None:
     bears_mutations(name, int(os.environ.get("SPM_MUTATIONS", "1000000")))

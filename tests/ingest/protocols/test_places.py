@@ -1,4 +1,4 @@
-"""Where each sample stood in its body, for who refuses it later: in bodies whose values are their items' numbers."""
+"""The place of each sample in its body, for rejections after parsing. The values of a body are its items' numbers."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.accept.admission import Guard
+from ingest.accept.admission import Admission
 from ingest.protocols import columns as protocols_columns
 from ingest.protocols.common.series_cache import SeriesCache
 from ingest.protocols.influx import reader as influx_reader
@@ -42,17 +42,17 @@ def text(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
 
 
 def _sample(kind: int, number: int) -> object:
-    tags = {"h": "a"}
-    wanted = {"metric": "m", "tags": tags, "value": number, "time": 5_000}
-    others = {SEVERAL: {"metric": "m", "value": number}, OTHER: {**wanted, "more": [{}]}, BAD: {**wanted, "value": "x"}}
-    return 7 if kind == NOTHING else others.get(kind, wanted)
+    labels = {"h": "a"}
+    plain = {"metric": "m", "tags": labels, "value": number, "time": 5_000}
+    others = {SEVERAL: {"metric": "m", "value": number}, OTHER: {**plain, "more": [{}]}, BAD: {**plain, "value": "x"}}
+    return 7 if kind == NOTHING else others.get(kind, plain)
 
 
 def _columns(kind: int, number: int) -> object:
-    wanted = {"metric": "m", "tags": {"h": "a"}, "times": [5_000], "values": [number]}
-    several = {**wanted, "times": [5_000, 6_000, 7_000], "values": [number] * 3}
-    others = {SEVERAL: several, OTHER: {**several, "times": [5_000, 0, 7_000]}, BAD: {**wanted, "values": []}}
-    return 7 if kind == NOTHING else others.get(kind, wanted)
+    plain = {"metric": "m", "tags": {"h": "a"}, "times": [5_000], "values": [number]}
+    several = {**plain, "times": [5_000, 6_000, 7_000], "values": [number] * 3}
+    others = {SEVERAL: several, OTHER: {**several, "times": [5_000, 0, 7_000]}, BAD: {**plain, "values": []}}
+    return 7 if kind == NOTHING else others.get(kind, plain)
 
 
 def json_of(*lists: str) -> Read:
@@ -66,12 +66,12 @@ def json_of(*lists: str) -> Read:
 
 def value_lists(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
     names = {"time": 5.0, "host": "h", "plugin": "p", "plugin_instance": "", "type": "t", "type_instance": ""}
-    values = {SEVERAL: ["a", "b"], OTHER: ["a", "b", "c"], NOTHING: []}
+    names_by_kind = {SEVERAL: ["a", "b"], OTHER: ["a", "b", "c"], NOTHING: []}
     body = []
     for n, kind in enumerate(kinds, 1):
-        dsnames = values.get(kind, ["value"])
-        found = [None if kind == OTHER and name == "b" else n for name in dsnames]
-        body.append({"values": [*found, 1] if kind == BAD else found, "dsnames": dsnames, **names})
+        dsnames = names_by_kind.get(kind, ["value"])
+        values = [None if kind == OTHER and name == "b" else n for name in dsnames]
+        body.append({"values": [*values, 1] if kind == BAD else values, "dsnames": dsnames, **names})
     return collectd.parse(json.dumps(body).encode(), now_ms=NOW_MS, cache=cache)
 
 
@@ -148,11 +148,11 @@ def test_a_body_of_many_odd_items_is_found_again_without_the_kernel() -> None:
 
 
 def guarded(parsed: Parsed, **allowed: int) -> list[tuple[int, str]]:
-    guard = Guard(MemoryBackend(), FakeClock(NOW_MS), lambda app: Quota(**allowed))
-    return [(one.line, one.example) for one in guard.admit(7, parsed).rejections]
+    admission = Admission(MemoryBackend(), FakeClock(NOW_MS), lambda app: Quota(**allowed))
+    return [(one.line, one.example) for one in admission.admit(7, parsed).rejections]
 
 
-def test_refusals_by_quota_and_by_age_each_name_their_line() -> None:
+def test_rejections_by_quota_and_by_age_each_name_their_line() -> None:
     body = b"m,h=a v=1 %d\nm,h=b v=2 5000000\n\nm,h=c v=3 %d\nm,h=a v=4 %d\nm,h=c v=5,w=6" % ((NOW_MS * 10**6,) * 3)
     parsed = influx_reader.parse(body, now_ms=NOW_MS, cache=SeriesCache())
     assert guarded(parsed, series=1, kept_days=30) == [
@@ -162,7 +162,7 @@ def test_refusals_by_quota_and_by_age_each_name_their_line() -> None:
     ]
 
 
-def test_as_many_refusals_as_are_told_are_found_in_a_body_of_new_series() -> None:
+def test_as_many_rejections_as_are_reported_are_found_in_a_body_of_new_series() -> None:
     body = "".join(f"m,n={n} v=1\n\n" for n in range(3_000))
     parsed = influx_reader.parse(body.encode(), now_ms=NOW_MS, over_quota=True)
     assert [line for line, _ in guarded(parsed, series=0)] == list(range(1, 200, 2))

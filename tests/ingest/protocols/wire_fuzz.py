@@ -1,8 +1,8 @@
 """`python -m tests.ingest.protocols.wire_fuzz PARSER COUNT SEED`: mutated bodies for the readers of protobuf and OTLP's
 JSON.
 
-A good body is cut, spliced, repeated and peppered with bytes that mean something to protobuf; whatever comes of it must
-be read or refused by a known error, quickly, and what is read must hold together. Memory is bounded by the system.
+A good body is cut, spliced, repeated and filled with bytes that have a meaning in protobuf; the result must
+be read or rejected with a known error, quickly, and the result must be consistent. Memory is bounded by the system.
 Progress is printed, and at the end the slowest of all and the peak of memory.
 """
 
@@ -93,7 +93,7 @@ def readers() -> dict[str, Callable[[bytes], Parsed]]:
 
 
 def check(parsed: Parsed) -> None:
-    """What was read holds together."""
+    """Check that a result is consistent."""
     assert len(parsed.series_index) == len(parsed.ts) == len(parsed.values)
     if len(parsed.ts):
         assert 0 <= int(parsed.series_index.min()) <= int(parsed.series_index.max()) < len(parsed.series)
@@ -103,9 +103,9 @@ def check(parsed: Parsed) -> None:
 
 
 def fuzz(parser: str, count: int, seed: int, *, progress: bool = False) -> tuple[int, float]:
-    """So many mutated bodies: how many were taken, and CPU seconds of the slowest."""
+    """Read so many mutated bodies; returns how many were accepted, and the CPU seconds of the slowest."""
     chance, read, good = random.Random(seed), readers()[parser], corpus(parser)
-    taken, slowest = 0, 0.0
+    accepted, slowest = 0, 0.0
     for body in good:
         check(read(body))  # compiles, too
     for number in range(count):
@@ -113,7 +113,7 @@ def fuzz(parser: str, count: int, seed: int, *, progress: bool = False) -> tuple
         began = time.thread_time()
         try:
             check(read(body))
-            taken += 1
+            accepted += 1
         except (BadMessage, LimitExceeded):
             pass
         except BaseException:
@@ -122,17 +122,19 @@ def fuzz(parser: str, count: int, seed: int, *, progress: bool = False) -> tuple
         slowest = max(slowest, time.thread_time() - began)
         if progress and (number + 1) % 50_000 == 0:
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            print(f"{parser}: {number + 1} bodies, {taken} taken, slowest {slowest:.3f} s, peak {peak} MB", flush=True)
-    return taken, slowest
+            print(
+                f"{parser}: {number + 1} bodies, {accepted} read, slowest {slowest:.3f} s, peak {peak} MB", flush=True
+            )
+    return accepted, slowest
 
 
 def main() -> None:
-    """The long form, alone in its process."""
+    """Run the long form, alone in its process."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     parser, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    taken, slowest = fuzz(parser, count, seed, progress=True)
+    accepted, slowest = fuzz(parser, count, seed, progress=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(f"{parser}: {count} bodies in all, {taken} taken, slowest {slowest:.3f} s of CPU, peak {peak} MB")
+    print(f"{parser}: {count} bodies in all, {accepted} read, slowest {slowest:.3f} s of CPU, peak {peak} MB")
     sys.exit(slowest > SECONDS_MAX)
 
 

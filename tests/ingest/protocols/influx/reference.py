@@ -1,6 +1,6 @@
-"""A plain reading of line protocol, byte by byte, to hold the fast one against.
+"""A plain parser of line protocol, byte by byte, as reference for the fast one.
 
-It shares only words (reasons, limits) with the product: no regular expression, no cache, no compiled loop.
+It shares only reasons and limits with the product: no regular expression, no cache, no compiled loop.
 """
 
 import struct
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ingest.protocols.common import naming, times
-from ingest.protocols.influx import exact as words
+from ingest.protocols.influx import exact
 from spm.limits import (
     FUTURE_MS,
     LABEL_NAME_BYTES_MAX,
@@ -25,20 +25,20 @@ NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "
 
 @dataclass
 class Reference:
-    """What a body holds: (canonical form, ms, the value's bits), and (line, reason, example) of what was refused."""
+    """What a body holds: (canonical form, ms, the value's bits), and (line, reason, example) of each rejection."""
 
     samples: list[tuple[bytes, int, int]] = field(default_factory=list)
-    refused: list[tuple[int, str, str]] = field(default_factory=list)
+    rejected: list[tuple[int, str, str]] = field(default_factory=list)
     texts: list[tuple[int, str, str]] = field(default_factory=list)  # beside samples of their lines
     timeless: int = 0
 
 
-class Refused(Exception):
-    """The line cannot be taken."""
+class Rejected(Exception):
+    """The reason for rejecting a line."""
 
 
 def read(body: bytes, now_ms: int, precision: str = "ns") -> Reference:
-    """Everything in the body."""
+    """Returns everything that the body holds."""
     result = Reference()
     if not body.endswith(b"\n"):
         body += b"\n"
@@ -58,7 +58,7 @@ def _line(body: bytes, start: int, number: int, now_ms: int, unit: int, result: 
     if at == end or body[at] == ord("#"):
         return body.index(b"\n", end) + 1
     if end - at > LINE_BYTES_MAX:
-        result.refused.append((number, words.LINE_TOO_LONG, _example(body[at:end])))
+        result.rejected.append((number, exact.LINE_TOO_LONG, _example(body[at:end])))
         return body.index(b"\n", end) + 1
     head_end = at
     while head_end < end and not (body[head_end] == 32 and body[head_end - 1] != 92):
@@ -69,17 +69,19 @@ def _line(body: bytes, start: int, number: int, now_ms: int, unit: int, result: 
     try:
         measurement, tags = _head(body[at:head_end])
         if fault:
-            raise Refused(fault)
+            raise Rejected(fault)
         ms = _time(body[stop:end].strip(b" "), unit, now_ms)
-    except Refused as refused:
-        result.refused.append((number, str(refused), _example(text)))
+    except Rejected as rejected:
+        result.rejected.append((number, str(rejected), _example(text)))
     else:
-        kept, told = len(result.samples), len(result.refused)
+        sample_count, rejected_count = len(result.samples), len(result.rejected)
         for name, value, raw in fields:
             _sample(measurement, tags, name, value, raw, ms, now_ms, number, result)
-        if len(result.samples) > kept:
-            result.texts += [one for one in result.refused[told:] if one[1] == words.STRING_FIELD]
-            result.refused[told:] = [one for one in result.refused[told:] if one[1] != words.STRING_FIELD]
+        if len(result.samples) > sample_count:
+            result.texts += [one for one in result.rejected[rejected_count:] if one[1] == exact.STRING_FIELD]
+            result.rejected[rejected_count:] = [
+                one for one in result.rejected[rejected_count:] if one[1] != exact.STRING_FIELD
+            ]
     return body.index(b"\n", end) + 1
 
 
@@ -118,39 +120,39 @@ def _head(raw: bytes) -> tuple[bytes, dict[bytes, bytes]]:
     parts = _split(raw, ord(","))
     measurement = _unescape(parts[0], b", ")
     if not measurement:
-        raise Refused(naming.NO_METRIC)
+        raise Rejected(naming.NO_METRIC)
     if len(measurement) > METRIC_BYTES_MAX:
-        raise Refused(naming.METRIC_TOO_LONG)
+        raise Rejected(naming.METRIC_TOO_LONG)
     if not _utf8(measurement):
-        raise Refused(naming.NOT_UTF8)
+        raise Rejected(naming.NOT_UTF8)
     pairs = []
     for part in parts[1:]:
         sides = _split(part, ord("="))
         if len(sides) > 2:
-            raise Refused(words.TAG_EQUALS)
+            raise Rejected(exact.TAG_EQUALS)
         pairs.append((_unescape(sides[0], b",= "), _unescape(sides[1], b",= ") if len(sides) == 2 else b""))
     for name, value in pairs:
         _tag(name, value)
     if len(dict(pairs)) < len(pairs):
-        raise Refused(naming.TAG_TWICE)
+        raise Rejected(naming.LABEL_REPEATED)
     if len(pairs) > LABELS_MAX:
-        raise Refused(naming.TOO_MANY_TAGS)
+        raise Rejected(naming.TOO_MANY_LABELS)
     return measurement, dict(pairs)
 
 
 def _tag(name: bytes, value: bytes) -> None:
     if not name:
-        raise Refused(naming.NO_TAG_NAME)
+        raise Rejected(naming.NO_LABEL_NAME)
     if not value:
-        raise Refused(naming.NO_TAG_VALUE)
+        raise Rejected(naming.NO_LABEL_VALUE)
     if len(name) > LABEL_NAME_BYTES_MAX:
-        raise Refused(naming.TAG_NAME_TOO_LONG)
+        raise Rejected(naming.LABEL_NAME_TOO_LONG)
     if len(value) > LABEL_VALUE_BYTES_MAX:
-        raise Refused(naming.TAG_VALUE_TOO_LONG)
+        raise Rejected(naming.LABEL_VALUE_TOO_LONG)
     if name == b"__name__":
-        raise Refused(naming.TAG_RESERVED)
+        raise Rejected(naming.LABEL_RESERVED)
     if not (_utf8(name) and _utf8(value)):
-        raise Refused(naming.NOT_UTF8)
+        raise Rejected(naming.NOT_UTF8)
 
 
 def _fields(body: bytes, at: int, end: int) -> tuple[list[tuple[bytes, bytes, bytes]], int, str]:
@@ -158,17 +160,17 @@ def _fields(body: bytes, at: int, end: int) -> tuple[list[tuple[bytes, bytes, by
     while at < end and body[at] == 32:
         at += 1
     if at == end:
-        return fields, at, words.NO_FIELDS
+        return fields, at, exact.NO_FIELDS
     fields_at = at
     while True:
         start = at
         while at < end and not (body[at] in b"=, " and body[at - 1] != 92):
             at += 1
         if at == end or body[at] != ord("="):
-            return fields, start, words.NO_EQUALS
+            return fields, start, exact.NO_EQUALS
         name = _unescape(body[start:at], b",= ")
         if not name:
-            return fields, start, words.NO_FIELD_NAME
+            return fields, start, exact.NO_FIELD_NAME
         if not _utf8(name):
             return fields, start, naming.NOT_UTF8
         at += 1
@@ -185,7 +187,7 @@ def _fields(body: bytes, at: int, end: int) -> tuple[list[tuple[bytes, bytes, by
         if at > end:
             end = _end(body, at)
             if end - fields_at > LINE_BYTES_MAX:
-                return fields, start, words.LINE_TOO_LONG
+                return fields, start, exact.LINE_TOO_LONG
         if at == end or body[at] == 32:
             return fields, at, ""
         at += 1
@@ -197,11 +199,11 @@ def _string_end(body: bytes, start: int, end: int) -> tuple[int, str]:
     while at < limit and body[at] != ord('"'):
         at += 2 if body[at] == 92 else 1
     if at >= limit:
-        return 0, words.OPEN_STRING
+        return 0, exact.OPEN_STRING
     at += 1
     if body[at] in b", \n" or body[at : at + 2] == b"\r\n":
         return at, ""
-    return 0, words.AFTER_STRING if at <= end else words.OPEN_STRING
+    return 0, exact.AFTER_STRING if at <= end else exact.OPEN_STRING
 
 
 def _all_digits(raw: bytes) -> bool:
@@ -227,7 +229,7 @@ def _decimal(raw: bytes) -> tuple[bytes, bytes, bytes] | None:
 
 def _plain_fault(raw: bytes) -> str:
     if not raw:
-        return words.NO_VALUE
+        return exact.NO_VALUE
     if raw in (b"t", b"T", b"true", b"True", b"TRUE", b"f", b"F", b"false", b"False", b"FALSE"):
         return ""
     if raw.endswith(b"i") and _all_digits(_unsigned(raw[:-1])):
@@ -236,19 +238,19 @@ def _plain_fault(raw: bytes) -> str:
         return ""
     if _unsigned(raw).lower() in (b"nan", b"inf", b"infinity") or _decimal(raw):
         return ""
-    return words.NOT_A_VALUE
+    return exact.NOT_A_VALUE
 
 
 def _time(raw: bytes, unit: int, now_ms: int) -> int | None:
     if not raw:
         return None
     if not _all_digits(_unsigned(raw)):
-        raise Refused(words.NOT_A_TIME)
+        raise Rejected(exact.NOT_A_TIME)
     ms = int(raw) * unit // 10**6
     if ms < 1:
-        raise Refused(words.TIME_EARLY)
+        raise Rejected(exact.TIME_BEFORE_1970)
     if ms > now_ms + FUTURE_MS:
-        raise Refused(times.late(ms, now_ms, {1: "ns", 1_000: "us", 10**6: "ms", 10**9: "s"}.get(unit, "")))
+        raise Rejected(times.too_far_ahead(ms, now_ms, {1: "ns", 1_000: "us", 10**6: "ms", 10**9: "s"}.get(unit, "")))
     return ms
 
 
@@ -267,7 +269,7 @@ def _sample(
     float64 = _float64(value)
     reason = float64 if isinstance(float64, str) else naming.METRIC_TOO_LONG if len(metric) > METRIC_BYTES_MAX else ""
     if reason or isinstance(float64, str):
-        result.refused.append((number, reason, _example(raw)))
+        result.rejected.append((number, reason, _example(raw)))
         return
     parts = [metric]
     for label in sorted(tags):
@@ -281,27 +283,27 @@ def _sample(
 def _float64(raw: bytes) -> float | str:
     """The nearest float64, by exact fractions where Python's own parser is not the plainest way."""
     if raw.startswith(b'"'):
-        return words.STRING_FIELD
+        return exact.STRING_FIELD
     if raw[:1] in b"tT":
         return 1.0
     if raw[:1] in b"fF":
         return 0.0
     if _unsigned(raw).lower() in (b"nan", b"inf", b"infinity"):
-        return words.NOT_FINITE
+        return exact.NOT_FINITE
     if raw.endswith((b"i", b"u")):
         whole = int(raw[:-1])
         low, high = (-(2**63), 2**63) if raw.endswith(b"i") else (0, 2**64)
-        return float(whole) if low <= whole < high else words.TOO_LARGE
+        return float(whole) if low <= whole < high else exact.TOO_LARGE
     parts = _decimal(raw)
     assert parts is not None
     whole_text, fraction, exponent = parts
     if abs(int(exponent)) > 400:
         number = float(raw)
     else:
-        exact = Fraction(int(whole_text + fraction)) * Fraction(10) ** (int(exponent) - len(fraction))
+        fraction_value = Fraction(int(whole_text + fraction)) * Fraction(10) ** (int(exponent) - len(fraction))
         try:
-            number = exact.numerator / exact.denominator
+            number = fraction_value.numerator / fraction_value.denominator
         except OverflowError:
-            return words.TOO_LARGE
+            return exact.TOO_LARGE
         number = -number if raw.startswith(b"-") else number
-    return number if number - number == 0 else words.TOO_LARGE
+    return number if number - number == 0 else exact.TOO_LARGE

@@ -8,7 +8,7 @@ import pytest
 from ingest.protocols.common import line_reader, naming, series_cache
 from ingest.protocols.common.series_cache import SeriesCache
 from ingest.protocols.common.series_kernels import find_item
-from ingest.protocols.influx import exact as words
+from ingest.protocols.influx import exact
 from ingest.protocols.influx.reader import parse
 from spm import limits
 from spm.errors import BadMessage, LimitExceeded
@@ -98,36 +98,36 @@ def test_line_without_time_gets_the_servers_and_is_counted() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        pytest.param("m", words.NO_FIELDS, id="nothing but a name"),
-        pytest.param("m,a=b ", words.NO_FIELDS, id="no field behind the tags"),
+        pytest.param("m", exact.NO_FIELDS, id="nothing but a name"),
+        pytest.param("m,a=b ", exact.NO_FIELDS, id="no field behind the tags"),
         pytest.param(",a=b v=1", naming.NO_METRIC, id="no measurement"),
-        pytest.param("m,a=1,a=2 v=1", naming.TAG_TWICE, id="a tag twice"),
-        pytest.param("m,a= v=1", naming.NO_TAG_VALUE, id="a tag without value"),
-        pytest.param("m,a v=1", naming.NO_TAG_VALUE, id="a tag without equals"),
-        pytest.param("m,=b v=1", naming.NO_TAG_NAME, id="a tag without name"),
-        pytest.param("m,a=b=c v=1", words.TAG_EQUALS, id="an equals too many"),
-        pytest.param("m,__name__=x v=1", naming.TAG_RESERVED, id="the reserved tag"),
-        pytest.param("m v", words.NO_EQUALS, id="a field without equals"),
-        pytest.param("m =1", words.NO_FIELD_NAME, id="a field without name"),
-        pytest.param("m v=", words.NO_VALUE, id="a field without value"),
-        pytest.param("m v=1,", words.NO_EQUALS, id="a comma too many"),
-        pytest.param("m v=abc", words.NOT_A_VALUE, id="a word for a value"),
-        pytest.param("m v=1.5i", words.NOT_A_VALUE, id="an integer with a fraction"),
-        pytest.param('m v="abc', words.OPEN_STRING, id="an open string"),
-        pytest.param('m v="a"b', words.AFTER_STRING, id="text after a string"),
-        pytest.param("m v=1 1.5", words.NOT_A_TIME, id="a time with a fraction"),
-        pytest.param("m v=1 now", words.NOT_A_TIME, id="a word for a time"),
-        pytest.param("m v=1 0", words.TIME_EARLY, id="time zero"),
-        pytest.param("m v=1 -5", words.TIME_EARLY, id="a negative time"),
-        pytest.param("m v=1 1700000000", words.TIME_LATE, id="ms"),
+        pytest.param("m,a=1,a=2 v=1", naming.LABEL_REPEATED, id="a tag twice"),
+        pytest.param("m,a= v=1", naming.NO_LABEL_VALUE, id="a tag without value"),
+        pytest.param("m,a v=1", naming.NO_LABEL_VALUE, id="a tag without equals"),
+        pytest.param("m,=b v=1", naming.NO_LABEL_NAME, id="a tag without name"),
+        pytest.param("m,a=b=c v=1", exact.TAG_EQUALS, id="an equals too many"),
+        pytest.param("m,__name__=x v=1", naming.LABEL_RESERVED, id="the reserved tag"),
+        pytest.param("m v", exact.NO_EQUALS, id="a field without equals"),
+        pytest.param("m =1", exact.NO_FIELD_NAME, id="a field without name"),
+        pytest.param("m v=", exact.NO_VALUE, id="a field without value"),
+        pytest.param("m v=1,", exact.NO_EQUALS, id="a comma too many"),
+        pytest.param("m v=abc", exact.NOT_A_VALUE, id="a word for a value"),
+        pytest.param("m v=1.5i", exact.NOT_A_VALUE, id="an integer with a fraction"),
+        pytest.param('m v="abc', exact.OPEN_STRING, id="an open string"),
+        pytest.param('m v="a"b', exact.AFTER_STRING, id="text after a string"),
+        pytest.param("m v=1 1.5", exact.NOT_A_TIME, id="a time with a fraction"),
+        pytest.param("m v=1 now", exact.NOT_A_TIME, id="a word for a time"),
+        pytest.param("m v=1 0", exact.TIME_BEFORE_1970, id="time zero"),
+        pytest.param("m v=1 -5", exact.TIME_BEFORE_1970, id="a negative time"),
+        pytest.param("m v=1 1700000000", exact.TIME_TOO_FAR_AHEAD, id="ms"),
         pytest.param(b"m,a=\xff v=1", naming.NOT_UTF8, id="bytes that are no text"),
         pytest.param("m" * (limits.METRIC_BYTES_MAX + 1) + " value=1", naming.METRIC_TOO_LONG, id="a long name"),
     ],
 )
-def test_bad_line_refuses_itself_with_number_and_reason(line: str | bytes, reason: str) -> None:
+def test_bad_line_rejects_itself_with_number_and_reason(line: str | bytes, reason: str) -> None:
     raw = line if isinstance(line, bytes) else line.encode()
-    precision = "ms" if reason is not words.TIME_LATE else "s"
-    if reason is words.TIME_LATE:
+    precision = "ms" if reason is not exact.TIME_TOO_FAR_AHEAD else "s"
+    if reason is exact.TIME_TOO_FAR_AHEAD:
         raw = raw.replace(b"1700000000", b"1800000000")
     parsed = read(b"first v=1\n" + raw + b"\nlast v=2\n", precision=precision)
     assert parsed.values.tolist() == [1.0, 2.0]
@@ -138,13 +138,13 @@ def test_bad_line_refuses_itself_with_number_and_reason(line: str | bytes, reaso
 @pytest.mark.parametrize(
     ("field", "reason"),
     [
-        pytest.param('v="text"', words.STRING_FIELD, id="a string"),
-        pytest.param('v="a, b=c \\" d"', words.STRING_FIELD, id="a string with all delimiters"),
-        pytest.param('v="two\nlines"', words.STRING_FIELD, id="a string over two lines"),
-        pytest.param("v=NaN", words.NOT_FINITE, id="not a number"),
-        pytest.param("v=-inf", words.NOT_FINITE, id="an infinity"),
-        pytest.param("v=1e999", words.TOO_LARGE, id="a float beyond float64"),
-        pytest.param("v=9223372036854775808i", words.TOO_LARGE, id="an integer beyond 64 bits"),
+        pytest.param('v="text"', exact.STRING_FIELD, id="a string"),
+        pytest.param('v="a, b=c \\" d"', exact.STRING_FIELD, id="a string with all delimiters"),
+        pytest.param('v="two\nlines"', exact.STRING_FIELD, id="a string over two lines"),
+        pytest.param("v=NaN", exact.NOT_FINITE, id="not a number"),
+        pytest.param("v=-inf", exact.NOT_FINITE, id="an infinity"),
+        pytest.param("v=1e999", exact.TOO_LARGE, id="a float beyond float64"),
+        pytest.param("v=9223372036854775808i", exact.TOO_LARGE, id="an integer beyond 64 bits"),
         pytest.param("v" * limits.METRIC_BYTES_MAX + "=1", naming.METRIC_TOO_LONG, id="a long name"),
     ],
 )
@@ -156,16 +156,16 @@ def test_field_that_is_no_sample_leaves_the_others_of_its_line(field: str, reaso
 
 def test_lines_are_numbered_through_comments_blanks_and_strings_over_lines() -> None:
     parsed = read('# note\n\nm s="a\nb\nc",v=1\r\n\r\nm v=x\n')
-    assert [(r.line, r.reason) for r in parsed.rejections] == [(7, words.NOT_A_VALUE), (3, words.STRING_FIELD)]
+    assert [(r.line, r.reason) for r in parsed.rejections] == [(7, exact.NOT_A_VALUE), (3, exact.STRING_FIELD)]
 
 
-def test_texts_beside_numbers_refuse_nothing_and_the_first_is_told() -> None:
+def test_texts_beside_numbers_reject_nothing_and_the_first_is_reported() -> None:
     parsed = read('m v=1,s="a"\nm s="b",v=2\nm v=3')
     assert (parsed.values.tolist(), parsed.rejected) == ([1.0, 2.0, 3.0], 0)
-    assert [(r.line, r.reason, r.example) for r in parsed.rejections] == [(1, words.STRING_FIELD, 's="a"')]
+    assert [(r.line, r.reason, r.example) for r in parsed.rejections] == [(1, exact.STRING_FIELD, 's="a"')]
 
 
-def test_a_line_of_nothing_but_texts_is_refused() -> None:
+def test_a_line_of_nothing_but_texts_is_rejected() -> None:
     parsed = read('m s="a",t="b"\nm v=1')
     assert (len(parsed.ts), parsed.rejected, [r.line for r in parsed.rejections]) == (1, 2, [1, 1])
 
@@ -183,7 +183,7 @@ def test_spellings_of_one_series_are_one_series() -> None:
         assert len(parsed.series) == 1
 
 
-def test_unknown_precision_is_refused() -> None:
+def test_unknown_precision_is_rejected() -> None:
     with pytest.raises(BadMessage, match="precision"):
         read("m v=1", precision="fortnight")
 
@@ -194,19 +194,19 @@ def test_empty_body_holds_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "refused"), [(limits.LABELS_MAX, 0), (limits.LABELS_MAX + 1, 1)], ids=["at the limit", "one over"]
+    ("count", "rejected"), [(limits.LABELS_MAX, 0), (limits.LABELS_MAX + 1, 1)], ids=["at the limit", "one over"]
 )
-def test_tags_of_a_series_are_limited(count: int, refused: int) -> None:
+def test_tags_of_a_series_are_limited(count: int, rejected: int) -> None:
     tags = "".join(f",t{i}=x" for i in range(count))
-    assert read(f"m{tags} v=1").rejected == refused
+    assert read(f"m{tags} v=1").rejected == rejected
 
 
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
         pytest.param(limits.LABEL_NAME_BYTES_MAX, limits.LABEL_VALUE_BYTES_MAX, None, id="at the limits"),
-        pytest.param(limits.LABEL_NAME_BYTES_MAX + 1, 1, naming.TAG_NAME_TOO_LONG, id="name one over"),
-        pytest.param(1, limits.LABEL_VALUE_BYTES_MAX + 1, naming.TAG_VALUE_TOO_LONG, id="value one over"),
+        pytest.param(limits.LABEL_NAME_BYTES_MAX + 1, 1, naming.LABEL_NAME_TOO_LONG, id="name one over"),
+        pytest.param(1, limits.LABEL_VALUE_BYTES_MAX + 1, naming.LABEL_VALUE_TOO_LONG, id="value one over"),
     ],
 )
 def test_tag_is_limited_in_length(name: int, value: int, reason: str | None) -> None:
@@ -221,8 +221,8 @@ def test_rejections_are_listed_to_the_limit_and_all_counted() -> None:
 
 def test_string_over_lines_is_limited() -> None:
     inside = "x" * (limits.STRING_BYTES_MAX - 3)
-    assert read(f'm a="\n{inside}",b=1').rejections[0].reason == words.STRING_FIELD
-    assert read(f'm a="\n{inside}x",b=1').rejections[0].reason == words.OPEN_STRING
+    assert read(f'm a="\n{inside}",b=1').rejections[0].reason == exact.STRING_FIELD
+    assert read(f'm a="\n{inside}x",b=1').rejections[0].reason == exact.OPEN_STRING
 
 
 @pytest.mark.parametrize("ways", [1, 2], ids=["new series", "known series"])
@@ -232,31 +232,31 @@ def test_line_is_limited_in_length(ways: int) -> None:
     fits = "m,t=".ljust(limits.LINE_BYTES_MAX - len(fields) - 1, "x") + " " + fields
     for _ in range(ways):
         parsed = parse(f"{fits}\n{fits}1\nm v=2\n".encode(), now_ms=NOW_MS, cache=cache)
-        assert [(r.line, r.reason) for r in parsed.rejections] == [(2, words.LINE_TOO_LONG)]
+        assert [(r.line, r.reason) for r in parsed.rejections] == [(2, exact.LINE_TOO_LONG)]
         assert (len(parsed.ts), parsed.values[-1]) == (49_602, 2.0)
 
 
 def test_line_of_strings_over_lines_is_limited_in_length() -> None:
     parsed = read('m a="\n",' + "v=1," * 60_000 + "w=1\nm v=2")
-    assert parsed.rejections[0].reason == words.LINE_TOO_LONG
+    assert parsed.rejections[0].reason == exact.LINE_TOO_LONG
     assert parsed.values.tolist() == [2.0]
 
 
-def test_body_with_too_many_lines_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_with_too_many_lines_is_rejected_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_reader, "MESSAGE_LINES_MAX", 3)
     assert len(read("m v=1\n" * 3).ts) == 3
     with pytest.raises(LimitExceeded, match="lines"):
         read("m v=1\n" * 4)
 
 
-def test_body_with_too_many_samples_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_with_too_many_samples_is_rejected_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_reader, "MESSAGE_SAMPLES_MAX", 4)
     assert len(read("m a=1,b=2\n" * 2).ts) == 4
     with pytest.raises(LimitExceeded, match="samples"):
         read("m a=1,b=2\n" * 2 + "m a=1\n")
 
 
-def test_body_with_too_much_series_text_is_refused_whole_known_or_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_with_too_much_series_text_is_rejected_completely_known_or_new(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = SeriesCache()
     body = b"measurement f=1,g=2"
     parse(body, now_ms=NOW_MS, cache=cache)
@@ -287,7 +287,7 @@ def test_view_does_not_know_what_was_added_after_it() -> None:
     assert find_item(cache.generation().view(), 0, name, 0, 1) == 1
 
 
-def test_threads_that_share_the_cache_see_whole_series() -> None:
+def test_threads_that_share_the_cache_see_complete_series() -> None:
     cache = SeriesCache()
     wrong: list[str] = []
 
@@ -297,8 +297,8 @@ def test_threads_that_share_the_cache_see_whole_series() -> None:
             body = "".join(f"m,host=h{h} a={h},b={h} 5000000\n" for h in hosts).encode()
             parsed = parse(body, now_ms=NOW_MS, cache=cache)
             forms = [parse_canonical(parsed.series.canonical(i)) for i in parsed.series_index]
-            wanted = [(f"m_{f}", {"host": f"h{h}"}) for h in hosts for f in "ab"]
-            if forms != wanted or parsed.values.tolist() != [float(h) for h in hosts for _ in "ab"]:
+            expected = [(f"m_{f}", {"host": f"h{h}"}) for h in hosts for f in "ab"]
+            if forms != expected or parsed.values.tolist() != [float(h) for h in hosts for _ in "ab"]:
                 wrong.append(body.decode())
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]

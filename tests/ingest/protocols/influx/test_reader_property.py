@@ -97,9 +97,9 @@ def assert_equal(body: bytes, cache: SeriesCache, precision: str = "ns") -> None
     expected = reference.read(body, NOW_MS, precision)
     parsed = parse(body, now_ms=NOW_MS, precision=precision, cache=cache)
     assert samples(parsed) == expected.samples
-    told = expected.refused[:REJECTIONS_MAX] + expected.texts[:1]
-    assert [(r.line, r.reason, r.example) for r in parsed.rejections] == told
-    assert (parsed.rejected, parsed.timeless) == (len(expected.refused), expected.timeless)
+    rejections = expected.rejected[:REJECTIONS_MAX] + expected.texts[:1]
+    assert [(r.line, r.reason, r.example) for r in parsed.rejections] == rejections
+    assert (parsed.rejected, parsed.timeless) == (len(expected.rejected), expected.timeless)
 
 
 def assert_table_sound(parsed: Parsed) -> None:

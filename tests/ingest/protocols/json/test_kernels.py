@@ -1,4 +1,4 @@
-"""The compiled readers of JSON take what the exact ones take, and nothing else: any item, in any spelling."""
+"""The compiled readers of JSON read every item, in every spelling, as the exact readers do."""
 
 import json
 from typing import Any
@@ -51,7 +51,7 @@ LIST = objects(
 )
 
 
-def told(parsed: Parsed) -> tuple[object, ...]:
+def summary(parsed: Parsed) -> tuple[object, ...]:
     names = [parsed.series.canonical(int(i)) for i in parsed.series_index]
     bits = np.where(np.isnan(parsed.values), np.nan, parsed.values).tobytes()
     return names, parsed.ts.tolist(), bits, parsed.timeless, parsed.rejected, parsed.rejections
@@ -62,43 +62,43 @@ def told(parsed: Parsed) -> tuple[object, ...]:
 def test_a_kernel_reads_every_push_as_the_exact_reader_does(push: Any, spaces: tuple[str, str], plain: bool) -> None:
     body = json.dumps(push, separators=spaces, ensure_ascii=plain).encode()
     try:
-        exact = told(_exact(body))
+        exact = summary(_exact(body))
     except BadMessage:
         with pytest.raises(BadMessage):
             json_samples.parse(body, now_ms=NOW_MS, cache=SAMPLES)
         return
     for _ in range(2):
-        assert told(json_samples.parse(body, now_ms=NOW_MS, cache=SAMPLES)) == exact
+        assert summary(json_samples.parse(body, now_ms=NOW_MS, cache=SAMPLES)) == exact
 
 
 def _exact(body: bytes) -> Parsed:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_samples, "_ODD_MAX", -1)
+        patch.setattr(json_samples, "_EXACT_MAX", -1)
         return json_samples.parse(body, now_ms=NOW_MS, cache=SeriesCache())
 
 
 @settings(deadline=None)
 @given(st.lists(LIST, max_size=4), SPACES)
-def test_a_list_of_collectd_reads_alike_whether_its_series_are_known_or_not(
+def test_a_list_of_collectd_reads_the_same_whether_its_series_are_known_or_not(
     lists: list[Any], spaces: tuple[str, str]
 ) -> None:
     body = json.dumps(lists, separators=spaces).encode()
     alone = [collectd.parse(json.dumps([one]).encode(), now_ms=NOW_MS, cache=SeriesCache()) for one in lists]
     for _ in range(2):
-        read = told(collectd.parse(body, now_ms=NOW_MS, cache=LISTS))
-        assert read[0] == [name for one in alone for name in told(one)[0]]  # type: ignore[attr-defined]
+        read = summary(collectd.parse(body, now_ms=NOW_MS, cache=LISTS))
+        assert read[0] == [name for one in alone for name in summary(one)[0]]  # type: ignore[attr-defined]
         assert read[1] == [ms for one in alone for ms in one.ts.tolist()]
-        assert read[2] == b"".join(told(one)[2] for one in alone)  # type: ignore[misc]
+        assert read[2] == b"".join(summary(one)[2] for one in alone)  # type: ignore[misc]
         assert read[4] == sum(one.rejected for one in alone)
 
 
-def test_a_body_of_odd_items_is_read_without_the_kernel_and_whole() -> None:
+def test_a_body_of_odd_items_is_read_completely_without_the_kernel() -> None:
     items = [{"metric": "m", "value": n, "time": 5, "unit": "s"} for n in range(1_000)]
     parsed = json_samples.parse(json.dumps({"samples": items}).encode(), now_ms=NOW_MS, cache=SeriesCache())
     assert parsed.values.tolist() == list(range(1_000))
 
 
-def test_columns_of_a_wrong_unit_are_told_so_however_many_samples_they_hold() -> None:
+def test_columns_of_a_wrong_unit_get_a_hint_however_many_samples_they_hold() -> None:
     times = [NOW_MS * 1_000] * 60_000
     items = [{"metric": f"m{n}", "times": times, "values": [1] * len(times)} for n in range(5)]
     parsed = json_samples.parse(json.dumps({"series": items}).encode(), now_ms=NOW_MS, cache=SeriesCache())
@@ -114,14 +114,14 @@ GIVEN_UP = {
 
 
 @pytest.mark.parametrize(("read", "head", "tail"), GIVEN_UP.values(), ids=GIVEN_UP)
-def test_a_body_of_nothing_but_refusals_is_given_up(read: Any, head: bytes, tail: bytes) -> None:
+def test_a_body_of_nothing_but_rejections_is_given_up(read: Any, head: bytes, tail: bytes) -> None:
     body = head + b"{}," * (MESSAGE_LINES_MAX + 5_000) + b"{}" + tail
-    with pytest.raises(LimitExceeded, match="cannot be taken"):
+    with pytest.raises(LimitExceeded, match="rejected"):
         read(body, now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize("read", [json_samples.parse, collectd.parse], ids=["json", "collectd"])
 @pytest.mark.parametrize("deep", [b"[", b'{"a":', b'{"series":[', b'[{"values":['], ids=str)
-def test_a_bottomless_body_is_refused(read: Any, deep: bytes) -> None:
+def test_a_bottomless_body_is_rejected(read: Any, deep: bytes) -> None:
     with pytest.raises(BadMessage):
         read(deep * 10**5, now_ms=NOW_MS)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.protocols.common import line_reader, naming
-from ingest.protocols.common.times import TIME_EARLY, TIME_LATE
+from ingest.protocols.common import line_reader, naming, series_cache
+from ingest.protocols.common.times import TIME_BEFORE_1970, TIME_TOO_FAR_AHEAD
 from ingest.protocols.json import samples as json_samples
 from ingest.protocols.json.samples import UNEQUAL, UNKNOWN_TEXT, parse
 from spm import limits
@@ -68,16 +68,16 @@ def test_infinity_is_written_as_text(text: str, value: float) -> None:
     ("bad", "reason"),
     [
         pytest.param(sample(metric=""), naming.NO_METRIC, id="no name"),
-        pytest.param(sample(tags={"a": ""}), naming.NO_TAG_VALUE, id="a tag without value"),
-        pytest.param(sample(tags={"__name__": "x"}), naming.TAG_RESERVED, id="the reserved tag"),
-        pytest.param(sample(tags={f"t{i}": "x" for i in range(65)}), naming.TOO_MANY_TAGS, id="too many tags"),
+        pytest.param(sample(tags={"a": ""}), naming.NO_LABEL_VALUE, id="a tag without value"),
+        pytest.param(sample(tags={"__name__": "x"}), naming.LABEL_RESERVED, id="the reserved tag"),
+        pytest.param(sample(tags={f"t{i}": "x" for i in range(65)}), naming.TOO_MANY_LABELS, id="too many tags"),
         pytest.param(sample(value="high"), UNKNOWN_TEXT, id="a word for a value"),
-        pytest.param(sample(time=0), TIME_EARLY, id="time zero"),
-        pytest.param(sample(time=NOW_MS + limits.FUTURE_MS + 1), TIME_LATE, id="a time too late"),
-        pytest.param(sample(time=10**30), TIME_LATE, id="a time beyond 64 bits"),
+        pytest.param(sample(time=0), TIME_BEFORE_1970, id="time zero"),
+        pytest.param(sample(time=NOW_MS + limits.FUTURE_MS + 1), TIME_TOO_FAR_AHEAD, id="a time too late"),
+        pytest.param(sample(time=10**30), TIME_TOO_FAR_AHEAD, id="a time beyond 64 bits"),
     ],
 )
-def test_bad_sample_refuses_itself_with_its_place(bad: dict[str, Any], reason: str) -> None:
+def test_bad_sample_rejects_itself_with_its_place(bad: dict[str, Any], reason: str) -> None:
     parsed = read({"samples": [sample(value=1), bad, sample(value=3)]})
     assert parsed.values.tolist() == [1.0, 3.0]
     assert [(r.line, r.reason) for r in parsed.rejections] == [(2, reason)]
@@ -94,23 +94,23 @@ def test_bad_sample_refuses_itself_with_its_place(bad: dict[str, Any], reason: s
         pytest.param("7", id="no object"),
     ],
 )
-def test_malformed_sample_refuses_itself(bad: str) -> None:
+def test_malformed_sample_rejects_itself(bad: str) -> None:
     parsed = parse(b'{"samples":[' + bad.encode() + b',{"metric":"m","value":3}]}', now_ms=NOW_MS)
     assert parsed.values.tolist() == [3.0]
     assert [r.line for r in parsed.rejections] == [1]
 
 
-def test_bad_times_in_columns_refuse_their_samples_only() -> None:
+def test_bad_times_in_columns_reject_their_samples_only() -> None:
     times = [0, 5, NOW_MS * 1000, 10**30]
     parsed = read({"series": [{"metric": "m", "times": times, "values": [1, 2, 3, 4]}]})
     assert (parsed.ts.tolist(), parsed.values.tolist(), parsed.rejected) == ([5], [2.0], 3)
     assert [r.reason for r in parsed.rejections] == [
-        f"1 of 4 samples: {TIME_EARLY}",
-        f"2 of 4 samples: {TIME_LATE} It looks like microseconds, read as milliseconds",
+        f"1 of 4 samples: {TIME_BEFORE_1970}",
+        f"2 of 4 samples: {TIME_TOO_FAR_AHEAD} It looks like microseconds, read as milliseconds",
     ]
 
 
-def test_columns_of_unequal_length_refuse_their_series() -> None:
+def test_columns_of_unequal_length_reject_their_series() -> None:
     short = {"metric": "m", "times": [1, 2], "values": [1]}
     parsed = read({"series": [short, {"metric": "m", "times": [3], "values": [4]}]})
     assert parsed.ts.tolist() == [3]
@@ -122,12 +122,12 @@ def test_columns_of_unequal_length_refuse_their_series() -> None:
     [b"", b"cpu v=1", b"[]", b"{}", b'{"samples":null}', b'{"samples":[', b"\xff", BOTTOMLESS, HALF],
     ids=["empty", "lines", "a list", "no samples", "null", "cut off", "no text", "bottomless", "half a character"],
 )
-def test_body_of_another_form_is_refused_whole(body: bytes) -> None:
+def test_body_of_another_form_is_rejected_completely(body: bytes) -> None:
     with pytest.raises(BadMessage):
         parse(body, now_ms=NOW_MS)
 
 
-def test_body_with_too_many_samples_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_with_too_many_samples_is_rejected_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_samples, "MESSAGE_SAMPLES_MAX", 2)
     columns = {"metric": "m", "times": [1, 2, 3], "values": [1, 2, 3]}
     assert len(read({"samples": [sample(), sample()]}).ts) == 2
@@ -137,15 +137,16 @@ def test_body_with_too_many_samples_is_refused_whole(monkeypatch: pytest.MonkeyP
             read(push)
 
 
-def test_body_with_too_many_commas_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_with_too_many_commas_is_rejected_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_samples, "JSON_COMMAS_MAX", 2)
     parse(b'{"samples":[{"metric":"m","value":1,"time":5}]}', now_ms=NOW_MS)
     with pytest.raises(LimitExceeded, match="commas"):
         parse(b"[,,,", now_ms=NOW_MS)
 
 
-def test_body_with_too_much_series_text_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_reader, "MESSAGE_SERIES_BYTES_MAX", len(canonical("m", {"host": "a"})))
+def test_body_with_too_much_series_text_is_rejected_completely(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (line_reader, series_cache):
+        monkeypatch.setattr(module, "MESSAGE_SERIES_BYTES_MAX", len(canonical("m", {"host": "a"})))
     read({"samples": [sample(), sample()]})
     with pytest.raises(LimitExceeded, match="series names"):
         read({"samples": [sample(), sample(metric="n")]})

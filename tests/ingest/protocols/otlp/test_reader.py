@@ -1,4 +1,4 @@
-"""OTLP's metrics: which series and samples come of what, in either form; and what is refused and told."""
+"""OTLP's metrics in both forms: which series and samples they become, and what is rejected or reported."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from ingest.protocols.common.histogram_kernels import (
 from ingest.protocols.common.series_cache import SeriesCache
 from ingest.protocols.otlp import reader as otlp_reader
 from ingest.protocols.otlp.answers import answer, message_of, status
-from ingest.protocols.otlp.labels import plain_number
+from ingest.protocols.otlp.labels import format_number
 from ingest.protocols.otlp.names import label_name, metric_name, unit_name
 from ingest.protocols.otlp.points import FAULTS
 from spm.errors import BadMessage, LimitExceeded
@@ -35,17 +35,17 @@ SHOP = {"service.name": "shop", "service.instance.id": "i1"}
 
 
 def read(body: bytes, form: str = PROTOBUF, cache: SeriesCache | None = None) -> Parsed:
-    """A request, read at NOW."""
+    """Reads a request at NOW."""
     return otlp_reader.parse(body, form, now_ms=NOW, cache=cache or SeriesCache())
 
 
 def series_of(parsed: Parsed) -> dict[str, float]:
-    """Each series as text, and its value."""
-    found = {}
+    """Returns the value of each series, by the series as text."""
+    values = {}
     for number, value in zip(parsed.series_index, parsed.values, strict=True):
         metric, labels = parse_canonical(parsed.series.canonical(int(number)))
-        found[f"{metric}{{{','.join(f'{name}={text}' for name, text in labels.items())}}}"] = float(value)
-    return found
+        values[f"{metric}{{{','.join(f'{name}={text}' for name, text in labels.items())}}}"] = float(value)
+    return values
 
 
 def one(metric: Metric, resource: Labels | None = None, scope: Labels | None = None) -> dict[str, float]:
@@ -109,19 +109,19 @@ TABLE: dict[str, tuple[Metric, dict[str, float]]] = {
 
 @pytest.mark.parametrize("case", TABLE)
 def test_metrics_become_the_series_prometheus_would_make_of_them(case: str) -> None:
-    metric, wanted = TABLE[case]
-    assert one(metric) == wanted
+    metric, expected = TABLE[case]
+    assert one(metric) == expected
 
 
 @pytest.mark.parametrize("case", TABLE)
 def test_json_means_what_protobuf_means_and_a_warm_cache_what_a_cold_one_does(case: str) -> None:
-    metric, wanted = TABLE[case]
+    metric, expected = TABLE[case]
     cache = SeriesCache()
     body = json.dumps(request_json(metric)).encode()
-    assert [series_of(read(body, JSON, cache)), series_of(read(request(metric), cache=cache))] == [wanted, wanted]
+    assert [series_of(read(body, JSON, cache)), series_of(read(request(metric), cache=cache))] == [expected, expected]
 
 
-def test_json_takes_names_as_in_the_proto_file_and_words_for_enumerations() -> None:
+def test_json_takes_names_as_in_the_proto_file_and_texts_for_enumerations() -> None:
     body = {
         "resource_metrics": [
             {
@@ -150,7 +150,7 @@ GAUGE = Metric("g", "gauge", [Point(1, labels={"http.method": "GET"})])
 
 
 @pytest.mark.parametrize(
-    ("resource", "scope", "wanted"),
+    ("resource", "scope", "expected"),
     [
         (SHOP, {}, ["g{http_method=GET,instance=i1,job=shop}"]),
         ({**SHOP, "service.namespace": "eu"}, {}, ["g{http_method=GET,instance=i1,job=eu/shop}"]),
@@ -169,11 +169,11 @@ GAUGE = Metric("g", "gauge", [Point(1, labels={"http.method": "GET"})])
         ({}, {"version": "2"}, ["g{http_method=GET}"]),
     ],
 )
-def test_resources_and_scopes_become_labels_by_the_rules(resource: Labels, scope: Labels, wanted: list[str]) -> None:
-    assert list(one(GAUGE, resource, scope)) == wanted
+def test_resources_and_scopes_become_labels_by_the_rules(resource: Labels, scope: Labels, expected: list[str]) -> None:
+    assert list(one(GAUGE, resource, scope)) == expected
 
 
-def test_a_resource_alike_in_later_requests_is_told_at_their_latest_time() -> None:
+def test_a_resource_repeated_in_later_requests_has_their_latest_time() -> None:
     cache = SeriesCache()
     for step in range(3):
         points = [Point(1, at_ms=NOW - 9 + step), Point(2, at_ms=NOW - 5 + step)]
@@ -182,7 +182,7 @@ def test_a_resource_alike_in_later_requests_is_told_at_their_latest_time() -> No
 
 
 @pytest.mark.parametrize(
-    ("sent", "unit", "counter", "gauge", "wanted"),
+    ("sent", "unit", "counter", "gauge", "expected"),
     [
         ("http.server.duration", "s", False, False, "http_server_duration_seconds"),
         ("mem__used..bytes", "By", False, True, "mem_used_bytes"),
@@ -197,13 +197,13 @@ def test_a_resource_alike_in_later_requests_is_told_at_their_latest_time() -> No
     ],
 )
 def test_metric_names_are_translated_as_prometheus_does(
-    sent: str, unit: str, counter: bool, gauge: bool, wanted: str
+    sent: str, unit: str, counter: bool, gauge: bool, expected: str
 ) -> None:
-    assert metric_name(sent, unit, counter=counter, gauge=gauge) == wanted
+    assert metric_name(sent, unit, counter=counter, gauge=gauge) == expected
 
 
 @pytest.mark.parametrize(
-    ("sent", "wanted"),
+    ("sent", "expected"),
     [
         ("http.method", "http_method"),
         ("1x", "key_1x"),
@@ -213,15 +213,15 @@ def test_metric_names_are_translated_as_prometheus_does(
         ("…", ""),
     ],
 )
-def test_label_names_are_translated_as_prometheus_does(sent: str, wanted: str) -> None:
-    assert label_name(sent) == wanted
+def test_label_names_are_translated_as_prometheus_does(sent: str, expected: str) -> None:
+    assert label_name(sent) == expected
 
 
 def test_attributes_that_become_one_label_are_joined() -> None:
     assert list(one(Metric("g", "gauge", [Point(1, labels={"a.b": "2", "a-b": "1"})]))) == ["g{a_b=1;2}"]
 
 
-def test_units_are_told_in_words() -> None:
+def test_units_have_names_in_metadata() -> None:
     assert [unit_name(unit) for unit in ("By/s", "{x}", "1", "ms")] == ["bytes_per_second", "", "", "milliseconds"]
 
 
@@ -256,10 +256,10 @@ def value_of(bits_of: int) -> float:
     return float(value)
 
 
-@pytest.mark.parametrize("wanted", [0x7FF8000000000001, 0xFFF0000000000000, 1, 1 << 63], ids=hex)
-def test_doubles_keep_their_very_bits(wanted: int) -> None:
-    parsed = read(request(Metric("g", "gauge", [Point(value_of(wanted))])))
-    assert parsed.values.view(np.uint64).tolist() == [wanted]
+@pytest.mark.parametrize("expected", [0x7FF8000000000001, 0xFFF0000000000000, 1, 1 << 63], ids=hex)
+def test_doubles_keep_their_very_bits(expected: int) -> None:
+    parsed = read(request(Metric("g", "gauge", [Point(value_of(expected))])))
+    assert parsed.values.view(np.uint64).tolist() == [expected]
 
 
 REFUSED: dict[str, tuple[Metric, str]] = {
@@ -281,7 +281,7 @@ REFUSED: dict[str, tuple[Metric, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_refuses_its_point_alone(case: str) -> None:
+def test_a_fault_rejects_its_point_alone(case: str) -> None:
     metric, reason = REFUSED[case]
     exported = read(request(Metric("a", "gauge", [Point(1)]), metric, Metric("z", "gauge", [Point(2)])))
     assert series_of(exported) == {"a{}": 1, "z{}": 2}
@@ -289,18 +289,18 @@ def test_what_cannot_be_refuses_its_point_alone(case: str) -> None:
     assert (exported.rejected, message_of(exported.rejections)) == (1, f"data point 2: {reason}")
 
 
-def test_a_histogram_one_of_whose_series_cannot_be_is_refused_whole() -> None:
+def test_a_histogram_one_of_whose_series_is_not_valid_is_rejected_completely() -> None:
     exported = read(request(Metric("m" * 250, "histogram", [HISTOGRAM])))  # _bucket is too long, _sum is not
     assert (series_of(exported), exported.rejected) == ({}, 1)
 
 
-def test_times_far_ahead_refuse_their_points() -> None:
+def test_times_far_ahead_reject_their_points() -> None:
     exported = read(request(Metric("h", "histogram", [HISTOGRAM, Point(at_ms=NOW + FUTURE_MS + 1, count=1)])))
     assert (len(series_of(exported)), exported.rejected) == (7, 1)
     assert "ahead of the server" in message_of(exported.rejections)
 
 
-def test_exemplars_are_counted_and_told_and_their_points_kept() -> None:
+def test_exemplars_are_counted_and_reported_and_their_points_kept() -> None:
     exported = read(request(Metric("g", "gauge", [Point(1, exemplars=3)])))
     assert (series_of(exported), exported.rejected) == ({"g{}": 1}, 0)
     assert message_of(exported.rejections) == "3 exemplars: not supported, the points are kept"
@@ -309,8 +309,8 @@ def test_exemplars_are_counted_and_told_and_their_points_kept() -> None:
 def test_metadata_is_handed_on_once_per_metric() -> None:
     metric = Metric("lat", "histogram", [HISTOGRAM], unit="ms", help="How long.")
     cache = SeriesCache()
-    found = [read(request(metric), cache=cache).metadata for _ in range(2)]
-    assert [[(m.metric, m.type, m.help, m.unit) for m in each] for each in found] == [
+    results = [read(request(metric), cache=cache).metadata for _ in range(2)]
+    assert [[(m.metric, m.type, m.help, m.unit) for m in each] for each in results] == [
         [("lat_milliseconds", "histogram", "How long.", "milliseconds")],
         [],
     ]
@@ -327,19 +327,19 @@ def test_exponential_buckets_hold_what_lies_below_their_edges(
     scale: int, offset: int, counts: Sequence[int], zero: int
 ) -> None:
     point = Point(count=sum(counts) + zero, scale=scale, zero=zero, positive=(offset, counts))
-    found = one(Metric("e", "exponentialHistogram", [point]))
+    results = one(Metric("e", "exponentialHistogram", [point]))
     base = 2.0 ** (2.0**-scale)
-    for name, value in found.items():
+    for name, value in results.items():
         if "le=" in name and "+Inf" not in name:
             edge = float(name.partition("le=")[2].rstrip("}"))
             below = zero + sum(n for k, n in enumerate(counts) if base ** (offset + k + 1) <= edge * (1 + 1e-9))
             assert value == (below if edge >= 0 else 0), (name, base)
-    assert found["e_bucket{le=+Inf}"] == point.count
+    assert results["e_bucket{le=+Inf}"] == point.count
 
 
 @given(st.floats(allow_nan=False))
 def test_edges_are_written_without_exponent_and_read_back_as_they_were(value: float) -> None:
-    text = plain_number(value)
+    text = format_number(value)
     assert float(text) == value
     assert math.isinf(value) or "e" not in text
 
@@ -357,7 +357,7 @@ def test_packed_and_single_numbers_mean_the_same() -> None:
             ),
         ),
     )
-    wanted = {
+    expected = {
         "h_bucket{le=5}": 1,
         "h_bucket{le=+Inf}": 3,
         "h_count{}": 3,
@@ -367,7 +367,7 @@ def test_packed_and_single_numbers_mean_the_same() -> None:
         "e_bucket{le=+Inf}": 3,
         "e_count{}": 3,
     }
-    assert series_of(read(body)) == wanted
+    assert series_of(read(body)) == expected
 
 
 DAMAGED_DATA = part(1, part(2, part(2, part(1, "g") + part(5, b"\x0a\x7f"))))  # a gauge's points run out of it
@@ -376,7 +376,7 @@ DAMAGED_DATA = part(1, part(2, part(2, part(1, "g") + part(5, b"\x0a\x7f"))))  #
 @pytest.mark.parametrize(
     "body", [b"\x0a\x05\x12", b"\x0a\x04\x12\x02\x12\x05", b"\xff", b"\x0a\x02\x0b\x0b", DAMAGED_DATA]
 )
-def test_bytes_that_are_no_protobuf_are_refused_whole(body: bytes) -> None:
+def test_bytes_that_are_no_protobuf_are_rejected_completely(body: bytes) -> None:
     with pytest.raises(BadMessage, match="OTLP"):
         read(body)
 
@@ -384,7 +384,7 @@ def test_bytes_that_are_no_protobuf_are_refused_whole(body: bytes) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b'{"resourceMetrics": 1}', b"{" * 9999, b'{"resourceMetrics": [{"resource": []}]}', b"\xff"]
 )
-def test_json_that_is_no_request_is_refused_whole(body: bytes) -> None:
+def test_json_that_is_no_request_is_rejected_completely(body: bytes) -> None:
     with pytest.raises(BadMessage, match="OTLP"):
         read(body, JSON)
 
@@ -393,18 +393,18 @@ def test_an_empty_request_is_one_without_points() -> None:
     assert [series_of(read(body, form)) for body, form in ((b"", PROTOBUF), (b"{}", JSON))] == [{}, {}]
 
 
-def test_json_of_nothing_but_lists_in_lists_is_refused_before_they_are_made() -> None:
+def test_json_of_nothing_but_lists_in_lists_is_rejected_before_they_are_made() -> None:
     body = b'{"passed_over": [' + b"[[[{}]]]," * (MESSAGE_SAMPLES_MAX // 4) + b"[]]}"
     with pytest.raises(LimitExceeded, match="lists and objects"):
         read(body, JSON)
 
 
-def test_too_many_metrics_are_refused_before_they_are_read() -> None:
+def test_too_many_metrics_are_rejected_before_they_are_read() -> None:
     with pytest.raises(LimitExceeded, match="too many metrics"):
         read(part(1, part(2, b"\x12\x00" * (MESSAGE_SERIES_MAX + 1))))
 
 
-def test_too_many_samples_are_refused() -> None:
+def test_too_many_samples_are_rejected() -> None:
     point = part(1, bits(3, NOW * 10**6) + part(8, part(2, b"\x01" * 500)) + zigzag_scale(6))
     with pytest.raises(LimitExceeded, match="too many samples"):
         read(part(1, part(2, part(2, part(1, "e") + part(10, point * 9_000 + whole(2, 2))))))

@@ -1,4 +1,4 @@
-"""Remote write 1.0 and 2.0: what requests of another hand's encoder mean, and what is refused and told."""
+"""Remote write 1.0 and 2.0: the samples of requests by an independent encoder, and what is rejected or reported."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -28,20 +28,20 @@ BOTH = pytest.mark.parametrize("form", [ONE, TWO], ids=["1.0", "2.0"])
 
 
 def rows(parsed: Parsed) -> list[Row]:
-    """What was read, sample by sample."""
+    """Returns the parsed samples, one row for each."""
     series = [parse_canonical(parsed.series.canonical(n)) for n in range(len(parsed.series))]
     bits = parsed.values.view(np.uint64)
     return [(*series[s], int(t), int(v)) for s, t, v in zip(parsed.series_index, parsed.ts, bits, strict=True)]
 
 
-def wanted(series: Sequence[Series]) -> list[Row]:
-    """The same as it was meant."""
-    found = []
+def expected_rows(series: Sequence[Series]) -> list[Row]:
+    """Returns the rows that these series should give."""
+    result = []
     for one in series:
         labels = {name: value for name, value in one.labels if value}
         metric = labels.pop("__name__")
-        found += [(metric, dict(sorted(labels.items())), ts, bits_of(value)) for ts, value in one.samples]
-    return found
+        result += [(metric, dict(sorted(labels.items())), ts, bits_of(value)) for ts, value in one.samples]
+    return result
 
 
 def bits_of(value: float) -> int:
@@ -51,7 +51,7 @@ def bits_of(value: float) -> int:
 
 
 def reasons(written: Parsed) -> list[str]:
-    """Why what was refused."""
+    """Returns the reasons of all rejections."""
     return [one.reason for one in written.rejections]
 
 
@@ -65,12 +65,12 @@ samples = st.lists(st.tuples(st.integers(1, NOW), values), max_size=4)
 def series_lists(draw: st.DrawFn) -> list[Series]:
     """Entries of requests: few series, so that some are named twice; labels in any order."""
     names = draw(st.lists(st.tuples(texts, label_sets), min_size=1, max_size=4))
-    found = []
+    result = []
     for _ in range(draw(st.integers(0, 8))):
         metric, labels = draw(st.sampled_from(names))
         pairs = draw(st.permutations([("__name__", metric), *labels.items()]))
-        found.append(Series(pairs, draw(samples)))
-    return found
+        result.append(Series(pairs, draw(samples)))
+    return result
 
 
 @BOTH
@@ -82,7 +82,7 @@ def test_requests_are_read_as_they_were_meant_by_a_cold_cache_and_a_warm_one(
     encode, parse = form
     cache = SeriesCache()
     for one in (series, again, series):
-        assert rows(parse(encode(one), now_ms=NOW, cache=cache)) == wanted(one)
+        assert rows(parse(encode(one), now_ms=NOW, cache=cache)) == expected_rows(one)
 
 
 def test_both_versions_share_what_is_known_of_a_series() -> None:
@@ -106,26 +106,26 @@ FAULTY = {
     "no labels": ([], remote_write.NO_LABELS),
     "no metric": ([("job", "a")], naming.NO_METRIC),
     "an empty metric": ([("__name__", ""), ("job", "a")], naming.NO_METRIC),
-    "a label twice": ([*UP, ("job", "b")], naming.TAG_TWICE),
-    "a metric twice": ([*UP, ("__name__", "b")], naming.TAG_TWICE),
-    "no name": ([*UP, ("", "b")], naming.NO_TAG_NAME),
+    "a label twice": ([*UP, ("job", "b")], naming.LABEL_REPEATED),
+    "a metric twice": ([*UP, ("__name__", "b")], naming.LABEL_REPEATED),
+    "no name": ([*UP, ("", "b")], naming.NO_LABEL_NAME),
     "a long metric": ([("__name__", "m" * 257)], naming.METRIC_TOO_LONG),
-    "a long name": ([*UP, ("n" * 257, "b")], naming.TAG_NAME_TOO_LONG),
+    "a long name": ([*UP, ("n" * 257, "b")], naming.LABEL_NAME_TOO_LONG),
     "a long value": ([*UP, ("a", "v" * (LABEL_VALUE_BYTES_MAX + 1))], remote_write.TOO_LONG_A_LABEL),
-    "too many": ([*UP, *((f"l{n}", "v") for n in range(LABELS_MAX))], naming.TOO_MANY_TAGS),
+    "too many": ([*UP, *((f"l{n}", "v") for n in range(LABELS_MAX))], naming.TOO_MANY_LABELS),
 }
 
 
 @BOTH
 @pytest.mark.parametrize("case", FAULTY)
-def test_labels_that_break_the_rules_refuse_their_series_alone(form: Form, case: str) -> None:
+def test_labels_that_break_the_rules_reject_their_series_alone(form: Form, case: str) -> None:
     encode, parse = form
     labels, reason = FAULTY[case]
     good = Series(UP, [(NOW, 1.0)])
     written = parse(encode([good, Series(labels, [(NOW, 2.0), (NOW, 3.0)]), good]), now_ms=NOW)
-    assert rows(written) == wanted([good, good])
-    told = [(one.line, one.reason.replace(naming.TAG_VALUE_TOO_LONG, reason)) for one in written.rejections]
-    assert (told, written.rejected) == ([(2, reason)], 2)
+    assert rows(written) == expected_rows([good, good])
+    reasons = [(one.line, one.reason.replace(naming.LABEL_VALUE_TOO_LONG, reason)) for one in written.rejections]
+    assert (reasons, written.rejected) == ([(2, reason)], 2)
 
 
 def test_a_label_without_value_is_none() -> None:
@@ -133,7 +133,7 @@ def test_a_label_without_value_is_none() -> None:
     assert row[1] == {"job": "node"}
 
 
-def test_a_label_that_is_no_text_refuses_its_series() -> None:
+def test_a_label_that_is_no_text_rejects_its_series() -> None:
     odd = part(1, part(1, part(1, b"__name__") + part(2, b"\xff\xfe")) + part(2, sample(NOW, 1.0)))
     assert reasons(remote_write.parse(odd, now_ms=NOW)) == [naming.NOT_UTF8]
 
@@ -142,7 +142,7 @@ def test_a_label_that_is_no_text_refuses_its_series() -> None:
     ("refs", "reason"),
     [([1, 2, 1], ODD_REFERENCES), ([1, 9], NO_SUCH_SYMBOL), ([1, 1 << 40], NO_SUCH_SYMBOL)],
 )
-def test_references_that_name_nothing_refuse_their_series(refs: list[int], reason: int) -> None:
+def test_references_that_name_nothing_reject_their_series(refs: list[int], reason: int) -> None:
     head = part(4, "") + part(4, "__name__") + part(4, "up")
     inner = part(1, b"".join(map(varint, refs))) + part(2, sample(NOW, 1.0))
     assert reasons(remote_write.parse_v2(head + part(5, inner), now_ms=NOW)) == [remote_write.FAULTS[reason]]
@@ -154,7 +154,7 @@ def test_references_may_be_packed_or_single_and_symbols_may_come_last(packed: bo
     symbols = b"".join(part(4, text) for text in ("", "__name__", "up", "job", "node"))
     assert body.startswith(symbols)
     moved = body[len(symbols) :] + symbols
-    assert rows(remote_write.parse_v2(moved, now_ms=NOW)) == wanted([Series(UP, [(NOW, 1.0)])])
+    assert rows(remote_write.parse_v2(moved, now_ms=NOW)) == expected_rows([Series(UP, [(NOW, 1.0)])])
 
 
 def test_labels_and_samples_may_stand_in_any_order_between_fields_that_are_unknown() -> None:
@@ -162,27 +162,27 @@ def test_labels_and_samples_may_stand_in_any_order_between_fields_that_are_unkno
     inner = first + part(2, sample(NOW, 1.0)) + whole(9, 7) + second + part(99, b"more") + real(17, 1.0)
     body = whole(7, 1) + part(1, inner) + part(1, first + second + part(2, whole(2, NOW) + part(5, b"") + real(1, 2.0)))
     for _ in range(2):
-        assert rows(remote_write.parse(body, now_ms=NOW)) == wanted([Series(UP, [(NOW, 1.0), (NOW, 2.0)])])
+        assert rows(remote_write.parse(body, now_ms=NOW)) == expected_rows([Series(UP, [(NOW, 1.0), (NOW, 2.0)])])
 
 
 @BOTH
-def test_times_out_of_range_refuse_their_samples_by_series(form: Form) -> None:
+def test_times_out_of_range_reject_their_samples_by_series(form: Form) -> None:
     encode, parse = form
     late, now_s = NOW + FUTURE_MS + 1, NOW // 1000
     written = parse(encode([Series(UP, [(0, 1.0), (NOW, 2.0), (-5, 3.0), (late, 4.0)])]), now_ms=NOW)
-    assert rows(written) == wanted([Series(UP, [(NOW, 2.0)])])
+    assert rows(written) == expected_rows([Series(UP, [(NOW, 2.0)])])
     assert (written.rejected, len(reasons(written))) == (3, 2)
     assert reasons(written)[0].startswith("2 samples, from 0 ms: the time is before 1970")
     assert "looks like" in reasons(parse(encode([Series(UP, [(NOW * 1000, 2.0)])]), now_ms=NOW))[0], now_s
 
 
 @BOTH
-def test_histograms_and_exemplars_are_counted_and_told_and_samples_beside_them_kept(form: Form) -> None:
+def test_histograms_and_exemplars_are_counted_and_reported_and_samples_beside_them_kept(form: Form) -> None:
     encode, parse = form
     series = [Series(UP, [(NOW, 1.0)], exemplars=2), Series(UP, [], histograms=3)]
     for _ in range(2):
         written = parse(encode(series), now_ms=NOW)
-        assert rows(written) == wanted(series)
+        assert rows(written) == expected_rows(series)
         assert (len(reasons(written)), written.rejected) == (2, 3)
         assert [reasons(written)[0][:11], reasons(written)[1][:19]] == ["2 exemplars", "3 native histograms"]
         assert written.rejections[0].example == 'up{job="node"}'
@@ -216,7 +216,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_bytes_that_are_no_protobuf_are_refused_whole(case: str) -> None:
+def test_bytes_that_are_no_protobuf_are_rejected_completely(case: str) -> None:
     with pytest.raises(BadMessage, match="remote write"):
         remote_write.parse(DAMAGED[case], now_ms=NOW)
 
@@ -225,17 +225,17 @@ def test_an_empty_request_is_one_without_samples() -> None:
     assert [len(rows(parse(b"", now_ms=NOW))) for _, parse in (ONE, TWO)] == [0, 0]
 
 
-def test_too_many_series_are_refused_before_they_are_read() -> None:
+def test_too_many_series_are_rejected_before_they_are_read() -> None:
     with pytest.raises(LimitExceeded, match="too many series"):
         remote_write.parse(b"\x0a\x00" * (MESSAGE_SERIES_MAX + 1), now_ms=NOW)
 
 
-def test_too_many_samples_are_refused_before_they_are_read() -> None:
+def test_too_many_samples_are_rejected_before_they_are_read() -> None:
     with pytest.raises(LimitExceeded, match="too many samples"):
         remote_write.parse(part(1, b"\x12\x00" * 1_000_001), now_ms=NOW)
 
 
-def test_references_that_spell_more_than_a_body_may_are_refused() -> None:
+def test_references_that_spell_more_than_a_body_may_are_rejected() -> None:
     symbols = b"".join(part(4, text) for text in ("", "__name__", "up", "l", "v" * LABEL_VALUE_BYTES_MAX))
     series = part(5, part(1, b"\x01\x02" + b"\x03\x04" * 60))
     with pytest.raises(LimitExceeded, match="bytes of labels"):

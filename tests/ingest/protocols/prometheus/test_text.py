@@ -1,4 +1,4 @@
-"""Prometheus' text form and OpenMetrics: what is taken, what refuses its line and why, and that all readings agree."""
+"""Prometheus' text form and OpenMetrics: what is read, what rejects its line and why, and that both readers agree."""
 
 import math
 import os
@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ingest.protocols.common import line_reader, naming
 from ingest.protocols.common.series_cache import SeriesCache
-from ingest.protocols.common.times import TIME_EARLY, TIME_LATE
+from ingest.protocols.common.times import TIME_BEFORE_1970, TIME_TOO_FAR_AHEAD
 from ingest.protocols.prometheus import text as prometheus_text
 from ingest.protocols.prometheus.text import parse
 from spm import limits
@@ -87,7 +87,7 @@ def test_times_of_open_metrics_are_seconds(line: str, ms: int) -> None:
     assert read(line, seconds=True).ts.tolist() == [ms]
 
 
-def test_exemplars_are_told_and_their_samples_kept() -> None:
+def test_exemplars_are_reported_and_their_samples_kept() -> None:
     parsed = read('m_bucket{le="1"} 3 5 # {trace_id="x"} 0.5 4\nm 1 5', seconds=True)
     assert (len(parsed.ts), parsed.rejected) == (2, 0)
     assert [r.reason for r in parsed.rejections] == [f"1 {prometheus_text.EXEMPLARS}"]
@@ -104,11 +104,13 @@ def test_exemplars_are_told_and_their_samples_kept() -> None:
         pytest.param("up 1e999", prometheus_text.TOO_LARGE, id="beyond float64"),
         pytest.param("up 1 now", prometheus_text.NOT_A_TIME, id="a word for a time"),
         pytest.param("up 1 1.5", prometheus_text.NOT_A_TIME, id="a time with a fraction"),
-        pytest.param("up 1 0", TIME_EARLY, id="time zero"),
-        pytest.param("up 1 -5", TIME_EARLY, id="a time before 1970"),
-        pytest.param(f"up 1 {NOW_MS + limits.FUTURE_MS + 1}", TIME_LATE, id="a time too late"),
+        pytest.param("up 1 0", TIME_BEFORE_1970, id="time zero"),
+        pytest.param("up 1 -5", TIME_BEFORE_1970, id="a time before 1970"),
+        pytest.param(f"up 1 {NOW_MS + limits.FUTURE_MS + 1}", TIME_TOO_FAR_AHEAD, id="a time too late"),
         pytest.param(
-            f"up 1 {NOW_MS * 10**6}", f"{TIME_LATE} It looks like nanoseconds, read as milliseconds", id="nanoseconds"
+            f"up 1 {NOW_MS * 10**6}",
+            f"{TIME_TOO_FAR_AHEAD} It looks like nanoseconds, read as milliseconds",
+            id="nanoseconds",
         ),
         pytest.param("up 1 5 6", prometheus_text.TRAILING, id="a word too many"),
         pytest.param("cpu,host=a 1", prometheus_text.NO_NAME, id="line protocol"),
@@ -117,22 +119,22 @@ def test_exemplars_are_told_and_their_samples_kept() -> None:
         pytest.param('up{job="a"', prometheus_text.OPEN_LABELS, id="labels that end the line"),
         pytest.param("up{job=a} 1", prometheus_text.BAD_LABELS, id="no quotes"),
         pytest.param('up{job="a} 1', prometheus_text.BAD_LABELS, id="open quotes"),
-        pytest.param('up{a="b",a="c"} 1', naming.TAG_TWICE, id="a label twice"),
-        pytest.param('up{__name__="b"} 1', naming.TAG_RESERVED, id="two names"),
+        pytest.param('up{a="b",a="c"} 1', naming.LABEL_REPEATED, id="a label twice"),
+        pytest.param('up{__name__="b"} 1', naming.LABEL_RESERVED, id="two names"),
         pytest.param('{a="b"} 1', naming.NO_METRIC, id="no name"),
         pytest.param(b'up{a="\xff"} 1', naming.NOT_UTF8, id="bytes that are no text"),
         pytest.param("m" * (limits.METRIC_BYTES_MAX + 1) + " 1", naming.METRIC_TOO_LONG, id="a long name"),
         pytest.param('m{a="' + "x" * limits.LINE_BYTES_MAX + '"} 1', prometheus_text.LINE_TOO_LONG, id="a long line"),
     ],
 )
-def test_bad_line_refuses_itself_with_number_and_reason(line: str | bytes, reason: str) -> None:
+def test_bad_line_rejects_itself_with_number_and_reason(line: str | bytes, reason: str) -> None:
     raw = line if isinstance(line, bytes) else line.encode()
     parsed = read(b"first 1\n" + raw + b"\nlast 2\n")
     assert parsed.values.tolist() == [1.0, 2.0]
     assert [(r.line, r.reason) for r in parsed.rejections] == [(2, reason)]
 
 
-def test_body_with_too_many_lines_or_samples_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_with_too_many_lines_or_samples_is_rejected_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_reader, "MESSAGE_SAMPLES_MAX", 3)
     assert len(read("m 1\n" * 3).ts) == 3
     with pytest.raises(LimitExceeded, match="samples"):
@@ -190,8 +192,8 @@ def assert_bears_mutations(count: int, seconds: bool) -> None:
     draw, cache = random.Random(count), SeriesCache()
     for number in range(count):
         body = mutated(draw, SEEDS)
-        parsed, taken_s = timed(partial(parse, body, now_ms=NOW_MS, seconds=seconds, cache=cache))
-        assert taken_s < 1.0
+        parsed, duration_s = timed(partial(parse, body, now_ms=NOW_MS, seconds=seconds, cache=cache))
+        assert duration_s < 1.0
         assert len(parsed.ts) == len(parsed.values) == len(parsed.series_index)
         if number % 10 == 0:
             assert parsed.places is not None
@@ -204,11 +206,11 @@ def assert_bears_mutations(count: int, seconds: bool) -> None:
 
 
 @pytest.mark.parametrize("seconds", [False, True], ids=["0.0.4", "OpenMetrics"])
-def test_mutated_bodies_are_read_or_refused_and_nothing_else(seconds: bool) -> None:
+def test_mutated_bodies_are_read_or_rejected_and_nothing_else(seconds: bool) -> None:
     assert_bears_mutations(10_000, seconds)
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("seconds", [False, True], ids=["0.0.4", "OpenMetrics"])
-def test_proof_mutated_bodies_are_read_or_refused_at_length(seconds: bool) -> None:
+def test_proof_mutated_bodies_are_read_or_rejected_at_length(seconds: bool) -> None:
     assert_bears_mutations(int(os.environ.get("SPM_MUTATIONS", "1000000")), seconds)

@@ -1,11 +1,11 @@
-"""What senders of text say about their metrics: read from comments, kept apart from samples, no reason to refuse."""
+"""Metadata in comments of a text body: it is read apart from samples and never rejects a line."""
 
 import time
 
 import pytest
 
 from ingest.protocols.prometheus import text as prometheus_text
-from ingest.protocols.prometheus.text_comments import described
+from ingest.protocols.prometheus.text_comments import read_metadata
 from spm.limits import METADATA_HELP_CHARS_MAX, METADATA_MESSAGE_MAX
 from spm.wire import Metadata
 
@@ -13,7 +13,7 @@ NOW_MS = 1_700_000_000_000
 
 
 @pytest.mark.parametrize(
-    ("body", "wanted"),
+    ("body", "expected"),
     [
         pytest.param(b"# TYPE up gauge\nup 1\n", [("up", "gauge", "", "")], id="a type"),
         pytest.param(b"up 1\n#  HELP up   Is it?  \r\n", [("up", "", "Is it?", "")], id="help behind a sample"),
@@ -30,8 +30,8 @@ NOW_MS = 1_700_000_000_000
         pytest.param(b"", [], id="nothing"),
     ],
 )
-def test_comments_describe_metrics(body: bytes, wanted: list[tuple[str, str, str, str]]) -> None:
-    assert list(described(body)) == [Metadata(*one) for one in wanted]
+def test_comments_describe_metrics(body: bytes, expected: list[tuple[str, str, str, str]]) -> None:
+    assert list(read_metadata(body)) == [Metadata(*one) for one in expected]
 
 
 def test_a_body_hands_its_descriptions_on_with_its_samples() -> None:
@@ -41,8 +41,8 @@ def test_a_body_hands_its_descriptions_on_with_its_samples() -> None:
 
 def test_descriptions_are_bounded_in_number_and_length() -> None:
     many = b"".join(b"# TYPE m%d gauge\n" % n for n in range(METADATA_MESSAGE_MAX + 5))
-    assert len(described(many)) == METADATA_MESSAGE_MAX
-    [one] = described(b"# HELP m " + b"x" * 10_000)
+    assert len(read_metadata(many)) == METADATA_MESSAGE_MAX
+    [one] = read_metadata(b"# HELP m " + b"x" * 10_000)
     assert len(one.help) == METADATA_HELP_CHARS_MAX
 
 
@@ -51,5 +51,5 @@ def test_descriptions_are_bounded_in_number_and_length() -> None:
 )
 def test_comments_of_no_use_cost_little(body: bytes) -> None:
     began = time.thread_time()
-    assert described(body) == ()
+    assert read_metadata(body) == ()
     assert time.thread_time() - began < 1

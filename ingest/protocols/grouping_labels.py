@@ -1,7 +1,7 @@
-"""Labels that an address adds to every series of a body, as Pushgateway's paths do. Enter by ``with_labels``.
+"""Adds the labels of an address to every series of a body, as Pushgateway's paths do. Enter by ``add_labels``.
 
-They win over labels of the same name in the body: what stands in the address names the group, and a body that says
-otherwise would split it. Series that become one keep their samples in the body's order.
+They replace labels of the same name in the body: the address names the group, and other values in the body would split
+it. Series that become one keep their samples in the order of the body.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from spm.limits import LABELS_MAX, MESSAGE_SERIES_BYTES_MAX
 from spm.wire import Parsed, SeriesTable, canonical, parse_canonical
 
 
-def with_labels(parsed: Parsed, labels: Mapping[str, str]) -> Parsed:
-    """The same samples, each series with these labels; ``BadMessage`` for labels that cannot be."""
+def add_labels(parsed: Parsed, labels: Mapping[str, str]) -> Parsed:
+    """Returns the samples with these labels on each series; ``BadMessage``: the labels are not valid."""
     pairs = [
         (name.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")) for name, text in labels.items()
     ]
-    if fault := naming.tags_fault(pairs):
-        raise BadMessage(f"a label of the address cannot be taken: {fault}", got=str(dict(labels))[:120])
+    if fault := naming.labels_fault(pairs):
+        raise BadMessage(f"a label of the address is not valid: {fault}", got=str(dict(labels))[:120])
     numbers: dict[bytes, int] = {}
     size = 0
     places = np.empty(len(parsed.series), np.int32)
@@ -29,10 +29,10 @@ def with_labels(parsed: Parsed, labels: Mapping[str, str]) -> Parsed:
         metric, own = parse_canonical(parsed.series.canonical(number))
         merged = {**own, **labels}
         if len(merged) > LABELS_MAX:
-            raise BadMessage(f"with those of the address a series has {naming.TOO_MANY_TAGS}", got=metric[:80])
+            raise BadMessage(f"with those of the address a series has {naming.TOO_MANY_LABELS}", got=metric[:80])
         form = canonical(metric, merged)
         size += len(form) if form not in numbers else 0
-        if size > MESSAGE_SERIES_BYTES_MAX:  # looked at on the way: a long address times many short lines
-            raise LimitExceeded("too many bytes of series names and tags in one body", remedy="Send smaller bodies.")
+        if size > MESSAGE_SERIES_BYTES_MAX:  # checked for each series: a long address times many short lines
+            raise LimitExceeded("too many bytes of series names and labels in one body", remedy="Send smaller bodies.")
         places[number] = numbers.setdefault(form, len(numbers))
     return replace(parsed, series=SeriesTable.from_canonical(list(numbers)), series_index=places[parsed.series_index])
