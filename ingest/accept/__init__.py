@@ -1,1 +1,1 @@
-"""Acceptance: identity, quotas, stamp, announcement, and what is recorded about senders."""
+"""Acceptance of messages: identity, admission, stamp, announcement, and what is recorded about senders."""

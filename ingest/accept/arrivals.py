@@ -1,8 +1,8 @@
-"""By which ways data comes to an app: what the page that waits for the first data looks at.
+"""Records by which ways data comes to an app; the page that waits for the first data shows them.
 
-A way is a protocol, told apart by who speaks it where one protocol has many senders. ``noted`` is called for every
-accepted message; it writes the first one of a way at once, later ones at most once in ``SOURCE_SEEN_EVERY_MS`` per
-process. ``way_of`` names a way, ``ways`` lists them.
+A way is a protocol; where many programs speak one protocol, it is the program. Enter by ``record_arrival``, called for
+every accepted message: it writes the first arrival of a way at once, later ones at most once in
+``SOURCE_SEEN_EVERY_MS`` per process. ``way_of`` names the way of a message.
 """
 
 from datetime import datetime
@@ -13,8 +13,8 @@ from ingest.models import Arrival
 from spm.clock import moment
 from spm.limits import SOURCE_SEEN_EVERY_MS, SOURCES_SEEN_MAX
 
-# Protocol → word in the sender's User-Agent → way. A protocol's own name is the way of all others that speak it.
-_SPEAKERS = {
+# Protocol → part of the sender's User-Agent → way. All other senders of a protocol have the protocol's name as way.
+_PROGRAMS = {
     "influx": {
         "spm-agent": "agent",
         "spm-graphite": "graphite",
@@ -29,13 +29,13 @@ _written: dict[tuple[int, str], int] = {}  # (app, way) → ms of the last write
 
 
 def way_of(protocol: str, user_agent: str) -> str:
-    """The way of a message that came in a protocol from a sender that calls itself so."""
-    called = user_agent[:200].lower()
-    return next((way for word, way in _SPEAKERS.get(protocol, {}).items() if word in called), protocol)
+    """Return the way of a message from its protocol and its sender's User-Agent."""
+    agent = user_agent[:200].lower()
+    return next((way for part, way in _PROGRAMS.get(protocol, {}).items() if part in agent), protocol)
 
 
-def noted(app_id: int, way: str, source: str, now_ms: int) -> None:
-    """Note that data came by this way now; a way without a name is nobody's."""
+def record_arrival(app_id: int, way: str, source: str, now_ms: int) -> None:
+    """Record that data came by this way now; an empty way is not recorded."""
     key = (app_id, way)
     if not way or 0 <= now_ms - _written.get(key, -SOURCE_SEEN_EVERY_MS) < SOURCE_SEEN_EVERY_MS:
         return

@@ -1,7 +1,7 @@
-"""The ring of recent rejections of each app. Enter by ``note``; people read ``RejectedLine`` and ``by_reason``.
+"""The ring of recent rejections of each app. Enter by ``record_rejections``; ``by_reason`` sums them up for people.
 
-A broken sender may refuse itself a thousand times a second: beyond a few writes per app and ten seconds a process drops
-the texts (the counts stand in every answer).
+A broken sender may cause a thousand rejections a second. Beyond a few writes per app and ten seconds a process drops
+the texts; the counts are in every answer.
 """
 
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from django.db import models
 
-from ingest.accept.write_throttle import Seldom
+from ingest.accept.write_throttle import WriteThrottle
 from ingest.models import RejectedLine
 from spm.limits import REJECTION_EXAMPLE_CHARS_MAX, REJECTION_REASONS_SHOWN, REJECTIONS_KEPT_MAX
 from spm.wire import Rejection
 
-_seldom = Seldom()
+_throttle = WriteThrottle()
 
 
-def note(app_id: int, source: str, rejections: Sequence[Rejection], now_ms: int, way: str = "") -> bool:
-    """Keep these as the app's newest rejections; false if too many were noted just now."""
-    if not rejections or not _seldom.allows(app_id, now_ms):
+def record_rejections(app_id: int, source: str, rejections: Sequence[Rejection], now_ms: int, way: str = "") -> bool:
+    """Store these as the app's newest rejections; return False if the throttle drops them."""
+    if not rejections or not _throttle.allows(app_id, now_ms):
         return False
     RejectedLine.objects.bulk_create(_row(app_id, source, way, one, now_ms) for one in rejections)
     own = RejectedLine.objects.filter(app_id=app_id).order_by("-id")
@@ -29,9 +29,9 @@ def note(app_id: int, source: str, rejections: Sequence[Rejection], now_ms: int,
     return True
 
 
-def forget_rates() -> None:
-    """Begin counting anew: what this process noted before no longer counts."""
-    _seldom.forget()
+def reset_throttle() -> None:
+    """Forget how much this process wrote before."""
+    _throttle.reset()
 
 
 def _row(app_id: int, source: str, way: str, one: Rejection, now_ms: int) -> RejectedLine:
@@ -42,8 +42,8 @@ def _row(app_id: int, source: str, way: str, one: Rejection, now_ms: int) -> Rej
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """How many of the kept rejections have one reason, and the newest of them."""
+class ReasonCount:
+    """How many of the stored rejections have one reason, and the newest of them."""
 
     reason: str
     count: int
@@ -52,8 +52,8 @@ class Count:
     example: str
 
 
-def by_reason(app_id: int) -> list[Count]:
-    """The reasons of the app's kept rejections, the most frequent first."""
+def by_reason(app_id: int) -> list[ReasonCount]:
+    """Return the reasons of the app's stored rejections, the most frequent first."""
     own = RejectedLine.objects.filter(app_id=app_id).order_by()
     totals = own.values("reason").annotate(
         n=models.Count("id"),
@@ -63,4 +63,4 @@ def by_reason(app_id: int) -> list[Count]:
     )
     rows = sorted(totals, key=lambda row: (-row["n"], row["reason"]))[:REJECTION_REASONS_SHOWN]
     examples = dict(own.filter(pk__in=[row["newest"] for row in rows]).values_list("pk", "example"))
-    return [Count(r["reason"], r["n"], r["last"], r["senders"], examples.get(r["newest"], "")) for r in rows]
+    return [ReasonCount(r["reason"], r["n"], r["last"], r["senders"], examples.get(r["newest"], "")) for r in rows]

@@ -1,9 +1,9 @@
-"""Stamping: the one moment at which a message gets its identity (rule 1), and is counted (rule 26).
+"""Stamping: gives a message its identity, once (PROTOCOL 1), and counts it (PROTOCOL 26).
 
-``take_process`` draws a process number nobody used before; ``Acceptor.accept`` gives stamps that only grow within it,
-whatever the clock does, and counts under the same lock: "up to this stamp, so many messages of this app". A message is
-open until ``settled`` says that the queue or the store has it. Workers, runs and redeliveries never stamp again. No
-Django, no Celery here; who tells the store about the counts is ``announce``.
+``take_process`` draws a process number that nobody used before. ``Stamper.stamp_message`` gives stamps that only grow
+within it, whatever the clock does, and counts under the same lock: "up to this stamp, so many messages of this app". A
+message is open until ``confirm`` says that the queue or the store has it. Workers, runs and redeliveries never stamp
+again. ``announcer`` writes the counts to the store. No Django, no Celery here.
 """
 
 import threading
@@ -23,13 +23,13 @@ PROCESS_MAX = 1 << 32  # a stamp's process number has 32 bits
 
 
 def take_process(backend: Backend) -> int:
-    """A process number (from 1) never used before."""
+    """Return a process number (from 1) that was never used before."""
     return counters.take(backend, b"processes", below=PROCESS_MAX)
 
 
 @dataclass(slots=True)
-class Count:
-    """What a process has accepted of one app since it began, up to the stamp ``last``; open: not confirmed yet."""
+class AppCount:
+    """What a process has accepted of one app up to the stamp ``last``; open messages are not confirmed yet."""
 
     last: Stamp
     messages: int = 0
@@ -39,32 +39,32 @@ class Count:
     open_samples: int = 0
 
 
-class Acceptor:
-    """Gives stamps in the name of one process, and counts them by app. Thread-safe."""
+class Stamper:
+    """Gives stamps for one process number, and counts them by app. Thread-safe."""
 
     def __init__(self, process: int, clock: Clock) -> None:
         self.process = process
-        self.retired = False  # it stamps no more, and whatever of it is open stays so
+        self.retired = False  # it stamps no more, and its open messages stay open
         self._clock = clock
         self._lock = threading.Lock()
         self._last = Stamp(0, process, 0)
-        self._counts: dict[int, Count] = {}  # by app
-        self._news: dict[int, None] = {}  # apps with something to tell, oldest news first
+        self._counts: dict[int, AppCount] = {}  # by app
+        self._changed: dict[int, None] = {}  # apps whose counts are not announced yet, the oldest change first
         self._open = 0
 
-    def stamp(self) -> Stamp:
-        """The next stamp: the clock's millisecond, or the last one's with the next sequence if that is not later."""
+    def next_stamp(self) -> Stamp:
+        """Return the clock's millisecond, or the last stamp's with the next sequence if that is not later."""
         with self._lock:
             return self._next()
 
-    def accept(self, *, app: int, source: str, parsed: Parsed, message_id: bytes) -> Envelope:
-        """The stamped envelope of a parsed body; raises ``BadMessage`` when it touches too many hours."""
+    def stamp_message(self, *, app: int, source: str, parsed: Parsed, message_id: bytes) -> Envelope:
+        """Return the stamped envelope of a parsed body; raise ``BadMessage`` when it spreads over too many hours."""
         assert not self.retired, "BUG: stamped by a process that has ended"
-        _bounded(parsed)
+        _check_hours(parsed)
         return Envelope(
             app=app,
             source=source,
-            stamp=self._counted(app, len(parsed.ts), parsed.rejected),
+            stamp=self._count(app, len(parsed.ts), parsed.rejected),
             message_id=message_id,
             series=parsed.series,
             series_index=parsed.series_index,
@@ -73,52 +73,52 @@ class Acceptor:
             rejected=parsed.rejected,
         )
 
-    def settled(self, envelope: Envelope) -> None:
-        """The queue or the store has this message; said once of each."""
+    def confirm(self, envelope: Envelope) -> None:
+        """Close a message that the queue or the store has; called once for each."""
         with self._lock:
             count = self._counts[envelope.app]
             count.open_messages -= 1
             count.open_samples -= len(envelope)
             self._open -= 1
-            self._news[envelope.app] = None
+            self._changed[envelope.app] = None
 
     def retire(self) -> None:
-        """Stamp no more: something that was stamped is lost to this process, or the process ends."""
+        """Stamp no more: the outcome of a stamped message is unknown to this process, or the process ends."""
         with self._lock:
             self.retired = True
-            self._news |= dict.fromkeys(self._counts)
+            self._changed |= dict.fromkeys(self._counts)
 
-    def takes(self, app: int) -> bool:
-        """Whether it keeps a count of the app, or can begin one."""
+    def can_count(self, app: int) -> bool:
+        """Whether it counts the app already, or has room to begin."""
         return app in self._counts or len(self._counts) < ACCEPT_APPS_MAX
 
-    def idle(self) -> bool:
-        """Whether nothing of it is open."""
+    def is_idle(self) -> bool:
+        """Whether no message is open."""
         return self._open == 0
 
-    def has_news(self) -> bool:
-        """Whether there is something to tell."""
-        return bool(self._news)
+    def has_changes(self) -> bool:
+        """Whether some counts are not announced yet."""
+        return bool(self._changed)
 
-    def take_news(self, most: int) -> list[tuple[int, Count]]:
-        """The counts of apps with news, those first that have waited longest; they are news no more."""
+    def take_changes(self, most: int) -> list[tuple[int, AppCount]]:
+        """Return the counts of apps that changed, the longest waiting first; they then count as announced."""
         with self._lock:
-            apps = list(self._news)[:most]
+            apps = list(self._changed)[:most]
             for app in apps:
-                del self._news[app]
+                del self._changed[app]
             return [(app, replace(self._counts[app])) for app in apps]
 
-    def tell_again(self, apps: Iterable[int]) -> None:
-        """What was taken as news is to be told once more."""
+    def announce_again(self, apps: Iterable[int]) -> None:
+        """Put apps that were taken as changes back in front."""
         with self._lock:
-            self._news = dict.fromkeys(apps) | self._news
+            self._changed = dict.fromkeys(apps) | self._changed
 
-    def _counted(self, app: int, samples: int, rejected: int) -> Stamp:
+    def _count(self, app: int, samples: int, rejected: int) -> Stamp:
         with self._lock:
             stamp = self._next()
             count = self._counts.get(app)
             if count is None:
-                count = self._counts[app] = Count(stamp)
+                count = self._counts[app] = AppCount(stamp)
             count.last = stamp
             count.messages += 1
             count.samples += samples
@@ -126,7 +126,7 @@ class Acceptor:
             count.open_messages += 1
             count.open_samples += samples
             self._open += 1
-            self._news[app] = None
+            self._changed[app] = None
             return stamp
 
     def _next(self) -> Stamp:
@@ -141,8 +141,8 @@ class Acceptor:
         return self._last
 
 
-def _bounded(parsed: Parsed) -> None:
-    """Each hour of a message becomes a row that names all the others: their number has a limit."""
+def _check_hours(parsed: Parsed) -> None:
+    """Bound the hours of a message: each becomes a row that names all the others."""
     if not len(parsed.ts) or int(parsed.ts.max()) - int(parsed.ts.min()) < MESSAGE_HOURS_MAX * HOUR_MS:
         return
     touched = len(np.unique(hour_of(parsed.ts)))

@@ -1,24 +1,24 @@
-"""How often an app may have the database written for what its senders only remark. Enter by ``Seldom``."""
+"""Bounds how often an app may cause database writes for remarks about its messages. Enter by ``WriteThrottle``."""
 
 from spm.limits import REJECTION_APPS_MAX, REJECTION_NOTES_MAX, REJECTION_NOTES_PER_MS
 
 
-class Seldom:
-    """Counts writes per app and stretch of time, in this process."""
+class WriteThrottle:
+    """Counts writes per app and interval, in this process."""
 
     def __init__(self) -> None:
-        self._writes: dict[int, tuple[int, int]] = {}  # app → (stretch, writes in it); bounded by REJECTION_APPS_MAX
+        self._writes: dict[int, tuple[int, int]] = {}  # app → (interval, writes in it); bounded by REJECTION_APPS_MAX
 
     def allows(self, app_id: int, now_ms: int) -> bool:
-        """Whether the app may write once more now; the asking counts."""
-        stretch = now_ms // REJECTION_NOTES_PER_MS
-        known, writes = self._writes.get(app_id, (stretch, 0))
-        writes = writes + 1 if known == stretch else 1
+        """Count one write and return whether the app may do it now."""
+        interval = now_ms // REJECTION_NOTES_PER_MS
+        last, writes = self._writes.get(app_id, (interval, 0))
+        writes = writes + 1 if last == interval else 1
         if len(self._writes) >= REJECTION_APPS_MAX:
             self._writes.clear()
-        self._writes[app_id] = (stretch, writes)
+        self._writes[app_id] = (interval, writes)
         return writes <= REJECTION_NOTES_MAX
 
-    def forget(self) -> None:
-        """Begin counting anew."""
+    def reset(self) -> None:
+        """Forget all counts."""
         self._writes.clear()

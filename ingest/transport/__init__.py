@@ -1,4 +1,4 @@
-"""The door to the store for an accepting process: ``open_transport(kind, …)``.
+"""The transports between an accepting process and the store. Enter by ``open_transport(kind, …)``.
 
 The module of the chosen kind is loaded by name, so that the embedded default needs no RabbitMQ library.
 """
@@ -12,7 +12,7 @@ _MODULES = {"direct": "ingest.transport.direct", "amqp": "ingest.transport.amqp"
 
 
 def open_transport(kind: str, *, store_url: str, amqp_url: str = "") -> Transport:
-    """The transport of this kind; raises ``Refused`` for an unknown one."""
+    """Return the transport of this kind; raise ``Refused`` for an unknown one."""
     if kind not in _MODULES:
         raise Refused("unknown transport", got=kind, wanted=" or ".join(_MODULES))
     module = importlib.import_module(_MODULES[kind])

@@ -1,9 +1,10 @@
-"""RabbitMQ: a connection that lives, and publishing with confirms. Receiving is next door, in ``amqp_receive``.
+"""RabbitMQ: a connection that is renewed whenever it ends, and publishing with confirms. ``amqp_receive`` receives.
 
 ``AmqpTransport`` takes a message over and publishes it until the broker confirms that a quorum queue holds it, whatever
 happens to the connection meanwhile; a sender that waits too long gets ``QueueUnavailable``. A ``Link`` owns one
 connection, served by a thread of its own (pika's objects belong to one thread, and a connection that nobody serves
-sends no heartbeats), and connects again for as long as it lives. Names and arguments are in ``topology``.
+sends no heartbeats), and connects again for as long as it lives. Names and arguments are in ``topology``. Enter by
+``open_url``.
 """
 
 import logging
@@ -18,29 +19,31 @@ from pika.adapters.select_connection import IOLoop, SelectConnection
 from pika.exceptions import AMQPConnectionError, AMQPError
 
 from ingest.transport import topology
-from ingest.transport.base import Outcome, Transport
-from ingest.transport.outbox import Outbox, Parcel
+from ingest.transport.base import OutcomeCallback, Transport
+from ingest.transport.outbox import Outbox, OutgoingMessage
 from ingest.transport.topology import Address
 from spm import clock, limits
 from spm.clock import Clock, SystemClock
 from spm.wire import Envelope
 
 log = logging.getLogger(__name__)
-logging.getLogger("pika").setLevel(
-    logging.CRITICAL
-)  # twenty lines per connection; what matters reaches us as callbacks
+# pika logs twenty lines per connection; what matters reaches us by callbacks.
+logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 PERSISTENT = 2
 _TOO_LARGE = re.compile(r"larger than configured max size (\d+)")
 
 
 def open_url(url: str) -> "AmqpTransport":
-    """The transport to the broker at ``url`` (an AMQP address; ``?partitions=N`` for another number of work queues)."""
+    """Return the transport to the broker at ``url``, an AMQP address.
+
+    ``?partitions=N`` sets another number of work queues.
+    """
     return AmqpTransport(Address.parse(url))
 
 
 class AmqpTransport(Transport):
-    """Envelopes to the work queues; what was taken is published until it is confirmed. Thread-safe."""
+    """Publishes envelopes to the work queues until they are confirmed. Thread-safe."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -52,27 +55,29 @@ class AmqpTransport(Transport):
     def release(self, weight: int) -> None:
         self._publisher.outbox.release(weight)
 
-    def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: Outcome) -> None:
+    def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: OutcomeCallback) -> None:
         key = self._address.route(envelope.app, envelope.source, weight)
         body, message_id = envelope.to_bytes(), envelope.message_id.hex()
-        parcel = Parcel(topology.EXCHANGE, key, body, message_id, weight, kept=True, outcome=outcome)
-        self._publisher.send(parcel, timeout_s)
+        message = OutgoingMessage(
+            topology.EXCHANGE, key, body, message_id, weight, until_confirmed=True, outcome=outcome
+        )
+        self._publisher.send(message, timeout_s)
 
     def close(self) -> None:
         self._publisher.close()
 
 
 class Link:
-    """One connection with one channel and the thread that serves them; made again whenever it ends."""
+    """One connection with one channel and the thread that serves them, renewed whenever it ends."""
 
     def __init__(self, address: Address, name: str, clock: Clock) -> None:
         self._address, self._clock = address, clock
         self._loop: IOLoop | None = None
         self._connection: SelectConnection | None = None
-        self._gate = threading.Lock()  # a loop that is closed cannot be asked any more
+        self._loop_lock = threading.Lock()  # a closed loop takes no callbacks any more
         self._stopping = threading.Event()
         self._up = threading.Event()
-        self._given_up: str | None = None
+        self._failure: str | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.why_down = "not connected yet"
 
@@ -81,14 +86,14 @@ class Link:
         self._thread.start()
 
     def close(self) -> None:
-        """End for good, after what was asked of the loop before."""
+        """End for good, after the callbacks that were given to the loop before."""
         self._stopping.set()
-        self._ask(self._end)
+        self._call_in_loop(self._end)
         self._thread.join(timeout=10)
 
-    def _ask(self, action: Callable[[], None]) -> None:
-        """Have the connection's thread do something, if there is a connection."""
-        with self._gate:
+    def _call_in_loop(self, action: Callable[[], None]) -> None:
+        """Call something in the connection's thread, if there is a connection."""
+        with self._loop_lock:
             if self._loop is not None:
                 self._loop.add_callback_threadsafe(action)
 
@@ -98,15 +103,15 @@ class Link:
             self._serve()
             tries = 0 if self._up.is_set() else tries + 1
             self._up.clear()
-            self._lost()
+            self._disconnected()
             if not self._stopping.is_set():
                 log.warning("RabbitMQ: %s", self.why_down)
             self._stopping.wait(clock.jitter(min(limits.AMQP_BACK_OFF_S, 0.1 * 2 ** min(tries, 10)), 0.2))
 
     def _serve(self) -> None:
-        """One connection from beginning to end."""
+        """Serve one connection from beginning to end."""
         loop = self._loop = IOLoop()
-        self._given_up = None
+        self._failure = None
         try:
             self._connection = SelectConnection(
                 _parameters(self._address),
@@ -122,7 +127,7 @@ class Link:
             log.exception("RabbitMQ: the connection's thread failed")
             self.why_down = f"a failure of ours: {error!r}"
         finally:
-            with self._gate:
+            with self._loop_lock:
                 self._loop = self._connection = None
             loop.close()
 
@@ -137,13 +142,13 @@ class Link:
         _declare(channel, self._address, lambda _frame: self._ready(channel))
 
     def _ended(self, _connection: SelectConnection, reason: BaseException) -> None:
-        self.why_down = self._given_up or f"connection ended: {reason!r}"
+        self.why_down = self._failure or f"connection ended: {reason!r}"
         assert self._loop is not None, "BUG: a connection without its loop"
         self._loop.stop()
 
     def _fail(self, why: str) -> None:
-        """Give the connection up; another one will be made."""
-        self._given_up = self._given_up or why
+        """Give the connection up; another one follows."""
+        self._failure = self._failure or why
         self._end()
 
     def _end(self) -> None:
@@ -156,25 +161,25 @@ class Link:
             self._loop.call_later(limits.AMQP_CLOSE_S, self._drop)  # a stuck channel is never closed by the broker
 
     def _drop(self) -> None:
-        """Close the socket without a farewell, as pika itself does without heartbeats; the loop ends by that."""
+        """Close the socket without the closing handshake, as pika does without heartbeats; the loop ends by that."""
         if self._connection is not None:
             self._connection._terminate_stream(AMQPConnectionError("no answer"))  # there is no public way
 
     def _ready(self, channel: Any) -> None:
-        """The channel is open and everything is declared."""
+        """Called when the channel is open and everything is declared."""
 
-    def _lost(self) -> None:
-        """The connection is gone."""
+    def _disconnected(self) -> None:
+        """Called when the connection has ended."""
 
 
 class Publisher(Link):
-    """Publishes with confirms, many messages under way at once; ``Outbox`` knows what became of each. Thread-safe."""
+    """Publishes with confirms, many messages in flight at once; ``Outbox`` has their state. Thread-safe."""
 
     def __init__(self, address: Address, clock: Clock | None = None) -> None:
         super().__init__(address, "amqp-publisher", clock or SystemClock())
         self.outbox = Outbox(self._clock)
         self._channel: Any = None
-        self._again_due = False
+        self._retry_due = False
         self.open()
 
     def publish(
@@ -189,35 +194,36 @@ class Publisher(Link):
     ) -> None:
         """Return when the message is confirmed; ``QueueUnavailable``: it may be there or not, and is given up."""
         self.outbox.reserve(key, len(body))
-        self.send(Parcel(exchange, key, body, message_id, len(body), kept=False, headers=headers), timeout_s)
+        message = OutgoingMessage(exchange, key, body, message_id, len(body), until_confirmed=False, headers=headers)
+        self.send(message, timeout_s)
 
-    def send(self, parcel: Parcel, timeout_s: float) -> None:
-        """Publish a parcel for which there is room, and wait for its confirm."""
-        if self.outbox.add(parcel):  # one wake-up of the thread takes all that waits by then
-            self._ask(self._write)
-        self.outbox.wait(parcel, timeout_s)
+    def send(self, message: OutgoingMessage, timeout_s: float) -> None:
+        """Publish a message that has its room, and wait for its confirm."""
+        if self.outbox.add(message):  # one wake-up of the thread takes all messages that wait by then
+            self._call_in_loop(self._write)
+        self.outbox.wait(message, timeout_s)
 
     def close(self, wait_s: float = limits.PUBLISH_CLOSE_S) -> None:
-        """End for good; what is kept and not confirmed gets ``wait_s``."""
+        """End for good; unconfirmed messages get ``wait_s``."""
         if not self.outbox.close(wait_s):
-            log.error("RabbitMQ: %d messages were not confirmed before the end", self.outbox.open_parcels())
+            log.error("RabbitMQ: %d messages were not confirmed before the end", self.outbox.unconfirmed_count())
         super().close()
 
     def _write(self) -> None:
-        for tag, parcel in self.outbox.take():
+        for tag, message in self.outbox.take():
             properties = pika.BasicProperties(
                 delivery_mode=PERSISTENT,
                 content_type=topology.CONTENT_TYPE,
-                message_id=parcel.message_id,
-                headers=dict(parcel.headers) if parcel.headers else None,
+                message_id=message.message_id,
+                headers=dict(message.headers) if message.headers else None,
                 correlation_id=str(tag),  # a returned message carries no delivery tag
             )
-            self._channel.basic_publish(parcel.exchange, parcel.key, parcel.body, properties, mandatory=True)
+            self._channel.basic_publish(message.exchange, message.key, message.body, properties, mandatory=True)
 
     def _ready(self, channel: Any) -> None:
         self._channel = channel
         channel.add_on_return_callback(self._returned)
-        channel.add_on_close_callback(lambda _channel, reason: self._judged(str(reason)))
+        channel.add_on_close_callback(lambda _channel, reason: self._closed(str(reason)))
         connection = channel.connection
         connection.add_on_connection_blocked_callback(lambda _c, frame: self.outbox.block(str(frame.method.reason)))
         connection.add_on_connection_unblocked_callback(lambda _c, _frame: self._unblocked())
@@ -226,7 +232,7 @@ class Publisher(Link):
     def _begin(self) -> None:
         self._up.set()
         self.outbox.connected()
-        self._write()  # what the connection before this one has not had confirmed, and what came since
+        self._write()  # unconfirmed messages of the connection before this one, and new ones
 
     def _unblocked(self) -> None:
         self.outbox.block(None)
@@ -236,27 +242,27 @@ class Publisher(Link):
         method = frame.method
         taken = isinstance(method, pika.spec.Basic.Ack)
         refused = self.outbox.confirm(method.delivery_tag, multiple=method.multiple, taken=taken)
-        if refused and not self._again_due and self._loop is not None:
-            self._again_due = True
-            self._loop.call_later(limits.PUBLISH_AGAIN_S, self._again)
+        if refused and not self._retry_due and self._loop is not None:
+            self._retry_due = True
+            self._loop.call_later(limits.PUBLISH_AGAIN_S, self._retry)
 
-    def _judged(self, reason: str) -> None:
-        """Why the broker closed the channel: a body that is too large for it would close every other channel too."""
-        found = _TOO_LARGE.search(reason)
-        if found is not None:
-            self.outbox.bound(int(found[1]))
+    def _closed(self, reason: str) -> None:
+        """Learn the broker's limit if it closed the channel for a large body, which would close every other one."""
+        match = _TOO_LARGE.search(reason)
+        if match is not None:
+            self.outbox.limit_body_size(int(match[1]))
 
-    def _again(self) -> None:
-        self._again_due = False
-        self.outbox.again()
+    def _retry(self) -> None:
+        self._retry_due = False
+        self.outbox.retry_refused()
         self._write()
 
     def _returned(self, _channel: Any, method: Any, properties: Any, _body: bytes) -> None:
         self.outbox.returned(int(properties.correlation_id), method.reply_text)
 
-    def _lost(self) -> None:
-        self._again_due = False
-        self.outbox.lost(self.why_down)
+    def _disconnected(self) -> None:
+        self._retry_due = False
+        self.outbox.disconnected(self.why_down)
 
 
 def _parameters(address: Address) -> pika.URLParameters:
@@ -271,7 +277,10 @@ def _parameters(address: Address) -> pika.URLParameters:
 
 
 def _declare(channel: Any, address: Address, done: Callable[[Any], None]) -> None:
-    """Make what is not there. The broker works in order and answers the last request; a conflict closes the channel."""
+    """Declare what is missing. The broker works in order, and answers the last request.
+
+    A conflict closes the channel.
+    """
     channel.exchange_declare(topology.EXCHANGE, "topic", durable=True, callback=None)
     channel.exchange_declare(topology.DEAD, "fanout", durable=True, callback=None)
     channel.queue_declare(topology.DEAD, durable=True, arguments=dict(topology.dead_arguments()), callback=None)

@@ -1,8 +1,8 @@
 """What a transport promises: a message that it has taken will be stored, if only this process lives long enough.
 
-1. ``reserve`` keeps room for a message before it is stamped, and says at once when none can be taken;
-2. ``send`` takes the stamped message over: it is published (or committed) again, the same bytes, until it is confirmed.
-   It returns when that has happened, and raises when its sender should wait no longer: the message goes on alone;
+1. ``reserve`` reserves room for a message before it is stamped, and says at once when none can be taken;
+2. ``send`` takes the stamped message over: the same bytes are published (or committed) again until they are confirmed.
+   It returns when that has happened, and raises when its sender should wait no longer: the transport goes on alone;
 3. ``close`` gives what is not confirmed a bounded time.
 
 Two implementations: ``direct`` (this process commits to the store, in groups) and ``amqp`` (a quorum queue confirms).
@@ -17,48 +17,54 @@ from spm import limits
 from spm.clock import Clock
 from spm.wire import Envelope, Parsed
 
-Outcome = Callable[[bool], None]  # told once: whether the queue or the store has the message, or it is lost to us
+# Called once: true when the queue or the store has the message, false when this process cannot know it any more.
+OutcomeCallback = Callable[[bool], None]
 _OVERHEAD_BYTES = 512  # of an envelope beside its columns and names: head, stamp, ids, source
 
 
 class Transport(ABC):
-    """From the accepting process to the store. Thread-safe."""
+    """Carries messages from the accepting process to the store. Thread-safe."""
 
     @abstractmethod
     def reserve(self, app: int, source: str, weight: int) -> None:
-        """Keep room for a message of so many bytes, until ``send`` or ``release``.
+        """Reserve room for a message of so many bytes, until ``send`` or ``release``.
 
-        ``QueueUnavailable`` or ``StoreUnavailable``: none now. ``LimitExceeded``: for this one never.
+        ``QueueUnavailable`` or ``StoreUnavailable``: there is none now. ``LimitExceeded``: for this one never.
         """
 
     @abstractmethod
     def release(self, weight: int) -> None:
-        """Give room back that was kept for a message which is not to come."""
+        """Give back the room of a message that will not be sent."""
 
     @abstractmethod
-    def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: Outcome) -> None:
-        """Return when the message is durable. ``QueueUnavailable``, ``StoreUnavailable``: not yet; we stay at it."""
+    def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: OutcomeCallback) -> None:
+        """Return when the message is durable.
+
+        ``QueueUnavailable`` or ``StoreUnavailable``: it is not yet, and the transport goes on trying.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Take no more, wait a bounded time for what is not confirmed, and give back connections."""
+        """Take no more, wait a bounded time for what is not confirmed, and close connections."""
 
-    def publish(self, envelope: Envelope, timeout_s: float, outcome: Outcome = lambda stored: None) -> None:
-        """Reserve and send a message that is stamped already."""
+    def publish(self, envelope: Envelope, timeout_s: float, outcome: OutcomeCallback = lambda stored: None) -> None:
+        """Reserve room for a message that is stamped already, and send it."""
         weight = weight_of(envelope)
         self.reserve(envelope.app, envelope.source, weight)
         self.send(envelope, weight, timeout_s, outcome)
 
 
 def weight_of(message: Parsed | Envelope) -> int:
-    """What a message takes in memory and on the wire: at least the bytes of its envelope."""
+    """Return the bytes of a message in memory and on the wire: at least those of its envelope."""
     series = message.series
     text = int((series.ends - series.starts).sum())
     return _OVERHEAD_BYTES + 20 * len(message.ts) + 20 * len(series) + text
 
 
-def waited(done: threading.Event, timeout_s: float, trouble: Callable[[], str | None], clock: Clock) -> str | None:
-    """Wait until ``done``; else why to wait no longer: there is trouble, or the time is up."""
+def wait_until_done(
+    done: threading.Event, timeout_s: float, trouble: Callable[[], str | None], clock: Clock
+) -> str | None:
+    """Wait until ``done``; else return why to wait no longer: there is trouble, or the time is up."""
     end = clock.monotonic() + timeout_s
     while not done.wait(max(0.0, min(limits.PUBLISH_LOOK_S, end - clock.monotonic()))):
         why = trouble()

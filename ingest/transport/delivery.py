@@ -1,6 +1,7 @@
-"""One message as a queue delivered it, and the name under which it is settled. No RabbitMQ library here.
+"""One message as a queue delivered it (``Delivery``), and the handle that settles it (``AckHandle``).
 
-They are structs of msgspec, which are made five times as fast as dataclasses: there is one per message.
+No RabbitMQ library here. A delivery is a struct of msgspec, which is made five times as fast as a dataclass: there is
+one per message.
 """
 
 from collections.abc import Mapping
@@ -11,12 +12,12 @@ import msgspec
 
 from spm import limits
 
-_NONE: Mapping[str, object] = MappingProxyType({})
+_NO_HEADERS: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """What names a delivery when it is settled: the channel that brought it (only there it can be), queue, tag."""
+class AckHandle:
+    """Names a delivery when it is settled. ``generation``: of the channel that brought it; only there it can be."""
 
     generation: int
     queue: str
@@ -24,25 +25,25 @@ class Mark:
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One message as it came. ``tries``: how often it was delivered before and not settled."""
+    """One message as it was delivered. ``tries``: how often it was delivered before and not settled."""
 
     generation: int
     tag: int
     queue: str
     body: bytes
     message_id: str
-    came_ms: int
+    arrived_ms: int
     content_type: str = ""
     encoding: str = ""
-    headers: Mapping[str, object] = _NONE
+    headers: Mapping[str, object] = _NO_HEADERS
     exchange: str = ""
     key: str = ""
     user_id: str = ""
     redelivered: bool = False
     tries: int = 0
-    share: int = limits.CONSUME_HELD // 2  # its queue sends no more before so many of them are settled
+    share: int = limits.CONSUME_UNACKED_MAX // 2  # its queue sends no more before so many of them are settled
 
     @property
-    def mark(self) -> Mark:
-        """How it is settled."""
-        return Mark(self.generation, self.queue, self.tag)
+    def ack_handle(self) -> AckHandle:
+        """The handle that settles it."""
+        return AckHandle(self.generation, self.queue, self.tag)

@@ -1,9 +1,9 @@
-"""The embedded transport: one thread commits to the store, everything that waits as one batch (group commit).
+"""The embedded transport: one thread commits to the store, all waiting messages as one batch (group commit).
 
-Nobody lingers when nobody else is there; under load batches grow by themselves while the commit before them takes its
-time. A batch whose commit fails is committed again, the same bytes, until the store has it; meanwhile nothing more is
-taken. What cannot be written for another reason is written message by message; the one that still fails is buried as a
-dead letter. Senders wait for a bounded time, never the store's.
+A message that comes alone is committed at once; under load batches grow by themselves while the commit before them
+takes its time. A batch whose commit fails is committed again, the same bytes, until the store has it; meanwhile no new
+message is taken. A batch that cannot be written for another reason is written message by message; one that still fails
+is stored as a dead letter. Senders wait for a bounded time, however long the store takes.
 """
 
 import logging
@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from ingest.transport.base import Outcome, Transport, waited
+from ingest.transport.base import OutcomeCallback, Transport, wait_until_done
 from ingest.writer import Writer
 from spm import limits
 from spm.clock import Clock, SystemClock
 from spm.errors import QueueUnavailable, StoreUnavailable
 from spm.store.backends import open_backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.wire import Envelope
 
 log = logging.getLogger(__name__)
@@ -27,17 +27,17 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
-    """One message and what became of it."""
+class _PendingMessage:
+    """One message on its way into the store, and its outcome."""
 
     envelope: Envelope
     weight: int
-    outcome: Outcome
+    outcome: OutcomeCallback
     done: threading.Event = field(default_factory=threading.Event)
     error: str | None = None
 
     def settle(self, error: str | None = None) -> None:
-        """Stored or buried; with an error: neither, for good. The first word counts."""
+        """Set the outcome, once: stored or a dead letter; with an error neither, for good."""
         if self.done.is_set():
             return
         self.error = error
@@ -51,17 +51,17 @@ class DirectTransport(Transport):
     def __init__(self, writer: Writer, clock: Clock | None = None) -> None:
         self._writer, self._clock = writer, clock or SystemClock()
         self._changed = threading.Condition()
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_PendingMessage] = deque()
         self._weight = 0  # of all that is reserved and not settled
         self._closing = False
         self._trouble: str | None = None  # why the last commit failed, while it is tried again
-        self._begun: float | None = None  # when the commit under way began
-        self._pause = threading.Event()  # set at the end
+        self._commit_start: float | None = None  # of the commit under way
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def reserve(self, app: int, source: str, weight: int) -> None:
         with self._changed:
-            why = "it is being left" if self._closing else self._standstill()
+            why = "the transport is closing" if self._closing else self._standstill()
             if why is not None:
                 raise StoreUnavailable(why)
             if self._weight and self._weight + weight > limits.COMMIT_QUEUE_BYTES_MAX:
@@ -73,15 +73,15 @@ class DirectTransport(Transport):
             self._weight -= weight
             self._changed.notify_all()
 
-    def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: Outcome) -> None:
-        mine = _Waiting(envelope, weight, outcome)
+    def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: OutcomeCallback) -> None:
+        message = _PendingMessage(envelope, weight, outcome)
         with self._changed:
-            self._queue.append(mine)
+            self._queue.append(message)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
-        why = waited(mine.done, timeout_s, self._standstill, self._clock) or mine.error
+        why = wait_until_done(message.done, timeout_s, self._standstill, self._clock) or message.error
         if why is not None:
             raise StoreUnavailable(why)
 
@@ -91,55 +91,55 @@ class DirectTransport(Transport):
             self._changed.notify_all()
             if not self._changed.wait_for(lambda: self._weight == 0, limits.PUBLISH_CLOSE_S):
                 log.error("%d bytes were not committed before the end", self._weight)
-        self._pause.set()
+        self._stopped.set()
 
     def _standstill(self) -> str | None:
-        """Why nothing more is committed at present."""
-        begun, now = self._begun, self._clock.monotonic()
-        if self._trouble is None and begun is not None and now - begun > limits.PUBLISH_STALL_S:
-            return f"the store has not answered for {now - begun:.1f} s"
+        """Return why nothing is committed at present, ``None`` if something is."""
+        start, now = self._commit_start, self._clock.monotonic()
+        if self._trouble is None and start is not None and now - start > limits.PUBLISH_STALL_S:
+            return f"the store has not answered for {now - start:.1f} s"
         return self._trouble
 
     def _run(self) -> None:
-        while taken := self._take():
+        while messages := self._take():
             try:
-                self._commit(taken)
+                self._commit(messages)
             except Exception as error:
-                log.exception("a message can neither be stored nor buried")
-                for waiting in taken:
-                    waiting.settle(repr(error))
-            self.release(sum(waiting.weight for waiting in taken))
+                log.exception("a message can neither be stored nor become a dead letter")
+                for message in messages:
+                    message.settle(repr(error))
+            self.release(sum(message.weight for message in messages))
 
-    def _take(self) -> list[_Waiting]:
-        """What is committed together next; nothing at the end."""
+    def _take(self) -> list[_PendingMessage]:
+        """Wait for messages and return those of the next commit; none at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or (self._closing and not self._weight))
-            taken: list[_Waiting] = []
+            messages: list[_PendingMessage] = []
             size = 0
-            while self._queue and (not taken or size + self._queue[0].weight <= limits.COMMIT_BYTES_MAX):
-                taken.append(self._queue.popleft())
-                size += taken[-1].weight
-            return taken
+            while self._queue and (not messages or size + self._queue[0].weight <= limits.COMMIT_BYTES_MAX):
+                messages.append(self._queue.popleft())
+                size += messages[-1].weight
+            return messages
 
-    def _commit(self, taken: list[_Waiting]) -> None:
-        envelopes = [waiting.envelope for waiting in taken]
+    def _commit(self, messages: list[_PendingMessage]) -> None:
+        envelopes = [message.envelope for message in messages]
         try:
             self._write(envelopes)
         except StoreUnavailable:  # at the end of this process only
             raise
         except Exception as error:
-            log.exception("a batch of %d messages cannot be written", len(taken))
-            if len(taken) > 1:
-                for waiting in taken:
-                    self._commit([waiting])
+            log.exception("a batch of %d messages cannot be written", len(messages))
+            if len(messages) > 1:
+                for message in messages:
+                    self._commit([message])
                 return
             cause = f"cannot be written: {error!r}"
-            self._patiently(lambda: self._writer.bury(envelopes[0], cause))
-        for waiting in taken:
-            waiting.settle()
+            self._retry(lambda: self._writer.write_dead_letter(envelopes[0], cause))
+        for message in messages:
+            message.settle()
 
     def _write(self, envelopes: list[Envelope]) -> None:
-        batch = self._patiently(lambda: self._writer.prepare(envelopes))
+        batch = self._retry(lambda: self._writer.prepare(envelopes))
 
         def put() -> None:
             nonlocal batch
@@ -150,27 +150,27 @@ class DirectTransport(Transport):
                     batch = replace(batch, steps=tuple(error.rest))
                 raise
 
-        self._patiently(put)
+        self._retry(put)
 
-    def _patiently(self, act: Callable[[], T]) -> T:
-        """What ``act`` answers, asked again for as long as the store does not."""
+    def _retry(self, act: Callable[[], T]) -> T:
+        """Return what ``act`` returns; repeat it for as long as the store does not answer."""
         wait_s = limits.PUBLISH_AGAIN_S
         while True:
-            self._begun = self._clock.monotonic()
+            self._commit_start = self._clock.monotonic()
             try:
                 answer = act()
             except StoreUnavailable as error:
                 if self._trouble is None:
-                    log.warning("the store takes nothing now, it is asked again: %s", error)
+                    log.warning("the store takes nothing now, the commit is repeated: %s", error)
                 self._trouble = str(error)
-                if self._pause.wait(wait_s):
+                if self._stopped.wait(wait_s):
                     raise
             else:
-                self._trouble = self._begun = None
+                self._trouble = self._commit_start = None
                 return answer
             wait_s = min(2 * wait_s, limits.PUBLISH_AGAIN_MAX_S)
 
 
 def open_url(url: str) -> DirectTransport:
-    """The direct transport to the store at ``url``."""
-    return DirectTransport(Writer(open_backend(url), Distribution()))
+    """Return the direct transport to the store at ``url``."""
+    return DirectTransport(Writer(open_backend(url), PlacementTable()))

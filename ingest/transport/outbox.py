@@ -1,10 +1,11 @@
-"""What a publisher has not had confirmed: how much room is left, what waits, what is under way, what was refused.
+"""Knows what a publisher has not had confirmed: how much room is left, what waits, what is in flight, what was refused.
 
-A parcel is in one place: waiting → under way (by delivery tag) → confirmed, or refused and soon waiting again. A lost
-connection puts what was under way back in front, in its order. Kept parcels leave by a confirm only; the others are
-forgotten when their sender has gone. Room is counted from ``reserve`` on, so what is kept has a bound
-(``AMQP_UNCONFIRMED_MAX``, ``…_BYTES_MAX``), and nothing is reserved while it could not be published: blocked, stalled,
-closing, disconnected for longer than a moment, or a queue that has just refused. No connection here: ``amqp`` has it.
+A message is in one place: waiting → in flight (by delivery tag) → confirmed, or refused and soon waiting again. A lost
+connection puts what was in flight back in front, in its order. A message with ``until_confirmed`` leaves by a confirm
+only; the others are forgotten when their sender gives up. Room is counted from ``reserve`` on, so that the outbox is
+bounded (``AMQP_UNCONFIRMED_MAX``, ``…_BYTES_MAX``). Nothing is reserved while it could not be published: blocked,
+stalled, closing, disconnected for longer than a moment, or a queue that has just refused. No connection here: ``amqp``
+has it. Enter by ``Outbox``.
 """
 
 import threading
@@ -12,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ingest.transport.base import Outcome, waited
+from ingest.transport.base import OutcomeCallback, wait_until_done
 from spm import limits
 from spm.clock import Clock
 from spm.errors import LimitExceeded, QueueUnavailable
@@ -21,17 +22,17 @@ REFUSED = "the queue refused the message"
 
 
 @dataclass(slots=True, eq=False)
-class Parcel:
-    """One message on its way; ``trouble``: why it is not confirmed, by the queue's last word."""
+class OutgoingMessage:
+    """One message on its way; ``trouble``: why it is not confirmed, by the queue's last answer."""
 
     exchange: str
     key: str
     body: bytes
     message_id: str
     weight: int
-    kept: bool  # published again until it is confirmed; else forgotten when its sender has gone
+    until_confirmed: bool  # published again until it is confirmed; else forgotten when its sender gives up
     headers: Mapping[str, str] | None = None
-    outcome: Outcome = lambda stored: None
+    outcome: OutcomeCallback = lambda stored: None
     done: threading.Event = field(default_factory=threading.Event)
     trouble: str | None = None
     returned: str | None = None
@@ -39,25 +40,31 @@ class Parcel:
 
 
 class Outbox:
-    """The parcels of one publisher. Thread-safe; ``take`` and what follows it are the connection's thread's alone."""
+    """The unconfirmed messages of one publisher.
+
+    Thread-safe; ``take`` and all methods below it are for the connection's thread alone.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._room = threading.Condition(threading.RLock())
-        self._waiting: deque[Parcel] = deque()
-        self._under_way: dict[int, Parcel] = {}  # by delivery tag, growing
-        self._refused: list[Parcel] = []
-        self._refusing: Counter[str] = Counter()  # by key: parcels that were refused and are not confirmed yet
+        self._waiting: deque[OutgoingMessage] = deque()
+        self._in_flight: dict[int, OutgoingMessage] = {}  # by delivery tag, growing
+        self._refused: list[OutgoingMessage] = []
+        self._refusing: Counter[str] = Counter()  # by key: messages that were refused and are not confirmed yet
         self._body_max = limits.AMQP_BODY_BYTES_MAX
         self._count = self._weight = self._tag = 0
-        self._asked = self._closing = False
+        self._wake_pending = self._closing = False
         self._blocked: str | None = None
         self._why_down = "not connected yet"
         self._down_since: float | None = clock.monotonic()
-        self._moved = clock.monotonic()  # when something was last confirmed, or began to be under way
+        self._progress_at = clock.monotonic()  # when a message was last confirmed, or the first one was in flight
 
     def reserve(self, key: str, weight: int, wait_s: float = limits.PUBLISH_ROOM_WAIT_S) -> None:
-        """Keep room for a parcel. ``QueueUnavailable``: there is none now; ``LimitExceeded``: for this one never."""
+        """Reserve room for a message.
+
+        ``QueueUnavailable``: there is none now; ``LimitExceeded``: for this one never.
+        """
         if weight > self._body_max:
             raise LimitExceeded("a message is too large", got=weight, wanted=self._body_max)
         end = self._clock.monotonic() + wait_s
@@ -67,156 +74,156 @@ class Outbox:
                 hindrance, until = self._hindrance(weight, end, wait_s)
                 if hindrance is None:
                     break
-                left = until - self._clock.monotonic()
-                if left <= 0:
+                remaining_s = until - self._clock.monotonic()
+                if remaining_s <= 0:
                     raise QueueUnavailable(f"RabbitMQ: {hindrance}")
-                self._room.wait(left)
+                self._room.wait(remaining_s)
             self._count, self._weight = self._count + 1, self._weight + weight
 
     def release(self, weight: int) -> None:
-        """Give room back."""
+        """Give the room of a message back that is not sent."""
         with self._room:
             self._free(weight)
 
-    def add(self, parcel: Parcel) -> bool:
-        """Put a parcel for which room was kept; whether the connection's thread is to be woken."""
+    def add(self, message: OutgoingMessage) -> bool:
+        """Add a message that has its room; return whether the connection's thread is to be woken."""
         with self._room:
-            self._waiting.append(parcel)
-            ask, self._asked = not self._asked, True
-            return ask
+            self._waiting.append(message)
+            wake, self._wake_pending = not self._wake_pending, True
+            return wake
 
-    def wait(self, parcel: Parcel, timeout_s: float) -> None:
-        """Return when the parcel is confirmed; ``QueueUnavailable`` when its sender should wait no longer."""
-        why = waited(parcel.done, timeout_s, lambda: self._trouble(parcel), self._clock) or parcel.trouble
+    def wait(self, message: OutgoingMessage, timeout_s: float) -> None:
+        """Return when the message is confirmed; ``QueueUnavailable`` when its sender should wait no longer."""
+        why = wait_until_done(message.done, timeout_s, lambda: self._trouble(message), self._clock) or message.trouble
         if why is not None:
-            self._leave(parcel)
+            self._abandon(message)
             raise QueueUnavailable(f"RabbitMQ: {why}")
 
-    def take(self) -> list[tuple[int, Parcel]]:
-        """What is to be published now, each under its delivery tag."""
+    def take(self) -> list[tuple[int, OutgoingMessage]]:
+        """Return what is to be published now, each message under its delivery tag."""
         with self._room:
-            self._asked = False
+            self._wake_pending = False
             if self._down_since is not None or self._blocked is not None:
                 return []
-            if not self._under_way:
-                self._moved = self._clock.monotonic()
-            taken = []
+            if not self._in_flight:
+                self._progress_at = self._clock.monotonic()
+            messages = []
             while self._waiting:
-                parcel = self._waiting.popleft()
+                message = self._waiting.popleft()
                 self._tag += 1
-                self._under_way[self._tag] = parcel
-                taken.append((self._tag, parcel))
-            return taken
+                self._in_flight[self._tag] = message
+                messages.append((self._tag, message))
+            return messages
 
     def confirm(self, tag: int, *, multiple: bool, taken: bool) -> bool:
-        """The broker's word about a parcel, or all up to it; whether some are to be published again."""
+        """Apply the broker's answer to a message, or all up to it; return whether some must be published again."""
         settled = []
         with self._room:
-            self._moved = self._clock.monotonic()
-            for number in [t for t in self._under_way if t <= tag] if multiple else [tag]:
-                parcel = self._under_way.pop(number)
-                if not taken or parcel.returned is not None:
-                    self._refuse_parcel(parcel, parcel.returned or REFUSED)
+            self._progress_at = self._clock.monotonic()
+            for number in [t for t in self._in_flight if t <= tag] if multiple else [tag]:
+                message = self._in_flight.pop(number)
+                if not taken or message.returned is not None:
+                    self._refuse_message(message, message.returned or REFUSED)
                     continue
-                if parcel.refused:
-                    self._refusing[parcel.key] -= 1
-                parcel.trouble = None
-                self._free(parcel.weight)
-                settled.append(parcel)
-        for parcel in settled:
-            parcel.outcome(True)
-            parcel.done.set()
+                if message.refused:
+                    self._refusing[message.key] -= 1
+                message.trouble = None
+                self._free(message.weight)
+                settled.append(message)
+        for message in settled:
+            message.outcome(True)
+            message.done.set()
         return bool(self._refused)
 
     def returned(self, tag: int, why: str) -> None:
-        """No queue takes the parcel. Its confirm follows, and must not be taken for a success."""
-        self._under_way[tag].returned = f"no queue for it: {why}"
+        """Note that no queue takes the message. Its confirm follows, and must not be taken for a success."""
+        self._in_flight[tag].returned = f"no queue for it: {why}"
 
-    def again(self) -> None:
-        """What was refused waits once more, in front."""
+    def retry_refused(self) -> None:
+        """Put refused messages back in front of the waiting ones."""
         with self._room:
             self._waiting.extendleft(reversed(self._refused))
             self._refused.clear()
 
     def block(self, reason: str | None) -> None:
-        """The broker is out of memory or disk (``None``: no longer): it reads nothing from us, and confirms nothing."""
+        """Note that the broker is out of memory or disk (``None``: no longer): it neither reads nor confirms."""
         with self._room:
             self._blocked = reason
-            self._moved = self._clock.monotonic()
+            self._progress_at = self._clock.monotonic()
             self._room.notify_all()
 
     def connected(self) -> None:
-        """There is a connection, on which delivery tags begin at 1."""
+        """Begin a connection, on which delivery tags begin at 1."""
         with self._room:
-            self._tag, self._down_since, self._moved = 0, None, self._clock.monotonic()
+            self._tag, self._down_since, self._progress_at = 0, None, self._clock.monotonic()
             self._room.notify_all()
 
-    def lost(self, why: str) -> None:
-        """There is no connection. Whether what was under way arrived, nobody knows: it is published again."""
+    def disconnected(self, why: str) -> None:
+        """End a connection. Nobody knows whether messages in flight arrived: they are published again."""
         with self._room:
-            back = [*self._under_way.values(), *self._refused, *self._waiting]
-            self._under_way.clear()
+            unconfirmed = [*self._in_flight.values(), *self._refused, *self._waiting]
+            self._in_flight.clear()
             self._refused.clear()
-            self._waiting = deque(p for p in back if p.kept)
-            for parcel in back:
-                parcel.returned = None
-                if not parcel.kept:
-                    self._fail(parcel, why)
-            self._asked, self._blocked, self._why_down = False, None, why
+            self._waiting = deque(m for m in unconfirmed if m.until_confirmed)
+            for message in unconfirmed:
+                message.returned = None
+                if not message.until_confirmed:
+                    self._fail(message, why)
+            self._wake_pending, self._blocked, self._why_down = False, None, why
             if self._down_since is None:
                 self._down_since = self._clock.monotonic()
             self._room.notify_all()
 
-    def bound(self, body_max: int) -> None:
-        """The broker takes no larger bodies, and closes the channel for one: what is larger can never be confirmed."""
+    def limit_body_size(self, body_max: int) -> None:
+        """Fail larger bodies for good: the broker closes the channel for one, so it can never be confirmed."""
         with self._room:
             self._body_max = min(self._body_max, body_max)
-            lost = [p for p in [*self._under_way.values(), *self._waiting] if len(p.body) > body_max]
-            self._under_way = {tag: p for tag, p in self._under_way.items() if p not in lost}
-            self._waiting = deque(p for p in self._waiting if p not in lost)
-            for parcel in lost:
-                self._fail(parcel, f"it takes no bodies of {len(parcel.body)} bytes")
-        for parcel in lost:
-            parcel.outcome(False)
+            too_large = [m for m in [*self._in_flight.values(), *self._waiting] if len(m.body) > body_max]
+            self._in_flight = {tag: m for tag, m in self._in_flight.items() if m not in too_large}
+            self._waiting = deque(m for m in self._waiting if m not in too_large)
+            for message in too_large:
+                self._fail(message, f"it takes no bodies of {len(message.body)} bytes")
+        for message in too_large:
+            message.outcome(False)
 
     def close(self, wait_s: float) -> bool:
-        """Take no more; whether everything was confirmed within the time."""
+        """Take no more; return whether everything was confirmed within the time."""
         with self._room:
             self._closing = True
             self._room.notify_all()
-            return self._room.wait_for(lambda: self.open_parcels() == 0, wait_s)
+            return self._room.wait_for(lambda: self.unconfirmed_count() == 0, wait_s)
 
-    def open_parcels(self) -> int:
-        """How many are to be kept and are not confirmed, those counted for which there is only room yet."""
+    def unconfirmed_count(self) -> int:
+        """Return how many messages must be confirmed and are not, those included that only have their room yet."""
         with self._room:
-            return self._count - sum(not p.kept for p in [*self._under_way.values(), *self._waiting])
+            return self._count - sum(not m.until_confirmed for m in [*self._in_flight.values(), *self._waiting])
 
-    def _leave(self, parcel: Parcel) -> None:
-        """Its sender has gone: one that is not kept is not begun."""
+    def _abandon(self, message: OutgoingMessage) -> None:
+        """Forget a waiting message whose sender gives up, unless it is published until it is confirmed."""
         with self._room:
-            if not parcel.kept and parcel in self._waiting:
-                self._waiting.remove(parcel)
-                self._free(parcel.weight)
+            if not message.until_confirmed and message in self._waiting:
+                self._waiting.remove(message)
+                self._free(message.weight)
 
     def _refuse(self, key: str) -> None:
-        """Raise when a parcel under this key is not to be taken, and waiting would not help."""
-        why = "it is being left" if self._closing else self._standstill()
+        """Raise when a message under this key must not be taken, and waiting would not help."""
+        why = "the transport is closing" if self._closing else self._standstill()
         if why is None and self._refusing.get(key):
             why = f"{REFUSED} before this one"
         if why is not None:
             raise QueueUnavailable(f"RabbitMQ: {why}")
 
     def _standstill(self) -> str | None:
-        """Why nothing can be published at all."""
+        """Return why nothing can be published at all, ``None`` if it can."""
         if self._blocked is not None:
             return f"it takes no messages: {self._blocked}"
-        silent_s = self._clock.monotonic() - self._moved
-        if self._under_way and silent_s > limits.PUBLISH_STALL_S:
+        silent_s = self._clock.monotonic() - self._progress_at
+        if self._in_flight and silent_s > limits.PUBLISH_STALL_S:
             return f"no confirm of anything for {silent_s:.1f} s"
         return None
 
     def _hindrance(self, weight: int, end: float, wait_s: float) -> tuple[str | None, float]:
-        """What may pass, and how long to wait for that."""
+        """Return a hindrance that may pass, and until when to wait for that."""
         if self._down_since is not None:
             return self._why_down, min(end, self._down_since + wait_s)
         full = self._count >= limits.AMQP_UNCONFIRMED_MAX
@@ -224,29 +231,29 @@ class Outbox:
             return "no room for another message", end
         return None, end
 
-    def _trouble(self, parcel: Parcel) -> str | None:
-        """Why the sender of a parcel should wait no longer."""
+    def _trouble(self, message: OutgoingMessage) -> str | None:
+        """Return why the sender of a message should wait no longer, ``None`` if it should."""
         with self._room:
             down_s = 0.0 if self._down_since is None else self._clock.monotonic() - self._down_since
             if down_s > limits.PUBLISH_ROOM_WAIT_S:
                 return self._why_down
-            return parcel.trouble or self._standstill()
+            return message.trouble or self._standstill()
 
-    def _refuse_parcel(self, parcel: Parcel, why: str) -> None:
-        parcel.returned = None
-        if not parcel.kept:
-            self._fail(parcel, why)
+    def _refuse_message(self, message: OutgoingMessage, why: str) -> None:
+        message.returned = None
+        if not message.until_confirmed:
+            self._fail(message, why)
             return
-        parcel.trouble = why
-        self._refusing[parcel.key] += not parcel.refused
-        parcel.refused = True
-        self._refused.append(parcel)
+        message.trouble = why
+        self._refusing[message.key] += not message.refused
+        message.refused = True
+        self._refused.append(message)
 
-    def _fail(self, parcel: Parcel, why: str) -> None:
-        """Forget a parcel."""
-        parcel.trouble = why
-        self._free(parcel.weight)
-        parcel.done.set()
+    def _fail(self, message: OutgoingMessage, why: str) -> None:
+        """End a message that will not be published again."""
+        message.trouble = why
+        self._free(message.weight)
+        message.done.set()
 
     def _free(self, weight: int) -> None:
         self._count, self._weight = self._count - 1, self._weight - weight

@@ -1,9 +1,10 @@
-"""The front door for what agents send through RabbitMQ: identify, parse, stamp, in the consuming process.
+"""Accepts what agents send through RabbitMQ: identify, parse, admit and stamp, in the consuming process.
 
 The consumer is the accepting process of such a message. A redelivery is therefore a new acceptance, with a new stamp
-under the same message id: equal values, counted once (DESIGN rule 1). There are two ways in. An agent that the broker
-knows by its token publishes to ``AGENTS``; its routing key, which the broker checked, says whose it is. An agent with
-an account of the broker's own sends its token in a header. Whose it is not clear becomes a dead letter that says so.
+under the same message id: equal values, counted once (PROTOCOL 1). A message is identified in one of two ways. An agent
+that the broker knows by its token publishes to ``AGENTS``; the routing key, which the broker checked, names its token.
+An agent with an account of the broker's own sends its token in a header. A message whose sender is not proven becomes a
+dead letter that says so. Enter by ``open_acceptor``.
 """
 
 from io import BytesIO
@@ -11,72 +12,82 @@ from io import BytesIO
 from django.db import close_old_connections
 
 from ingest.accept import arrivals
-from ingest.accept.acceptor import Sender, message_id_of, note, period_of, source_of
-from ingest.accept.admission import Guard
-from ingest.accept.announcer import Accepting
+from ingest.accept.activity import record_accepted
+from ingest.accept.admission import Admission
+from ingest.accept.announcer import StampAnnouncer
+from ingest.accept.identity import Sender, message_id_of, period_of, source_of
 from ingest.http.body import read_body
 from ingest.protocols import by_content
 from ingest.routing import AGENTS, PERIOD_HEADER, SENDER_HEADER, SOURCE_HEADER, TOKEN_HEADER, split_agent_key
 from ingest.senders import principals
-from ingest.transport.amqp_receive import Delivery
+from ingest.transport.delivery import Delivery
 from spm.accounts import tokens
 from spm.accounts.tokens import Principal
 from spm.clock import Clock
 from spm.errors import BadMessage
+from spm.store.backends.base import Backend
 from spm.wire import Envelope
 
 
-class LineDoor:
+class AgentMessageAcceptor:
     """Accepts deliveries of line protocol, collectd's JSON, or our columns (compressed or plain)."""
 
-    def __init__(self, accepting: Accepting, clock: Clock, guard: Guard | None = None) -> None:
-        self._accepting, self._clock, self._guard = accepting, clock, guard
+    def __init__(self, announcer: StampAnnouncer, clock: Clock, admission: Admission | None = None) -> None:
+        self._announcer, self._clock, self._admission = announcer, clock, admission
 
     def accept(self, delivery: Delivery) -> Envelope | None:
-        """The stamped envelope; ``None`` when nothing in the body can be taken, which is noted for people.
+        """Return the stamped envelope; ``None`` when every sample is rejected, which is recorded for people.
 
-        ``BadMessage`` or ``LimitExceeded``: the body as a whole is none.
+        Raises ``BadMessage`` or ``LimitExceeded`` when the body as a whole is rejected.
         """
         close_old_connections()  # no request ends here, after which Django would do it
-        principal, named = _sender(delivery)
-        source = source_of(str(delivery.headers.get(SOURCE_HEADER) or named), principal.token_id)
+        principal, source_of_key = _sender(delivery)
+        source = source_of(str(delivery.headers.get(SOURCE_HEADER) or source_of_key), principal.token_id)
         body = read_body(BytesIO(delivery.body), encoding=delivery.encoding, length=len(delivery.body))
         now_ms = self._clock.now_ms()
         parsed = by_content.parse(body, delivery.content_type, now_ms)
-        if self._guard is not None:
-            parsed = self._guard.admit(principal.app_id, parsed)
-        accepted = None
+        if self._admission is not None:
+            parsed = self._admission.admit(principal.app_id, parsed)
+        envelope = None
         if len(parsed.ts):
             token_id, given = principal.token_id, delivery.message_id
             message_id = message_id_of(parsed, given=given, token_id=token_id, path="amqp", body=body)
-            accepted = self._accepting.accept(app=principal.app_id, source=source, parsed=parsed, message_id=message_id)
+            envelope = self._announcer.stamp_message(
+                app=principal.app_id, source=source, parsed=parsed, message_id=message_id
+            )
         way = arrivals.way_of(by_content.protocol(body), str(delivery.headers.get(SENDER_HEADER, "")))
-        note(parsed, Sender(principal.app_id, source, way, period_of(str(delivery.headers.get(PERIOD_HEADER)))), now_ms)
-        return accepted
+        period_ms = period_of(str(delivery.headers.get(PERIOD_HEADER)))
+        record_accepted(parsed, Sender(principal.app_id, source, way, period_ms), now_ms)
+        return envelope
 
-    def whose(self, delivery: Delivery) -> int | None:
-        """The app that a delivery is proven to be of, whatever is in it; ``None`` when that is not clear."""
+    def app_of(self, delivery: Delivery) -> int | None:
+        """Return the app that is proven to have sent a delivery, whatever it contains; ``None`` if none is."""
         close_old_connections()
         try:
             return _sender(delivery)[0].app_id
         except BadMessage:
             return None
 
-    def settled(self, envelope: Envelope) -> None:
-        """An accepted envelope is stored, or a dead letter."""
-        self._accepting.settled(envelope)
+    def confirm(self, envelope: Envelope) -> None:
+        """Confirm that an accepted envelope is stored, or a dead letter."""
+        self._announcer.confirm(envelope)
 
     def retire(self) -> None:
-        """Accepted envelopes are given back: they come again, and are stamped by a process of another number."""
-        self._accepting.retire()
+        """Give accepted envelopes back: they are delivered again, and stamped under another process number."""
+        self._announcer.retire()
 
     def close(self) -> None:
-        """Say what was accepted in all."""
-        self._accepting.close()
+        """Announce the final counts."""
+        self._announcer.close()
+
+
+def open_acceptor(backend: Backend, clock: Clock) -> AgentMessageAcceptor:
+    """Return an acceptor that announces to this store."""
+    return AgentMessageAcceptor(StampAnnouncer(backend, clock), clock, Admission(backend, clock))
 
 
 def _sender(delivery: Delivery) -> tuple[Principal, str]:
-    """Who sent it, and the source that the way it came by names; ``BadMessage`` when nobody vouches for that."""
+    """Return the principal that sent it, and the source in its routing key; ``BadMessage`` if neither is proven."""
     return _by_key(delivery) if delivery.exchange == AGENTS else _by_header(delivery)
 
 

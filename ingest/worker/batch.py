@@ -1,10 +1,9 @@
-"""What a worker writes at once: messages gathered until there are enough of them, or the oldest has waited enough.
+"""Decides which messages a worker writes at once: it gathers them until there are enough, or the oldest is due.
 
-How long is enough adapts: batches that come due far from full wait longer, up to a bound; a full one ends that.
-
-Pure: whoever calls says what time it is, and does what this decides. ``Batcher.add`` takes a message, ``take_due``
-gives the batch that is to be written now, ``wait_ms`` says how long nothing needs to be done. Order is kept; nothing is
-dropped, and a batch is never empty. No I/O and no clock here.
+How long a message may wait adapts: batches that are due long before they are full wait longer, up to a bound; a full
+batch resets that. Enter by ``Batcher``: ``add`` takes a message, ``take_due`` returns the batch that is to be written
+now, ``wait_ms`` how long nothing needs to be done. Order is preserved and nothing is dropped. Pure: the caller passes
+the time and does the I/O.
 """
 
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from ingest.transport.delivery import Delivery
 from spm import limits
 from spm.wire import Envelope
 
-SPARSE = 0.5  # a batch less full than this came due too early
+SPARSE = 0.5  # a batch less full than this was due too early
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """One message at hand: as it came, its envelope's bytes and samples; ``accepted`` if it was stamped here."""
+    """One message of a batch: its delivery, the bytes and samples of its envelope; ``accepted`` if stamped here."""
 
     delivery: Delivery
     body: bytes
@@ -29,7 +28,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What makes a batch complete: whichever is reached first; besides, the share of one queue (``Delivery``)."""
+    """What makes a batch complete, whichever is reached first; besides, the share of one queue (``Delivery``)."""
 
     messages: int = limits.BATCH_MESSAGES
     samples: int = limits.BATCH_SAMPLES
@@ -44,7 +43,7 @@ class Batcher:
     def __init__(self, bounds: Bounds | None = None) -> None:
         self._bounds = bounds or Bounds()
         self._items: list[Item] = []
-        self._held: dict[str, int] = {}  # messages of each queue
+        self._queue_counts: dict[str, int] = {}  # messages of each queue
         self._share = 0.0  # of the queue that has most of what it may send
         self._samples = self._size = 0
         self._age_ms = self._bounds.age_ms
@@ -56,13 +55,13 @@ class Batcher:
         """Take one message; call ``take_due`` after each."""
         self._items.append(item)
         delivery = item.delivery
-        held = self._held[delivery.queue] = self._held.get(delivery.queue, 0) + 1
-        self._share = max(self._share, held / delivery.share)
+        count = self._queue_counts[delivery.queue] = self._queue_counts.get(delivery.queue, 0) + 1
+        self._share = max(self._share, count / delivery.share)
         self._samples += item.samples
         self._size += len(item.body)
 
     def take_due(self, now_ms: int) -> list[Item]:
-        """The batch that is to be written now; empty when there is time yet."""
+        """Return the batch that is to be written now; empty when none is due."""
         if self.wait_ms(now_ms) != 0:
             return []
         bounds, fill = self._bounds, self.fill()
@@ -73,32 +72,32 @@ class Batcher:
         return self.take()
 
     def take(self) -> list[Item]:
-        """All that has gathered, due or not."""
-        taken, self._items = self._items, []
-        self._held.clear()
+        """Return all gathered messages, due or not."""
+        items, self._items = self._items, []
+        self._queue_counts.clear()
         self._share = 0.0
         self._samples = self._size = 0
-        return taken
+        return items
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """How long until a batch is due by age alone: 0 when it is due, ``None`` when there is nothing to wait for."""
+        """Return how long until a batch is due by age alone: 0 when it is due, ``None`` when there is no message."""
         if not self._items:
             return None
         if self.fill() >= 1:
             return 0
-        return max(0, self._items[0].delivery.came_ms + self._age_ms - now_ms)
+        return max(0, self._items[0].delivery.arrived_ms + self._age_ms - now_ms)
 
     def full(self) -> bool:
-        """Whether it should take no more. One that is not full may, although it is due."""
+        """Whether it should take no more. A batch that is due but not full may still take some."""
         bounds = self._bounds
         return len(self._items) >= bounds.messages or self._samples >= bounds.samples or self._size >= bounds.size
 
     def oldest(self) -> Item | None:
-        """The message that has waited longest."""
+        """Return the message that has waited longest."""
         return self._items[0] if self._items else None
 
     def fill(self) -> float:
-        """How full the batch is by its fullest measure; 1: complete."""
+        """Return how full the batch is by its fullest measure; 1 is complete."""
         bounds = self._bounds
         return max(
             len(self._items) / bounds.messages, self._samples / bounds.samples, self._size / bounds.size, self._share

@@ -1,7 +1,8 @@
-"""Deliveries between the connection's thread and the writing one, which is woken for many at a time.
+"""Passes deliveries from the connection's thread to the writing thread, which is woken for many at a time.
 
 Waking a thread for each message costs more than everything else that is done for a small one: two threads of Python
-take turns, and each turn waits for the other. ``put`` is for the one thread, ``wait`` and ``take`` are for the other.
+take turns, and each turn waits for the other. Enter by ``Inbox``: ``put`` is for the connection's thread, ``wait`` and
+``take`` are for the writing one. ``Idle`` measures how long a thread has waited.
 """
 
 import threading
@@ -14,7 +15,7 @@ from spm.clock import Clock
 
 
 class Idle:
-    """How long a thread has had nothing to do. Another thread may ask, and may be off by one wait for a moment."""
+    """How long a thread has had nothing to do. Another thread may ask; it may be wrong by one wait for a moment."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -23,7 +24,7 @@ class Idle:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around each wait."""
+        """Measure one wait."""
         self._since = self._clock.monotonic()
         try:
             yield
@@ -31,38 +32,38 @@ class Idle:
             self._sum_s, self._since = self.seconds(), None
 
     def seconds(self) -> float:
-        """So far, the present wait included."""
+        """Return the sum of all waits, the present one included."""
         since = self._since
         return self._sum_s + (0.0 if since is None else self._clock.monotonic() - since)
 
 
 class Inbox:
-    """First in, first out. The prefetch of the queues bounds it."""
+    """A first-in-first-out queue. The prefetch of RabbitMQ's queues bounds it."""
 
     def __init__(self) -> None:
         self._deliveries: deque[Delivery] = deque()
         self._enough = threading.Event()
-        self._wanted = 1
+        self._wanted_count = 1
         self._closed = False
 
     def put(self, delivery: Delivery) -> None:
-        """Add one; wakes who waits when there are enough, or when its queue sends fewer than that."""
+        """Add one; wake the waiting thread when there are enough, or when its queue sends fewer than that."""
         self._deliveries.append(delivery)
-        if len(self._deliveries) >= self._wanted or delivery.share < self._wanted:
+        if len(self._deliveries) >= self._wanted_count or delivery.share < self._wanted_count:
             self._enough.set()
 
     def take(self) -> Delivery | None:
-        """The oldest, if there is one."""
+        """Return the oldest, if there is one."""
         return self._deliveries.popleft() if self._deliveries else None
 
-    def wait(self, wanted: int, timeout_s: float | None) -> None:
-        """Until so many are there, a scarce one comes, the time is over, or the inbox is closed."""
+    def wait(self, count: int, timeout_s: float | None) -> None:
+        """Wait until so many are there, one of a scarce queue comes, the time is over, or the inbox is closed."""
         self._enough.clear()
-        self._wanted = wanted
-        if not self._closed and len(self._deliveries) < wanted:
+        self._wanted_count = count
+        if not self._closed and len(self._deliveries) < count:
             self._enough.wait(timeout_s)
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """End every wait, now and later."""
         self._closed = True
         self._enough.set()

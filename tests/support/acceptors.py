@@ -9,7 +9,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.wire import Envelope
 
 
-def accepting(clock: Clock, backend: Backend | None = None) -> StampAnnouncer:
+def silent_announcer(clock: Clock, backend: Backend | None = None) -> StampAnnouncer:
     """Stamps as process 1 of a new store, and stays silent."""
     return StampAnnouncer(backend or MemoryBackend(), clock, every_s=None)
 

@@ -17,12 +17,13 @@ from ingest.transport.delivery import Delivery
 from ingest.worker.batch import Item
 from ingest.worker.connections import ConsumerService, ConsumerStep
 from ingest.worker.consumer import Consumer
+from ingest.worker.delivery_reader import DeliveryReader
 from ingest.writer import WriteBatch, Writer
 from spm import limits
 from spm.clock import random_u64
 from spm.envelope_batch import Envelopes
 from spm.store.backends import open_backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.wire import Envelope, Stamp
 from tests.chaos.faults.cursed import suffer
 
@@ -40,9 +41,7 @@ class AcksFirst(Consumer):
         super()._store(items, fill)
 
 
-class Restamps(Consumer):
-    """Gives every delivery a stamp of its own, and takes its time to acknowledge."""
-
+class _RestampingReader(DeliveryReader):
     def _open(self, delivery: Delivery) -> Item | None:
         item = super()._open(delivery)
         assert item is not None
@@ -50,8 +49,14 @@ class Restamps(Consumer):
         again = replace(envelope, stamp=Stamp(envelope.stamp.ms, random_u64() >> 33, 0))
         return Item(delivery, again.to_bytes(), item.samples)
 
-    def _write(self, envelopes, marks, end_ms):  # type: ignore[no-untyped-def]
-        super()._write(envelopes, marks, end_ms)
+
+class Restamps(Consumer):
+    """Gives every delivery a stamp of its own, and takes its time to acknowledge."""
+
+    reader_class = _RestampingReader
+
+    def _write(self, envelopes, handles, end_ms):  # type: ignore[no-untyped-def]
+        super()._write(envelopes, handles, end_ms)
         _wait_to_be_killed()
 
 
@@ -66,8 +71,8 @@ def _wait_to_be_killed() -> None:
 class Notes(Consumer):
     """Writes down, before it acknowledges, which messages it has stored, in their order: "time source id" a line."""
 
-    def _write(self, envelopes, marks, end_ms):  # type: ignore[no-untyped-def]
-        super()._write(envelopes, marks, end_ms)
+    def _write(self, envelopes, handles, end_ms):  # type: ignore[no-untyped-def]
+        super()._write(envelopes, handles, end_ms)
         now = time.monotonic_ns()
         lines = "".join(f"{now} {e.source} {e.message_id.hex()}\n" for e in envelopes)
         with Path(os.environ["SPM_DATA"], f"stored-{os.getpid()}").open("ab", buffering=0) as out:
@@ -137,7 +142,7 @@ class _Stopping(ConsumerService):
     def __init__(self, amqp_url: str, store_url: str, metrics_port: int | None = None) -> None:
         limits.AMQP_HEARTBEAT_S = 2
         super().__init__(amqp_url, store_url, metrics_port)
-        self._consumer._writer = StoppingWriter(open_backend(store_url), Distribution())
+        self._consumer._batch_writer._writer = StoppingWriter(open_backend(store_url), PlacementTable())
 
 
 class Stopping(ConsumerStep):
@@ -158,21 +163,25 @@ class FailingWriter(Writer):
         return super().prepare(envelopes)
 
 
-class Dies(Consumer):
-    """Ends with its process when it reads a cursed body."""
-
+class _DyingReader(DeliveryReader):
     def _open(self, delivery: Delivery) -> Item | None:
         suffer(delivery.body)
         return super()._open(delivery)
 
 
+class Dies(Consumer):
+    """Ends with its process when it reads a cursed body."""
+
+    reader_class = _DyingReader
+
+
 class _Dying(ConsumerService):
     consumer = Dies
-    trial = (sys.executable, "-m", "tests.chaos.faults.cursed")
+    sandbox_command = (sys.executable, "-m", "tests.chaos.faults.cursed")
 
     def __init__(self, amqp_url: str, store_url: str, metrics_port: int | None = None) -> None:
         super().__init__(amqp_url, store_url, metrics_port)
-        self._consumer._writer = FailingWriter(open_backend(store_url), Distribution())
+        self._consumer._batch_writer._writer = FailingWriter(open_backend(store_url), PlacementTable())
 
 
 class Cursed(ConsumerStep):

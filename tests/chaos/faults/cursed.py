@@ -1,4 +1,4 @@
-"""Bodies that end whoever handles them, as a fault in a compiled library would: for a worker, and for its trial.
+"""Bodies that end the process that handles them, as a fault in a compiled library would: a worker, or its sandbox.
 
 ``python -m tests.chaos.faults.cursed`` is ``ingest.worker.poison_sandbox`` with that fault.
 """
@@ -24,9 +24,9 @@ def suffer(body: bytes) -> None:
         ctypes.string_at(0)
 
 
-def _handle(tried: SandboxedMessage) -> None:
-    suffer(tried.body)
-    _uncursed(tried)
+def _handle(message: SandboxedMessage) -> None:
+    suffer(message.body)
+    _uncursed(message)
 
 
 if __name__ == "__main__":

@@ -27,12 +27,12 @@ def stop_file(folder: Path, point: str) -> Path:
     return folder / f"die-{point}-mark"
 
 
-_put = watermarks._put
+_put = watermarks._put_watermark
 
 
-def _deadly(store: Backend, app: int, was: ProcessWatermarks, mark: Watermark) -> bool:
+def _deadly(store: Backend, app: int, process: ProcessWatermarks, watermark: Watermark) -> bool:
     _die("before")
-    landed = _put(store, app, was, mark)
+    landed = _put(store, app, process, watermark)
     _die("after")
     return landed
 
@@ -46,7 +46,7 @@ def _die(point: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-watermarks._put = _deadly
+watermarks._put_watermark = _deadly
 app = import_module("spm.celery").app  # last: a worker's loads this module in its turn, for the class above
 app.conf.beat_schedule = {
     "keep marks": {"task": "ingest.tasks.keep_marks", "schedule": 1, "options": {"expires": 10}},

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingest.accept.acceptor import FrontDoor, Sender, close_front_door, front_door
+from ingest.accept.acceptor import Acceptor
+from ingest.accept.identity import Sender
+from ingest.accept.process_acceptor import close_process_acceptor, process_acceptor
 from ingest.transport.direct import DirectTransport
 from ingest.writer import Writer
 from spm import limits
@@ -17,12 +19,12 @@ from spm.clock import FakeClock
 from spm.errors import BadMessage, QueueUnavailable, SpmError, StoreUnavailable
 from spm.store.backends import open_backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import watermarks
 from spm.store.ledger.watermarks import Announcement
 from spm.wire import Parsed
 from tests.ingest.accept.test_announcer import parsed
-from tests.support.acceptors import Recorder, accepting
+from tests.support.acceptors import Recorder, silent_announcer
 
 pytestmark = pytest.mark.django_db
 
@@ -32,16 +34,16 @@ class Bench:
 
     def __init__(self, app: int) -> None:
         self.store, self.clock, self.transport = MemoryBackend(), FakeClock(), Recorder()
-        self.accepting = accepting(self.clock, self.store)
-        self.door = FrontDoor(self.accepting, self.transport, self.clock)
+        self.accepting = silent_announcer(self.clock, self.store)
+        self.door = Acceptor(self.accepting, self.transport, self.clock)
         self.sender = Sender(app, "h")
 
     def push(self, body: Parsed | None = None) -> None:
-        self.door.push(parsed() if body is None else body, sender=self.sender, message_id=b"i" * 16)
+        self.door.accept(parsed() if body is None else body, sender=self.sender, message_id=b"i" * 16)
 
     def heard(self) -> dict[int, Announcement]:
         self.accepting.announce()
-        found = {process: row.announced for process, row in watermarks.read(self.store, self.sender.app_id).items()}
+        found = {process: row.newest for process, row in watermarks.read(self.store, self.sender.app_id).items()}
         return {process: word for process, word in found.items() if word is not None}
 
 
@@ -113,14 +115,14 @@ def test_a_process_number_that_cannot_be_taken_is_asked_for_again(bench: Bench) 
 
 
 def test_a_door_that_is_closed_has_stored_all_and_says_so(bench: Bench) -> None:
-    transport = DirectTransport(Writer(bench.store, Distribution()))
-    door = FrontDoor(bench.accepting, transport, bench.clock)
-    door.push(parsed(), sender=bench.sender, message_id=b"i" * 16)
+    transport = DirectTransport(Writer(bench.store, PlacementTable()))
+    door = Acceptor(bench.accepting, transport, bench.clock)
+    door.accept(parsed(), sender=bench.sender, message_id=b"i" * 16)
     door.close()
     word = bench.heard()[1]
     assert (word.messages, word.open_messages, word.ended) == (1, 0, True)
     with pytest.raises(SpmError):
-        door.push(parsed(), sender=bench.sender, message_id=b"i" * 16)
+        door.accept(parsed(), sender=bench.sender, message_id=b"i" * 16)
 
 
 def test_the_times_a_sender_may_wait_fit_into_each_other() -> None:
@@ -133,15 +135,15 @@ def test_the_process_own_door_has_its_last_word_once_and_is_heard_or_says_that_i
     bench: Bench, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, store_there: bool
 ) -> None:
     settings.SPM_STORE_URL, settings.SPM_TRANSPORT = f"lmdb://{tmp_path}/store", "direct"
-    close_front_door()
-    front_door().push(parsed(), sender=bench.sender, message_id=b"i" * 16)
+    close_process_acceptor()
+    process_acceptor().accept(parsed(), sender=bench.sender, message_id=b"i" * 16)
     store: Any = open_backend(settings.SPM_STORE_URL)
     if store_there:
-        close_front_door()
+        close_process_acceptor()
         [row] = watermarks.read(store, bench.sender.app_id).values()
-        assert row.announced is not None
-        assert (row.announced.messages, row.announced.ended) == (1, True)
+        assert row.newest is not None
+        assert (row.newest.messages, row.newest.ended) == (1, True)
     store.close()
     for _ in range(2):
-        close_front_door()
+        close_process_acceptor()
     assert ("cannot be announced" in caplog.text) == (not store_there)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from ingest.accept.admission import Guard, TooFast
-from ingest.accept.stamper import Acceptor
+from ingest.accept.admission import Admission
+from ingest.accept.rate_allowance import TooFast
+from ingest.accept.stamper import Stamper
 from ingest.protocols.common import times
 from ingest.protocols.influx import reader as influx_reader
 from ingest.writer import Writer
@@ -15,7 +16,7 @@ from spm.errors import StoreUnavailable
 from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import quota
 from spm.wire import Parsed, SeriesTable, canonical, parse_canonical
 
@@ -24,17 +25,17 @@ APP, OTHER = 7, 8
 
 
 class World:
-    """A store, and guards of several processes over it."""
+    """A store, and admissions of several processes over it."""
 
     def __init__(self, **allowed: int) -> None:
         self.store, self.clock, self.allowed = MemoryBackend(), FakeClock(NOW_MS), Quota(**allowed)
-        self.writer, self.stamps = Writer(self.store, Distribution()), Acceptor(1, self.clock)
+        self.writer, self.stamps = Writer(self.store, PlacementTable()), Stamper(1, self.clock)
 
-    def guard(self, store: Backend | None = None) -> Guard:
-        return Guard(store or self.store, self.clock, lambda app: self.allowed)
+    def admission(self, store: Backend | None = None) -> Admission:
+        return Admission(store or self.store, self.clock, lambda app: self.allowed)
 
     def write(self, parsed: Parsed, app: int = APP) -> None:
-        envelope = self.stamps.accept(app=app, source="s", parsed=parsed, message_id=bytes(16))
+        envelope = self.stamps.stamp_message(app=app, source="s", parsed=parsed, message_id=bytes(16))
         self.writer.write([envelope])
 
 
@@ -56,9 +57,9 @@ def hosts(parsed: Parsed) -> list[str]:
 
 def test_new_series_over_the_quota_are_refused_by_name_and_old_ones_flow_on() -> None:
     world = World(series=2)
-    guard = world.guard()
-    world.write(guard.admit(APP, message("a", "b")))
-    parsed = guard.admit(APP, message("a", "c", "b", "d"))
+    admission = world.admission()
+    world.write(admission.admit(APP, message("a", "b")))
+    parsed = admission.admit(APP, message("a", "c", "b", "d"))
     assert (hosts(parsed), parsed.values.tolist(), parsed.rejected) == (["a", "b"], [0.0, 2.0], 2)
     assert len(parsed.series) == 2
     assert [r.example for r in parsed.rejections] == ['m{host="c"}', 'm{host="d"}']
@@ -66,61 +67,62 @@ def test_new_series_over_the_quota_are_refused_by_name_and_old_ones_flow_on() ->
 
 
 def test_quota_holds_for_each_app_alone() -> None:
-    guard = World(series=1).guard()
-    assert hosts(guard.admit(APP, message("a", "b"))) == ["a"]
-    assert hosts(guard.admit(OTHER, message("b"))) == ["b"]
-    assert (guard.crowded(APP), guard.crowded(OTHER)) == (True, False)
+    admission = World(series=1).admission()
+    assert hosts(admission.admit(APP, message("a", "b"))) == ["a"]
+    assert hosts(admission.admit(OTHER, message("b"))) == ["b"]
+    assert (admission.is_over_quota(APP), admission.is_over_quota(OTHER)) == (True, False)
 
 
 def test_series_of_the_dictionary_are_no_new_ones_to_a_process_that_has_just_started() -> None:
     world = World(series=3)
-    world.write(world.guard().admit(APP, message("a", "b", "c")))
-    fresh = world.guard()
+    world.write(world.admission().admit(APP, message("a", "b", "c")))
+    fresh = world.admission()
     assert hosts(fresh.admit(APP, message("c", "d", "a"))) == ["c", "a"]
 
 
 def test_processes_share_the_quota() -> None:
     world = World(series=1_000)
-    first, second = world.guard(), world.guard()
+    first, second = world.admission(), world.admission()
     kept = [
-        len(guard.admit(APP, message(*(f"{p}{n}" for n in range(800)))).ts) for p, guard in enumerate((first, second))
+        len(admission.admit(APP, message(*(f"{p}{n}" for n in range(800)))).ts)
+        for p, admission in enumerate((first, second))
     ]
     assert 1_000 - limits.QUOTA_SERIES_PORTION <= sum(kept) <= 1_000
 
 
 def test_raised_quota_lets_refused_series_in_soon() -> None:
     world = World(series=1)
-    guard = world.guard()
-    assert hosts(guard.admit(APP, message("a", "b"))) == ["a"]
+    admission = world.admission()
+    assert hosts(admission.admit(APP, message("a", "b"))) == ["a"]
     world.allowed = Quota(series=2)
     world.clock.advance(limits.QUOTA_REFUSED_S * 1_000)
-    assert hosts(guard.admit(APP, message("a", "b"))) == ["a", "b"]
+    assert hosts(admission.admit(APP, message("a", "b"))) == ["a", "b"]
 
 
 def test_rights_that_a_dead_process_took_come_back_with_the_next_count() -> None:
     world = World(series=100)
     world.write(message("a"))
     assert quota.take_series(world.store, APP, wanted=99, quota=100, now_ms=NOW_MS) == 99
-    guard = world.guard()
-    assert hosts(guard.admit(APP, message("b"))) == []
+    admission = world.admission()
+    assert hosts(admission.admit(APP, message("b"))) == []
     world.clock.advance(limits.QUOTA_RECOUNT_MS)
-    assert hosts(guard.admit(APP, message("b"))) == ["b"]
+    assert hosts(admission.admit(APP, message("b"))) == ["b"]
 
 
 def test_app_that_was_there_before_quotas_is_counted_once() -> None:
     world = World(series=3)
     world.write(message("a", "b"))
-    assert hosts(world.guard().admit(APP, message("a", "b", "c", "d"))) == ["a", "b", "c"]
+    assert hosts(world.admission().admit(APP, message("a", "b", "c", "d"))) == ["a", "b", "c"]
     assert quota.series_of(world.store, APP) == 3
 
 
 def test_known_series_cost_the_store_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
-    guard = world.guard()
-    guard.admit(APP, message("a", "b"))
+    admission = world.admission()
+    admission.admit(APP, message("a", "b"))
     monkeypatch.delattr(MemoryBackend, "get")
-    guard.admit(APP, message("a", "b"))
-    guard.admit(APP, message("b", "a"))
+    admission.admit(APP, message("a", "b"))
+    admission.admit(APP, message("b", "a"))
 
 
 def test_store_that_is_away_refuses_nobody_here() -> None:
@@ -128,24 +130,24 @@ def test_store_that_is_away_refuses_nobody_here() -> None:
         def get(self, *_: object, **__: object) -> None:
             raise StoreUnavailable("gone")
 
-    guard = World(series=0).guard(Gone())  # type: ignore[arg-type]
-    assert hosts(guard.admit(APP, message("a"))) == ["a"]
-    guard.pace(APP)
+    admission = World(series=0).admission(Gone())  # type: ignore[arg-type]
+    assert hosts(admission.admit(APP, message("a"))) == ["a"]
+    admission.check_rate(APP)
 
 
 def test_attack_leaves_old_series_and_other_apps_and_the_common_cache_alone() -> None:
     world = World(series=1_000)
-    guard = world.guard()
+    admission = world.admission()
     old = message(*(f"old{n}" for n in range(500)))
-    world.write(guard.admit(APP, old))
+    world.write(admission.admit(APP, old))
     for wave in range(10):
         attack = message(*(f"{wave}.{n}" for n in range(2_000)))
-        world.write(guard.admit(APP, attack))
-        assert len(guard.admit(APP, old).ts) == 500
-        assert guard.admit(OTHER, message(f"o{wave}")).rejected == 0
+        world.write(admission.admit(APP, attack))
+        assert len(admission.admit(APP, old).ts) == 500
+        assert admission.admit(OTHER, message(f"o{wave}")).rejected == 0
     stored = sum(1 for _ in world.store.scan("series", b"", b"\xff" * 40))
     assert stored <= 1_000 + 10
-    assert guard.crowded(APP)
+    assert admission.is_over_quota(APP)
 
 
 def test_crowded_apps_do_not_push_names_out_of_the_common_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,14 +160,14 @@ def test_crowded_apps_do_not_push_names_out_of_the_common_cache(monkeypatch: pyt
 # --- rate -------------------------------------------------------------------------------------------------------------
 
 
-def taken_in(world: World, guards: list[Guard], size: int, seconds: float) -> int:
-    """Samples let in when every guard's senders push as fast as they may, for some seconds."""
+def taken_in(world: World, admissions: list[Admission], size: int, seconds: float) -> int:
+    """Samples let in when every admission's senders push as fast as they may, for some seconds."""
     body, count, end = message(*map(str, range(size))), 0, world.clock.monotonic() + seconds
     while world.clock.monotonic() < end:
-        for guard in guards:
+        for admission in admissions:
             try:
-                guard.pace(APP)
-                count += len(guard.admit(APP, body).ts)
+                admission.check_rate(APP)
+                count += len(admission.admit(APP, body).ts)
             except TooFast:
                 continue
         world.clock.advance(20)
@@ -176,29 +178,29 @@ def taken_in(world: World, guards: list[Guard], size: int, seconds: float) -> in
 def test_rate_holds_on_average_over_all_processes(processes: int) -> None:
     rate, size = 1_000, 100
     world = World(samples_per_s=rate)
-    count = taken_in(world, [world.guard() for _ in range(processes)], size, 60)
+    count = taken_in(world, [world.admission() for _ in range(processes)], size, 60)
     most = rate * (60 + limits.QUOTA_BURST_S) + processes * (rate * limits.QUOTA_PORTION_S + size) + rate
     assert 0.95 * rate * 60 <= count <= most
 
 
 def test_app_within_its_rate_is_never_told_to_wait() -> None:
     world = World(samples_per_s=1_000)
-    guard = world.guard()
+    admission = world.admission()
     for _ in range(600):
-        guard.pace(APP)
-        guard.admit(APP, message(*map(str, range(99))))
+        admission.check_rate(APP)
+        admission.admit(APP, message(*map(str, range(99))))
         world.clock.advance(100)
 
 
 def test_who_is_told_to_wait_gets_in_when_it_comes_back_then() -> None:
     world = World(samples_per_s=100)
-    guard, body = world.guard(), message(*map(str, range(5_000)))
-    guard.pace(APP)
-    guard.admit(APP, body)  # fifty seconds of its rate at once
+    admission, body = world.admission(), message(*map(str, range(5_000)))
+    admission.check_rate(APP)
+    admission.admit(APP, body)  # fifty seconds of its rate at once
     waits: list[float] = []
     for _ in range(200):
         try:
-            guard.pace(APP)
+            admission.check_rate(APP)
             break
         except TooFast as error:
             waits.append(error.wait_s)
@@ -209,18 +211,18 @@ def test_who_is_told_to_wait_gets_in_when_it_comes_back_then() -> None:
 
 def test_another_app_is_not_slowed_by_one_that_is_too_fast() -> None:
     world = World(samples_per_s=10)
-    guard = world.guard()
-    assert taken_in(world, [guard], 100, 2) < 1_000
+    admission = world.admission()
+    assert taken_in(world, [admission], 100, 2) < 1_000
     with pytest.raises(TooFast):
-        guard.pace(APP)
-    guard.pace(OTHER)
+        admission.check_rate(APP)
+    admission.check_rate(OTHER)
 
 
 def test_process_with_a_clock_far_behind_counts_for_itself() -> None:
     world = World(samples_per_s=10)
     far = NOW_MS + 10 * 60_000
     quota.take_samples(world.store, APP, wanted=10, rate=10, now_ms=far)
-    world.guard().pace(APP)
+    world.admission().check_rate(APP)
 
 
 # --- times ------------------------------------------------------------------------------------------------------------
@@ -237,21 +239,21 @@ def test_process_with_a_clock_far_behind_counts_for_itself() -> None:
     ],
 )
 def test_time_in_the_wrong_unit_is_refused_with_the_likely_one(ms: int, unit: str, meant: str) -> None:
-    parsed = World().guard().admit(APP, message("a", ts=ms), unit)
+    parsed = World().admission().admit(APP, message("a", ts=ms), unit)
     assert (len(parsed.ts), parsed.rejected) == (0, 1)
     assert parsed.rejections[0].reason.endswith(meant)
 
 
 @pytest.mark.parametrize("ms", [5, 86_400_000, times.MISREAD_MS, NOW_MS])
 def test_old_time_that_no_other_unit_brings_near_now_is_taken(ms: int) -> None:
-    assert World().guard().admit(APP, message("a", ts=ms)).rejected == 0
+    assert World().admission().admit(APP, message("a", ts=ms)).rejected == 0
 
 
 def test_time_before_all_retention_is_refused() -> None:
-    guard = World(kept_days=30).guard()
+    admission = World(kept_days=30).admission()
     old = NOW_MS - 32 * 86_400_000
-    assert [r.reason for r in guard.admit(APP, message("a", ts=old)).rejections] == [times.TOO_OLD]
-    assert guard.admit(APP, message("a", ts=NOW_MS - 30 * 86_400_000)).rejected == 0
+    assert [r.reason for r in admission.admit(APP, message("a", ts=old)).rejections] == [times.TOO_OLD]
+    assert admission.admit(APP, message("a", ts=NOW_MS - 30 * 86_400_000)).rejected == 0
 
 
 def test_count_of_the_dictionary_stops_behind_its_bound() -> None:

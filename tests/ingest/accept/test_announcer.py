@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.accept import stamper
-from ingest.accept.announcer import Accepting
-from ingest.accept.stamper import Acceptor
+from ingest.accept.announcer import StampAnnouncer
+from ingest.accept.stamper import Stamper
 from spm import limits
 from spm.clock import FakeClock, SystemClock
 from spm.errors import StoreUnavailable
@@ -21,7 +21,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import watermarks
 from spm.store.ledger.watermarks import Announcement
 from spm.wire import Envelope, Parsed, SeriesTable, Stamp
-from tests.support.acceptors import accepting
+from tests.support.acceptors import silent_announcer
 from tests.support.faults import Faulty
 from tests.support.rows import form
 
@@ -34,19 +34,19 @@ def parsed(samples: int = 1, rejected: int = 0) -> Parsed:
     return Parsed(table, np.zeros(samples, np.int32), ts, np.ones(samples), rejected=rejected)
 
 
-def push(door: Accepting, app: int = APP, samples: int = 1, rejected: int = 0) -> Envelope:
-    return door.accept(app=app, source="h", parsed=parsed(samples, rejected), message_id=b"i" * 16)
+def push(door: StampAnnouncer, app: int = APP, samples: int = 1, rejected: int = 0) -> Envelope:
+    return door.stamp_message(app=app, source="h", parsed=parsed(samples, rejected), message_id=b"i" * 16)
 
 
 def words(store: MemoryBackend, app: int = APP) -> dict[int, Announcement]:
     """The newest word of each process about an app."""
-    found = {process: row.announced for process, row in watermarks.read(store, app).items()}
+    found = {process: row.newest for process, row in watermarks.read(store, app).items()}
     return {process: word for process, word in found.items() if word is not None}
 
 
 def test_the_store_hears_how_many_messages_lie_up_to_the_last_stamp() -> None:
     store, clock = MemoryBackend(), FakeClock(1000)
-    door = accepting(clock, store)
+    door = silent_announcer(clock, store)
     push(door, samples=3, rejected=2)
     clock.advance(5)
     last = push(door, samples=4)
@@ -59,12 +59,12 @@ def test_the_store_hears_how_many_messages_lie_up_to_the_last_stamp() -> None:
 
 def test_what_is_settled_is_no_longer_open() -> None:
     store = MemoryBackend()
-    door = accepting(FakeClock(), store)
+    door = silent_announcer(FakeClock(), store)
     first, second = push(door, samples=3), push(door, samples=4)
-    door.settled(first)
+    door.confirm(first)
     door.announce()
     assert (words(store)[1].open_messages, words(store)[1].open_samples) == (1, 4)
-    door.settled(second)
+    door.confirm(second)
     door.announce()
     assert (words(store)[1].messages, words(store)[1].open_messages) == (2, 0)
 
@@ -76,7 +76,7 @@ def test_what_is_settled_is_no_longer_open() -> None:
 def test_every_word_is_true_whatever_happened_before_it(story: list[str]) -> None:
     clock, inner = FakeClock(), MemoryBackend()
     store = Faulty(inner)
-    door = accepting(clock, store)
+    door = silent_announcer(clock, store)
     given_out: list[Envelope] = []
     open_: list[Envelope] = []
     for step in story:
@@ -84,7 +84,7 @@ def test_every_word_is_true_whatever_happened_before_it(story: list[str]) -> Non
             given_out.append(push(door, int(step[-1]), samples=1 + len(given_out) % 3))
             open_.append(given_out[-1])
         elif step == "settle" and open_:
-            door.settled(open_.pop(0))
+            door.confirm(open_.pop(0))
         elif step == "jump":
             clock.jump(-1000 if len(given_out) % 2 else 1000)
         elif step == "retire":
@@ -107,15 +107,15 @@ def _recount(store: MemoryBackend, given_out: list[Envelope]) -> int:
     for app in (7, 8):
         for process, row in watermarks.read(store, app).items():
             mine = [e for e in given_out if (e.app, e.stamp.process) == (app, process)]
-            for word in row.words:
+            for word in row.announcements:
                 upto = [e for e in mine if (e.stamp.ms, e.stamp.sequence) <= word.place]
                 assert (word.messages, word.samples) == (len(upto), sum(map(len, upto)))
-            spoken_of += row.words[-1].messages
+            spoken_of += row.announcements[-1].messages
     return spoken_of
 
 
 def test_counts_and_stamps_agree_under_many_threads() -> None:
-    acceptor = Acceptor(1, SystemClock())
+    acceptor = Stamper(1, SystemClock())
     stamps: list[Stamp] = []
     seen: list[tuple[Stamp, int]] = []
     running = threading.Event()
@@ -123,11 +123,11 @@ def test_counts_and_stamps_agree_under_many_threads() -> None:
 
     def work() -> None:
         for _ in range(300):
-            stamps.append(acceptor.accept(app=APP, source="h", parsed=parsed(), message_id=b"i" * 16).stamp)
+            stamps.append(acceptor.stamp_message(app=APP, source="h", parsed=parsed(), message_id=b"i" * 16).stamp)
 
     def listen() -> None:
         while running.is_set():
-            seen.extend((count.last, count.messages) for _, count in acceptor.take_news(9))
+            seen.extend((count.last, count.messages) for _, count in acceptor.take_changes(9))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     ear = threading.Thread(target=listen)
@@ -144,7 +144,7 @@ def test_counts_and_stamps_agree_under_many_threads() -> None:
 def test_a_store_that_does_not_answer_keeps_no_push_and_hears_the_newest_later() -> None:
     inner = MemoryBackend()
     store = Faulty(inner)
-    door = accepting(FakeClock(), store)
+    door = silent_announcer(FakeClock(), store)
     push(door)
     store.fails_at = 0
     door.announce()
@@ -158,7 +158,7 @@ def test_a_store_that_does_not_answer_keeps_no_push_and_hears_the_newest_later()
 def test_a_round_tells_of_so_many_apps_and_forgets_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ANNOUNCE_APPS_AT_ONCE", 3)
     store = MemoryBackend()
-    door = accepting(FakeClock(), store)
+    door = silent_announcer(FakeClock(), store)
     for app in range(1, 9):
         push(door, app)
     heard = []
@@ -171,7 +171,7 @@ def test_a_round_tells_of_so_many_apps_and_forgets_none(monkeypatch: pytest.Monk
 
 def test_a_retired_process_is_announced_as_ended_and_the_next_message_has_another_one() -> None:
     store = MemoryBackend()
-    door = accepting(FakeClock(), store)
+    door = silent_announcer(FakeClock(), store)
     lost = push(door)
     door.retire()
     assert push(door).stamp.process == lost.stamp.process + 1
@@ -183,23 +183,23 @@ def test_a_retired_process_is_announced_as_ended_and_the_next_message_has_anothe
 def test_one_app_more_than_a_process_counts_is_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stamper, "ACCEPT_APPS_MAX", 2)
     store = MemoryBackend()
-    door = accepting(FakeClock(), store)
+    door = silent_announcer(FakeClock(), store)
     held = [push(door, app) for app in (1, 2, 1, 3, 1)]
     assert [e.stamp.process for e in held] == [1, 1, 1, 2, 2]
     door.announce()
     assert not words(store, 2)[1].ended, "something of it is still open"
     for envelope in held:
-        door.settled(envelope)
+        door.confirm(envelope)
     door.announce()
     door.announce()
     assert words(store, 2)[1].ended
     assert (words(store, 1)[1].ended, words(store, 1)[1].messages, words(store, 1)[1].open_messages) == (True, 2, 0)
-    assert list(door._acceptors) == [2], "an ended process takes no memory"
+    assert list(door._stampers) == [2], "an ended process takes no memory"
 
 
 def test_a_word_that_is_not_settled_is_repeated_while_its_process_lives() -> None:
     store, clock = MemoryBackend(), FakeClock(1000)
-    door = accepting(clock, store)
+    door = silent_announcer(clock, store)
     push(door)
     for _ in range(limits.ANNOUNCE_ALIVE_ROUNDS):
         door.announce()
@@ -208,14 +208,14 @@ def test_a_word_that_is_not_settled_is_repeated_while_its_process_lives() -> Non
 
 
 @pytest.fixture
-def talking() -> Iterator[tuple[MemoryBackend, Accepting]]:
+def talking() -> Iterator[tuple[MemoryBackend, StampAnnouncer]]:
     store = MemoryBackend()
-    door = Accepting(store, SystemClock(), every_s=0.01)
+    door = StampAnnouncer(store, SystemClock(), every_s=0.01)
     yield store, door
     door.close()
 
 
-def test_the_thread_announces_by_itself_and_has_the_last_word(talking: tuple[MemoryBackend, Accepting]) -> None:
+def test_the_thread_announces_by_itself_and_has_the_last_word(talking: tuple[MemoryBackend, StampAnnouncer]) -> None:
     store, door = talking
     push(door)
     end = time.monotonic() + 5

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ingest.accept import arrivals
-from ingest.accept.acceptor import period_of
+from ingest.accept.identity import period_of
 from ingest.models import Arrival
 from spm import limits
 from spm.accounts.models import App, Organisation
@@ -41,21 +41,21 @@ def test_a_way_is_a_protocol_and_who_speaks_it(protocol: str, agent: str, way: s
 
 
 def test_the_first_message_of_a_way_is_noted_at_once(app: App) -> None:
-    arrivals.noted(app.pk, "json", "a", NOW)
-    arrivals.noted(app.pk, "otlp", "b", NOW + 1)
+    arrivals.record_arrival(app.pk, "json", "a", NOW)
+    arrivals.record_arrival(app.pk, "otlp", "b", NOW + 1)
     assert [(a.way, a.source) for a in Arrival.objects.all()] == [("json", "a"), ("otlp", "b")]
 
 
 def test_messages_soon_after_cost_no_query(app: App, django_assert_num_queries: Callable[[int], Any]) -> None:
-    arrivals.noted(app.pk, "json", "a", NOW)
+    arrivals.record_arrival(app.pk, "json", "a", NOW)
     with django_assert_num_queries(0):
-        arrivals.noted(app.pk, "json", "b", NOW + limits.SOURCE_SEEN_EVERY_MS - 1)
-        arrivals.noted(app.pk, "", "b", NOW)
+        arrivals.record_arrival(app.pk, "json", "b", NOW + limits.SOURCE_SEEN_EVERY_MS - 1)
+        arrivals.record_arrival(app.pk, "", "b", NOW)
 
 
 def test_later_messages_move_the_time_on_and_keep_the_first(app: App) -> None:
-    arrivals.noted(app.pk, "json", "a", NOW)
-    arrivals.noted(app.pk, "json", "b", NOW + limits.SOURCE_SEEN_EVERY_MS)
+    arrivals.record_arrival(app.pk, "json", "a", NOW)
+    arrivals.record_arrival(app.pk, "json", "b", NOW + limits.SOURCE_SEEN_EVERY_MS)
     [arrival] = Arrival.objects.all()
     assert (arrival.source, (arrival.last_seen - arrival.first_seen).total_seconds()) == ("b", 30.0)
 
@@ -63,7 +63,7 @@ def test_later_messages_move_the_time_on_and_keep_the_first(app: App) -> None:
 def test_what_a_process_remembers_of_ways_stays_bounded(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "SOURCES_SEEN_MAX", 3)
     for number in range(8):
-        arrivals.noted(app.pk, f"way-{number}", "a", NOW)
+        arrivals.record_arrival(app.pk, f"way-{number}", "a", NOW)
         assert len(arrivals._written) <= 3
 
 

@@ -13,9 +13,9 @@ ATTACK = """
 import os, sys, time
 import django
 django.setup()
-from ingest.accept.stamper import Acceptor
-from ingest.accept.admission import Guard
-from ingest.protocols.influx import reader as line_protocol
+from ingest.accept.stamper import Stamper
+from ingest.accept.admission import Admission
+from ingest.protocols.influx import reader as influx_reader
 from ingest.writer import Writer
 from spm.accounts.quotas import Quota
 from spm.clock import SystemClock
@@ -23,18 +23,19 @@ from spm.store.backends import open_backend
 from spm.store.keys import Distribution
 
 store, clock, waves, size = open_backend(sys.argv[1]), SystemClock(), int(sys.argv[2]), 10_000
-guard = Guard(store, clock, lambda app: Quota(series=10_000 if app == 1 else 500_000, samples_per_s=10**9))
-writer, stamps = Writer(store, Distribution()), Acceptor(1, clock)
+admission = Admission(store, clock, lambda app: Quota(series=10_000 if app == 1 else 500_000, samples_per_s=10**9))
+writer, stamper = Writer(store, Distribution()), Stamper(1, clock)
 
 def anonymous_kb():
     return next(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Anonymous"))
 
 def push(app, lines):
-    parsed = line_protocol.parse("\\n".join(lines).encode(), now_ms=clock.now_ms(), over_quota=guard.crowded(app))
-    taken = guard.admit(app, parsed, "ns")
-    if len(taken.ts):
-        writer.write([stamps.accept(app=app, source="s", parsed=taken, message_id=os.urandom(16))])
-    return taken
+    over_quota = admission.is_over_quota(app)
+    parsed = influx_reader.parse("\\n".join(lines).encode(), now_ms=clock.now_ms(), over_quota=over_quota)
+    admitted = admission.admit(app, parsed, "ns")
+    if len(admitted.ts):
+        writer.write([stamper.stamp_message(app=app, source="s", parsed=admitted, message_id=os.urandom(16))])
+    return admitted
 
 old, theirs = ([f"cpu,host={name}{n} usage=1.5" for n in range(5_000)] for name in "ho")
 for _ in range(2):

@@ -1,4 +1,4 @@
-"""Claims about ingest/accept/stamper.py: stamps only grow, process numbers are never used twice (rule 1)."""
+"""Claims about ingest/accept/stamper.py: stamps only grow, process numbers are never used twice (PROTOCOL 1)."""
 
 import itertools
 import threading
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.accept.stamper import Acceptor, take_process
+from ingest.accept.stamper import Stamper, take_process
 from spm.clock import FakeClock
 from spm.errors import BadMessage, StoreUnavailable
 from spm.limits import HOUR_MS, MESSAGE_HOURS_MAX, SEQUENCE_MAX
@@ -22,30 +22,30 @@ from tests.support.rows import form
 @given(st.lists(st.one_of(st.just(0), st.integers(-(10**9), 10**9)), max_size=50))
 def test_stamps_only_grow_whatever_the_clock_does(jumps: list[int]) -> None:
     clock = FakeClock()
-    acceptor = Acceptor(5, clock)
-    stamps = [acceptor.stamp()]
+    acceptor = Stamper(5, clock)
+    stamps = [acceptor.next_stamp()]
     for jump in jumps:
         clock.jump(jump)
-        stamps.append(acceptor.stamp())
+        stamps.append(acceptor.next_stamp())
     assert all(a < b for a, b in itertools.pairwise(stamps))
     assert {s.process for s in stamps} == {5}
 
 
 def test_a_full_millisecond_borrows_from_the_next_one() -> None:
     clock = FakeClock(1000)
-    acceptor = Acceptor(5, clock)
-    stamps = [acceptor.stamp() for _ in range(SEQUENCE_MAX + 2)]
+    acceptor = Stamper(5, clock)
+    stamps = [acceptor.next_stamp() for _ in range(SEQUENCE_MAX + 2)]
     assert stamps[-2:] == [Stamp(1000, 5, SEQUENCE_MAX), Stamp(1001, 5, 0)]
     clock.advance(1)
-    assert acceptor.stamp() == Stamp(1001, 5, 1)
+    assert acceptor.next_stamp() == Stamp(1001, 5, 1)
 
 
 def test_threads_never_get_the_same_stamp() -> None:
-    acceptor = Acceptor(5, FakeClock())
+    acceptor = Stamper(5, FakeClock())
     got: list[Stamp] = []
 
     def many() -> None:
-        got.extend([acceptor.stamp() for _ in range(2000)])
+        got.extend([acceptor.next_stamp() for _ in range(2000)])
 
     threads = [threading.Thread(target=many) for _ in range(6)]
     for t in threads:
@@ -85,7 +85,7 @@ def parsed(ts: list[int]) -> Parsed:
 
 
 def test_an_accepted_message_carries_what_was_parsed_and_one_stamp() -> None:
-    got = Acceptor(5, FakeClock(1000)).accept(app=7, source="h", parsed=parsed([1, 2]), message_id=b"i" * 16)
+    got = Stamper(5, FakeClock(1000)).stamp_message(app=7, source="h", parsed=parsed([1, 2]), message_id=b"i" * 16)
     assert (got.app, got.source, got.stamp, got.message_id, got.rejected) == (7, "h", Stamp(1000, 5, 0), b"i" * 16, 2)
     assert (got.ts.tolist(), got.values.tolist(), got.series_index.tolist()) == ([1, 2], [1.0, 1.0], [0, 0])
 
@@ -95,9 +95,9 @@ def test_an_accepted_message_carries_what_was_parsed_and_one_stamp() -> None:
 )
 def test_a_message_may_touch_so_many_hours(hours: int, taken: bool) -> None:
     body = parsed([h * HOUR_MS * 3 + 1 for h in range(hours)])
-    acceptor = Acceptor(5, FakeClock())
+    acceptor = Stamper(5, FakeClock())
     if taken:
-        assert len(acceptor.accept(app=7, source="h", parsed=body, message_id=b"i" * 16)) == hours
+        assert len(acceptor.stamp_message(app=7, source="h", parsed=body, message_id=b"i" * 16)) == hours
     else:
         with pytest.raises(BadMessage, match="too many hours"):
-            acceptor.accept(app=7, source="h", parsed=body, message_id=b"i" * 16)
+            acceptor.stamp_message(app=7, source="h", parsed=body, message_id=b"i" * 16)

@@ -9,8 +9,9 @@ import pytest
 
 from ingest.transport import topology
 from ingest.transport.amqp import AmqpTransport, Publisher
-from ingest.transport.amqp_receive import Delivery, Receiver
-from ingest.transport.help_calls import Calling
+from ingest.transport.amqp_receive import Receiver
+from ingest.transport.delivery import Delivery
+from ingest.transport.help_calls import HelpSignal
 from ingest.transport.topology import Address
 from spm import limits
 from spm.clock import SystemClock
@@ -49,7 +50,7 @@ def drained(url: str, count: int) -> list[Delivery]:
     with received(url) as (receiver, got):
         assert wait_until(lambda: len(got) >= count, 10), f"{len(got)} of {count}"
         for delivery in got:
-            receiver.acknowledge(delivery.mark, multiple=False)
+            receiver.acknowledge(delivery.ack_handle, multiple=False)
         time.sleep(0.2)
         return list(got)
 
@@ -186,13 +187,13 @@ def test_a_receiver_goes_on_after_the_broker_was_started_again(own_rabbitmq: Rab
         assert wait_until(lambda: len(got) == 2, 30)  # it was not acknowledged
         assert got[0].generation != got[1].generation
         assert got[0].body == got[1].body
-        receiver.acknowledge(got[0].mark)  # of the old connection, where tags were others
+        receiver.acknowledge(got[0].ack_handle)  # of the old connection, where tags were others
         receiver.renew("to see whether it is still there")
         assert wait_until(lambda: len(got) == 3, 60)
-        receiver.acknowledge(got[2].mark)
+        receiver.acknowledge(got[2].ack_handle)
         assert wait_until(lambda: _published(transport), 20)
         assert wait_until(lambda: len(got) == 4, 10)
-        receiver.acknowledge(got[3].mark)
+        receiver.acknowledge(got[3].ack_handle)
         time.sleep(0.2)
 
 
@@ -206,7 +207,7 @@ def test_a_queue_that_lost_its_leader_does_not_keep_the_others_from_being_consum
     with opened(url) as transport, received(url) as (receiver, got):
         transport.publish(message(2), 10)
         assert wait_until(lambda: [d.body for d in got] == [message(n).to_bytes() for n in (1, 2)], 30)
-        receiver.acknowledge(got[1].mark)
+        receiver.acknowledge(got[1].ack_handle)
         assert wait_until(lambda: own_rabbitmq.messages("leaderless") == 0, 30), "an answer is heard"
     own_rabbitmq.control("eval", "sys:resume('leaderless_spm.metrics.bulk').")
 
@@ -230,7 +231,7 @@ def test_a_failure_in_the_connection_s_own_thread_makes_another_connection(amqp_
 
 def held_of(amqp_vhost: str, workers: int = 1) -> int:
     """How many messages the last of these workers may hold of a queue."""
-    queues = [*Address.parse(amqp_vhost).queues(), topology.LETTERS]
+    queues = [*Address.parse(amqp_vhost).queues(), topology.DEAD_LETTER_QUEUE]
     mine = topology.share(queues, range(workers), workers - 1)
     return max(topology.prefetch(queue for queue in queues if queue.name in mine).values())
 
@@ -274,13 +275,13 @@ def test_a_queue_that_stays_gives_more_when_others_go_to_a_second_worker_and_aga
     assert alone < of_two
     with received(amqp_vhost) as (receiver, first):
         assert wait_until(lambda: len(first) == alone, 20)
-        receiver.acknowledge(first[9].mark)
+        receiver.acknowledge(first[9].ack_handle)
         with received(amqp_vhost) as (_, second):
             assert wait_until(lambda: len(first) == alone + 10 + of_two, 40), len(first)
         assert [delivery.body for delivery in first[alone + 10 :]] == backlog[10 : 10 + of_two]
         assert not second
-        assert not receiver.holds(first[20].mark), "it came again"
-        assert receiver.holds(first[-1].mark)
+        assert not receiver.holds(first[20].ack_handle), "it came again"
+        assert receiver.holds(first[-1].ack_handle)
 
 
 def test_a_worker_that_comes_and_goes_takes_nothing_from_the_queues_that_stay(amqp_vhost: str) -> None:
@@ -295,7 +296,7 @@ def test_a_worker_that_comes_and_goes_takes_nothing_from_the_queues_that_stay(am
                 assert wait_until(lambda: len(receiver.queues()) < len(every), 20)
             assert wait_until(lambda: receiver.queues() == every, 20)
         assert len(first) == alone
-        assert receiver.holds(first[0].mark)
+        assert receiver.holds(first[0].ack_handle)
 
 
 @pytest.mark.parametrize("leaves", [0, 2])
@@ -325,8 +326,8 @@ def test_idle_workers_leave_the_queues_to_a_few_until_one_of_them_calls(
     busy_from = [math.inf] * 4
 
     def worker_of(number: int) -> Receiver:
-        calling = Calling(lambda: min(time.monotonic(), busy_from[number]), SystemClock())
-        return Receiver(Address.parse(amqp_vhost), lambda _: None, calling=calling)
+        calling = HelpSignal(lambda: min(time.monotonic(), busy_from[number]), SystemClock())
+        return Receiver(Address.parse(amqp_vhost), lambda _: None, help_signal=calling)
 
     workers = [worker_of(number) for number in range(4)]
 
@@ -348,9 +349,9 @@ def test_what_is_given_back_comes_again_before_what_came_after_it(amqp_vhost: st
     held = held_of(amqp_vhost)
     with received(amqp_vhost) as (receiver, got):
         assert wait_until(lambda: len(got) == held, 20)
-        receiver.acknowledge(got[4].mark)
-        receiver.give_back(got[9].mark)
-        assert not receiver.holds(got[20].mark), "what came after it is not to be written first"
+        receiver.acknowledge(got[4].ack_handle)
+        receiver.give_back(got[9].ack_handle)
+        assert not receiver.holds(got[20].ack_handle), "what came after it is not to be written first"
         assert wait_until(lambda: len(got) == 2 * held, 20)
         assert [delivery.body for delivery in got[held:]] == backlog[5 : 5 + held]
 
@@ -361,7 +362,7 @@ def test_what_is_given_back_too_often_is_a_dead_letter(amqp_vhost: str, monkeypa
         transport.publish(message(1), 10)
         for seen in (1, 2, 3):
             assert wait_until(lambda n=seen: len(got) == n, 10)  # type: ignore[misc]
-            receiver.give_back(got[-1].mark)
+            receiver.give_back(got[-1].ack_handle)
         assert wait_until(lambda: _dead_letters(amqp_vhost) == [message(1).to_bytes()], 10)
 
 
@@ -369,7 +370,7 @@ def test_what_is_rejected_is_a_dead_letter(amqp_vhost: str) -> None:
     with opened(amqp_vhost) as transport, received(amqp_vhost) as (receiver, got):
         transport.publish(message(1), 10)
         assert wait_until(lambda: len(got) == 1, 10)
-        receiver.reject(got[0].mark)
+        receiver.reject(got[0].ack_handle)
         assert wait_until(lambda: _dead_letters(amqp_vhost) == [message(1).to_bytes()], 10)
 
 
@@ -387,7 +388,7 @@ def test_a_dead_letter_waits_in_its_queue_while_the_dead_letters_have_no_room(
         assert wait_until(lambda: len(got) == 1, 10)
         assert wait_until(lambda: depth_of(url, topology.DEAD) >= 4, 20)  # a queue says so some seconds later
         full = depth_of(url, topology.DEAD)
-        receiver.reject(got[0].mark)
+        receiver.reject(got[0].ack_handle)
         time.sleep(1)
         assert depth_of(url, topology.DEAD) == full
         own_rabbitmq.control("purge_queue", "-p", "no-room", topology.DEAD)

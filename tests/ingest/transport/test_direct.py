@@ -8,13 +8,13 @@ import pytest
 
 from ingest.transport.base import weight_of
 from ingest.transport.direct import DirectTransport
-from ingest.writer import Batch, Writer
+from ingest.writer import WriteBatch, Writer
 from spm import limits
 from spm.errors import QueueUnavailable, SpmError, StoreUnavailable
 from spm.store.backends import open_backend
 from spm.store.backends.base import Step
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import dead_letters
 from spm.wire import Envelope
 from tests.support.rows import APP, START, envelope, plain
@@ -28,11 +28,11 @@ class Watched(Writer):
         self, before: Callable[[Sequence[Envelope]], None] = lambda batch: None, store: MemoryBackend | None = None
     ) -> None:
         self.store = store or MemoryBackend()
-        super().__init__(self.store, Distribution())
+        super().__init__(self.store, PlacementTable())
         self.batches: list[list[int]] = []
         self.before = before
 
-    def prepare(self, envelopes: Sequence[Envelope]) -> Batch:  # type: ignore[override]
+    def prepare(self, envelopes: Sequence[Envelope]) -> WriteBatch:  # type: ignore[override]
         self.batches.append([e.stamp.sequence for e in envelopes])
         self.before(envelopes)
         return super().prepare(envelopes)
@@ -198,7 +198,7 @@ def test_a_message_that_can_neither_be_stored_nor_buried_is_told_as_lost(opened:
         raise MemoryError
 
     writer, told = Watched(breaks), list[bool]()
-    writer.bury = lambda envelope, cause: breaks([])  # type: ignore[method-assign]
+    writer.write_dead_letter = lambda envelope, cause: breaks([])  # type: ignore[method-assign]
     transport = opened(writer)
     with pytest.raises(StoreUnavailable, match="MemoryError"):
         transport.publish(message(1), 5, told.append)
@@ -272,7 +272,7 @@ def test_closing_waits_for_what_is_under_way_and_takes_no_more(opened: Opener) -
         transport.publish(message(1), 20, told.append)
     transport.close()
     assert told == [True]
-    with pytest.raises(StoreUnavailable, match="being left"):
+    with pytest.raises(StoreUnavailable, match="transport is closing"):
         transport.reserve(APP, "host", 1)
 
 
@@ -294,7 +294,7 @@ def test_the_weight_of_a_message_is_never_less_than_its_bytes() -> None:
 def test_many_threads_over_lmdb_lose_nothing(tmp_path: object, opened: Opener) -> None:
     backend = open_backend(f"lmdb://{tmp_path}/store")
     messages = [message(i, samples=20) for i in range(60)]
-    transport = opened(Writer(backend, Distribution()))
+    transport = opened(Writer(backend, PlacementTable()))
     assert set(together(transport, messages).values()) == {None}
     assert look(reader(backend)) == plain(messages)
     transport.close()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.transport import topology
-from ingest.transport.help_calls import Calling
+from ingest.transport.help_calls import HelpSignal
 from ingest.worker.inbox import Idle
 from spm import limits
 from spm.clock import FakeClock
@@ -21,10 +21,10 @@ class Day:
 
     clock: FakeClock = field(default_factory=FakeClock)
     idle_s: float = 0.0
-    calling: Calling = field(init=False)
+    calling: HelpSignal = field(init=False)
 
     def __post_init__(self) -> None:
-        self.calling = Calling(lambda: self.idle_s, self.clock)
+        self.calling = HelpSignal(lambda: self.idle_s, self.clock)
 
     def seconds(self, count: int, *, busy: float, sharing: int = 2, behind: int = 0) -> list[bool]:
         """Whether it calls, after each of so many seconds."""
@@ -33,7 +33,7 @@ class Day:
     def _second(self, busy: float, sharing: int, behind: int) -> bool:
         self.clock.advance(1_000)
         self.idle_s += 1 - busy
-        return self.calling.look(sharing, {"a": behind})
+        return self.calling.should_call(sharing, {"a": behind})
 
 
 def test_a_worker_that_has_nothing_but_work_calls_within_two_seconds() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.transport.outbox import Outbox, Parcel
+from ingest.transport.outbox import Outbox, OutgoingMessage
 from spm import limits
 from spm.clock import FakeClock
 from spm.errors import LimitExceeded, QueueUnavailable
@@ -18,9 +18,9 @@ KEYS = ("000", "001")
 WEIGHT = 10
 
 
-def parcel(number: int = 0, *, key: str = "000", kept: bool = True, told: list[bool] | None = None) -> Parcel:
+def parcel(number: int = 0, *, key: str = "000", kept: bool = True, told: list[bool] | None = None) -> OutgoingMessage:
     outcome: Callable[[bool], None] = (lambda stored: None) if told is None else told.append
-    return Parcel("x", key, b"%d" % number, str(number), WEIGHT, kept=kept, outcome=outcome)
+    return OutgoingMessage("x", key, b"%d" % number, str(number), WEIGHT, until_confirmed=kept, outcome=outcome)
 
 
 def opened(clock: FakeClock | None = None) -> Outbox:
@@ -30,7 +30,7 @@ def opened(clock: FakeClock | None = None) -> Outbox:
     return made
 
 
-def put(outbox: Outbox, *parcels: Parcel) -> None:
+def put(outbox: Outbox, *parcels: OutgoingMessage) -> None:
     for one in parcels:
         outbox.reserve(one.key, one.weight, 0)
         outbox.add(one)
@@ -53,7 +53,7 @@ def test_what_a_lost_connection_left_unconfirmed_goes_first_in_its_order_with_th
     outbox.take()
     outbox.confirm(2, multiple=False, taken=True)
     put(outbox, parcel(4))
-    outbox.lost("gone")
+    outbox.disconnected("gone")
     assert outbox.take() == []
     outbox.connected()
     assert bodies(outbox) == [b"0", b"2", b"3", b"4"]
@@ -65,7 +65,7 @@ def test_a_confirm_of_several_settles_all_up_to_it_each_once() -> None:
     outbox.take()
     outbox.confirm(3, multiple=True, taken=True)
     assert told == [True] * 3
-    outbox.lost("gone")
+    outbox.disconnected("gone")
     outbox.connected()
     assert bodies(outbox) == [b"3", b"4"]
 
@@ -82,7 +82,7 @@ def test_what_the_queue_refused_is_published_again_and_nothing_more_is_taken_for
         outbox.reserve("000", WEIGHT, 0)
     outbox.reserve("001", WEIGHT, 0)  # another queue's matter
     assert bodies(outbox) == []
-    outbox.again()
+    outbox.retry_refused()
     assert bodies(outbox) == [b"0"]
     outbox.confirm(2, multiple=False, taken=True)
     assert told == [True]
@@ -98,7 +98,7 @@ def test_the_sender_of_a_refused_message_is_told_why_and_the_message_goes_on() -
     outbox.confirm(1, multiple=False, taken=True)
     with pytest.raises(QueueUnavailable, match="no queue for it: NO_ROUTE"):
         outbox.wait(one, 0)
-    outbox.again()
+    outbox.retry_refused()
     assert bodies(outbox) == [b"0"]
 
 
@@ -110,7 +110,7 @@ def test_a_message_that_is_not_kept_is_forgotten_with_its_sender_or_its_connecti
     put(outbox, waiting, left)
     with pytest.raises(QueueUnavailable, match="no confirm"):
         outbox.wait(left, 0)
-    outbox.lost("gone")
+    outbox.disconnected("gone")
     for one in (begun, waiting):
         with pytest.raises(QueueUnavailable, match="gone"):
             outbox.wait(one, 0)
@@ -173,7 +173,7 @@ def test_a_broker_that_confirms_nothing_is_told_after_a_moment_and_heals() -> No
 def test_a_broken_connection_is_waited_for_once_and_then_told_at_once() -> None:
     clock = FakeClock()
     outbox = opened(clock)
-    outbox.lost("the peer closed")
+    outbox.disconnected("the peer closed")
     clock.advance(2000)
     with pytest.raises(QueueUnavailable, match="the peer closed"):
         outbox.reserve("000", WEIGHT, 1)
@@ -205,11 +205,11 @@ def test_room_is_bounded_also_for_what_is_reserved_only(
 
 def test_a_body_that_the_broker_never_takes_is_told_as_lost_and_no_other_is_taken() -> None:
     outbox, told = opened(), list[bool]()
-    large = Parcel("x", "000", b"x" * 9, "", WEIGHT, kept=True, outcome=told.append)
+    large = OutgoingMessage("x", "000", b"x" * 9, "", WEIGHT, until_confirmed=True, outcome=told.append)
     put(outbox, parcel(1), large)
     outbox.take()
-    outbox.bound(8)
-    outbox.lost("channel closed")
+    outbox.limit_body_size(8)
+    outbox.disconnected("channel closed")
     with pytest.raises(QueueUnavailable, match="no bodies of 9 bytes"):
         outbox.wait(large, 0)
     outbox.connected()
@@ -223,7 +223,7 @@ def test_closing_waits_for_confirms_for_a_bounded_time_and_takes_no_more() -> No
     put(outbox, parcel(0), parcel(1, kept=False))
     outbox.take()
     assert not outbox.close(0.01)
-    with pytest.raises(QueueUnavailable, match="being left"):
+    with pytest.raises(QueueUnavailable, match="transport is closing"):
         outbox.reserve("000", WEIGHT, 60)
     threading.Timer(0.02, outbox.confirm, [1], {"multiple": False, "taken": True}).start()
     assert outbox.close(5)  # nobody waits for what is not kept
@@ -249,7 +249,11 @@ class Story:
         assert (self.up, self.blocked) == (True, False), "room was kept although nothing can be published"
         self.number += 1
         body = b"%d" % self.number
-        self.outbox.add(Parcel("x", key, body, "", WEIGHT, kept=kept, outcome=lambda stored: self.told.update([body])))
+        self.outbox.add(
+            OutgoingMessage(
+                "x", key, body, "", WEIGHT, until_confirmed=kept, outcome=lambda stored: self.told.update([body])
+            )
+        )
         self.open |= {body} if kept else set()
 
     def write(self, way: int) -> None:
@@ -272,10 +276,10 @@ class Story:
                 self.open.discard(body)
 
     def again(self, way: int) -> None:
-        self.outbox.again()
+        self.outbox.retry_refused()
 
     def lose(self, way: int) -> None:
-        self.outbox.lost("gone")
+        self.outbox.disconnected("gone")
         self.up = self.blocked = False
         self.wire.clear()
         if way % 3:
@@ -294,12 +298,12 @@ class Story:
     def check(self) -> None:
         assert set(self.told.values()) <= {1}, "confirmed twice"
         assert not self.told.keys() & self.open
-        assert self.outbox.open_parcels() == len(self.open), "something kept was forgotten"
+        assert self.outbox.unconfirmed_count() == len(self.open), "something kept was forgotten"
 
     def end_well(self) -> None:
         """In the end the broker is well: everything kept is confirmed, and all room is free."""
         self.lose(1)
-        self.outbox.again()
+        self.outbox.retry_refused()
         self.write(0)
         if self.wire:
             self.outbox.confirm(max(self.wire), multiple=True, taken=True)

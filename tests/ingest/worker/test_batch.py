@@ -62,14 +62,14 @@ def test_no_batch_is_written_before_it_is_full_or_old(stream: list[tuple[int, st
         alone = Batcher(BOUNDS)
         for each in batch:
             alone.add(each)
-        assert alone.fill() >= 1 or now - batch[0].delivery.came_ms >= BOUNDS.age_ms
+        assert alone.fill() >= 1 or now - batch[0].delivery.arrived_ms >= BOUNDS.age_ms
 
 
 @pytest.mark.seed("A2", compares="the age of each batch's oldest message, with the bound")
 @given(streams)
 def test_no_message_waits_longer_than_the_age_of_a_batch(stream: list[tuple[int, str, int, int]]) -> None:
     for batch, now in zip(*play(stream), strict=True):
-        assert all(now - i.delivery.came_ms <= BOUNDS.age_max_ms for i in batch)
+        assert all(now - i.delivery.arrived_ms <= BOUNDS.age_max_ms for i in batch)
 
 
 @pytest.mark.parametrize(

@@ -84,4 +84,6 @@ def test_a_worker_holds_as_much_of_few_queues_as_of_many(partitions: int, worker
         partition = [count for name, count in prefetch(range(workers), own, address).items() if name not in FEW]
         assert len(set(partition)) <= 1
         together = sum(partition)
-        assert not partition or limits.CONSUME_HELD / 2 < together <= max(limits.CONSUME_HELD, 16 * len(partition))
+        assert not partition or limits.CONSUME_UNACKED_MAX / 2 < together <= max(
+            limits.CONSUME_UNACKED_MAX, 16 * len(partition)
+        )

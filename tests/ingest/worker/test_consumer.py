@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ingest.http.body import UnknownEncoding
 from ingest.routing import LINES_TYPE
 from ingest.transport import topology
-from ingest.transport.delivery import Delivery, Mark
+from ingest.transport.delivery import AckHandle, Delivery
 from ingest.worker.batch import Batcher, Bounds
 from ingest.worker.consumer import Consumer
 from ingest.writer import Writer
@@ -21,7 +21,7 @@ from spm.clock import FakeClock
 from spm.errors import BadMessage, QueueUnavailable, StoreUnavailable
 from spm.store.backends.base import Step
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.wire import Envelope
 from tests.support.messages import message
 
@@ -41,16 +41,16 @@ class Notes:
     dead: list[tuple[bytes, dict[str, str]]] = field(default_factory=list)
     grave_open: bool = True
 
-    def holds(self, mark: Mark) -> bool:
+    def holds(self, mark: AckHandle) -> bool:
         return mark.generation not in self.lost
 
-    def acknowledge(self, mark: Mark, *, multiple: bool = True) -> None:
+    def acknowledge(self, mark: AckHandle, *, multiple: bool = True) -> None:
         self.stored.append((mark.tag, multiple))
 
-    def give_back(self, mark: Mark) -> None:
+    def give_back(self, mark: AckHandle) -> None:
         self.given_back.append(mark.tag)
 
-    def reject(self, mark: Mark) -> None:
+    def reject(self, mark: AckHandle) -> None:
         self.rejected.append(mark.tag)
 
     def renew(self, why: str) -> None:
@@ -88,9 +88,9 @@ class Store(MemoryBackend):
 
 def consumer(store: Store, notes: Notes, bounds: Bounds = FIVE, clock: FakeClock | None = None) -> Consumer:
     time = clock or FakeClock()
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     made = Consumer(writer, notes, clock=time, batcher=Batcher(bounds), wait=time.sleep)
-    made.source = notes
+    made.connect(notes)
     return made
 
 
@@ -217,8 +217,8 @@ def test_nobody_waits_for_the_store_with_messages_that_are_another_worker_s_by_n
         clock.sleep(seconds)
         notes.lost.add(1)
 
-    worker = Consumer(Writer(store, Distribution()), notes, clock=clock, batcher=Batcher(EACH_ALONE), wait=wait)
-    worker.source = notes
+    worker = Consumer(Writer(store, PlacementTable()), notes, clock=clock, batcher=Batcher(EACH_ALONE), wait=wait)
+    worker.connect(notes)
     worker.take(delivery(1))
     worker.step()
     assert (len(store.puts), notes.stored) == (2, [])
@@ -236,8 +236,8 @@ class FailingOn(Writer):
 @pytest.mark.seed("A4", compares="a batch with a message no row may hold: its dead letter, and its neighbours")
 def test_a_message_that_cannot_be_written_is_dead_and_the_rest_of_its_batch_is_stored() -> None:
     store, notes = Store(), Notes()
-    worker = Consumer(FailingOn(store, Distribution()), notes, clock=FakeClock(), batcher=Batcher(Bounds(messages=3)))
-    worker.source = notes
+    worker = Consumer(FailingOn(store, PlacementTable()), notes, clock=FakeClock(), batcher=Batcher(Bounds(messages=3)))
+    worker.connect(notes)
     for tag, source in ((1, "a"), (2, "cursed"), (3, "b")):
         worker.take(delivery(tag, message(tag, source=source).to_bytes()))
     worker.step()
@@ -287,10 +287,10 @@ class Doorman:
             raise answer
         return answer
 
-    def whose(self, delivery: Delivery) -> int | None:
+    def app_of(self, delivery: Delivery) -> int | None:
         return 7 if delivery.key.startswith("spm_good.") else None
 
-    def settled(self, envelope: Envelope) -> None:
+    def confirm(self, envelope: Envelope) -> None:
         self.settled_.append(envelope)
 
     def retire(self) -> None:
@@ -302,9 +302,9 @@ def at_the_door(store: Store, notes: Notes, door: Doorman, *keys: str) -> Consum
     clock = FakeClock()
     bounds = Bounds(messages=len(keys))
     made = Consumer(
-        Writer(store, Distribution()), notes, clock=clock, batcher=Batcher(bounds), wait=clock.sleep, door=door
+        Writer(store, PlacementTable()), notes, clock=clock, batcher=Batcher(bounds), wait=clock.sleep, acceptor=door
     )
-    made.source = notes
+    made.connect(notes)
     for tag, key in enumerate(keys, 1):
         made.take(replace(delivery(tag, body=b"cpu v=1"), content_type=LINES_TYPE, key=key))
     return made
@@ -378,8 +378,10 @@ def test_a_damaged_last_message_is_not_acknowledged_twice() -> None:
 
 def test_of_many_messages_only_the_one_that_cannot_be_written_dies() -> None:
     store, notes = Store(), Notes()
-    worker = Consumer(FailingOn(store, Distribution()), notes, clock=FakeClock(), batcher=Batcher(Bounds(messages=40)))
-    worker.source = notes
+    worker = Consumer(
+        FailingOn(store, PlacementTable()), notes, clock=FakeClock(), batcher=Batcher(Bounds(messages=40))
+    )
+    worker.connect(notes)
     for tag in range(1, 41):
         worker.take(delivery(tag, message(tag, source="cursed" if tag == 17 else "a").to_bytes()))
     worker.step()
@@ -395,8 +397,8 @@ def test_a_message_that_nobody_settled_three_times_is_tried_elsewhere_first() ->
         tried.append(suspect.tag)
         return "ended the process that tried it" if suspect.tag == 2 else None
 
-    worker = Consumer(Writer(store, Distribution()), notes, clock=FakeClock(), batcher=Batcher(FIVE), trial=trial)
-    worker.source = notes
+    worker = Consumer(Writer(store, PlacementTable()), notes, clock=FakeClock(), batcher=Batcher(FIVE), sandbox=trial)
+    worker.connect(notes)
     for tag, tries in ((1, 3), (2, 3), (3, 2), (4, 0), (5, 5), (6, 0)):
         worker.take(replace(delivery(tag), tries=tries))
     worker.step()

@@ -10,12 +10,12 @@ from ingest.transport import topology
 from ingest.transport.delivery import Delivery
 from ingest.worker.batch import Batcher
 from ingest.worker.consumer import Consumer
-from ingest.worker.dead_queue import Dead
+from ingest.worker.dead_queue import DeadDelivery
 from ingest.writer import Writer
 from spm import limits
 from spm.clock import FakeClock
 from spm.errors import StoreUnavailable
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.wire import Envelope
 from tests.ingest.worker.test_consumer import FIVE, Doorman, FailingOn, Notes, Store, at_the_door, delivery
 from tests.support.messages import message
@@ -26,15 +26,15 @@ def test_dead_letters_are_kept_before_they_are_acknowledged() -> None:
     clock = FakeClock()
     failures = iter([True, True, False])
 
-    def keep(letters: Collection[Dead]) -> None:
+    def keep(letters: Collection[DeadDelivery]) -> None:
         if next(failures):
             raise StoreUnavailable("not now")
         assert notes.stored == []
         kept.extend(letter.tag for letter, _ in letters)
 
-    writer = Writer(store, Distribution())
-    worker = Consumer(writer, notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, letters=keep)
-    worker.source = notes
+    writer = Writer(store, PlacementTable())
+    worker = Consumer(writer, notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, record_dead_letters=keep)
+    worker.connect(notes)
     for tag in (1, 2):
         worker.take(replace(delivery(tag, body=b"whatever"), queue=topology.DEAD))
     worker.step()
@@ -44,12 +44,12 @@ def test_dead_letters_are_kept_before_they_are_acknowledged() -> None:
 def test_dead_letters_are_given_back_when_the_store_does_not_come_back_in_time() -> None:
     notes, clock = Notes(), FakeClock()
 
-    def keep(letters: Collection[Dead]) -> None:
+    def keep(letters: Collection[DeadDelivery]) -> None:
         raise StoreUnavailable("not now")
 
-    writer = Writer(Store(), Distribution())
-    worker = Consumer(writer, notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, letters=keep)
-    worker.source = notes
+    writer = Writer(Store(), PlacementTable())
+    worker = Consumer(writer, notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, record_dead_letters=keep)
+    worker.connect(notes)
     worker.take(replace(delivery(1, body=b"whatever"), queue=topology.DEAD))
     worker.step()
     assert (notes.given_back, notes.stored) == ([1], [])
@@ -61,7 +61,9 @@ def given_up(tag: int, body: bytes, reason: str = "delivery_limit", key: str = "
     return replace(delivery(tag, body=body), queue=topology.DEAD, exchange=topology.DEAD, key=key, headers=moved)
 
 
-def reviving(store: Store, notes: Notes, keep: Callable[[Collection[Dead]], None], deadly: bytes = b"") -> Consumer:
+def reviving(
+    store: Store, notes: Notes, keep: Callable[[Collection[DeadDelivery]], None], deadly: bytes = b""
+) -> Consumer:
     """A worker to whom dead letters come, and whose trials end by one body."""
     clock = FakeClock()
 
@@ -70,15 +72,15 @@ def reviving(store: Store, notes: Notes, keep: Callable[[Collection[Dead]], None
         return "ended the process that tried it" if suspect.body == deadly else None
 
     made = Consumer(
-        Writer(store, Distribution()),
+        Writer(store, PlacementTable()),
         notes,
         clock=clock,
         batcher=Batcher(FIVE),
         wait=clock.sleep,
-        letters=keep,
-        trial=trial,
+        record_dead_letters=keep,
+        sandbox=trial,
     )
-    made.source = notes
+    made.connect(notes)
     return made
 
 
@@ -86,7 +88,7 @@ def test_what_was_only_delivered_too_often_is_stored_after_all_and_poison_stays_
     store, notes, kept = Store(failures=1), Notes(), dict[int, str]()
     deadly, damaged = message(3).to_bytes(), message(6).to_bytes()[:-1] + b"x"
 
-    def keep(letters: Collection[Dead]) -> None:
+    def keep(letters: Collection[DeadDelivery]) -> None:
         assert (notes.stored, store.pending_rows()) == ([], 0)
         kept.update({letter.tag: cause for letter, cause in letters})
 
@@ -98,7 +100,7 @@ def test_what_was_only_delivered_too_often_is_stored_after_all_and_poison_stays_
     worker.take(given_up(5, message(5).to_bytes()))
     worker.take(given_up(6, damaged))
     worker.step()
-    causes = {2: "a worker refused", 3: "ended the process", 4: "not an envelope", 6: "checksum"}
+    causes = {2: "a worker rejected", 3: "ended the process", 4: "not an envelope", 6: "checksum"}
     assert {tag: told in kept.get(tag, "") for tag, told in causes.items()} == dict.fromkeys(causes, True), kept
     assert len(kept) == len(causes)
     assert (notes.stored, notes.rejected, notes.dead) == ([(6, True)], [], []), "each is settled once, and at the end"
@@ -106,7 +108,7 @@ def test_what_was_only_delivered_too_often_is_stored_after_all_and_poison_stays_
 
 
 def test_a_letter_that_nobody_settles_either_is_not_tried_for_ever() -> None:
-    store, notes, kept = Store(), Notes(), list[Dead]()
+    store, notes, kept = Store(), Notes(), list[DeadDelivery]()
     worker = reviving(store, notes, kept.extend)
     for tag, tries in ((1, limits.AMQP_DELIVERY_LIMIT - 1), (2, limits.AMQP_DELIVERY_LIMIT)):
         worker.take(replace(given_up(tag, message(tag).to_bytes()), tries=tries))
@@ -118,15 +120,15 @@ def test_a_letter_that_nobody_settles_either_is_not_tried_for_ever() -> None:
 def test_what_was_not_written_after_all_dies_anew_with_its_cause() -> None:
     store, notes, clock = Store(), Notes(), FakeClock()
     worker = Consumer(
-        FailingOn(store, Distribution()),
+        FailingOn(store, PlacementTable()),
         notes,
         clock=clock,
         batcher=Batcher(FIVE),
         wait=clock.sleep,
-        letters=lambda letters: None,
-        trial=lambda suspect: None,
+        record_dead_letters=lambda letters: None,
+        sandbox=lambda suspect: None,
     )
-    worker.source = notes
+    worker.connect(notes)
     for tag, source in ((1, "a"), (2, "cursed")):
         worker.take(given_up(tag, message(tag, source=source).to_bytes()))
     worker.step()
@@ -137,15 +139,15 @@ def test_what_was_not_written_after_all_dies_anew_with_its_cause() -> None:
 def test_what_is_to_be_stored_after_all_comes_again_when_the_store_does_not_come_back_in_time() -> None:
     notes, clock = Notes(), FakeClock()
     worker = Consumer(
-        Writer(Store(failures=10**6), Distribution()),
+        Writer(Store(failures=10**6), PlacementTable()),
         notes,
         clock=clock,
         batcher=Batcher(FIVE),
         wait=clock.sleep,
-        letters=lambda letters: None,
-        trial=lambda suspect: None,
+        record_dead_letters=lambda letters: None,
+        sandbox=lambda suspect: None,
     )
-    worker.source = notes
+    worker.connect(notes)
     worker.take(given_up(1, message(1).to_bytes()))
     worker.step()
     assert (notes.given_back, notes.stored, notes.dead) == ([1], [], [])
@@ -155,16 +157,16 @@ def of_an_agent(store: Store, door: Doorman) -> tuple[Consumer, Notes]:
     """A worker to whom a letter comes that an agent sent and the broker gave up."""
     notes, clock = Notes(), FakeClock()
     made = Consumer(
-        Writer(store, Distribution()),
+        Writer(store, PlacementTable()),
         notes,
         clock=clock,
         batcher=Batcher(FIVE),
         wait=clock.sleep,
-        door=door,
-        letters=lambda letters: None,
-        trial=lambda suspect: None,
+        acceptor=door,
+        record_dead_letters=lambda letters: None,
+        sandbox=lambda suspect: None,
     )
-    made.source = notes
+    made.connect(notes)
     made.take(given_up(1, b"cpu v=1", key="spm_good.h"))
     return made, notes
 
@@ -185,7 +187,7 @@ def test_what_was_stamped_of_a_letter_and_cannot_be_written_ends_the_accepting_p
 
 
 def test_letters_of_a_channel_that_is_gone_are_left_to_the_next() -> None:
-    notes, kept = Notes(lost={1}), list[Dead]()
+    notes, kept = Notes(lost={1}), list[DeadDelivery]()
     worker = reviving(Store(), notes, kept.extend)
     worker.take(given_up(1, message(1).to_bytes(), reason="rejected"))
     worker.step()
@@ -193,7 +195,7 @@ def test_letters_of_a_channel_that_is_gone_are_left_to_the_next() -> None:
 
 
 def test_a_letter_that_a_worker_wrote_keeps_the_cause_it_came_with() -> None:
-    notes, kept = Notes(), list[Dead]()
+    notes, kept = Notes(), list[DeadDelivery]()
     worker = reviving(Store(), notes, kept.extend)
     told = {topology.CAUSE: "no lines at all"}
     worker.take(replace(delivery(1), queue=topology.DEAD, exchange=topology.DEAD, headers=told))
@@ -229,15 +231,15 @@ def test_what_an_agent_sent_is_no_poison_because_the_database_does_not_answer() 
 def test_letters_come_again_when_a_new_one_cannot_be_written_beside_them() -> None:
     notes, clock = Notes(grave_open=False), FakeClock()
     worker = Consumer(
-        FailingOn(Store(), Distribution()),
+        FailingOn(Store(), PlacementTable()),
         notes,
         clock=clock,
         batcher=Batcher(FIVE),
         wait=clock.sleep,
-        letters=lambda letters: None,
-        trial=lambda suspect: None,
+        record_dead_letters=lambda letters: None,
+        sandbox=lambda suspect: None,
     )
-    worker.source = notes
+    worker.connect(notes)
     worker.take(given_up(1, message(1, source="cursed").to_bytes()))
     worker.step()
     assert (notes.given_back, notes.stored) == ([1], [])

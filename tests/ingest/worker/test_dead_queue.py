@@ -8,12 +8,12 @@ from ingest.accounting import dead_letter_review
 from ingest.routing import AGENTS, LINES_TYPE
 from ingest.transport import topology
 from ingest.transport.delivery import Delivery
-from ingest.worker.dead_queue import DeadQueue, cause_of
+from ingest.worker.dead_queue import DeadLetterRecorder, cause_of
 from ingest.writer import Writer
 from spm import limits
 from spm.clock import FakeClock
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import commit_records, dead_letters
 from spm.wire import Envelope
 from tests.support.rows import APP, START, envelope, plain
@@ -43,7 +43,7 @@ def by_broker(body: bytes, key: str, *, reason: str = "rejected", media: str = "
 
 def kept(*deliveries: Delivery) -> MemoryBackend:
     store = MemoryBackend()
-    DeadQueue(store, whose, FakeClock()).keep([(each, cause_of(each)) for each in deliveries])
+    DeadLetterRecorder(store, whose, FakeClock()).record([(each, cause_of(each)) for each in deliveries])
     return store
 
 
@@ -78,23 +78,23 @@ FORGED = envelope([(1, START + 1, 1.5)], app=OTHERS).to_bytes()
     [
         (by_worker(b"m v=1", **{topology.APP: str(APP)}), APP, dead_letters.BODY),
         (by_worker(FORGED, **{topology.APP: str(APP)}), APP, dead_letters.BODY),
-        (by_worker(b"m v=1", **{topology.APP: "0"}), dead_letters.NOBODY, dead_letters.BODY),
-        (by_worker(b"m v=1", **{topology.APP: "²"}), dead_letters.NOBODY, dead_letters.BODY),
-        (by_worker(b"m v=1", **{topology.APP: str(2**40)}), dead_letters.NOBODY, dead_letters.BODY),
-        (by_worker(b"no envelope"), dead_letters.NOBODY, dead_letters.TORN),
+        (by_worker(b"m v=1", **{topology.APP: "0"}), dead_letters.UNKNOWN_APP, dead_letters.BODY),
+        (by_worker(b"m v=1", **{topology.APP: "²"}), dead_letters.UNKNOWN_APP, dead_letters.BODY),
+        (by_worker(b"m v=1", **{topology.APP: str(2**40)}), dead_letters.UNKNOWN_APP, dead_letters.BODY),
+        (by_worker(b"no envelope"), dead_letters.UNKNOWN_APP, dead_letters.TORN),
         (by_broker(b"m v=1", "spm_good.h"), APP, dead_letters.BODY),
         (by_broker(FORGED, "spm_good.h"), APP, dead_letters.BODY),
-        (by_broker(FORGED, "spm_gone.h"), dead_letters.NOBODY, dead_letters.BODY),
+        (by_broker(FORGED, "spm_gone.h"), dead_letters.UNKNOWN_APP, dead_letters.BODY),
         (by_broker(FORGED, "spm_good.h", **{topology.APP: str(OTHERS)}), APP, dead_letters.BODY),
         (by_broker(b"m v=1", "003", media=LINES_TYPE, **{"x-spm-token": "good"}), APP, dead_letters.BODY),
         (
             by_broker(FORGED, "003", media=LINES_TYPE, **{topology.APP: str(OTHERS)}),
-            dead_letters.NOBODY,
+            dead_letters.UNKNOWN_APP,
             dead_letters.BODY,
         ),
         (by_broker(WELL.to_bytes(), "003"), APP, dead_letters.MESSAGE),
         (by_broker(WELL.to_bytes(), "bulk"), APP, dead_letters.MESSAGE),
-        (by_broker(b"no envelope", "003"), dead_letters.NOBODY, dead_letters.TORN),
+        (by_broker(b"no envelope", "003"), dead_letters.UNKNOWN_APP, dead_letters.TORN),
     ],
     ids=[
         "a worker: an agent's lines",
@@ -125,7 +125,7 @@ def test_a_letter_belongs_to_whom_the_worker_or_the_broker_vouches_for(delivery:
     ("reason", "size", "cause"),
     [
         ("delivery_limit", 9, "delivered too often"),
-        ("rejected", 9, "a worker refused it"),
+        ("rejected", 9, "a worker rejected it"),
         ("rejected", limits.AMQP_PARTITION_BODY_BYTES_MAX + 1, "too large: 262,145 bytes"),
         ("maxlen", 9, "its queue gave it up: maxlen"),
     ],
@@ -145,14 +145,14 @@ def test_of_a_very_large_body_the_beginning_is_kept_and_its_size(monkeypatch: py
     monkeypatch.setattr(limits, "DEAD_BODY_BYTES_MAX", 10)
     store = kept(by_broker(b"m v=1 5\n" * 9, "spm_good.h"))
     [letter] = found(store, APP)
-    assert (letter.body, letter.about().size) == (b"m v=1 5\nm ", 72)
+    assert (letter.body, letter.description().size) == (b"m v=1 5\nm ", 72)
     [key] = [each.key.hex() for each in dead_letters.newest(store, APP, count=9)]
     assert "only 10 of its 72 bytes" in dead_letter_review.replay(store, APP, [key], lambda e: None).refused[0]
 
 
 def test_a_body_of_an_agent_is_accepted_anew_as_what_it_would_have_been() -> None:
     store, pushed = kept(by_worker(b"m,h=a v=1.5\n", **{topology.APP: str(APP), "x-spm-source": "a"})), list[Envelope]()
-    [shown] = dead_letter_review.listed(store, APP, count=9)
+    [shown] = dead_letter_review.list_dead_letters(store, APP, count=9)
     assert (shown.source, shown.excerpt) == ("a", "12 bytes: m,h=a v=1.5.")
     assert dead_letter_review.replay(store, APP, [shown.key], pushed.append).done == 1
     [again] = pushed
@@ -161,40 +161,42 @@ def test_a_body_of_an_agent_is_accepted_anew_as_what_it_would_have_been() -> Non
 
 def test_nobody_s_body_of_an_agent_is_never_accepted() -> None:
     store = kept(by_worker(FORGED, **{topology.APP: "0"}))
-    [shown] = dead_letter_review.listed(store, dead_letters.NOBODY, count=9)
-    outcome = dead_letter_review.replay(store, dead_letters.NOBODY, [shown.key], lambda e: pytest.fail("accepted"))
+    [shown] = dead_letter_review.list_dead_letters(store, dead_letters.UNKNOWN_APP, count=9)
+    outcome = dead_letter_review.replay(store, dead_letters.UNKNOWN_APP, [shown.key], lambda e: pytest.fail("accepted"))
     assert "nobody vouches" in outcome.refused[0]
 
 
 def test_an_envelope_of_a_later_version_is_accepted_and_accounted_once_it_can_be_read() -> None:
     newer = WELL.to_bytes()[:4] + b"\x02" + WELL.to_bytes()[5:]
     store, pushed = kept(by_worker(newer)), list[Envelope]()
-    [key] = [shown.key for shown in dead_letter_review.listed(store, dead_letters.NOBODY, count=9)]
+    [key] = [shown.key for shown in dead_letter_review.list_dead_letters(store, dead_letters.UNKNOWN_APP, count=9)]
     assert (
         "unknown envelope version"
-        in dead_letter_review.replay(store, dead_letters.NOBODY, [key], pushed.append).refused[0]
+        in dead_letter_review.replay(store, dead_letters.UNKNOWN_APP, [key], pushed.append).refused[0]
     )
     assert (pushed, accounts(store)) == ([], [])
     readable = kept(by_worker(WELL.to_bytes()[:-1]))  # as if this program had learnt to read it since
-    [each] = dead_letters.newest(readable, dead_letters.NOBODY, count=9)
+    [each] = dead_letters.newest(readable, dead_letters.UNKNOWN_APP, count=9)
     torn = dead_letters.decode(each.raw)
     store.put(
         [
             dead_letters.step(
-                dead_letters.NOBODY,
+                dead_letters.UNKNOWN_APP,
                 7,
                 b"n" * 16,
                 dead_letters.DeadLetter(dead_letters.TORN, torn.cause, WELL.to_bytes()),
             )
         ]
     )
-    [key] = [each.key.hex() for each in dead_letters.newest(store, dead_letters.NOBODY, count=9) if each.ingest_ms == 7]
-    assert dead_letter_review.replay(store, dead_letters.NOBODY, [key], pushed.append).done == 1
+    [key] = [
+        each.key.hex() for each in dead_letters.newest(store, dead_letters.UNKNOWN_APP, count=9) if each.ingest_ms == 7
+    ]
+    assert dead_letter_review.replay(store, dead_letters.UNKNOWN_APP, [key], pushed.append).done == 1
     assert [e.app for e in pushed] == [APP]
     assert accounts(store) == [(commit_records.REJECTED, [3]), (commit_records.DEAD, [2])]
 
 
 def test_what_was_dead_and_is_stored_after_all_is_read_once() -> None:
     store = kept(by_worker(WELL.to_bytes()))
-    Writer(store, Distribution()).write([WELL])
+    Writer(store, PlacementTable()).write([WELL])
     assert look(reader(store)) == plain([WELL])

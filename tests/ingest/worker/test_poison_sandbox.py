@@ -11,7 +11,7 @@ import pytest
 from ingest.transport.delivery import Delivery
 from ingest.transport.topology import AGENTS
 from ingest.worker.inbox import Inbox
-from ingest.worker.poison_sandbox import Trial
+from ingest.worker.poison_sandbox import PoisonSandbox
 from spm.errors import StoreUnavailable
 from tests.chaos.faults.cursed import CURSES
 from tests.support.messages import message
@@ -22,9 +22,9 @@ def suspect(body: bytes, exchange: str = "") -> Delivery:
 
 
 @pytest.fixture(scope="module")
-def trial() -> Iterator[Trial]:
+def trial() -> Iterator[PoisonSandbox]:
     """With a child that dies of some bodies."""
-    made = Trial((sys.executable, "-m", "tests.chaos.faults.cursed"))
+    made = PoisonSandbox((sys.executable, "-m", "tests.chaos.faults.cursed"))
     yield made
     made.close()
 
@@ -34,49 +34,51 @@ def trial() -> Iterator[Trial]:
     [(message(1).to_bytes(), ""), (b"garbage", ""), (b"m v=1", AGENTS), (b"no line", AGENTS)],
     ids=["an envelope", "no envelope", "lines", "no lines"],
 )
-def test_what_can_be_handled_or_refused_is_left_to_the_worker(trial: Trial, body: bytes, exchange: str) -> None:
-    assert trial.of(suspect(body, exchange)) is None
+def test_what_can_be_handled_or_refused_is_left_to_the_worker(trial: PoisonSandbox, body: bytes, exchange: str) -> None:
+    assert trial.try_delivery(suspect(body, exchange)) is None
 
 
 @pytest.mark.parametrize("curse", CURSES)
-def test_what_ends_its_process_is_named_and_the_next_one_is_tried_all_the_same(trial: Trial, curse: str) -> None:
-    assert "ended 3 workers, and the process that tried it" in str(trial.of(suspect(curse.encode(), AGENTS)))
-    assert trial.of(suspect(message(1).to_bytes())) is None
+def test_what_ends_its_process_is_named_and_the_next_one_is_tried_all_the_same(
+    trial: PoisonSandbox, curse: str
+) -> None:
+    assert "ended 3 workers, and the process that tried it" in str(trial.try_delivery(suspect(curse.encode(), AGENTS)))
+    assert trial.try_delivery(suspect(message(1).to_bytes())) is None
 
 
 BEGUN = "import sys, time; sys.stdout.write('+'); sys.stdout.flush(); "
 
 
 def test_what_does_not_come_back_in_time_is_ended() -> None:
-    slow = Trial((sys.executable, "-c", f"{BEGUN} time.sleep(60)"), wait_s=2)
-    assert "signal 9" in str(slow.of(suspect(b"x")))
+    slow = PoisonSandbox((sys.executable, "-c", f"{BEGUN} time.sleep(60)"), wait_s=2)
+    assert "signal 9" in str(slow.try_delivery(suspect(b"x")))
 
 
-def child(handle: str, trial_s: float) -> Trial:
+def child(handle: str, trial_s: float) -> PoisonSandbox:
     """A trial whose child does this with every message, and has so long on a processor."""
     imports = "import sys; from ingest.worker import poison_sandbox as trial; from spm import limits"
-    main = f"limits.TRIAL_S = {trial_s}; trial.main(sys.stdin.buffer, sys.stdout.buffer)"
+    main = f"limits.SANDBOX_CPU_S = {trial_s}; trial.main(sys.stdin.buffer, sys.stdout.buffer)"
     words = f"{imports}; trial.handle = {handle}; {main}"
-    return Trial((sys.executable, "-c", words))
+    return PoisonSandbox((sys.executable, "-c", words))
 
 
 def test_what_takes_a_processor_for_too_long_is_ended_by_its_own_clock() -> None:
     busy = child("lambda tried: all(iter(lambda: 1, 0))", 0.2)
-    assert f"signal {signal.SIGPROF.value}" in str(busy.of(suspect(b"x")))
+    assert f"signal {signal.SIGPROF.value}" in str(busy.try_delivery(suspect(b"x")))
 
 
 def test_what_takes_more_memory_than_there_is_ends_the_child() -> None:
-    greedy = child("lambda tried: bytes(limits.TRIAL_BYTES_MAX)", 20)
-    assert "exit code 1" in str(greedy.of(suspect(b"x")))
+    greedy = child("lambda tried: bytes(limits.SANDBOX_BYTES_MAX)", 20)
+    assert "exit code 1" in str(greedy.try_delivery(suspect(b"x")))
 
 
-def test_a_child_that_ended_before_it_got_a_message_is_no_fault_of_the_message(trial: Trial) -> None:
-    assert trial.of(suspect(message(1).to_bytes())) is None
+def test_a_child_that_ended_before_it_got_a_message_is_no_fault_of_the_message(trial: PoisonSandbox) -> None:
+    assert trial.try_delivery(suspect(message(1).to_bytes())) is None
     child = trial._child
     assert child is not None
     child.kill()
     child.wait()
-    assert trial.of(suspect(message(2).to_bytes())) is None
+    assert trial.try_delivery(suspect(message(2).to_bytes())) is None
 
 
 LONG = b"x" * 2**20  # more than a pipe holds: whoever writes it waits until it is read
@@ -87,14 +89,14 @@ def test_a_child_that_ends_while_it_is_told_a_message_is_no_fault_of_the_message
     told = f"told = pathlib.Path({str(tmp_path / 'told')!r})"
     once = f"{told}; told.exists() or (told.touch(), time.sleep(0.3), os._exit(0))"
     then = f"sys.stdin.buffer.read({len(LONG)}); print('+', flush=True); time.sleep(60)"
-    trial = Trial((sys.executable, "-c", f"{DEAF}{once}; {then}"))
-    assert trial.of(suspect(LONG)) is None
+    trial = PoisonSandbox((sys.executable, "-c", f"{DEAF}{once}; {then}"))
+    assert trial.try_delivery(suspect(LONG)) is None
     trial.close()
 
 
 def test_a_message_that_no_child_takes_to_its_end_is_to_blame() -> None:
-    trial = Trial((sys.executable, "-c", f"{DEAF}time.sleep(0.3); os._exit(7)"))
-    assert "exit code 7" in str(trial.of(suspect(LONG)))
+    trial = PoisonSandbox((sys.executable, "-c", f"{DEAF}time.sleep(0.3); os._exit(7)"))
+    assert "exit code 7" in str(trial.try_delivery(suspect(LONG)))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_a_message_that_no_child_takes_to_its_end_is_to_blame() -> None:
 )
 def test_a_message_that_cannot_be_tried_comes_again(command: tuple[str, ...]) -> None:
     with pytest.raises(StoreUnavailable, match="process to try a message in"):
-        Trial(command).of(suspect(b"x"))
+        PoisonSandbox(command).try_delivery(suspect(b"x"))
 
 
 def test_the_inbox_gives_what_came_in_its_order() -> None:

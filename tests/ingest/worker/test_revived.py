@@ -16,12 +16,12 @@ from ingest.transport.delivery import Delivery
 from ingest.transport.topology import Address
 from ingest.worker.batch import Batcher, Bounds
 from ingest.worker.consumer import Consumer
-from ingest.worker.dead_queue import DeadQueue
-from ingest.worker.poison_sandbox import Trial
+from ingest.worker.dead_queue import DeadLetterRecorder
+from ingest.worker.poison_sandbox import PoisonSandbox
 from spm import limits
 from spm.clock import SystemClock
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import dead_letters
 from spm.wire import Envelope
 from tests.chaos.faults.consumers import UNWRITABLE, FailingWriter
@@ -45,10 +45,10 @@ class Door:
         assert (delivery.exchange, delivery.key, delivery.body) == (AGENTS, "spm_good.h", b"cpu v=1")
         return message(100, source="h")
 
-    def whose(self, delivery: Delivery) -> int | None:
+    def app_of(self, delivery: Delivery) -> int | None:
         return APP if delivery.key.startswith("spm_good.") else None
 
-    def settled(self, envelope: Envelope) -> None:
+    def confirm(self, envelope: Envelope) -> None:
         self.heard.append(envelope)
 
     def retire(self) -> None:
@@ -71,8 +71,8 @@ def grave(address: Address) -> Iterator[Publisher]:
 
 
 @pytest.fixture
-def trial() -> Iterator[Trial]:
-    made = Trial((sys.executable, "-m", "tests.chaos.faults.cursed"))
+def trial() -> Iterator[PoisonSandbox]:
+    made = PoisonSandbox((sys.executable, "-m", "tests.chaos.faults.cursed"))
     yield made
     made.close()
 
@@ -92,7 +92,7 @@ def refuse(address: Address, queue: str, count: int) -> None:
 
 
 def test_a_broker_s_delivery_limit_kills_no_good_message_and_spares_no_poison(
-    address: Address, grave: Publisher, trial: Trial
+    address: Address, grave: Publisher, trial: PoisonSandbox
 ) -> None:
     good = [message(number) for number in range(3)]
     deadly, unwritable = message(3, source="curse: kill"), message(4, source=UNWRITABLE)
@@ -109,31 +109,31 @@ def test_a_broker_s_delivery_limit_kills_no_good_message_and_spares_no_poison(
 
     store, door, clock = MemoryBackend(), Door(), SystemClock()
     consumer = Consumer(
-        FailingWriter(store, Distribution()),
+        FailingWriter(store, PlacementTable()),
         grave,
         batcher=Batcher(Bounds(messages=1)),
-        door=door,
-        letters=DeadQueue(store, door.whose, clock).keep,
-        trial=trial.of,
+        acceptor=door,
+        record_dead_letters=DeadLetterRecorder(store, door.app_of, clock).record,
+        sandbox=trial.try_delivery,
     )
-    receiver = Receiver(address, consumer.take, letters=True)
-    consumer.source = receiver
+    receiver = Receiver(address, consumer.take, dead_letters=True)
+    consumer.connect(receiver)
     thread = threading.Thread(target=consumer.run)
     thread.start()
     receiver.open()
     try:
         wanted = {(e.stamp.ms, e.stamp.process, e.stamp.sequence) for e in (*good, message(100))}
         assert wait_until(lambda: set(stamps(store, APP)) == wanted, WAIT_S), stamps(store, APP)
-        assert wait_until(lambda: len(dead_letter_review.listed(store, APP, count=9)) == 2, WAIT_S)
+        assert wait_until(lambda: len(dead_letter_review.list_dead_letters(store, APP, count=9)) == 2, WAIT_S)
     finally:
         consumer.stop()
         thread.join(WAIT_S)
         receiver.close()
-    found = {each.source: each.cause for each in dead_letter_review.listed(store, APP, count=9)}
+    found = {each.source: each.cause for each in dead_letter_review.list_dead_letters(store, APP, count=9)}
     assert found.keys() == {"curse: kill", UNWRITABLE}
     assert "the process that tried it (signal 9)" in found["curse: kill"]
     assert "cannot be written: ZeroDivisionError" in found[UNWRITABLE]
-    [torn] = dead_letter_review.listed(store, dead_letters.NOBODY, count=9)
+    [torn] = dead_letter_review.list_dead_letters(store, dead_letters.UNKNOWN_APP, count=9)
     assert "checksum" in torn.cause
     assert [each.stamp for each in door.heard] == [message(100).stamp]
     assert waiting(address.url, topology.DEAD) == []

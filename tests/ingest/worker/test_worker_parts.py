@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.transport.topology import SEATS, Address, dead_arguments, is_work_key, share, work_arguments
-from ingest.worker.metrics import Gauges, Tally, text
+from ingest.worker.metrics import ConsumerTally, MetricsServer, metrics_text
 from spm import limits
 
 QUEUES = Address("", 16).queues()
@@ -47,10 +47,10 @@ def test_no_queue_is_left_to_the_number_of_deliveries_that_a_broker_allows_by_it
 
 
 def test_metrics_say_what_was_written_and_how_long_it_took() -> None:
-    tally = Tally(redelivered=3, dead=1, oldest_ms=9_000)
+    tally = ConsumerTally(redelivered=3, dead=1, oldest_ms=9_000)
     for took_s in (0.005, 0.02, 50.0):
-        tally.wrote(messages=10, samples=100, fill=0.5, took_s=took_s)
-    lines = text(tally, 10_500, {"q": 7}).splitlines()
+        tally.count_batch(messages=10, samples=100, fill=0.5, took_s=took_s)
+    lines = metrics_text(tally, 10_500, {"q": 7}).splitlines()
     for line in (
         "spm_worker_messages_total 30",
         "spm_worker_samples_total 300",
@@ -59,20 +59,20 @@ def test_metrics_say_what_was_written_and_how_long_it_took() -> None:
         "spm_worker_dead_letters_total 1",
         "spm_worker_oldest_unacked_seconds 1.500",
         'spm_worker_queue_depth{queue="q"} 7',
-        'spm_worker_write_seconds_shard{le="0.01"} 1',
-        'spm_worker_write_seconds_shard{le="0.03"} 2',
-        'spm_worker_write_seconds_shard{le="30.0"} 2',
-        'spm_worker_write_seconds_shard{le="+Inf"} 3',
+        'spm_worker_write_seconds_bucket{le="0.01"} 1',
+        'spm_worker_write_seconds_bucket{le="0.03"} 2',
+        'spm_worker_write_seconds_bucket{le="30.0"} 2',
+        'spm_worker_write_seconds_bucket{le="+Inf"} 3',
     ):
         assert line in lines
 
 
 def test_metrics_are_answered_at_their_own_path_alone() -> None:
-    gauges = Gauges(0, lambda: "a 1\n")
+    server = MetricsServer(0, lambda: "a 1\n")
     try:
-        at = f"http://127.0.0.1:{gauges.port}"
+        at = f"http://127.0.0.1:{server.port}"
         assert urllib.request.urlopen(f"{at}/metrics", timeout=5).read() == b"a 1\n"
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"{at}/", timeout=5)
     finally:
-        gauges.close()
+        server.close()

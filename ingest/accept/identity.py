@@ -1,0 +1,72 @@
+"""The identity of a message and its sender: message id, source name, announced period. Pure but for random ids.
+
+Enter by ``Sender``, ``message_id_of``, ``source_of`` and ``period_of``. The message id makes a re-sent body
+recognisable. It is the sender's own (``X-Message-Id``) if there is one, else a hash of token, path and decoded body. It
+is random if a sample took its time from our clock, since the body then differs each time it is parsed.
+"""
+
+import hashlib
+import string
+from dataclasses import dataclass
+
+from spm.clock import random_bytes
+from spm.errors import BadMessage
+from spm.limits import MESSAGE_ID_CHARS_MAX, SOURCE_BYTES_MAX, SOURCE_PERIOD_MAX_MS
+from spm.wire import Parsed
+
+_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The sender of a message: its app, its source, its way of arrival (see ``arrivals``), its period if announced."""
+
+    app_id: int
+    source: str
+    way: str = ""
+    period_ms: int = 0
+
+
+def message_id_of(parsed: Parsed, *, given: str | None, token_id: int, path: str, body: bytes) -> bytes:
+    """Return the message's id of 128 bits; raise ``BadMessage`` if the sender's own id is too long."""
+    if given:
+        return _given_id(given)
+    if parsed.timeless:
+        return random_bytes(_ID_BYTES)
+    return _digest(f"{token_id}\n{path}\n".encode(), body)
+
+
+def source_of(given: str | None, token_id: int) -> str:
+    """Return the source that the sender names, else one named after its token."""
+    if not given:
+        return f"token-{token_id}"
+    if len(given.encode("utf-8", "replace")) > SOURCE_BYTES_MAX or not given.isprintable():
+        raise BadMessage(
+            "the source's name cannot be used", got=given[:80], wanted=f"{SOURCE_BYTES_MAX} printable bytes"
+        )
+    return given
+
+
+def period_of(given: str | None) -> int:
+    """Return the announced period in ms (``X-SPM-Period`` has seconds); 0 for none or an unusable one."""
+    text = (given or "").strip()
+    if not text.isascii() or not text.replace(".", "", 1).isdigit() or len(text) > 12:
+        return 0
+    period_ms = round(float(text) * 1_000)
+    return period_ms if 0 < period_ms <= SOURCE_PERIOD_MAX_MS else 0
+
+
+def _given_id(given: str) -> bytes:
+    if len(given) > MESSAGE_ID_CHARS_MAX:
+        raise BadMessage(
+            "the message id is too long", got=f"{len(given)} characters", wanted=f"at most {MESSAGE_ID_CHARS_MAX}"
+        )
+    if len(given) == 2 * _ID_BYTES and set(given) <= set(string.hexdigits):
+        return bytes.fromhex(given)
+    return _digest(given.encode("utf-8", "replace"), b"")
+
+
+def _digest(head: bytes, body: bytes) -> bytes:
+    digest = hashlib.blake2b(head, digest_size=_ID_BYTES, usedforsecurity=False)
+    digest.update(body)
+    return digest.digest()

@@ -1,0 +1,83 @@
+"""The sample rate of apps: what this process may still take of each app's rate before it asks the store again.
+
+Enter by ``RateAllowances``: ``check`` before a body is read, ``charge`` once it is parsed. Processes share the counts
+in ``spm.store.ledger.quota``; while the store does not answer, no body is refused here.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spm import limits, telemetry
+from spm.accounts.quotas import Quota
+from spm.clock import Clock
+from spm.errors import LimitExceeded, StoreUnavailable
+from spm.store.backends.base import Backend
+from spm.store.ledger import quota
+
+
+class TooFast(LimitExceeded):
+    """An app sends more samples than its rate allows: it may send again after ``wait_s``."""
+
+    def __init__(self, rate: int, wait_s: float) -> None:
+        self.wait_s = wait_s
+        super().__init__(
+            "the app sends more samples than its rate allows",
+            wanted=f"at most {rate:,} a second on average",
+            remedy="Send the same body again after Retry-After seconds; staff can raise the rate.",
+        )
+
+
+@dataclass(slots=True)
+class RateAllowance:
+    """Samples that one process may still take of an app's rate, and until when it need not ask the store again.
+
+    ``samples`` is below 0 after a body that was larger than the rest of the allowance.
+    """
+
+    samples: float = 0.0
+    closed_until: float = 0.0
+
+
+class RateAllowances:
+    """The allowances of all apps in one process. Thread-safe."""
+
+    def __init__(self, store: Backend, clock: Clock, quota_of: Callable[[int], Quota]) -> None:
+        self._store, self._clock, self._quota_of = store, clock, quota_of
+        self._lock = threading.Lock()
+        self._allowances: dict[int, RateAllowance] = {}
+
+    def check(self, app: int) -> None:
+        """Raise ``TooFast`` for an app that has used up its rate."""
+        now, allowance = self._clock.monotonic(), self._allowance(app)
+        if allowance.samples > 0:
+            return
+        rate = self._quota_of(app).samples_per_s
+        if now < allowance.closed_until:
+            raise TooFast(rate, allowance.closed_until - now)
+        portion = min(max(rate * limits.QUOTA_PORTION_S, rate - allowance.samples), rate * limits.QUOTA_BURST_S)
+        try:
+            turn = quota.take_samples(self._store, app, wanted=int(portion), rate=rate, now_ms=self._clock.now_ms())
+        except StoreUnavailable:
+            return
+        with self._lock:
+            allowance.samples += portion if turn.given else 0.0
+            if allowance.samples > 0:
+                return
+            wait_s = turn.wait_s or min(limits.QUOTA_BURST_S, -allowance.samples / rate)
+            allowance.closed_until = now + wait_s
+        telemetry.REFUSED_BODIES.labels("rate").inc()
+        raise TooFast(rate, wait_s)
+
+    def charge(self, app: int, samples: int) -> None:
+        """Take the samples of a body off the app's allowance."""
+        with self._lock:
+            self._allowance(app).samples -= samples
+
+    def _allowance(self, app: int) -> RateAllowance:
+        allowance = self._allowances.get(app)
+        if allowance is None:
+            if len(self._allowances) >= limits.QUOTA_APPS_MAX:
+                self._allowances = {}
+            allowance = self._allowances.setdefault(app, RateAllowance())
+        return allowance

@@ -1,0 +1,36 @@
+"""What a consumer needs of others: the source of its deliveries, a publisher, an acceptor of agents' messages.
+
+Each protocol has a real implementation here or in ``ingest.transport``, and a fake in the tests.
+"""
+
+from typing import Protocol
+
+from ingest.transport.delivery import AckHandle, Delivery
+from spm.wire import Envelope
+
+
+class DeliverySource(Protocol):
+    """Where deliveries come from and are settled: ``amqp_receive.Receiver``."""
+
+    def holds(self, handle: AckHandle) -> bool: ...
+    def acknowledge(self, handle: AckHandle, *, multiple: bool = True) -> None: ...
+    def give_back(self, handle: AckHandle) -> None: ...
+    def reject(self, handle: AckHandle) -> None: ...
+    def renew(self, why: str) -> None: ...
+
+
+class QueuePublisher(Protocol):
+    """Publishes to an exchange and waits for the confirm: ``amqp.Publisher``."""
+
+    def publish(
+        self, exchange: str, key: str, body: bytes, *, timeout_s: float, message_id: str, headers: dict[str, str]
+    ) -> None: ...
+
+
+class MessageAcceptor(Protocol):
+    """Accepts messages of agents that have no stamp yet: ``agent_messages.AgentMessageAcceptor``."""
+
+    def accept(self, delivery: Delivery) -> Envelope | None: ...
+    def app_of(self, delivery: Delivery) -> int | None: ...
+    def confirm(self, envelope: Envelope) -> None: ...
+    def retire(self) -> None: ...
