@@ -1,0 +1,153 @@
+"""The documents are short, their links and paths exist, and one vocabulary holds in them and in the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from spm.store import keys
+from tests.tidy import documents
+from tests.tidy.documents import DOCUMENTS, ROOT
+
+PAGES = ROOT / "docs"
+DECISIONS = sorted(path for path in (PAGES / "decisions").glob("*.md") if path.name != "README.md")
+FOREIGN = frozenset({"SO_RCVLOWAT"})  # names in the documents that others define
+# Banned words that a room still uses, as (word, room). It must shrink to empty.
+_PENDING = {
+    "a flip": "rollups spm/store tests",
+    "a trial": "tests",
+    "account of an app": "ingest tests",
+    "account row*": "ingest rollups spm/store tests",
+    "alike(": "tests",
+    "bucket, app": "tests",
+    "burial*": "tests",
+    "buried": "rollups tests",
+    "crowd*": "ingest tests",
+    "distribution used": "ingest",
+    "doomed": "rollups",
+    "door": "frontend ingest ingest/agent rollups scripts spm spm/store tests",
+    "doors": "frontend ingest rollups scripts tests",
+    "flip day": "tests",
+    "flips": "rollups tests",
+    "for its turn": "spm/query tests",
+    "front door*": "ingest scripts tests",
+    "grave": "tests",
+    "ground": "spm tests",
+    "guard": "ingest/agent tests",
+    "heart": "ingest/agent tests",
+    "in words": "frontend ingest ingest/agent rollups spm/accounts spm/query tests",
+    "it is told": "rollups spm tests",
+    "its flip": "tests",
+    "lens": "rollups spm/store tests",
+    "likewise": "ingest ingest/agent rollups spm/accounts tests",
+    "mark moves": "ingest tests",
+    "marks of an app": "ingest",
+    "moves the mark*": "spm/store tests",
+    "newest word": "tests",
+    "one flip": "rollups",
+    "see the module": "frontend ingest rollups spm spm/accounts spm/query spm/store tests",
+    "sheaf": "tests",
+    "standing": "frontend rollups spm/query spm/store tests",
+    "tags of a series": "tests",
+    "takes a turn": "frontend",
+    "the account adds up": "tests",
+    "the desk": "frontend scripts",
+    "the distribution is": "spm/store tests",
+    "the distributions": "ingest",
+    "the flip": "tests",
+    "tidying": "spm",
+    "tier": "frontend rollups spm/store tests",
+    "tiers": "frontend rollups spm/accounts spm/store",
+    "touched unit*": "rollups",
+    "watchman": "scripts tests",
+    "weave*": "tests",
+    "whoever": "frontend ingest ingest/agent rollups spm spm/query spm/store tests",
+    "woven": "tests",
+}
+PENDING = frozenset((word, room) for word, rooms in _PENDING.items() for room in rooms.split())
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize(("name", "most"), [("ARCHITECTURE.md", 200), ("README.md", 150)])
+def test_front_pages_stay_short(name: str, most: int) -> None:
+    assert len((ROOT / name).read_text().splitlines()) <= most
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
+def test_every_relative_link_leads_somewhere(path: Path) -> None:
+    assert documents.broken_links(path) == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
+def test_every_code_path_in_a_document_exists(path: Path) -> None:
+    text = path.read_text()
+    if path.name == "CHANGELOG.md":  # the past names what was there
+        text = text.split("## 0.1.0", 1)[0].replace("`docs/account.md`", "")
+    assert documents.missing_code_paths(text) == []
+
+
+@pytest.mark.parametrize("path", [ROOT / "ARCHITECTURE.md", *DECISIONS], ids=_name)
+def test_every_class_and_limit_that_is_explained_exists(path: Path) -> None:
+    assert documents.unknown_names(path.read_text(), FOREIGN) == []
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=_name)
+def test_every_decision_answers_a_question_in_few_lines(path: Path) -> None:
+    listed = documents.decisions(path.read_text())
+    assert listed != []
+    assert [heading for heading, lines in listed if not heading.endswith("?") or not 0 < lines <= 12] == []
+
+
+@pytest.mark.parametrize("folder", [PAGES, PAGES / "decisions"], ids=_name)
+def test_an_index_lists_every_page_of_its_folder(folder: Path) -> None:
+    index = (folder / "README.md").read_text()
+    pages = [path.name for path in folder.glob("*.md") if path.name != "README.md"]
+    assert [name for name in pages if f"]({name})" not in index] == []
+
+
+def test_every_management_command_is_documented() -> None:
+    page = (PAGES / "commands.md").read_text()
+    rooms = (path for room in documents.PRODUCT for path in (ROOT / room).rglob("management/commands/*.py"))
+    names = {path.stem for path in rooms if path.stem != "__init__"}
+    assert sorted(name for name in names if not re.search(rf"`{name}[ `]", page)) == []
+
+
+def test_every_setting_is_listed_once() -> None:
+    listed = re.findall(r"`([A-Z]+_[A-Z_]+)`(?=,| \|)", (PAGES / "settings.md").read_text())
+    example = re.findall(r"^#([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(example)
+
+
+def test_every_long_test_that_is_listed_exists() -> None:
+    names = re.findall(r"^\| `(\w+)` \|", (PAGES / "proofs.md").read_text(), re.MULTILINE)
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name in names if not re.search(rf"def test_\w*{name}", tests)] == []
+
+
+def test_every_glossary_term_is_a_name_of_the_code() -> None:
+    rows = documents.read_glossary()
+    tables = frozenset(keys.TABLES)
+    assert len(rows) > 50
+    assert {row.terms: gone for row in rows if (gone := documents.missing_places(row.where, tables))} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def weave_hours(): ...", ["weave*"]),
+        ("class SheafOfPages: ...", ["sheaf"]),
+        ("# Whoever asks gets\n# the answer in\n# words.", ["whoever", "in words"]),
+        ("a door, doors; no indoor", ["door", "doors"]),
+        ("every flipped bit, a histogram's bucket, a hash slot", []),
+    ],
+)
+def test_a_banned_word_is_found_in_names_and_prose(text: str, expected: list[str]) -> None:
+    assert documents.banned(text) == expected
+
+
+def test_no_banned_word_is_used_outside_what_is_pending() -> None:
+    used = documents.banned_by_room()
+    assert {place: count for place, count in used.items() if place not in PENDING} == {}
