@@ -1,1 +1,1 @@
-"""The back room: compaction and rollups by Spark."""
+"""Compacts stored samples and aggregates them by hour and day, in the process or on Spark."""

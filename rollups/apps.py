@@ -1,10 +1,8 @@
-"""The back room as a Django app: runs that compact and aggregate."""
+"""The Django app of runs, which compact samples and aggregate them by hour and day."""
 
 from django.apps import AppConfig
 
 
 class RollupsConfig(AppConfig):
-    """See the module."""
-
     name = "rollups"
     default_auto_field = "django.db.models.BigAutoField"

@@ -1,7 +1,7 @@
-"""What people see of runs: one row per run, one per (app, day) it touched, one per hour that it corrected.
+"""Database records of runs: one row per run, per (app, day) it changed, and per hour it corrected.
 
-The store alone says what is in force; these rows are an account of it for the admin, and may be pruned. ``number`` is
-the run's number in the store, which a roll back names.
+The store alone says what is in force; these rows describe it for people, and may be pruned. ``number`` is the run's
+number in the store, which a roll back names.
 """
 
 from datetime import datetime
@@ -12,29 +12,29 @@ from django.db import models
 from spm.accounts.models import App
 
 
-class State(models.TextChoices):
+class RunState(models.TextChoices):
     """How a run ended."""
 
     RUNNING = "running", "Running"
     DONE = "done", "Done"
     FAILED = "failed", "Failed"
-    LOST = "lost", "Lost"  # its process is gone; what it had flipped stays, the rest the next run does
+    LOST = "lost", "Lost"  # its process died; what it had published stays, the next run does the rest
     ROLLED_BACK = "rolled back", "Rolled back"
 
 
-class Kind(models.TextChoices):
-    """What a run was to do."""
+class RunKind(models.TextChoices):
+    """What a run does."""
 
     MINOR = "minor", "Minor"
     FULL = "full", "Full"
     UPGRADE = "upgrade", "Upgrade"  # rewrites what an older version wrote
     REDISTRIBUTE = "redistribute", "Redistribute"  # moves metrics between shards
-    SEAL = "seal", "Seal"  # lets raw go after its time, and keeps its hours
-    PURGE = "purge", "Purge"  # deletes a retraction's samples for good
+    SEAL = "seal", "Seal"  # deletes raw samples after their retention, and keeps their hours
+    PURGE = "purge", "Purge"  # deletes retracted samples for good
 
 
-class Cause(models.TextChoices):
-    """Why an hour was built again."""
+class CorrectionCause(models.TextChoices):
+    """Why an hour was aggregated again."""
 
     LATE = "late", "Late data"
     RETRACTION = "retraction", "Retraction"
@@ -46,9 +46,9 @@ class Run(models.Model):
     """One execution of the rollup job."""
 
     number = models.PositiveBigIntegerField(unique=True)
-    kind = models.CharField(max_length=12, choices=Kind.choices)
+    kind = models.CharField(max_length=12, choices=RunKind.choices)
     executor = models.CharField(max_length=10)
-    state = models.CharField(max_length=12, choices=State.choices, default=State.RUNNING)
+    state = models.CharField(max_length=12, choices=RunState.choices, default=RunState.RUNNING)
     units = models.PositiveIntegerField(default=0)
     units_total = models.PositiveIntegerField(default=0)
     samples = models.PositiveBigIntegerField(default=0)
@@ -67,17 +67,17 @@ class Run(models.Model):
 
     @property
     def seconds(self) -> float | None:
-        """How long it took."""
+        """How long the run took; ``None`` while it lasts."""
         return (self.finished - self.started).total_seconds() if self.finished else None
 
     @property
     def samples_per_s(self) -> float | None:
-        """Samples compacted per second, all of it counted."""
+        """Samples compacted per second, over the entire run."""
         return self.samples / self.seconds if self.seconds else None
 
     def eta_s(self, now: datetime) -> float | None:
-        """Seconds to go, if the rest goes like the part done; ``None`` when it is over, or has done nothing yet."""
-        if self.state != State.RUNNING or not self.units:
+        """The remaining seconds at the present speed; ``None`` if the run is over, or has done nothing yet."""
+        if self.state != RunState.RUNNING or not self.units:
             return None
         return (now - self.started).total_seconds() * (self.units_total - self.units) / self.units
 
@@ -88,7 +88,7 @@ class RunDay(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="days")
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="run_days")
     day = models.DateField()
-    flipped = models.BooleanField()
+    published = models.BooleanField(db_column="flipped")
     units = models.PositiveIntegerField()
     samples = models.PositiveBigIntegerField()
     size_bytes = models.PositiveBigIntegerField()
@@ -103,12 +103,12 @@ class RunDay(models.Model):
 
 
 class Correction(models.Model):
-    """One hour that had its aggregates and got new ones: by late data, a retraction, an undo, or a roll back."""
+    """An hour whose aggregates were replaced because of late data, a retraction, an undo, or a roll back."""
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="corrections")
     hour = models.DateTimeField()
     run = models.PositiveBigIntegerField(help_text="the number of the run that rebuilt it")
-    cause = models.CharField(max_length=10, choices=Cause.choices)
+    cause = models.CharField(max_length=10, choices=CorrectionCause.choices)
     samples = models.PositiveBigIntegerField(default=0, help_text="samples that came in late")
     sources = models.JSONField(default=list)
     at = models.DateTimeField()
@@ -122,7 +122,7 @@ class Correction(models.Model):
 
 
 class RetractionRecord(models.Model):
-    """What a retraction hid when it was made, counted just before; the retraction itself stands in the store."""
+    """What a retraction hid when it was added, counted just before. The store holds the retraction itself."""
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="retraction_records")
     number = models.PositiveBigIntegerField()
@@ -145,9 +145,9 @@ class RetractionRecord(models.Model):
 
 
 class Spreading(App):
-    """An app, seen by the shards it lies in; its distribution stands in the store, not in the database."""
+    """An app with its placement in shards, which is in the store and not in the database."""
 
     class Meta:
         proxy = True
-        verbose_name = "distribution of an app"
-        verbose_name_plural = "distributions"
+        verbose_name = "placement of an app"
+        verbose_name_plural = "placements"

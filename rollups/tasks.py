@@ -1,4 +1,4 @@
-"""The beat's questions whether a run or the daily cleaning is due. They carry no truth: the next tick asks again."""
+"""Celery tasks by which beat starts runs and the daily maintenance. A lost task does no harm: the next one follows."""
 
 from celery import shared_task
 
@@ -8,11 +8,11 @@ from rollups.services import runs as services_runs
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def consider_run() -> str:
-    """Start a run when enough waits, or an hour has closed."""
+    """Starts a run if there is enough work or an hour has closed."""
     return services_runs.consider(services_runs.site()).name
 
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
-def consider_tidying() -> bool:
-    """Start the cleaning when the last one is a day old, or a deleted app's bytes are due."""
+def consider_maintenance() -> bool:
+    """Starts the maintenance if the last one is a day old, or the rows of a deleted app are due."""
     return services_maintenance.consider(services_runs.site())

@@ -1,1 +1,1 @@
-"""What one task does: read an HourShard, merge and aggregate it, write its rows."""
+"""Runs one task: reads an hour shard, merges and aggregates it, writes its rows."""

@@ -1,12 +1,12 @@
-"""The writing side of a task: pages first, then the ``inputs`` row that lists them (rules 10 and 13).
+"""Writes the rows of a task: pages first, then the ``inputs`` row that lists them (PROTOCOL 10, 13).
 
-Every attempt writes under its own generation number, so that nothing it does can be seen before the driver's flip, and
-a second attempt, a crash or a repeated put changes nothing. Nothing here reads.
+Every attempt writes under its own generation number, so that nobody sees its rows before the driver publishes them,
+and a second attempt, a crash or a repeated put changes nothing. Nothing here reads.
 """
 
 from collections.abc import Mapping, Sequence
 
-from rollups.compute.source import Place
+from rollups.compute.source import PackPlace
 from rollups.crash_points import Hook
 from spm import limits
 from spm.store import keys
@@ -17,8 +17,8 @@ from spm.store.rollup.aggregates import Aggregates
 from spm.store.versions.generations import COLUMN, Inputs, Pages, encode_inputs
 
 
-def write_unit(store: Backend, pages: Pages, at: Hook) -> int:
-    """Make a generation of a unit durable; returns its bytes."""
+def write_hour_shard(store: Backend, pages: Pages, at: Hook) -> int:
+    """Writes a generation of an hour shard; returns its bytes."""
     store.put([("chunks", pages.chunks), ("timelines", pages.timelines)])
     at("pages written")
     store.put([("inputs", [pages.inputs])])
@@ -28,16 +28,16 @@ def write_unit(store: Backend, pages: Pages, at: Hook) -> int:
 
 def write_pack(
     store: Backend,
-    place: Place,
+    place: PackPlace,
     metrics: Mapping[int, Sequence[tuple[int, Aggregates]]],
     *,
     number: int,
     old: int,
     form: int,
 ) -> tuple[Generation, int, int]:
-    """Make a pack of hours or days durable; returns (its generation, rows, bytes). ``old``: the pack it continues."""
+    """Writes a pack of hours or days; returns (its generation, rows, bytes). ``old``: the pack that it replaces."""
     largest = max((rollup_rows.weight(rows for _, rows in steps) for steps in metrics.values()), default=0)
-    generation = Generation(number, page_bits=(largest // limits.TIER_ROWS_MAX).bit_length(), form=form)
+    generation = Generation(number, page_bits=(largest // limits.ROLLUP_ROWS_MAX).bit_length(), form=form)
     rows = rollup_rows.encode_rows(metrics, lambda metric, page: place.key(number, metric, page), generation.page_bits)
     directory: dict[int, tuple[int, ...]] = {}
     for key, _ in rows:

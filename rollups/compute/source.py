@@ -1,8 +1,8 @@
-"""The reading side of a task: a unit's generations and blocks, and packs of hours or days, by exact key (rule 12).
+"""Reads the inputs of a task by exact key: generations and blocks, and packs of hours or days (PROTOCOL 12).
 
-A task reads only what its plan names. Whatever is missing raises ``IntegrityError``, and the unit is given up: nothing
-is flipped, nothing deleted, the next run plans again. One absence is right: a pending block that a purge took because a
-generation in force holds its batch already. Nothing here writes.
+A task reads only the rows that its plan names. A missing row raises ``IntegrityError``, and the hour shard is given up:
+nothing is published, nothing is deleted, the next run plans again. The one exception is a pending block that a purge
+has deleted because a generation in force holds its batch. Nothing here writes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollups.decide.plan import Kind, Moved
-from rollups.decide.work import Part, UnitTask
+from rollups.decide.plan import MergeKind, MoveSource
+from rollups.decide.work import HourShardTask, MergedGeneration
 from spm.errors import IntegrityError
 from spm.store import keys
 from spm.store.backends.base import Reader
@@ -20,7 +20,7 @@ from spm.store.manifest import Generation, Replay
 from spm.store.rollup import rows as rollup_rows
 from spm.store.rollup.rows import StepColumns
 from spm.store.versions import generations as versions_generations
-from spm.store.versions.generations import HourShardData, Inputs, PageRequest
+from spm.store.versions.generations import HourShard, Inputs, PageRequest
 from spm.store.versions.merge import Piece, narrow
 
 COLUMN = b"v"
@@ -28,98 +28,106 @@ _FORMS = {"chunks": ChunkPage.from_bytes, "timelines": TimelinesPage.from_bytes}
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """What a generation will be made of: pieces to merge, the generations they stand for, every batch inside."""
+class MergeInput:
+    """The inputs of a new generation: pieces to merge, the generations they come from, every batch inside."""
 
     pieces: list[Piece]
-    parts: tuple[Part, ...]  # generations of the unit itself
-    parents: tuple[int, ...]  # of other shards, too
-    batches: frozenset[Replay]  # of the unit itself: a batch has a block of its own in every shard
+    merged: tuple[MergedGeneration, ...]  # generations of the hour shard itself
+    parents: tuple[int, ...]  # also those of other shards
+    batches: frozenset[Replay]  # of the hour shard itself: a batch has a block of its own in every shard
 
 
-def read_unit(reader: Reader, task: UnitTask) -> Source:
-    """All that a unit's task reads; raises ``IntegrityError`` or ``CorruptBlock``."""
-    unit = HourShardData(task.shard, task.app, task.hour)
-    merged = () if task.kind == Kind.MINOR else task.generations
-    made = [_inputs(reader, unit, generation) for generation in merged]
+def read_hour_shard(reader: Reader, task: HourShardTask) -> MergeInput:
+    """Reads all inputs of an hour shard's task; raises ``IntegrityError`` or ``CorruptBlock``."""
+    hour_shard = HourShard(task.shard, task.app, task.hour)
+    merged = () if task.kind == MergeKind.MINOR else task.generations
+    all_inputs = [_read_inputs(reader, hour_shard, generation) for generation in merged]
     pieces: list[Piece] = []
-    for generation, inputs in zip(merged, made, strict=True):
-        pieces += _read_generation(reader, task, unit, generation, inputs)
-    blocks, read = _read_blocks(reader, unit, task)
-    for moved in task.moved:
-        pieces += _read_moved(reader, task, moved)
-    inside = {batch for inputs in made for batch in inputs.batches}
-    parts = tuple(Part(g.number, i.samples, i.sources) for g, i in zip(merged, made, strict=True))
-    parents = [g.number for g in (*merged, *(g for moved in task.moved for g in moved.generations))]
-    return Source(pieces + _placed(task, blocks), parts, tuple(parents), frozenset(inside | read))
+    for generation, inputs in zip(merged, all_inputs, strict=True):
+        pieces += _read_generation(reader, task, hour_shard, generation, inputs)
+    blocks, read = _read_blocks(reader, hour_shard, task)
+    for move_source in task.move_sources:
+        pieces += _read_move_source(reader, task, move_source)
+    inside = {batch for inputs in all_inputs for batch in inputs.batches}
+    parts = tuple(MergedGeneration(g.number, i.samples, i.sources) for g, i in zip(merged, all_inputs, strict=True))
+    parents = [g.number for g in (*merged, *(g for move_source in task.move_sources for g in move_source.generations))]
+    return MergeInput(pieces + _narrow_to_shard(task, blocks), parts, tuple(parents), frozenset(inside | read))
 
 
-def _read_moved(reader: Reader, task: UnitTask, moved: Moved) -> list[Piece]:
-    """What another shard holds of the metrics that belong to the task's shard now."""
-    unit = HourShardData(moved.shard, task.app, task.hour)
+def _read_move_source(reader: Reader, task: HourShardTask, move_source: MoveSource) -> list[Piece]:
+    """Reads from another shard the metrics that belong to the task's shard now."""
+    hour_shard = HourShard(move_source.shard, task.app, task.hour)
     pieces: list[Piece] = []
-    for generation in moved.generations:
-        pieces += _read_generation(reader, task, unit, generation, _inputs(reader, unit, generation))
-    names = [keys.LogKey(unit.shard, unit.app, unit.hour, r.ingest_ms, r.batch) for r in moved.replay]
-    found = reader.get("log", [name.to_bytes() for name in names]) if names else []
-    if any(row is None for row in found):
-        raise IntegrityError(f"a block of the replay list of {unit} is missing")
-    return pieces + _placed(task, [Piece.of_row(row) for row in found if row is not None])
+    for generation in move_source.generations:
+        pieces += _read_generation(reader, task, hour_shard, generation, _read_inputs(reader, hour_shard, generation))
+    names = [
+        keys.LogKey(hour_shard.shard, hour_shard.app, hour_shard.hour, r.ingest_ms, r.batch) for r in move_source.replay
+    ]
+    rows = reader.get("log", [name.to_bytes() for name in names]) if names else []
+    if any(row is None for row in rows):
+        raise IntegrityError(f"a block of the replay list of {hour_shard} is missing")
+    return pieces + _narrow_to_shard(task, [Piece.of_row(row) for row in rows if row is not None])
 
 
-def _placed(task: UnitTask, pieces: list[Piece]) -> list[Piece]:
-    """The pieces with only the metrics that a redistribution puts in the task's shard."""
-    if task.place is None:
+def _narrow_to_shard(task: HourShardTask, pieces: list[Piece]) -> list[Piece]:
+    """The pieces with only the metrics that a redistribution places in the task's shard."""
+    if task.epoch is None:
         return pieces
-    chosen = [narrow(p, task.place.of(task.app, p.metrics) == task.shard) for p in pieces]
-    return [piece for piece in chosen if len(piece)]
+    narrowed = [narrow(p, task.epoch.place(task.app, p.metrics) == task.shard) for p in pieces]
+    return [piece for piece in narrowed if len(piece)]
 
 
-def _inputs(reader: Reader, unit: HourShardData, generation: Generation) -> Inputs:
-    inputs = versions_generations.read_inputs(reader, unit, generation)
+def _read_inputs(reader: Reader, hour_shard: HourShard, generation: Generation) -> Inputs:
+    inputs = versions_generations.read_inputs(reader, hour_shard, generation)
     if inputs is None:
-        raise IntegrityError(f"inputs of generation {generation.number:016x} of {unit} are missing")
+        raise IntegrityError(f"inputs of generation {generation.number:016x} of {hour_shard} are missing")
     return inputs
 
 
 def _read_generation(
-    reader: Reader, task: UnitTask, unit: HourShardData, generation: Generation, inputs: Inputs
+    reader: Reader, task: HourShardTask, hour_shard: HourShard, generation: Generation, inputs: Inputs
 ) -> list[Piece]:
     def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
         rows = reader.get(table, names, [COLUMN]) if names else []
         return [None if row is None else _FORMS[table](row[COLUMN]) for row in rows]
 
-    wanted = None
-    if task.place is not None:
+    page_request = None
+    if task.epoch is not None:
         metrics = np.array(sorted(inputs.pages), np.uint64)
-        mine = metrics[task.place.of(task.app, metrics) == task.shard]
-        wanted = PageRequest(dict.fromkeys(mine.tolist()))
-    return versions_generations.read_generation(fetch, lambda: inputs, unit, generation, wanted)
+        mine = metrics[task.epoch.place(task.app, metrics) == task.shard]
+        page_request = PageRequest(dict.fromkeys(mine.tolist()))
+    return versions_generations.read_generation(fetch, lambda: inputs, hour_shard, generation, page_request)
 
 
-def _read_blocks(reader: Reader, unit: HourShardData, task: UnitTask) -> tuple[list[Piece], set[Replay]]:
-    wanted = sorted({*task.replay, *task.fresh})
-    names = [keys.LogKey(unit.shard, unit.app, unit.hour, r.ingest_ms, r.batch).to_bytes() for r in wanted]
-    found = reader.get("log", names) if names else []
-    missing = {batch for batch, row in zip(wanted, found, strict=True) if row is None}
-    lost = missing & set(task.replay) or missing - (_covered(reader, unit, task.generations) if missing else set())
-    if lost:
-        raise IntegrityError(f"{len(lost)} block(s) of {unit} are missing, one of batch {min(lost).batch:016x}")
-    pieces = [Piece.of_row(row) for row in found if row is not None]
-    return pieces, set(wanted) - missing
+def _read_blocks(reader: Reader, hour_shard: HourShard, task: HourShardTask) -> tuple[list[Piece], set[Replay]]:
+    batches = sorted({*task.replay, *task.fresh})
+    names = [
+        keys.LogKey(hour_shard.shard, hour_shard.app, hour_shard.hour, r.ingest_ms, r.batch).to_bytes() for r in batches
+    ]
+    rows = reader.get("log", names) if names else []
+    missing = {batch for batch, row in zip(batches, rows, strict=True) if row is None}
+    lost_batches = missing & set(task.replay) or missing - (
+        _batches_in(reader, hour_shard, task.generations) if missing else set()
+    )
+    if lost_batches:
+        raise IntegrityError(
+            f"{len(lost_batches)} block(s) of {hour_shard} are missing, one of batch {min(lost_batches).batch:016x}"
+        )
+    pieces = [Piece.of_row(row) for row in rows if row is not None]
+    return pieces, set(batches) - missing
 
 
-def _covered(reader: Reader, unit: HourShardData, generations: Sequence[Generation]) -> set[Replay]:
-    """Every batch inside the generations in force."""
-    return {batch for generation in generations for batch in _inputs(reader, unit, generation).batches}
+def _batches_in(reader: Reader, hour_shard: HourShard, generations: Sequence[Generation]) -> set[Replay]:
+    """Every batch inside these generations."""
+    return {batch for generation in generations for batch in _read_inputs(reader, hour_shard, generation).batches}
 
 
 # --- packs ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a pack lies: ``hours`` of a day or ``days`` of a month. ``hour``: its first one, for its inputs row."""
+class PackPlace:
+    """The place of a pack: ``hours`` of a day or ``days`` of a month. ``hour`` is its first, for its inputs row."""
 
     table: str
     app: int
@@ -128,9 +136,9 @@ class Place:
     hour: int
 
     @property
-    def unit(self) -> HourShardData:
-        """The place of its inputs row: a pack's generation number is no other generation's."""
-        return HourShardData(self.shard, self.app, self.hour)
+    def hour_shard(self) -> HourShard:
+        """The place of its inputs row: no other generation has a pack's generation number."""
+        return HourShard(self.shard, self.app, self.hour)
 
     def key(self, number: int, metric: int, page: int) -> bytes:
         """The key of one page of one metric of the pack's generation ``number``."""
@@ -138,9 +146,9 @@ class Place:
         return layout(self.shard, self.app, metric, self.period, number, page)
 
 
-def read_pack(reader: Reader, place: Place, generation: Generation) -> Iterator[tuple[int, StepColumns]]:
-    """(metric id, aggregates) of every page of a pack; raises ``IntegrityError`` when one is missing."""
-    inputs = _inputs(reader, place.unit, generation)
+def read_pack(reader: Reader, place: PackPlace, generation: Generation) -> Iterator[tuple[int, StepColumns]]:
+    """Reads (metric id, aggregates) of every page of a pack; raises ``IntegrityError`` if one is missing."""
+    inputs = _read_inputs(reader, place.hour_shard, generation)
     for metric, pages in inputs.pages.items():
         rows = reader.get(place.table, [place.key(generation.number, metric, page) for page in pages])
         for row in rows:

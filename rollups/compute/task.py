@@ -1,8 +1,8 @@
-"""What one task does: compact a unit, pack hours, build days. The same code in Spark, in Celery and in tests.
+"""Runs one task: compacts an hour shard, packs hours or builds days. Spark, Celery and tests run this code.
 
-Enter by ``compact_unit``, ``pack_hours`` and ``build_days``. Each is a function of its task's exact inputs, writes
-under the number it is given and touches nothing else, so that any attempt may be killed, repeated or raced. A unit
-whose inputs are not all there is given up with a reason. No Spark, no Django, no Celery here.
+Enter by ``compact_hour_shard``, ``pack_hours`` and ``build_days``. Each depends on its task's exact inputs alone,
+writes under the number it is given and changes nothing else, so that any attempt may be killed, repeated or raced. A
+task with missing inputs is given up with a reason. No Spark, no Django, no Celery here.
 """
 
 from collections.abc import Mapping
@@ -10,18 +10,18 @@ from collections.abc import Mapping
 import numpy as np
 
 from rollups.compute import sink, source
-from rollups.compute.source import Place
-from rollups.crash_points import Hook, nowhere
-from rollups.decide.plan import Kind
+from rollups.compute.source import PackPlace
+from rollups.crash_points import Hook, ignore_point
+from rollups.decide.plan import MergeKind
 from rollups.decide.work import (
-    Compacted,
+    CompactionResult,
     DaysTask,
-    Packed,
+    HourShardTask,
+    PackResult,
     PackTask,
-    UnitTask,
     decode_hours,
-    distribution_of,
     encode_hours,
+    placement_of,
 )
 from spm import limits
 from spm.errors import CorruptBlock, IntegrityError, StoreUnavailable
@@ -32,133 +32,148 @@ from spm.store.manifest import Generation, first_day_of
 from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import Aggregates
 from spm.store.versions import generations
-from spm.store.versions.generations import HourShardData
+from spm.store.versions.generations import HourShard
 from spm.store.versions.merge import Piece, merge, narrow, pick
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import Pairs, SeriesOf, Visibility
 
-# What may happen to a task's inputs or to the store: the unit is given up, the rest of the run goes on.
-_TROUBLE = (IntegrityError, CorruptBlock, StoreUnavailable)
+# Errors of a task's inputs or of the store: the task is given up, the rest of the run goes on.
+_TASK_ERRORS = (IntegrityError, CorruptBlock, StoreUnavailable)
 
 
-class Chosen:
-    """Which series the matchers of retractions select, asked of the dictionary once each: one per run and task.
+class RetractedSeries:
+    """The series that the matchers of retractions select, read from the dictionary once per run and task.
 
-    A run's blocks name only series that were registered before its plan, so what is found at the first unit is right
-    for all of them; the next run asks anew.
+    A run's blocks name only series that were registered before its plan, so the selection of the first hour shard is
+    right for all of them; the next run reads the dictionary again.
     """
 
     def __init__(self, store: Backend) -> None:
         self._store = store
-        self._found: dict[tuple[int, int], Pairs] = {}
+        self._pairs: dict[tuple[int, int], Pairs] = {}
 
-    def of(self, app: int) -> SeriesOf:
+    def of_app(self, app: int) -> SeriesOf:
         """The series of one app's retractions."""
         return lambda retraction: self._look(app, retraction)
 
     def _look(self, app: int, retraction: Retraction) -> Pairs:
         key = app, retraction.number
-        if key not in self._found:
-            if sum(len(series) for series, _ in self._found.values()) > limits.SERIES_KNOWN_MAX:
-                self._found.clear()
-            self._found[key] = dictionary.matching(self._store, app, retraction.matchers)
-        return self._found[key]
+        if key not in self._pairs:
+            if sum(len(series) for series, _ in self._pairs.values()) > limits.SERIES_KNOWN_MAX:
+                self._pairs.clear()
+            self._pairs[key] = dictionary.matching(self._store, app, retraction.matchers)
+        return self._pairs[key]
 
 
-def compact_unit(
-    store: Backend, task: UnitTask, *, number: int, at: Hook = nowhere, chosen: Chosen | None = None
-) -> Compacted:
-    """Merge what the task names into generation ``number``; the aggregates of the unit's winners on the way."""
+def compact_hour_shard(
+    store: Backend,
+    task: HourShardTask,
+    *,
+    number: int,
+    at: Hook = ignore_point,
+    retracted: RetractedSeries | None = None,
+) -> CompactionResult:
+    """Merges the task's inputs into generation ``number``, and aggregates the samples that win."""
     try:
-        return _compact(store, task, number, at, chosen or Chosen(store))
-    except _TROUBLE as trouble:
-        return Compacted(task.app, task.shard, task.hour, reason=f"{type(trouble).__name__}: {trouble}")
+        return _compact(store, task, number, at, retracted or RetractedSeries(store))
+    except _TASK_ERRORS as error:
+        return CompactionResult(task.app, task.shard, task.hour, reason=f"{type(error).__name__}: {error}")
 
 
-def _compact(store: Backend, task: UnitTask, number: int, at: Hook, chosen: Chosen) -> Compacted:
-    found = source.read_unit(store, task)
+def _compact(
+    store: Backend, task: HourShardTask, number: int, at: Hook, retracted: RetractedSeries
+) -> CompactionResult:
+    merge_input = source.read_hour_shard(store, task)
     at("blocks read")
-    piece = _in_place(task, merge(found.pieces))
-    made, size = None, 0
-    if task.kind != Kind.RECOUNT:
-        unit = HourShardData(task.shard, task.app, task.hour)
-        pages = generations.paginate(unit, number, piece, parents=found.parents, batches=found.batches)
-        made, size = pages.generation, sink.write_unit(store, pages, at)
+    piece = _without_abandoned(task, merge(merge_input.pieces))
+    generation, size = None, 0
+    if task.kind != MergeKind.RECOUNT:
+        hour_shard = HourShard(task.shard, task.app, task.hour)
+        pages = generations.paginate(
+            hour_shard, number, piece, parents=merge_input.parents, batches=merge_input.batches
+        )
+        generation, size = pages.generation, sink.write_hour_shard(store, pages, at)
     stamps = piece.messages.ms
-    return Compacted(
+    return CompactionResult(
         app=task.app,
         shard=task.shard,
         hour=task.hour,
-        made=made,
+        generation=generation,
         samples=len(piece),
         size_bytes=size,
         stamp_min_ms=int(stamps.min()) if len(stamps) else 0,
         stamp_max_ms=int(stamps.max()) if len(stamps) else 0,
         sources=piece.messages.sources,
-        hours=hours_of(piece, Visibility(task.retractions, chosen.of(task.app))) if task.hours else None,
-        parts=found.parts,
+        hours=aggregate_hour(piece, Visibility(task.retractions, retracted.of_app(task.app)))
+        if task.wants_hours
+        else None,
+        merged=merge_input.merged,
     )
 
 
-def _in_place(task: UnitTask, piece: Piece) -> Piece:
-    """The piece without copies that a closed epoch alone put in this shard (rule 22)."""
-    spread = distribution_of(task)
-    left = None if spread is None else epochs.abandoned(spread, task.app, task.shard, piece.metrics)
-    return piece if left is None else narrow(piece, ~left)
+def _without_abandoned(task: HourShardTask, piece: Piece) -> Piece:
+    """The piece without copies that only a closed epoch has placed in this shard (PROTOCOL 22)."""
+    placement = placement_of(task)
+    if placement is None:
+        return piece
+    abandoned = epochs.in_closed_epoch_only(placement, task.app, task.shard, piece.metrics)
+    return piece if abandoned is None else narrow(piece, ~abandoned)
 
 
-def hours_of(piece: Piece, lens: Visibility) -> bytes:
-    """The aggregates of a merged piece's visible winners, by (metric, series), as bytes for the pack."""
-    won = pick(piece, lens.kept(piece))
+def aggregate_hour(piece: Piece, visibility: Visibility) -> bytes:
+    """Aggregates a merged piece's visible winners by (metric, series), as bytes for the pack."""
+    won = pick(piece, visibility.visible_rows(piece))
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(won.counts, dtype=np.int64)])
-    rows = aggregates.every(won.series, starts, won.ts, won.values)
-    counted = rows.count > 0
-    return encode_hours(won.metrics[counted], rows.take(counted))
+    rows = aggregates.aggregate_all(won.series, starts, won.ts, won.values)
+    has_samples = rows.count > 0
+    return encode_hours(won.metrics[has_samples], rows.take(has_samples))
 
 
 def pack_hours(
-    store: Backend, task: PackTask, hours: Mapping[int, bytes], *, number: int, at: Hook = nowhere
-) -> Packed:
-    """Write a day's hours: what is kept of the old pack, and new hours from ``hours`` (hour → ``encode_hours``)."""
-    place = Place("hours", task.app, task.shard, task.day, task.day * DAY_HOURS)
+    store: Backend, task: PackTask, hours: Mapping[int, bytes], *, number: int, at: Hook = ignore_point
+) -> PackResult:
+    """Writes a day's hours: those kept from the old pack, and new ones from ``hours`` (hour → ``encode_hours``)."""
+    place = PackPlace("hours", task.app, task.shard, task.day, task.day * DAY_HOURS)
     try:
-        if hours.keys() != task.made.keys():
-            raise IntegrityError(f"hours of {len(task.made.keys() - hours.keys())} hour(s) of {place} are missing")
-        metrics = _kept(store, place, task.old, task.kept)
+        if hours.keys() != task.new_hours.keys():
+            raise IntegrityError(f"hours of {len(task.new_hours.keys() - hours.keys())} hour(s) of {place} are missing")
+        metrics = _read_steps(store, place, task.old, task.old_hours)
         for hour, raw in sorted(hours.items()):
             for metric, rows in decode_hours(raw).items():
                 metrics.setdefault(metric, []).append((hour, rows))
         return _write(store, place, metrics, task, number, at, "hours written")
-    except _TROUBLE as trouble:
-        return Packed(task.app, task.shard, task.day, reason=f"{type(trouble).__name__}: {trouble}")
+    except _TASK_ERRORS as error:
+        return PackResult(task.app, task.shard, task.day, reason=f"{type(error).__name__}: {error}")
 
 
-def build_days(store: Backend, task: DaysTask, *, number: int, at: Hook = nowhere) -> Packed:
-    """Write a month's days: what is kept of the old ones, and new ones merged from packs of hours, never from raw."""
-    place = Place("days", task.app, task.shard, task.month, first_day_of(task.month) * DAY_HOURS)
+def build_days(store: Backend, task: DaysTask, *, number: int, at: Hook = ignore_point) -> PackResult:
+    """Writes a month's days: those kept from the old pack, and new ones merged from packs of hours, never from raw."""
+    place = PackPlace("days", task.app, task.shard, task.month, first_day_of(task.month) * DAY_HOURS)
     try:
-        metrics = _kept(store, place, task.old, task.kept)
+        metrics = _read_steps(store, place, task.old, task.old_days)
         for day in task.days:
-            hours = Place("hours", task.app, task.shard, day.day, day.day * DAY_HOURS)
+            hours = PackPlace("hours", task.app, task.shard, day.day, day.day * DAY_HOURS)
             for metric, steps in source.read_pack(store, hours, day.hour_rows):
                 rows = steps.rows.take(np.isin(steps.step, day.hours))
                 if len(rows):
                     metrics.setdefault(metric, []).append((day.day, aggregates.merge_rows(rows)))
         return _write(store, place, metrics, task, number, at, "days written")
-    except _TROUBLE as trouble:
-        return Packed(task.app, task.shard, task.month, reason=f"{type(trouble).__name__}: {trouble}")
+    except _TASK_ERRORS as error:
+        return PackResult(task.app, task.shard, task.month, reason=f"{type(error).__name__}: {error}")
 
 
-_Metrics = dict[int, list[tuple[int, Aggregates]]]
+_StepsByMetric = dict[int, list[tuple[int, Aggregates]]]
 
 
-def _kept(store: Backend, place: Place, old: Generation | None, kept: tuple[int, ...]) -> _Metrics:
-    """The steps of the pack in force that stay, by metric."""
-    metrics: _Metrics = {}
-    if old is None or not kept:
+def _read_steps(
+    store: Backend, place: PackPlace, old: Generation | None, steps_to_keep: tuple[int, ...]
+) -> _StepsByMetric:
+    """Reads the steps to keep of the pack in force, by metric."""
+    metrics: _StepsByMetric = {}
+    if old is None or not steps_to_keep:
         return metrics
     for metric, steps in source.read_pack(store, place, old):
-        for step in kept:
+        for step in steps_to_keep:
             rows = steps.at(step)
             if len(rows):
                 metrics.setdefault(metric, []).append((step, rows))
@@ -166,9 +181,15 @@ def _kept(store: Backend, place: Place, old: Generation | None, kept: tuple[int,
 
 
 def _write(
-    store: Backend, place: Place, metrics: _Metrics, task: PackTask | DaysTask, number: int, at: Hook, point: str
-) -> Packed:
+    store: Backend,
+    place: PackPlace,
+    metrics: _StepsByMetric,
+    task: PackTask | DaysTask,
+    number: int,
+    at: Hook,
+    point: str,
+) -> PackResult:
     old = task.old.number if task.old else 0
     generation, rows, size = sink.write_pack(store, place, metrics, number=number, old=old, form=task.form)
     at(point)
-    return Packed(place.app, place.shard, place.period, generation, rows, size)
+    return PackResult(place.app, place.shard, place.period, generation, rows, size)

@@ -1,1 +1,1 @@
-"""What a run, a purge or a retention has to do, decided from values alone. Nothing here reads or writes."""
+"""Decides, from values alone, what a run, a purge or the retention has to do. Nothing here reads or writes."""

@@ -1,8 +1,9 @@
-"""What a run has to do, decided from values alone: pending cells, manifests, retractions, the time (rules 11, 12, 16).
+"""Plans a run from values alone: pending records, manifests, retractions, the time (PROTOCOL 11, 12, 16).
 
-``plan_day`` makes the units of one (app, day) with their parent entries and exact batch lists; ``plan_hour`` those of
-one hour that is being sealed; ``waves`` cuts the work into pieces of bounded memory; ``stale_days`` says which days to
-build from hours; ``decide`` says whether beat starts a run now. Nothing here reads a store, a clock or a database.
+``plan_day`` lists the hour shards of one (app, day) with their entries and exact batch lists; ``plan_hour`` those of
+one hour that is being sealed; ``cut_into_waves`` bounds the memory of the work; ``find_stale_days`` lists the days to
+build from hours; ``decide_start`` says whether beat starts a run now. Nothing here reads a store, a clock or a
+database.
 """
 
 import logging
@@ -15,7 +16,7 @@ import msgspec
 
 from spm import limits
 from spm.errors import CorruptBlock
-from spm.store.keys import Distribution, Epoch, PendingKey
+from spm.store.keys import PendingKey, PlacementEpoch, PlacementTable
 from spm.store.ledger import commit_records
 from spm.store.ledger.commit_records import Commit, PendingCell
 from spm.store.manifest import (
@@ -26,7 +27,7 @@ from spm.store.manifest import (
     Entry,
     Generation,
     HourInputs,
-    Hours,
+    HourPack,
     Manifest,
     Month,
     Replay,
@@ -34,24 +35,24 @@ from spm.store.manifest import (
     hours_of,
 )
 from spm.store.rollup import rows as rollup_rows
-from spm.store.versions import generations as units
+from spm.store.versions import generations as generation_rows
 from spm.store.versions import retractions
 from spm.store.versions.retractions import Retraction
 
 _LOG = logging.getLogger(__name__)
 
 
-class Kind(IntEnum):
-    """How a unit is compacted."""
+class MergeKind(IntEnum):
+    """How an hour shard is compacted."""
 
-    MINOR = 0  # one more generation, with the new batches only
-    FULL = 1  # one generation instead of all
-    RECOUNT = 2  # no new generation: only its hours are missing
+    MINOR = 0  # adds one generation that holds the new batches only
+    FULL = 1  # replaces all generations by one
+    RECOUNT = 2  # writes no generation, only the hourly aggregates
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When work is worth a run; the limits are the defaults."""
+    """When there is enough work for a run; the defaults are the limits."""
 
     pending_rows: int = limits.ROLL_PENDING_ROWS
     pending_samples: int = limits.ROLL_PENDING_SAMPLES
@@ -67,32 +68,32 @@ DEFAULTS = Thresholds()
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a run is to do, and what of the app's state besides its days decides it."""
+class PlanContext:
+    """What the plan of a run depends on besides the manifests of the days."""
 
     now_ms: int
-    minor: bool = False  # leave closed hours, days and untouched units to a full run
-    upgrade: bool = False  # rewrite what older releases wrote
+    minor: bool = False  # leave closed hours, days and unchanged hour shards to a full run
+    upgrade: bool = False  # rewrite rows of older releases
     retractions: tuple[Retraction, ...] = ()  # in force
-    distribution: Distribution = field(default_factory=Distribution)
+    placement: PlacementTable = field(default_factory=PlacementTable)
     thresholds: Thresholds = DEFAULTS
 
     def due(self, hour: int) -> bool:
-        """Whether the hour's full merge and hours are this run's."""
-        return not self.minor and closed(hour, self.now_ms, self.thresholds)
+        """Whether this run does the hour's full merge and its hourly aggregates."""
+        return not self.minor and is_closed(hour, self.now_ms, self.thresholds)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """One pending cell: where its block lies and what is in it."""
+class PendingCommit:
+    """A decoded pending record: where its block lies and what is in it."""
 
     key: PendingKey
     hour: int
     commit: Commit
 
 
-class Moved(msgspec.Struct, frozen=True, array_like=True):
-    """What another shard holds of the same hour, of which a unit takes the metrics that now belong to its own."""
+class MoveSource(msgspec.Struct, frozen=True, array_like=True):
+    """The data of the same hour in another shard, of which an hour shard takes the metrics that now belong to it."""
 
     shard: int
     generations: tuple[Generation, ...]
@@ -100,181 +101,202 @@ class Moved(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class UnitPlan:
-    """One unit of a run: what it stands on, the pending batches it takes in, and what to make of them."""
+class HourShardPlan:
+    """What a run does to one hour shard: its entry in the manifest, the pending batches to add, what to write."""
 
     shard: int
     hour: int
-    kind: Kind
+    kind: MergeKind
     parent: Entry
-    fresh: tuple[Replay, ...]  # pending batches, exactly
-    waiting: tuple[Waiting, ...]  # their pending cells, to be settled after the flip
-    hours: bool  # whether hourly aggregates are due
-    retractions: tuple[Retraction, ...] = ()  # that may hide something of it
-    moved: tuple[Moved, ...] = ()  # what comes to it from other shards (rule 22)
-    place: Epoch | None = None  # only metrics that this epoch puts in its shard are kept
+    fresh: tuple[Replay, ...]  # the pending batches, exactly
+    pending: tuple[PendingCommit, ...]  # their pending records, which are settled after publishing
+    wants_hours: bool  # whether hourly aggregates are to be written
+    retractions: tuple[Retraction, ...] = ()  # that may hide some of its samples
+    move_sources: tuple[MoveSource, ...] = ()  # data that moves here from other shards (PROTOCOL 22)
+    epoch: PlacementEpoch | None = None  # keep only metrics that this epoch places in the shard
 
     @property
     def samples(self) -> int:
         """Pending samples."""
-        return sum(item.commit.sample_count for item in self.waiting)
+        return sum(item.commit.sample_count for item in self.pending)
 
     @property
     def weight(self) -> int:
-        """Samples it is taken for in a wave: what a generation holds the plan does not know."""
-        held = self.kind != Kind.MINOR and bool(self.parent.state.generations)
-        return self.samples + (held + len(self.moved)) * limits.ROLL_UNIT_SAMPLES
+        """An estimate in samples for sizing waves: the plan does not know how many samples a generation has."""
+        merges = self.kind != MergeKind.MINOR and bool(self.parent.state.generations)
+        return self.samples + (merges + len(self.move_sources)) * limits.ROLL_HOUR_SHARD_SAMPLES
 
 
 @dataclass(frozen=True, slots=True)
 class DayPlan:
-    """The units of one (app, day), and the manifest cell that the flip expects to find."""
+    """The hour shards of one (app, day) to work on, and the manifest cell that publishing expects to find."""
 
     app: int
     day: int
     cell: bytes | None
     manifest: Manifest
-    units: tuple[UnitPlan, ...]
-    order: Order
-    late: tuple[Waiting, ...] = ()  # pending cells of sealed hours
+    hour_shards: tuple[HourShardPlan, ...]
+    context: PlanContext
+    late_pending: tuple[PendingCommit, ...] = ()  # pending records of sealed hours
 
     @property
     def samples(self) -> int:
-        """Pending samples of its units."""
-        return sum(unit.samples for unit in self.units)
+        """Pending samples of all its hour shards."""
+        return sum(item.samples for item in self.hour_shards)
 
     @property
     def weight(self) -> int:
         """How much of a wave it fills, in samples."""
-        return sum(unit.weight for unit in self.units)
+        return sum(item.weight for item in self.hour_shards)
 
 
-def closed(hour: int, now_ms: int, thresholds: Thresholds = DEFAULTS) -> bool:
-    """Whether an hour has ended, and its stragglers have had their time."""
+def is_closed(hour: int, now_ms: int, thresholds: Thresholds = DEFAULTS) -> bool:
+    """Whether an hour has ended and the grace time for late samples is over."""
     return (hour + 1) * limits.HOUR_MS + thresholds.grace_ms <= now_ms
 
 
-def by_day(listed: Iterable[PendingCell]) -> dict[int, list[Waiting]]:
-    """Pending cells by the day of their hour. A damaged one stays where it is: readers still find its block."""
-    days: dict[int, list[Waiting]] = {}
+def group_by_day(listed: Iterable[PendingCell]) -> dict[int, list[PendingCommit]]:
+    """Decodes pending records and groups them by day. A damaged one stays in place: readers still find its block."""
+    days: dict[int, list[PendingCommit]] = {}
     for item in listed:
         try:
-            found = Waiting(item.key, item.hour, commit_records.decode(item.cell))
+            commit = PendingCommit(item.key, item.hour, commit_records.decode(item.cell))
         except CorruptBlock as error:
-            _LOG.error("pending %s, hour %s is left alone: %s", item.key, item.hour, error)
+            _LOG.error("pending %s, hour %s is skipped: %s", item.key, item.hour, error)
             continue
-        days.setdefault(item.hour // limits.DAY_HOURS, []).append(found)
+        days.setdefault(item.hour // limits.DAY_HOURS, []).append(commit)
     return days
 
 
 def plan_day(
-    app: int, day: int, *, cell: bytes | None, manifest: Manifest, waiting: Sequence[Waiting], order: Order
+    app: int,
+    day: int,
+    *,
+    cell: bytes | None,
+    manifest: Manifest,
+    pending: Sequence[PendingCommit],
+    context: PlanContext,
 ) -> DayPlan:
-    """The units of a day that are dirty: pending cells, a replay list, or (unless minor) what is due of a closed hour.
+    """Plans a day: hour shards with pending records or a replay list, and (unless minor) closed hours with work due.
 
-    Due are a full merge, hours, hours that leave out other retractions than those in force, and in an upgrade rows of
-    an older form. Hours that are sealing or sealed are left alone (rule 14); what came late for sealed ones is listed.
+    Work is due where a full merge or hourly aggregates are missing, where the aggregates leave out other retractions
+    than those in force, and in an upgrade where rows have an older form. Hours that are sealing or sealed are left
+    alone (PROTOCOL 14); pending records of sealed hours are listed as late.
     """
-    of_unit = _by_unit(waiting)
-    split = split_hours(manifest, of_unit.keys(), order.distribution)
-    found = []
-    for shard, hour in sorted({*of_unit, *manifest.entries}):
+    by_hour_shard = _by_hour_shard(pending)
+    split = find_split_hours(manifest, by_hour_shard.keys(), context.placement)
+    plans = []
+    for shard, hour in sorted({*by_hour_shard, *manifest.entries}):
         if manifest.seal(hour) == OPEN:
-            mine = of_unit.get((shard, hour), ())
-            due = order.due(hour) and hour not in split
-            found += _unit(manifest, shard, hour, mine, due, order)
-    late = tuple(item for item in waiting if manifest.seal(item.hour) in (SEALED, EXPIRED))
-    return DayPlan(app, day, cell, manifest, tuple(found), order, late)
+            of_hour_shard = by_hour_shard.get((shard, hour), ())
+            due = context.due(hour) and hour not in split
+            plans += _plan_hour_shard(manifest, shard, hour, of_hour_shard, due, context)
+    late = tuple(item for item in pending if manifest.seal(item.hour) in (SEALED, EXPIRED))
+    return DayPlan(app, day, cell, manifest, tuple(plans), context, late)
 
 
 def plan_hour(
-    app: int, hour: int, *, cell: bytes | None, manifest: Manifest, waiting: Sequence[Waiting], order: Order
+    app: int,
+    hour: int,
+    *,
+    cell: bytes | None,
+    manifest: Manifest,
+    pending: Sequence[PendingCommit],
+    context: PlanContext,
 ) -> DayPlan | None:
-    """All that one hour lacks in all its shards, though it is sealing; ``None`` while it lies in two places."""
-    mine = [item for item in waiting if item.hour == hour]
-    of_unit = _by_unit(mine)
-    if hour in split_hours(manifest, of_unit.keys(), order.distribution):
+    """Plans all that one hour lacks in all its shards, even if it is sealing; ``None`` while a metric may be in two."""
+    of_hour = [item for item in pending if item.hour == hour]
+    by_hour_shard = _by_hour_shard(of_hour)
+    if hour in find_split_hours(manifest, by_hour_shard.keys(), context.placement):
         return None
-    places = sorted({*of_unit, *(unit for unit in manifest.entries if unit[1] == hour)})
-    found = [unit for b, s in places for unit in _unit(manifest, b, s, of_unit.get((b, s), ()), True, order)]
-    return DayPlan(app, hour // limits.DAY_HOURS, cell, manifest, tuple(found), order)
+    shards = sorted({shard for shard, other in [*by_hour_shard, *manifest.entries] if other == hour})
+    plans = [
+        plan
+        for shard in shards
+        for plan in _plan_hour_shard(manifest, shard, hour, by_hour_shard.get((shard, hour), ()), True, context)
+    ]
+    return DayPlan(app, hour // limits.DAY_HOURS, cell, manifest, tuple(plans), context)
 
 
-def split_hours(manifest: Manifest, places: Iterable[tuple[int, int]], distribution: Distribution) -> set[int]:
-    """Hours of which a metric may lie in two shards: while epochs change, all that lie in more than one."""
-    if distribution.settled:
+def find_split_hours(manifest: Manifest, places: Iterable[tuple[int, int]], distribution: PlacementTable) -> set[int]:
+    """Hours in which a metric may lie in two shards: while the placement changes, all hours in more than one shard."""
+    if distribution.has_one_live_epoch:
         return set()
-    held: dict[int, set[int]] = {}
+    shards_of: dict[int, set[int]] = {}
     entries = [place for place, entry in manifest.entries.items() if entry.state.generations or entry.state.replay]
     for shard, hour in [*places, *entries]:
-        held.setdefault(hour, set()).add(shard)
-    return {hour for hour, shards in held.items() if len(shards) > 1}
+        shards_of.setdefault(hour, set()).add(shard)
+    return {hour for hour, shards in shards_of.items() if len(shards) > 1}
 
 
-def _by_unit(waiting: Iterable[Waiting]) -> dict[tuple[int, int], tuple[Waiting, ...]]:
-    found: dict[tuple[int, int], list[Waiting]] = {}
+def _by_hour_shard(waiting: Iterable[PendingCommit]) -> dict[tuple[int, int], tuple[PendingCommit, ...]]:
+    groups: dict[tuple[int, int], list[PendingCommit]] = {}
     for item in waiting:
-        found.setdefault((item.key.shard, item.hour), []).append(item)
-    return {place: tuple(items) for place, items in found.items()}
+        groups.setdefault((item.key.shard, item.hour), []).append(item)
+    return {place: tuple(items) for place, items in groups.items()}
 
 
-def _unit(
-    manifest: Manifest, shard: int, hour: int, mine: Sequence[Waiting], due: bool, order: Order
-) -> list[UnitPlan]:
+def _plan_hour_shard(
+    manifest: Manifest, shard: int, hour: int, pending: Sequence[PendingCommit], due: bool, context: PlanContext
+) -> list[HourShardPlan]:
     entry = manifest.entry(shard, hour)
-    kind = _kind(manifest, shard, hour, bool(mine), due, order)
+    kind = _kind(manifest, shard, hour, bool(pending), due, context)
     if kind is None:
         return []
-    batches = {Replay(item.key.ingest_ms, item.key.batch) for item in mine}
-    hiding = retractions.touching(order.retractions, _with(entry, mine), hour) if due else ()
-    return [UnitPlan(shard, hour, kind, entry, tuple(sorted(batches)), tuple(mine), due, hiding)]
+    batches = {Replay(item.key.ingest_ms, item.key.batch) for item in pending}
+    hiding = retractions.touching(context.retractions, _with(entry, pending), hour) if due else ()
+    return [HourShardPlan(shard, hour, kind, entry, tuple(sorted(batches)), tuple(pending), due, hiding)]
 
 
-def _with(entry: Entry, mine: Sequence[Waiting]) -> Entry:
-    """The stamps and sources that the unit will have when it holds what waits."""
-    stamps = [(item.commit.stamp_min_ms, item.commit.stamp_max_ms) for item in mine]
+def _with(entry: Entry, pending: Sequence[PendingCommit]) -> Entry:
+    """The entry with the stamps and sources that it will have once it holds these pending batches."""
+    stamps = [(item.commit.stamp_min_ms, item.commit.stamp_max_ms) for item in pending]
     if entry.stamp_max_ms:
         stamps.append((entry.stamp_min_ms, entry.stamp_max_ms))
-    sources = {*entry.sources, *(name for item in mine for name in item.commit.messages.sources)}
+    sources = {*entry.sources, *(name for item in pending for name in item.commit.messages.sources)}
     state = msgspec.structs.replace(entry.state, replay=(*entry.state.replay, Replay(0, 0)))  # anything but empty
     low, high = min((low for low, _ in stamps), default=0), max((high for _, high in stamps), default=0)
     return Entry(state, (), low, high, tuple(sources))
 
 
-def _kind(manifest: Manifest, shard: int, hour: int, waits: bool, due: bool, order: Order) -> Kind | None:
+def _kind(
+    manifest: Manifest, shard: int, hour: int, has_pending: bool, due: bool, context: PlanContext
+) -> MergeKind | None:
     state = manifest.entry(shard, hour).state
     generations = len(state.generations)
-    many = not generations or generations >= order.thresholds.generations
-    if waits or state.replay:
-        return Kind.FULL if due or many else Kind.MINOR
+    many = not generations or generations >= context.thresholds.generations
+    if has_pending or state.replay:
+        return MergeKind.FULL if due or many else MergeKind.MINOR
     if due and generations > 1:
-        return Kind.FULL
-    if order.upgrade and any(g.form < units.FORM for g in state.generations):
-        return Kind.FULL
-    old = order.upgrade and shard in manifest.hours and manifest.hours[shard].generation.form < rollup_rows.FORM
-    if due and generations and (old or not fresh_hours(manifest, shard, hour, order.retractions)):
-        return Kind.RECOUNT
+        return MergeKind.FULL
+    if context.upgrade and any(g.form < generation_rows.FORM for g in state.generations):
+        return MergeKind.FULL
+    old = context.upgrade and shard in manifest.hours and manifest.hours[shard].generation.form < rollup_rows.FORM
+    if due and generations and (old or not are_hours_current(manifest, shard, hour, context.retractions)):
+        return MergeKind.RECOUNT
     return None
 
 
-def fresh_hours(manifest: Manifest, shard: int, hour: int, found: Sequence[Retraction]) -> bool:
-    """Whether the hours in force of a unit are made of what it holds now, without what is retracted now (rule 11)."""
-    made = manifest.counted(shard, hour)
-    return made is not None and _left_out(manifest, hour, made, found, shard)
+def are_hours_current(manifest: Manifest, shard: int, hour: int, active: Sequence[Retraction]) -> bool:
+    """Whether the aggregates in force match the hour shard's state and the present retractions (PROTOCOL 11)."""
+    inputs = manifest.valid_inputs(shard, hour)
+    return inputs is not None and _leaves_out_right_retractions(manifest, hour, inputs, active, shard)
 
 
-def _left_out(manifest: Manifest, hour: int, made: HourInputs, found: Sequence[Retraction], shard: int) -> bool:
-    """Hours of a sealed hour stand for the retractions of their seal, whatever came later (rule 23)."""
+def _leaves_out_right_retractions(
+    manifest: Manifest, hour: int, inputs: HourInputs, active: Sequence[Retraction], shard: int
+) -> bool:
+    """The aggregates of a sealed hour keep the retractions of their seal, whatever came later (PROTOCOL 23)."""
     if manifest.seal(hour) in (SEALED, EXPIRED):
         return True
-    return made.retractions == retractions.ids(retractions.touching(found, manifest.entry(shard, hour), hour))
+    return inputs.retractions == retractions.ids(retractions.touching(active, manifest.entry(shard, hour), hour))
 
 
-def waves(days: Sequence[DayPlan], samples_max: int = limits.ROLL_WAVE_SAMPLES) -> Iterator[list[DayPlan]]:
-    """The days with work, in portions whose samples stay below a bound (a day is never cut)."""
+def cut_into_waves(days: Sequence[DayPlan], samples_max: int = limits.ROLL_WAVE_SAMPLES) -> Iterator[list[DayPlan]]:
+    """Groups the days that have work into waves below a bound of samples; a day is never cut."""
     wave: list[DayPlan] = []
     for day in days:
-        if not day.units:
+        if not day.hour_shards:
             continue
         if wave and sum(d.weight for d in wave) + day.weight > samples_max:
             yield wave
@@ -284,9 +306,13 @@ def waves(days: Sequence[DayPlan], samples_max: int = limits.ROLL_WAVE_SAMPLES) 
         yield wave
 
 
-def outdated(manifest: Manifest) -> int:
-    """How many open units still have rows of an older form, of samples or of hours."""
-    old = {p for p, entry in manifest.entries.items() if any(g.form < units.FORM for g in entry.state.generations)}
+def count_outdated(manifest: Manifest) -> int:
+    """How many open hour shards still have rows of an older form, of samples or of hourly aggregates."""
+    old = {
+        p
+        for p, entry in manifest.entries.items()
+        if any(g.form < generation_rows.FORM for g in entry.state.generations)
+    }
     for shard, pack in manifest.hours.items():
         if pack.generation.form < rollup_rows.FORM:
             old |= {(shard, hour) for hour in pack.hours if manifest.entry(shard, hour).state.generations}
@@ -298,56 +324,56 @@ def outdated(manifest: Manifest) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StaleDay:
-    """A closed day of a shard whose hours are all in force, but not its row of days; and what it will be made of."""
+    """A closed day of a shard whose hourly aggregates are all in force but whose daily row is not, and its inputs."""
 
     shard: int
     day: int
-    hours: Hours
+    pack: HourPack
     inputs: bytes
     retractions: bytes
     stamp_max_ms: int
 
 
-def stale_days(month: Month, manifests: Mapping[int, Manifest], order: Order) -> list[StaleDay]:
-    """The days of a month to build: all hours closed, every hour exact, and no equal day in force.
+def find_stale_days(month: Month, manifests: Mapping[int, Manifest], context: PlanContext) -> list[StaleDay]:
+    """The days of a month to build: all hours closed, all aggregates current, and no equal day in force.
 
-    A day of which hours have expired stays as it is; so does one whose data lies in two shards.
+    A day with expired hours stays as it is, and so does a day whose data lies in two shards.
     """
-    found = []
+    stale = []
     for day, manifest in sorted(manifests.items()):
-        if not order.due((day + 1) * limits.DAY_HOURS - 1) or split_hours(manifest, (), order.distribution):
+        if not context.due((day + 1) * limits.DAY_HOURS - 1) or find_split_hours(manifest, (), context.placement):
             continue
         for shard, pack in sorted(manifest.hours.items()):
-            made = _day(manifest, shard, pack, day, order)
-            if made is not None and not _in_force(month, made, order):
-                found.append(made)
-    return found
+            day_to_build = _day(manifest, shard, pack, day, context)
+            if day_to_build is not None and not _in_force(month, day_to_build, context):
+                stale.append(day_to_build)
+    return stale
 
 
-def _day(manifest: Manifest, shard: int, pack: Hours, day: int, order: Order) -> StaleDay | None:
+def _day(manifest: Manifest, shard: int, pack: HourPack, day: int, context: PlanContext) -> StaleDay | None:
     hours = hours_of(manifest, shard)
     inputs = day_fingerprint(hours)
-    whole = all(fresh_hours(manifest, shard, hour, order.retractions) for hour, _ in hours)
-    if not inputs or not whole or any(manifest.seal(hour) in (SEALING, EXPIRED) for hour, _ in hours):
+    are_current = all(are_hours_current(manifest, shard, hour, context.retractions) for hour, _ in hours)
+    if not inputs or not are_current or any(manifest.seal(hour) in (SEALING, EXPIRED) for hour, _ in hours):
         return None
-    marks = [pack.hours[hour] for hour, _ in hours]
-    hidden = retractions.of_day((hour, pack.hours[hour].retractions) for hour, _ in hours)
-    return StaleDay(shard, day, pack, inputs, hidden, max(made.stamp_max_ms for made in marks))
+    hour_inputs = [pack.hours[hour] for hour, _ in hours]
+    hidden = retractions.day_fingerprint((hour, pack.hours[hour].retractions) for hour, _ in hours)
+    return StaleDay(shard, day, pack, inputs, hidden, max(inputs_of.stamp_max_ms for inputs_of in hour_inputs))
 
 
-def _in_force(month: Month, made: StaleDay, order: Order) -> bool:
-    days = month.days.get(made.shard)
-    now = days.days.get(made.day) if days else None
-    if days is None or now is None or (now.inputs, now.retractions) != (made.inputs, made.retractions):
+def _in_force(month: Month, stale: StaleDay, context: PlanContext) -> bool:
+    days = month.days.get(stale.shard)
+    now = days.days.get(stale.day) if days else None
+    if days is None or now is None or (now.inputs, now.retractions) != (stale.inputs, stale.retractions):
         return False
-    return not (order.upgrade and days.generation.form < rollup_rows.FORM)
+    return not (context.upgrade and days.generation.form < rollup_rows.FORM)
 
 
 # --- when to run ------------------------------------------------------------------------------------------------------
 
 
-class Start(IntEnum):
-    """What beat does now."""
+class RunStart(IntEnum):
+    """Which run beat starts now."""
 
     NOTHING = 0
     MINOR = 1  # in this process
@@ -355,17 +381,19 @@ class Start(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pressure:
-    """How much waits for a run, over all apps."""
+class Backlog:
+    """How much work waits for a run, over all apps."""
 
     rows: int  # pending rows of the fullest (shard, app)
     samples: int
-    oldest_ms: int | None  # the oldest pending row's time
-    overdue_ms: int | None  # the oldest waiting row, or the end, of a closed hour that lacks its full merge or hours
+    oldest_ms: int | None  # when the oldest pending row was written
+    overdue_ms: (
+        int | None
+    )  # since when a closed hour lacks its full merge or its aggregates: its oldest row, or its end
 
 
-def pressure(apps: Iterable[tuple[Sequence[Waiting], Mapping[int, Manifest]]], now_ms: int) -> Pressure:
-    """The pressure of all apps, each given as its pending cells and the manifests of its recent days."""
+def measure_backlog(apps: Iterable[tuple[Sequence[PendingCommit], Mapping[int, Manifest]]], now_ms: int) -> Backlog:
+    """Measures the backlog of all apps, each given as its pending records and the manifests of its recent days."""
     rows: dict[tuple[int, int], set[int]] = {}
     samples, oldest, overdue = 0, math.inf, math.inf
     for waiting, manifests in apps:
@@ -373,53 +401,53 @@ def pressure(apps: Iterable[tuple[Sequence[Waiting], Mapping[int, Manifest]]], n
             rows.setdefault((item.key.app, item.key.shard), set()).add(item.key.batch)
             samples += item.commit.sample_count
             oldest = min(oldest, item.key.ingest_ms)
-            if closed(item.hour, now_ms):
+            if is_closed(item.hour, now_ms):
                 overdue = min(overdue, max(item.key.ingest_ms, (item.hour + 1) * limits.HOUR_MS))
         overdue = min([overdue, *(_overdue(manifest, now_ms) for manifest in manifests.values())])
     fullest = max(map(len, rows.values()), default=0)
-    return Pressure(fullest, samples, _known(oldest), _known(overdue))
+    return Backlog(fullest, samples, _finite(oldest), _finite(overdue))
 
 
 def _overdue(manifest: Manifest, now_ms: int) -> float:
-    """The end of the oldest closed hour without full merge or hours. One rolled back stays so until more data comes."""
+    """The end of the oldest closed hour without full merge or aggregates. A rolled-back hour waits for more data."""
     ends = [
         (hour + 1) * limits.HOUR_MS
         for (shard, hour), entry in manifest.entries.items()
         if manifest.seal(hour) == OPEN and entry.state.generations and not entry.state.replay
-        if closed(hour, now_ms) and not _made(manifest, shard, hour)
+        if is_closed(hour, now_ms) and not _has_aggregates(manifest, shard, hour)
     ]
     return min(ends, default=math.inf)
 
 
-def _made(manifest: Manifest, shard: int, hour: int) -> bool:
-    """Whether hours of what the unit holds are there, whatever they leave out: of retractions the agenda tells."""
-    return manifest.counted(shard, hour) is not None
+def _has_aggregates(manifest: Manifest, shard: int, hour: int) -> bool:
+    """Whether aggregates of the present state exist, whatever they leave out: the agenda knows of retractions."""
+    return manifest.valid_inputs(shard, hour) is not None
 
 
-def _known(ms: float) -> int | None:
+def _finite(ms: float) -> int | None:
     return None if ms == math.inf else int(ms)
 
 
-def decide(
-    waits: Pressure,
+def decide_start(
+    backlog: Backlog,
     *,
     now_ms: int,
     last_spark_ms: int | None,
     last_trouble_ms: int | None = None,
     thresholds: Thresholds = DEFAULTS,
-) -> Start:
-    """Whether a run starts now: a Spark run for closed hours and heaps, a minor one for what is small.
+) -> RunStart:
+    """Decides whether a run starts now: on Spark for closed hours and large backlogs, a minor run for small ones.
 
-    After a run that failed or gave a unit up nothing starts for a while: what stands in its way stands there still.
+    After a run that failed or gave up an hour shard, nothing starts for a while: the cause is probably still there.
     """
     if last_trouble_ms is not None and now_ms - last_trouble_ms < thresholds.trouble_gap_ms:
-        return Start.NOTHING
-    rested = last_spark_ms is None or now_ms - last_spark_ms >= thresholds.spark_gap_ms
-    if waits.samples > thresholds.local_samples:
-        return Start.SPARK
-    if rested and waits.overdue_ms is not None and now_ms - waits.overdue_ms >= thresholds.grace_ms:
-        return Start.SPARK
-    old = waits.oldest_ms is not None and now_ms - waits.oldest_ms >= thresholds.pending_age_ms
-    if waits.rows >= thresholds.pending_rows or waits.samples >= thresholds.pending_samples or old:
-        return Start.MINOR
-    return Start.NOTHING
+        return RunStart.NOTHING
+    is_gap_over = last_spark_ms is None or now_ms - last_spark_ms >= thresholds.spark_gap_ms
+    if backlog.samples > thresholds.local_samples:
+        return RunStart.SPARK
+    if is_gap_over and backlog.overdue_ms is not None and now_ms - backlog.overdue_ms >= thresholds.grace_ms:
+        return RunStart.SPARK
+    old = backlog.oldest_ms is not None and now_ms - backlog.oldest_ms >= thresholds.pending_age_ms
+    if backlog.rows >= thresholds.pending_rows or backlog.samples >= thresholds.pending_samples or old:
+        return RunStart.MINOR
+    return RunStart.NOTHING

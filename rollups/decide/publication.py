@@ -1,7 +1,8 @@
-"""What a run changes in a manifest, as a pure function from the old value to the new one (rules 14 and 16).
+"""Computes the manifest that a run publishes from the old one (PROTOCOL 14, 16).
 
-``apply`` makes the value that a flip puts; ``rebase`` makes it anew for a manifest that has moved since, or says that
-the work must be dropped. The flip itself, one check-and-put per (app, day), is ``run``'s.
+``apply_changes`` returns the new value; ``rebase`` applies the changes to a manifest that others have changed since the
+plan, or says that the work must be dropped. ``rollups.manifest.publish`` writes the value, by one check-and-put per
+(app, day).
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,44 +11,44 @@ from dataclasses import dataclass
 import msgspec
 
 from spm import limits
-from spm.store.manifest import OPEN, Entry, Generation, Hours, Manifest, PreviousEntry, Replay, State
+from spm.store.manifest import OPEN, Entry, Generation, HourPack, Manifest, PreviousState, Replay, State
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One unit's part of a flip: the generation that goes in, the generations and replayed batches it stands for."""
+class EntryChange:
+    """The change of one hour shard's entry: a new generation, and the generations and replayed batches it replaces."""
 
     shard: int
     hour: int
-    made: Generation
+    generation: Generation
     replaced: tuple[Generation, ...]
-    taken: tuple[Replay, ...]
+    replayed: tuple[Replay, ...]
     stamp_min_ms: int
     stamp_max_ms: int
     sources: tuple[str, ...]
 
 
-def apply(
-    manifest: Manifest, changes: Sequence[Change], hours: Mapping[int, Hours], *, run: int, nonce: int
+def apply_changes(
+    manifest: Manifest, changes: Sequence[EntryChange], hours: Mapping[int, HourPack], *, run: int, nonce: int
 ) -> Manifest:
-    """The manifest after the flip of a run."""
+    """The manifest after a run has published its changes."""
     entries = dict(manifest.entries)
     for change in changes:
         entries[change.shard, change.hour] = entry_after(manifest.entry(change.shard, change.hour), change, run)
     return msgspec.structs.replace(manifest, nonce=nonce, entries=entries, hours={**manifest.hours, **hours})
 
 
-def entry_after(entry: Entry, change: Change, run: int) -> Entry:
-    """A unit's entry after its change; what others have added since the plan stays in force."""
-    gone, taken = {g.number for g in change.replaced}, set(change.taken)
-    kept = tuple(g for g in entry.state.generations if g.number not in gone)
-    # A full merge stands for the oldest data, so it goes first; what a minor run adds is the newest.
-    generations = (change.made, *kept) if gone else (*kept, change.made)
-    replay = tuple(r for r in entry.state.replay if r not in taken)
+def entry_after(entry: Entry, change: EntryChange, run: int) -> Entry:
+    """An hour shard's entry after its change; what others have added since the plan stays in force."""
+    replaced, replayed = {g.number for g in change.replaced}, set(change.replayed)
+    others = tuple(g for g in entry.state.generations if g.number not in replaced)
+    # A full merge holds the oldest data, so it goes first; what a minor run adds is the newest.
+    generations = (change.generation, *others) if replaced else (*others, change.generation)
+    replay = tuple(r for r in entry.state.replay if r not in replayed)
     stamps = [m for m in (entry.stamp_min_ms, change.stamp_min_ms) if m]
     return Entry(
         state=State(generations, replay),
-        history=(*entry.history, PreviousEntry(run, entry.state))[-limits.HISTORY_MAX :],
+        history=(*entry.history, PreviousState(run, entry.state))[-limits.HISTORY_MAX :],
         stamp_min_ms=min(stamps, default=0),
         stamp_max_ms=max(entry.stamp_max_ms, change.stamp_max_ms),
         sources=tuple(sorted({*entry.sources, *change.sources})),
@@ -58,34 +59,34 @@ def rebase(
     now: Manifest,
     *,
     planned: Manifest,
-    changes: Sequence[Change],
-    hours: Mapping[int, Hours],
+    changes: Sequence[EntryChange],
+    hours: Mapping[int, HourPack],
     run: int,
     nonce: int,
 ) -> Manifest | None:
-    """The same flip onto a manifest that is not the planned one any more; ``None``: the work must be dropped.
+    """Applies the changes to a manifest that is not the planned one any more; ``None``: the work must be dropped.
 
-    Only when no purge has put up its fence, no unit is sealing, and all that is replaced is still in force. Hours go in
-    only where the pack is as planned, and keep the fingerprints of what they were made of.
+    That is possible only if no purge has set its fence, no hour is sealing, and all that is replaced is still in force.
+    Packs of hours go in only where the pack in force is the planned one; they keep the fingerprints of their inputs.
     """
     if now.fence != planned.fence or not all(_fits(now, change) for change in changes):
         return None
     unchanged = {b: h for b, h in hours.items() if now.hours.get(b) == planned.hours.get(b)}
-    return apply(now, changes, unchanged, run=run, nonce=nonce)
+    return apply_changes(now, changes, unchanged, run=run, nonce=nonce)
 
 
-def _fits(now: Manifest, change: Change) -> bool:
+def _fits(now: Manifest, change: EntryChange) -> bool:
     entry = now.entry(change.shard, change.hour)
     in_force = {g.number for g in entry.state.generations}
     replaced = {g.number for g in change.replaced}
-    return now.seal(change.hour) == OPEN and replaced <= in_force and set(change.taken) <= set(entry.state.replay)
+    return now.seal(change.hour) == OPEN and replaced <= in_force and set(change.replayed) <= set(entry.state.replay)
 
 
-def landed(now: Manifest, changes: Sequence[Change], nonce: int) -> bool:
-    """Whether a flip of unknown outcome went in: its nonce is there, or a later value carries its generations."""
+def is_published(now: Manifest, changes: Sequence[EntryChange], nonce: int) -> bool:
+    """Whether a write of unknown outcome went in: its nonce is there, or a later value names its generations."""
     if now.nonce == nonce:
         return True
-    return any(change.made.number in _named(now.entry(change.shard, change.hour)) for change in changes)
+    return any(change.generation.number in _named(now.entry(change.shard, change.hour)) for change in changes)
 
 
 def _named(entry: Entry) -> set[int]:

@@ -1,8 +1,9 @@
-"""Whose retention is over, decided from values alone (rule 23): days to seal, to expire, to drop, to forget.
+"""Decides from values alone whose retention is over (PROTOCOL 23): days to seal, to expire, to drop, to forget.
 
-Enter by ``due``. An app keeps samples, hours and days each for its own number of days (``Keep``). Retention goes by
-whole days: all hours of a day are sealed together, which costs one flip instead of 24, and keeps samples up to a day
-longer than asked. An hour that somebody began to seal is always due. Nothing here reads a store or a clock.
+Enter by ``plan_retention``. An app keeps samples, hours and days each for its own number of days
+(``RetentionPeriods``). Retention goes by entire days: all hours of a day are sealed together, which costs one
+check-and-put instead of 24, and keeps samples up to a day longer than configured. An hour whose sealing has begun is
+always due. Nothing here reads a store or a clock.
 """
 
 from collections.abc import Mapping
@@ -15,9 +16,9 @@ from spm.store.manifest import (
     OPEN,
     SEALED,
     SEALING,
-    Days,
+    DayPack,
     Entry,
-    Hours,
+    HourPack,
     Manifest,
     Month,
     State,
@@ -30,8 +31,8 @@ _DAY_MS = DAY_HOURS * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
-    """How many days samples, hours and days are kept; ``None``: for ever."""
+class RetentionPeriods:
+    """For how many days samples, hours and days are kept; ``None``: for ever."""
 
     raw_days: int | None = None
     hour_days: int | None = None
@@ -39,35 +40,39 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """What retention has to do for an app, oldest first."""
+class RetentionPlan:
+    """What the retention has to do for an app, oldest first."""
 
     seal: Mapping[int, tuple[int, ...]]  # day → hours
-    expire: tuple[int, ...]  # days whose hours go
-    drop: Mapping[int, tuple[int, ...]]  # month → days that go
-    forget: tuple[int, ...]  # days of which nothing is left but their seals
+    expire: tuple[int, ...]  # days whose hours are deleted
+    drop: Mapping[int, tuple[int, ...]]  # month → days to delete
+    forget_days: tuple[int, ...]  # days whose manifest keeps nothing but the seals
 
 
-def due(keep: Keep, now_ms: int, manifests: Mapping[int, Manifest], months: Mapping[int, Month]) -> Due:
-    """What is due. ``manifests`` and ``months``: of all days there are."""
+def plan_retention(
+    keep: RetentionPeriods, now_ms: int, manifests: Mapping[int, Manifest], months: Mapping[int, Month]
+) -> RetentionPlan:
+    """Lists what is due; ``manifests`` and ``months`` are those of all days of the app."""
     seal, expire, drop, forget = {}, [], {}, []
     for day, value in sorted(manifests.items()):
-        hours = _to_seal(day, value, over(keep.raw_days, day, now_ms))
+        hours = _to_seal(day, value, is_over(keep.raw_days, day, now_ms))
         if hours:
             seal[day] = hours
-        if over(keep.hour_days, day, now_ms) and _sealed(day, value) and not expired(day, value):
+        if is_over(keep.hour_days, day, now_ms) and _sealed(day, value) and not is_expired(day, value):
             expire.append(day)
-        if expired(day, value) and (value.entries or value.hours) and not _in_force(day, months):
+        if is_expired(day, value) and (value.entries or value.hours) and not _in_force(day, months):
             forget.append(day)
-    for month, found in sorted(months.items()):
-        held = sorted({day for pack in found.days.values() for day in pack.days})
-        gone = [d for d in held if over(keep.day_days, d, now_ms) and d in manifests and expired(d, manifests[d])]
-        if gone:
-            drop[month] = tuple(gone)
-    return Due(seal, tuple(expire), drop, tuple(forget))
+    for month, packs in sorted(months.items()):
+        stored = sorted({day for pack in packs.days.values() for day in pack.days})
+        over = [
+            d for d in stored if is_over(keep.day_days, d, now_ms) and d in manifests and is_expired(d, manifests[d])
+        ]
+        if over:
+            drop[month] = tuple(over)
+    return RetentionPlan(seal, tuple(expire), drop, tuple(forget))
 
 
-def over(days: int | None, day: int, now_ms: int) -> bool:
+def is_over(days: int | None, day: int, now_ms: int) -> bool:
     """Whether a day ended more than so many days ago."""
     return days is not None and (day + 1 + days) * _DAY_MS <= now_ms
 
@@ -89,7 +94,7 @@ def _sealed(day: int, value: Manifest) -> bool:
     return all(value.seal(hour) >= SEALED for hour in hours_of_day(day))
 
 
-def expired(day: int, value: Manifest) -> bool:
+def is_expired(day: int, value: Manifest) -> bool:
     """Whether the whole day answers from `days` alone."""
     return all(value.seal(hour) == EXPIRED for hour in hours_of_day(day))
 
@@ -101,17 +106,17 @@ def _in_force(day: int, months: Mapping[int, Month]) -> bool:
 # --- what manifests become --------------------------------------------------------------------------------------------
 
 
-def marked(now: Manifest, hours: tuple[int, ...], seal: int, nonce: int) -> Manifest:
-    """With these hours in this state. The fence makes every run under way drop its work on the day (rule 14)."""
+def with_seal(now: Manifest, hours: tuple[int, ...], seal: int, nonce: int) -> Manifest:
+    """The manifest with these hours in this state. Its fence makes every run in progress drop the day (PROTOCOL 14)."""
     seals = {**now.seals, **dict.fromkeys(hours, seal)}
-    kept = {hour: state for hour, state in seals.items() if state != OPEN}
-    return Manifest(nonce, nonce, now.entries, now.hours, kept)
+    not_open = {hour: state for hour, state in seals.items() if state != OPEN}
+    return Manifest(nonce, nonce, now.entries, now.hours, not_open)
 
 
-def sealed(now: Manifest, hours: tuple[int, ...]) -> Manifest:
-    """With these hours final. Their history goes: a roll back has nothing to return to. The nonce stays.
+def with_final_hours(now: Manifest, hours: tuple[int, ...]) -> Manifest:
+    """The manifest with these hours final and without their history, so that no roll back is possible. The nonce stays.
 
-    Hours of another state go as well: a move that was rolled back may have left them in its shards.
+    Aggregates of other states are removed as well: a move that was rolled back may have left them in its shards.
     """
     entries = {
         (shard, hour): Entry(entry.state, (), entry.stamp_min_ms, entry.stamp_max_ms, entry.sources)
@@ -120,65 +125,65 @@ def sealed(now: Manifest, hours: tuple[int, ...]) -> Manifest:
         for (shard, hour), entry in now.entries.items()
     }
     hour_rows = {
-        shard: Hours(
-            pack.generation, {s: of for s, of in pack.hours.items() if s not in hours or now.counted(shard, s)}
+        shard: HourPack(
+            pack.generation, {s: of for s, of in pack.hours.items() if s not in hours or now.valid_inputs(shard, s)}
         )
         for shard, pack in now.hours.items()
     }
-    kept = {shard: pack for shard, pack in hour_rows.items() if pack.hours}
-    return Manifest(now.nonce, now.fence, entries, kept, {**now.seals, **dict.fromkeys(hours, SEALED)})
+    packs = {shard: pack for shard, pack in hour_rows.items() if pack.hours}
+    return Manifest(now.nonce, now.fence, entries, packs, {**now.seals, **dict.fromkeys(hours, SEALED)})
 
 
 def without_hours(now: Manifest, day: int, nonce: int) -> Manifest:
-    """With the whole day expired. What its days were made of stays named; who wrote there is of no use any more."""
+    """The manifest with the whole day expired. It still names the inputs of the daily rows, but no sources."""
     entries = {
         place: Entry(entry.state, (), entry.stamp_min_ms, entry.stamp_max_ms) for place, entry in now.entries.items()
     }
     return Manifest(nonce, nonce, entries, now.hours, dict.fromkeys(hours_of_day(day), EXPIRED))
 
 
-def forgotten(now: Manifest, nonce: int) -> Manifest:
-    """With nothing but its seals, so that late data is told apart from new for ever."""
+def with_seals_only(now: Manifest, nonce: int) -> Manifest:
+    """The manifest with nothing but its seals, which tell late data from new data for ever."""
     return Manifest(nonce, nonce, {}, {}, now.seals)
 
 
 def without_days(now: Month, days: tuple[int, ...], nonce: int) -> Month:
-    """The month without these days; a shard without any is not named."""
-    left = {
-        shard: Days(pack.generation, {day: of for day, of in pack.days.items() if day not in days})
+    """The month without these days; shards without any day are removed."""
+    remaining = {
+        shard: DayPack(pack.generation, {day: of for day, of in pack.days.items() if day not in days})
         for shard, pack in now.days.items()
     }
-    return Month(nonce, {shard: pack for shard, pack in left.items() if pack.days})
+    return Month(nonce, {shard: pack for shard, pack in remaining.items() if pack.days})
 
 
-def final(day: int, value: Manifest, month: Month) -> bool:
-    """Whether the days in force stand for every shard's hours, exactly: only then may those go."""
+def are_days_final(day: int, value: Manifest, month: Month) -> bool:
+    """Whether the daily rows in force are made of exactly the hours of every shard: only then may the hours go."""
     for shard in {shard for shard, _ in value.entries}:
         hours = hours_of(value, shard)
         if not hours:
             continue
         pack = month.days.get(shard)
-        made = pack.days.get(day) if pack else None
+        in_force = pack.days.get(day) if pack else None
         hour_rows = value.hours.get(shard)
-        if made is None or hour_rows is None or made.inputs != day_fingerprint(hours):
+        if in_force is None or hour_rows is None or in_force.inputs != day_fingerprint(hours):
             return False
-        if made.retractions != retractions.of_day(
+        if in_force.retractions != retractions.day_fingerprint(
             (s, hour_rows.hours[s].retractions) for s, _ in hours if s in hour_rows.hours
         ):
             return False
     return True
 
 
-# --- which rows go ----------------------------------------------------------------------------------------------------
+# --- rows to delete ---------------------------------------------------------------------------------------------------
 
 
 def raw_of(value: Manifest, state: State, shard: int, hour: int) -> list[Place]:
-    """The generations of a unit, if its raw is to go."""
+    """The generations of an hour shard whose samples are to be deleted."""
     return [(shard, hour, g.number) for g in state.generations] if value.seal(hour) >= SEALED else []
 
 
 def leftovers(day: int, value: Manifest) -> tuple[set[Place], set[Place]]:
-    """What may still lie there though it answers nothing: generations of sealed hours, packs of expired hours."""
+    """Generations of sealed hours and packs of expired hours: rows that may still exist though no reader uses them."""
     raw = {place for (b, hour), entry in value.entries.items() for place in raw_of(value, entry.state, b, hour)}
-    gone = expired(day, value)
-    return raw, {(b, day * DAY_HOURS, pack.generation.number) for b, pack in value.hours.items()} if gone else set()
+    packs = {(b, day * DAY_HOURS, pack.generation.number) for b, pack in value.hours.items()}
+    return raw, packs if is_expired(day, value) else set()

@@ -1,8 +1,8 @@
-"""Which rows nobody can need any more, decided from values alone (rules 19 to 21).
+"""Decides from values alone which rows no reader can need any more (PROTOCOL 19–21).
 
-A listing names what there is: generations of units and packs, and blocks, each with its place and number (``Listed``,
-the columns of a frame as well). A ``Word`` is what the manifests say of the same places. ``verdict`` gives the reason
-why something goes, or ``None``: it stays. Reading, fencing and deleting stand in ``purge``; nothing here does any.
+A listing names the rows that exist: generations of hour shards and packs, and blocks, each with its place and number
+(``ListedRows``, which are also the columns of a frame). ``References`` are what the manifests name at those places.
+``deletion_reason`` says why rows go, or ``None`` if they stay. ``purge`` reads, fences and deletes; nothing here does.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,17 +14,17 @@ import msgspec
 from spm.limits import DAY_HOURS
 from spm.store.manifest import SEALED, Entry, Manifest, Month, State, first_day_of
 
-SUPERSEDED = "superseded"  # something in force, or in history, was made of it
-ORPHAN = "orphan"  # of a run that died or lost, or was rolled back: nobody names it
-COVERED = "covered"  # a block whose samples stand in chunks
+SUPERSEDED = "superseded"  # it was merged into something in force or in history
+ORPHAN = "orphan"  # no manifest names it: its run died, lost a race or was rolled back
+COVERED = "covered"  # a block whose samples are in chunks
 EXPIRED = "expired"  # its hour's retention is over
 REASONS = (SUPERSEDED, ORPHAN, COVERED, EXPIRED)
 
 Place = tuple[int, int, int]  # shard, hour, number; a pack's hour is the first of its day or month
 
 
-class Listed(NamedTuple):
-    """What a scan found under one number: rows of a table, and their bytes where they were weighed."""
+class ListedRows(NamedTuple):
+    """The rows of one generation or block in one table, with their bytes where they were measured."""
 
     table: str
     shard: int
@@ -35,75 +35,75 @@ class Listed(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where it lies, in any table."""
+        """Its (shard, hour, number), which is the same in every table."""
         return self.shard, self.hour, self.number
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """What manifests say of an app: what stays, what was left of it by then, which hours have no raw any more."""
+class References:
+    """What the manifests of an app refer to: rows that stay, their inputs, and the hours without raw samples."""
 
     named: frozenset[Place] = frozenset()
-    parents: frozenset[Place] = frozenset()  # what the named ones were made of, and what their history has let go
+    parents: frozenset[Place] = frozenset()  # inputs of the named ones, and what was cut from their history
     sealed: frozenset[int] = frozenset()
-    held: Mapping[tuple[int, int], frozenset[int]] = field(default_factory=dict)  # (shard, hour) → batches covered
+    covered: Mapping[tuple[int, int], frozenset[int]] = field(default_factory=dict)  # (shard, hour) → batches covered
 
     @classmethod
-    def of(cls, manifests: Mapping[int, Manifest], months: Mapping[int, Month]) -> "Word":
-        """From the manifests in force, by day and by month. What was made of what stands in `inputs`, not here."""
+    def of(cls, manifests: Mapping[int, Manifest], months: Mapping[int, Month]) -> "References":
+        """The references of the manifests in force, by day and by month. Parents are in `inputs`, not in manifests."""
         named: set[Place] = set()
         for day, value in manifests.items():
             named |= named_by_day(day, value)
-        for month, found in months.items():
-            named |= named_by_month(month, found)
+        for month, month_value in months.items():
+            named |= named_by_month(month, month_value)
         sealed = frozenset(hour for value in manifests.values() for hour, seal in value.seals.items() if seal >= SEALED)
         return cls(frozenset(named), sealed=sealed)
 
 
-def verdict(listed: Listed, word: Word) -> str | None:
-    """Why it goes; ``None``: it stays."""
-    sealed = listed.hour in word.sealed
-    if listed.table == "log":
+def deletion_reason(rows: ListedRows, references: References) -> str | None:
+    """Why the rows go; ``None``: they stay."""
+    sealed = rows.hour in references.sealed
+    if rows.table == "log":
         if sealed:
             return EXPIRED
-        return COVERED if listed.number in word.held.get((listed.shard, listed.hour), ()) else None
-    if listed.place in word.named:
-        return None  # of a sealed hour too: ``seal`` deletes those, in an order of its own
-    if listed.place in word.parents:
+        return COVERED if rows.number in references.covered.get((rows.shard, rows.hour), ()) else None
+    if rows.place in references.named:
+        return None  # also of a sealed hour: ``sweep`` deletes those, in its own order
+    if rows.place in references.parents:
         return SUPERSEDED
-    return EXPIRED if sealed and listed.table in ("chunks", "timelines") else ORPHAN
+    return EXPIRED if sealed and rows.table in ("chunks", "timelines") else ORPHAN
 
 
-def doomed(listing: Iterable[Listed], word: Word) -> dict[Listed, str]:
-    """What of a listing goes, and why."""
-    found = {listed: verdict(listed, word) for listed in listing}
-    return {listed: reason for listed, reason in found.items() if reason is not None}
+def find_superseded(listing: Iterable[ListedRows], references: References) -> dict[ListedRows, str]:
+    """The rows of a listing that go, with the reason."""
+    reasons = {rows: deletion_reason(rows, references) for rows in listing}
+    return {rows: reason for rows, reason in reasons.items() if reason is not None}
 
 
 def named_by_day(day: int, value: Manifest) -> set[Place]:
-    """Every generation that a day's manifest needs: of units with their history, and of packs of hours."""
+    """Every generation that a day's manifest names: of hour shards with their history, and of packs of hours."""
     named = {
         (shard, hour, generation.number)
         for (shard, hour), entry in value.entries.items()
-        for state in states(entry)
+        for state in states_of(entry)
         for generation in state.generations
     }
     return named | {(shard, day * DAY_HOURS, pack.generation.number) for shard, pack in value.hours.items()}
 
 
 def named_by_month(month: int, value: Month) -> set[Place]:
-    """Every generation of days that a month needs."""
+    """Every generation of daily rows that a month names."""
     first = first_day_of(month) * DAY_HOURS
     return {(shard, first, pack.generation.number) for shard, pack in value.days.items()}
 
 
-def states(entry: Entry) -> list[State]:
-    """What is in force of a unit, and what was before."""
+def states_of(entry: Entry) -> list[State]:
+    """The state in force of an hour shard, and its former states."""
     return [entry.state, *(former.state for former in entry.history)]
 
 
-def cut(now: Manifest, keep: int, nonce: int) -> Manifest:
-    """The manifest with only ``keep`` former states of each unit, and a new fence."""
+def cut_history(now: Manifest, keep: int, nonce: int) -> Manifest:
+    """The manifest with only ``keep`` former states of each hour shard, and a new fence."""
     entries = {
         unit: msgspec.structs.replace(entry, history=entry.history[len(entry.history) - keep :] if keep else ())
         if len(entry.history) > keep

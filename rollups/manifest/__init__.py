@@ -1,1 +1,1 @@
-"""The one write that counts: manifest cells read and changed by check-and-put."""
+"""Reads manifest cells and publishes new ones by check-and-put: the only write that readers see."""

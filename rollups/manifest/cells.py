@@ -1,7 +1,7 @@
-"""The cells of `config` and `manifest` that runs take their bearings from, and the one way to change them.
+"""Reads and changes the cells of `manifest`, and takes run numbers from `config`.
 
-``take_run`` draws a run number; ``read_cells`` and ``scan_cells`` read manifests as the bytes that a check-and-put will
-expect; ``swap`` is that check-and-put, with an unknown outcome looked up.
+``take_run`` takes a run number; ``read_cells`` and ``scan_cells`` read manifests as the bytes that a check-and-put will
+expect; ``swap`` is that check-and-put: if its outcome is unknown, it reads the cell again.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,40 +16,40 @@ COLUMN = b"v"
 
 
 def take_run(store: Backend) -> int:
-    """A run number (from 1) never used before."""
+    """Takes a run number (from 1) that was never used before."""
     return counters.take(store, b"runs", below=RUN_MAX)
 
 
 def read_cell(store: Backend, table: str, key: bytes) -> bytes | None:
-    """One cell; ``None`` where there is none."""
+    """Reads one cell; ``None`` if there is none."""
     [row] = store.get(table, [key], [COLUMN])
     return row[COLUMN] if row else None
 
 
 def read_cells(store: Reader, app: int, days: Sequence[int]) -> dict[int, bytes]:
-    """The manifest cells of these days; absent ones are left out."""
+    """Reads the manifest cells of these days; absent ones are left out."""
     rows = store.get("manifest", [keys.manifest(app, day) for day in days], [COLUMN])
     return {day: row[COLUMN] for day, row in zip(days, rows, strict=True) if row is not None}
 
 
 def scan_cells(store: Reader, app: int, *, months: bool = False) -> dict[int, bytes]:
-    """The manifest cells of all days of an app, or of all its months."""
-    found = {}
+    """Reads the manifest cells of all days of an app, or of all its months."""
+    cells = {}
     for start, stop in keys.manifest_ranges(app):
-        for key, cells in store.scan("manifest", start, stop, columns=[COLUMN]):
+        for key, row in store.scan("manifest", start, stop, columns=[COLUMN]):
             number, is_month = keys.parse_manifest(key)
             if is_month == months:
-                found[number] = cells[COLUMN]
-    return found
+                cells[number] = row[COLUMN]
+    return cells
 
 
 def swap(
-    store: Backend, key: bytes, expected: bytes | None, value: bytes, landed: Callable[[bytes | None], bool]
+    store: Backend, key: bytes, expected: bytes | None, value: bytes, is_ours: Callable[[bytes | None], bool]
 ) -> tuple[bool, bytes | None, bool]:
-    """Check-and-put of a manifest cell: (whether it is in, the cell as it stands if not, whether that is final).
+    """Publishes a manifest cell by check-and-put; returns (whether it is in, the present cell, whether that is final).
 
-    ``landed`` recognises our value, or a later one made from it. Not final: the call's outcome is unknown, and the
-    value may still go in later.
+    ``is_ours`` recognises our value, or a later one computed from it. If the result is not final, the outcome of the
+    call is unknown, and the value may still go in later.
     """
     final = True
     try:
@@ -58,9 +58,9 @@ def swap(
     except StoreUnavailable:
         final = False
     cell = read_cell(store, "manifest", key)
-    return landed(cell), cell, final
+    return is_ours(cell), cell, final
 
 
-def holds(nonce: int) -> Callable[[bytes | None], bool]:
-    """Recognises the manifest with this nonce."""
+def has_nonce(nonce: int) -> Callable[[bytes | None], bool]:
+    """Returns a function that recognises the manifest with this nonce."""
     return lambda cell: manifest.decode(cell).nonce == nonce

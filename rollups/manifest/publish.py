@@ -1,17 +1,17 @@
-"""The acts at the end of a day's work: its flip, its account, its pending cells (rules 14, 15 and 23).
+"""Publishes a day's manifest, writes its ledger rows and removes its pending records (PROTOCOL 14, 15, 23).
 
-``flip_day`` puts a day's work into force, by rebasing where that is sound; ``flip_exactly`` puts a value in place of
-the very bytes that were planned from, and never rebases: so do moves and seals. ``settle`` writes the account of
-pending cells and removes them; ``settle_late`` does so for what came too late for a sealed hour.
+``publish_day`` puts a day's changes into force, and rebases them where that is sound; ``publish_exactly``, for moves
+and seals, replaces the very bytes that the plan was made from, and never rebases. ``settle`` writes the ledger rows of
+pending records and removes the records; ``settle_late`` does so for samples that came too late for a sealed hour.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
 from rollups.crash_points import Hook
 from rollups.decide import publication
-from rollups.decide.outcome import Work, account, told
-from rollups.decide.plan import DayPlan, Waiting
-from rollups.decide.publication import Change
+from rollups.decide.outcome import DayOutcome, ledger_outcomes, ledger_row
+from rollups.decide.plan import DayPlan, PendingCommit
+from rollups.decide.publication import EntryChange
 from rollups.manifest import cells
 from spm import limits
 from spm.clock import random_u64
@@ -19,15 +19,17 @@ from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.ledger import commit_records
 from spm.store.ledger.commit_records import ledger_key
-from spm.store.manifest import Hours, Manifest
+from spm.store.manifest import HourPack, Manifest
 from spm.store.versions import generations as versions_generations
-from spm.store.versions.generations import HourShardData
+from spm.store.versions.generations import HourShard
 
 
-def flip_day(store: Backend, work: Work, hours: Mapping[int, Hours], *, run: int, at: Hook) -> Manifest | None:
-    """Rule 14: the whole cell by check-and-put; a lost one is rebased or dropped, an unknown one looked up.
+def publish_day(
+    store: Backend, work: DayOutcome, hours: Mapping[int, HourPack], *, run: int, at: Hook
+) -> Manifest | None:
+    """Publishes the entire cell by check-and-put; on a conflict it rebases or drops the work (PROTOCOL 14).
 
-    The value that went in; ``None`` when the work is dropped.
+    Returns the published value, or ``None`` if the work is dropped. If the outcome is unknown, the cell is read again.
     """
     key = keys.manifest(work.plan.app, work.plan.day)
     expected, now = work.plan.cell, work.plan.manifest
@@ -38,30 +40,34 @@ def flip_day(store: Backend, work: Work, hours: Mapping[int, Hours], *, run: int
         )
         if value is None:
             return None
-        landed, expected, final = cells.swap(store, key, expected, manifest.encode(value), _landed(work.changes, nonce))
-        at("flip sent")
-        if landed or not final:
-            return value if landed else None  # what is not final may still go in: the next run merges equal versions
+        is_in, expected, is_final = cells.swap(
+            store, key, expected, manifest.encode(value), _is_ours(work.changes, nonce)
+        )
+        at("publish sent")
+        if is_in or not is_final:
+            return value if is_in else None  # if not final, it may still go in: the next run merges equal versions
         now = manifest.decode(expected)
     return None
 
 
-def flip_exactly(store: Backend, plan: DayPlan, value: Manifest, changes: Sequence[Change], at: Hook) -> bool:
-    """Put ``value`` in place of the planned cell, or nothing."""
+def publish_exactly(store: Backend, plan: DayPlan, value: Manifest, changes: Sequence[EntryChange], at: Hook) -> bool:
+    """Publishes ``value`` if the cell is still the planned one; returns whether it is in."""
     key = keys.manifest(plan.app, plan.day)
-    landed, _, _ = cells.swap(store, key, plan.cell, manifest.encode(value), _landed(changes, value.nonce))
-    at("flip sent")
-    return landed
+    is_in, _, _ = cells.swap(store, key, plan.cell, manifest.encode(value), _is_ours(changes, value.nonce))
+    at("publish sent")
+    return is_in
 
 
-def _landed(changes: Sequence[Change], nonce: int) -> Callable[[bytes | None], bool]:
-    return lambda cell: publication.landed(manifest.decode(cell), changes, nonce)
+def _is_ours(changes: Sequence[EntryChange], nonce: int) -> Callable[[bytes | None], bool]:
+    return lambda cell: publication.is_published(manifest.decode(cell), changes, nonce)
 
 
-def settle(store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome: int = commit_records.STORED) -> None:
-    """Rule 15: the account first, then exactly these pending cells, as far as their epochs allow."""
-    settled = told(items, epochs.read(store, app), outcome) if items else []
-    store.put([("ledger", [account(app, item, of) for item, of in settled])])
+def settle(
+    store: Backend, app: int, items: Sequence[PendingCommit], at: Hook, outcome: int = commit_records.STORED
+) -> None:
+    """Writes the ledger rows, then removes exactly these pending records, if their epochs allow it (PROTOCOL 15)."""
+    settled = ledger_outcomes(items, epochs.read(store, app), outcome) if items else []
+    store.put([("ledger", [ledger_row(app, item, of) for item, of in settled])])
     at("ledger written")
     by_row: dict[bytes, list[bytes]] = {}
     for item, _ in settled:
@@ -71,21 +77,21 @@ def settle(store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome
 
 
 def settle_late(store: Backend, plan: DayPlan, at: Hook) -> int:
-    """Account for pending cells of sealed hours and remove them; returns how many samples came too late.
+    """Settles pending records of sealed hours; returns how many samples came too late.
 
-    A batch that the sealed generations hold was in time: whoever sealed the hour died before it could settle it. So
-    this must be done before the rows of a sealed hour are deleted. What is accounted for as stored stays so: a writer
-    that took its put for lost may have put it once more, long after it was settled.
+    A batch in the sealed generations was in time: the process that sealed the hour died before it could settle the
+    batch. So this must run before the rows of a sealed hour are deleted. A batch that the ledger has as stored stays
+    stored: its writer may have put the record once more after an unknown outcome, long after it was settled.
     """
-    if not plan.late:
+    if not plan.late_pending:
         return 0
-    held = {place: _held(store, plan, *place) for place in {(w.key.shard, w.hour) for w in plan.late}}
-    names = [ledger_key(item.key.log(item.hour)) for item in plan.late]
-    timely: list[Waiting] = []
-    late: list[Waiting] = []
-    for item, row in zip(plan.late, store.get("ledger", names, [cells.COLUMN]), strict=True):
-        inside = item.key.batch in held[item.key.shard, item.hour] or _is_stored(row)
-        (timely if inside else late).append(item)
+    stored = {place: _batches_in(store, plan, *place) for place in {(w.key.shard, w.hour) for w in plan.late_pending}}
+    names = [ledger_key(item.key.log(item.hour)) for item in plan.late_pending]
+    timely: list[PendingCommit] = []
+    late: list[PendingCommit] = []
+    for item, row in zip(plan.late_pending, store.get("ledger", names, [cells.COLUMN]), strict=True):
+        is_in = item.key.batch in stored[item.key.shard, item.hour] or _is_stored(row)
+        (timely if is_in else late).append(item)
     if timely:
         settle(store, plan.app, timely, at)
     if late:
@@ -94,13 +100,13 @@ def settle_late(store: Backend, plan: DayPlan, at: Hook) -> int:
     return sum(item.commit.sample_count for item in late)
 
 
-def _is_stored(account: dict[bytes, bytes] | None) -> bool:
-    return account is not None and commit_records.decode_ledger_row(account[cells.COLUMN])[1] == commit_records.STORED
+def _is_stored(row: dict[bytes, bytes] | None) -> bool:
+    return row is not None and commit_records.decode_ledger_row(row[cells.COLUMN])[1] == commit_records.STORED
 
 
-def _held(store: Backend, plan: DayPlan, shard: int, hour: int) -> set[int]:
-    """Batches inside the generations of a unit, as far as their inputs are still there."""
-    unit = HourShardData(shard, plan.app, hour)
+def _batches_in(store: Backend, plan: DayPlan, shard: int, hour: int) -> set[int]:
+    """The batches inside the generations of an hour shard, as far as their inputs rows still exist."""
+    hour_shard = HourShard(shard, plan.app, hour)
     generations = plan.manifest.entry(shard, hour).state.generations
-    made = [versions_generations.read_inputs(store, unit, generation) for generation in generations]
-    return {replay.batch for inputs in made if inputs is not None for replay in inputs.batches}
+    all_inputs = [versions_generations.read_inputs(store, hour_shard, generation) for generation in generations]
+    return {replay.batch for inputs in all_inputs if inputs is not None for replay in inputs.batches}

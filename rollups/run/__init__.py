@@ -1,1 +1,1 @@
-"""One run from survey to publish, in this process or by an executor, and its roll back."""
+"""Does a run from its plan to its publications, in this process or by an executor, and rolls it back."""

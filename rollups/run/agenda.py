@@ -1,48 +1,47 @@
-"""What is left for full runs of an app to look at, so that their cost follows the work and not the age of the table.
+"""Lists the days that full runs of an app have to check, so that their cost follows the work and not the app's age.
 
-One cell of `config` per app: up to when closed hours were looked at, which retractions the hours then left out, days
-that somebody left due, when all days were looked at last. It is a hint and carries no truth: readers find what is stale
-by rule 11, and a run that finds the last full look a day old looks at every day again. Whoever leaves hours stale in a
-closed hour (a minor run, a roll back) calls ``mark`` after its flip and before it forgets the pending cells; a full run
-calls ``finish`` at its end. ``days_due`` decides; enter there.
+It is one cell of `config` per app: up to when closed hours were checked, which retractions the aggregates then left
+out, days that were marked as due, and when all days were checked last (a sweep). The agenda is only a hint: readers
+find stale aggregates by PROTOCOL 11, and a run sweeps all days once a day. A run that leaves the aggregates of a closed
+hour stale (a minor run, a roll back) calls ``mark_due`` after publishing and before it removes the pending records; a
+full run calls ``finish`` at its end. Enter by ``days_due``.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from spm import limits
 from spm.clock import random_u64
-from spm.errors import StoreUnavailable
+from spm.errors import CellContended
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store.backends.base import Backend, Reader
+from spm.store.check_and_put import COLUMN, replace_cell
 from spm.store.versions import retractions
 from spm.store.versions.retractions import Retraction
 
-COLUMN = b"v"
-_TRIES = 8  # of a check-and-put that others keep winning; after that the next full look finds it
-
 
 class Agenda(msgspec.Struct, frozen=True, array_like=True):
-    """An app's cell. ``due``: day → (since when, 0: no hurry; a mark of its own)."""
+    """The cell of an app. ``due_days``: day → (since when, 0 if not urgent; a random id of the mark)."""
 
     swept_ms: int = 0
     upto_ms: int = 0
     retractions: bytes = b""
-    due: dict[int, tuple[int, int]] = {}
+    due_days: dict[int, tuple[int, int]] = {}
 
-    def horizon(self, now_ms: int) -> int:
-        """Hours closed by then have been looked at, or are being looked at now."""
+    def horizon_ms(self, now_ms: int) -> int:
+        """The time up to which closed hours have been checked, or are checked by a run at ``now_ms``."""
         return max(self.upto_ms, now_ms)
 
 
 def name_of(app: int) -> bytes:
-    """The row of an app's agenda."""
+    """The key of an app's agenda in `config`."""
     return b"agenda/%d" % app
 
 
 def read(reader: Reader, app: int) -> Agenda:
-    """The app's agenda; an empty one, which asks for a look at every day, where there is none."""
+    """Reads the app's agenda; if there is none, an empty one, by which every day is checked."""
     return _decoded(_cell(reader, app))
 
 
@@ -61,23 +60,23 @@ def _decoded(cell: bytes | None) -> Agenda:
 # --- deciding ---------------------------------------------------------------------------------------------------------
 
 
-def sweep_due(agenda: Agenda, now_ms: int) -> bool:
-    """Whether it is time to look at every day again."""
+def is_sweep_due(agenda: Agenda, now_ms: int) -> bool:
+    """Whether it is time to check every day again."""
     return not agenda.swept_ms or abs(now_ms - agenda.swept_ms) >= limits.ROLL_SWEEP_MS
 
 
-def days_due(agenda: Agenda, found: Sequence[Retraction], now_ms: int, grace_ms: int) -> list[tuple[int, int]]:
-    """Ranges of days, both ends included, in which a full run finds what is due beside pending cells.
+def days_due(agenda: Agenda, known: Sequence[Retraction], now_ms: int, grace_ms: int) -> list[tuple[int, int]]:
+    """Ranges of days, both ends included, that a full run checks besides the days of pending records.
 
     1. days with hours that have closed since the last full run;
-    2. days that somebody has marked;
-    3. days that a retraction reaches which was made or undone since.
+    2. days that were marked;
+    3. days in reach of a retraction that was added or undone since.
     """
-    ranges = [(day, day) for day in agenda.due]
+    ranges = [(day, day) for day in agenda.due_days]
     if now_ms > agenda.upto_ms:
         first, last = ((ms - grace_ms) // HOUR_MS for ms in (agenda.upto_ms, now_ms))
         ranges.append((first // DAY_HOURS, max(first, last - 1) // DAY_HOURS))
-    ranges += [days_of(r) for r in found if r.active() != (r.number in retractions.numbers(agenda.retractions))]
+    ranges += [days_of(r) for r in known if r.active() != (r.number in retractions.numbers(agenda.retractions))]
     return ranges
 
 
@@ -88,63 +87,63 @@ def days_of(retraction: Retraction) -> tuple[int, int]:
 
 
 def waiting_since(reader: Reader, app: int) -> int | None:
-    """Since when something waits for a full run that pending cells and recent days do not tell; ``None``: nothing."""
+    """Since when retractions and marked days wait for a full run; ``None``: none do."""
     agenda, known = read(reader, app), retractions.read(reader, app)
-    seen = retractions.numbers(agenda.retractions)
-    since = [r.end_ms or r.start_ms for r in known if r.active() != (r.number in seen)]
-    return min(since + [ms for ms, _ in agenda.due.values() if ms], default=None)
+    aggregated_with = retractions.numbers(agenda.retractions)
+    since = [r.end_ms or r.start_ms for r in known if r.active() != (r.number in aggregated_with)]
+    return min(since + [ms for ms, _ in agenda.due_days.values() if ms], default=None)
 
 
 # --- changing ---------------------------------------------------------------------------------------------------------
 
 
-def mark(store: Backend, app: int, days: Iterable[int], since_ms: int = 0) -> None:
-    """Note days as due; without ``since_ms`` nobody need hurry."""
+def mark_due(store: Backend, app: int, days: Iterable[int], since_ms: int = 0) -> None:
+    """Marks days as due; without ``since_ms`` they are not urgent."""
     fresh = {day: (since_ms, random_u64()) for day in days}
     if fresh:
-        _change(store, app, lambda now: _bounded(msgspec.structs.replace(now, due={**now.due, **fresh})))
+        _change(store, app, lambda now: _bounded(msgspec.structs.replace(now, due_days={**now.due_days, **fresh})))
 
 
 def finish(
     store: Backend,
     app: int,
-    seen: Agenda,
+    before: Agenda,
     *,
     now_ms: int,
     swept: bool,
-    found: Sequence[Retraction],
-    left: Collection[int],
+    known: Sequence[Retraction],
+    remaining: Collection[int],
 ) -> None:
-    """A full run has done what it found in ``seen``, but for the days ``left``; what others marked since stays."""
-    active = retractions.ids(r for r in found if r.active())
-    fresh = {day: (now_ms, random_u64()) for day in left}
+    """Notes that a full run has done all of ``before`` except the days ``remaining``; later marks of others stay."""
+    active = retractions.ids(r for r in known if r.active())
+    fresh = {day: (now_ms, random_u64()) for day in remaining}
 
     def done(now: Agenda) -> Agenda:
-        due = {day: mark for day, mark in now.due.items() if seen.due.get(day) != mark}
-        return _bounded(Agenda(now_ms if swept else now.swept_ms, now.horizon(now_ms), active, {**due, **fresh}))
+        due = {day: mark for day, mark in now.due_days.items() if before.due_days.get(day) != mark}
+        return _bounded(Agenda(now_ms if swept else now.swept_ms, now.horizon_ms(now_ms), active, {**due, **fresh}))
 
     _change(store, app, done)
 
 
 def reset(store: Backend, app: int) -> None:
-    """Let the next full run look at every day."""
+    """Makes the next full run check every day."""
     _change(store, app, lambda now: msgspec.structs.replace(now, swept_ms=0))
 
 
 def _bounded(agenda: Agenda) -> Agenda:
-    if len(agenda.due) <= limits.AGENDA_DAYS_MAX:
+    if len(agenda.due_days) <= limits.AGENDA_DAYS_MAX:
         return agenda
-    return msgspec.structs.replace(agenda, swept_ms=0, due={})
+    return msgspec.structs.replace(agenda, swept_ms=0, due_days={})
 
 
 def _change(store: Backend, app: int, change: Callable[[Agenda], Agenda]) -> None:
-    for _ in range(_TRIES):
-        cell = _cell(store, app)
-        value = change(_decoded(cell))
-        if value == _decoded(cell) and cell is not None:
-            return
-        try:
-            if store.check_and_put("config", name_of(app), COLUMN, cell, msgspec.msgpack.encode(value)):
-                return
-        except StoreUnavailable:
-            continue
+    """Changes the cell; if others keep changing it, gives up: the next sweep finds what the change would have noted."""
+
+    def changed(row: Mapping[bytes, bytes]) -> tuple[bytes | None, None]:
+        present = _decoded(row.get(COLUMN))
+        value = change(present)
+        return None if value == present and row else msgspec.msgpack.encode(value), None
+
+    error = f"the agenda of app {app} kept changing"
+    with suppress(CellContended):
+        replace_cell(store, "config", name_of(app), changed, error=error, retry_lost_answers=True)

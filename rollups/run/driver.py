@@ -1,59 +1,60 @@
-"""The driver of a run: what waits, then manifests, then a plan; its tasks; one flip per (app, day); the account.
+"""Drives a run: reads pending records and manifests, plans, runs the tasks, publishes each (app, day), settles it.
 
-Enter by ``Driver.roll``. In order (rules 9 to 17):
-1. take a run number nobody had; read the distribution, the retractions, the pending cells, then the manifests of the
-   days they belong to and of those the agenda names: these are the plan's whole world;
-2. per wave: compact the units, pack the hours of the days they belong to;
-3. flip each (app, day) by one check-and-put that expects the bytes of step 1, or rebase it, or drop the work;
-4. after a flip: note what is left due, write the account of its batches, then remove exactly the cells of the plan;
-5. build days whose hours are all in force, and flip their months; note in the agenda what was done.
-Whatever is killed in between leaves rows that nobody names; the next run merges equal versions. ``finish_hour`` is the
-same for one hour that is being sealed, with one flip that is never rebased.
+Enter by ``Driver.roll``. In order (PROTOCOL 9–17):
+1. take an unused run number; read the placement, the retractions, the pending records, then the manifests of their
+   days and of the days on the agenda: the plan is made of these alone;
+2. per wave: compact the hour shards, pack the hours of their days;
+3. publish each (app, day) by one check-and-put that expects the bytes of step 1, or rebase it, or drop the work;
+4. after publishing: mark the days that stay due, write the ledger rows of the batches, then remove exactly the pending
+   records of the plan;
+5. build days whose hours are all in force, publish their months; note in the agenda what was done.
+A run that is killed in between leaves rows that no manifest names; the next run merges equal versions. ``finish_hour``
+does all this for one hour that is being sealed, with one publication that is never rebased.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rollups.crash_points import Hook, nowhere
+from rollups.crash_points import Hook, ignore_point
 from rollups.decide import plan as planning
 from rollups.decide import publication
-from rollups.decide.outcome import Correction, Work, unit_task
-from rollups.decide.plan import DayPlan, Order, Thresholds
-from rollups.decide.work import Packed
+from rollups.decide.outcome import DayOutcome, HourCorrection, hour_shard_task
+from rollups.decide.plan import DayPlan, PlanContext, Thresholds
+from rollups.decide.work import PackResult
 from rollups.manifest import cells, publish
 from rollups.run import agenda, months, survey
 from rollups.run.local import Executor
-from rollups.run.progress import DayReport, Progress, RequestMetrics, RunReport, report_of
+from rollups.run.progress import DayReport, Progress, ProgressCounter, RunReport, summarise_day
 from rollups.run.survey import Survey
 from spm.clock import Clock, random_u64
 from spm.errors import StoreUnavailable
 from spm.limits import DAY_HOURS
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend
-from spm.store.manifest import Hours, Manifest
+from spm.store.manifest import HourPack, Manifest
 
-__all__ = ["Correction", "DayReport", "Driver", "Progress", "RunReport"]
+__all__ = ["DayReport", "Driver", "HourCorrection", "Progress", "RunReport"]
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """One app as a run found it: what is to do, and which days were looked at."""
+class AppPlan:
+    """What a run does to one app, and the days that its plan considered."""
 
     survey: Survey
-    order: Order
-    every: bool  # whether that was all of its days
+    context: PlanContext
+    all_days: bool  # whether these are all days of the app
     days: tuple[int, ...]
     plans: list[DayPlan]
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What a run needs of the world."""
+    """Does runs on a store; its fields are what a run needs."""
 
     store: Backend
     clock: Clock
     thresholds: Thresholds = planning.DEFAULTS
-    at: Hook = nowhere
+    at: Hook = ignore_point
     watch: Callable[[Progress], None] = field(default=lambda _: None)
 
     def roll(
@@ -67,118 +68,138 @@ class Driver:
         now_ms: int | None = None,
         run: int | None = None,
     ) -> RunReport:
-        """One run over these apps; ``minor`` leaves closed hours, days and untouched units to a full one.
+        """Does one run over these apps; ``minor`` leaves closed hours, days and unchanged hour shards to a full run.
 
-        ``upgrade`` rewrites rows of older forms; ``sweep`` looks at every day there is, which a full run does once a
-        day anyway. ``run`` is a number taken for this run and no other; without it one is taken.
+        ``upgrade`` rewrites rows of older forms; ``sweep`` looks at every day, which a full run does once a day anyway.
+        ``run`` is a number taken for this run and no other; without it one is taken.
         """
         run = cells.take_run(self.store) if run is None else run
         now = self.clock.now_ms() if now_ms is None else now_ms
-        order = Order(now, minor, upgrade, thresholds=self.thresholds)
-        looked = [self.look(app, order, sweep=sweep) for app in apps]
-        plans = [day for app in looked for day in app.plans]
+        context = PlanContext(now, minor, upgrade, thresholds=self.thresholds)
+        app_plans = [self.plan_app(app, context, sweep=sweep) for app in apps]
+        plans = [day for app in app_plans for day in app.plans]
         self.at("planned")
         late = sum(publish.settle_late(self.store, day, self.at) for day in plans)
-        meter = RequestMetrics(self.clock, sum(len(day.units) for day in plans), self.watch)
+        progress = ProgressCounter(self.clock, sum(len(day.hour_shards) for day in plans), self.watch)
         reports: list[DayReport] = []
         try:
-            for wave in planning.waves(plans):
-                reports += self._wave(executor, run, wave, meter)
+            for wave in planning.cut_into_waves(plans):
+                reports += self._wave(executor, run, wave, progress)
                 executor.forget()
-            ends = [] if minor else [self._end(executor, run, app) for app in looked]
+            ends = [] if minor else [self._end(executor, run, app) for app in app_plans]
         finally:
             executor.forget()
-        flipped, left = sum(end[0] for end in ends), sum(end[1] for end in ends)
-        return RunReport(run, executor.name, minor, tuple(reports), flipped, late, left)
+        months_published, remaining = sum(end[0] for end in ends), sum(end[1] for end in ends)
+        return RunReport(run, executor.name, minor, tuple(reports), months_published, late, remaining)
 
-    def look(self, app: int, order: Order, *, sweep: bool = False) -> Looked:
-        """What an app has to do. Manifests are read after all that they are compared with (rule 9)."""
-        found = survey.survey(self.store, app)
-        order = replace(order, retractions=found.active, distribution=found.distribution)
-        every = not order.minor and (sweep or order.upgrade or agenda.sweep_due(found.agenda, order.now_ms))
-        read = survey.days(
-            self.store, found, now_ms=order.now_ms, thresholds=self.thresholds, minor=order.minor, every=every
+    def plan_app(self, app: int, context: PlanContext, *, sweep: bool = False) -> AppPlan:
+        """Plans the work of an app. Manifests are read after everything they are compared with (PROTOCOL 9)."""
+        survey_result = survey.read_survey(self.store, app)
+        context = replace(context, retractions=survey_result.active, placement=survey_result.placement)
+        every = not context.minor and (
+            sweep or context.upgrade or agenda.is_sweep_due(survey_result.agenda, context.now_ms)
         )
-        values = survey.decoded(app, read)
+        day_cells = survey.read_days(
+            self.store,
+            survey_result,
+            now_ms=context.now_ms,
+            thresholds=self.thresholds,
+            minor=context.minor,
+            every=every,
+        )
+        values = survey.decode_manifests(app, day_cells)
         plans = [
-            planning.plan_day(app, day, cell=read[day], manifest=value, waiting=found.waiting.get(day, ()), order=order)
+            planning.plan_day(
+                app,
+                day,
+                cell=day_cells[day],
+                manifest=value,
+                pending=survey_result.pending.get(day, ()),
+                context=context,
+            )
             for day, value in values.items()
         ]
-        return Looked(found, order, every, tuple(values), [day for day in plans if day.units or day.late])
+        return AppPlan(
+            survey_result, context, every, tuple(values), [day for day in plans if day.hour_shards or day.late_pending]
+        )
 
     # --- one wave -----------------------------------------------------------------------------------------------------
 
-    def _wave(self, executor: Executor, run: int, wave: Sequence[DayPlan], meter: RequestMetrics) -> list[DayReport]:
-        works, packed = self.compact(executor, run, wave, meter)
-        return [self._finish(work, run, packed.get((work.plan.app, work.plan.day), [])) for work in works]
+    def _wave(
+        self, executor: Executor, run: int, wave: Sequence[DayPlan], progress: ProgressCounter
+    ) -> list[DayReport]:
+        outcomes, packs = self.compact(executor, run, wave, progress)
+        return [self._finish(outcome, run, packs.get((outcome.plan.app, outcome.plan.day), [])) for outcome in outcomes]
 
     def compact(
-        self, executor: Executor, run: int, wave: Sequence[DayPlan], meter: RequestMetrics
-    ) -> tuple[list[Work], dict[tuple[int, int], list[Packed]]]:
-        """Run the tasks of these days; (their outcomes, their packs of hours by (app, day))."""
-        tasks = [unit_task(day, unit) for day in wave for unit in day.units]
-        results = {(r.app, r.shard, r.hour): r for r in executor.compact(run, tasks, meter.add)} if tasks else {}
+        self, executor: Executor, run: int, wave: Sequence[DayPlan], progress: ProgressCounter
+    ) -> tuple[list[DayOutcome], dict[tuple[int, int], list[PackResult]]]:
+        """Runs the tasks of these days; returns (their outcomes, their packs of hours by (app, day))."""
+        tasks = [hour_shard_task(day, hour_shard) for day in wave for hour_shard in day.hour_shards]
+        results = {(r.app, r.shard, r.hour): r for r in executor.compact(run, tasks, progress.add)} if tasks else {}
         self.at("compacted")
-        works = [Work.of(day, results, run) for day in wave]
-        packed: dict[tuple[int, int], list[Packed]] = {}
-        for pack in executor.pack(run, [task for work in works for task in work.packs]):
-            packed.setdefault((pack.app, pack.period), []).append(pack)
-        return works, packed
+        outcomes = [DayOutcome.of(day, results, run) for day in wave]
+        packs: dict[tuple[int, int], list[PackResult]] = {}
+        for pack in executor.pack(run, [task for outcome in outcomes for task in outcome.packs]):
+            packs.setdefault((pack.app, pack.period), []).append(pack)
+        return outcomes, packs
 
-    def _finish(self, work: Work, run: int, packed: Sequence[Packed]) -> DayReport:
-        """Flip one (app, day) and settle its batches."""
-        hours = {p.shard: work.hours(p.shard, p) for p in packed if p.made is not None}
-        troubles = [*work.troubles, *(p.reason for p in packed if p.reason)]
+    def _finish(self, outcome: DayOutcome, run: int, packs: Sequence[PackResult]) -> DayReport:
+        """Publishes one (app, day) and settles its batches."""
+        hours = {p.shard: outcome.hours(p.shard, p) for p in packs if p.generation is not None}
+        errors = [*outcome.errors, *(p.reason for p in packs if p.reason)]
         value: Manifest | None = None
         try:
-            if work.changes or hours:
-                value = publish.flip_day(self.store, work, hours, run=run, at=self.at)
+            if outcome.changes or hours:
+                value = publish.publish_day(self.store, outcome, hours, run=run, at=self.at)
             if value is not None:
-                self.at("flipped")
-                self._note(work, value, hours)
-                publish.settle(self.store, work.plan.app, work.settled(), self.at)
-        except StoreUnavailable as trouble:
-            troubles.append(f"StoreUnavailable: {trouble}")
-        return _report(work, packed, value, hours, troubles)
+                self.at("published")
+                self._mark_if_behind(outcome, value, hours)
+                publish.settle(self.store, outcome.plan.app, outcome.pending_of_changes(), self.at)
+        except StoreUnavailable as error:
+            errors.append(f"StoreUnavailable: {error}")
+        return _report(outcome, packs, value, hours, errors)
 
-    def _note(self, work: Work, value: Manifest, hours: Mapping[int, Hours]) -> None:
-        """Hours that a full run has looked at already, or that this one could not make, are somebody's to make."""
-        noted = agenda.read(self.store, work.plan.app)
-        horizon = noted.horizon(work.plan.order.now_ms)
-        made = {(b, hour) for b, pack in hours.items() if value.hours.get(b) == pack for hour in pack.hours}
-        behind = [c for c in work.changes if planning.closed(c.hour, horizon, self.thresholds)]
-        if any((c.shard, c.hour) not in made for c in behind):
-            agenda.mark(self.store, work.plan.app, [work.plan.day], work.plan.order.now_ms)
+    def _mark_if_behind(self, outcome: DayOutcome, value: Manifest, hours: Mapping[int, HourPack]) -> None:
+        """Marks the day as due if it has closed hours that this run changed but did not aggregate."""
+        horizon = agenda.read(self.store, outcome.plan.app).horizon_ms(outcome.plan.context.now_ms)
+        aggregated = {(b, hour) for b, pack in hours.items() if value.hours.get(b) == pack for hour in pack.hours}
+        behind = [c for c in outcome.changes if planning.is_closed(c.hour, horizon, self.thresholds)]
+        if any((c.shard, c.hour) not in aggregated for c in behind):
+            agenda.mark_due(self.store, outcome.plan.app, [outcome.plan.day], outcome.plan.context.now_ms)
             self.at("agenda marked")
 
     # --- the end of a full run ----------------------------------------------------------------------------------------
 
-    def _end(self, executor: Executor, run: int, looked: Looked) -> tuple[int, int]:
-        """Days from hours, and the agenda; (months flipped, units that an upgrade has left)."""
-        app, order = looked.survey.app, looked.order
-        read = cells.scan_cells(self.store, app) if looked.every else cells.read_cells(self.store, app, looked.days)
-        values = survey.decoded(app, read)
-        later = replace(order, now_ms=looked.survey.agenda.horizon(order.now_ms))
-        built = [
-            months.build(self.store, executor, run, app, month, days, order=order, later=later, at=self.at)
+    def _end(self, executor: Executor, run: int, app_plan: AppPlan) -> tuple[int, int]:
+        """Builds days and updates the agenda; returns (months published, hour shards that an upgrade did not reach)."""
+        app, context = app_plan.survey.app, app_plan.context
+        if app_plan.all_days:
+            day_cells = cells.scan_cells(self.store, app)
+        else:
+            day_cells = cells.read_cells(self.store, app, app_plan.days)
+        values = survey.decode_manifests(app, day_cells)
+        later = replace(context, now_ms=app_plan.survey.agenda.horizon_ms(context.now_ms))
+        results = [
+            months.build_month(self.store, executor, run, app, month, days, context=context, later=later, at=self.at)
             for month, days in months.by_month(values).items()
         ]
-        left = {day for part in built for day in part.left}
+        remaining = {day for result in results for day in result.remaining}
         for day, value in values.items():
-            if planning.plan_day(app, day, cell=None, manifest=value, waiting=(), order=later).units:
-                left.add(day)
+            if planning.plan_day(app, day, cell=None, manifest=value, pending=(), context=later).hour_shards:
+                remaining.add(day)
         agenda.finish(
             self.store,
             app,
-            looked.survey.agenda,
-            now_ms=order.now_ms,
-            swept=looked.every,
-            found=looked.survey.retractions,
-            left=left,
+            app_plan.survey.agenda,
+            now_ms=context.now_ms,
+            swept=app_plan.all_days,
+            known=app_plan.survey.retractions,
+            remaining=remaining,
         )
         self.at("agenda written")
-        outdated = sum(planning.outdated(value) for value in values.values()) if order.upgrade else 0
-        return sum(part.flipped for part in built), outdated
+        outdated = sum(planning.count_outdated(value) for value in values.values()) if context.upgrade else 0
+        return sum(result.published for result in results), outdated
 
     # --- one hour -----------------------------------------------------------------------------------------------------
 
@@ -192,55 +213,62 @@ class Driver:
         now_ms: int,
         change: Callable[[Manifest], Manifest],
     ) -> DayReport:
-        """Merge and aggregate an hour in all its shards, in force with a change of the manifest, or not at all.
+        """Merges and aggregates an hour in all its shards, and publishes it with ``change``, or not at all.
 
-        The hour may be sealing: what is acked before this looks is in. Never rebased; ``flipped`` says if it is in.
+        The hour may be sealing: data that was acked before this call is in. The publication is never rebased; the
+        report says whether it went in.
         """
         day = hour // DAY_HOURS
-        found = survey.survey(self.store, app)
-        order = Order(now_ms, False, False, found.active, found.distribution, self.thresholds)
+        survey_result = survey.read_survey(self.store, app)
+        context = PlanContext(now_ms, False, False, survey_result.active, survey_result.placement, self.thresholds)
         cell = cells.read_cell(self.store, "manifest", keys.manifest(app, day))
-        waiting = found.waiting.get(day, ())
-        plan = planning.plan_hour(app, hour, cell=cell, manifest=manifest.decode(cell), waiting=waiting, order=order)
+        waiting = survey_result.pending.get(day, ())
+        plan = planning.plan_hour(
+            app, hour, cell=cell, manifest=manifest.decode(cell), pending=waiting, context=context
+        )
         if plan is None:
-            trouble = f"hour {hour} of app {app} lies in two places until its data has been moved"
-            return report_of(app, day, flipped=False, done=(), troubles=(trouble,))
+            error = f"hour {hour} of app {app} lies in two places until its data has been moved"
+            return summarise_day(app, day, published=False, sizes=(), errors=(error,))
         try:
-            [work], packed = self.compact(
-                executor, run, [plan], RequestMetrics(self.clock, len(plan.units), self.watch)
+            [outcome], packs = self.compact(
+                executor, run, [plan], ProgressCounter(self.clock, len(plan.hour_shards), self.watch)
             )
         finally:
             executor.forget()
-        return self._finish_exactly(work, run, packed.get((app, day), []), change)
+        return self._finish_exactly(outcome, run, packs.get((app, day), []), change)
 
     def _finish_exactly(
-        self, work: Work, run: int, packed: Sequence[Packed], change: Callable[[Manifest], Manifest]
+        self, outcome: DayOutcome, run: int, packs: Sequence[PackResult], change: Callable[[Manifest], Manifest]
     ) -> DayReport:
-        hours = {p.shard: work.hours(p.shard, p) for p in packed if p.made is not None}
-        troubles = [*work.troubles, *(p.reason for p in packed if p.reason)]
-        if troubles or len(hours) != len(work.packs):
-            return _report(work, packed, None, hours, troubles)
+        hours = {p.shard: outcome.hours(p.shard, p) for p in packs if p.generation is not None}
+        errors = [*outcome.errors, *(p.reason for p in packs if p.reason)]
+        if errors or len(hours) != len(outcome.packs):
+            return _report(outcome, packs, None, hours, errors)
         nonce = random_u64()
-        value = change(publication.apply(work.plan.manifest, work.changes, hours, run=run, nonce=nonce))
+        value = change(publication.apply_changes(outcome.plan.manifest, outcome.changes, hours, run=run, nonce=nonce))
         assert value.nonce == nonce, "BUG: the caller's change must leave the nonce alone"
-        if not publish.flip_exactly(self.store, work.plan, value, work.changes, self.at):
-            return _report(work, packed, None, hours, ["others changed the day meanwhile: try again"])
-        self.at("flipped")
-        publish.settle(self.store, work.plan.app, work.settled(), self.at)
-        return _report(work, packed, value, hours, [])
+        if not publish.publish_exactly(self.store, outcome.plan, value, outcome.changes, self.at):
+            return _report(outcome, packs, None, hours, ["others changed the day meanwhile: try again"])
+        self.at("published")
+        publish.settle(self.store, outcome.plan.app, outcome.pending_of_changes(), self.at)
+        return _report(outcome, packs, value, hours, [])
 
 
 def _report(
-    work: Work, packed: Sequence[Packed], value: Manifest | None, hours: Mapping[int, Hours], troubles: Sequence[str]
+    outcome: DayOutcome,
+    packs: Sequence[PackResult],
+    value: Manifest | None,
+    hours: Mapping[int, HourPack],
+    errors: Sequence[str],
 ) -> DayReport:
-    done = [(r.samples, r.size_bytes) for r in work.results if not r.reason]
-    made = {shard for shard, pack in hours.items() if value is not None and value.hours.get(shard) == pack}
-    report = report_of(
-        work.plan.app,
-        work.plan.day,
-        flipped=value is not None,
-        done=done,
-        troubles=troubles,
-        corrections=work.corrections(made),
+    sizes = [(r.samples, r.size_bytes) for r in outcome.results if not r.reason]
+    published = {shard for shard, pack in hours.items() if value is not None and value.hours.get(shard) == pack}
+    report = summarise_day(
+        outcome.plan.app,
+        outcome.plan.day,
+        published=value is not None,
+        sizes=sizes,
+        errors=errors,
+        corrections=outcome.corrections(published),
     )
-    return replace(report, size_bytes=report.size_bytes + sum(p.size_bytes for p in packed))
+    return replace(report, size_bytes=report.size_bytes + sum(p.size_bytes for p in packs))

@@ -1,7 +1,7 @@
 """Runs tasks in this process: for minor runs inside a Celery worker, for small machines, and for tests.
 
-``Executor`` is what a driver asks of whoever runs its tasks; Spark's is ``rollups.spark.job``. Between ``compact`` and
-``pack`` an executor holds the hourly aggregates; ``forget`` lets go of them.
+``Executor`` is the interface by which a driver has its tasks run; the one for Spark is in ``rollups.spark.job``.
+Between ``compact`` and ``pack`` an executor stores the hourly aggregates; ``forget`` releases them.
 """
 
 import itertools
@@ -11,65 +11,67 @@ from typing import Protocol
 import msgspec
 
 from rollups.compute import task as compute_task
-from rollups.crash_points import Hook, nowhere
-from rollups.decide.work import Compacted, DaysTask, Packed, PackTask, UnitTask, generation_number
+from rollups.crash_points import Hook, ignore_point
+from rollups.decide.work import CompactionResult, DaysTask, HourShardTask, PackResult, PackTask, generation_number
 from spm.errors import SpmError
 from spm.store.backends.base import Backend
 
-Done = Callable[[int, int], None]  # units and samples done since it was last called
+ReportProgress = Callable[[int, int], None]  # hour shards and samples done since the last call
 
 
 class TasksFailed(SpmError):
-    """The tasks of a run failed as a whole, so that nothing of them is put into force. Run again."""
+    """All tasks of a run failed together, so that nothing of them is published. Run again."""
 
 
 class Executor(Protocol):
-    """Who runs the tasks of a driver. Results come without their ``hours``, in any order. All raise ``TasksFailed``."""
+    """Runs the tasks of a driver. Results come without ``hours``, in any order. All methods raise ``TasksFailed``."""
 
     name: str
 
-    def compact(self, run: int, tasks: Sequence[UnitTask], done: Done) -> list[Compacted]:
-        """Compact units, and hold their hours for ``pack``."""
+    def compact(self, run: int, tasks: Sequence[HourShardTask], done: ReportProgress) -> list[CompactionResult]:
+        """Compacts hour shards, and stores their aggregates for ``pack``."""
 
-    def pack(self, run: int, tasks: Sequence[PackTask]) -> list[Packed]:
-        """Write packs of hours from what ``compact`` left."""
+    def pack(self, run: int, tasks: Sequence[PackTask]) -> list[PackResult]:
+        """Writes packs of hours from the aggregates of ``compact``."""
 
-    def build_days(self, run: int, tasks: Sequence[DaysTask]) -> list[Packed]:
-        """Write packs of days from hours in force."""
+    def build_days(self, run: int, tasks: Sequence[DaysTask]) -> list[PackResult]:
+        """Writes packs of days from hours in force."""
 
     def forget(self) -> None:
-        """Let go of what ``compact`` left."""
+        """Releases the aggregates of ``compact``."""
 
 
 class LocalExecutor:
-    """One task after the other, with the driver's own store."""
+    """Runs one task after the other, with the driver's own store."""
 
     name = "local"
 
-    def __init__(self, store: Backend, at: Hook = nowhere) -> None:
+    def __init__(self, store: Backend, at: Hook = ignore_point) -> None:
         self._store, self._at = store, at
         self._attempts = itertools.count(1)
         self._hours: dict[tuple[int, int, int], bytes] = {}
 
-    def compact(self, run: int, tasks: Sequence[UnitTask], done: Done) -> list[Compacted]:
-        results, chosen = [], compute_task.Chosen(self._store)
+    def compact(self, run: int, tasks: Sequence[HourShardTask], done: ReportProgress) -> list[CompactionResult]:
+        results, retracted = [], compute_task.RetractedSeries(self._store)
         for task in tasks:
-            made = compute_task.compact_unit(self._store, task, number=self._number(run), at=self._at, chosen=chosen)
-            if made.hours is not None:
-                self._hours[made.app, made.shard, made.hour] = made.hours
-            results.append(msgspec.structs.replace(made, hours=None))
-            done(1, made.samples)
+            result = compute_task.compact_hour_shard(
+                self._store, task, number=self._number(run), at=self._at, retracted=retracted
+            )
+            if result.hours is not None:
+                self._hours[result.app, result.shard, result.hour] = result.hours
+            results.append(msgspec.structs.replace(result, hours=None))
+            done(1, result.samples)
         return results
 
-    def pack(self, run: int, tasks: Sequence[PackTask]) -> list[Packed]:
+    def pack(self, run: int, tasks: Sequence[PackTask]) -> list[PackResult]:
         packed = []
         for task in tasks:
-            held = {hour: self._hours.get((task.app, task.shard, hour)) for hour in task.made}
-            hours = {hour: raw for hour, raw in held.items() if raw is not None}
+            encoded = {hour: self._hours.get((task.app, task.shard, hour)) for hour in task.new_hours}
+            hours = {hour: raw for hour, raw in encoded.items() if raw is not None}
             packed.append(compute_task.pack_hours(self._store, task, hours, number=self._number(run), at=self._at))
         return packed
 
-    def build_days(self, run: int, tasks: Sequence[DaysTask]) -> list[Packed]:
+    def build_days(self, run: int, tasks: Sequence[DaysTask]) -> list[PackResult]:
         return [compute_task.build_days(self._store, task, number=self._number(run), at=self._at) for task in tasks]
 
     def forget(self) -> None:

@@ -1,6 +1,6 @@
-"""One run at a time on a machine, so that two do not do the same work. Correctness never rests on it (rule 14).
+"""Lets only one run at a time work on a machine, to avoid double work. Correctness never depends on it (PROTOCOL 14).
 
-The lock is the operating system's, on a file in the data folder: it goes with its process, however that ends.
+The lock is the operating system's, on a file in the data folder: it is released when its process ends, however it ends.
 """
 
 import fcntl
@@ -11,23 +11,23 @@ from typing import TextIO
 
 from spm.clock import Clock
 
-_LOOK_S = 0.2
+_RETRY_S = 0.2
 
 
 @contextmanager
-def alone(folder: Path, clock: Clock, *, wait_s: float = 0.0) -> Iterator[bool]:
-    """Whether nobody else runs, after at most ``wait_s``; while the body lasts, nobody else does."""
+def run_lock(folder: Path, clock: Clock, *, wait_s: float = 0.0) -> Iterator[bool]:
+    """Takes the lock for the body; yields whether it got it, after waiting at most ``wait_s``."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "roll.lock").open("w") as file:
         until = clock.monotonic() + wait_s
-        free = _taken(file)
+        free = _try_lock(file)
         while not free and clock.monotonic() < until:
-            clock.sleep(_LOOK_S)
-            free = _taken(file)
+            clock.sleep(_RETRY_S)
+            free = _try_lock(file)
         yield free
 
 
-def _taken(file: TextIO) -> bool:
+def _try_lock(file: TextIO) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,8 +1,8 @@
-"""Days from hours, month by month: which days lack their row, the tasks that make them, one flip per (app, month).
+"""Builds days from hours, month by month, and publishes each (app, month) by one check-and-put.
 
-Enter by ``build``. The month's cell is read first, the manifests of its stale days once more after it: whoever has put
-days in force for good meanwhile (their hours may be gone by now) has changed the cell, and the flip fails. A month is
-never rebased; what is left is said, so that the next run looks there.
+Enter by ``build_month``. It reads the month's cell first, and the manifests of the stale days once more after it: if
+another process has published days meanwhile (whose hours may be deleted by now), the cell has changed and publishing
+fails. A month is never rebased; the result names the remaining days, so that the next run does them.
 """
 
 import logging
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rollups.crash_points import Hook
 from rollups.decide import plan
 from rollups.decide.outcome import days_task, month_after
-from rollups.decide.plan import Order
+from rollups.decide.plan import PlanContext
 from rollups.manifest import cells
 from rollups.run import survey
 from rollups.run.local import Executor
@@ -25,22 +25,22 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """Whether rows of days went in, and days that still lack theirs."""
+class MonthResult:
+    """Whether daily rows were published, and the days that still lack theirs."""
 
-    flipped: bool = False
-    left: frozenset[int] = frozenset()
+    published: bool = False
+    remaining: frozenset[int] = frozenset()
 
 
 def by_month(manifests: Mapping[int, Manifest]) -> dict[int, dict[int, Manifest]]:
-    """The days of each month."""
+    """Groups manifests by month."""
     months: dict[int, dict[int, Manifest]] = {}
     for day, value in sorted(manifests.items()):
         months.setdefault(month_of(day), {})[day] = value
     return months
 
 
-def build(
+def build_month(
     store: Backend,
     executor: Executor,
     run: int,
@@ -48,30 +48,30 @@ def build(
     month: int,
     manifests: Mapping[int, Manifest],
     *,
-    order: Order,
-    later: Order,
+    context: PlanContext,
+    later: PlanContext,
     at: Hook,
-) -> Built:
-    """Build the days of a month that lack their row; ``later``: an order by which more of them may be due, some day."""
+) -> MonthResult:
+    """Builds the days of a month that lack their rows; ``later`` is a context in which more days may be due."""
     key = keys.manifest_month(app, month)
     cell = cells.read_cell(store, "manifest", key)
     try:
         in_force = manifest.decode_month(cell)
     except CorruptBlock as error:
-        _LOG.error("month %s of app %s is left alone: %s", month, app, error)
-        return Built()
-    named = {stale.day for stale in plan.stale_days(in_force, manifests, later)}
-    if not named:
-        return Built()
-    now = survey.decoded(app, cells.read_cells(store, app, sorted(named)))
-    stale = plan.stale_days(in_force, now, order)
+        _LOG.error("month %s of app %s is skipped: %s", month, app, error)
+        return MonthResult()
+    stale_days = {stale.day for stale in plan.find_stale_days(in_force, manifests, later)}
+    if not stale_days:
+        return MonthResult()
+    now = survey.decode_manifests(app, cells.read_cells(store, app, sorted(stale_days)))
+    stale = plan.find_stale_days(in_force, now, context)
     tasks = [days_task(app, month, shard, in_force, stale) for shard in sorted({s.shard for s in stale})]
-    packed = [p for p in executor.build_days(run, tasks) if p.made is not None] if tasks else []
-    flipped = False
+    packed = [p for p in executor.build_days(run, tasks) if p.generation is not None] if tasks else []
+    published = False
     if packed:
         value = manifest.encode_month(month_after(in_force, packed, stale))
-        flipped = store.check_and_put("manifest", key, cells.COLUMN, cell, value)
-        at("month flipped")
-    done = {(s.shard, s.day) for s in stale for p in packed if flipped and p.shard == s.shard}
-    wanted = plan.stale_days(in_force, now, later)
-    return Built(flipped, frozenset(s.day for s in wanted if (s.shard, s.day) not in done))
+        published = store.check_and_put("manifest", key, cells.COLUMN, cell, value)
+        at("month published")
+    done = {(s.shard, s.day) for s in stale for p in packed if published and p.shard == s.shard}
+    due_later = plan.find_stale_days(in_force, now, later)
+    return MonthResult(published, frozenset(s.day for s in due_later if (s.shard, s.day) not in done))

@@ -1,21 +1,21 @@
-"""How far a run is, and what it did: the values that doors show and records keep.
+"""The progress and the report of a run, which pages and commands show and database records keep.
 
-A run counts units: their total is known when its plan is made, and every executor reports each one as it is finished.
+A run counts hour shards: their total is known when its plan is made, and an executor reports each when it is finished.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from rollups.decide.outcome import Correction
+from rollups.decide.outcome import HourCorrection
 from spm.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is."""
+    """How much of its work a run has done."""
 
-    units: int
-    units_total: int
+    hour_shards: int
+    hour_shards_total: int
     samples: int
     elapsed_s: float
 
@@ -26,8 +26,12 @@ class Progress:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds to go, if the rest goes like the part done."""
-        return self.elapsed_s * (self.units_total - self.units) / self.units if self.units else None
+        """The remaining seconds at the present speed."""
+        return (
+            self.elapsed_s * (self.hour_shards_total - self.hour_shards) / self.hour_shards
+            if self.hour_shards
+            else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,12 @@ class DayReport:
 
     app: int
     day: int
-    flipped: bool
-    units: int
+    published: bool
+    hour_shards: int
     samples: int
     size_bytes: int
-    troubles: tuple[str, ...] = ()
-    corrections: tuple[Correction, ...] = ()  # of hours that went in
+    errors: tuple[str, ...] = ()
+    corrections: tuple[HourCorrection, ...] = ()  # of published hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,49 +56,53 @@ class RunReport:
     executor: str
     minor: bool
     days: tuple[DayReport, ...]
-    months: int = 0  # (app, month)s whose days were flipped
-    late: int = 0  # samples that came for hours whose raw is gone: counted, and that is all
-    left: int = 0  # units that an upgrade did not come to: run it again
+    months: int = 0  # (app, month)s whose days were published
+    late: int = 0  # samples of hours whose raw samples are deleted: they are only counted
+    remaining: int = 0  # hour shards that an upgrade did not reach: run it again
 
     @property
     def samples(self) -> int:
         """Samples in the generations that went in."""
-        return sum(day.samples for day in self.days if day.flipped)
+        return sum(day.samples for day in self.days if day.published)
 
     @property
-    def troubles(self) -> list[str]:
-        """Everything that was given up, and why."""
-        return [trouble for day in self.days for trouble in day.troubles]
+    def errors(self) -> list[str]:
+        """Why tasks were given up."""
+        return [error for day in self.days for error in day.errors]
 
     @property
-    def corrections(self) -> list[Correction]:
-        """Hours that people may have seen, and that are others now."""
+    def corrections(self) -> list[HourCorrection]:
+        """Hours whose aggregates changed after people may have seen them."""
         return [correction for day in self.days for correction in day.corrections]
 
 
-class RequestMetrics:
-    """Counts what tasks report and tells the watcher."""
+class ProgressCounter:
+    """Adds up what tasks report and calls ``watch`` with the sum."""
 
-    def __init__(self, clock: Clock, units_total: int, watch: Callable[[Progress], None]) -> None:
+    def __init__(self, clock: Clock, hour_shards_total: int, watch: Callable[[Progress], None]) -> None:
         self._clock, self._watch, self._start = clock, watch, clock.monotonic()
-        self._seen = Progress(0, units_total, 0, 0.0)
+        self._sum = Progress(0, hour_shards_total, 0, 0.0)
 
-    def add(self, units: int, samples: int) -> None:
-        """Units and samples done since the last call."""
-        seen, elapsed = self._seen, self._clock.monotonic() - self._start
-        self._seen = replace(seen, units=seen.units + units, samples=seen.samples + samples, elapsed_s=elapsed)
-        self._watch(self._seen)
+    def add(self, hour_shards: int, samples: int) -> None:
+        """Adds the hour shards and samples done since the last call."""
+        self._sum = replace(
+            self._sum,
+            hour_shards=self._sum.hour_shards + hour_shards,
+            samples=self._sum.samples + samples,
+            elapsed_s=self._clock.monotonic() - self._start,
+        )
+        self._watch(self._sum)
 
 
-def report_of(
+def summarise_day(
     app: int,
     day: int,
     *,
-    flipped: bool,
-    done: Collection[tuple[int, int]],
-    troubles: Collection[str],
-    corrections: Collection[Correction] = (),
+    published: bool,
+    sizes: Collection[tuple[int, int]],
+    errors: Collection[str],
+    corrections: Collection[HourCorrection] = (),
 ) -> DayReport:
-    """The report of a day from (samples, bytes) of everything that was made for it."""
-    samples, size = (sum(part[i] for part in done) for i in (0, 1))
-    return DayReport(app, day, flipped, len(done), samples, size, tuple(troubles), tuple(corrections))
+    """Builds the report of a day from the (samples, bytes) of each result."""
+    samples, size = (sum(part[i] for part in sizes) for i in (0, 1))
+    return DayReport(app, day, published, len(sizes), samples, size, tuple(errors), tuple(corrections))

@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 from rollups.decide import plan
-from rollups.decide.plan import DayPlan, Kind, Order, Pressure, Start, Waiting, closed, decide, plan_day, waves
+from rollups.decide.plan import (
+    Backlog,
+    DayPlan,
+    MergeKind,
+    PendingCommit,
+    PlanContext,
+    RunStart,
+    cut_into_waves,
+    decide_start,
+    is_closed,
+    plan_day,
+)
 from spm import limits
 from spm.limits import HOUR_MS
 from spm.store.encoding.blocks import Messages
@@ -15,11 +26,11 @@ from spm.store.manifest import (
     SEALED,
     SEALING,
     DayInputs,
-    Days,
+    DayPack,
     Entry,
     Generation,
     HourInputs,
-    Hours,
+    HourPack,
     Manifest,
     Month,
     Replay,
@@ -40,74 +51,76 @@ EIGHT = State(tuple(Generation(n) for n in range(1, 9)))
 REPLAYS = State((Generation(1),), (Replay(5, 50),))
 
 
-def waiting(batch: int = 9, hour: int = HOUR, samples: int = 3, ms: int = 1_000, shard: int = 4) -> Waiting:
+def waiting(batch: int = 9, hour: int = HOUR, samples: int = 3, ms: int = 1_000, shard: int = 4) -> PendingCommit:
     """One pending cell."""
     one = np.zeros(1, np.int64)
     messages = Messages(one + ms, one, one, np.zeros(1, np.int32), ("host",))
     commit = Commit(messages, one + samples, np.zeros(16, np.uint8), 1, 2, ((shard, hour),))
-    return Waiting(PendingKey(shard, 7, ms, batch), hour, commit)
+    return PendingCommit(PendingKey(shard, 7, ms, batch), hour, commit)
 
 
 def holding(state: State, *, hours_of: State | None = None, seal: int = OPEN) -> Manifest:
     """A manifest with one unit, and hours made of some state of it."""
     made = {HOUR: HourInputs(fingerprint(hours_of))} if hours_of else {}
-    hours = {4: Hours(Generation(77), made)} if made else {}
+    hours = {4: HourPack(Generation(77), made)} if made else {}
     return Manifest(1, 0, {(4, HOUR): Entry(state)}, hours, {HOUR: seal} if seal else {})
 
 
-def planned(manifest: Manifest, items: list[Waiting], *, now_ms: int = CLOSED, minor: bool = False) -> DayPlan:
+def planned(manifest: Manifest, items: list[PendingCommit], *, now_ms: int = CLOSED, minor: bool = False) -> DayPlan:
     """The plan of that day."""
-    return plan_day(7, DAY, cell=b"m0", manifest=manifest, waiting=items, order=Order(now_ms, minor))
+    return plan_day(7, DAY, cell=b"m0", manifest=manifest, pending=items, context=PlanContext(now_ms, minor))
 
 
 @pytest.mark.parametrize(
     ("manifest", "waits", "now_ms", "minor", "kind"),
     [
-        pytest.param(Manifest(), True, CLOSED, False, Kind.FULL, id="first data of a closed hour"),
-        pytest.param(Manifest(), True, CLOSED - 1, False, Kind.FULL, id="first data of an open hour"),
-        pytest.param(holding(ONE), True, CLOSED - 1, False, Kind.MINOR, id="more data of an open hour"),
-        pytest.param(holding(ONE), True, CLOSED, False, Kind.FULL, id="late data of a closed hour"),
-        pytest.param(holding(ONE), True, CLOSED, True, Kind.MINOR, id="late data, minor run"),
-        pytest.param(holding(EIGHT), True, CLOSED - 1, True, Kind.FULL, id="eight generations are enough"),
-        pytest.param(holding(REPLAYS), False, CLOSED, False, Kind.FULL, id="a replay list makes a closed unit dirty"),
-        pytest.param(holding(REPLAYS), False, CLOSED - 1, False, Kind.MINOR, id="and an open one"),
-        pytest.param(holding(TWO), False, CLOSED, False, Kind.FULL, id="the hour closed on minor generations"),
+        pytest.param(Manifest(), True, CLOSED, False, MergeKind.FULL, id="first data of a closed hour"),
+        pytest.param(Manifest(), True, CLOSED - 1, False, MergeKind.FULL, id="first data of an open hour"),
+        pytest.param(holding(ONE), True, CLOSED - 1, False, MergeKind.MINOR, id="more data of an open hour"),
+        pytest.param(holding(ONE), True, CLOSED, False, MergeKind.FULL, id="late data of a closed hour"),
+        pytest.param(holding(ONE), True, CLOSED, True, MergeKind.MINOR, id="late data, minor run"),
+        pytest.param(holding(EIGHT), True, CLOSED - 1, True, MergeKind.FULL, id="eight generations are enough"),
+        pytest.param(
+            holding(REPLAYS), False, CLOSED, False, MergeKind.FULL, id="a replay list makes a closed unit dirty"
+        ),
+        pytest.param(holding(REPLAYS), False, CLOSED - 1, False, MergeKind.MINOR, id="and an open one"),
+        pytest.param(holding(TWO), False, CLOSED, False, MergeKind.FULL, id="the hour closed on minor generations"),
         pytest.param(holding(TWO), False, CLOSED - 1, False, None, id="minor generations of an open hour may stay"),
         pytest.param(holding(TWO), False, CLOSED, True, None, id="a minor run leaves closed hours alone"),
-        pytest.param(holding(ONE), False, CLOSED, False, Kind.RECOUNT, id="a closed hour without hours"),
-        pytest.param(holding(ONE, hours_of=TWO), False, CLOSED, False, Kind.RECOUNT, id="hours of another state"),
+        pytest.param(holding(ONE), False, CLOSED, False, MergeKind.RECOUNT, id="a closed hour without hours"),
+        pytest.param(holding(ONE, hours_of=TWO), False, CLOSED, False, MergeKind.RECOUNT, id="hours of another state"),
         pytest.param(holding(ONE, hours_of=ONE), False, CLOSED, False, None, id="all is done"),
         pytest.param(holding(ONE, seal=SEALING), True, CLOSED, False, None, id="a sealing hour is left alone"),
         pytest.param(holding(ONE, seal=SEALED), True, CLOSED, False, None, id="a sealed hour too"),
     ],
 )
-def test_the_plan_of_a_unit(manifest: Manifest, waits: bool, now_ms: int, minor: bool, kind: Kind | None) -> None:
-    units = planned(manifest, [waiting()] if waits else [], now_ms=now_ms, minor=minor).units
+def test_the_plan_of_a_unit(manifest: Manifest, waits: bool, now_ms: int, minor: bool, kind: MergeKind | None) -> None:
+    units = planned(manifest, [waiting()] if waits else [], now_ms=now_ms, minor=minor).hour_shards
     assert [unit.kind for unit in units] == ([] if kind is None else [kind])
 
 
 def test_a_plan_names_its_parents_and_exact_batches() -> None:
-    [unit] = planned(holding(REPLAYS), [waiting(9, ms=2_000), waiting(3, ms=1_000)]).units
+    [unit] = planned(holding(REPLAYS), [waiting(9, ms=2_000), waiting(3, ms=1_000)]).hour_shards
     assert unit.parent.state == REPLAYS
     assert unit.fresh == (Replay(1_000, 3), Replay(2_000, 9))
     assert unit.samples == 6
-    assert unit.hours
+    assert unit.wants_hours
 
 
 def test_hours_are_due_for_closed_hours_of_full_runs_only() -> None:
-    assert not planned(holding(ONE), [waiting()], now_ms=CLOSED - 1).units[0].hours
-    assert not planned(holding(ONE), [waiting()], minor=True).units[0].hours
+    assert not planned(holding(ONE), [waiting()], now_ms=CLOSED - 1).hour_shards[0].wants_hours
+    assert not planned(holding(ONE), [waiting()], minor=True).hour_shards[0].wants_hours
 
 
 def test_waves_are_bounded_and_never_cut_a_day() -> None:
     days = [planned(Manifest(), [waiting(samples=n)]) for n in (3, 3, 5, 1, 9)]
-    sizes = [[day.samples for day in wave] for wave in waves(days, samples_max=6)]
+    sizes = [[day.samples for day in wave] for wave in cut_into_waves(days, samples_max=6)]
     assert sizes == [[3, 3], [5, 1], [9]]
 
 
 def test_a_hour_is_closed_after_its_end_and_some_grace() -> None:
-    assert not closed(HOUR, CLOSED - 1)
-    assert closed(HOUR, CLOSED)
+    assert not is_closed(HOUR, CLOSED - 1)
+    assert is_closed(HOUR, CLOSED)
 
 
 @pytest.mark.parametrize(("day", "month"), [(0, 0), (30, 0), (31, 1), (19_600, 643), (-1, -1)])
@@ -126,7 +139,7 @@ class TestStaleDays:
 
     def found(self, month: Month, manifest: Manifest, now_ms: int) -> list[int]:
         """Their numbers."""
-        return [stale.day for stale in plan.stale_days(month, {DAY: manifest}, Order(now_ms))]
+        return [stale.day for stale in plan.find_stale_days(month, {DAY: manifest}, PlanContext(now_ms))]
 
     def test_a_closed_day_with_exact_hours_is_built(self) -> None:
         assert self.found(Month(), self.full, self.over) == [DAY]
@@ -138,10 +151,12 @@ class TestStaleDays:
         assert self.found(Month(), holding(TWO, hours_of=ONE), self.over) == []
 
     def test_an_equal_one_in_force_is_left_alone(self) -> None:
-        assert self.found(Month(1, {4: Days(Generation(5), {DAY: DayInputs(self.of)})}), self.full, self.over) == []
+        assert self.found(Month(1, {4: DayPack(Generation(5), {DAY: DayInputs(self.of)})}), self.full, self.over) == []
 
     def test_one_of_another_state_is_built_anew(self) -> None:
-        assert self.found(Month(1, {4: Days(Generation(5), {DAY: DayInputs(b"other")})}), self.full, self.over) == [DAY]
+        assert self.found(Month(1, {4: DayPack(Generation(5), {DAY: DayInputs(b"other")})}), self.full, self.over) == [
+            DAY
+        ]
 
 
 NOW = 10**12
@@ -150,32 +165,36 @@ NOW = 10**12
 @pytest.mark.parametrize(
     ("waits", "last_spark_ms", "start"),
     [
-        pytest.param(Pressure(0, 0, None, None), None, Start.NOTHING, id="nothing waits"),
-        pytest.param(Pressure(199, 999, NOW - 1, None), None, Start.NOTHING, id="little waits, not long"),
-        pytest.param(Pressure(200, 999, NOW - 1, None), None, Start.MINOR, id="many rows"),
-        pytest.param(Pressure(1, 1_000_000, NOW - 1, None), None, Start.MINOR, id="many samples"),
-        pytest.param(Pressure(1, 1, NOW - 600_000, None), None, Start.MINOR, id="old rows"),
-        pytest.param(Pressure(1, 5_000_001, NOW - 1, None), NOW, Start.SPARK, id="a heap does not wait"),
-        pytest.param(Pressure(1, 1, NOW - 1, NOW - 120_000), None, Start.SPARK, id="a closed hour"),
-        pytest.param(Pressure(1, 1, NOW - 1, NOW - 119_999), None, Start.NOTHING, id="late data just came"),
-        pytest.param(Pressure(1, 1, NOW - 1, NOW - 120_000), NOW - 599_999, Start.NOTHING, id="Spark ran just now"),
-        pytest.param(Pressure(0, 0, None, NOW - 120_000), NOW - 600_000, Start.SPARK, id="a closed hour, Spark rested"),
+        pytest.param(Backlog(0, 0, None, None), None, RunStart.NOTHING, id="nothing waits"),
+        pytest.param(Backlog(199, 999, NOW - 1, None), None, RunStart.NOTHING, id="little waits, not long"),
+        pytest.param(Backlog(200, 999, NOW - 1, None), None, RunStart.MINOR, id="many rows"),
+        pytest.param(Backlog(1, 1_000_000, NOW - 1, None), None, RunStart.MINOR, id="many samples"),
+        pytest.param(Backlog(1, 1, NOW - 600_000, None), None, RunStart.MINOR, id="old rows"),
+        pytest.param(Backlog(1, 5_000_001, NOW - 1, None), NOW, RunStart.SPARK, id="a heap does not wait"),
+        pytest.param(Backlog(1, 1, NOW - 1, NOW - 120_000), None, RunStart.SPARK, id="a closed hour"),
+        pytest.param(Backlog(1, 1, NOW - 1, NOW - 119_999), None, RunStart.NOTHING, id="late data just came"),
+        pytest.param(Backlog(1, 1, NOW - 1, NOW - 120_000), NOW - 599_999, RunStart.NOTHING, id="Spark ran just now"),
+        pytest.param(
+            Backlog(0, 0, None, NOW - 120_000), NOW - 600_000, RunStart.SPARK, id="a closed hour, Spark rested"
+        ),
     ],
 )
-def test_the_decision_to_start(waits: Pressure, last_spark_ms: int | None, start: Start) -> None:
-    assert decide(waits, now_ms=NOW, last_spark_ms=last_spark_ms) == start
+def test_the_decision_to_start(waits: Backlog, last_spark_ms: int | None, start: RunStart) -> None:
+    assert decide_start(waits, now_ms=NOW, last_spark_ms=last_spark_ms) == start
 
 
 def test_nothing_starts_for_a_while_after_trouble() -> None:
-    waits = Pressure(999, 9_999_999, 1, 1)
-    starts = [decide(waits, now_ms=NOW, last_spark_ms=None, last_trouble_ms=NOW - ago) for ago in (899_999, 900_000)]
-    assert starts == [Start.NOTHING, Start.SPARK]
+    waits = Backlog(999, 9_999_999, 1, 1)
+    starts = [
+        decide_start(waits, now_ms=NOW, last_spark_ms=None, last_trouble_ms=NOW - ago) for ago in (899_999, 900_000)
+    ]
+    assert starts == [RunStart.NOTHING, RunStart.SPARK]
 
 
 def test_pressure_counts_the_fullest_shard_and_all_samples() -> None:
     items = [waiting(1, shard=4), waiting(2, shard=4), waiting(2, shard=4, hour=HOUR + 1), waiting(3, shard=5)]
-    found = plan.pressure([(items, {}), ([], {})], END)
-    assert found == Pressure(rows=2, samples=12, oldest_ms=1_000, overdue_ms=None)
+    found = plan.measure_backlog([(items, {}), ([], {})], END)
+    assert found == Backlog(rows=2, samples=12, oldest_ms=1_000, overdue_ms=None)
 
 
 @pytest.mark.parametrize(
@@ -189,10 +208,10 @@ def test_pressure_counts_the_fullest_shard_and_all_samples() -> None:
     ],
 )
 def test_a_closed_hour_without_its_hours_is_overdue(manifest: Manifest, overdue: int | None) -> None:
-    assert plan.pressure([([], {DAY: manifest})], CLOSED).overdue_ms == overdue
-    assert plan.pressure([([], {DAY: manifest})], CLOSED - 1).overdue_ms is None
+    assert plan.measure_backlog([([], {DAY: manifest})], CLOSED).overdue_ms == overdue
+    assert plan.measure_backlog([([], {DAY: manifest})], CLOSED - 1).overdue_ms is None
 
 
 def test_late_data_is_overdue_from_its_own_arrival() -> None:
-    assert plan.pressure([([waiting(ms=END + 5)], {})], CLOSED).overdue_ms == END + 5
-    assert plan.pressure([([waiting(ms=END - 5)], {})], CLOSED).overdue_ms == END
+    assert plan.measure_backlog([([waiting(ms=END + 5)], {})], CLOSED).overdue_ms == END + 5
+    assert plan.measure_backlog([([waiting(ms=END - 5)], {})], CLOSED).overdue_ms == END

@@ -1,17 +1,17 @@
-"""Claims about what a flip makes of one unit's entry: its order, its stamps and its sources (rules 14 and 16)."""
+"""Claims about what a flip makes of one unit's entry: its order, its stamps and its sources (PROTOCOL 14, 16)."""
 
 import pytest
 
-from rollups.decide.publication import Change, entry_after
-from spm.store.manifest import Entry, Generation, PreviousEntry, Replay, State, day_fingerprint
+from rollups.decide.publication import EntryChange, entry_after
+from spm.store.manifest import Entry, Generation, PreviousState, Replay, State, day_fingerprint
 from tests.model.world import START, World
 
 OLD, MADE, OTHER = Generation(1), Generation(2), Generation(3)
 HELD = Entry(State((OLD,), (Replay(5, 7),)), (), 20, 30, ("b",))
 
 
-def change(replaced: tuple[Generation, ...] = (), *, stamps: tuple[int, int] = (40, 50)) -> Change:
-    return Change(3, 4, MADE, replaced, (Replay(5, 7),), *stamps, ("a",))
+def change(replaced: tuple[Generation, ...] = (), *, stamps: tuple[int, int] = (40, 50)) -> EntryChange:
+    return EntryChange(3, 4, MADE, replaced, (Replay(5, 7),), *stamps, ("a",))
 
 
 def test_what_a_minor_run_adds_is_the_newest_generation_and_a_full_merge_the_oldest() -> None:
@@ -36,7 +36,7 @@ def test_an_entry_names_the_sources_of_all_that_it_holds_and_keeps_its_former_st
     after = entry_after(HELD, change(), 9)
     assert after.sources == ("a", "b")
     assert after.state.replay == ()
-    assert after.history == (PreviousEntry(9, HELD.state),)
+    assert after.history == (PreviousState(9, HELD.state),)
 
 
 def test_what_an_older_write_brought_is_deleted_for_good_from_a_unit_that_newer_ones_joined() -> None:
@@ -48,7 +48,7 @@ def test_what_an_older_write_brought_is_deleted_for_good_from_a_unit_that_newer_
     world.send((0, 2, 2.0))
     world.roll(minor=True, now_ms=START)
     number = world.retract(write_to=then)
-    world.shred(number)
+    world.erase_retracted(number)
     assert world.answer() == world.truth == {(0, START + 2): 2.0}
     assert {e.stamp_min_ms > then for e in world.manifest().entries.values()} == {True}
 

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from rollups.crash_points import POINTS, nowhere
+from rollups.crash_points import POINTS, ignore_point
 from rollups.decide.outcome import LATE, RETRACTED, ROLLED_BACK, UNDONE
-from rollups.decide.plan import Kind, Order
+from rollups.decide.plan import MergeKind, PlanContext
 from rollups.run import agenda
 from rollups.run.rollback import roll_back
 from spm.limits import HOUR_MS
 from spm.store.versions import retractions
 from tests.model.world import APP, DAY, FIRST, NEXT_DAY, START, World, days_in_force, whole_day
 
-RUN_POINTS = [*POINTS[: POINTS.index("month flipped") + 1], "agenda written"]
+RUN_POINTS = [*POINTS[: POINTS.index("month published") + 1], "agenda written"]
 
 
 def filled() -> World:
@@ -42,9 +42,9 @@ def exact(world: World) -> None:
 
 def due(world: World) -> int:
     """How many units a full run would touch."""
-    plans = world.driver().look(APP, Order(NEXT_DAY), sweep=True).plans
-    assert {unit.kind for plan in plans for unit in plan.units} <= {Kind.RECOUNT}
-    return sum(len(plan.units) for plan in plans)
+    plans = world.driver().plan_app(APP, PlanContext(NEXT_DAY), sweep=True).plans
+    assert {unit.kind for plan in plans for unit in plan.hour_shards} <= {MergeKind.RECOUNT}
+    return sum(len(plan.hour_shards) for plan in plans)
 
 
 def test_a_retraction_is_answered_at_once_and_rebuilt_by_the_next_run() -> None:
@@ -142,7 +142,7 @@ def test_whatever_happens_inside_a_run_answers_stay_right(point: str, act: str) 
     left = [point]
 
     def inside(reached: str) -> None:
-        nowhere(reached)
+        ignore_point(reached)
         if left and reached == point:
             left.clear()
             acts[act]()
@@ -217,6 +217,6 @@ def test_the_agenda_says_that_a_retraction_waits_for_a_run() -> None:
 def test_a_retraction_of_another_day_is_found_without_looking_at_every_day() -> None:
     world = filled()
     world.retract(data_from=START, data_to=START + HOUR_MS)
-    found = world.driver().look(APP, Order(NEXT_DAY + 3 * HOUR_MS))
-    assert not found.every
+    found = world.driver().plan_app(APP, PlanContext(NEXT_DAY + 3 * HOUR_MS))
+    assert not found.all_days
     assert [plan.day for plan in found.plans] == [DAY]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from rollups.decide.plan import Order, waves
+from rollups.decide.plan import PlanContext, cut_into_waves
 from rollups.run import agenda
 from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
@@ -88,8 +88,8 @@ def test_a_run_with_nothing_to_do_reads_no_manifest_of_the_past() -> None:
 def test_every_day_is_looked_at_once_a_day() -> None:
     world, store = grown(30)
     noted = agenda.read(store, APP)
-    assert not agenda.sweep_due(noted, noted.swept_ms + limits.ROLL_SWEEP_MS - 1)
-    assert agenda.sweep_due(noted, noted.swept_ms + limits.ROLL_SWEEP_MS)
+    assert not agenda.is_sweep_due(noted, noted.swept_ms + limits.ROLL_SWEEP_MS - 1)
+    assert agenda.is_sweep_due(noted, noted.swept_ms + limits.ROLL_SWEEP_MS)
     world.roll(now_ms=noted.swept_ms + limits.ROLL_SWEEP_MS)
     assert store.read["manifest"] >= 30
 
@@ -100,7 +100,7 @@ def test_a_full_look_finds_what_nobody_noted() -> None:
     world.send((0, HOUR_MS // 2 + 9, 5.0))
     world.roll(minor=True)
     agenda.finish(
-        store, APP, agenda.read(store, APP), now_ms=world.clock.now_ms() + LATER, swept=False, found=(), left=()
+        store, APP, agenda.read(store, APP), now_ms=world.clock.now_ms() + LATER, swept=False, known=(), remaining=()
     )
     assert world.hours() == world.recount()
     assert world.roll(now_ms=world.clock.now_ms() + LATER).days == ()
@@ -109,7 +109,7 @@ def test_a_full_look_finds_what_nobody_noted() -> None:
     assert days_in_force(world) == whole_day(world)
 
 
-@pytest.mark.parametrize("point", ["flipped", "agenda marked", "ledger written"])
+@pytest.mark.parametrize("point", ["published", "agenda marked", "ledger written"])
 def test_late_data_that_a_killed_minor_run_took_in_is_found_by_the_next_full_one(point: str) -> None:
     world, _ = grown(2)
     world.send((0, HOUR_MS // 2 + 9, 5.0))
@@ -125,7 +125,7 @@ def test_a_damaged_agenda_asks_for_a_look_at_every_day() -> None:
     [row] = store.get("config", [agenda.name_of(APP)])
     assert row is not None
     store.check_and_put("config", agenda.name_of(APP), b"v", row[b"v"], b"\xc1")
-    assert world.driver().look(APP, Order(NEXT_DAY)).every
+    assert world.driver().plan_app(APP, PlanContext(NEXT_DAY)).all_days
 
 
 def test_what_a_run_with_an_earlier_clock_leaves_is_found_by_the_next() -> None:
@@ -141,21 +141,21 @@ def test_what_a_run_with_an_earlier_clock_leaves_is_found_by_the_next() -> None:
 def test_an_agenda_with_too_many_days_asks_for_a_look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "AGENDA_DAYS_MAX", 3)
     world, store = grown(2)
-    agenda.mark(store, APP, range(3))
-    assert len(agenda.read(store, APP).due) == 3
-    agenda.mark(store, APP, [9])
-    assert (agenda.read(store, APP).due, agenda.read(store, APP).swept_ms) == ({}, 0)
-    assert world.driver().look(APP, Order(NEXT_DAY)).every
+    agenda.mark_due(store, APP, range(3))
+    assert len(agenda.read(store, APP).due_days) == 3
+    agenda.mark_due(store, APP, [9])
+    assert (agenda.read(store, APP).due_days, agenda.read(store, APP).swept_ms) == ({}, 0)
+    assert world.driver().plan_app(APP, PlanContext(NEXT_DAY)).all_days
 
 
 def test_recounts_are_cut_into_waves_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A retraction over a year must not hold a year's hours in memory at once."""
     world, _ = grown(6)
     world.retract(source="host")
-    plans = world.driver().look(APP, Order(world.clock.now_ms() + LATER)).plans
+    plans = world.driver().plan_app(APP, PlanContext(world.clock.now_ms() + LATER)).plans
     two_days = 2 * plans[0].weight
-    assert plans[0].weight >= limits.ROLL_UNIT_SAMPLES
-    assert [len(wave) for wave in waves(plans, samples_max=two_days)] == [2, 2, 2]
+    assert plans[0].weight >= limits.ROLL_HOUR_SHARD_SAMPLES
+    assert [len(wave) for wave in cut_into_waves(plans, samples_max=two_days)] == [2, 2, 2]
 
 
 def test_progress_knows_its_total_from_the_start_and_counts_every_unit() -> None:
@@ -164,7 +164,7 @@ def test_progress_knows_its_total_from_the_start_and_counts_every_unit() -> None
     seen: list[Progress] = []
     driver = Driver(store, world.clock, watch=seen.append)
     driver.roll(LocalExecutor(store), [APP], now_ms=world.clock.now_ms() + LATER)
-    assert [(p.units, p.units_total) for p in seen] == [(n, 10) for n in range(1, 11)]
+    assert [(p.hour_shards, p.hour_shards_total) for p in seen] == [(n, 10) for n in range(1, 11)]
     assert seen[-1].eta_s == 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollups.crash_points import POINTS, nowhere
+from rollups.crash_points import POINTS, ignore_point
 from spm.limits import GENERATIONS_MAX, HOUR_MS
 from spm.store import keys
 from spm.store.backends.base import Backend
@@ -16,7 +16,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import commit_records
 from tests.model.world import APP, DAY, START, Crash, World, crash_at, days_in_force, parsed, whole_day
 
-RUN_POINTS = [*POINTS[: POINTS.index("month flipped") + 1], "agenda written"]  # every plain full run comes by
+RUN_POINTS = [*POINTS[: POINTS.index("month published") + 1], "agenda written"]  # every plain full run comes by
 
 
 @pytest.fixture(params=["memory", "lmdb"])
@@ -40,13 +40,13 @@ def test_reads_are_equal_before_during_and_after_a_run(world: World) -> None:
     seen: list[str] = []
 
     def look(point: str) -> None:
-        nowhere(point)
+        ignore_point(point)
         seen.append(point)
         assert world.answer() == world.truth
 
     world.roll(at=look)
     assert world.answer() == world.truth
-    assert {"planned", "pages written", "flipped", "ledger written", "unpended", "month flipped"} <= set(seen)
+    assert {"planned", "pages written", "published", "ledger written", "unpended", "month published"} <= set(seen)
 
 
 def test_a_reader_with_caches_follows_a_run(world: World) -> None:
@@ -76,7 +76,7 @@ def test_pages_are_durable_before_the_inputs_that_list_them(world: World) -> Non
     with pytest.raises(Crash):
         world.roll(at=crash_at("pages written"))
     found = {
-        t: [k for b in world.distribution.all(APP) for k, _ in world.store.scan(t, *keys.app_range(b, APP))]
+        t: [k for b in world.distribution.all_shards(APP) for k, _ in world.store.scan(t, *keys.app_range(b, APP))]
         for t in ("chunks", "timelines", "inputs")
     }
     assert [bool(found[t]) for t in ("chunks", "timelines", "inputs")] == [True, True, False]
@@ -181,7 +181,7 @@ def test_odd_bits_survive_a_run(world: World) -> None:
     values = np.array(patterns, np.uint64).view(np.float64)
     plain = parsed([(1, 200 + i, 0.0) for i in range(len(values))])
     world.store_again(
-        world.acceptor.accept(app=APP, source="odd", parsed=replace(plain, values=values), message_id=bytes(16))
+        world.acceptor.stamp_message(app=APP, source="odd", parsed=replace(plain, values=values), message_id=bytes(16))
     )
     world.roll()
     found = world.answer()
@@ -191,10 +191,12 @@ def test_odd_bits_survive_a_run(world: World) -> None:
 
 def test_a_unit_with_a_missing_block_is_given_up_and_the_others_go_on(world: World) -> None:
     world.send((0, 1, 1.0), (0, 2 * HOUR_MS, 2.0))
-    [victim, *_] = [k for b in world.distribution.all(APP) for k, _ in world.store.scan("log", *keys.app_range(b, APP))]
+    [victim, *_] = [
+        k for b in world.distribution.all_shards(APP) for k, _ in world.store.scan("log", *keys.app_range(b, APP))
+    ]
     world.store.delete("log", [(victim, None)])
     report = world.roll()
-    assert len(report.troubles) == 1
-    assert "missing" in report.troubles[0]
+    assert len(report.errors) == 1
+    assert "missing" in report.errors[0]
     assert world.pending_rows() == 1
     assert len(world.manifest().entries) == 1

@@ -34,7 +34,7 @@ def test_a_heap_larger_than_a_run_takes_is_taken_oldest_first(monkeypatch: pytes
 
 
 def test_a_pack_over_its_page_is_cut_by_the_bits_of_the_series(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "TIER_ROWS_MAX", 4)
+    monkeypatch.setattr(limits, "ROLLUP_ROWS_MAX", 4)
     world = World()
     world.send(*((s, h * HOUR_MS + 1, float(s)) for s in range(12) for h in range(3)))
     world.roll()
@@ -50,7 +50,7 @@ def test_waves_smaller_than_a_backlog_do_all_of_it(monkeypatch: pytest.MonkeyPat
             seen.append(1)
             super().forget()
 
-    monkeypatch.setattr("rollups.decide.plan.waves.__defaults__", (2,))
+    monkeypatch.setattr("rollups.decide.plan.cut_into_waves.__defaults__", (2,))
     world = World()
     world.send((0, 1, 1.0), (0, 2, 2.0), (0, 25 * HOUR_MS, 3.0), (0, 26 * HOUR_MS, 4.0))
     driver = world.driver()
@@ -76,7 +76,7 @@ def test_a_run_that_always_loses_gives_its_work_up() -> None:
     world = World(store)
     world.send((0, 1, 1.0))
     store.moving = True
-    assert [day.flipped for day in world.roll().days] == [False]
+    assert [day.published for day in world.roll().days] == [False]
     store.moving = False
     world.roll()
     right(world)

@@ -31,7 +31,7 @@ def test_a_minor_run_that_lost_to_one_of_other_hours_is_rebased() -> None:
         world.roll(minor=True)
 
     report = world.roll(minor=True, at=meanwhile("compacted", other))
-    assert [day.flipped for day in report.days] == [True]
+    assert [day.published for day in report.days] == [True]
     assert len(world.manifest().entries) == 2
     settled(world)
 
@@ -42,7 +42,7 @@ def test_two_full_merges_of_one_unit_leave_one_generation_in_force() -> None:
     world.roll()
     world.send((0, 2, 2.0))
     report = world.roll(at=meanwhile("compacted", world.roll))
-    assert [day.flipped for day in report.days] == [False]
+    assert [day.published for day in report.days] == [False]
     [entry] = world.manifest().entries.values()
     assert len(entry.state.generations) == 1
     settled(world)
@@ -55,7 +55,7 @@ def test_a_full_merge_is_not_rebased_onto_an_entry_whose_generations_are_gone() 
     first = world.roll(minor=True).run
     world.send((0, 2, 2.0))
     report = world.roll(at=meanwhile("compacted", lambda: roll_back(world.store, first, [APP])))
-    assert [day.flipped for day in report.days] == [False]
+    assert [day.published for day in report.days] == [False]
     [entry] = world.manifest().entries.values()
     assert entry.state.generations == ()
     settled(world)
@@ -67,9 +67,9 @@ def test_no_flip_crosses_the_fence_of_a_purge() -> None:
     world.send((0, 1, 1.0))
     world.roll(minor=True)
     world.send((0, 2, 2.0))
-    shards = world.distribution.all(APP)
+    shards = world.distribution.all_shards(APP)
     report = world.roll(minor=True, at=meanwhile("compacted", lambda: purge(world.store, APP, shards)))
-    assert [day.flipped for day in report.days] == [False]
+    assert [day.published for day in report.days] == [False]
     settled(world)
 
 
@@ -77,7 +77,7 @@ def test_no_month_is_flipped_across_a_purge() -> None:
     """The purge has deleted the very rows of days that the flip would name."""
     world = World()
     world.send((0, 1, 1.0))
-    shards = world.distribution.all(APP)
+    shards = world.distribution.all_shards(APP)
     report = world.roll(at=meanwhile("days written", lambda: purge(world.store, APP, shards)))
     assert report.months == 0
     settled(world)
@@ -92,7 +92,7 @@ def test_hours_after_a_rebase_keep_the_fingerprint_of_what_they_were_made_of() -
         world.roll(minor=True)
 
     report = world.roll(at=meanwhile("compacted", late))
-    assert [day.flipped for day in report.days] == [True]
+    assert [day.published for day in report.days] == [True]
     assert world.hours() == world.recount()
     settled(world)
 
@@ -118,7 +118,7 @@ def test_replayed_batches_are_taken_once_by_one_of_two_minor_runs() -> None:
     roll_back(world.store, run, [APP])
     world.send((0, 2, 2.0))
     report = world.roll(minor=True, at=meanwhile("compacted", lambda: world.roll(minor=True)))
-    assert [day.flipped for day in report.days] == [False]
+    assert [day.published for day in report.days] == [False]
     settled(world)
 
 
@@ -146,7 +146,7 @@ def test_a_flip_of_unknown_outcome_is_looked_up(land: bool) -> None:
     store.land, store.unsure = land, True
     report = world.roll(minor=True)
     store.unsure = False
-    assert [day.flipped for day in report.days] == [land]
+    assert [day.published for day in report.days] == [land]
     assert store.sent == 1  # what may still go in is not raced by a second try
     assert world.pending_rows() == (0 if land else 1)
     settled(world)
@@ -164,7 +164,7 @@ def test_a_flip_that_landed_unseen_under_a_later_one_is_not_made_twice() -> None
     assert isinstance(world.store, Slow)
     world.store.after_first = other
     report = world.roll(minor=True)
-    assert [day.flipped for day in report.days] == [True]
+    assert [day.published for day in report.days] == [True]
     [entry] = world.manifest().entries.values()
     assert len({g.number for g in entry.state.generations}) == len(entry.state.generations) == 2
     settled(world)

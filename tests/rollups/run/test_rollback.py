@@ -3,10 +3,10 @@
 import pytest
 
 from rollups.delete.purge import purge
-from rollups.run.rollback import roll_back, tops_of
+from rollups.run.rollback import entries_to_roll_back, roll_back
 from spm.errors import Refused
 from spm.limits import HISTORY_MAX, HOUR_MS
-from spm.store.manifest import OPEN, SEALED, SEALING, Entry, Generation, Manifest, PreviousEntry, State
+from spm.store.manifest import OPEN, SEALED, SEALING, Entry, Generation, Manifest, PreviousState, State
 from tests.model.world import APP, Crash, World, crash_at
 
 
@@ -81,7 +81,7 @@ def test_a_roll_back_below_the_history_is_refused() -> None:
 def test_a_roll_back_of_a_purged_history_is_refused() -> None:
     world = filled()
     run = world.roll().run
-    purge(world.store, APP, world.distribution.all(APP), keep=0)
+    purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
     with pytest.raises(Refused, match="no history"):
         roll_back(world.store, run, [APP])
 
@@ -145,18 +145,18 @@ PAIR = ((4, 9), (5, 9))
 
 def moved(later: bool, seal: int = OPEN) -> Manifest:
     """A run 3 that moved an hour from shard 4 to shard 5; ``later``: run 8 stands on one of the two."""
-    first = PreviousEntry(3, ONE, PAIR)
-    second = Entry(TWO, (first, PreviousEntry(8, TWO)) if later else (first,))
+    first = PreviousState(3, ONE, PAIR)
+    second = Entry(TWO, (first, PreviousState(8, TWO)) if later else (first,))
     return Manifest(1, 0, {(4, 9): Entry(TWO, (first,)), (5, 9): second}, seals={9: seal} if seal else {})
 
 
 def test_a_run_that_moved_data_is_rolled_back_in_all_its_units_or_not_at_all() -> None:
-    assert tops_of(moved(later=False), 3) == list(PAIR)
+    assert entries_to_roll_back(moved(later=False), 3) == list(PAIR)
     with pytest.raises(Refused, match="moved data"):
-        tops_of(moved(later=True), 3)
+        entries_to_roll_back(moved(later=True), 3)
 
 
 @pytest.mark.parametrize("seal", [SEALING, SEALED])
 def test_a_sealed_hour_is_not_rolled_back(seal: int) -> None:
     with pytest.raises(Refused, match="sealed"):
-        tops_of(moved(later=False, seal=seal), 3)
+        entries_to_roll_back(moved(later=False, seal=seal), 3)

@@ -6,15 +6,15 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from rollups.crash_points import nowhere
-from rollups.decide.plan import Order, outdated
+from rollups.crash_points import ignore_point
+from rollups.decide.plan import PlanContext, count_outdated
 from rollups.run.local import LocalExecutor
 from rollups.run.progress import DayReport
 from rollups.run.rollback import roll_back
 from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.store import epochs, keys, manifest
-from spm.store.keys import HASH, Distribution
+from spm.store.keys import HASH, PlacementTable
 from spm.store.ledger import commit_records
 from spm.store.manifest import SEALED, SEALING, Manifest
 from spm.store.rollup import rows as rollup_rows
@@ -37,7 +37,7 @@ def put(world: World, change: Callable[[Manifest], Manifest]) -> None:
     )
 
 
-def finish(world: World, at: Callable[[str], None] = nowhere) -> DayReport:
+def finish(world: World, at: Callable[[str], None] = ignore_point) -> DayReport:
     """Merge and aggregate the first hour, and seal it in the same flip."""
     executor = LocalExecutor(world.store, at)
     return world.driver(at).finish_hour(executor, 99, APP, FIRST, now_ms=NEXT_DAY, change=seals(SEALED))
@@ -74,7 +74,7 @@ def test_a_sealing_hour_is_left_to_its_sealer() -> None:
 def test_all_of_a_hour_and_its_seal_go_into_force_at_once() -> None:
     world = filled()
     report = finish(world)
-    assert (report.flipped, report.troubles) == (True, ())
+    assert (report.published, report.errors) == (True, ())
     now = world.manifest()
     assert now.seal(FIRST) == SEALED
     assert {len(e.state.generations) for (_, hour), e in now.entries.items() if hour == FIRST} == {1}
@@ -91,7 +91,7 @@ def test_a_hour_that_is_whole_already_is_only_sealed() -> None:
     world.roll()
     put(world, seals(SEALING))
     report = finish(world)
-    assert (report.flipped, report.units) == (True, 0)
+    assert (report.published, report.hour_shards) == (True, 0)
     assert world.manifest().seal(FIRST) == SEALED
 
 
@@ -100,17 +100,17 @@ def test_a_seal_is_never_rebased() -> None:
     left = ["compacted"]
 
     def inside(reached: str) -> None:
-        nowhere(reached)
+        ignore_point(reached)
         if left and reached == left[0]:
             left.clear()
             world.roll(minor=True)
             put(world, lambda now: now)
 
     report = finish(world, inside)
-    assert not report.flipped
-    assert "meanwhile" in report.troubles[0]
+    assert not report.published
+    assert "meanwhile" in report.errors[0]
     assert world.manifest().seal(FIRST) == SEALING
-    assert finish(world).flipped
+    assert finish(world).published
 
 
 def test_a_hour_with_a_missing_block_is_not_sealed() -> None:
@@ -118,21 +118,21 @@ def test_a_hour_with_a_missing_block_is_not_sealed() -> None:
     rows = [k for b in (11, 13) for k, _ in world.store.scan("log", *keys.log_range(b, APP, FIRST))]
     world.store.delete("log", [(key, None) for key in rows])
     report = finish(world)
-    assert not report.flipped
-    assert "missing" in report.troubles[0]
+    assert not report.published
+    assert "missing" in report.errors[0]
     assert world.manifest().seal(FIRST) == SEALING
 
 
 def test_a_hour_in_two_places_is_not_sealed() -> None:
-    world = World(distribution=Distribution.single())
+    world = World(distribution=PlacementTable.single())
     world.send((0, 1, 1.0))
     world.roll()
-    epochs.open_epoch(world.store, APP, strategy=HASH, shards=16, spread=3)
+    epochs.open_epoch(world.store, APP, function=HASH, shards=16, spread=3)
     world.send((0, 2, 1.0))
     world.send((0, 3, 1.0))
     report = finish(world)
-    assert not report.flipped
-    assert "two places" in report.troubles[0]
+    assert not report.published
+    assert "two places" in report.errors[0]
 
 
 @pytest.mark.parametrize("minor", [True, False])
@@ -153,7 +153,7 @@ def test_what_comes_for_a_sealed_hour_is_counted_late_and_removed(minor: bool) -
 def test_what_a_sealer_took_in_and_did_not_settle_is_not_late() -> None:
     world = filled()
     with pytest.raises(Crash):
-        finish(world, crash_at("flipped"))
+        finish(world, crash_at("published"))
     assert world.manifest().seal(FIRST) == SEALED
     report = world.roll(minor=True)
     assert report.late == 0
@@ -210,15 +210,15 @@ def aged(monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def upgrade(world: World, at: Callable[[str], None] = nowhere) -> int:
+def upgrade(world: World, at: Callable[[str], None] = ignore_point) -> int:
     """An upgrade; how many units it leaves."""
     executor = LocalExecutor(world.store, at)
-    return world.driver(at).roll(executor, [APP], upgrade=True, now_ms=NEXT_DAY).left
+    return world.driver(at).roll(executor, [APP], upgrade=True, now_ms=NEXT_DAY).remaining
 
 
 def test_an_ordinary_run_leaves_older_forms_alone(aged: World) -> None:
     assert aged.roll().days == ()
-    assert outdated(aged.manifest()) == 6
+    assert count_outdated(aged.manifest()) == 6
 
 
 def test_an_upgrade_rewrites_units_hours_and_days_and_no_answer_changes(aged: World) -> None:
@@ -239,7 +239,7 @@ def test_an_upgrade_is_no_correction(aged: World) -> None:
     assert report.samples == 9
 
 
-@pytest.mark.parametrize("point", ["pages written", "compacted", "flipped", "unpended", "days written"])
+@pytest.mark.parametrize("point", ["pages written", "compacted", "published", "unpended", "days written"])
 def test_an_upgrade_goes_on_where_it_was_killed(aged: World, point: str) -> None:
     with pytest.raises(Crash):
         upgrade(aged, crash_at(point))
@@ -262,7 +262,7 @@ def rows_by_run(world: World) -> list[set[str]]:
     """A hash of every generated row without its generation's number, per run."""
     found: dict[int, set[str]] = {}
     for table in ("chunks", "timelines", "hours"):
-        for shard in world.distribution.all(APP):
+        for shard in world.distribution.all_shards(APP):
             for key, cells in world.store.scan(table, *keys.app_range(shard, APP)):
                 number, without = _parsed(table, key)
                 mark = hashlib.sha256(repr((table, without, sorted(cells.items()))).encode()).hexdigest()
@@ -311,4 +311,4 @@ def test_a_full_merge_that_was_rolled_back_is_made_of_the_same_bytes_again() -> 
 
 
 def test_nothing_is_due_while_the_order_is_minor() -> None:
-    assert not Order(NEXT_DAY, minor=True).due(FIRST)
+    assert not PlanContext(NEXT_DAY, minor=True).due(FIRST)
