@@ -1,10 +1,10 @@
-"""The one way into the store: a batch of envelopes becomes blocks, commit records and account rows (rule 6).
+"""The one way into the store: a batch of envelopes becomes blocks, commit records and ledger rows (PROTOCOL 6).
 
-Enter by ``Writer.write``; by ``Writer.bury`` with a message that no row can hold. Order: series, log, pending, then a
-look whether the distribution used is still open (rule 22b), and only then may the caller acknowledge. A retry of the
-same ``Batch`` has the same id and the same bytes; whatever is written twice is merged by the reader. Samples that no
-row may hold go to `dead`, and the ledger says so.
-Used by the direct transport and by the queue's workers alike; no Django, no Celery here.
+Enter by ``Writer.write``, or by ``Writer.write_dead_letter`` with a message that no row can hold. Order: series, log,
+pending, then a check that the placement epoch used is still open (PROTOCOL 22b); only then may the caller acknowledge.
+A retry of one ``WriteBatch`` has its id and its bytes; what is written twice is merged by the reader. Samples that no
+row may hold go to `dead`, and the ledger counts them. Used by the direct transport and by the queue's workers alike; no
+Django, no Celery here.
 """
 
 import hashlib
@@ -22,9 +22,8 @@ from spm.store.backends.base import Backend, RowPut, Step
 from spm.store.dictionary import SeriesRegistry
 from spm.store.encoding import blocks, kernels
 from spm.store.encoding.blocks import LogBlock, Messages
-from spm.store.keys import Distribution, Epoch
-from spm.store.ledger import commit_records
-from spm.store.ledger import dead_letters as dead
+from spm.store.keys import PlacementEpoch, PlacementTable
+from spm.store.ledger import commit_records, dead_letters
 from spm.store.ledger.commit_records import Commit
 from spm.store.ledger.dead_letters import DeadLetter
 from spm.wire import Envelope, hour_of
@@ -34,8 +33,8 @@ TIMELESS = "its time is not between 1970 and 9999"
 
 
 @dataclass(frozen=True, slots=True)
-class Dead:
-    """Samples that can never be stored, as an envelope of their own, and why."""
+class DeadSamples:
+    """Samples of one message that can never be stored, as an envelope of their own, and why."""
 
     envelope: Envelope
     cause: str
@@ -43,201 +42,202 @@ class Dead:
 
     @property
     def samples(self) -> int:
-        """How many."""
+        """The number of dead samples."""
         return len(self.envelope)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What a batch holds of one app, and the epoch by which it was placed."""
+class AppPart:
+    """The part of a batch that belongs to one app, and the epoch by which it was placed."""
 
     app: int
-    epoch: Epoch
-    rows: "_Rows"
+    epoch: PlacementEpoch
+    columns: "_SampleColumns"
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class WriteBatch:
     """Bytes ready to be put, by step; writing them again is harmless."""
 
     steps: tuple[Step, ...]
     samples: int
-    dead: tuple[Dead, ...]
-    parts: tuple[Part, ...] = ()
+    dead: tuple[DeadSamples, ...]
+    parts: tuple[AppPart, ...] = ()
 
 
 class Writer:
     """Turns envelopes into rows and makes them durable. One per process; thread-safe.
 
-    ``default`` is in force for apps for which the store names no distribution; what it names is remembered, and looked
-    at again after every batch.
+    ``default`` is the placement table of apps for which the store has none. Tables of the store are remembered, and
+    read again after every batch.
     """
 
-    def __init__(self, backend: Backend, default: Distribution) -> None:
+    def __init__(self, backend: Backend, default: PlacementTable) -> None:
         self._backend, self._default = backend, default
         self._registry = SeriesRegistry(backend)
         self._batches = itertools.count(clock.random_u64())
-        self._placing: dict[int, Distribution] = {}
+        self._tables: dict[int, PlacementTable] = {}  # by app, as last read
 
-    def write(self, envelopes: Sequence[Envelope] | Envelopes) -> Batch:
-        """Make the envelopes durable; raises ``StoreUnavailable`` when that is not sure (write them again)."""
+    def write(self, envelopes: Sequence[Envelope] | Envelopes) -> WriteBatch:
+        """Make the envelopes durable; raise ``StoreUnavailable`` when that is not certain (write them again)."""
         batch = self.prepare(envelopes)
         self.commit(batch)
         return batch
 
-    def prepare(self, envelopes: Sequence[Envelope] | Envelopes) -> Batch:
-        """Register the series and make the bytes of the batch.
+    def prepare(self, envelopes: Sequence[Envelope] | Envelopes) -> WriteBatch:
+        """Register the series and make the bytes of the batch:
 
-        1. what cannot be stored is taken out, as envelopes of its own;
-        2. each app's envelopes become one batch (several where they touch very many hours);
-        3. each batch becomes blocks by unit and their commit records.
+        1. samples that cannot be stored become envelopes of their own;
+        2. each app's envelopes become one part (several where they touch very many hours);
+        3. each part becomes blocks by HourShard and their commit records.
         """
-        whole = envelopes if isinstance(envelopes, Envelopes) else Envelopes.of(envelopes)
-        kept, lost = self._storable(whole)
-        held = kept.samples > 0
-        apps = sorted(set(kept.app[held].tolist()))  # of few messages that is a tenth of what np.unique costs
-        placing = self._distributions(apps)
+        messages = envelopes if isinstance(envelopes, Envelopes) else Envelopes.of(envelopes)
+        storable, dead = self._storable(messages)
+        has_samples = storable.samples > 0
+        apps = sorted(set(storable.app[has_samples].tolist()))  # for few messages a tenth of the cost of np.unique
+        tables = self._placement_tables(apps)
         parts = tuple(
-            Part(app, placing[app].newest, _Rows.of(group))
+            AppPart(app, tables[app].newest, _SampleColumns.of(group))
             for app in apps
-            for group in _groups(kept.take(held & (kept.app == app)))
+            for group in _split_by_hours(storable.take(has_samples & (storable.app == app)))
         )
-        log, commits = self._placed(parts)
-        letters = [_letter(d.envelope, d.cause) for d in lost]
-        steps: list[Step] = [("log", log), *letters, ("ledger", _accounts(whole, lost)), ("pending", commits)]
-        return Batch(tuple(s for s in steps if s[1]), len(kept.ts), tuple(lost), parts)
+        log, commits = self._encode(parts)
+        dead_letter_rows = [_dead_letter_step(d.envelope, d.cause) for d in dead]
+        ledger = _ledger_rows(messages, dead)
+        steps: list[Step] = [("log", log), *dead_letter_rows, ("ledger", ledger), ("pending", commits)]
+        return WriteBatch(tuple(s for s in steps if s[1]), len(storable.ts), tuple(dead), parts)
 
-    def bury(self, envelope: Envelope, cause: str) -> None:
-        """Make a whole message a dead letter, with its account; ``StoreUnavailable`` when that is not sure."""
-        self._backend.put(burial(envelope, cause))
+    def write_dead_letter(self, envelope: Envelope, cause: str) -> None:
+        """Make a whole message a dead letter, counted in the ledger; ``StoreUnavailable`` when that is not certain."""
+        self._backend.put(dead_letter_steps(envelope, cause))
 
-    def commit(self, batch: Batch) -> None:
+    def commit(self, batch: WriteBatch) -> None:
         """Put a prepared batch. May be repeated.
 
-        1. its steps;
-        2. the distributions are read again, by one get: what lies where an epoch closes is put once more, as another
-           batch under the newest epoch, since nobody may look there for long; and so on until every epoch is open.
+        1. Put its steps.
+        2. Read the placement tables again, by one get. Parts whose epoch is closing are put once more, as another batch
+           under the newest epoch, since readers may soon not look there any more. Repeat until every epoch is open.
         """
         self._backend.put(batch.steps)
         parts = batch.parts
         while parts := self._misplaced(parts):
-            log, commits = self._placed(parts)
+            log, commits = self._encode(parts)
             self._backend.put([("log", log), ("pending", commits)])
 
-    def _misplaced(self, parts: Sequence[Part]) -> tuple[Part, ...]:
-        """The parts whose epoch is no longer open, each with the newest one now."""
+    def _misplaced(self, parts: Sequence[AppPart]) -> tuple[AppPart, ...]:
+        """Return the parts whose epoch is no longer open, each with its app's newest epoch."""
         if not parts:
             return ()
-        now = self._read(list(dict.fromkeys(part.app for part in parts)))
-        closing = [part for part in parts if now[part.app].epoch(part.epoch.number) != part.epoch]
-        return tuple(replace(part, epoch=now[part.app].newest) for part in closing)
+        tables = self._read_tables(list(dict.fromkeys(part.app for part in parts)))
+        closing = [part for part in parts if tables[part.app].epoch(part.epoch.number) != part.epoch]
+        return tuple(replace(part, epoch=tables[part.app].newest) for part in closing)
 
-    def _distributions(self, apps: Sequence[int]) -> dict[int, Distribution]:
-        """As they were when last looked at; read where this process never did."""
-        known = dict(self._placing)
+    def _placement_tables(self, apps: Sequence[int]) -> dict[int, PlacementTable]:
+        """Return the tables as last read; those that this process never read are read now."""
+        known = dict(self._tables)
         unknown = [app for app in apps if app not in known]
-        return known | self._read(unknown) if unknown else known
+        return known | self._read_tables(unknown) if unknown else known
 
-    def _read(self, apps: Sequence[int]) -> dict[int, Distribution]:
-        found = epochs.read_many(self._backend, apps, self._default)
-        if len(self._placing) + len(found) > limits.WRITER_APPS_MAX:
-            self._placing = {}  # they are read again
-        self._placing = self._placing | found
-        return found
+    def _read_tables(self, apps: Sequence[int]) -> dict[int, PlacementTable]:
+        tables = epochs.read_many(self._backend, apps, self._default)
+        if len(self._tables) + len(tables) > limits.WRITER_APPS_MAX:
+            self._tables = {}  # they are read again
+        self._tables = self._tables | tables
+        return tables
 
-    def _placed(self, parts: Sequence[Part]) -> tuple[list[RowPut], list[RowPut]]:
-        """The rows of `log` and of `pending`: a batch of its own for each part."""
+    def _encode(self, parts: Sequence[AppPart]) -> tuple[list[RowPut], list[RowPut]]:
+        """Return the rows of `log` and of `pending`; each part gets a batch id of its own."""
         log: list[RowPut] = []
         commits: list[RowPut] = []
         for part in parts:
-            rows = _rows_of(part, next(self._batches) & keys.U64)
+            rows = _encode_part(part, next(self._batches) & keys.U64)
             log += rows[0]
             commits += rows[1]
         return log, commits
 
-    def _storable(self, whole: Envelopes) -> tuple[Envelopes, list[Dead]]:
-        """The messages with their series made durable, without samples that no row may hold; and these."""
-        kept, lost = whole, list[Dead]()
-        if len(kept.ts) and not (kept.ts.min() > 0 and kept.ts.max() <= limits.TIME_MAX_MS):
-            fine = (kept.ts > 0) & (kept.ts <= limits.TIME_MAX_MS)
-            lost += _deaths(kept, ~fine, TIMELESS, whole.samples)
-            kept = kept.only(fine)
-        collided = self._collided(kept)
+    def _storable(self, messages: Envelopes) -> tuple[Envelopes, list[DeadSamples]]:
+        """Register the series; return the messages with the samples that a row may hold, and the dead samples."""
+        storable, dead = messages, list[DeadSamples]()
+        if len(storable.ts) and not (storable.ts.min() > 0 and storable.ts.max() <= limits.TIME_MAX_MS):
+            has_time = (storable.ts > 0) & (storable.ts <= limits.TIME_MAX_MS)
+            dead += _dead_samples(storable, ~has_time, TIMELESS, messages.samples)
+            storable = storable.only(has_time)
+        collided = self._register(storable)
         if collided is not None:
-            lost += _deaths(kept, collided, COLLIDED, whole.samples)
-            kept = kept.only(~collided)
-        return kept, lost
+            dead += _dead_samples(storable, collided, COLLIDED, messages.samples)
+            storable = storable.only(~collided)
+        return storable, dead
 
-    def _collided(self, kept: Envelopes) -> BOOL | None:
-        """Register all series; the samples whose series' id stands for another one, if there are any."""
-        apps = sorted(set(kept.app.tolist()))
-        found: BOOL | None = None
+    def _register(self, messages: Envelopes) -> BOOL | None:
+        """Register all series; return the samples whose series' id stands for another one, ``None`` for none."""
+        apps = sorted(set(messages.app.tolist()))
+        collided: BOOL | None = None
         for app in apps:
-            entries = _entries(kept, None if len(apps) == 1 else kept.app == app)
-            wrong = entries[self._registry.register(app, kept.series.rows(entries))]
+            entries = _series_entries(messages, None if len(apps) == 1 else messages.app == app)
+            wrong = entries[self._registry.register(app, messages.series.rows(entries))]
             if len(wrong):
-                of_app = np.repeat(kept.app == app, kept.samples)
-                here = np.isin(kept.series_index, wrong) & of_app
-                found = here if found is None else found | here
-        return found
+                of_app = np.repeat(messages.app == app, messages.samples)
+                samples = np.isin(messages.series_index, wrong) & of_app
+                collided = samples if collided is None else collided | samples
+        return collided
 
 
-def burial(envelope: Envelope, cause: str) -> list[Step]:
-    """The steps that make a whole message a dead letter: the letter, then its account."""
-    death = Dead(envelope, cause, len(envelope))
-    return [_letter(envelope, cause), ("ledger", _accounts(Envelopes.of([envelope]), [death]))]
+def dead_letter_steps(envelope: Envelope, cause: str) -> list[Step]:
+    """Return the steps that make a whole message a dead letter: the dead letter, then its ledger rows."""
+    dead = DeadSamples(envelope, cause, len(envelope))
+    return [_dead_letter_step(envelope, cause), ("ledger", _ledger_rows(Envelopes.of([envelope]), [dead]))]
 
 
-def _entries(kept: Envelopes, messages: BOOL | None) -> I64:
-    """The entries of the joined series that these messages have (``None``: all messages)."""
+def _series_entries(envelopes: Envelopes, messages: BOOL | None) -> I64:
+    """Return the entries of the joined series that these messages have (``None``: all messages)."""
     if messages is None:
-        return np.arange(len(kept.series))
-    mine = np.zeros(len(kept.series) + 1, np.int64)
-    np.add.at(mine, kept.table_starts[messages], 1)
-    np.add.at(mine, kept.table_ends[messages], -1)
-    return np.flatnonzero(np.cumsum(mine[:-1]) > 0)
+        return np.arange(len(envelopes.series))
+    uses = np.zeros(len(envelopes.series) + 1, np.int64)
+    np.add.at(uses, envelopes.table_starts[messages], 1)
+    np.add.at(uses, envelopes.table_ends[messages], -1)
+    return np.flatnonzero(np.cumsum(uses[:-1]) > 0)
 
 
-def _deaths(kept: Envelopes, rows: BOOL, cause: str, totals: I64) -> list[Dead]:
-    """These samples as envelopes of their own, message by message: they are few."""
-    dying = np.flatnonzero(np.bincount(kept.message[rows], minlength=len(kept)))
-    return [Dead(_alone(kept, int(i), rows), cause, int(totals[i])) for i in dying]
+def _dead_samples(messages: Envelopes, rows: BOOL, cause: str, totals: I64) -> list[DeadSamples]:
+    """Return these samples as envelopes of their own, message by message: they are few."""
+    numbers = np.flatnonzero(np.bincount(messages.message[rows], minlength=len(messages)))
+    return [DeadSamples(_single_message(messages, int(i), rows), cause, int(totals[i])) for i in numbers]
 
 
-def _alone(kept: Envelopes, number: int, rows: BOOL) -> Envelope:
-    chosen = np.arange(len(kept)) == number
-    return kept.take(chosen).only(rows[np.repeat(chosen, kept.samples)])[0]
+def _single_message(messages: Envelopes, number: int, rows: BOOL) -> Envelope:
+    selected = np.arange(len(messages)) == number
+    return messages.take(selected).only(rows[np.repeat(selected, messages.samples)])[0]
 
 
-def _letter(envelope: Envelope, cause: str) -> Step:
-    """The dead letter of samples that died; a cell holds the first of very many."""
-    kept = limits.DEAD_SAMPLES_MAX
-    body = _first(envelope, kept).to_bytes()
-    while len(body) > limits.DEAD_BODY_BYTES_MAX and kept > 1:
-        kept //= 2
-        body = _first(envelope, kept).to_bytes()
-    letter = DeadLetter(dead.MESSAGE, cause, body)
-    name = dead.part_name(envelope.message_id, envelope.stamp, cause)
-    return dead.step(envelope.app, envelope.stamp.ms, name, letter)
+def _dead_letter_step(envelope: Envelope, cause: str) -> Step:
+    """Return the step that stores a dead letter; a cell holds the first of very many samples."""
+    samples = limits.DEAD_SAMPLES_MAX
+    body = _first_samples(envelope, samples).to_bytes()
+    while len(body) > limits.DEAD_BODY_BYTES_MAX and samples > 1:
+        samples //= 2
+        body = _first_samples(envelope, samples).to_bytes()
+    dead_letter = DeadLetter(dead_letters.MESSAGE, cause, body)
+    name = dead_letters.part_name(envelope.message_id, envelope.stamp, cause)
+    return dead_letters.step(envelope.app, envelope.stamp.ms, name, dead_letter)
 
 
-def _first(envelope: Envelope, samples: int) -> Envelope:
+def _first_samples(envelope: Envelope, samples: int) -> Envelope:
     if len(envelope) <= samples:
         return envelope
     return Envelopes.of([envelope]).only(np.arange(len(envelope)) < samples)[0]
 
 
-def _accounts(whole: Envelopes, lost: Sequence[Dead]) -> list[RowPut]:
-    """Ledger rows of what the parser rejected and of what is dead; a message without samples is settled by its own.
+def _ledger_rows(messages: Envelopes, dead: Sequence[DeadSamples]) -> list[RowPut]:
+    """Return the ledger rows of rejected and of dead samples; that of a message without samples settles it.
 
-    One row per stamp, outcome and cause, under a key made of these: whoever writes it again writes the same.
+    There is one row per stamp, outcome and cause, under a key made of these: writing it again writes equal bytes.
     """
-    of_note = np.flatnonzero((whole.rejected > 0) | (whole.samples == 0))
-    rejected = [_account(whole[int(i)], commit_records.REJECTED, int(whole.rejected[i]), "") for i in of_note]
-    return rejected + [_account(d.envelope, commit_records.DEAD, d.samples, d.cause, total=d.total) for d in lost]
+    numbers = np.flatnonzero((messages.rejected > 0) | (messages.samples == 0))
+    rejected = [_ledger_row(messages[int(i)], commit_records.REJECTED, int(messages.rejected[i]), "") for i in numbers]
+    return rejected + [_ledger_row(d.envelope, commit_records.DEAD, d.samples, d.cause, total=d.total) for d in dead]
 
 
-def _account(envelope: Envelope, outcome: int, samples: int, cause: str, total: int | None = None) -> RowPut:
+def _ledger_row(envelope: Envelope, outcome: int, samples: int, cause: str, total: int | None = None) -> RowPut:
     stamp, one = envelope.stamp, Envelopes.of([envelope])
     name = f"{stamp.ms}.{stamp.process}.{stamp.sequence} {outcome} {cause}".encode()
     digest = hashlib.blake2b(name, digest_size=12).digest()
@@ -249,8 +249,8 @@ def _account(envelope: Envelope, outcome: int, samples: int, cause: str, total: 
     return key, {commit_records.COLUMN: commit_records.encode(commit, blocks.LEDGER, outcome)}
 
 
-def _groups(envelopes: Envelopes) -> Iterator[Envelopes]:
-    """Messages that become one batch: all, unless they touch more than ``BATCH_HOURS_MAX`` hours together."""
+def _split_by_hours(envelopes: Envelopes) -> Iterator[Envelopes]:
+    """Yield the messages of each part: all, unless they touch more than ``BATCH_HOURS_MAX`` hours together."""
     if int(envelopes.ts.max()) - int(envelopes.ts.min()) < limits.BATCH_HOURS_MAX * limits.HOUR_MS:
         yield envelopes
         return
@@ -267,7 +267,7 @@ def _groups(envelopes: Envelopes) -> Iterator[Envelopes]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _SampleColumns:
     """All samples of one app's messages as columns: ``owner`` i32 into the sorted ``series``, ``message`` i32."""
 
     envelopes: Envelopes
@@ -279,7 +279,7 @@ class _Rows:
     values: F64
 
     @classmethod
-    def of(cls, envelopes: Envelopes) -> "_Rows":
+    def of(cls, envelopes: Envelopes) -> "_SampleColumns":
         ids, metrics = envelopes.series.ids, envelopes.series.metrics
         _, first, index = np.unique(ids, return_index=True, return_inverse=True)
         if not np.array_equal(metrics[first][index], metrics):  # one id under two metrics: they are two series
@@ -288,56 +288,65 @@ class _Rows:
         return cls(envelopes, ids[first], metrics[first], owner, envelopes.message, envelopes.ts, envelopes.values)
 
 
-def _rows_of(part: Part, batch: int) -> tuple[list[RowPut], list[RowPut]]:
-    """The rows of `log` and of `pending` of one batch: one block per (shard, hour)."""
-    app, rows = part.app, part.rows
-    ingest_ms = int(rows.envelopes.ms.min())
-    units = _units(rows, part.epoch.of(app, rows.metrics))
-    names = tuple((shard, hour) for shard, hour, _ in units)
+def _encode_part(part: AppPart, batch: int) -> tuple[list[RowPut], list[RowPut]]:
+    """Return the rows of `log` and of `pending` of one part: one block per HourShard."""
+    app, columns = part.app, part.columns
+    ingest_ms = int(columns.envelopes.ms.min())
+    hour_shards = _hour_shards(columns, part.epoch.place(app, columns.metrics))
+    names = tuple((shard, hour) for shard, hour, _ in hour_shards)
     log: list[RowPut] = []
     cells: dict[int, dict[bytes, bytes]] = {}
-    for shard, hour, taken in units:
+    for shard, hour, samples in hour_shards:
         key = keys.LogKey(shard, app, hour, ingest_ms, batch)
-        block, commit = _block(rows, taken, names, part.epoch.number)
+        block, commit = _block(columns, samples, names, part.epoch.number)
         log.append((key.to_bytes(), block.to_cells()))
         cells.setdefault(shard, {})[keys.hour_column(hour)] = commit_records.encode(commit, batch=batch)
     return log, [(keys.PendingKey(b, app, ingest_ms, batch).to_bytes(), c) for b, c in cells.items()]
 
 
-def _units(rows: _Rows, shards: U8) -> list[tuple[int, int, I64 | None]]:
-    """(shard, hour, its rows in order of arrival) of every unit the batch touches; rows ``None``: all of them."""
-    hours = hour_of(rows.ts)
+def _hour_shards(columns: _SampleColumns, shards: U8) -> list[tuple[int, int, I64 | None]]:
+    """Return (shard, hour, its samples in order of arrival) of every HourShard; ``None`` stands for all samples."""
+    hours = hour_of(columns.ts)
     if bool((hours == hours[0]).all()) and bool((shards == shards[0]).all()):
         return [(int(shards[0]), int(hours[0]), None)]
-    unit = hours * 256 + shards[rows.owner]
-    order = np.argsort(unit, kind="stable")
-    cuts = np.flatnonzero(np.diff(unit[order])) + 1
-    return [(int(unit[part[0]]) & 255, int(unit[part[0]]) >> 8, part) for part in np.split(order, cuts)]
+    numbers = hours * 256 + shards[columns.owner]
+    order = np.argsort(numbers, kind="stable")
+    cuts = np.flatnonzero(np.diff(numbers[order])) + 1
+    return [(int(numbers[run[0]]) & 255, int(numbers[run[0]]) >> 8, run) for run in np.split(order, cuts)]
 
 
-def _block(rows: _Rows, taken: I64 | None, names: tuple[tuple[int, int], ...], epoch: int) -> tuple[LogBlock, Commit]:
-    owner, message, ts, values = rows.owner, rows.message, rows.ts, rows.values
-    if taken is not None:
-        owner, message, ts, values = owner[taken], message[taken], ts[taken], values[taken]
-    counts, order = kernels.group_by_series(owner, len(rows.series))
-    held = counts > 0
-    samples = np.bincount(message, minlength=len(rows.envelopes))
+def _block(
+    columns: _SampleColumns, rows: I64 | None, names: tuple[tuple[int, int], ...], epoch: int
+) -> tuple[LogBlock, Commit]:
+    """Return the block of these samples and its commit record; ``names``: all HourShards of the batch."""
+    owner, message, ts, values = columns.owner, columns.message, columns.ts, columns.values
+    if rows is not None:
+        owner, message, ts, values = owner[rows], message[rows], ts[rows], values[rows]
+    counts, order = kernels.group_by_series(owner, len(columns.series))
+    has_samples = counts > 0
+    samples = np.bincount(message, minlength=len(columns.envelopes))
     used = np.flatnonzero(samples)
-    number = np.empty(len(rows.envelopes), np.int32)
+    number = np.empty(len(columns.envelopes), np.int32)
     number[used] = np.arange(len(used), dtype=np.int32)
-    table = _messages(rows.envelopes, used)
+    table = _messages(columns.envelopes, used)
     block = LogBlock(
-        table, rows.series[held], rows.metrics[held], counts[held], number[message[order]], ts[order], values[order]
+        table,
+        columns.series[has_samples],
+        columns.metrics[has_samples],
+        counts[has_samples],
+        number[message[order]],
+        ts[order],
+        values[order],
     )
-    ids = rows.envelopes.message_ids.reshape(-1, 16)[used].ravel()
+    ids = columns.envelopes.message_ids.reshape(-1, 16)[used].ravel()
     commit = Commit(table, samples[used], ids, int(ts.min()), int(ts.max()), names, epoch=epoch)
     return block, commit
 
 
 def _messages(envelopes: Envelopes, used: I64) -> Messages:
-    """The table of these messages, with the sources that they have."""
+    """Return the table of these messages, with only the sources that they have."""
     of_used = envelopes.source[used].tolist()
-    named = {number: place for place, number in enumerate(sorted(set(of_used)))}
-    source = np.array([named[number] for number in of_used], np.int32)
+    places = {number: place for place, number in enumerate(sorted(set(of_used)))}
+    source = np.array([places[number] for number in of_used], np.int32)
     columns = (envelopes.ms[used], envelopes.process[used], envelopes.sequence[used])
-    return Messages(*columns, source, tuple(envelopes.sources[number] for number in named))
+    return Messages(*columns, source, tuple(envelopes.sources[number] for number in places))
