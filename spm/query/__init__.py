@@ -8,22 +8,22 @@ import threading
 from spm import limits
 from spm.clock import Clock, SystemClock
 from spm.errors import Refused
-from spm.query.promql.result_cache.entries import Results
-from spm.query.promql.result_cache.reuse import Kept
+from spm.query.promql.result_cache.entries import ResultCache
+from spm.query.promql.result_cache.reuse import AppResultCache
 from spm.query.reader import AppStorage
 from spm.query.view.page_cache import PageCache
 from spm.store.backends import open_backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 
 _LOCK = threading.Lock()
 _SETTINGS: dict[str, str] = {}
 _STORAGES: dict[int, AppStorage] = {}
 _CACHE = PageCache()
-_RESULTS = Results()
+_RESULTS = ResultCache()
 
 
 def configure(url: str) -> None:
-    """Name the store that this process reads; another URL than before drops what was cached."""
+    """Set the store that this process reads; a changed URL clears all caches."""
     with _LOCK:
         if _SETTINGS.get("url") != url:
             _SETTINGS["url"] = url
@@ -32,9 +32,9 @@ def configure(url: str) -> None:
             _RESULTS.clear()
 
 
-def kept(storage: AppStorage) -> Kept:
-    """What this process has kept of answers, for questions to this storage."""
-    return Kept(_RESULTS, storage)
+def result_cache_of(storage: AppStorage) -> AppResultCache:
+    """The answers that this process has cached for one storage."""
+    return AppResultCache(_RESULTS, storage)
 
 
 def storage_for(app: int, clock: Clock | None = None) -> AppStorage:
@@ -48,7 +48,7 @@ def storage_for(app: int, clock: Clock | None = None) -> AppStorage:
             _STORAGES[app] = AppStorage(
                 open_backend(_SETTINGS["url"]),
                 app,
-                distribution=Distribution(),
+                placement=PlacementTable(),
                 clock=clock or SystemClock(),
                 cache=_CACHE,
             )

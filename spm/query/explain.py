@@ -1,8 +1,8 @@
-"""What an answer rests on, in full, for `explain=1`: segments, units, generations, the last hours, retractions.
+"""The full provenance of an answer, for `explain=1`: segments, units, generations, the last hours, retractions.
 
-The answer's own basis says which stretches it used at which level; everything else is read anew, from one consistent
-view of the store, and so may be a moment younger than the answer. Lists are bounded: the newest are named, and how many
-are left out. Enter by `explanation`.
+The answer's own provenance says which time ranges it took from which resolution. Everything else is read anew from one
+consistent view of the store, and so may be a moment younger than the answer. Lists are bounded: they name the newest,
+and count the rest. Enter by `explanation`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from spm.arrays import BOOL
-from spm.limits import DAY_HOURS, EXPLAINED_HOURS, EXPLAINED_UNITS_MAX, HOUR_MS
+from spm.limits import DAY_HOURS, EXPLAINED_HOUR_SHARDS_MAX, EXPLAINED_HOURS, HOUR_MS
 from spm.query.reader import AppStorage
-from spm.query.request.provenance import RAW, Basis, moment
+from spm.query.request.provenance import RAW, Provenance, moment
 from spm.query.rolled import retraction_effects
-from spm.query.view.view import Scan
+from spm.query.view.view import View
 from spm.store.ledger import watermarks
 from spm.store.manifest import EXPIRED, OPEN, SEALED, SEALING, Entry, Generation
 from spm.store.versions.merge import Piece
@@ -25,111 +25,120 @@ from spm.store.versions.retractions import Retraction
 
 _STATES = {OPEN: "open", SEALING: "being sealed", SEALED: "samples expired", EXPIRED: "hours expired"}
 _ATTEMPT_BITS = 24
-_LOOKED_BACK = 2 * EXPLAINED_HOURS  # hours with data, for who has sent for the last hours and for the ones before
+_HOURS_WITH_SENDERS = 2 * EXPLAINED_HOURS  # hours with data whose senders are read: the last hours and those before
 
 
-def explanation(storage: AppStorage, basis: Basis, now_ms: int) -> dict[str, Any]:
-    """Everything there is to say about an answer that rests on this."""
+def explanation(storage: AppStorage, provenance: Provenance, now_ms: int) -> dict[str, Any]:
+    """The explanation of an answer with this provenance, ready for JSON."""
     segments = [
-        {"resolution": level, "start": moment(first * HOUR_MS), "end": moment(end * HOUR_MS)}
-        for level, (first, end) in sorted(basis.runs, key=lambda run: run[1])
+        {"resolution": resolution, "start": moment(first * HOUR_MS), "end": moment(end * HOUR_MS)}
+        for resolution, (first, end) in sorted(provenance.ranges, key=lambda part: part[1])
     ]
-    found: dict[str, Any] = {
-        "asOf": None if basis.asof_ms is None else moment(basis.asof_ms),
+    explained: dict[str, Any] = {
+        "asOf": None if provenance.asof_ms is None else moment(provenance.asof_ms),
         "segments": segments,
-        "missing": basis.warnings(),
+        "missing": provenance.warnings(),
     }
-    first, end = span_of(basis)
-    begun = now_ms // HOUR_MS + 1  # of hours to come there is nothing to say, unless there is data
-    end = max(min(end, begun), max((run[1] for _, run in basis.runs), default=0))
+    first, end = span_of(provenance)
+    end_of_now = now_ms // HOUR_MS + 1  # future hours are explained only if they have data
+    end = max(min(end, end_of_now), max((hours[1] for _, hours in provenance.ranges), default=0))
     if first < end:
-        before = (first - 1) * HOUR_MS
-        found |= storage.viewed(before, end * HOUR_MS, lambda scan: _units(scan, basis, first, end, now_ms))
+        before_ms = (first - 1) * HOUR_MS
+        explained |= storage.with_view(
+            before_ms, end * HOUR_MS, lambda view: _details(view, provenance, first, end, now_ms)
+        )
     else:
-        found |= {"units": [], "unitsLeftOut": 0, "lastHours": [], "retractions": []}
-    return found
+        explained |= {"units": [], "unitsLeftOut": 0, "lastHours": [], "retractions": []}
+    return explained
 
 
-def of_samples(storage: AppStorage, start_ms: int, end_ms: int) -> Basis:
-    """What a read of all samples of this stretch of time rests on, without reading them: exports and other streams."""
+def of_samples(storage: AppStorage, start_ms: int, end_ms: int) -> Provenance:
+    """The provenance of all samples in this time range, without reading them: for exports and other streams."""
 
-    def looked(scan: Scan) -> Basis:
+    def inspect(view: View) -> Provenance:
         first, last = max(start_ms, 0) // HOUR_MS, max(end_ms - 1, 0) // HOUR_MS
-        for hour in scan.sealed(first, last):
-            scan.ground.expired(hour, hours=False)
-        scan.ground.shards.update(scan.distribution.all(scan.app))
-        for hour, shards in scan.units(first, last):
-            scan.ground.use(RAW, hour)
-            retraction_effects.note_unread(scan, hour, shards)
-        return scan.ground.basis()
+        for hour in view.sealed_hours(first, last):
+            view.provenance.add_expired(hour, hours=False)
+        view.provenance.shards.update(view.placement.all_shards(view.app))
+        for hour, shards in view.stored_hours(first, last):
+            view.provenance.use(RAW, hour)
+            retraction_effects.note_possible_effects(view, hour, shards)
+        return view.provenance.build()
 
-    return storage.viewed(start_ms, end_ms, looked)
-
-
-def span_of(basis: Basis) -> tuple[int, int]:
-    """First hour and the one after the last that were asked for; (0, 0) where nothing was read."""
-    runs = [run for _, run in basis.runs] + ([basis.asked] if basis.asked else [])
-    return (min(run[0] for run in runs), max(run[1] for run in runs)) if runs else (0, 0)
+    return storage.with_view(start_ms, end_ms, inspect)
 
 
-def _units(scan: Scan, basis: Basis, first: int, end: int, now_ms: int) -> dict[str, Any]:
-    held = [(hour, _concerned(scan, basis, hour, found)) for hour, found in scan.units(first - 1, end - 1, sealed=True)]
-    units = [(hour, shards) for hour, shards in held if shards]
-    pairs = [(hour, shard) for hour, shards in units for shard in shards if hour >= first]
-    told = [r for r in scan.known.values() if r.data_from_ms < end * HOUR_MS and r.data_to_ms > first * HOUR_MS]
-    then_ms = now_ms if basis.asof_ms is None else basis.asof_ms
-    behind_ms = max(watermarks.lag_ms(watermarks.read(scan.reader, scan.app), now_ms) - (now_ms - then_ms), 0)
-    senders = {hour: _senders(scan, hour, shards) for hour, shards in units[-_LOOKED_BACK:]}
+def span_of(provenance: Provenance) -> tuple[int, int]:
+    """The first requested hour and the one after the last; (0, 0) where nothing was read."""
+    ranges = [hours for _, hours in provenance.ranges] + ([provenance.hours] if provenance.hours else [])
+    return (min(hours[0] for hours in ranges), max(hours[1] for hours in ranges)) if ranges else (0, 0)
+
+
+def _details(view: View, provenance: Provenance, first: int, end: int, now_ms: int) -> dict[str, Any]:
+    stored = [
+        (hour, _requested_shards(view, provenance, hour, shards))
+        for hour, shards in view.stored_hours(first - 1, end - 1, sealed=True)
+    ]
+    hours = [(hour, shards) for hour, shards in stored if shards]
+    units = [(hour, shard) for hour, shards in hours for shard in shards if hour >= first]
+    retractions = [
+        r for r in view.retractions.values() if r.data_from_ms < end * HOUR_MS and r.data_to_ms > first * HOUR_MS
+    ]
+    then_ms = now_ms if provenance.asof_ms is None else provenance.asof_ms
+    behind_ms = max(watermarks.lag_ms(watermarks.read(view.reader, view.app), now_ms) - (now_ms - then_ms), 0)
+    senders = {hour: _senders(view, hour, shards) for hour, shards in hours[-_HOURS_WITH_SENDERS:]}
+    newest = sorted(retractions, key=lambda r: -r.number)[:EXPLAINED_HOUR_SHARDS_MAX]
     return {
-        "units": [_unit(scan, hour, shard) for hour, shard in pairs[-EXPLAINED_UNITS_MAX:]],
-        "unitsLeftOut": max(len(pairs) - EXPLAINED_UNITS_MAX, 0),
+        "units": [_unit(view, hour, shard) for hour, shard in units[-EXPLAINED_HOUR_SHARDS_MAX:]],
+        "unitsLeftOut": max(len(units) - EXPLAINED_HOUR_SHARDS_MAX, 0),
         "lastHours": [
             _hour(senders, hour, then_ms, behind_ms) for hour in range(max(first, end - EXPLAINED_HOURS), end)
         ],
-        "retractions": [_retraction(r, basis) for r in sorted(told, key=lambda r: -r.number)][:EXPLAINED_UNITS_MAX],
+        "retractions": [_retraction(retraction, provenance) for retraction in newest],
     }
 
 
-def _concerned(scan: Scan, basis: Basis, hour: int, shards: Sequence[int]) -> Sequence[int]:
-    """The shards of an hour that metrics asked for may lie in: what is sealed may lie where it once belonged."""
-    mine = [shard for shard in shards if shard in basis.shards]
-    return mine or (shards if basis.shards and scan.seal(hour) >= SEALED else [])
+def _requested_shards(view: View, provenance: Provenance, hour: int, shards: Sequence[int]) -> Sequence[int]:
+    """The shards of an hour where requested metrics may lie; for a sealed hour all, as a former placement may count."""
+    requested = [shard for shard in shards if shard in provenance.shards]
+    return requested or (shards if provenance.shards and view.seal(hour) >= SEALED else [])
 
 
-def _unit(scan: Scan, hour: int, shard: int) -> dict[str, Any]:
-    """One hour of a shard; what cannot be told of the time asked for is ``None``."""
-    entry, day = scan.entry(shard, hour), scan.manifests.get(hour // DAY_HOURS)
+def _unit(view: View, hour: int, shard: int) -> dict[str, Any]:
+    """One hour-shard; ``None`` stands for what is unknown as of the time."""
+    entry, day = view.entry(shard, hour), view.manifests.get(hour // DAY_HOURS)
     hours = day.hours.get(shard) if day else None
-    pending = [(piece, _known(scan, piece)) for piece in scan.tail.pieces(shard, hour)]
+    pending = [(piece, _known_messages(view, piece)) for piece in view.tail.pieces(shard, hour)]
     newest = [int(piece.messages.ms[known].max()) for piece, known in pending if known.any()]
-    sources = _sources(scan, hour, shard)
-    if _is_cut(scan, entry):
+    sources = _sources(view, hour, shard)
+    if _is_partly_later(view, entry):
         newest = []
-    elif entry.stamp_max_ms and not _is_later(scan, entry):
+    elif entry.stamp_max_ms and not _is_later(view, entry):
         newest.append(entry.stamp_max_ms)
     return {
         "start": moment(hour * HOUR_MS),
         "bucket": shard,
-        "state": _STATES[scan.seal(hour)],
-        "generations": [_named(generation) for generation in entry.state.generations],
+        "state": _STATES[view.seal(hour)],
+        "generations": [_generation(generation) for generation in entry.state.generations],
         "blocksReplayed": len(entry.state.replay),
         "samplesNotCompacted": sum(int(known[piece.message].sum()) for piece, known in pending),
-        "hourAggregates": _named(hours.generation) if hours and hour in hours.hours else None,
+        "hourAggregates": _generation(hours.generation) if hours and hour in hours.hours else None,
         "newestAccepted": moment(max(newest)) if newest else None,
         "sources": None if sources is None else len(sources),
     }
 
 
 def _hour(senders: Mapping[int, set[str] | None], hour: int, then_ms: int, behind_ms: int) -> dict[str, Any]:
-    """Whether all that was accepted for an hour, one of the last, is in the answer; and who has sent for it.
+    """Whether the answer has all that was accepted for one of the last hours, and who has sent for it.
 
-    Silent are those who sent for the last hour before it that anybody sent for. What nobody can tell is ``None``.
+    A source is silent if it sent for the last earlier hour that has data, and not for this one. ``None`` stands for
+    what is unknown.
     """
     now, before = senders.get(hour, set()), senders.get(hour - 1, set())
-    earlier = [sources for s, sources in senders.items() if s < hour]  # in the order of time
-    heard = earlier[-1] if earlier else set()
+    earlier = [sources for h, sources in senders.items() if h < hour]  # in the order of time
+    expected = earlier[-1] if earlier else set()
     over = (hour + 1) * HOUR_MS <= then_ms
-    silent = None if now is None or heard is None else heard - now
+    silent = None if now is None or expected is None else expected - now
     settled = over and not behind_ms
     return {
         "start": moment(hour * HOUR_MS),
@@ -142,60 +151,66 @@ def _hour(senders: Mapping[int, set[str] | None], hour: int, then_ms: int, behin
     }
 
 
-def _senders(scan: Scan, hour: int, shards: Sequence[int]) -> set[str] | None:
-    """Who has sent for an hour; ``None`` where nobody can tell."""
-    found = [_sources(scan, hour, shard) for shard in shards]
-    known = [sources for sources in found if sources is not None]
-    return set().union(*known) if len(known) == len(found) else None
+def _senders(view: View, hour: int, shards: Sequence[int]) -> set[str] | None:
+    """The sources that have sent for an hour; ``None`` if unknown."""
+    by_shard = [_sources(view, hour, shard) for shard in shards]
+    known = [sources for sources in by_shard if sources is not None]
+    return set().union(*known) if len(known) == len(by_shard) else None
 
 
-def _sources(scan: Scan, hour: int, shard: int) -> set[str] | None:
-    """Of one shard. Units that runs have merged do not say who was in them by a time, nor do expired ones say who."""
-    entry = scan.entry(shard, hour)
-    held = bool(entry.state.generations or entry.state.replay) and not _is_later(scan, entry)
-    if held and (_is_cut(scan, entry) or not entry.sources):
+def _sources(view: View, hour: int, shard: int) -> set[str] | None:
+    """The sources of an hour-shard; ``None`` if unknown.
+
+    A compacted hour-shard does not say which sources it had by a time, and an expired one does not name them.
+    """
+    entry = view.entry(shard, hour)
+    compacted = bool(entry.state.generations or entry.state.replay) and not _is_later(view, entry)
+    if compacted and (_is_partly_later(view, entry) or not entry.sources):
         return None
-    found = set(entry.sources) if held else set()
-    for piece in scan.tail.pieces(shard, hour):
+    sources = set(entry.sources) if compacted else set()
+    for piece in view.tail.pieces(shard, hour):
         messages = piece.messages
-        found.update(messages.sources[i] for i in np.unique(messages.source[_known(scan, piece)]))
-    return found
+        sources.update(messages.sources[i] for i in np.unique(messages.source[_known_messages(view, piece)]))
+    return sources
 
 
-def _known(scan: Scan, piece: Piece) -> BOOL:
-    """bool[M]: the messages of a piece that were accepted by the time asked for."""
-    asof_ms, ms = scan.lens.asof_ms, piece.messages.ms
+def _known_messages(view: View, piece: Piece) -> BOOL:
+    """bool[M]: the messages of a piece that were accepted by the as-of time."""
+    asof_ms, ms = view.visibility.asof_ms, piece.messages.ms
     return np.ones(len(ms), np.bool_) if asof_ms is None else ms <= asof_ms
 
 
-def _is_later(scan: Scan, entry: Entry) -> bool:
-    """Whether all that runs have merged into a unit was accepted after the time asked for."""
-    return scan.lens.asof_ms is not None and entry.stamp_min_ms > scan.lens.asof_ms
+def _is_later(view: View, entry: Entry) -> bool:
+    """Whether everything compacted into an hour-shard was accepted after the as-of time."""
+    return view.visibility.asof_ms is not None and entry.stamp_min_ms > view.visibility.asof_ms
 
 
-def _is_cut(scan: Scan, entry: Entry) -> bool:
-    """Whether a part of it was."""
-    asof_ms = scan.lens.asof_ms
+def _is_partly_later(view: View, entry: Entry) -> bool:
+    """Whether a part of it was accepted after the as-of time."""
+    asof_ms = view.visibility.asof_ms
     return asof_ms is not None and entry.stamp_min_ms <= asof_ms < entry.stamp_max_ms
 
 
-def _retraction(found: Retraction, basis: Basis) -> dict[str, Any]:
-    """``inEffect`` is ``None`` where only more reading would tell."""
-    number = found.number
+def _retraction(retraction: Retraction, provenance: Provenance) -> dict[str, Any]:
+    """``inEffect`` is ``None`` where only more reading would show it."""
+    number = retraction.number
+    in_effect: bool | None = number in provenance.retractions
+    if not in_effect and number in provenance.possible_retractions:
+        in_effect = None
     return {
         "number": number,
-        "inEffect": True if number in basis.retractions else None if number in basis.perhaps else False,
-        "withoutEffectWhereSamplesAreGone": number in basis.too_late,
-        "staysLeftOutWhereSamplesAreGone": number in basis.lasting,
-        "made": moment(found.start_ms),
-        "undone": moment(found.end_ms) if found.end_ms else None,
-        "source": found.source or None,
-        "matchers": [f"{m.name}{m.op}{m.value!r}" for m in found.matchers],
-        "reason": found.reason,
-        "author": found.author,
+        "inEffect": in_effect,
+        "withoutEffectWhereSamplesAreGone": number in provenance.ineffective_retractions,
+        "staysLeftOutWhereSamplesAreGone": number in provenance.lasting_retractions,
+        "made": moment(retraction.start_ms),
+        "undone": moment(retraction.end_ms) if retraction.end_ms else None,
+        "source": retraction.source or None,
+        "matchers": [f"{m.name}{m.op}{m.value!r}" for m in retraction.matchers],
+        "reason": retraction.reason,
+        "author": retraction.author,
     }
 
 
-def _named(generation: Generation) -> str:
+def _generation(generation: Generation) -> str:
     run, attempt = generation.number >> _ATTEMPT_BITS, generation.number & ((1 << _ATTEMPT_BITS) - 1)
     return f"run {run}, attempt {attempt}"

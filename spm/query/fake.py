@@ -1,7 +1,8 @@
 """A storage in memory, for tests of everything that reads.
 
-Series are added with their samples; answers are made from them in the plainest way, so that this class can be believed.
-It keeps the whole `Storage` protocol, stale markers and hourly aggregates included. It is not made to be fast.
+Series are added with their samples; answers are computed from them in the plainest way, so that the class can be
+trusted. It implements the whole `Storage` protocol, stale markers and hourly aggregates included. It is not made to be
+fast. Enter by `FakeStorage.add`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import numpy.typing as npt
 
 from spm.arrays import F64, I64
 from spm.limits import HOUR_MS
-from spm.query.request.batches import METRIC_NAME, HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick
-from spm.query.request.provenance import DAYS, HOURS, Basis, joined
-from spm.query.samples.sample_runs import Strips
+from spm.query.request.batches import METRIC_NAME, DeadlineCheck, HourBatch, Matcher, Segments, SeriesBatch, SketchBatch
+from spm.query.request.provenance import DAYS, HOURS, Provenance, join_provenance
+from spm.query.samples.sample_runs import SampleRuns
 from spm.store.matchers import mask
 from spm.store.rollup import sketch
 from spm.store.rollup.sketch import Sketches
@@ -35,34 +36,34 @@ class FakeStorage:
         self._series: dict[tuple[tuple[str, str], ...], tuple[dict[str, str], I64, F64]] = {}
 
     def add(self, metric: str, labels: Mapping[str, str], ts: Iterable[int], values: Iterable[float]) -> FakeStorage:
-        """Add samples to a series; of two at the same time the later added wins. Returns itself, to be chained."""
+        """Add samples to a series; at equal times the one added last wins. Returns itself, for chaining."""
         named = {METRIC_NAME: metric, **labels} if metric else dict(labels)
         key = tuple(sorted(named.items()))
-        _, held_ts, held = self._series.get(key, (named, np.empty(0, np.int64), np.empty(0)))
-        all_ts = np.concatenate((held_ts, np.fromiter(ts, np.int64)))
-        # An array as it is, else by way of a list: NaN payloads must survive.
-        added = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
-        all_values = np.concatenate((held, added))
+        _, old_ts, old_values = self._series.get(key, (named, np.empty(0, np.int64), np.empty(0)))
+        all_ts = np.concatenate((old_ts, np.fromiter(ts, np.int64)))
+        # An array is taken as it is, anything else goes through a list: NaN payloads must survive.
+        new_values = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
+        all_values = np.concatenate((old_values, new_values))
         order = np.argsort(all_ts, kind="stable")
         newest = np.append(np.diff(all_ts[order]) != 0, True)[: len(order)]
         self._series[key] = (named, all_ts[order][newest], all_values[order][newest])
         return self
 
-    def select_strips(
-        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick | None = None
-    ) -> Strips:
-        return Strips.of(self.select(matchers, start_ms, end_ms))
+    def select_runs(
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, check_deadline: DeadlineCheck | None = None
+    ) -> SampleRuns:
+        return SampleRuns.of(self.select(matchers, start_ms, end_ms))
 
     def select(
-        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick | None = None
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, check_deadline: DeadlineCheck | None = None
     ) -> SeriesBatch:
-        found = [(labels, ts, values) for labels, ts, values in self._within(start_ms, end_ms, matchers) if len(ts)]
-        sizes = [len(ts) for _, ts, _ in found]
+        series = [(labels, ts, values) for labels, ts, values in self._within(start_ms, end_ms, matchers) if len(ts)]
+        sizes = [len(ts) for _, ts, _ in series]
         return SeriesBatch(
-            [dict(labels) for labels, _, _ in found],
+            [dict(labels) for labels, _, _ in series],
             np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int64),
-            np.concatenate([ts for _, ts, _ in found]) if found else np.empty(0, np.int64),
-            np.concatenate([values for _, _, values in found]) if found else np.empty(0),
+            np.concatenate([ts for _, ts, _ in series]) if series else np.empty(0, np.int64),
+            np.concatenate([values for _, _, values in series]) if series else np.empty(0),
         )
 
     def select_hours(self, matchers: Sequence[Matcher], first_hour: int, last_hour: int) -> HourBatch:
@@ -70,49 +71,64 @@ class FakeStorage:
         return self.select_cells(matchers, np.arange(first_hour, last_hour + 2), ())
 
     def select_cells(
-        self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick | None = None
+        self,
+        matchers: Sequence[Matcher],
+        borders: I64,
+        names: Collection[str],
+        *,
+        check_deadline: DeadlineCheck | None = None,
     ) -> HourBatch:
-        runs = tuple((HOURS if e - s == 1 else DAYS, (int(s), int(e))) for s, e in pairwise(borders.tolist()))
-        return self._aggregated(matchers, borders * HOUR_MS, joined([Basis(runs), Basis()]))
+        cells = pairwise(borders.tolist())
+        ranges = tuple((HOURS if end - first == 1 else DAYS, (int(first), int(end))) for first, end in cells)
+        provenance = join_provenance([Provenance(ranges), Provenance()])
+        return self._aggregate(matchers, borders * HOUR_MS, provenance)
 
     def select_segments(
-        self, matchers: Sequence[Matcher], cuts: Segments, names: Collection[str], *, tick: Tick | None = None
+        self,
+        matchers: Sequence[Matcher],
+        cuts: Segments,
+        names: Collection[str],
+        *,
+        check_deadline: DeadlineCheck | None = None,
     ) -> HourBatch:
-        return self._aggregated(matchers, cuts.borders, Basis())
+        return self._aggregate(matchers, cuts.borders, Provenance())
 
-    def _aggregated(self, matchers: Sequence[Matcher], borders: I64, basis: Basis) -> HourBatch:
-        found = list(self._within(int(borders[0]), int(borders[-1]), matchers))
-        shape = (len(found), len(borders) - 1)
-        whole: dict[str, npt.NDArray[Any]] = {
+    def _aggregate(self, matchers: Sequence[Matcher], borders: I64, provenance: Provenance) -> HourBatch:
+        series = list(self._within(int(borders[0]), int(borders[-1]), matchers))
+        shape = (len(series), len(borders) - 1)
+        integers: dict[str, npt.NDArray[Any]] = {
             name: np.zeros(shape, np.int64) for name in ("count", "first_ts", "last_ts")
         }
         floats: dict[str, npt.NDArray[Any]] = {name: np.full(shape, np.nan) for name in _FLOATS}
-        for row, (_, ts, values) in enumerate(found):
+        for row, (_, ts, values) in enumerate(series):
             for column, (start, end) in enumerate(pairwise(borders.tolist())):
                 inside = (ts > start) & (ts <= end) & ~_is_stale(values)
                 for name, value in _aggregates(ts[inside], values[inside]).items():
-                    (whole if name in whole else floats)[name][row, column] = value
-        labels = [dict(labels) for labels, _, _ in found]
-        return HourBatch(labels, borders[:-1] // HOUR_MS, **whole, **floats, basis=basis)
+                    (integers if name in integers else floats)[name][row, column] = value
+        labels = [dict(labels) for labels, _, _ in series]
+        return HourBatch(labels, borders[:-1] // HOUR_MS, **integers, **floats, provenance=provenance)
 
-    def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick | None = None) -> SketchBatch:
-        found = list(self._within(int(cuts.borders[0]), int(cuts.borders[-1]), matchers))
-        places, held = [], []
-        for row, (_, ts, values) in enumerate(found):
+    def select_sketches(
+        self, matchers: Sequence[Matcher], cuts: Segments, *, check_deadline: DeadlineCheck | None = None
+    ) -> SketchBatch:
+        series = list(self._within(int(cuts.borders[0]), int(cuts.borders[-1]), matchers))
+        places, sketches = [], []
+        for row, (_, ts, values) in enumerate(series):
             for segment, (start, end) in enumerate(pairwise(cuts.borders.tolist())):
                 inside = values[(ts > start) & (ts <= end)]
                 if len(inside):
                     places.append((row, segment))
-                    held.append(sketch.of_winners(np.array([0, len(inside)]), inside))
+                    sketches.append(sketch.of_winners(np.array([0, len(inside)]), inside))
         at = np.array(places, np.int64).reshape(-1, 2)
-        labels = [dict(labels) for labels, _, _ in found]
-        return SketchBatch(labels, at[:, 0], at[:, 1], sketch.concat([Sketches.empty(), *held]), Basis(sketched=True))
+        labels = [dict(labels) for labels, _, _ in series]
+        joined = sketch.concat([Sketches.empty(), *sketches])
+        return SketchBatch(labels, at[:, 0], at[:, 1], joined, Provenance(sketched=True))
 
     def series(
         self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
     ) -> list[dict[str, str]]:
-        found = [labels for matchers in matcher_sets or [()] for labels in self._alive(matchers, start_ms, end_ms)]
-        return [dict(key) for key in sorted({tuple(sorted(labels.items())) for labels in found})[:most]]
+        alive = [labels for matchers in matcher_sets or [()] for labels in self._alive(matchers, start_ms, end_ms)]
+        return [dict(key) for key in sorted({tuple(sorted(labels.items())) for labels in alive})[:most]]
 
     def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
         return sorted({name for labels in self.series(matcher_sets, start_ms, end_ms) for name in labels})
@@ -125,8 +141,8 @@ class FakeStorage:
     def notes(self) -> list[str]:
         return []
 
-    def standing(self, start_ms: int, end_ms: int) -> None:
-        """Answers are not kept: nothing tells when arrays have changed."""
+    def fingerprint(self, start_ms: int, end_ms: int) -> None:
+        """No fingerprint, so answers are not cached: nothing shows when the arrays have changed."""
 
     def _alive(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[dict[str, str]]:
         return [labels for labels, ts, _ in self._within(start_ms, end_ms, matchers) if len(ts)]

@@ -1,8 +1,8 @@
-"""The data of one app, for the evaluator: ``AppStorage`` implements ``select.Storage`` over the tables.
+"""The data of one app, for the evaluator: ``AppStorage`` implements ``query.storage.Storage`` over the tables.
 
-What a process keeps of the app is ``held.Held``; each question gets a fresh ``Scan`` from it and is answered from that
-alone. ``asof`` gives a storage that answers as accepted by a time. Aggregates come from the highest level that is
-exact (``levels``), and every batch says what it rests on (``basis``).
+What a process remembers of the app is in ``view.app_state.AppState``; each query gets a fresh ``View`` from it and is
+answered from that alone. ``asof`` gives a storage that answers as accepted by a time. Aggregates come from the coarsest
+resolution that is exact (``rolled.resolutions``), and every batch carries its provenance. Enter by ``AppStorage``.
 """
 
 import copy
@@ -16,23 +16,33 @@ from spm.arrays import I64
 from spm.clock import Clock
 from spm.errors import IntegrityError, QueryTooLarge
 from spm.limits import DAY_HOURS, HOUR_MS
-from spm.query.request.batches import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick, nothing
+from spm.query.request.batches import (
+    DeadlineCheck,
+    HourBatch,
+    Matcher,
+    Segments,
+    SeriesBatch,
+    SketchBatch,
+    no_deadline,
+)
+from spm.query.request.read_request import ReadRequest
 from spm.query.rolled import retraction_effects
-from spm.query.rolled.grids import KINDS, Tables, cells_of, segments_of, tables_of
-from spm.query.rolled.resolutions import Chosen, Levels
-from spm.query.rolled.sketches import COLUMNS as SKETCHED
-from spm.query.rolled.sketches import gathered
-from spm.query.samples.page_selection import Woven
-from spm.query.samples.sample_runs import Strips, Weaver
-from spm.query.series.cardinality import Cardinality, counted
+from spm.query.rolled.grids import KINDS, Tables, empty_tables, read_cells, read_segments
+from spm.query.rolled.resolutions import RollupReader
+from spm.query.rolled.sketches import COLUMNS as SKETCH_COLUMNS
+from spm.query.rolled.sketches import read_sketches
+from spm.query.samples.page_selection import SelectedPages
+from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder
+from spm.query.samples.series_selection import SeriesSelection
+from spm.query.series.cardinality import Cardinality, measure_cardinality
 from spm.query.series.label_table import LabelTable
-from spm.query.view.app_state import Held, Question
-from spm.query.view.fingerprint import Standing
-from spm.query.view.hour_reader import Loom
+from spm.query.view.app_state import AppState
+from spm.query.view.fingerprint import SampleFingerprint
+from spm.query.view.hour_reader import SampleReader
 from spm.query.view.page_cache import PageCache
-from spm.query.view.view import Moved, Scan
+from spm.query.view.view import OutdatedView, View
 from spm.store.backends.base import Backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.rollup.sketch import Sketches
 
 T = TypeVar("T")
@@ -42,239 +52,288 @@ class AppStorage:
     """Reads one app. Thread-safe."""
 
     def __init__(
-        self, backend: Backend, app: int, *, distribution: Distribution, clock: Clock, cache: PageCache
+        self, backend: Backend, app: int, *, placement: PlacementTable, clock: Clock, cache: PageCache
     ) -> None:
-        """``distribution`` holds until the store names one."""
-        self._held = Held(backend, app, distribution, clock, cache)
+        """``placement`` holds until the store names one."""
+        self._state = AppState(backend, app, placement, clock, cache)
         self._asof_ms: int | None = None
 
     def asof(self, asof_ms: int) -> "AppStorage":
-        """The same app as accepted by a time: later stamps and retractions are not known yet."""
-        then = copy.copy(self)
-        then._asof_ms = asof_ms
-        return then
+        """A storage of this app that answers as accepted by a time, without later samples and retractions."""
+        earlier = copy.copy(self)
+        earlier._asof_ms = asof_ms
+        return earlier
 
     # --- samples
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = nothing) -> SeriesBatch:
+    def select(
+        self,
+        matchers: Sequence[Matcher],
+        start_ms: int,
+        end_ms: int,
+        *,
+        check_deadline: DeadlineCheck = no_deadline,
+    ) -> SeriesBatch:
         """Samples with start_ms < ts ≤ end_ms of the series that match, winners only, ascending per series."""
-        return self.select_strips(matchers, start_ms, end_ms, tick=tick).batch()
+        return self.select_runs(matchers, start_ms, end_ms, check_deadline=check_deadline).batch()
 
-    def select_strips(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = nothing) -> Strips:
-        """The same, each sample where it lies."""
-        question = self._question(start_ms, end_ms, matchers, tick)
-        return self._view(question, lambda scan: self._select(scan, self._chosen(matchers, tick), start_ms, end_ms))
+    def select_runs(
+        self,
+        matchers: Sequence[Matcher],
+        start_ms: int,
+        end_ms: int,
+        *,
+        check_deadline: DeadlineCheck = no_deadline,
+    ) -> SampleRuns:
+        """The samples of ``select`` as runs, which are not copied."""
 
-    def portions(self, matchers: Sequence[Matcher], most: int) -> list[Chosen]:
-        """The series that match, in portions of so many that lie together: for reads larger than memory."""
+        def read(view: View) -> SampleRuns:
+            return self._read_samples(view, self._selection(matchers, check_deadline), start_ms, end_ms)
 
-        def cut(_: Scan) -> list[Chosen]:
-            whole = self._chosen(matchers)
-            parts = [slice(at, at + most) for at in range(0, len(whole), most)]
-            return [Chosen(whole.index[part], whole.series[part], whole.metrics[part]) for part in parts]
+        return self._answer(self._request(start_ms, end_ms, matchers, check_deadline), read)
 
-        now = self._held.clock.now_ms()
-        return self._view(self._question(now - HOUR_MS, now), cut)
+    def portions(self, matchers: Sequence[Matcher], size: int) -> list[SeriesSelection]:
+        """The series that match, in portions of ``size`` neighbours: for reads larger than memory."""
 
-    def without(self, portion: Chosen, matcher_sets: Sequence[Sequence[Matcher]]) -> Chosen:
-        """Those of a portion that match none of the sets."""
-        with self._held.lock:
-            kept = ~np.isin(portion.index, self._any(matcher_sets)) if matcher_sets else slice(None)
-        return Chosen(portion.index[kept], portion.series[kept], portion.metrics[kept])
+        def cut(_: View) -> list[SeriesSelection]:
+            selection = self._selection(matchers)
+            parts = [slice(at, at + size) for at in range(0, len(selection), size)]
+            return [
+                SeriesSelection(selection.index[part], selection.series[part], selection.metrics[part])
+                for part in parts
+            ]
 
-    def labels_of(self, portion: Chosen) -> Sequence[dict[str, str]]:
+        now = self._state.clock.now_ms()
+        return self._answer(self._request(now - HOUR_MS, now), cut)
+
+    def without(self, portion: SeriesSelection, matcher_sets: Sequence[Sequence[Matcher]]) -> SeriesSelection:
+        """The series of a portion that match none of the sets."""
+        with self._state.lock:
+            rest = ~np.isin(portion.index, self._matching_any(matcher_sets)) if matcher_sets else slice(None)
+        return SeriesSelection(portion.index[rest], portion.series[rest], portion.metrics[rest])
+
+    def labels_of(self, portion: SeriesSelection) -> Sequence[dict[str, str]]:
         """The labels of a portion's series, in its order."""
-        with self._held.lock:
+        with self._state.lock:
             return self._labels(portion.index)
 
-    def hours_held(self, start_ms: int, end_ms: int) -> list[int]:
-        """The hours of this stretch of time that hold samples."""
+    def hours_with_samples(self, start_ms: int, end_ms: int) -> list[int]:
+        """The hours of this time range that have samples."""
         first, last = max(start_ms, 0) // HOUR_MS, max(end_ms - 1, 0) // HOUR_MS
-        return self.viewed(start_ms, end_ms, lambda scan: [hour for hour, _ in scan.units(first, last)])
+        return self.with_view(start_ms, end_ms, lambda view: [hour for hour, _ in view.stored_hours(first, last)])
 
-    def select_portion(self, portion: Chosen, start_ms: int, end_ms: int, *, tick: Tick = nothing) -> SeriesBatch:
-        """The samples of such a portion."""
-        question = self._question(start_ms, end_ms, tick=tick)
-        return self._view(question, lambda scan: self._select(scan, portion, start_ms, end_ms)).batch()
+    def select_portion(
+        self, portion: SeriesSelection, start_ms: int, end_ms: int, *, check_deadline: DeadlineCheck = no_deadline
+    ) -> SeriesBatch:
+        """The samples of a portion's series."""
+        request = self._request(start_ms, end_ms, check_deadline=check_deadline)
+        return self._answer(request, lambda view: self._read_samples(view, portion, start_ms, end_ms)).batch()
 
-    def _select(self, scan: Scan, chosen: Chosen, start_ms: int, end_ms: int) -> Strips:
-        by_metric = chosen.by_metric()
-        woven = Woven(by_metric, Weaver(start_ms, end_ms))
-        if len(chosen) and end_ms > start_ms:
+    def _read_samples(self, view: View, selection: SeriesSelection, start_ms: int, end_ms: int) -> SampleRuns:
+        by_metric = selection.by_metric()
+        selected = SelectedPages(by_metric, SampleRunsBuilder(start_ms, end_ms))
+        if len(selection) and end_ms > start_ms:
             first, last = start_ms // HOUR_MS, (end_ms - 1) // HOUR_MS
-            asked = scan.asked(by_metric)
-            for hour in scan.sealed(first, last):
-                scan.ground.expired(hour, hours=False)
-            Loom(scan, asked, woven).weave(scan.units(first, last))
-        return woven.strips(lambda held: self._labels(chosen.index[held]), scan.ground.basis())
+            plan = view.plan(by_metric)
+            for hour in view.sealed_hours(first, last):
+                view.provenance.add_expired(hour, hours=False)
+            SampleReader(view, plan, selected).read(view.stored_hours(first, last))
+        return selected.runs(lambda rows: self._labels(selection.index[rows]), view.provenance.build())
 
     # --- aggregates
 
     def select_hours(self, matchers: Sequence[Matcher], first_hour: int, last_hour: int) -> HourBatch:
-        """Aggregates of whole hours, both ends included: all columns, from `hours` where exact, else from raw."""
+        """Aggregates of whole hours, both ends included: all columns, from `hours` where exact, else from samples."""
         return self.select_cells(matchers, np.arange(first_hour, last_hour + 2), list(KINDS))
 
     def select_cells(
-        self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick = nothing
+        self,
+        matchers: Sequence[Matcher],
+        borders: I64,
+        names: Collection[str],
+        *,
+        check_deadline: DeadlineCheck = no_deadline,
     ) -> HourBatch:
         """Aggregates of cells, hours or whole days, between borders (hour numbers): only the columns named."""
-        question = self._question(int(borders[0]) * HOUR_MS, int(borders[-1]) * HOUR_MS, matchers, tick)
-
-        def made(levels: Levels) -> Tables:
-            return cells_of(levels, borders, {"count", *names})
-
+        start_ms, end_ms = int(borders[0]) * HOUR_MS, int(borders[-1]) * HOUR_MS
         hours = np.arange(borders[0], borders[-1])
-        return self._view(question, lambda scan: self._tables(scan, matchers, borders[:-1], hours, names, made))
+
+        def read(rollups: RollupReader) -> Tables:
+            return read_cells(rollups, borders, {"count", *names})
+
+        return self._answer(
+            self._request(start_ms, end_ms, matchers, check_deadline),
+            lambda view: self._read_tables(view, matchers, borders[:-1], hours, names, read),
+        )
 
     def select_segments(
-        self, matchers: Sequence[Matcher], cuts: Segments, names: Collection[str], *, tick: Tick = nothing
-    ) -> HourBatch:
-        """The same of segments: whole hours and days from their levels where exact, all others made from samples."""
-        question = self._question(int(cuts.borders[0]), int(cuts.borders[-1]), matchers, tick)
-
-        def made(levels: Levels) -> Tables:
-            return segments_of(levels, cuts, {"count", *names})
-
-        firsts, hours = cuts.borders[:-1] // HOUR_MS, _whole_hours(cuts)
-        return self._view(question, lambda scan: self._tables(scan, matchers, firsts, hours, names, made))
-
-    def _tables(
         self,
-        scan: Scan,
+        matchers: Sequence[Matcher],
+        cuts: Segments,
+        names: Collection[str],
+        *,
+        check_deadline: DeadlineCheck = no_deadline,
+    ) -> HourBatch:
+        """Aggregates of segments: whole hours and days from their own resolution where exact, all else from samples."""
+        start_ms, end_ms = int(cuts.borders[0]), int(cuts.borders[-1])
+        firsts, hours = cuts.borders[:-1] // HOUR_MS, _whole_hours(cuts)
+
+        def read(rollups: RollupReader) -> Tables:
+            return read_segments(rollups, cuts, {"count", *names})
+
+        return self._answer(
+            self._request(start_ms, end_ms, matchers, check_deadline),
+            lambda view: self._read_tables(view, matchers, firsts, hours, names, read),
+        )
+
+    def _read_tables(
+        self,
+        view: View,
         matchers: Sequence[Matcher],
         firsts: I64,
         hours: I64,
         names: Collection[str],
-        made: Callable[[Levels], Tables],
+        read: Callable[[RollupReader], Tables],
     ) -> HourBatch:
-        """A batch of cells that begin at ``firsts``; ``hours`` are those that are asked for as a whole."""
-        chosen, asked = self._chosen(matchers, scan.tick), {"count", *names}
-        levels = Levels.of(scan, chosen, list(asked))
-        tables = made(levels) if len(chosen) else tables_of(0, 0, asked)
-        retraction_effects.note(levels, hours)
-        if not tables["count"].all():  # else no series is without data
-            held = np.flatnonzero(tables["count"].any(axis=1))
-            chosen, tables = chosen.take(held), {name: table.take(held, axis=0) for name, table in tables.items()}
-        columns: dict[str, Any] = {name: tables.get(name, _NOT_ASKED) for name in KINDS}
-        labels = self._labels(chosen.index)
-        return HourBatch(labels=labels, hours=firsts, basis=scan.ground.basis(), **columns)
+        """A batch of cells that begin at ``firsts``; ``hours`` are those that the query needs as a whole."""
+        selection, columns = self._selection(matchers, view.check_deadline), {"count", *names}
+        rollups = RollupReader.of(view, selection, list(columns))
+        tables = read(rollups) if len(selection) else empty_tables(0, 0, columns)
+        retraction_effects.note_effects(rollups, hours)
+        if not tables["count"].all():  # otherwise no series is without data
+            rows = np.flatnonzero(tables["count"].any(axis=1))
+            selection, tables = selection.take(rows), {name: table.take(rows, axis=0) for name, table in tables.items()}
+        values: dict[str, Any] = {name: tables.get(name, _NO_COLUMN) for name in KINDS}
+        labels = self._labels(selection.index)
+        return HourBatch(labels=labels, hours=firsts, provenance=view.provenance.build(), **values)
 
-    def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick = nothing) -> SketchBatch:
-        """Sketches of whole hours and days from their levels where exact, all others made from samples."""
-        question = self._question(int(cuts.borders[0]), int(cuts.borders[-1]), matchers, tick)
-        return self._view(question, lambda scan: self._sketches(scan, matchers, cuts))
+    def select_sketches(
+        self, matchers: Sequence[Matcher], cuts: Segments, *, check_deadline: DeadlineCheck = no_deadline
+    ) -> SketchBatch:
+        """Sketches of segments: whole hours and days from their own resolution where exact, all else from samples."""
+        request = self._request(int(cuts.borders[0]), int(cuts.borders[-1]), matchers, check_deadline)
+        return self._answer(request, lambda view: self._read_sketches(view, matchers, cuts))
 
-    def _sketches(self, scan: Scan, matchers: Sequence[Matcher], cuts: Segments) -> SketchBatch:
-        chosen = self._chosen(matchers, scan.tick)
-        levels = Levels.of(scan, chosen, SKETCHED)
-        rows, segment, found = gathered(levels, cuts) if len(chosen) else NO_SKETCHES
-        retraction_effects.note(levels, _whole_hours(cuts))
-        held, row = np.unique(rows, return_inverse=True)
-        scan.ground.sketched = True
-        return SketchBatch(self._labels(chosen.index[held]), row, segment, found, scan.ground.basis())
+    def _read_sketches(self, view: View, matchers: Sequence[Matcher], cuts: Segments) -> SketchBatch:
+        selection = self._selection(matchers, view.check_deadline)
+        rollups = RollupReader.of(view, selection, SKETCH_COLUMNS)
+        rows, segment, sketches = read_sketches(rollups, cuts) if len(selection) else NO_SKETCHES
+        retraction_effects.note_effects(rollups, _whole_hours(cuts))
+        used, row = np.unique(rows, return_inverse=True)
+        view.provenance.sketched = True
+        return SketchBatch(self._labels(selection.index[used]), row, segment, sketches, view.provenance.build())
 
     # --- names
 
     def series(
         self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
     ) -> list[dict[str, str]]:
-        """Labels of the series that match any of the sets, at most so many: no others are made."""
-        return self._named(lambda: self._held.index.labels(self._any(matcher_sets)[:most].tolist()))
+        """Labels of the series that match any of the sets; with ``most`` no more dicts than that are made."""
+        return self._from_dictionary(lambda: self._state.index.labels(self._matching_any(matcher_sets)[:most].tolist()))
 
     def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
         """Sorted names of the labels of those series."""
-        return self._named(lambda: self._held.index.names(self._any(matcher_sets)))
+        return self._from_dictionary(lambda: self._state.index.names(self._matching_any(matcher_sets)))
 
     def label_values(
         self, name: str, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int
     ) -> list[str]:
         """Sorted values of one label of those series."""
-        return self._named(lambda: self._held.index.values(name, self._any(matcher_sets)))
+        return self._from_dictionary(lambda: self._state.index.values(name, self._matching_any(matcher_sets)))
 
-    def damaged(self) -> int:
-        """How many damaged rows this process has set aside."""
-        return self._held.quarantine.count
+    def damaged_count(self) -> int:
+        """How many damaged rows this process has put into quarantine."""
+        return self._state.quarantine.count
 
     def cardinality(self, most: int) -> Cardinality:
-        """How many series there are, and of what."""
-        return self._named(lambda: counted(self._held.index, most))
+        """How many series there are, and which labels make them so many."""
+        return self._from_dictionary(lambda: measure_cardinality(self._state.index, most))
 
     def notes(self) -> list[str]:
-        """What answers rest on: the age of the un-compacted tail, and quarantined rows."""
-        seen = self._held.tail.as_of_ms
-        tail = [f"un-compacted data as of {np.datetime64(seen, 'ms')}Z"] if seen else []
-        return tail + self._held.quarantine.notes()
+        """Notes that hold for all answers: the age of the un-compacted tail, and quarantined rows."""
+        as_of_ms = self._state.tail.as_of_ms
+        tail = [f"un-compacted data as of {np.datetime64(as_of_ms, 'ms')}Z"] if as_of_ms else []
+        return tail + self._state.quarantine.notes()
 
     # --- views
 
     @property
     def app(self) -> int:
-        """Whose data this is."""
-        return self._held.app
+        """The app's number."""
+        return self._state.app
 
-    def standing(self, start_ms: int, end_ms: int) -> Standing | None:
-        """What samples of this time rest on; ``None`` for as-of answers, and for more time than a query looks back."""
+    def fingerprint(self, start_ms: int, end_ms: int) -> SampleFingerprint | None:
+        """The fingerprint of the samples in this time range.
+
+        ``None`` for an as-of storage, and for a longer range than a query may read.
+        """
         if self._asof_ms is not None or end_ms - start_ms > limits.QUERY_DAYS_MAX * DAY_HOURS * HOUR_MS:
             return None
 
-        def told(scan: Scan) -> Standing:
-            common = scan.distribution, tuple(scan.known.values()), self._held.quarantine.count
-            return Standing.of(common, scan.manifests, scan.tail)
+        def take(view: View) -> SampleFingerprint:
+            common = view.placement, tuple(view.retractions.values()), self._state.quarantine.count
+            return SampleFingerprint.of(common, view.manifests, view.tail)
 
-        return self.viewed(start_ms, end_ms, told)
+        return self.with_view(start_ms, end_ms, take)
 
-    def viewed(self, start_ms: int, end_ms: int, answer: Callable[[Scan], T]) -> T:
-        """Whatever ``answer`` makes of one consistent view of this stretch of time."""
-        return self._view(self._question(start_ms, end_ms), answer)
+    def with_view(self, start_ms: int, end_ms: int, answer: Callable[[View], T]) -> T:
+        """The result of ``answer`` on one consistent view of this time range."""
+        return self._answer(self._request(start_ms, end_ms), answer)
 
-    def _question(self, start_ms: int, end_ms: int, matchers: Sequence[Matcher] = (), tick: Tick = nothing) -> Question:
-        return Question(start_ms, end_ms, matchers, self._asof_ms, tick)
+    def _request(
+        self,
+        start_ms: int,
+        end_ms: int,
+        matchers: Sequence[Matcher] = (),
+        check_deadline: DeadlineCheck = no_deadline,
+    ) -> ReadRequest:
+        return ReadRequest(start_ms, end_ms, matchers, self._asof_ms, check_deadline)
 
-    def _view(self, question: Question, answer: Callable[[Scan], T]) -> T:
-        """Answer from a consistent view; start again when a run has moved on meanwhile (rule 10)."""
+    def _answer(self, request: ReadRequest, answer: Callable[[View], T]) -> T:
+        """Answer from a consistent view; start again when a run has published meanwhile (PROTOCOL 10)."""
         for attempt in range(limits.RESTARTS_MAX):
             try:
-                with self._held.scan(question, force=attempt > 0) as scan:
-                    return answer(scan)
-            except Moved:
+                with self._state.view(request, force=attempt > 0) as view:
+                    return answer(view)
+            except OutdatedView:
                 continue
-        raise IntegrityError(f"runs moved on {limits.RESTARTS_MAX} times during one query")
+        raise IntegrityError(f"runs have published {limits.RESTARTS_MAX} times during one query")
 
-    def _named(self, answer: Callable[[], T]) -> T:
+    def _from_dictionary(self, answer: Callable[[], T]) -> T:
         """Answer from the dictionary alone: names do not depend on the time range (they live as long as the app)."""
-        now = self._held.clock.now_ms()
+        now = self._state.clock.now_ms()
 
-        def locked(_: Scan) -> T:
-            with self._held.lock:
+        def locked(_: View) -> T:
+            with self._state.lock:
                 return answer()
 
-        return self._view(self._question(now - HOUR_MS, now), locked)
+        return self._answer(self._request(now - HOUR_MS, now), locked)
 
-    def _any(self, matcher_sets: Sequence[Sequence[Matcher]]) -> I64:
+    def _matching_any(self, matcher_sets: Sequence[Sequence[Matcher]]) -> I64:
         if not matcher_sets:
-            return np.arange(len(self._held.index))
-        return np.unique(np.concatenate([self._held.index.select(m) for m in matcher_sets]))
+            return np.arange(len(self._state.index))
+        return np.unique(np.concatenate([self._state.index.select(matchers) for matchers in matcher_sets]))
 
     def _labels(self, rows: I64) -> LabelTable:
-        return self._held.index.table(rows)
+        return self._state.index.table(rows)
 
-    def _chosen(self, matchers: Sequence[Matcher], tick: Tick = nothing) -> Chosen:
-        """The series that match, in the order of their keys: however they came to be known, and wherever they lie."""
-        with self._held.lock:
-            rows = self._held.index.select(matchers, tick)
-            ids, metrics = self._held.index.columns()
+    def _selection(self, matchers: Sequence[Matcher], check_deadline: DeadlineCheck = no_deadline) -> SeriesSelection:
+        """The series that match, in the order of their keys: that order does not depend on how the index was filled."""
+        with self._state.lock:
+            rows = self._state.index.select(matchers, check_deadline)
+            ids, metrics = self._state.index.columns()
         rows = rows[np.lexsort((ids[rows], metrics[rows]))]
         if len(rows) > limits.QUERY_SERIES_MAX:
             raise QueryTooLarge(f"{len(rows)} series match; at most {limits.QUERY_SERIES_MAX}: narrow the selector")
-        return Chosen(rows, ids[rows], metrics[rows])
+        return SeriesSelection(rows, ids[rows], metrics[rows])
 
 
-_NOT_ASKED = np.empty((0, 0))
+_NO_COLUMN = np.empty((0, 0))  # of a column that the query does not need
 NO_SKETCHES = np.empty(0, np.int64), np.empty(0, np.int64), Sketches.empty()
 
 
 def _whole_hours(cuts: Segments) -> I64:
-    """The hours that lie within segments that are needed, ascending."""
+    """The hours that lie within needed segments, ascending."""
     firsts, ends = -(-cuts.borders[:-1] // HOUR_MS), cuts.borders[1:] // HOUR_MS
     parts = [np.arange(a, b) for a, b in zip(firsts[cuts.needed], ends[cuts.needed], strict=True)]
     return np.concatenate([np.empty(0, np.int64), *parts])

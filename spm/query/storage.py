@@ -9,21 +9,25 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from spm.arrays import I64
-from spm.query.request.batches import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch, Tick
-from spm.query.samples.sample_runs import Strips
+from spm.query.request.batches import DeadlineCheck, HourBatch, Matcher, Segments, SeriesBatch, SketchBatch
+from spm.query.samples.sample_runs import SampleRuns
 
 
 class Storage(Protocol):
     """The data of one app, for reading."""
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = ...) -> SeriesBatch:
+    def select(
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, check_deadline: DeadlineCheck = ...
+    ) -> SeriesBatch:
         """Samples with start_ms < ts <= end_ms of the series that satisfy all matchers."""
 
-    def select_strips(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick = ...) -> Strips:
-        """The same, each where it lies."""
+    def select_runs(
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, check_deadline: DeadlineCheck = ...
+    ) -> SampleRuns:
+        """The samples of `select` as runs, which are not copied."""
 
     def select_cells(
-        self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, tick: Tick = ...
+        self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, check_deadline: DeadlineCheck = ...
     ) -> HourBatch:
         """The count and the named aggregates of cells, equal to what the samples give.
 
@@ -31,11 +35,18 @@ class Storage(Protocol):
         """
 
     def select_segments(
-        self, matchers: Sequence[Matcher], cuts: Segments, names: Collection[str], *, tick: Tick = ...
+        self,
+        matchers: Sequence[Matcher],
+        cuts: Segments,
+        names: Collection[str],
+        *,
+        check_deadline: DeadlineCheck = ...,
     ) -> HourBatch:
-        """The same of segments, of which a cell is one; those that no window needs may be empty."""
+        """The count and the named aggregates of segments, each a cell; those that no window needs may be empty."""
 
-    def select_sketches(self, matchers: Sequence[Matcher], cuts: Segments, *, tick: Tick = ...) -> SketchBatch:
+    def select_sketches(
+        self, matchers: Sequence[Matcher], cuts: Segments, *, check_deadline: DeadlineCheck = ...
+    ) -> SketchBatch:
         """Sketches of the samples of each series within each segment that any window needs."""
 
     def series(
@@ -43,7 +54,7 @@ class Storage(Protocol):
     ) -> list[dict[str, str]]:
         """Labels of the series that satisfy any of the sets (no set: all series) and have samples in the interval.
 
-        With ``most`` only so many of them.
+        ``most`` limits their number.
         """
 
     def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
@@ -55,4 +66,4 @@ class Storage(Protocol):
         """Sorted values of one label of those series."""
 
     def notes(self) -> list[str]:
-        """What all answers rest on: blocks quarantined, age of the tail."""
+        """Notes that hold for all answers: blocks in quarantine, age of the tail."""

@@ -1,8 +1,8 @@
-"""Reads that are larger than memory, piece by piece, and which series of a selector had samples as accepted by a time.
+"""Reads that are larger than memory, piece by piece, and the names of series that had samples as of a time.
 
-Names come from the dictionary, which knows no times. An as-of question about names is therefore answered by looking for
-samples, newest first, until each series has shown one; a series that shows none is not among them. Each piece is a view
-of its own. Enter by `by_labels` for samples, `known_then` for names.
+Names come from the dictionary, which has no times. An as-of query about names therefore looks for samples, newest
+first, until each series has one; a series without any is left out. Each piece is a view of its own. Enter by
+`stream_by_labels` for samples, `series_as_of` for names.
 """
 
 from __future__ import annotations
@@ -25,95 +25,101 @@ from spm.query import explain
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher, SeriesBatch
 from spm.query.request.budget import SAMPLE_BYTES, SERIES_BYTES, Budget
-from spm.query.request.provenance import Basis, joined
-from spm.query.rolled.resolutions import Chosen
+from spm.query.request.provenance import Provenance, join_provenance
+from spm.query.samples.series_selection import SeriesSelection
 
 Labels = dict[str, str]
-_FIRST = 8  # series of the first piece: how many samples they have is not known yet
+_FIRST_SERIES = 8  # of the first piece: how many samples they have is not known yet
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """Labels of series, and what was looked at for them."""
+class SeriesAsOf:
+    """Labels of series, and the provenance of the samples that show them."""
 
     labels: list[Labels]
-    basis: Basis
+    provenance: Provenance
 
 
-def by_labels(
+def stream_by_labels(
     storage: AppStorage, matchers: Sequence[Matcher], start_ms: int, end_ms: int, budget: Budget
 ) -> Iterator[SeriesBatch]:
     """Samples with start_ms < ts <= end_ms, some series at a time, in the order of their labels."""
     portions = storage.portions(matchers, QUERY_SERIES_MAX)
     if not portions:
         return
-    [whole] = portions  # more series are refused
-    budget.series(len(whole), "the selector")
-    keys = [sorted(labels.items()) for labels in storage.labels_of(whole)]
+    [selection] = portions  # more series are refused
+    budget.series(len(selection), "the selector")
+    keys = [sorted(labels.items()) for labels in storage.labels_of(selection)]
     order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
-    at, most = 0, _FIRST
+    at, size = 0, _FIRST_SERIES
     while at < len(order):
-        budget.tick()
-        batch = storage.select_portion(whole.take(order[at : at + most]), start_ms, end_ms, tick=budget.tick)
+        budget.check_deadline()
+        piece = selection.take(order[at : at + size])
+        batch = storage.select_portion(piece, start_ms, end_ms, check_deadline=budget.check_deadline)
         budget.samples(len(batch.ts))
         yield batch
         budget.hold(-len(batch.ts) * SAMPLE_BYTES)
-        at += most
+        at += size
         if len(batch.ts) * 2 < EXPORT_STRETCH_SAMPLES:
-            most = min(most * 2, EXPORT_SERIES_AT_ONCE)
+            size = min(size * 2, EXPORT_SERIES_AT_ONCE)
         elif len(batch.ts) > EXPORT_STRETCH_SAMPLES:
-            most = max(most // 2, 1)
+            size = max(size // 2, 1)
     budget.hold(-len(order) * SERIES_BYTES)
 
 
-def known_then(
+def series_as_of(
     storage: AppStorage, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, budget: Budget
-) -> Names:
-    """The series that match any of the sets (no set: all) and had samples in this time; ``storage`` is as of a time."""
-    found: list[Labels] = []
-    bases: list[Basis] = []
+) -> SeriesAsOf:
+    """The series that match any of the sets (no set: all) and had samples in this time, in a storage as of a time."""
+    labels: list[Labels] = []
+    parts: list[Provenance] = []
     sets = list(matcher_sets) or [()]
-    hours = storage.hours_held(start_ms - 1, end_ms)
+    hours = storage.hours_with_samples(start_ms - 1, end_ms)
     for number, matchers in enumerate(sets):
         for portion in storage.portions(matchers, EXPORT_SERIES_AT_ONCE):
-            left = storage.without(portion, sets[:number])
-            found += _shown(storage, left, hours, (start_ms - 1, end_ms), budget, bases)
-            if len(found) > QUERY_SERIES_MAX:
+            new = storage.without(portion, sets[:number])
+            labels += _with_samples(storage, new, hours, (start_ms - 1, end_ms), budget, parts)
+            if len(labels) > QUERY_SERIES_MAX:
                 raise QueryTooLarge(f"more than {QUERY_SERIES_MAX} series match: narrow the selector")
-    expired = dataclasses.replace(explain.of_samples(storage, start_ms - 1, end_ms), runs=())
-    return Names(found, joined([*bases, expired]))
+    expired = dataclasses.replace(explain.of_samples(storage, start_ms - 1, end_ms), ranges=())
+    return SeriesAsOf(labels, join_provenance([*parts, expired]))
 
 
-def _shown(
-    storage: AppStorage, left: Chosen, hours: Sequence[int], span: tuple[int, int], budget: Budget, bases: list[Basis]
+def _with_samples(
+    storage: AppStorage,
+    portion: SeriesSelection,
+    hours: Sequence[int],
+    span_ms: tuple[int, int],
+    budget: Budget,
+    parts: list[Provenance],
 ) -> list[Labels]:
-    """Those of a portion that have a sample, looked for in ever longer stretches back from the newest."""
-    found: list[Labels] = []
-    end, hours_wanted = len(hours), 1
-    while end and len(left):
-        budget.tick()
-        begin = max(end - hours_wanted, 0)
-        low, high = max(hours[begin] * HOUR_MS, span[0]), min((hours[end - 1] + 1) * HOUR_MS, span[1])
-        batch = storage.select_portion(left, low, high, tick=budget.tick)
+    """Labels of a portion's series that have a sample, searched in ever longer time ranges back from the newest."""
+    labels: list[Labels] = []
+    end, hour_count = len(hours), 1
+    while end and len(portion):
+        budget.check_deadline()
+        begin = max(end - hour_count, 0)
+        low, high = max(hours[begin] * HOUR_MS, span_ms[0]), min((hours[end - 1] + 1) * HOUR_MS, span_ms[1])
+        batch = storage.select_portion(portion, low, high, check_deadline=budget.check_deadline)
         budget.series(len(batch.labels), "match[]")
         budget.samples(len(batch.ts))
         budget.hold(-len(batch.ts) * SAMPLE_BYTES)
-        bases.append(batch.basis)
-        left = left.take(_without(storage.labels_of(left), batch.labels))
-        found += batch.labels
+        parts.append(batch.provenance)
+        portion = portion.take(_rows_without(storage.labels_of(portion), batch.labels))
+        labels += batch.labels
         end, small = begin, len(batch.ts) * 2 < EXPORT_STRETCH_SAMPLES
-        hours_wanted = min(hours_wanted * 2, EXPORT_STRETCH_HOURS_MAX) if small else max(hours_wanted // 2, 1)
-    return found
+        hour_count = min(hour_count * 2, EXPORT_STRETCH_HOURS_MAX) if small else max(hour_count // 2, 1)
+    return labels
 
 
-def _without(asked: Sequence[Labels], shown: Sequence[Labels]) -> np.ndarray:
-    """The numbers of those that are not shown; both lists are in the same order."""
-    rest, waiting = [], iter(shown)
-    expected = next(waiting, None)
-    for number, labels in enumerate(asked):
+def _rows_without(series: Sequence[Labels], with_samples: Sequence[Labels]) -> np.ndarray:
+    """The numbers of the series that have no samples; both lists are in the same order."""
+    rows, iterator = [], iter(with_samples)
+    expected = next(iterator, None)
+    for number, labels in enumerate(series):
         if labels == expected:
-            expected = next(waiting, None)
+            expected = next(iterator, None)
         else:
-            rest.append(number)
-    assert expected is None, "BUG: samples of a series that was not asked for"
-    return np.array(rest, np.int64)
+            rows.append(number)
+    assert expected is None, "BUG: samples of a series that was not requested"
+    return np.array(rows, np.int64)

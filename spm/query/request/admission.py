@@ -1,13 +1,13 @@
-"""Who may ask now: so many queries of one organisation run at once on this machine, a few more wait for their turn.
+"""Admission of queries: so many of one organisation run at once on this machine, and a few more wait in each process.
 
-Waiting costs a thread of the web server, so that the number of those who wait is bounded too, in each process; who
-comes after them is told to come again. A turn ends with its `with` block, however that is left. With `Places` the bound
-holds for all processes together, without them it is each process' own.
+A query that waits occupies a thread of the web server, so waiting is bounded too: queries beyond that bound are refused
+and may be sent again later. A query holds its slot until its `with` block ends, also by an error. With `MachineSlots`
+the bound holds for all processes of the machine together, without them for each process alone.
 
-An answer that is made while it is sent takes a turn for what it makes and has none while that is sent, so that nobody
-waits for a slow reader. Such answers cost a thread too: they are bounded in each process, and count among those who
-wait. Enter by `Turns.take`, for such answers by `Turns.stream`, of the turns that all who ask in a process share:
-`shared`.
+A streamed answer is computed while it is sent. It holds a slot only while it computes, so that no other query waits for
+a slow reader. Streams occupy threads as well: they are bounded in each process, and count as waiting queries. Enter by
+`QueryAdmission.admit`, for streams by `QueryAdmission.admit_stream`, of the object that a whole process shares:
+`shared_admission`.
 """
 
 from __future__ import annotations
@@ -23,173 +23,178 @@ from pathlib import Path
 
 from spm import limits
 from spm.errors import QueryRefused, QueryTimeout
-from spm.query.request.budget import Watch, nobody
+from spm.query.request.budget import Cancellation, never_cancelled
 
-Try = Callable[[], tuple[bool, int | None]]  # whether there is a turn now, and its place
+Attempt = Callable[[], tuple[bool, int | None]]  # (whether the query is admitted now, its slot of the machine)
 
 
-class Places:
-    """Places that the processes of one machine share: a byte of one file for each, locked by the process that has it.
+class MachineSlots:
+    """Slots that the processes of one machine share: each is a byte of one file, locked by the process that holds it.
 
-    The system gives a lock back when its process ends, however it ends. Locks belong to processes, so the file is
-    opened once in each and never closed; who of a process has a place is known to its `Turns`.
+    The operating system releases a lock when its process ends, for whatever reason. Locks belong to processes, so each
+    process opens the file once and never closes it; `QueryAdmission` knows which of its queries hold a slot.
     """
 
     def __init__(self, path: Path, per_organisation: int = limits.QUERY_PARALLEL_MAX) -> None:
         self._path, self._per_organisation = path, per_organisation
-        self._file: int | None = None
-        self._taken: set[int] = set()
+        self._descriptor: int | None = None
+        self._own: set[int] = set()
 
-    def take(self, organisation: int) -> int | None:
-        """A place that no process has, or none."""
+    def acquire(self, organisation: int) -> int | None:
+        """Lock a free slot of the organisation; ``None`` if there is none."""
         first = organisation * self._per_organisation
-        for place in range(first, first + self._per_organisation):
-            if place not in self._taken and self._lock(place):
-                self._taken.add(place)
-                return place
+        for slot in range(first, first + self._per_organisation):
+            if slot not in self._own and self._lock(slot):
+                self._own.add(slot)
+                return slot
         return None
 
-    def give(self, place: int) -> None:
-        """The place is free again."""
-        self._taken.discard(place)
-        fcntl.lockf(self._opened(), fcntl.LOCK_UN, 1, place)
+    def release(self, slot: int) -> None:
+        """Unlock a slot of this process."""
+        self._own.discard(slot)
+        fcntl.lockf(self._file(), fcntl.LOCK_UN, 1, slot)
 
-    def _lock(self, place: int) -> bool:
+    def _lock(self, slot: int) -> bool:
         try:
-            fcntl.lockf(self._opened(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+            fcntl.lockf(self._file(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)
         except (BlockingIOError, PermissionError):
             return False
         return True
 
-    def _opened(self) -> int:
-        if self._file is None:
+    def _file(self) -> int:
+        if self._descriptor is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        return self._file
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return self._descriptor
 
 
-class Turns:
-    """The turns of all organisations in one process. Thread-safe."""
+class QueryAdmission:
+    """Admits the queries of all organisations in one process. Thread-safe."""
 
     def __init__(
         self,
         running_max: int = limits.QUERY_PARALLEL_MAX,
         waiting_max: int = limits.QUERY_WAITING_MAX,
         wait_s: float = limits.QUERY_WAIT_S,
-        places: Places | None = None,
+        machine_slots: MachineSlots | None = None,
         streams_max: int = limits.STREAMS_PARALLEL_MAX,
     ) -> None:
         self._running_max, self._waiting_max, self._wait_s = running_max, waiting_max, wait_s
-        self._streams_max, self._places = streams_max, places
+        self._streams_max, self._machine_slots = streams_max, machine_slots
         self._changed = threading.Condition()
         self._running: Counter[int] = Counter()
         self._waiting: Counter[int] = Counter()
         self._streams: Counter[int] = Counter()
 
     @contextmanager
-    def take(self, organisation: int, watch: Watch = nobody, *, patient: bool = False) -> Iterator[None]:
-        """A turn; raises `QueryRefused` when there is none in time, or what the watch raises while waiting.
+    def admit(
+        self, organisation: int, cancellation: Cancellation = never_cancelled, *, patient: bool = False
+    ) -> Iterator[None]:
+        """Hold a slot for a query; raises `QueryRefused` if none is free in time, or what ``cancellation`` raises.
 
-        Who is ``patient`` waits until the watch raises: a stream that has begun, and is counted as one.
+        A ``patient`` query waits until ``cancellation`` raises: it belongs to a stream, which is counted already.
         """
-        place = self._enter(organisation, watch, patient)
+        slot = self._enter(organisation, cancellation, patient)
         try:
             yield
         finally:
             with self._changed:
-                self._leave(self._running, organisation)
-                if self._places is not None and place is not None:
-                    self._places.give(place)
+                self._decrement(self._running, organisation)
+                if self._machine_slots is not None and slot is not None:
+                    self._machine_slots.release(slot)
                 self._changed.notify_all()
 
     @contextmanager
-    def stream(self, organisation: int, watch: Watch = nobody) -> Iterator[None]:
-        """A place among the answers that are made while they are sent; it is no turn. Raises as `take` does."""
+    def admit_stream(self, organisation: int, cancellation: Cancellation = never_cancelled) -> Iterator[None]:
+        """Count a streamed answer while it is sent; it holds no slot by that. Raises as `admit` does."""
         with self._changed:
             if self._streams[organisation] >= self._streams_max:
-                who = f"{self._streams_max} exports or remote reads of your organisation are being sent"
-                self._waited(organisation, partial(self._may_stream, organisation), watch, who)
+                reason = f"{self._streams_max} exports or remote reads of your organisation are being sent"
+                self._wait_briefly(organisation, partial(self._try_stream, organisation), cancellation, reason)
             self._streams[organisation] += 1
         try:
             yield
         finally:
             with self._changed:
-                self._leave(self._streams, organisation)
+                self._decrement(self._streams, organisation)
                 self._changed.notify_all()
 
-    def _enter(self, organisation: int, watch: Watch, patient: bool) -> int | None:
+    def _enter(self, organisation: int, cancellation: Cancellation, patient: bool) -> int | None:
         with self._changed:
-            free, place = self._tried(organisation)
-            if not free:
-                who = f"{self._running_max} queries of your organisation are running"
-                wait = self._waited_on if patient else self._waited
-                place = wait(organisation, partial(self._tried, organisation), watch, who)
+            admitted, slot = self._try_query(organisation)
+            if not admitted:
+                reason = f"{self._running_max} queries of your organisation are running"
+                wait = self._wait_patiently if patient else self._wait_briefly
+                slot = wait(organisation, partial(self._try_query, organisation), cancellation, reason)
             self._running[organisation] += 1
-            return place
+            return slot
 
-    def _tried(self, organisation: int) -> tuple[bool, int | None]:
-        """Whether there is a turn now, and its place."""
+    def _try_query(self, organisation: int) -> tuple[bool, int | None]:
         if self._running[organisation] >= self._running_max:
             return False, None
-        if self._places is None:
+        if self._machine_slots is None:
             return True, None
-        place = self._places.take(organisation)
-        return place is not None, place
+        slot = self._machine_slots.acquire(organisation)
+        return slot is not None, slot
 
-    def _may_stream(self, organisation: int) -> tuple[bool, None]:
+    def _try_stream(self, organisation: int) -> tuple[bool, None]:
         return self._streams[organisation] < self._streams_max, None
 
-    def _waited(self, organisation: int, tried: Try, watch: Watch, who: str) -> int | None:
-        """What was tried, once it is free."""
+    def _wait_briefly(self, organisation: int, attempt: Attempt, cancellation: Cancellation, reason: str) -> int | None:
+        """Wait for at most ``wait_s``; returns the slot."""
         if self._waiting[organisation] + self._streams[organisation] >= self._waiting_max:
-            raise _refusal(who, f"and {self._waiting_max} more wait")
+            raise _refusal(reason, f"and {self._waiting_max} more wait")
         self._waiting[organisation] += 1
         try:
-            looks = max(1, round(self._wait_s / limits.QUERY_LOOK_S))
-            for _ in range(looks):
-                free, place = self._next(self._wait_s / looks, tried, watch, who)
-                if free:
-                    return place
-            raise _refusal(who, f"for {self._wait_s:g} s already")
+            attempts = max(1, round(self._wait_s / limits.QUERY_CLIENT_CHECK_S))
+            for _ in range(attempts):
+                admitted, slot = self._pause_and_try(self._wait_s / attempts, attempt, cancellation, reason)
+                if admitted:
+                    return slot
+            raise _refusal(reason, f"for {self._wait_s:g} s already")
         finally:
-            self._leave(self._waiting, organisation)
+            self._decrement(self._waiting, organisation)
 
-    def _waited_on(self, organisation: int, tried: Try, watch: Watch, who: str) -> int | None:
-        """The same for as long as the watch allows; a stream is counted already."""
+    def _wait_patiently(
+        self, organisation: int, attempt: Attempt, cancellation: Cancellation, reason: str
+    ) -> int | None:
+        """Wait until ``cancellation`` raises; the waiting stream is counted as a stream, not once more."""
         while True:
-            free, place = self._next(limits.QUERY_LOOK_S, tried, watch, who)
-            if free:
-                return place
+            admitted, slot = self._pause_and_try(limits.QUERY_CLIENT_CHECK_S, attempt, cancellation, reason)
+            if admitted:
+                return slot
 
-    def _next(self, pause_s: float, tried: Try, watch: Watch, who: str) -> tuple[bool, int | None]:
-        # A turn that ends here wakes us; one that ends in another process is seen at the next look.
+    def _pause_and_try(
+        self, pause_s: float, attempt: Attempt, cancellation: Cancellation, reason: str
+    ) -> tuple[bool, int | None]:
+        # A query that ends in this process notifies the condition; one of another process shows at the next attempt.
         self._changed.wait(pause_s)
-        free, place = tried()
-        if not free:
-            _look(watch, who)
-        return free, place
+        admitted, slot = attempt()
+        if not admitted:
+            _check_cancellation(cancellation, reason)
+        return admitted, slot
 
     @staticmethod
-    def _leave(counted: Counter[int], organisation: int) -> None:
-        counted[organisation] -= 1
-        if not counted[organisation]:
-            del counted[organisation]
+    def _decrement(counts: Counter[int], organisation: int) -> None:
+        counts[organisation] -= 1
+        if not counts[organisation]:
+            del counts[organisation]
 
 
-def _look(watch: Watch, who: str) -> None:
+def _check_cancellation(cancellation: Cancellation, reason: str) -> None:
     try:
-        watch()
+        cancellation()
     except QueryTimeout as error:
         raise QueryTimeout(
-            f"query timed out while it waited for its turn: {who}; ask again in a few seconds, or give it more time"
+            f"query timed out while it waited for its turn: {reason}; ask again in a few seconds, or give it more time"
         ) from error
 
 
-def _refusal(who: str, more: str) -> QueryRefused:
-    return QueryRefused(f"{who} {more}: ask again in a few seconds, or ask for less at once")
+def _refusal(reason: str, detail: str) -> QueryRefused:
+    return QueryRefused(f"{reason} {detail}: ask again in a few seconds, or ask for less at once")
 
 
 @lru_cache(maxsize=8)
-def shared(path: Path) -> Turns:
-    """The turns by the places of a file: one object in a process, since its locks are the process'."""
-    return Turns(places=Places(path))
+def shared_admission(path: Path) -> QueryAdmission:
+    """Return the admission by the slots of a file: one object in a process, as file locks belong to the process."""
+    return QueryAdmission(machine_slots=MachineSlots(path))

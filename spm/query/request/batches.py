@@ -1,7 +1,7 @@
-"""The batches that a query gets back from the storage, and the matchers it asks with.
+"""The batches that a query gets from the storage, and the matchers it selects series with.
 
 All intervals are left-open, as PromQL's are: a sample at `start_ms` is outside, one at `end_ms` inside. `Matcher` is a
-question; `SeriesBatch`, `HourBatch` and `SketchBatch` are answers.
+part of a request; `SeriesBatch`, `HourBatch` and `SketchBatch` are answers.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ import numpy as np
 import numpy.typing as npt
 
 from spm.arrays import F64, I64
-from spm.query.request.provenance import Basis
+from spm.query.request.provenance import Provenance
 from spm.store.matchers import METRIC_NAME, Matcher
 from spm.store.rollup.aggregates import COLUMNS
 from spm.store.rollup.sketch import Sketches
 
 __all__ = [
     "METRIC_NAME",
+    "DeadlineCheck",
     "HourBatch",
     "Matcher",
     "Segments",
     "SeriesBatch",
     "SketchBatch",
-    "Tick",
-    "nothing",
+    "no_deadline",
 ]
 
-Tick = Callable[[], None]  # called between the parts of a read; raises when the query has run out of time
+DeadlineCheck = Callable[[], None]  # called between the parts of a read; raises after the query's deadline
 
 
-def nothing() -> None:
-    """The tick of a read without a time limit."""
+def no_deadline() -> None:
+    """The deadline check of a read without a time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesBatch:
     """Samples by series: those of series i are `ts[offsets[i]:offsets[i + 1]]`, ascending, one value for each time.
 
-    Winners only (DESIGN rule 2). Stale markers are included: they end a series for the evaluator. A series without any
+    Winners only (PROTOCOL 2). Stale markers are included: they end a series for the evaluator. A series without any
     sample in the interval may be left out.
     """
 
@@ -49,15 +49,15 @@ class SeriesBatch:
     offsets: I64  # [S + 1]
     ts: I64
     values: F64
-    basis: Basis = field(default_factory=Basis)
+    provenance: Provenance = field(default_factory=Provenance)
 
 
 @dataclass(frozen=True, slots=True)
 class HourBatch:
     """Aggregates by series and cell, [S, H]; a count of 0 is a cell without data, its floats NaN, its times 0.
 
-    A cell is an hour or a whole UTC day. Stale markers are left out. `increase` is within the cell alone; what was
-    gained between two cells is the reader's to add. A column that nobody asked for is empty.
+    A cell is an hour or a whole UTC day. Stale markers are left out. `increase` is within the cell alone: the reader
+    adds the increase between two cells. A column that was not requested is empty.
     """
 
     labels: Sequence[dict[str, str]]
@@ -72,7 +72,7 @@ class HourBatch:
     last: F64
     last_ts: I64
     increase: F64
-    basis: Basis = field(default_factory=Basis)
+    provenance: Provenance = field(default_factory=Provenance)
 
     @classmethod
     def empty(cls) -> HourBatch:
@@ -83,7 +83,7 @@ class HourBatch:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Stretches borders[i] < ts <= borders[i + 1] (ms), and those low[t]:high[t] of each window."""
+    """Segments borders[i] < ts <= borders[i + 1] (ms), and those low[t]:high[t] of each window."""
 
     borders: I64
     low: I64
@@ -91,7 +91,7 @@ class Segments:
 
     @classmethod
     def none(cls, windows: int) -> Segments:
-        """So many windows without any."""
+        """Windows without any segment."""
         return cls(np.zeros(1, np.int64), np.zeros(windows, np.int64), np.zeros(windows, np.int64))
 
     @property
@@ -109,10 +109,10 @@ class SketchBatch:
     """Sketches by series and segment, in any order; a series has several in a segment that was read in parts."""
 
     labels: Sequence[dict[str, str]]
-    row: I64  # [N], which of the labels
+    row: I64  # [N], number of the labels
     segment: I64  # [N]
     sketches: Sketches
-    basis: Basis = field(default_factory=Basis)
+    provenance: Provenance = field(default_factory=Provenance)
 
     @classmethod
     def empty(cls) -> SketchBatch:

@@ -1,9 +1,9 @@
-"""What one query may use, and what it has used: the one object that everything which works for a query looks at.
+"""What one query may use, and what it has used: one object that everything which works for a query consults.
 
-Limits are looked at where things grow: series and samples when they are read, cells before they are computed, bytes
-for both, time and the one who asked whenever `tick` is called. Bytes are an estimate of what the query takes at once,
-from the sizes of its columns and of what is made beside them; a test holds a process' growth against it. Enter by
-`Budget`.
+Limits are checked where things grow: series and samples when they are read, cells before they are computed, bytes for
+both, the deadline and the client whenever `check_deadline` is called. Bytes are an estimate of what the query holds at
+once, from the sizes of its columns and of the arrays computed beside them; a test compares a process' growth with it.
+Enter by `Budget`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from spm.fast_dataclass import dataclass
 from spm.query.request.lookback import LOOKBACK_MS
 
 SAMPLE_BYTES = 16  # a time and a value
-CELL_BYTES = 9  # a value, and whether it is there
-AT_WORK = 3  # values being computed, and their operands lined up beside them, for each value that is computed
+CELL_BYTES = 9  # a value, and whether it is present
+WORKING_COPIES = 3  # for each value: the one being computed, and two operands beside it
 SERIES_BYTES = 600  # labels as a dict, of some six pairs
 
-Watch = Callable[[], None]
+Cancellation = Callable[[], None]  # raises when the client has gone
 
 
-def nobody() -> None:
-    """The watch over a query that nobody can walk away from."""
+def never_cancelled() -> None:
+    """The cancellation of a query whose client cannot go away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,80 +49,80 @@ class Usage:
     series: int = 0
     samples: int = 0
     cells: int = 0  # of its largest intermediate result
-    bytes: int = 0  # held now
+    bytes: int = 0  # at present
     bytes_peak: int = 0
 
 
 class Budget:
-    """One query's limits, with what it has used of them. Not thread-safe: a query has one thread."""
+    """One query's limits, and what it has used of them. Not thread-safe: a query has one thread."""
 
-    def __init__(self, allowed: QueryLimits, clock: Clock, watch: Watch = nobody) -> None:
-        self.allowed, self.usage = allowed, Usage()
-        self._clock, self._watch = clock, watch
-        self._begun = clock.monotonic()
+    def __init__(self, query_limits: QueryLimits, clock: Clock, cancellation: Cancellation = never_cancelled) -> None:
+        self.limits, self.usage = query_limits, Usage()
+        self._clock, self._cancellation = clock, cancellation
+        self._started_s = clock.monotonic()
 
     @property
     def elapsed_s(self) -> float:
         """How long the query has run."""
-        return self._clock.monotonic() - self._begun
+        return self._clock.monotonic() - self._started_s
 
-    def tick(self) -> None:
-        """Raise `QueryTimeout` when the query's time is over, or what the watch raises."""
-        if self.elapsed_s > self.allowed.timeout_s:
+    def check_deadline(self) -> None:
+        """Raise `QueryTimeout` after the query's deadline, or what its cancellation raises."""
+        if self.elapsed_s > self.limits.timeout_s:
             raise QueryTimeout(
-                f"query timed out after {self.allowed.timeout_s:g} s: ask for less time, fewer series or a longer step"
+                f"query timed out after {self.limits.timeout_s:g} s: ask for less time, fewer series or a longer step"
             )
-        self._watch()
+        self._cancellation()
 
-    def series(self, count: int, asked: str) -> None:
-        """So many series are read; `asked` names the selector."""
-        if count > self.allowed.series:
+    def series(self, count: int, selector: str) -> None:
+        """Account for series that are read."""
+        if count > self.limits.series:
             raise QueryTooLarge(
-                f"{asked} selects {count} series; at most {self.allowed.series} are read: narrow the selector"
+                f"{selector} selects {count} series; at most {self.limits.series} are read: narrow the selector"
             )
         self.usage.series += count
         self.keep(count * SERIES_BYTES)
 
     def samples(self, count: int) -> None:
-        """So many samples are read."""
+        """Account for samples that are read."""
         self.usage.samples += count
-        if self.usage.samples > self.allowed.samples:
-            raise QueryTooLarge(f"more than {self.allowed.samples} samples to read: ask for less time or fewer series")
+        if self.usage.samples > self.limits.samples:
+            raise QueryTooLarge(f"more than {self.limits.samples} samples to read: ask for less time or fewer series")
         self.keep(count * SAMPLE_BYTES)
 
     def cells(self, series: int, steps: int, what: str) -> None:
-        """So many values are about to be computed."""
+        """Account for values that are about to be computed; ``what`` names the expression."""
         count = series * steps
-        if count > self.allowed.cells:
+        if count > self.limits.cells:
             raise QueryTooLarge(
                 f"{what} has {series} series at {steps} steps; "
-                f"at most {self.allowed.cells} values are computed: use a longer step or fewer series"
+                f"at most {self.limits.cells} values are computed: use a longer step or fewer series"
             )
         self.usage.cells = max(self.usage.cells, count)
-        self._look_at(self.usage.bytes + count * CELL_BYTES * AT_WORK)
+        self._check_bytes(self.usage.bytes + count * CELL_BYTES * WORKING_COPIES)
 
     def shown(self, points: int) -> None:
-        """So many points are about to be answered with."""
-        if points > self.allowed.shown:
+        """Check the number of points of the answer before it is written."""
+        if points > self.limits.shown:
             raise QueryTooLarge(
-                f"the answer has {points} points; at most {self.allowed.shown} are sent: "
+                f"the answer has {points} points; at most {self.limits.shown} are sent: "
                 "use a longer step, fewer series, or /api/v1/export"
             )
 
     def keep(self, size: int) -> None:
-        """So many bytes more are held from now on, and nothing is made beside them."""
+        """Account for bytes that are held from now on, of which no working copies are made."""
         self.usage.bytes += size
-        self._look_at(self.usage.bytes)
+        self._check_bytes(self.usage.bytes)
 
     def hold(self, size: int) -> None:
-        """So many bytes of values more are held from now on; with a negative number they are let go."""
-        self._look_at(self.usage.bytes + max(size, 0) * AT_WORK)
+        """Account for bytes of values that are held from now on, with their working copies; released if negative."""
+        self._check_bytes(self.usage.bytes + max(size, 0) * WORKING_COPIES)
         self.usage.bytes += size
 
-    def _look_at(self, size: int) -> None:
-        if size > self.allowed.bytes:
+    def _check_bytes(self, size: int) -> None:
+        if size > self.limits.bytes:
             raise QueryTooLarge(
-                f"the query needs some {size // 1_000_000} MB; at most {self.allowed.bytes // 1_000_000} MB are given "
+                f"the query needs some {size // 1_000_000} MB; at most {self.limits.bytes // 1_000_000} MB are given "
                 "to one: ask for less time or fewer series"
             )
         self.usage.bytes_peak = max(self.usage.bytes_peak, size)

@@ -1,4 +1,4 @@
-"""How far an instant selector looks back for a sample, and how often a subquery looks when it does not say.
+"""How far back an instant selector looks for a sample, and the default step of a subquery.
 
 Both are Prometheus' defaults, and its users rely on them.
 """

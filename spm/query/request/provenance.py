@@ -1,8 +1,8 @@
-"""What an answer rests on: which stretches came from which level, which retractions it leaves out, what has expired.
+"""The provenance of an answer: which time ranges came from which resolution, which retractions it leaves out, what has
+expired.
 
-``Basis`` is a value that travels with every batch; those of a query's batches are joined, and become the ``infos`` and
-``warnings`` of the answer. Stretches are kept as runs of hours, neighbours merged. Enter by ``Ground``, which a read
-fills in while it goes.
+``Provenance`` is a value that every batch carries; those of a query's batches are joined, and become the ``infos`` and
+``warnings`` of the answer. A read fills a ``ProvenanceBuilder`` on its way. Enter by ``ProvenanceBuilder``.
 """
 
 from __future__ import annotations
@@ -17,191 +17,206 @@ from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS, HOUR_MS
 
 RAW, HOURS, DAYS = "raw samples", "hour aggregates", "day aggregates"
-_LEVELS = (DAYS, HOURS, RAW)
-_MOMENTS_KEPT = 1_024  # texts of times: most are borders of hours, and those of the same ones
-_SHOWN = 4  # runs of a level, and numbers of retractions, that a sentence names
+_RESOLUTIONS = (DAYS, HOURS, RAW)
+_MOMENT_TEXTS = 1_024  # cached texts of times: most are borders of hours, and few different ones
+_NAMED_MAX = 4  # ranges of a resolution, and numbers of retractions, that a sentence names
 
-Run = tuple[int, int]  # first hour, and the one after the last
+HourRange = tuple[int, int]  # first hour, and the one after the last
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class Provenance:
     """What one or several batches rest on; times are ms, 0 where there is none."""
 
-    runs: tuple[tuple[str, Run], ...] = ()
-    retractions: frozenset[int] = frozenset()  # that take something out of it
-    purged: frozenset[int] = frozenset()  # retractions whose samples this as-of answer should still show
-    raw_expired_ms: int = 0  # up to here samples were asked for that are gone
-    hours_expired_ms: int = 0  # likewise hours
+    ranges: tuple[tuple[str, HourRange], ...] = ()  # by resolution, neighbours merged
+    retractions: frozenset[int] = frozenset()  # numbers of those that take something out of the answer
+    erased_retractions: frozenset[int] = frozenset()  # whose samples this as-of answer should contain and cannot
+    raw_expired_ms: int = 0  # requested samples up to here have expired
+    hours_expired_ms: int = 0  # requested hour aggregates up to here have expired
     sketched: bool = False  # some percentiles come from sketches
     asof_ms: int | None = None
-    perhaps: frozenset[int] = frozenset()  # retractions of which nobody can tell without reading more
-    too_late: frozenset[int] = frozenset()  # in force, but some hours whose samples are gone count what they are about
-    lasting: frozenset[int] = frozenset()  # undone, but such hours leave it out for good
-    asked: Run | None = None  # hours that were asked for, whatever there was in them
-    shards: frozenset[int] = frozenset()  # in which the metrics asked for may lie
+    possible_retractions: frozenset[int] = frozenset()  # only more reading would show whether they take effect
+    ineffective_retractions: frozenset[int] = frozenset()  # in force, but some hours without samples still count theirs
+    lasting_retractions: frozenset[int] = frozenset()  # undone, but some hours without samples still leave theirs out
+    hours: HourRange | None = None  # that the query requested, whatever they contain
+    shards: frozenset[int] = frozenset()  # in which the requested metrics may lie
 
     def infos(self) -> list[str]:
         """Sentences that say where the answer comes from."""
-        levels = [_sentence(level, [run for name, run in self.runs if name == level]) for level in _LEVELS]
-        found = [sentence for sentence in levels if sentence]
+        sentences = [
+            sentence
+            for resolution in _RESOLUTIONS
+            if (sentence := _sentence(resolution, [hours for name, hours in self.ranges if name == resolution]))
+        ]
         if self.sketched:
-            found.append("percentiles of aggregated hours are within 1 %")
+            sentences.append("percentiles of aggregated hours are within 1 %")
         if self.retractions:
-            found.append(f"{_counted(self.retractions, 'retraction')} in effect: {_listed(self.retractions)}")
-        if self.perhaps:
-            found.append(f"{_counted(self.perhaps, 'retraction')} may be in effect: {_listed(self.perhaps)}")
+            sentences.append(f"{_count(self.retractions, 'retraction')} in effect: {_listing(self.retractions)}")
+        if self.possible_retractions:
+            count = _count(self.possible_retractions, "retraction")
+            sentences.append(f"{count} may be in effect: {_listing(self.possible_retractions)}")
         if self.asof_ms is not None:
-            found.append(f"as accepted by {moment(self.asof_ms)}")
-        return found
+            sentences.append(f"as accepted by {moment(self.asof_ms)}")
+        return sentences
 
     def warnings(self) -> list[str]:
-        """Sentences that say what is missing in it."""
-        found = []
+        """Sentences that say what the answer misses."""
+        sentences = []
         if self.raw_expired_ms:
-            where = "as-of answers leave it out" if self.asof_ms is not None else "only whole hours are answered there"
-            found.append(f"raw data up to {moment(self.raw_expired_ms)} has expired: {where}")
+            effect = "as-of answers leave it out" if self.asof_ms is not None else "only whole hours are answered there"
+            sentences.append(f"raw data up to {moment(self.raw_expired_ms)} has expired: {effect}")
         if self.hours_expired_ms:
-            where = moment(self.hours_expired_ms)
-            found.append(f"hour aggregates up to {where} have expired: only whole UTC days are answered there")
-        if self.purged:
-            found.append(
-                f"samples of {_counted(self.purged, 'retraction')} were deleted since then and are missing: "
-                f"{_listed(self.purged)}"
+            end = moment(self.hours_expired_ms)
+            sentences.append(f"hour aggregates up to {end} have expired: only whole UTC days are answered there")
+        if self.erased_retractions:
+            sentences.append(
+                f"samples of {_count(self.erased_retractions, 'retraction')} were deleted since then and are missing: "
+                f"{_listing(self.erased_retractions)}"
             )
-        for numbers, what in ((self.too_late, "without effect"), (self.lasting, "undone since and still left out")):
+        for numbers, effect in (
+            (self.ineffective_retractions, "without effect"),
+            (self.lasting_retractions, "undone since and still left out"),
+        ):
             if numbers:
-                found.append(
-                    f"hours whose samples are gone stay as they are: {_counted(numbers, 'retraction')} {what} there: "
-                    f"{_listed(numbers)}"
+                count = _count(numbers, "retraction")
+                sentences.append(
+                    f"hours whose samples have expired stay as they are: {count} {effect} there: {_listing(numbers)}"
                 )
-        return found
+        return sentences
 
 
-def joined(parts: Iterable[Basis]) -> Basis:
-    """What an answer made of several batches rests on."""
+def join_provenance(parts: Iterable[Provenance]) -> Provenance:
+    """The provenance of an answer that is made of several batches."""
     parts = list(parts)
     if len(parts) == 1:
         return parts[0]
-    runs = [(level, run) for level in _LEVELS for run in _united(r for p in parts for n, r in p.runs if n == level)]
-    in_effect = _all(p.retractions for p in parts)
-    return Basis(
-        tuple(runs),
+    ranges = [
+        (resolution, hours)
+        for resolution in _RESOLUTIONS
+        for hours in _merged(hours for part in parts for name, hours in part.ranges if name == resolution)
+    ]
+    in_effect = _union(p.retractions for p in parts)
+    return Provenance(
+        tuple(ranges),
         in_effect,
-        _all(p.purged for p in parts),
+        _union(p.erased_retractions for p in parts),
         max((p.raw_expired_ms for p in parts), default=0),
         max((p.hours_expired_ms for p in parts), default=0),
         any(p.sketched for p in parts),
         next((p.asof_ms for p in parts if p.asof_ms is not None), None),
-        _all(p.perhaps for p in parts) - in_effect,
-        _all(p.too_late for p in parts),
-        _all(p.lasting for p in parts),
-        _spanned([p.asked for p in parts if p.asked is not None]),
-        _all(p.shards for p in parts),
+        _union(p.possible_retractions for p in parts) - in_effect,
+        _union(p.ineffective_retractions for p in parts),
+        _union(p.lasting_retractions for p in parts),
+        _hull([p.hours for p in parts if p.hours is not None]),
+        _union(p.shards for p in parts),
     )
 
 
-def _spanned(runs: Sequence[Run]) -> Run | None:
-    return (min(first for first, _ in runs), max(end for _, end in runs)) if runs else None
+def _hull(ranges: Sequence[HourRange]) -> HourRange | None:
+    return (min(first for first, _ in ranges), max(end for _, end in ranges)) if ranges else None
 
 
-def _all(sets: Iterable[frozenset[int]]) -> frozenset[int]:
+def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
     return frozenset().union(*sets)
 
 
 @dataclass(slots=True)
-class Ground:
-    """What one read finds out about its own basis while it goes."""
+class ProvenanceBuilder:
+    """Collects the provenance of one read on its way."""
 
     asof_ms: int | None = None
-    purged: frozenset[int] = frozenset()
-    asked: Run | None = None
+    erased_retractions: frozenset[int] = frozenset()
+    hours: HourRange | None = None
     sketched: bool = False
     shards: set[int] = field(default_factory=set)
     retractions: set[int] = field(default_factory=set)
-    perhaps: set[int] = field(default_factory=set)
-    too_late: set[int] = field(default_factory=set)
-    lasting: set[int] = field(default_factory=set)
-    _used: dict[int, str] = field(default_factory=dict)  # hour -> the lowest level it was answered from
-    _whole_days: set[int] = field(default_factory=set)  # first hours of days
-    _gone: set[int] = field(default_factory=set)
-    _raw_expired: int = 0
-    _hours_expired: int = 0
+    possible_retractions: set[int] = field(default_factory=set)
+    ineffective_retractions: set[int] = field(default_factory=set)
+    lasting_retractions: set[int] = field(default_factory=set)
+    _resolution_of: dict[int, str] = field(default_factory=dict)  # hour -> the finest resolution that answered it
+    _days: set[int] = field(default_factory=set)  # first hours of days answered from day aggregates
+    _expired_hours: set[int] = field(default_factory=set)
+    _raw_expired_ms: int = 0
+    _hours_expired_ms: int = 0
 
-    def use(self, level: str, hour: int) -> None:
-        """An hour's answer comes from this level; for ``DAYS`` the first hour of the day."""
-        if level == DAYS:
-            self._whole_days.add(hour)
-        elif self._used.get(hour) != RAW:
-            self._used[hour] = level
+    def use(self, resolution: str, hour: int) -> None:
+        """Note that an hour is answered from this resolution; for ``DAYS`` give the first hour of the day."""
+        if resolution == DAYS:
+            self._days.add(hour)
+        elif self._resolution_of.get(hour) != RAW:
+            self._resolution_of[hour] = resolution
 
-    def expired(self, hour: int, *, hours: bool) -> None:
-        """Samples of this hour (or even its hours) were wanted and are gone."""
-        self._gone.add(hour)
-        end = (hour + 1) * HOUR_MS
-        self._raw_expired = max(self._raw_expired, end)
+    def add_expired(self, hour: int, *, hours: bool) -> None:
+        """Note that requested samples of this hour have expired; ``hours``: its hour aggregates too."""
+        self._expired_hours.add(hour)
+        end_ms = (hour + 1) * HOUR_MS
+        self._raw_expired_ms = max(self._raw_expired_ms, end_ms)
         if hours:
-            self._hours_expired = max(self._hours_expired, end)
+            self._hours_expired_ms = max(self._hours_expired_ms, end_ms)
 
-    def aggregated(self, hour: int) -> bool:
-        """Whether an hour's answer may come from hours or days: neither samples of it were read, nor is it left out."""
-        return self._used.get(hour) != RAW and hour not in self._gone
+    def may_be_aggregated(self, hour: int) -> bool:
+        """Whether an hour may be answered from aggregates: its samples were not read, and it is not left out."""
+        return self._resolution_of.get(hour) != RAW and hour not in self._expired_hours
 
-    def basis(self) -> Basis:
-        """The value, neighbours merged: a gap without data between two hours of one level does not part them."""
+    def build(self) -> Provenance:
+        """The value; a gap without data between two hours of one resolution does not split a range."""
         parts = sorted(
-            [*((s, 1, level) for s, level in self._used.items()), *((s, DAY_HOURS, DAYS) for s in self._whole_days)]
+            [
+                *((hour, 1, resolution) for hour, resolution in self._resolution_of.items()),
+                *((hour, DAY_HOURS, DAYS) for hour in self._days),
+            ]
         )
-        runs: list[tuple[str, Run]] = []
-        for hour, width, level in parts:
-            if runs and runs[-1][0] == level:
-                runs[-1] = level, (runs[-1][1][0], max(runs[-1][1][1], hour + width))
+        ranges: list[tuple[str, HourRange]] = []
+        for hour, width, resolution in parts:
+            if ranges and ranges[-1][0] == resolution:
+                first, end = ranges[-1][1]
+                ranges[-1] = resolution, (first, max(end, hour + width))
             else:
-                runs.append((level, (hour, hour + width)))
-        return Basis(
-            tuple(runs),
+                ranges.append((resolution, (hour, hour + width)))
+        return Provenance(
+            tuple(ranges),
             frozenset(self.retractions),
-            self.purged,
-            self._raw_expired,
-            self._hours_expired,
+            self.erased_retractions,
+            self._raw_expired_ms,
+            self._hours_expired_ms,
             self.sketched,
             self.asof_ms,
-            frozenset(self.perhaps - self.retractions),
-            frozenset(self.too_late),
-            frozenset(self.lasting),
-            self.asked,
+            frozenset(self.possible_retractions - self.retractions),
+            frozenset(self.ineffective_retractions),
+            frozenset(self.lasting_retractions),
+            self.hours,
             frozenset(self.shards),
         )
 
 
-@lru_cache(maxsize=_MOMENTS_KEPT)
+@lru_cache(maxsize=_MOMENT_TEXTS)
 def moment(ms: int) -> str:
-    """A time as sentences name it: to the minute, unless it has seconds or less."""
+    """The text of a time: to the minute, unless it has seconds or less."""
     return f"{np.datetime64(ms // 60_000, 'm') if ms % 60_000 == 0 else np.datetime64(ms, 'ms')}Z"
 
 
-def _united(runs: Iterable[Run]) -> list[Run]:
-    found: list[Run] = []
-    for first, end in sorted(runs):
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+def _merged(ranges: Iterable[HourRange]) -> list[HourRange]:
+    merged: list[HourRange] = []
+    for first, end in sorted(ranges):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
         else:
-            found.append((first, end))
-    return found
+            merged.append((first, end))
+    return merged
 
 
-def _sentence(level: str, runs: Sequence[Run]) -> str:
-    if not runs:
+def _sentence(resolution: str, ranges: Sequence[HourRange]) -> str:
+    if not ranges:
         return ""
-    shown = ", ".join(f"{moment(a * HOUR_MS)} to {moment(b * HOUR_MS)}" for a, b in runs[:_SHOWN])
-    more = f" and {len(runs) - _SHOWN} more stretches" if len(runs) > _SHOWN else ""
-    return f"{level}: {shown}{more}"
+    named = ", ".join(f"{moment(a * HOUR_MS)} to {moment(b * HOUR_MS)}" for a, b in ranges[:_NAMED_MAX])
+    more = f" and {len(ranges) - _NAMED_MAX} more ranges" if len(ranges) > _NAMED_MAX else ""
+    return f"{resolution}: {named}{more}"
 
 
-def _counted(found: frozenset[int], what: str) -> str:
-    return f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
+def _count(numbers: frozenset[int], noun: str) -> str:
+    return f"{len(numbers)} {noun}{'' if len(numbers) == 1 else 's'}"
 
 
-def _listed(found: frozenset[int]) -> str:
-    shown = sorted(found)
-    return ", ".join(map(str, shown[:_SHOWN])) + (" …" if len(shown) > _SHOWN else "")
+def _listing(numbers: frozenset[int]) -> str:
+    ascending = sorted(numbers)
+    return ", ".join(map(str, ascending[:_NAMED_MAX])) + (" …" if len(ascending) > _NAMED_MAX else "")

@@ -1,7 +1,7 @@
-"""A second hand for work that leaves the interpreter: kernels over many samples, pages to be decoded.
+"""Runs parts of a query in parallel where they leave the interpreter: kernels over many samples, decoding of pages.
 
-All queries of a process share the hands, one fewer than there are cores, and none ever waits for them: who asks does
-one part itself, and then takes back whatever no hand has begun. Enter by ``shared``.
+All queries of a process share a pool with one thread fewer than there are cores, and none waits for it: the calling
+thread runs one part itself, and then takes back every part that no thread has started. Enter by ``run_parallel``.
 """
 
 import os
@@ -12,34 +12,34 @@ from typing import TypeVar
 
 T = TypeVar("T")
 _LOCK = threading.Lock()
-_POOL: dict[int, ThreadPoolExecutor] = {}  # by process: threads do not live through a fork
+_POOL: dict[int, ThreadPoolExecutor] = {}  # by process: threads do not survive a fork
 
 
-def hands() -> int:
-    """How many parts of a work may be done at once."""
+def thread_count() -> int:
+    """How many parts can run at once."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def shared(parts: Sequence[Callable[[], T]]) -> list[T]:
-    """What all parts give, in their order; raises what any of them raises, when all have ended."""
-    if len(parts) < 2 or hands() < 2:
+def run_parallel(parts: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of all parts, in their order; raises what any of them raises, after all have ended."""
+    if len(parts) < 2 or thread_count() < 2:
         return [part() for part in parts]
-    given = [_pool().submit(part) for part in parts[1:]]
+    futures = [_pool().submit(part) for part in parts[1:]]
     try:
         first = parts[0]()
     finally:
-        taken_back = [future.cancel() for future in given]
-        for future, back in zip(given, taken_back, strict=True):
-            if not back:
+        is_taken_back = [future.cancel() for future in futures]
+        for future, taken_back in zip(futures, is_taken_back, strict=True):
+            if not taken_back:
                 future.exception()  # waits
-    rest = zip(parts[1:], given, taken_back, strict=True)
-    return [first, *(part() if back else future.result() for part, future, back in rest)]
+    rest = zip(parts[1:], futures, is_taken_back, strict=True)
+    return [first, *(part() if taken_back else future.result() for part, future, taken_back in rest)]
 
 
 def _pool() -> ThreadPoolExecutor:
     with _LOCK:
-        found = _POOL.get(os.getpid())
-        if found is None:
+        pool = _POOL.get(os.getpid())
+        if pool is None:
             _POOL.clear()
-            found = _POOL[os.getpid()] = ThreadPoolExecutor(max(1, hands() - 1), thread_name_prefix="hand")
-        return found
+            pool = _POOL[os.getpid()] = ThreadPoolExecutor(max(1, thread_count() - 1), thread_name_prefix="query")
+        return pool

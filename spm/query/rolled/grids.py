@@ -1,7 +1,7 @@
-"""Tables of aggregates, series by cell, from the levels of one view.
+"""Tables of aggregates, series by cell, read from one view.
 
-``cells_of`` is for windows of whole hours: days and hours as stored. ``segments_of`` is for those that begin or end
-within one: what is no whole hour is made from samples.
+``read_cells`` is for windows of whole hours: days and hours as stored. ``read_segments`` is for windows that begin or
+end within an hour: a part of an hour is aggregated from samples.
 """
 
 from collections.abc import Collection
@@ -15,33 +15,33 @@ from spm.arrays import I64
 from spm.errors import QueryTooLarge
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Segments
-from spm.query.rolled.resolutions import Levels, Part
-from spm.query.rolled.sketches import edge_runs
+from spm.query.rolled.resolutions import AggregatePart, RollupReader
+from spm.query.rolled.sketches import read_edges
 from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import COLUMNS, Aggregates
 
 Tables = dict[str, np.ndarray]
 KINDS: dict[str, type[Any]] = dict(COLUMNS)
-_Where = tuple[int, I64]  # the first of some steps (ascending), and the column of each from there on; -1: it has none
+_ColumnOf = tuple[int, I64]  # the first of some steps (ascending), and the column of each from there on; -1: none
 _EMPTY: dict[type[Any], float] = {np.int64: 0, np.float64: np.nan}
 
 
-def segments_of(levels: Levels, cuts: Segments, names: Collection[str]) -> Tables:
-    """Columns [series, segments] of those segments that any window needs; of the others a cell may be empty."""
-    _check_size(len(levels.chosen), len(cuts.borders) - 1)
+def read_segments(rollups: RollupReader, cuts: Segments, names: Collection[str]) -> Tables:
+    """Columns [series, segments] of those segments that any window needs; cells of the others may be empty."""
+    _check_size(len(rollups.selection), len(cuts.borders) - 1)
     grid = _hours_around(cuts.borders)
-    cells = cells_of(levels, grid, names)
+    cells = read_cells(rollups, grid, names)
     starts, widths = cuts.borders[:-1], np.diff(cuts.borders)
     first = np.searchsorted(grid, starts // HOUR_MS)
     whole = (starts % HOUR_MS == 0) & (widths == np.diff(grid)[np.minimum(first, len(grid) - 2)] * HOUR_MS)
-    tables = tables_of(len(levels.chosen), len(starts), names)
+    tables = empty_tables(len(rollups.selection), len(starts), names)
     for name, table in tables.items():
         table[:, whole] = cells[name][:, first[whole]]
-    for rows, segment, heads, ts, values in edge_runs(levels, cuts, cuts.needed & ~whole):
-        made = aggregates.every(rows.astype(np.uint64), heads, ts, values, sketches=False)
-        counted = np.flatnonzero(made.count > 0)
+    for rows, segment, heads, ts, edge_values in read_edges(rollups, cuts, cuts.needed & ~whole):
+        values = aggregates.aggregate_all(rows.astype(np.uint64), heads, ts, edge_values, sketches=False)
+        counted = np.flatnonzero(values.count > 0)
         for name, table in tables.items():
-            table[rows[counted], segment[counted]] = getattr(made, name)[counted]
+            table[rows[counted], segment[counted]] = getattr(values, name)[counted]
     return tables
 
 
@@ -54,27 +54,27 @@ def _hours_around(borders: I64) -> I64:
     return np.setdiff1d(hours, inner)
 
 
-def cells_of(levels: Levels, borders: I64, names: Collection[str]) -> Tables:
-    """Columns [series, cells]: days from their level where exact, else joined from their hours."""
+def read_cells(rollups: RollupReader, borders: I64, names: Collection[str]) -> Tables:
+    """Columns [series, cells]: days from day aggregates where exact, else joined from their hours."""
     widths = np.diff(borders)
-    _check_size(len(levels.chosen), len(widths))
+    _check_size(len(rollups.selection), len(widths))
     of_days = widths == DAY_HOURS
     assert bool((of_days | (widths == 1)).all()), "BUG: a cell is an hour or a day"
-    tables = tables_of(len(levels.chosen), len(widths), names)
-    days, single = borders[:-1][of_days] // DAY_HOURS, borders[:-1][~of_days]
-    parts, left = levels.days(days.tolist())
-    where = _where(days, np.flatnonzero(of_days))
+    tables = empty_tables(len(rollups.selection), len(widths), names)
+    days, hours = borders[:-1][of_days] // DAY_HOURS, borders[:-1][~of_days]
+    parts, remaining = rollups.read_days(days.tolist())
+    column_of = _column_of(days, np.flatnonzero(of_days))
     for part in parts:
-        _put(tables, part, where)
-    _check_size(len(levels.chosen), len(left) * DAY_HOURS)
-    inner = (np.array(left, np.int64)[:, None] * DAY_HOURS + np.arange(DAY_HOURS)).ravel()
-    below = tables_of(len(levels.chosen), len(inner), names) if left else {}
-    where, inside = _where(single, np.flatnonzero(~of_days)), _where(inner, np.arange(len(inner)))
-    for part in levels.hours([*single.tolist(), *inner.tolist()]):
-        _put(tables, part, where)
-        _put(below, part, inside)
-    if left:
-        _join_days(tables, below, np.searchsorted(borders, np.array(left, np.int64) * DAY_HOURS))
+        _put(tables, part, column_of)
+    _check_size(len(rollups.selection), len(remaining) * DAY_HOURS)
+    inner = (np.array(remaining, np.int64)[:, None] * DAY_HOURS + np.arange(DAY_HOURS)).ravel()
+    inner_tables = empty_tables(len(rollups.selection), len(inner), names) if remaining else {}
+    column_of, inner_column_of = _column_of(hours, np.flatnonzero(~of_days)), _column_of(inner, np.arange(len(inner)))
+    for part in rollups.read_hours([*hours.tolist(), *inner.tolist()]):
+        _put(tables, part, column_of)
+        _put(inner_tables, part, inner_column_of)
+    if remaining:
+        _join_days(tables, inner_tables, np.searchsorted(borders, np.array(remaining, np.int64) * DAY_HOURS))
     return tables
 
 
@@ -86,11 +86,12 @@ def _check_size(series: int, cells: int) -> None:
         )
 
 
-def tables_of(rows: int, columns: int, names: Collection[str]) -> Tables:
+def empty_tables(rows: int, columns: int, names: Collection[str]) -> Tables:
+    """Tables of these aggregates without data."""
     return {name: np.full((rows, columns), _EMPTY[kind], kind) for name, kind in KINDS.items() if name in names}
 
 
-def _where(steps: I64, columns: I64) -> _Where:
+def _column_of(steps: I64, columns: I64) -> _ColumnOf:
     if not len(steps):
         return 0, columns
     first = int(steps[0])
@@ -99,10 +100,10 @@ def _where(steps: I64, columns: I64) -> _Where:
     return first, column_of
 
 
-def _put(tables: Tables, part: Part, where: _Where) -> None:
-    """Write what a part says of the steps that have a column; what else it says is left out."""
+def _put(tables: Tables, part: AggregatePart, column_of: _ColumnOf) -> None:
+    """Write the entries of a part whose step has a column; the others are left out."""
     for name, table in tables.items():
-        _write(table, part.rows, part.at, part.table.step, getattr(part.table.rows, name), *where)
+        _write(table, part.rows, part.at, part.table.step, getattr(part.table.rows, name), *column_of)
 
 
 @njit(cache=True, nogil=True)
@@ -113,15 +114,16 @@ def _write(table: Any, rows: I64, at: I64, step: I64, values: Any, first: int, c
             table[rows[i], column_of[offset]] = values[at[i]]
 
 
-def _join_days(tables: Tables, below: Tables, columns: I64) -> None:
-    """Hours of days side by side become the days: the same kernel that makes days of hours."""
-    rows, places = np.nonzero(below["count"])
+def _join_days(tables: Tables, hour_tables: Tables, columns: I64) -> None:
+    """Merge hours into days, with the kernel that also makes the stored days."""
+    rows, places = np.nonzero(hour_tables["count"])
     days = places // DAY_HOURS
     owner = (rows * len(columns) + days).astype(np.uint64)
     flat: dict[str, Any] = {
-        name: below[name][rows, places] if name in below else np.zeros(len(rows), kind) for name, kind in COLUMNS
+        name: hour_tables[name][rows, places] if name in hour_tables else np.zeros(len(rows), kind)
+        for name, kind in COLUMNS
     }
-    made = aggregates.merge_rows(Aggregates(series=owner, **flat))
-    of_row, of_day = np.divmod(made.series.astype(np.int64), len(columns))
+    merged = aggregates.merge_rows(Aggregates(series=owner, **flat))
+    of_row, of_day = np.divmod(merged.series.astype(np.int64), len(columns))
     for name, table in tables.items():
-        table[of_row, columns[of_day]] = getattr(made, name)
+        table[of_row, columns[of_day]] = getattr(merged, name)

@@ -1,8 +1,8 @@
-"""What is left of windows whose samples have expired in part: whole hours of them, then whole days.
+"""Trims windows whose samples have expired in part: to whole hours, then to whole days.
 
-Hours and days are stored for longer than samples. A window that begins or ends within one of them is cut to the whole
-ones inside: what it lacks is gone. It has an answer if nearly all of it is left, and none otherwise: a part of a window
-must never pass for the whole. Enter by ``left``; ``read_left`` reads what is left, too.
+Hours and days are stored for longer than samples. A window that begins or ends within one of them is trimmed to the
+whole ones inside. It has an answer if nearly all of it remains, and none otherwise: a part of a window must never pass
+for the whole. Enter by ``trim``, or to read the trimmed windows as well by ``read_trimmed``.
 """
 
 from collections.abc import Callable
@@ -15,58 +15,62 @@ from spm.arrays import BOOL, I64
 from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Segments
-from spm.query.request.provenance import Basis
+from spm.query.request.provenance import Provenance
 
-SHARE = 0.95  # of a window must be left for an answer
+SHARE = 0.95  # of a window must remain for an answer
 _DAY_MS = DAY_HOURS * HOUR_MS
 
 
-class HasBasis(Protocol):
-    """Whatever a read gives."""
+class HasProvenance(Protocol):
+    """The result of a read."""
 
     @property
-    def basis(self) -> Basis:
+    def provenance(self) -> Provenance:
         """What it rests on."""
 
 
-B = TypeVar("B", bound=HasBasis)
+R = TypeVar("R", bound=HasProvenance)
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """Up to when (ms) there are no samples, and up to when no hours either; 0: all are there."""
+class Expiry:
+    """Up to when (ms) samples have expired, and up to when hours have as well; 0: none have."""
 
     samples_ms: int = 0
     hours_ms: int = 0
-    bare: bool = False  # nothing but samples can answer
+    samples_only: bool = False  # aggregates cannot answer
 
     @classmethod
-    def of(cls, basis: Basis) -> "Gone":
-        """What a read has found to be gone."""
-        hours_ms = -(-basis.hours_expired_ms // _DAY_MS) * _DAY_MS
-        return cls(max(basis.raw_expired_ms, hours_ms), hours_ms, basis.asof_ms is not None)
+    def of(cls, provenance: Provenance) -> "Expiry":
+        """What a read has found to be expired."""
+        hours_ms = -(-provenance.hours_expired_ms // _DAY_MS) * _DAY_MS
+        return cls(max(provenance.raw_expired_ms, hours_ms), hours_ms, provenance.asof_ms is not None)
 
     def __bool__(self) -> bool:
         return self.samples_ms > 0
 
-    def joined(self, other: "Gone") -> "Gone":
-        """What both know."""
-        return Gone(max(self.samples_ms, other.samples_ms), max(self.hours_ms, other.hours_ms), self.bare or other.bare)
+    def join(self, other: "Expiry") -> "Expiry":
+        """The later of both."""
+        return Expiry(
+            max(self.samples_ms, other.samples_ms),
+            max(self.hours_ms, other.hours_ms),
+            self.samples_only or other.samples_only,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """Windows first_ms[t] < ts <= last_ms[t] as far as they are left."""
+class TrimmedWindows:
+    """Windows first_ms[t] < ts <= last_ms[t] as far as they have not expired."""
 
     first_ms: I64
     last_ms: I64
-    answered: BOOL  # nearly all is left
-    gone: Gone
-    whole: bool  # of every window all is left
-    of_hours: bool  # nothing that is missing is missing of hours
+    answered: BOOL  # nearly all of the window remains
+    expiry: Expiry
+    complete: bool  # no window was trimmed
+    hours_complete: bool  # no window lacks hours
 
     def segments(self, cut: Callable[[I64, I64], Segments]) -> Segments | None:
-        """The segments of the windows that have an answer, by a rule for cutting windows; no other has any."""
+        """The segments of the windows that have an answer, by a rule for cutting windows; other windows have none."""
         if not self.answered.any():
             return None
         cuts = cut(self.first_ms[self.answered], self.last_ms[self.answered])
@@ -74,51 +78,55 @@ class Left:
         low[self.answered], high[self.answered] = cuts.low, cuts.high
         return Segments(cuts.borders, low, high)
 
-    def told(self, basis: Basis) -> Basis:
-        """The basis of what was read, and what is missing in it."""
-        if self.whole:
-            return basis
-        return replace(
-            basis, raw_expired_ms=self.gone.samples_ms, hours_expired_ms=0 if self.of_hours else self.gone.hours_ms
-        )
+    def with_expiry(self, provenance: Provenance) -> Provenance:
+        """The provenance of a read of these windows, with what they lack."""
+        if self.complete:
+            return provenance
+        hours_expired_ms = 0 if self.hours_complete else self.expiry.hours_ms
+        return replace(provenance, raw_expired_ms=self.expiry.samples_ms, hours_expired_ms=hours_expired_ms)
 
 
-def left(first_ms: I64, last_ms: I64, gone: Gone) -> Left:
-    """What is left of windows."""
-    first, last = _within(first_ms, gone, up=True), _within(last_ms, gone, up=False)
-    there = np.maximum(last - first, 0)
-    cut = (first != first_ms) | (last != last_ms)
-    answered = (there > 0) & (there >= SHARE * (last_ms - first_ms))
-    of_hours = not bool((cut & (first_ms < gone.hours_ms)).any())
-    return Left(first, last, answered, gone, not bool(cut.any()), of_hours)
+def trim(first_ms: I64, last_ms: I64, expiry: Expiry) -> TrimmedWindows:
+    """Trim windows to what has not expired."""
+    first, last = _within(first_ms, expiry, up=True), _within(last_ms, expiry, up=False)
+    remaining = np.maximum(last - first, 0)
+    trimmed = (first != first_ms) | (last != last_ms)
+    answered = (remaining > 0) & (remaining >= SHARE * (last_ms - first_ms))
+    hours_complete = not bool((trimmed & (first_ms < expiry.hours_ms)).any())
+    return TrimmedWindows(first, last, answered, expiry, not bool(trimmed.any()), hours_complete)
 
 
-def read_left(
-    first_ms: I64, last_ms: I64, gone: Gone, cut: Callable[[I64, I64], Segments], read: Callable[[Segments], B], none: B
-) -> tuple[Left, Segments, B]:
-    """Windows as far as they are left, their segments by a rule for cutting, and what a read of these gives.
+def read_trimmed(
+    first_ms: I64,
+    last_ms: I64,
+    expiry: Expiry,
+    cut: Callable[[I64, I64], Segments],
+    read: Callable[[Segments], R],
+    empty: R,
+) -> tuple[TrimmedWindows, Segments, R]:
+    """Trim windows, cut them into segments by a rule, and read these.
 
-    Where a read finds out that more is gone it is asked again. ``none`` is what it gives of no window at all.
+    Where a read shows that more has expired it is repeated. ``empty`` is the result of a read without any window.
     """
     while True:
-        windows = left(first_ms, last_ms, gone)
+        windows = trim(first_ms, last_ms, expiry)
         cuts = windows.segments(cut)
-        found = none if cuts is None else read(cuts)
-        more = Gone.of(found.basis)
-        known = gone.joined(more) if more else gone
-        if known == gone:
-            return windows, cuts or Segments.none(len(first_ms)), found
-        gone = known
+        result = empty if cuts is None else read(cuts)
+        more = Expiry.of(result.provenance)
+        joined = expiry.join(more) if more else expiry
+        if joined == expiry:
+            return windows, cuts or Segments.none(len(first_ms)), result
+        expiry = joined
 
 
-def _within(times: I64, gone: Gone, *, up: bool) -> I64:
-    """Each time, or the border nearest to it of what is stored there: the next one, or the one before."""
-    if not gone:
+def _within(times: I64, expiry: Expiry, *, up: bool) -> I64:
+    """Each time, or the nearest border of a stored hour or day there: the next one (``up``) or the one before."""
+    if not expiry:
         return times
-    if gone.bare:
-        return np.maximum(times, gone.samples_ms)
-    coarse = times.copy()
-    for grain, before in ((HOUR_MS, gone.samples_ms), (_DAY_MS, gone.hours_ms)):
-        rounded = -(-times // grain) * grain if up else times // grain * grain
-        coarse = np.where(times < before, rounded, coarse)
-    return coarse
+    if expiry.samples_only:
+        return np.maximum(times, expiry.samples_ms)
+    rounded = times.copy()
+    for grain, before in ((HOUR_MS, expiry.samples_ms), (_DAY_MS, expiry.hours_ms)):
+        border = -(-times // grain) * grain if up else times // grain * grain
+        rounded = np.where(times < before, border, rounded)
+    return rounded

@@ -1,9 +1,9 @@
-"""Samples where they lie: decoded pages and merged tails, cut into the stretches that a query looks at, without a copy.
+"""Samples as runs per series, read from decoded pages and merged tails without a copy.
 
-A *line* is a run of times, shared by all series that were sampled together; a *strip* is one series' values along a
-line. The strips of a series follow each other in time. Kernels read them through their addresses, so that a query over
-millions of samples moves only values, and looks at the times of a line once for all its series. ``held`` keeps what the
-addresses point into. Enter by ``Weaver`` (who reads) and ``Strips`` (who evaluates).
+A *timeline* is a run of times, shared by all series that were sampled together; a *sample run* is one series' values
+along a timeline. The runs of a series follow each other in time. Kernels read values and times through addresses: a
+query over millions of samples moves only values, and looks at a timeline once for all its series. ``buffers`` keeps the
+memory alive that the addresses point into. Enter by ``SampleRunsBuilder`` (to read) and ``SampleRuns`` (to evaluate).
 """
 
 from __future__ import annotations
@@ -20,280 +20,286 @@ from spm import limits
 from spm.arrays import BOOL, F64, I32, I64
 from spm.fast_dataclass import dataclass
 from spm.query.request.batches import SeriesBatch
-from spm.query.request.provenance import Basis
+from spm.query.request.provenance import Provenance
 from spm.query.samples.pointers import address_of, floats_at, integers_at
 from spm.store.encoding import kernels
 
-RUN_BYTES = 28  # an address and a line for the strip, an address and a length for the line
+RUN_BYTES = 28  # an address and a timeline number for the run, an address and a length for the timeline
 
 
 @dataclass(frozen=True, slots=True)
-class Strips:
-    """Strips of S series along L lines; those of series i are `starts[i]:starts[i + 1]` of E."""
+class SampleRuns:
+    """E runs of S series along L timelines; those of series i are `starts[i]:starts[i + 1]`."""
 
     labels: Sequence[dict[str, str]]  # with `__name__`
     counts: I64  # [S] samples of each series
     starts: I64  # [S + 1]
-    values: I64  # [E], address of the value that goes with the line's first time
-    line: I32  # [E]
-    times: I64  # [L], address of a line's first time
+    values: I64  # [E], address of the value at the timeline's first time
+    timeline: I32  # [E]
+    times: I64  # [L], address of the timeline's first time
     lengths: I64  # [L]
-    held: tuple[object, ...] = ()
-    basis: Basis = field(default_factory=Basis)
+    buffers: tuple[object, ...] = ()
+    provenance: Provenance = field(default_factory=Provenance)
 
     @property
     def samples(self) -> int:
-        """All of them."""
+        """The number of all samples."""
         return int(self.counts.sum())
 
     @classmethod
-    def of(cls, batch: SeriesBatch) -> Strips:
-        """A batch as strips: a line for each series."""
+    def of(cls, batch: SeriesBatch) -> SampleRuns:
+        """A batch as runs: one run and one timeline for each series."""
         ts, values = np.require(batch.ts, np.int64, "C"), np.require(batch.values, np.float64, "C")
         first, counts = batch.offsets[:-1], np.diff(batch.offsets)
-        every = np.arange(len(counts) + 1, dtype=np.int64)
+        numbers = np.arange(len(counts) + 1, dtype=np.int64)
         return cls(
             batch.labels,
             counts,
-            every,
+            numbers,
             address_of(values) + 8 * first,
-            every[:-1].astype(np.int32),
+            numbers[:-1].astype(np.int32),
             address_of(ts) + 8 * first,
             counts,
             (ts, values),
-            batch.basis,
+            batch.provenance,
         )
 
     @classmethod
-    def where(cls, present: BOOL, labels: Sequence[dict[str, str]], times: I64, values: F64) -> Strips:
-        """What S series have at T times they share, [S, T], where it is present: a strip for every run of it."""
+    def where(cls, present: BOOL, labels: Sequence[dict[str, str]], times: I64, values: F64) -> SampleRuns:
+        """The values [S, T] of S series at T times they share, where present: a run for each stretch without a gap."""
         ts, cells = np.require(times, np.int64, "C"), np.require(values, np.float64, "C")
-        counts, starts, first, line, begin, lengths = _runs(np.require(present, np.bool_, "C"))
-        held, lines = address_of(cells) + 8 * first, address_of(ts) + 8 * begin
-        return cls(labels, counts, starts, held, line, lines, lengths, (ts, cells))
+        counts, starts, first, timeline, begin, lengths = _find_runs(np.require(present, np.bool_, "C"))
+        addresses, timelines = address_of(cells) + 8 * first, address_of(ts) + 8 * begin
+        return cls(labels, counts, starts, addresses, timeline, timelines, lengths, (ts, cells))
 
     def batch(self) -> SeriesBatch:
-        """The samples side by side, for whoever needs them so."""
+        """The samples copied into contiguous arrays."""
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
         ts, values = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]))
-        _gather(self.starts, self.values, self.line, self.times, self.lengths, ts, values)
-        return SeriesBatch(self.labels, offsets, ts, values, self.basis)
+        _copy_samples(self.starts, self.values, self.timeline, self.times, self.lengths, ts, values)
+        return SeriesBatch(self.labels, offsets, ts, values, self.provenance)
 
 
-def runs(present: BOOL) -> int:
-    """How many runs of elements the rows have at most; each is `RUN_BYTES` of a `Strips.where`."""
+def run_count(present: BOOL) -> int:
+    """How many runs `SampleRuns.where` makes of these elements at most; each takes `RUN_BYTES`."""
     return len(present) + int(np.count_nonzero(present[:, 1:] > present[:, :-1]))
 
 
 @njit(cache=True, nogil=True)
-def _runs(present: BOOL) -> Any:
-    """(elements of each row, where its strips begin, cell and line of each strip, where each line begins, its length).
+def _find_runs(present: BOOL) -> Any:
+    """(elements of each row, its first run; cell and timeline of each run; begin and length of each timeline).
 
-    A row with the same runs as the one before has the same lines. One without elements has a strip of length 0.
+    A row with the same runs as the row before has the same timelines. A row without elements has a run of length 0.
     """
     rows, steps = present.shape
-    counts, starts, alike = np.zeros(rows, np.int64), np.zeros(rows + 1, np.int64), np.zeros(rows, np.bool_)
-    lines = 0
+    counts, starts, equal = np.zeros(rows, np.int64), np.zeros(rows + 1, np.int64), np.zeros(rows, np.bool_)
+    timelines = 0
     for row in range(rows):
-        own, found = present[row], 0
+        own, runs = present[row], 0
         for step in range(steps):
             counts[row] += own[step]
-            found += own[step] and (step == 0 or not own[step - 1])
-        found = max(found, 1)
-        starts[row + 1] = starts[row] + found
-        alike[row] = row > 0 and found == starts[row] - starts[row - 1] and np.all(own == present[row - 1])
-        lines += 0 if alike[row] else found
-    first, line = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.int32)
-    begin, lengths = np.empty(lines, np.int64), np.empty(lines, np.int64)
-    fresh, strip = 0, 0
+            runs += own[step] and (step == 0 or not own[step - 1])
+        runs = max(runs, 1)
+        starts[row + 1] = starts[row] + runs
+        equal[row] = row > 0 and runs == starts[row] - starts[row - 1] and np.all(own == present[row - 1])
+        timelines += 0 if equal[row] else runs
+    first, timeline = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.int32)
+    begin, lengths = np.empty(timelines, np.int64), np.empty(timelines, np.int64)
+    fresh, run = 0, 0
     for row in range(rows):
         step = 0
-        while strip < starts[row + 1]:
+        while run < starts[row + 1]:
             while counts[row] and not present[row, step]:
                 step += 1
             end = step
             while end < steps and present[row, end]:
                 end += 1
-            first[strip] = row * steps + step
-            if alike[row]:
-                line[strip] = line[strip - (starts[row] - starts[row - 1])]
+            first[run] = row * steps + step
+            if equal[row]:
+                timeline[run] = timeline[run - (starts[row] - starts[row - 1])]
             else:
-                line[strip], begin[fresh], lengths[fresh] = fresh, step, end - step
+                timeline[run], begin[fresh], lengths[fresh] = fresh, step, end - step
                 fresh += 1
-            strip, step = strip + 1, end
-    return counts, starts, first, line, begin, lengths
+            run, step = run + 1, end
+    return counts, starts, first, timeline, begin, lengths
 
 
 @njit(cache=True, nogil=True)
-def _gather(starts: I64, values: I64, line: I32, times: I64, lengths: I64, out_ts: I64, out: F64) -> None:
+def _copy_samples(starts: I64, values: I64, timeline: I32, times: I64, lengths: I64, out_ts: I64, out: F64) -> None:
     at = 0
-    for entry in range(starts[-1]):
-        count = lengths[line[entry]]
-        out_ts[at : at + count] = integers_at(times[line[entry]], count)
-        out[at : at + count] = floats_at(values[entry], count)
+    for run in range(starts[-1]):
+        count = lengths[timeline[run]]
+        out_ts[at : at + count] = integers_at(times[timeline[run]], count)
+        out[at : at + count] = floats_at(values[run], count)
         at += count
 
 
 @dataclass(slots=True)
-class Weaver:
-    """Strips of chosen series, gathered part by part in the order of time; only what lies between two times.
+class SampleRunsBuilder:
+    """Builds the runs of selected series part by part in the order of time; cuts them to start_ms < ts ≤ end_ms.
 
-    An *entry* is a strip before its place is known: its row, in which of its part's columns its values lie, where they
-    begin there, and along which of its part's lines.
+    An *entry* is a run of a part: its series, which of the part's columns its values are in, the place of the first of
+    them there, and which of the part's timelines it follows.
     """
 
     start_ms: int
     end_ms: int
     samples: int = 0
     _entries: list[I64] = field(default_factory=list)  # of each part, [N, 4]
-    _parts: list[tuple[int, int, int]] = field(default_factory=list)  # strips, number of the first column and line
+    _parts: list[tuple[int, int, int]] = field(default_factory=list)  # entries, number of the first column and timeline
     _columns: list[int] = field(default_factory=list)  # their addresses
     _times: list[I64] = field(default_factory=list)
     _lengths: list[I64] = field(default_factory=list)
-    _lines: int = 0
-    _held: list[object] = field(default_factory=list)
-    _base: int = 0
-    _last: Lines | None = None
-    _idle: int = 0  # bytes kept alive that nobody asked for: the rest of their pages
+    _timeline_count: int = 0
+    _buffers: list[object] = field(default_factory=list)
+    _first_timeline: int = 0  # of the last timelines
+    _last_timelines: Timelines | None = None
+    _idle_bytes: int = 0  # kept alive beside the selected values: the rest of their pages
 
-    def add(self, entries: I64, values: Sequence[F64], lines: Lines, count: int, addresses: Sequence[int] = ()) -> None:
-        """Strips with values in these columns, along these lines.
+    def add(
+        self, entries: I64, values: Sequence[F64], timelines: Timelines, count: int, addresses: Sequence[int] = ()
+    ) -> None:
+        """Add runs with values in these columns, along these timelines.
 
-        Entries and ``count`` are of what was not cut. ``addresses`` are those of the columns, if known.
+        Entries and ``count`` (samples) refer to the uncut timelines. ``addresses`` are those of the columns, if known.
         """
-        if lines.cut:
-            entries, count = _cut(entries, lines.lengths, lines.skipped)
+        if timelines.cut:
+            entries, count = _cut(entries, timelines.lengths, timelines.skipped)
         if not count:
             return
-        idle = 8 * (sum(map(len, values)) - count)
-        if self._idle + idle > limits.STRIPS_IDLE_BYTES_MAX:
-            values, entries = _copied(values, entries, lines.lengths)
-            addresses, idle = (), 0
-        self._idle += idle
+        idle_bytes = 8 * (sum(map(len, values)) - count)
+        if self._idle_bytes + idle_bytes > limits.SAMPLE_RUNS_IDLE_BYTES_MAX:
+            values, entries = _copy_values(values, entries, timelines.lengths)
+            addresses, idle_bytes = (), 0
+        self._idle_bytes += idle_bytes
         self.samples += count
-        self._parts.append((len(entries), len(self._columns), self._line_of(lines)))
+        self._parts.append((len(entries), len(self._columns), self._add_timelines(timelines)))
         self._entries.append(entries)
         self._columns += addresses or map(address_of, values)
-        self._held += values
+        self._buffers += values
 
-    def _line_of(self, lines: Lines) -> int:
-        """The number of the first of some lines; those of the part before are the same where they are one object."""
-        if not self._held or self._last is not lines:
-            self._base, self._last = self._lines, lines
-            self._times.append(lines.addresses)
-            self._lengths.append(lines.lengths)
-            self._lines += len(lines.lengths)
-            self._held.append(lines)
-        return self._base
+    def _add_timelines(self, timelines: Timelines) -> int:
+        """Add timelines, unless they are the object that the last part had; returns the number of the first."""
+        if not self._buffers or self._last_timelines is not timelines:
+            self._first_timeline, self._last_timelines = self._timeline_count, timelines
+            self._times.append(timelines.addresses)
+            self._lengths.append(timelines.lengths)
+            self._timeline_count += len(timelines.lengths)
+            self._buffers.append(timelines)
+        return self._first_timeline
 
-    def woven(self, series: int, labels: Callable[[I64], Sequence[dict[str, str]]], basis: Basis) -> Strips:
-        """The strips of the rows that have samples, in the order of rows; ``labels`` gives those of some rows."""
+    def build(
+        self, series: int, labels: Callable[[I64], Sequence[dict[str, str]]], provenance: Provenance
+    ) -> SampleRuns:
+        """The runs of those series (of this many) that have samples, in order; ``labels`` gives the labels of some."""
         if not self._parts:
             none = np.empty(0, np.int64)
-            return Strips(labels(none), none, np.zeros(1, np.int64), none, none.astype(np.int32), none, none, (), basis)
+            no_timeline = none.astype(np.int32)
+            return SampleRuns(labels(none), none, np.zeros(1, np.int64), none, no_timeline, none, none, (), provenance)
         parts, columns = np.array(self._parts, np.int64), np.array(self._columns, np.int64)
-        entries, times, lengths = _one(self._entries), _one(self._times), _one(self._lengths)
-        held, counts, starts, values, line = _placed(entries, parts, columns, lengths, series)
-        return Strips(labels(held), counts, starts, values, line, times, lengths, tuple(self._held), basis)
+        entries, times, lengths = _concatenated(self._entries), _concatenated(self._times), _concatenated(self._lengths)
+        rows, counts, starts, values, timeline = _place(entries, parts, columns, lengths, series)
+        buffers = tuple(self._buffers)
+        return SampleRuns(labels(rows), counts, starts, values, timeline, times, lengths, buffers, provenance)
 
 
-def _one(parts: Sequence[I64]) -> I64:
+def _concatenated(parts: Sequence[I64]) -> I64:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def entries_of(rows: I64, owner: I64, first: I64, line: I64) -> I64:
-    """Entries from their columns."""
-    return np.stack((rows, owner, first, line), axis=1)
+def entries_of(rows: I64, column: I64, first: I64, timeline: I64) -> I64:
+    """Entries from their four columns."""
+    return np.stack((rows, column, first, timeline), axis=1)
 
 
 @njit(cache=True, nogil=True)
 def _cut(entries: I64, lengths: I64, skipped: I64) -> Any:
-    """(entries of lines of which anything is left, how many samples that is)."""
-    left, found, count = np.empty_like(entries), 0, 0
-    for row, owner, first, line in entries:
-        if lengths[line] > 0:
-            left[found] = row, owner, first + skipped[line], line
-            found, count = found + 1, count + lengths[line]
-    return left[:found], count
+    """(entries along timelines that still have times, how many samples these have)."""
+    out, kept, count = np.empty_like(entries), 0, 0
+    for row, column, first, timeline in entries:
+        if lengths[timeline] > 0:
+            out[kept] = row, column, first + skipped[timeline], timeline
+            kept, count = kept + 1, count + lengths[timeline]
+    return out[:kept], count
 
 
 @njit(cache=True, nogil=True)
-def _placed(entries: I64, parts: I64, columns: I64, lengths: I64, series: int) -> Any:
-    """(rows that have entries, samples of each, where its strips begin, address and line of each strip)."""
-    strips, samples = np.zeros(series, np.int64), np.zeros(series, np.int64)
+def _place(entries: I64, parts: I64, columns: I64, lengths: I64, series: int) -> Any:
+    """(rows that have entries, samples and first run of each; address and timeline of each run)."""
+    runs, samples = np.zeros(series, np.int64), np.zeros(series, np.int64)
     end = 0
-    for size, _, first_line in parts:
+    for size, _, first_timeline in parts:
         for entry in range(end, end + size):
-            strips[entries[entry, 0]] += 1
-            samples[entries[entry, 0]] += lengths[entries[entry, 3] + first_line]
+            runs[entries[entry, 0]] += 1
+            samples[entries[entry, 0]] += lengths[entries[entry, 3] + first_timeline]
         end += size
-    held = np.flatnonzero(strips)
-    starts, at = np.zeros(len(held) + 1, np.int64), np.empty(series, np.int64)
-    for number, row in enumerate(held):
+    rows = np.flatnonzero(runs)
+    starts, at = np.zeros(len(rows) + 1, np.int64), np.empty(series, np.int64)
+    for number, row in enumerate(rows):
         at[row] = starts[number]
-        starts[number + 1] = starts[number] + strips[row]
-    values, lines, end = np.empty(end, np.int64), np.empty(end, np.int32), 0
-    for size, first_column, first_line in parts:
-        for row, owner, first, line in entries[end : end + size]:
-            values[at[row]], lines[at[row]] = columns[owner + first_column] + 8 * first, line + first_line
+        starts[number + 1] = starts[number] + runs[row]
+    values, timelines, end = np.empty(end, np.int64), np.empty(end, np.int32), 0
+    for size, first_column, first_timeline in parts:
+        for row, column, first, timeline in entries[end : end + size]:
+            values[at[row]], timelines[at[row]] = columns[column + first_column] + 8 * first, timeline + first_timeline
             at[row] += 1
         end += size
-    return held, samples[held], starts, values, lines
+    return rows, samples[rows], starts, values, timelines
 
 
-def _copied(values: Sequence[F64], entries: I64, lengths: I64) -> tuple[list[F64], I64]:
-    """(one column with nothing else in it, the entries there)."""
-    rows, owner, first, line = entries.T
-    wanted = lengths[line]
-    before, column = np.cumsum(wanted) - wanted, np.empty(int(wanted.sum()))
-    for number, whole in enumerate(values):
-        mine = np.flatnonzero(owner == number)
-        taken, count = wanted[mine].astype(np.int32), int(wanted[mine].sum())
-        place = kernels.take_segments(before[mine], taken, count)
-        column[place] = whole[kernels.take_segments(first[mine], taken, count)]
-    return [column], entries_of(rows, np.zeros_like(rows), before, line)
+def _copy_values(values: Sequence[F64], entries: I64, lengths: I64) -> tuple[list[F64], I64]:
+    """(one new column with the selected values alone, the entries that refer to it)."""
+    rows, columns, first, timeline = entries.T
+    counts = lengths[timeline]
+    before, copy = np.cumsum(counts) - counts, np.empty(int(counts.sum()))
+    for number, column in enumerate(values):
+        own = np.flatnonzero(columns == number)
+        own_counts, count = counts[own].astype(np.int32), int(counts[own].sum())
+        place = kernels.take_segments(before[own], own_counts, count)
+        copy[place] = column[kernels.take_segments(first[own], own_counts, count)]
+    return [copy], entries_of(rows, np.zeros_like(rows), before, timeline)
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """Lines in one array of times, each from ``skipped`` samples after its beginning."""
+class Timelines:
+    """Timelines in one array of times, each from ``skipped`` times after its stored beginning."""
 
     ts: I64
     first: I64  # [L] where each begins in ``ts``, ``skipped`` included
     lengths: I64  # [L]
     skipped: I64  # [L]
     addresses: I64  # [L] of the first time of each
-    cut: bool = False  # whether any may be shorter than what was stored
+    cut: bool = False  # whether any may be shorter than stored
 
     @classmethod
-    def of(cls, ts: I64, counts: npt.NDArray[np.integer]) -> Lines:
-        """Lines that lie one after the other."""
+    def of(cls, ts: I64, counts: npt.NDArray[np.integer]) -> Timelines:
+        """Timelines with ``counts`` times each, which follow each other in ``ts``."""
         times, lengths = np.require(ts, np.int64, "C"), counts.astype(np.int64)
         first = np.cumsum(lengths) - lengths
         return cls(times, first, lengths, np.zeros(len(lengths), np.int64), address_of(times) + 8 * first)
 
-    def within(self, start_ms: int, end_ms: int) -> Lines:
-        """Only what lies in start_ms < ts ≤ end_ms."""
+    def within(self, start_ms: int, end_ms: int) -> Timelines:
+        """Only the times in start_ms < ts ≤ end_ms."""
         skipped, lengths = np.empty_like(self.lengths), np.empty_like(self.lengths)
         _clip(self.ts, self.first, self.lengths, start_ms, end_ms, skipped, lengths)
-        return Lines(self.ts, self.first + skipped, lengths, skipped, self.addresses + 8 * skipped, cut=True)
+        return Timelines(self.ts, self.first + skipped, lengths, skipped, self.addresses + 8 * skipped, cut=True)
 
 
 @njit(cache=True, nogil=True)
-def _clip(ts: I64, first: I64, lengths: I64, start_ms: int, end_ms: int, skipped: I64, kept: I64) -> None:
-    for line in range(len(first)):
-        own = ts[first[line] : first[line] + lengths[line]]
-        skipped[line] = np.searchsorted(own, start_ms, side="right")
-        kept[line] = np.searchsorted(own, end_ms, side="right") - skipped[line]
+def _clip(ts: I64, first: I64, lengths: I64, start_ms: int, end_ms: int, skipped: I64, clipped: I64) -> None:
+    for timeline in range(len(first)):
+        own = ts[first[timeline] : first[timeline] + lengths[timeline]]
+        skipped[timeline] = np.searchsorted(own, start_ms, side="right")
+        clipped[timeline] = np.searchsorted(own, end_ms, side="right") - skipped[timeline]
 
 
 @njit(cache=True, nogil=True)
-def ascending(ts: I64, counts: I32) -> bool:
-    """Whether every line's times only grow: then no time of it has two versions."""
+def is_ascending(ts: I64, counts: I32) -> bool:
+    """Whether the times of each timeline strictly ascend: then no time of it has two versions."""
     at = 0
-    for line in range(len(counts)):
-        for i in range(at + 1, at + counts[line]):
+    for timeline in range(len(counts)):
+        for i in range(at + 1, at + counts[timeline]):
             if ts[i] <= ts[i - 1]:
                 return False
-        at += counts[line]
+        at += counts[timeline]
     return True

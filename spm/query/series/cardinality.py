@@ -27,7 +27,7 @@ class Cardinality:
     by_pair: Ranked
 
 
-def counted(index: SeriesIndex, most: int) -> Cardinality:
+def measure_cardinality(index: SeriesIndex, most: int) -> Cardinality:
     """The figures, each list with at most so many."""
     by_metric: Ranked = []
     values_by_label: Ranked = []

@@ -14,7 +14,7 @@ from numba import njit
 from spm import limits
 from spm.arrays import I32, I64, U64
 from spm.errors import CorruptBlock, LimitExceeded
-from spm.query.request.batches import METRIC_NAME, Matcher, Tick, nothing
+from spm.query.request.batches import METRIC_NAME, DeadlineCheck, Matcher, no_deadline
 from spm.query.series.canonical_columns import columns_of
 from spm.query.series.label_index import Hits, LabelIndex, Named
 from spm.query.series.label_table import Column, LabelTable
@@ -149,13 +149,13 @@ class SeriesIndex:
         """(series ids u64[S], metric ids u64[S]) by row."""
         return self._ids[: self._count], self._metrics[: self._count]
 
-    def select(self, matchers: Sequence[Matcher], tick: Tick = nothing) -> I64:
-        """Rows of the series that satisfy all matchers, ascending; ``tick`` looks at the clock meanwhile."""
+    def select(self, matchers: Sequence[Matcher], check_deadline: DeadlineCheck = no_deadline) -> I64:
+        """Rows of the series that satisfy all matchers, ascending; ``check_deadline`` looks at the clock meanwhile."""
         asked: list[tuple[LabelIndex, Hits]] = []
         for matcher in matchers:
             label = self._labels.get(matcher.name)
             if label is not None:
-                asked.append((label, label.hits(matcher, tick)))
+                asked.append((label, label.hits(matcher, check_deadline)))
             elif not matches_empty(matcher):
                 return np.empty(0, np.int64)
         if not asked:

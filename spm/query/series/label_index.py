@@ -106,7 +106,7 @@ class LabelIndex:
 
     # --- matchers
 
-    def hits(self, matcher: Matcher, tick: Callable[[], None]) -> Hits:
+    def hits(self, matcher: Matcher, check_deadline: Callable[[], None]) -> Hits:
         """Which of the values satisfy a matcher: whether each does, or the numbers of those few that it names."""
         named = literals(matcher) if matcher.op in ("=", "=~") else None
         if named is not None and len(named) <= _NAMED_MAX:
@@ -117,7 +117,7 @@ class LabelIndex:
             before = len(known)
             if named is None:
                 texts = self._column() if not len(known) else strings(self.values[len(known) :])
-                known = np.concatenate((known, mask(texts, matcher, tick=tick)))
+                known = np.concatenate((known, mask(texts, matcher, check_deadline=check_deadline)))
             else:
                 known = self._mask(self._named(named))
             self._masks[key] = known

@@ -109,7 +109,7 @@ class LabelTable(Sequence[Labels]):
         """Without these labels."""
         return LabelTable([column for column in self.columns if column.name not in names], len(self))
 
-    def used(self, name: str) -> set[str]:
+    def used_values(self, name: str) -> set[str]:
         """The values of one label; "" where a series has none."""
         column = next((column for column in self.columns if column.name == name), None)
         return {""} if column is None else {column.values[code] for code in np.unique(column.codes).tolist()}
@@ -179,12 +179,12 @@ def json_of(labels: Sequence[Labels]) -> tuple[U8, I64]:
     return np.frombuffer(b"".join(texts) or b" ", np.uint8), np.array([0, *accumulate(map(len, texts))], np.int64)
 
 
-def taken(labels: Sequence[Labels], rows: I64) -> Sequence[Labels]:
+def take_labels(labels: Sequence[Labels], rows: I64) -> Sequence[Labels]:
     """These series of a list, in this order."""
     return labels.take(rows) if isinstance(labels, LabelTable) else [labels[row] for row in rows.tolist()]
 
 
-def concatenated(parts: Sequence[Sequence[Labels]]) -> Sequence[Labels]:
+def concatenate_labels(parts: Sequence[Sequence[Labels]]) -> Sequence[Labels]:
     """The series of all parts, one part behind the other; by column where all are tables of the same index."""
     tables = [part for part in parts if isinstance(part, LabelTable)]
     values = {column.name: column.values for table in tables for column in table.columns}
@@ -197,9 +197,9 @@ def concatenated(parts: Sequence[Sequence[Labels]]) -> Sequence[Labels]:
     return LabelTable(columns, sum(map(len, tables)))
 
 
-def used(labels: Sequence[Labels], name: str) -> set[str]:
+def used_values(labels: Sequence[Labels], name: str) -> set[str]:
     """The values of one label; "" where a series has none."""
-    return labels.used(name) if isinstance(labels, LabelTable) else {each.get(name, "") for each in labels}
+    return labels.used_values(name) if isinstance(labels, LabelTable) else {each.get(name, "") for each in labels}
 
 
 def _room(series: int) -> int:

@@ -1,8 +1,8 @@
 """Decoded rows by their immutable keys, so that a page is fetched and decoded once per process.
 
-Rows of `chunks`, `timelines`, `inputs`, `hours` and `days` are write-once: a key stands for the same bytes for ever, so
-nothing here is ever stale. Manifests do change: they are kept by their bytes. The least recently used go when the byte
-bound is reached.
+Rows of `chunks`, `timelines`, `inputs`, `hours` and `days` are write-once: a key names the same bytes for ever, so no
+entry is ever stale. Manifests do change: their key is their bytes. The least recently used entries are dropped when the
+byte limit is reached.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,33 +30,33 @@ class PageCache:
         load: Callable[[Sequence[bytes]], list[object | None]],
         weigh: Callable[[bytes, Any], int] | None = None,
     ) -> list[object | None]:
-        """The decoded rows in order, from here or by one ``load`` of what is missing; absent rows are not kept.
+        """The decoded rows in order, from the cache or by one ``load`` of the missing ones; absent rows are not cached.
 
-        ``weigh`` tells a row's bytes from its key and itself, where looking into it would take longer than decoding it.
+        ``weigh`` gives a row's bytes from its key and itself, where measuring it would take longer than decoding it.
         """
-        found = self.held(table, keys)
-        missing = list(dict.fromkeys([key for key, page in zip(keys, found, strict=True) if page is None]))
+        cached = self.cached(table, keys)
+        missing = list(dict.fromkeys([key for key, page in zip(keys, cached, strict=True) if page is None]))
         if not missing:
-            return found
+            return cached
         loaded = dict(zip(missing, load(missing), strict=True))
         self._pages.put_many(
             ((table, key), page, weigh(key, page) if weigh else _weight(page))
             for key, page in loaded.items()
             if page is not None
         )
-        return [loaded[key] if page is None else page for key, page in zip(keys, found, strict=True)]
+        return [loaded[key] if page is None else page for key, page in zip(keys, cached, strict=True)]
 
-    def held(self, table: str, keys: Sequence[bytes]) -> list[object | None]:
-        """The decoded rows in order, those that are here; ``None`` for all others."""
+    def cached(self, table: str, keys: Sequence[bytes]) -> list[object | None]:
+        """The decoded rows in order, as far as they are cached; ``None`` for all others."""
         return self._pages.get_many([(table, key) for key in keys])
 
     def clear(self) -> None:
-        """Forget everything: another store's rows may have the same keys."""
+        """Forget everything: another store's rows may have equal keys."""
         self._pages.clear()
 
 
 def _weight(page: Any) -> int:
-    """Bytes of the arrays and texts inside, with some for the objects around them."""
+    """Bytes of the arrays and texts inside, and some for the objects around them."""
     if is_dataclass(page):
         return 200 + sum(_weight(getattr(page, f.name)) for f in fields(page))
     if isinstance(page, msgspec.Struct):

@@ -1,9 +1,9 @@
-"""The un-compacted tail of an app as merged columns, kept in a reading process (DESIGN rule 7).
+"""The un-compacted tail of an app as merged columns, kept in a reading process (PROTOCOL 7).
 
-``refresh`` lists the pending records (at most once per ``TAIL_AGE_MS``), reads the blocks that are new and forgets
-units that runs have taken over. A unit's blocks are kept as a few pieces of growing size, merged like a log-structured
-tree, so that a query never meets thousands of small blocks. Holding more than is pending is harmless: equal versions
-are merged again; a unit is read anew when more than half of what it holds is no longer pending.
+``refresh`` lists the pending records (at most once per ``TAIL_AGE_MS``), reads the blocks that are new and forgets the
+records that runs have compacted. The blocks of an hour-shard are kept as a few pieces of growing size, merged like a
+log-structured tree, so that a query never meets thousands of small blocks. It is harmless to hold more than is pending:
+equal versions are merged again. An hour-shard is read anew once most of its records are no longer pending.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,53 +22,53 @@ from spm.store.backends.ranges import scan_ranges
 from spm.store.keys import PendingKey
 from spm.store.versions.merge import Piece, merge
 
-UnitKey = tuple[int, int]  # shard, hour
-Blocks = Callable[[Reader, Sequence[bytes]], list[Piece | None]]  # decoded blocks by key; None: no such row
+ShardHour = tuple[int, int]  # shard, hour
+ReadBlocks = Callable[[Reader, Sequence[bytes]], list[Piece | None]]  # decoded blocks by key; None: no such row
 
-_NOTHING = np.empty(0, np.uint64), np.empty(0, np.uint64)
+_NO_SERIES = np.empty(0, np.uint64), np.empty(0, np.uint64)
 
 
 @dataclass(slots=True)
-class _Unit:
-    """What the tail holds of one unit."""
+class _HourTail:
+    """The pending blocks of one hour-shard."""
 
-    held: set[bytes] = field(default_factory=set)  # keys of pending records
-    gone: int = 0  # of those merged into pieces, how many are no longer pending
-    missing: dict[bytes, int] = field(default_factory=dict)  # pending key -> batch whose block was not there any more
+    records: set[bytes] = field(default_factory=set)  # keys of pending records
+    obsolete: int = 0  # how many records merged into the pieces are no longer pending
+    missing: dict[bytes, int] = field(default_factory=dict)  # pending key -> batch whose block did not exist any more
     pieces: list[Piece] = field(default_factory=list)  # each at least twice as large as the next
 
 
 @dataclass(frozen=True, slots=True)
 class TailView:
-    """The pending versions at one moment: merged pieces by unit, and blocks that were not there any more."""
+    """The pending versions at one moment: merged pieces by hour-shard, and blocks that did not exist any more."""
 
-    held: Mapping[UnitKey, tuple[Piece, ...]]
-    missing: Mapping[UnitKey, tuple[int, ...]]  # batches, only units that lack any
+    by_shard_hour: Mapping[ShardHour, tuple[Piece, ...]]
+    missing: Mapping[ShardHour, tuple[int, ...]]  # batches; only hour-shards that miss any
     as_of_ms: int
 
-    def units(self) -> Collection[UnitKey]:
-        """Units that have pending blocks."""
-        return self.held.keys()
+    def hour_shards(self) -> Collection[ShardHour]:
+        """Hour-shards that have pending blocks."""
+        return self.by_shard_hour.keys()
 
     def pieces(self, shard: int, hour: int) -> list[Piece]:
-        """The pending versions of a unit, each piece merged."""
-        return list(self.held.get((shard, hour), ()))
+        """The pending versions of an hour-shard, each piece merged."""
+        return list(self.by_shard_hour.get((shard, hour), ()))
 
 
 class Tail:
-    """Pending blocks of one app, by unit. Not thread-safe: its owner locks."""
+    """Pending blocks of one app, by hour-shard. Not thread-safe: its owner locks."""
 
     def __init__(
         self,
         app: int,
         shards: Sequence[int],
         clock: Clock,
-        blocks: Blocks,
+        read_blocks: ReadBlocks,
         rows_max: int = limits.TAIL_SAMPLES_MAX,
     ) -> None:
-        self._app, self._shards, self._clock, self._blocks = app, tuple(shards), clock, blocks
-        self._records: dict[bytes, tuple[int, ...]] = {}  # pending key -> hours of its cells when first seen
-        self._units: dict[UnitKey, _Unit] = {}
+        self._app, self._shards, self._clock, self._read_blocks = app, tuple(shards), clock, read_blocks
+        self._records: dict[bytes, tuple[int, ...]] = {}  # pending key -> hours of its cells at the first read
+        self._hours: dict[ShardHour, _HourTail] = {}
         self.as_of_ms = 0
         self._read_at = -1e9
         self._rows_max = rows_max
@@ -78,75 +78,74 @@ class Tail:
         """Whether it is too old to answer from."""
         return (self._clock.monotonic() - self._read_at) * 1000 >= limits.TAIL_AGE_MS
 
-    def look_in(self, shards: Sequence[int]) -> None:
-        """Where pending records lie from now on; others than before are looked into at the next refresh."""
+    def use_shards(self, shards: Sequence[int]) -> None:
+        """Set the shards in which pending records may lie; if they changed, the next refresh reads them."""
         if tuple(shards) != self._shards:
             self._shards, self._read_at = tuple(shards), -1e9
 
     def refresh(self, reader: Reader, *, force: bool = False) -> tuple[U64, U64]:
         """Bring the tail up to date; returns (series, metrics) that new blocks name.
 
-        Whatever goes wrong half-way empties the tail: a block that is counted as held must never be left out.
+        An error half-way empties the tail: otherwise a record could count as read while its block is left out.
         """
         if not force and not self.due:
-            return _NOTHING
-        began, as_of_ms = self._clock.monotonic(), self._clock.now_ms()
+            return _NO_SERIES
+        started, as_of_ms = self._clock.monotonic(), self._clock.now_ms()
         try:
-            found = self._update(reader)
+            names = self._update(reader)
         except BaseException:
             self.reset()
             raise
-        self._read_at, self.as_of_ms = began, as_of_ms
-        return found
+        self._read_at, self.as_of_ms = started, as_of_ms
+        return names
 
     def reset(self) -> None:
         """Forget everything: the next refresh reads it all again."""
-        self._records, self._units, self._read_at = {}, {}, -1e9
+        self._records, self._hours, self._read_at = {}, {}, -1e9
 
     def _update(self, reader: Reader) -> tuple[U64, U64]:
         ranges = [keys.app_range(shard, self._app) for shard in self._shards]
-        listed = [key for key, _ in scan_ranges(reader, "pending", ranges, keys_only=True)]
-        now = set(listed)
-        self._forget(self._records.keys() - now)
-        return self._read(reader, [key for key in listed if key not in self._records])
+        listing = [key for key, _ in scan_ranges(reader, "pending", ranges, keys_only=True)]
+        self._forget(self._records.keys() - set(listing))
+        return self._read(reader, [key for key in listing if key not in self._records])
 
     def _read(self, reader: Reader, new: Sequence[bytes]) -> tuple[U64, U64]:
-        wanted: dict[UnitKey, list[bytes]] = {}
+        new_records: dict[ShardHour, list[bytes]] = {}
         for key, cells in zip(new, reader.get("pending", new) if new else [], strict=True):
             if cells is None:
                 continue  # a run took it between the scan and now: the manifest, read later, names it
             hours = tuple(map(keys.column_hour, cells))
             self._records[key] = hours
             for hour in hours:
-                wanted.setdefault((PendingKey.parse(key).shard, hour), []).append(key)
-        added = [self._extend(reader, unit, held) for unit, held in wanted.items()]
-        for unit in self._stale():
-            held = sorted(self._units.pop(unit).held)
-            still = self._still_pending(reader, held, unit[1])
-            if still:
-                self._extend(reader, unit, still)
-        if not added:
-            return _NOTHING
-        return np.concatenate([a.series for a in added]), np.concatenate([a.metrics for a in added])
+                new_records.setdefault((PendingKey.parse(key).shard, hour), []).append(key)
+        pieces = [self._extend(reader, shard_hour, records) for shard_hour, records in new_records.items()]
+        for shard_hour in self._mostly_obsolete():
+            records = sorted(self._hours.pop(shard_hour).records)
+            pending = self._still_pending(reader, records, shard_hour[1])
+            if pending:
+                self._extend(reader, shard_hour, pending)
+        if not pieces:
+            return _NO_SERIES
+        return np.concatenate([piece.series for piece in pieces]), np.concatenate([piece.metrics for piece in pieces])
 
-    def _extend(self, reader: Reader, name: UnitKey, held: Sequence[bytes]) -> Piece:
-        """Read these records' blocks of a unit and add them as one piece."""
-        names = [PendingKey.parse(key).log(name[1]) for key in held]
-        pieces = self._blocks(reader, [key.to_bytes() for key in names])
-        unit = self._units.setdefault(name, _Unit())
-        unit.held.update(held)
-        lost = [i for i, piece in enumerate(pieces) if piece is None]
-        unit.missing.update({held[i]: names[i].batch for i in lost})
+    def _extend(self, reader: Reader, shard_hour: ShardHour, records: Sequence[bytes]) -> Piece:
+        """Read the blocks of these records for one hour-shard and add them as one piece."""
+        names = [PendingKey.parse(key).log(shard_hour[1]) for key in records]
+        pieces = self._read_blocks(reader, [name.to_bytes() for name in names])
+        hour_tail = self._hours.setdefault(shard_hour, _HourTail())
+        hour_tail.records.update(records)
+        missing = [i for i, piece in enumerate(pieces) if piece is None]
+        hour_tail.missing.update({records[i]: names[i].batch for i in missing})
         piece = merge([p for p in pieces if p is not None])
-        unit.pieces.append(piece)
-        while len(unit.pieces) > 1 and len(unit.pieces[-2]) < 2 * len(unit.pieces[-1]):
-            last = unit.pieces.pop()
-            unit.pieces[-1] = merge([unit.pieces[-1], last])
+        hour_tail.pieces.append(piece)
+        while len(hour_tail.pieces) > 1 and len(hour_tail.pieces[-2]) < 2 * len(hour_tail.pieces[-1]):
+            last = hour_tail.pieces.pop()
+            hour_tail.pieces[-1] = merge([hour_tail.pieces[-1], last])
         self._check_size()
         return piece
 
     def _check_size(self) -> None:
-        rows = sum(len(piece) for unit in self._units.values() for piece in unit.pieces)
+        rows = sum(len(piece) for hour_tail in self._hours.values() for piece in hour_tail.pieces)
         if rows > self._rows_max:
             raise LimitExceeded(
                 "the app has more un-compacted samples than a reading process may hold",
@@ -155,29 +154,31 @@ class Tail:
                 remedy="Answers come back as soon as a run has compacted them.",
             )
 
-    def _forget(self, gone: Collection[bytes]) -> None:
-        for key in gone:
+    def _forget(self, records: Collection[bytes]) -> None:
+        for key in records:
             shard = PendingKey.parse(key).shard
             for hour in self._records.pop(key):
-                unit = self._units.get((shard, hour))
-                if unit is None:
+                hour_tail = self._hours.get((shard, hour))
+                if hour_tail is None:
                     continue
-                unit.held.discard(key)
-                unit.missing.pop(key, None)
-                unit.gone += 1
-                if not unit.held:
-                    del self._units[shard, hour]
+                hour_tail.records.discard(key)
+                hour_tail.missing.pop(key, None)
+                hour_tail.obsolete += 1
+                if not hour_tail.records:
+                    del self._hours[shard, hour]
 
-    def _stale(self) -> list[UnitKey]:
-        return [name for name, unit in self._units.items() if unit.gone > len(unit.held)]
+    def _mostly_obsolete(self) -> list[ShardHour]:
+        return [name for name, hour_tail in self._hours.items() if hour_tail.obsolete > len(hour_tail.records)]
 
-    def _still_pending(self, reader: Reader, held: Sequence[bytes], hour: int) -> list[bytes]:
+    def _still_pending(self, reader: Reader, records: Sequence[bytes], hour: int) -> list[bytes]:
         column = keys.hour_column(hour)
-        rows = reader.get("pending", held, [column])
-        return [key for key, row in zip(held, rows, strict=True) if row is not None]
+        rows = reader.get("pending", records, [column])
+        return [key for key, row in zip(records, rows, strict=True) if row is not None]
 
     def view(self) -> TailView:
-        """What the tail holds now, safe from later refreshes."""
-        pieces = {name: tuple(unit.pieces) for name, unit in self._units.items()}
-        missing = {name: tuple(unit.missing.values()) for name, unit in self._units.items() if unit.missing}
+        """The present content, unaffected by later refreshes."""
+        pieces = {name: tuple(hour_tail.pieces) for name, hour_tail in self._hours.items()}
+        missing = {
+            name: tuple(hour_tail.missing.values()) for name, hour_tail in self._hours.items() if hour_tail.missing
+        }
         return TailView(pieces, missing, self.as_of_ms)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rollups.delete.seal import Keep
+from rollups.delete.seal import RetentionPeriods
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.explain import explanation
@@ -21,7 +21,7 @@ def a_world(*, until_hours: int = 40) -> World:
 def explained(world: World, asked: str, at_hour: int, asof_ms: int | None = None) -> dict[str, Any]:
     storage = world.fresh() if asof_ms is None else world.fresh().asof(asof_ms)
     found = Engine(storage).instant(asked, START + at_hour * HOUR_MS)
-    return explanation(storage, found.basis, world.clock.now_ms())
+    return explanation(storage, found.provenance, world.clock.now_ms())
 
 
 def starts(hours: Sequence[dict[str, Any]]) -> list[str]:
@@ -115,7 +115,7 @@ def test_of_days_that_have_expired_nobody_is_said_to_have_sent_nothing() -> None
     world = a_world()
     world.send((0, 600_000, 1.0))
     world.roll()
-    world.retain(Keep(0, 0), days_later=40)
+    world.retain(RetentionPeriods(0, 0), days_later=40)
     world.clock.advance(2_000)
     told = explained(world, "count_over_time(m0[1d])", 24)
     assert [(unit["state"], unit["sources"]) for unit in told["units"]] == [("hours expired", None)]

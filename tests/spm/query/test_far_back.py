@@ -74,7 +74,7 @@ def test_a_thousand_years_are_looked_for_among_the_days_there_are(monkeypatch: p
     world.roll(now_ms=END)
     world.clock.advance(2_000)
     storage = world.fresh()
-    rows = storage._held.rows
+    rows = storage._state.rows
     plain = rows.manifests
 
     def counting(reader: Reader, days: Sequence[int]) -> dict[int, Manifest]:

@@ -101,7 +101,7 @@ def test_a_damaged_row_stays_out_when_its_page_leaves_the_cache() -> None:
     clock = FakeClock(NOW)
     storage = reader(backend, clock=clock)
     seen = look(storage)
-    storage._held.rows._cache.clear()
+    storage._state.rows._cache.clear()
     clock.advance(5000)
     assert look(storage) == seen
     assert len(letters(backend)) == 1
@@ -122,7 +122,7 @@ def test_a_store_that_takes_no_copy_does_not_stop_the_answer() -> None:
 
 
 def test_a_process_remembers_a_bounded_number_of_damaged_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spm.store.versions.quarantine._MAX", 3)
+    monkeypatch.setattr("spm.store.versions.quarantine._ROWS_MAX", 3)
     backend = MemoryBackend()
     quarantine = Quarantine(backend, FakeClock(NOW))
     for i in range(9):

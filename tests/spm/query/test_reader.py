@@ -1,4 +1,4 @@
-"""Claims about reading: any history of writes, runs and roll backs answers like a plain dict (rules 9, 10 and 11)."""
+"""Claims about reading: any history of writes, runs and roll backs answers like a plain dict (PROTOCOL 9, 10, 11)."""
 
 import threading
 from pathlib import Path
@@ -15,12 +15,12 @@ from spm.clock import FakeClock
 from spm.errors import IntegrityError, QueryTooLarge, StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.query.request.batches import Matcher
-from spm.query.view.app_state import Held
+from spm.query.view.app_state import AppState
 from spm.store import keys
 from spm.store.backends import lmdb, open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.versions import retractions
 from spm.store.versions.retractions import Retraction
 from spm.wire import Envelope
@@ -44,7 +44,7 @@ def test_every_history_answers_like_a_plain_dict(
     acts: list[tuple[str, list[tuple[int, int, float]]]], spread: int
 ) -> None:
     backend, clock = MemoryBackend(), FakeClock(NOW)
-    writer, old = Writer(backend, Distribution.single(spread=spread)), reader(backend, clock=clock, spread=spread)
+    writer, old = Writer(backend, PlacementTable.single(spread=spread)), reader(backend, clock=clock, spread=spread)
     sent: list[Envelope] = []
     for at, (act, samples) in enumerate(acts):
         if act == "write":
@@ -98,7 +98,7 @@ def test_apps_never_see_each_other() -> None:
         roll(backend, 5)
 
 
-# --- the tail's age (rule 7) ------------------------------------------------------------------------------------------
+# --- the tail's age (PROTOCOL 7) --------------------------------------------------------------------------------------
 
 
 def test_a_new_batch_is_seen_within_the_tails_age_and_the_answer_tells_its_time() -> None:
@@ -131,7 +131,7 @@ def test_a_store_that_fails_while_the_tail_is_read_hides_nothing_afterwards(fail
     assert look(storage) == plain(sent)
 
 
-# --- missing rows and moving manifests (rule 10) ----------------------------------------------------------------------
+# --- missing rows and moving manifests (PROTOCOL 10) ------------------------------------------------------------------
 
 
 def lose(backend: Backend, table: str) -> None:
@@ -292,14 +292,14 @@ def test_manifests_are_those_that_were_found_to_be_asked_for_whoever_asks_meanwh
     roll(backend, 5)
     storage = reader(backend)
     assert look(storage) == plain(sent)
-    known = [storage._held._asked]
+    known = [storage._state._last_manifests]
 
-    class Overtaken(Held):
+    class Overtaken(AppState):
         """Behind the first look at them lie those of a query that has just come."""
 
-        _asked = property(lambda _: known.pop() if known else (None, {}), lambda *_: None)
+        _last_manifests = property(lambda _: known.pop() if known else (None, {}), lambda *_: None)
 
-    storage._held.__class__ = Overtaken
+    storage._state.__class__ = Overtaken
     assert look(storage) == plain(sent)
     backend.close()
 

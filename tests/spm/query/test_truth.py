@@ -83,8 +83,8 @@ class Told:
 
     def move(self) -> None:
         """Writers put everything elsewhere from now on; what is there stays where it is."""
-        if epochs.read(self.world.store, APP).settled:
-            made = epochs.open_epoch(self.world.store, APP, strategy="byte", shards=16, spread=3)
+        if epochs.read(self.world.store, APP).has_one_live_epoch:
+            made = epochs.open_epoch(self.world.store, APP, function="byte", shards=16, spread=3)
             self.world.writer = Writer(self.world.store, made)
 
     def seal(self, hour: int) -> None:

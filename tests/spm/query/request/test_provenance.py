@@ -4,7 +4,7 @@ import pytest
 
 from spm.errors import LimitExceeded
 from spm.limits import HOUR_MS
-from spm.query.request.provenance import DAYS, HOURS, RAW, Basis, Ground, joined
+from spm.query.request.provenance import DAYS, HOURS, RAW, Provenance, ProvenanceBuilder, join_provenance
 from spm.query.series.index import SeriesIndex
 from spm.query.view.tail import Tail
 from spm.store.versions import retractions
@@ -15,13 +15,13 @@ MIDNIGHT = 24 * 365  # 1971-01-01
 
 
 def test_neighbours_of_one_level_are_one_stretch_and_gaps_without_data_do_not_part_them() -> None:
-    ground = Ground()
+    ground = ProvenanceBuilder()
     ground.use(DAYS, MIDNIGHT)
     ground.use(DAYS, MIDNIGHT + 24)
     for hour in (48, 49, 53):
         ground.use(HOURS, MIDNIGHT + hour)
     ground.use(RAW, MIDNIGHT + 54)
-    assert ground.basis().infos() == [
+    assert ground.build().infos() == [
         "day aggregates: 1971-01-01T00:00Z to 1971-01-03T00:00Z",
         "hour aggregates: 1971-01-03T00:00Z to 1971-01-03T06:00Z",
         "raw samples: 1971-01-03T06:00Z to 1971-01-03T07:00Z",
@@ -29,17 +29,19 @@ def test_neighbours_of_one_level_are_one_stretch_and_gaps_without_data_do_not_pa
 
 
 def test_many_stretches_are_counted_not_listed() -> None:
-    ground = Ground()
+    ground = ProvenanceBuilder()
     for hour in range(0, 40, 2):
         ground.use(HOURS, hour)
         ground.use(RAW, hour + 1)
-    assert all(info.endswith("and 16 more stretches") for info in ground.basis().infos())
+    assert all(info.endswith("and 16 more ranges") for info in ground.build().infos())
 
 
 def test_what_several_batches_rest_on_is_said_once() -> None:
-    one = Basis(((RAW, (0, 2)),), frozenset({3}), raw_expired_ms=HOUR_MS)
-    two = Basis(((RAW, (1, 5)), (HOURS, (5, 6))), frozenset({3, 9}), hours_expired_ms=2 * HOUR_MS, raw_expired_ms=5)
-    both = joined([one, two])
+    one = Provenance(((RAW, (0, 2)),), frozenset({3}), raw_expired_ms=HOUR_MS)
+    two = Provenance(
+        ((RAW, (1, 5)), (HOURS, (5, 6))), frozenset({3, 9}), hours_expired_ms=2 * HOUR_MS, raw_expired_ms=5
+    )
+    both = join_provenance([one, two])
     assert both.infos() == [
         "hour aggregates: 1970-01-01T05:00Z to 1970-01-01T06:00Z",
         "raw samples: 1970-01-01T00:00Z to 1970-01-01T05:00Z",
@@ -52,8 +54,8 @@ def test_what_several_batches_rest_on_is_said_once() -> None:
 
 
 def test_nothing_read_has_nothing_to_say() -> None:
-    assert joined([]) == Basis()
-    assert Basis().infos() == Basis().warnings() == []
+    assert join_provenance([]) == Provenance()
+    assert Provenance().infos() == Provenance().warnings() == []
 
 
 def test_a_retraction_elsewhere_in_time_or_about_another_metric_is_not_named() -> None:
@@ -62,8 +64,8 @@ def test_a_retraction_elsewhere_in_time_or_about_another_metric_is_not_named() -
     world.retract(metric=1)
     world.retract(data_from=START + 10 * HOUR_MS, data_to=START + 11 * HOUR_MS)
     world.clock.advance(2_000)
-    assert world.fresh().select(M0, START, START + HOUR_MS).basis.retractions == frozenset()
-    assert len(world.fresh().select(M0, START, START + 11 * HOUR_MS).basis.retractions) == 1
+    assert world.fresh().select(M0, START, START + HOUR_MS).provenance.retractions == frozenset()
+    assert len(world.fresh().select(M0, START, START + 11 * HOUR_MS).provenance.retractions) == 1
 
 
 def test_samples_deleted_for_good_are_missed_by_an_answer_as_of_before() -> None:
@@ -71,11 +73,11 @@ def test_samples_deleted_for_good_are_missed_by_an_answer_as_of_before() -> None
     before = world.clock.now_ms()
     world.clock.advance(1_000)
     number = world.retract(source="host")
-    assert world.fresh().asof(before).select(M0, START, START + HOUR_MS).basis.warnings() == []
-    retractions.mark_purged(world.store, APP, number, world.clock.now_ms())
-    warned = world.fresh().asof(before).select(M0, START, START + HOUR_MS).basis.warnings()
+    assert world.fresh().asof(before).select(M0, START, START + HOUR_MS).provenance.warnings() == []
+    retractions.mark_erased(world.store, APP, number, world.clock.now_ms())
+    warned = world.fresh().asof(before).select(M0, START, START + HOUR_MS).provenance.warnings()
     assert warned == [f"samples of 1 retraction were deleted since then and are missing: {number}"]
-    assert world.fresh().select(M0, START, START + HOUR_MS).basis.warnings() == []
+    assert world.fresh().select(M0, START, START + HOUR_MS).provenance.warnings() == []
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
@@ -84,7 +86,7 @@ def test_samples_deleted_for_good_are_missed_by_an_answer_as_of_before() -> None
 def test_the_tail_and_the_index_are_bounded() -> None:
     world = a_day()
     world.send(*((0, at, 1.0) for at in range(1, 20)))
-    tail = Tail(APP, list(world.distribution.all(APP)), world.clock, world.fresh()._held.rows.log, rows_max=10)
+    tail = Tail(APP, list(world.distribution.all_shards(APP)), world.clock, world.fresh()._state.rows.log, rows_max=10)
     with pytest.raises(LimitExceeded, match="un-compacted"):
         tail.refresh(world.store)
     index = SeriesIndex(APP, lambda *_: None, bytes_max=900)

@@ -24,7 +24,7 @@ from spm.errors import QueryTooLarge
 from spm.query.fake import FakeStorage
 from spm.query.formats import prometheus
 from spm.query.promql.engine import Engine
-from spm.query.request.budget import AT_WORK, CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, Budget, QueryLimits
+from spm.query.request.budget import CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, WORKING_COPIES, Budget, QueryLimits
 
 STEPS = 5_000
 START = 1_700_000_000_000
@@ -79,10 +79,10 @@ def main(share: float) -> None:
         timeout_s=600.0,
     )
     # So many that a vector alone, its samples and what is made of it just fit; with operands it does not.
-    most_series = allowed.bytes // (STEPS * (SAMPLE_BYTES + CELL_BYTES * (1 + AT_WORK)) + SERIES_BYTES)
+    most_series = allowed.bytes // (STEPS * (SAMPLE_BYTES + CELL_BYTES * (1 + WORKING_COPIES)) + SERIES_BYTES)
     few = FakeStorage().add("m", {"n": "1", "g": "1"}, TIMES[:10], np.arange(10.0))
     for expr in WORST:
-        prometheus.answer(Engine(few).range(expr, START, START + 9_000, 1_000))  # compiles what is not compiled yet
+        prometheus.query_body(Engine(few).range(expr, START, START + 9_000, 1_000))  # compiles what is not compiled yet
     for part in PARTS:
         series = int(most_series * part)
         storage = _storage(series)
@@ -102,7 +102,7 @@ def _asked(expr: str, storage: FakeStorage, allowed: QueryLimits) -> dict[str, A
     try:
         found = Engine(storage, budget=budget).range(expr, START, START + (STEPS - 1) * 1_000, 1_000)
         budget.shown(prometheus.points_of(found))
-        prometheus.answer(found)
+        prometheus.query_body(found)
     except QueryTooLarge as error:
         refused = str(error)
     return {"counted": budget.usage.bytes_peak, "grown": grown() - before, "refused": refused}

@@ -1,4 +1,4 @@
-"""Claims about which shards answer a day together, while and after an app's shards change (rules 11, 22 and 23).
+"""Claims about which shards answer a day together, while and after an app's shards change (PROTOCOL 11, 22, 23).
 
 The first epoch puts all metrics into shard 11; the next ones m0 and m1 into 13 and m2 into 11, or m0 and m2 into 0 and
 m1 into 4. A day may be answered by rows of days only where no metric can stand in two of the shards that answer.
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from rollups.decide.retention import Keep, forgotten
+from rollups.decide.retention import RetentionPeriods, with_seals_only
 from rollups.move.redistribute import close_epoch
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
 from spm.query.request.provenance import DAYS, HOURS, RAW
 from spm.store import epochs, keys, manifest
-from spm.store.keys import BYTE, HASH, Distribution
+from spm.store.keys import BYTE, HASH, PlacementTable
 from spm.store.manifest import EXPIRED, SEALED
 from tests.model.world import APP, DAY, FIRST, NEXT_DAY, World
 
-NARROW = Distribution.single(spread=1)
+NARROW = PlacementTable.single(spread=1)
 WIDER, BYTES = (HASH, 16, 3), (BYTE, 16, 1)
 Shape = tuple[str, int, int]
 
@@ -38,7 +38,7 @@ def narrow() -> World:
 def open_to(world: World, shape: Shape) -> None:
     """Writers go there from now on."""
     strategy, shards, spread = shape
-    epochs.open_epoch(world.store, APP, strategy=strategy, shards=shards, spread=spread)
+    epochs.open_epoch(world.store, APP, function=strategy, shards=shards, spread=spread)
     world.send((2, 30 * HOUR_MS, 1.0))  # of tomorrow: by now the writer knows
 
 
@@ -56,7 +56,7 @@ def moved(shape: Shape, *, close: bool = True, world: World | None = None) -> Wo
     return world
 
 
-def kept(world: World, keep: Keep) -> World:
+def kept(world: World, keep: RetentionPeriods) -> World:
     """Let samples go, or hours too."""
     world.retain(keep, days_later=4)
     return world
@@ -88,7 +88,7 @@ def hours_of_a_metric_in_two() -> World:
 
 
 def sealed_before_the_move() -> World:
-    world = kept(narrow(), Keep(raw_days=1))
+    world = kept(narrow(), RetentionPeriods(raw_days=1))
     open_to(world, BYTES)
     world.roll()
     world.migrate()
@@ -101,7 +101,7 @@ def expired_with_days_of_before() -> World:
     world = moved((HASH, 16, 1), world=moved(BYTES))  # there and back
     world.send(*((series, 77, 9.0) for series in range(4)))
     world.roll()
-    kept(world, Keep(raw_days=1, hour_days=2))
+    kept(world, RetentionPeriods(raw_days=1, hour_days=2))
     assert EXPIRED in world.manifest().seals.values()
     assert len([b for b, pack in world.month(DAY).days.items() if DAY in pack.days]) == 3
     return world
@@ -109,9 +109,9 @@ def expired_with_days_of_before() -> World:
 
 def expired_and_forgotten() -> World:
     """The manifest says no more what the day was made of; its row is all there is, and better than nothing."""
-    world = kept(moved(WIDER), Keep(raw_days=1, hour_days=2))
+    world = kept(moved(WIDER), RetentionPeriods(raw_days=1, hour_days=2))
     now = world.manifest()
-    after = manifest.encode(forgotten(now, now.nonce + 1))
+    after = manifest.encode(with_seals_only(now, now.nonce + 1))
     assert world.store.check_and_put("manifest", keys.manifest(APP, DAY), b"v", manifest.encode(now), after)
     return world
 
@@ -133,8 +133,8 @@ CASES = {
     "a metric in two shards": Case(a_metric_in_two, {RAW, HOURS}),
     "hours of a metric in two shards": Case(hours_of_a_metric_in_two, {HOURS}),
     "sealed in a shard of a closed epoch": Case(sealed_before_the_move, {DAYS}),
-    "sealed in two shards": Case(lambda: kept(moved(WIDER), Keep(raw_days=1)), {HOURS}),
-    "expired in two shards": Case(lambda: kept(moved(WIDER), Keep(raw_days=1, hour_days=2)), {DAYS}),
+    "sealed in two shards": Case(lambda: kept(moved(WIDER), RetentionPeriods(raw_days=1)), {HOURS}),
+    "expired in two shards": Case(lambda: kept(moved(WIDER), RetentionPeriods(raw_days=1, hour_days=2)), {DAYS}),
     "expired, with a row of days of before the move": Case(expired_with_days_of_before, {DAYS}),
     "expired, and what its days were made of forgotten": Case(expired_and_forgotten, {DAYS}),
 }
@@ -147,7 +147,10 @@ def of_the_day(world: World) -> dict[tuple[int, int], dict[str, float]]:
 def levels_of(storage: AppStorage, metric: str = "m.") -> set[str]:
     """Where the day's answer comes from."""
     asked = [Matcher("__name__", "=~", metric)]
-    return {level for level, _ in storage.select_cells(asked, np.array([FIRST, FIRST + DAY_HOURS]), ["sum"]).basis.runs}
+    return {
+        level
+        for level, _ in storage.select_cells(asked, np.array([FIRST, FIRST + DAY_HOURS]), ["sum"]).provenance.ranges
+    }
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -166,8 +169,10 @@ def test_only_the_shard_of_a_metric_that_is_asked_for_must_be_exact() -> None:
     assert levels_of(world.fresh(), "m0") == {HOURS, RAW}
 
 
-@pytest.mark.parametrize("keep", [Keep(raw_days=1), Keep(raw_days=1, hour_days=2)], ids=["sealed", "expired"])
-def test_what_was_known_of_a_day_without_samples_nobody_can_say(keep: Keep) -> None:
+@pytest.mark.parametrize(
+    "keep", [RetentionPeriods(raw_days=1), RetentionPeriods(raw_days=1, hour_days=2)], ids=["sealed", "expired"]
+)
+def test_what_was_known_of_a_day_without_samples_nobody_can_say(keep: RetentionPeriods) -> None:
     """Its row tells what counted when it was sealed: as of a moment it is left out, in every shard."""
     world = kept(moved(WIDER), keep)
     assert max(world.manifest().seals.values()) >= SEALED

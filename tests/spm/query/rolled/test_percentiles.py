@@ -23,7 +23,7 @@ MINUTE = 60_000
 def test_segments_cover_every_window_exactly(windows: list[tuple[int, int]]) -> None:
     starts = np.array([s for s, _ in windows]) * 13 * MINUTE
     ends = starts + np.array([w for _, w in windows]) * 7 * MINUTE
-    cuts = percentiles.segments(starts, ends)
+    cuts = percentiles.window_segments(starts, ends)
     assert (cuts.borders[cuts.low] == starts).all()
     assert (cuts.borders[cuts.high] == ends).all()
     widths = np.diff(cuts.borders)
@@ -59,7 +59,7 @@ def test_percentiles_of_any_range_and_group_are_within_a_hundredth(
     told.tick()
     starts = START + np.array([s for s, _ in windows]) * MINUTE
     ends = starts + np.array([w for _, w in windows]) * MINUTE
-    found = percentiles.of_groups(told.world.fresh(), EVERY, starts, ends, qs=[q], by=["__name__"])
+    found = percentiles.group_percentiles(told.world.fresh(), EVERY, starts, ends, qs=[q], by=["__name__"])
     truth = told.model.raw()
     for row, labels in enumerate(found.labels):
         for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -73,11 +73,11 @@ def test_whole_days_and_hours_come_from_their_levels() -> None:
     told.world.roll()
     told.tick()
     day = np.array([START]), np.array([START + DAY_HOURS * HOUR_MS])
-    found = percentiles.of_groups(told.world.fresh(), EVERY, *day, qs=[0.5], by=[])
-    assert [level for level, _ in found.basis.runs] == ["day aggregates"]
+    found = percentiles.group_percentiles(told.world.fresh(), EVERY, *day, qs=[0.5], by=[])
+    assert [level for level, _ in found.provenance.ranges] == ["day aggregates"]
     hours = np.array([START + 1]), np.array([START + 3 * HOUR_MS])
-    found = percentiles.of_groups(told.world.fresh(), EVERY, *hours, qs=[0.5], by=[])
-    assert [level for level, _ in found.basis.runs] == ["raw samples", "hour aggregates"]
+    found = percentiles.group_percentiles(told.world.fresh(), EVERY, *hours, qs=[0.5], by=[])
+    assert [level for level, _ in found.provenance.ranges] == ["raw samples", "hour aggregates"]
 
 
 def test_quantile_over_time_of_sealed_hours_comes_from_sketches_and_says_so() -> None:
@@ -101,7 +101,9 @@ def test_overlapping_windows_are_merged_a_few_at_a_time(monkeypatch: pytest.Monk
     monkeypatch.setattr(percentiles, "_BUCKETS_AT_ONCE", 20)
     storage = FakeStorage().add("m", {"n": "1"}, [h * HOUR_MS + 5 for h in range(48)], range(48))
     ends = np.arange(24, 49) * HOUR_MS
-    found = percentiles.of_groups(storage, [Matcher("__name__", "=", "m")], ends - 24 * HOUR_MS, ends, qs=[1.0], by=[])
+    found = percentiles.group_percentiles(
+        storage, [Matcher("__name__", "=", "m")], ends - 24 * HOUR_MS, ends, qs=[1.0], by=[]
+    )
     np.testing.assert_allclose(found.values[0][0], np.arange(23, 48), rtol=0.01)
 
 
@@ -112,4 +114,4 @@ def test_too_many_buckets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     told.tick()
     day = np.array([START]), np.array([START + DAY_HOURS * HOUR_MS])
     with pytest.raises(QueryTooLarge, match="buckets"):
-        percentiles.of_groups(told.world.fresh(), EVERY, *day, qs=[0.5], by=[])
+        percentiles.group_percentiles(told.world.fresh(), EVERY, *day, qs=[0.5], by=[])

@@ -1,4 +1,4 @@
-"""Claims about levels: days, hours or samples answer, whichever is the highest that is exact (rules 11, 22, 23)."""
+"""Claims about levels: days, hours or samples answer, whichever is the highest that is exact (PROTOCOL 11, 22, 23)."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -16,12 +16,12 @@ from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.promql.engine import Engine, QueryLimits
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
-from spm.query.request.provenance import Basis
+from spm.query.request.provenance import Provenance
 from spm.query.rolled.resolutions import _entries
 from spm.store import epochs, keys, manifest
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution
-from spm.store.manifest import EXPIRED, SEALED, Days, Hours, Manifest, month_of
+from spm.store.keys import PlacementTable
+from spm.store.manifest import EXPIRED, SEALED, DayPack, HourPack, Manifest, month_of
 from spm.wire import metric_id
 from tests.bench import month
 from tests.model.world import APP, DAY, START, World
@@ -48,9 +48,9 @@ class Counting:
         return nullcontext(self)
 
 
-def levels(basis: Basis) -> list[str]:
+def levels(provenance: Provenance) -> list[str]:
     """The levels an answer came from, in the order of time."""
-    return [level for level, _ in basis.runs]
+    return [level for level, _ in provenance.ranges]
 
 
 def a_day(world: World | None = None) -> World:
@@ -79,9 +79,9 @@ def flip(world: World, **changes: Any) -> None:
 def moved(world: World) -> None:
     """Writers put metric m0 into another shard from now on."""
     ids = np.array([metric_id(b"m0")], np.uint64)
-    before = world.distribution.of(APP, ids)
-    made = epochs.open_epoch(world.store, APP, strategy="byte", shards=16, spread=16)
-    assert made.of(APP, ids) != before, "the metric must move"
+    before = world.distribution.place(APP, ids)
+    made = epochs.open_epoch(world.store, APP, function="byte", shards=16, spread=16)
+    assert made.place(APP, ids) != before, "the metric must move"
     world.writer = Writer(world.store, made)
 
 
@@ -100,9 +100,9 @@ def test_a_month_of_one_series_reads_few_rows() -> None:
 
 @pytest.mark.parametrize("spread", [1, 2, 7])
 def test_days_and_hours_answer_whatever_the_spread(spread: int) -> None:
-    world = a_day(World(distribution=Distribution.single(spread=spread)))
-    assert levels(day_of(world.fresh()).basis) == ["day aggregates"]
-    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).basis) == ["hour aggregates"]
+    world = a_day(World(distribution=PlacementTable.single(spread=spread)))
+    assert levels(day_of(world.fresh()).provenance) == ["day aggregates"]
+    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["hour aggregates"]
 
 
 def test_a_retraction_of_another_metric_leaves_hours_and_days_in_use() -> None:
@@ -110,11 +110,11 @@ def test_a_retraction_of_another_metric_leaves_hours_and_days_in_use() -> None:
     before = day_of(world.fresh())
     world.retract(metric=1)
     after = day_of(world.fresh())
-    assert levels(after.basis) == ["day aggregates"]
+    assert levels(after.provenance) == ["day aggregates"]
     assert (after.sum == before.sum).all()
-    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).basis) == ["hour aggregates"]
+    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["hour aggregates"]
     world.retract(source="host")
-    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).basis) == ["raw samples"]
+    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["raw samples"]
     assert day_of(world.fresh()).count.sum() == 0
 
 
@@ -137,13 +137,13 @@ def test_an_expired_day_is_answered_whole_from_its_day_and_never_in_part() -> No
         world.store.delete(table, [(key, None) for key, _ in world.store.scan(table, b"", b"\xff" * 64)])
     whole = day_of(world.fresh())
     assert (whole.sum == before.sum).all()
-    assert not whole.basis.warnings()
+    assert not whole.provenance.warnings()
     part = world.fresh().select_hours(M0, FIRST, FIRST + 1)
     assert part.count.sum() == 0
-    assert len(part.basis.warnings()) == 2
+    assert len(part.provenance.warnings()) == 2
     then = day_of(world.fresh().asof(world.clock.now_ms()))
     assert then.count.sum() == 0
-    assert then.basis.warnings()
+    assert then.provenance.warnings()
 
 
 def test_a_lost_row_of_a_sealed_hour_is_an_error_never_no_data() -> None:
@@ -151,10 +151,10 @@ def test_a_lost_row_of_a_sealed_hour_is_an_error_never_no_data() -> None:
     flip(world, seals={FIRST: SEALED})
     assert world.fresh().select_hours(M0, FIRST, FIRST).count.tolist() == [[6], [6]]
     world.store.delete("hours", [(key, None) for key, _ in world.store.scan("hours", b"", b"\xff" * 64)])
-    with pytest.raises(IntegrityError, match="nothing below"):
+    with pytest.raises(IntegrityError, match="no finer data"):
         world.fresh().select_hours(M0, FIRST, FIRST)
     open_one = world.fresh().select_hours(M0, FIRST + 1, FIRST + 1)
-    assert levels(open_one.basis) == ["raw samples"]
+    assert levels(open_one.provenance) == ["raw samples"]
 
 
 def test_pending_samples_of_a_sealed_hour_are_passed_over() -> None:
@@ -165,7 +165,9 @@ def test_pending_samples_of_a_sealed_hour_are_passed_over() -> None:
     assert world.fresh().select_hours(M0, FIRST, FIRST).count.tolist() == [[6], [6]]
     raw = world.fresh().select(M0, START, START + 2 * HOUR_MS)
     assert int(raw.ts.min()) > START + HOUR_MS
-    assert raw.basis.warnings() == ["raw data up to 2023-08-31T01:00Z has expired: only whole hours are answered there"]
+    assert raw.provenance.warnings() == [
+        "raw data up to 2023-08-31T01:00Z has expired: only whole hours are answered there"
+    ]
 
 
 def test_a_new_distribution_is_noticed_in_the_midst_of_a_query() -> None:
@@ -174,7 +176,7 @@ def test_a_new_distribution_is_noticed_in_the_midst_of_a_query() -> None:
     storage.select(M0, START, START + HOUR_MS)
     moved(world)
     world.send(*((s, 1_800_001, 777.0) for s in (0, 1, 3)))
-    assert not storage._held.tail.due
+    assert not storage._state.tail.due
     found = storage.select(M0, START, START + HOUR_MS)  # the tail is not a second old, but it is of another place
     assert (found.values == 777.0).any()
 
@@ -183,13 +185,13 @@ def test_a_query_that_is_out_of_time_ends_within_the_storage() -> None:
     world = a_day()
     clock = FakeClock()
     storage = world.fresh()
-    reads = storage.select_strips
+    reads = storage.select_runs
 
     def slow(*arguments: Any, **options: Any) -> Any:
         clock.advance(31_000)
         return reads(*arguments, **options)
 
-    storage.select_strips = slow  # type: ignore[method-assign]
+    storage.select_runs = slow  # type: ignore[method-assign]
     with pytest.raises(QueryTimeout):
         Engine(storage, QueryLimits(timeout_s=30), clock).instant("m0", START // 1 + HOUR_MS)
 
@@ -199,7 +201,7 @@ def test_late_samples_take_a_day_down_to_hours_and_their_hour_down_to_samples() 
     world.send((0, 5, 50.0))
     world.clock.advance(2_000)
     found = day_of(world.fresh())
-    assert levels(found.basis) == ["raw samples", "hour aggregates"]
+    assert levels(found.provenance) == ["raw samples", "hour aggregates"]
     assert sorted(found.count.ravel().tolist()) == [12, 13]
 
 
@@ -214,7 +216,7 @@ def test_cells_are_those_of_their_hours_where_a_day_is_whole_and_where_it_is_not
     borders = np.array([*range(FIRST + 5, FIRST + 24), FIRST + 24, FIRST + 48, *range(FIRST + 49, FIRST + 55)])
     hours = world.fresh().select_hours(M0, FIRST, FIRST + 71)
     mixed = world.fresh().select_cells(M0, borders, NAMES)
-    assert levels(mixed.basis) == ["hour aggregates", "raw samples", "hour aggregates"]
+    assert levels(mixed.provenance) == ["hour aggregates", "raw samples", "hour aggregates"]
     for labels, counts, most in zip(mixed.labels, mixed.count, mixed.max, strict=True):
         row = list(hours.labels).index(labels)
         parts = [slice(a - FIRST, b - FIRST) for a, b in pairwise(borders.tolist())]
@@ -238,23 +240,23 @@ def test_of_a_row_the_series_and_steps_asked_for_are_taken_and_no_others(asked: 
 def test_hours_and_days_that_were_made_of_something_else_are_not_used() -> None:
     world = a_day()
     other = {
-        shard: Hours(pack.generation, {s: replace(of, inputs=b"another!") for s, of in pack.hours.items()})
+        shard: HourPack(pack.generation, {s: replace(of, inputs=b"another!") for s, of in pack.hours.items()})
         for shard, pack in world.manifest().hours.items()
     }
     flip(world, hours=other)
-    assert levels(day_of(world.fresh()).basis) == ["day aggregates"]
-    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).basis) == ["raw samples"]
+    assert levels(day_of(world.fresh()).provenance) == ["day aggregates"]
+    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["raw samples"]
     key = keys.manifest_month(APP, month_of(DAY))
     [row] = world.store.get("manifest", [key])
     assert row is not None
     now = manifest.decode_month(row[b"v"])
     days = {
-        shard: Days(pack.generation, {d: replace(of, inputs=b"another!") for d, of in pack.days.items()})
+        shard: DayPack(pack.generation, {d: replace(of, inputs=b"another!") for d, of in pack.days.items()})
         for shard, pack in now.days.items()
     }
     changed = manifest.encode_month(replace(now, nonce=now.nonce + 1, days=days))
     assert world.store.check_and_put("manifest", key, b"v", row[b"v"], changed)
-    assert levels(day_of(world.fresh()).basis) == ["raw samples"]
+    assert levels(day_of(world.fresh()).provenance) == ["raw samples"]
 
 
 def test_a_retraction_takes_a_day_down_to_samples_and_a_run_brings_it_back() -> None:
@@ -262,11 +264,11 @@ def test_a_retraction_takes_a_day_down_to_samples_and_a_run_brings_it_back() -> 
     number = world.retract(series=0, data_to=START + HOUR_MS)
     world.clock.advance(2_000)
     found = day_of(world.fresh())
-    assert levels(found.basis) == ["raw samples", "hour aggregates"]
+    assert levels(found.provenance) == ["raw samples", "hour aggregates"]
     world.roll()
     world.clock.advance(2_000)
     again = day_of(world.fresh())
-    assert levels(again.basis) == ["day aggregates"]
+    assert levels(again.provenance) == ["day aggregates"]
     assert (again.sum == found.sum).all()
     world.undo(number)
     assert sorted(day_of(world.fresh()).count.ravel().tolist()) == [12, 12]
@@ -279,12 +281,12 @@ def test_a_day_that_leaves_out_other_samples_than_its_hours_is_not_used() -> Non
     assert row is not None
     now = manifest.decode_month(row[b"v"])
     days = {
-        shard: Days(pack.generation, {d: replace(of, retractions=b"another!") for d, of in pack.days.items()})
+        shard: DayPack(pack.generation, {d: replace(of, retractions=b"another!") for d, of in pack.days.items()})
         for shard, pack in now.days.items()
     }
     changed = manifest.encode_month(replace(now, nonce=now.nonce + 1, days=days))
     assert world.store.check_and_put("manifest", key, b"v", row[b"v"], changed)
-    assert levels(day_of(world.fresh()).basis) == ["hour aggregates"]
+    assert levels(day_of(world.fresh()).provenance) == ["hour aggregates"]
 
 
 def test_a_retraction_meets_series_that_were_not_known_when_it_was_first_looked_at() -> None:

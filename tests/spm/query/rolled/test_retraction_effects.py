@@ -5,17 +5,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rollups.delete.seal import Keep
+from rollups.delete.seal import RetentionPeriods
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.explain import explanation
 from spm.query.request.batches import Matcher
-from spm.query.request.provenance import Basis
+from spm.query.request.provenance import Provenance
 from tests.model.world import START, World
 from tests.spm.query.rolled.test_resolutions import FIRST, M0, moved
 
-HOURS_GONE, DAYS_ALONE = Keep(0), Keep(0, 0)
-WITHOUT = "hours whose samples are gone stay as they are: 1 retraction without effect there: 1"
-LASTING = "hours whose samples are gone stay as they are: 1 retraction undone since and still left out there: 1"
+HOURS_GONE, DAYS_ALONE = RetentionPeriods(0), RetentionPeriods(0, 0)
+WITHOUT = "hours whose samples have expired stay as they are: 1 retraction without effect there: 1"
+LASTING = "hours whose samples have expired stay as they are: 1 retraction undone since and still left out there: 1"
 IN_EFFECT, PERHAPS = "1 retraction in effect: 1", "1 retraction may be in effect: 1"
 
 Act = Callable[[World], object]
@@ -47,17 +47,17 @@ def undo(world: World) -> None:
     world.undo(1)
 
 
-def seal(keep: Keep) -> Act:
+def seal(keep: RetentionPeriods) -> Act:
     return lambda world: world.retain(keep, days_later=40)
 
 
-def cells(world: World, *matchers: Matcher) -> Basis:
+def cells(world: World, *matchers: Matcher) -> Provenance:
     """What the whole day rests on."""
-    return world.fresh().select_cells(matchers, np.array([FIRST, FIRST + DAY_HOURS]), ["sum"]).basis
+    return world.fresh().select_cells(matchers, np.array([FIRST, FIRST + DAY_HOURS]), ["sum"]).provenance
 
 
-def told(basis: Basis) -> list[str]:
-    return [said for said in (*basis.infos(), *basis.warnings()) if "retraction" in said]
+def told(provenance: Provenance) -> list[str]:
+    return [said for said in (*provenance.infos(), *provenance.warnings()) if "retraction" in said]
 
 
 @pytest.mark.parametrize("keep", [HOURS_GONE, DAYS_ALONE], ids=["only hours are left", "only days are left"])
@@ -73,13 +73,13 @@ def told(basis: Basis) -> list[str]:
     ],
 )
 def test_where_samples_are_gone_a_retraction_is_in_effect_as_it_was_when_they_went(
-    history: str, wanted: list[str], series: int, keep: Keep
+    history: str, wanted: list[str], series: int, keep: RetentionPeriods
 ) -> None:
     acts = {"seal": seal(keep), "retract": retract(series=series), "undo": undo}
     world = after(two_hours(), roll, *(act for name in history.split() for act in (acts[name], roll)))
-    basis = cells(world, Matcher("__name__", "=", f"m{series}"))
-    assert told(basis) == wanted
-    [each] = explanation(world.fresh(), basis, world.clock.now_ms())["retractions"]
+    provenance = cells(world, Matcher("__name__", "=", f"m{series}"))
+    assert told(provenance) == wanted
+    [each] = explanation(world.fresh(), provenance, world.clock.now_ms())["retractions"]
     assert each["inEffect"] == (IN_EFFECT in wanted)
     assert each["withoutEffectWhereSamplesAreGone"] == (WITHOUT in wanted)
     assert each["staysLeftOutWhereSamplesAreGone"] == (LASTING in wanted)
@@ -112,7 +112,7 @@ def test_no_retraction_is_called_in_effect_that_takes_out_nothing_of_what_is_ask
     world.send((3, 700_000, 1.0), (3, HOUR_MS + 700_000, 1.0), source="other")
     after(world, roll, retract(**what), *([roll] if compacted else []))
     found = world.fresh()
-    assert told(found.select(ZERO, START, START + HOUR_MS).basis) == samples
+    assert told(found.select(ZERO, START, START + HOUR_MS).provenance) == samples
     expected = hours if compacted else samples
     assert told(cells(world, *ZERO)) == expected
 
@@ -120,11 +120,11 @@ def test_no_retraction_is_called_in_effect_that_takes_out_nothing_of_what_is_ask
 def test_a_retraction_of_other_samples_of_the_hour_is_not_in_effect() -> None:
     world = after(two_hours(), roll, retract(data_to=START + 900_000))
     late = world.fresh().select(M0, START + 1_800_000, START + HOUR_MS + 700_000)
-    assert told(late.basis) == []
+    assert told(late.provenance) == []
 
 
 @pytest.mark.parametrize("keep", [HOURS_GONE, DAYS_ALONE], ids=["only hours are left", "only days are left"])
-def test_a_retraction_is_told_where_a_former_distribution_put_what_is_sealed(keep: Keep) -> None:
+def test_a_retraction_is_told_where_a_former_distribution_put_what_is_sealed(keep: RetentionPeriods) -> None:
     world = after(two_hours(), roll, retract(series=0), roll, seal(keep), undo, moved)
     assert told(cells(world, *M0)) == [IN_EFFECT, LASTING]
     assert told(cells(world, Matcher("__name__", "=", "m1"))) == []

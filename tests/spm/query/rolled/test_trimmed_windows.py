@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from rollups.delete.seal import Keep
+from rollups.delete.seal import RetentionPeriods
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine, Result
-from spm.query.promql.evaluation.whole_hours import answers
+from spm.query.promql.evaluation.whole_hours import has_exact_aggregates
 from spm.query.promql.kernels.over_time import FUNCTIONS
-from spm.query.rolled.trimmed_windows import SHARE, Gone, left
+from spm.query.rolled.trimmed_windows import SHARE, Expiry, trim
 from spm.store.backends.memory import MemoryBackend
 from tests.model.world import DAY_MS, START, World
 
 HOURS_FROM, SAMPLES_FROM, END = START + DAY_MS, START + 2 * DAY_MS, START + 3 * DAY_MS
 MINUTE_MS = 60_000
-EXACT = sorted(filter(answers, FUNCTIONS))
+EXACT = sorted(filter(has_exact_aggregates, FUNCTIONS))
 FROM_SAMPLES = ("changes", "stddev_over_time", "deriv")
 GRAINS = ((DAY_MS, HOURS_FROM), (HOUR_MS, SAMPLES_FROM))
 SERIES, COUNTERS, SPARSE = (0, 3, 6), (3, 6), 6  # all of m0
@@ -49,7 +49,7 @@ def expired() -> World:
         world.send(*((series, at, value) for at, value in samples(series)))
     world.roll(now_ms=END + 6 * HOUR_MS)
     world.clock.advance(2_000)
-    world.retain(Keep(1, 2), days_later=2)
+    world.retain(RetentionPeriods(1, 2), days_later=2)
     world.clock.advance(2_000)
     return world
 
@@ -149,7 +149,7 @@ def test_what_is_no_number_in_one_series_changes_nothing_in_another(function: st
         world.roll(now_ms=END)
         world.clock.advance(2_000)
         if gone:
-            world.retain(Keep(0), days_later=40)
+            world.retain(RetentionPeriods(0), days_later=40)
             world.clock.advance(2_000)
         return by_series(Engine(world.fresh()).range(f"{function}(m0[2h])", START, START + 8 * HOUR_MS, HOUR_MS))
 
@@ -182,15 +182,17 @@ def test_as_of_a_time_windows_that_lack_samples_have_no_answer() -> None:
 @pytest.mark.parametrize(
     ("window", "gone", "wanted"),
     [
-        ((0, 10), Gone(), (0, 10, True)),
-        ((-5 * HOUR_MS - 1, 7), Gone(), (-5 * HOUR_MS - 1, 7, True)),
-        ((1, 40 * HOUR_MS + 5), Gone(20 * HOUR_MS), (HOUR_MS, 40 * HOUR_MS + 5, True)),
-        ((1, 10 * HOUR_MS + 5), Gone(20 * HOUR_MS), (HOUR_MS, 10 * HOUR_MS, False)),
-        ((1, 30 * DAY_MS), Gone(9 * DAY_MS, 8 * DAY_MS), (DAY_MS, 30 * DAY_MS, True)),
-        ((1, 30 * DAY_MS), Gone(9 * DAY_MS, bare=True), (9 * DAY_MS, 30 * DAY_MS, False)),
-        ((1, 5), Gone(9 * DAY_MS, bare=True), (9 * DAY_MS, 9 * DAY_MS, False)),
+        ((0, 10), Expiry(), (0, 10, True)),
+        ((-5 * HOUR_MS - 1, 7), Expiry(), (-5 * HOUR_MS - 1, 7, True)),
+        ((1, 40 * HOUR_MS + 5), Expiry(20 * HOUR_MS), (HOUR_MS, 40 * HOUR_MS + 5, True)),
+        ((1, 10 * HOUR_MS + 5), Expiry(20 * HOUR_MS), (HOUR_MS, 10 * HOUR_MS, False)),
+        ((1, 30 * DAY_MS), Expiry(9 * DAY_MS, 8 * DAY_MS), (DAY_MS, 30 * DAY_MS, True)),
+        ((1, 30 * DAY_MS), Expiry(9 * DAY_MS, samples_only=True), (9 * DAY_MS, 30 * DAY_MS, False)),
+        ((1, 5), Expiry(9 * DAY_MS, samples_only=True), (9 * DAY_MS, 9 * DAY_MS, False)),
     ],
 )
-def test_windows_are_cut_to_what_is_stored(window: tuple[int, int], gone: Gone, wanted: tuple[int, int, bool]) -> None:
-    found = left(np.array(window[:1]), np.array(window[1:]), gone)
+def test_windows_are_cut_to_what_is_stored(
+    window: tuple[int, int], gone: Expiry, wanted: tuple[int, int, bool]
+) -> None:
+    found = trim(np.array(window[:1]), np.array(window[1:]), gone)
     assert (int(found.first_ms[0]), int(found.last_ms[0]), bool(found.answered[0])) == wanted

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollups.delete.seal import Keep
+from rollups.delete.seal import RetentionPeriods
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.promql.engine import Engine
@@ -59,13 +59,13 @@ def test_what_a_chart_says_of_all_its_time_is_the_same_at_every_zoom(seed: int) 
 @pytest.mark.parametrize(
     ("keep", "zooms", "said"),
     [
-        (Keep(0), ZOOMS[1:], "raw data up to"),
-        (Keep(0, 0), ("24h", "48h"), "hour aggregates up to"),
+        (RetentionPeriods(0), ZOOMS[1:], "raw data up to"),
+        (RetentionPeriods(0, 0), ("24h", "48h"), "hour aggregates up to"),
     ],
     ids=["samples are gone", "hours are gone"],
 )
 def test_what_only_a_coarser_level_still_holds_is_answered_from_it_and_says_so(
-    keep: Keep, zooms: tuple[str, ...], said: str
+    keep: RetentionPeriods, zooms: tuple[str, ...], said: str
 ) -> None:
     world, values = a_world(7)
     world.retain(keep, days_later=40)

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from spm.arrays import BOOL, F64, I64, U64
 from spm.errors import CorruptBlock, IntegrityError
-from spm.query.promql.evaluation.sample_source import packed
+from spm.query.promql.evaluation.sample_source import samples_of
 from spm.query.promql.kernels import over_time, windows
 from spm.query.promql.kernels.windows import Steps
 from spm.query.request.batches import SeriesBatch
-from spm.query.request.provenance import Basis
-from spm.query.samples.page_selection import ByMetric, Known, SharedPage, Woven
-from spm.query.samples.sample_runs import Lines, Strips, Weaver, ascending, entries_of, runs
+from spm.query.request.provenance import Provenance
+from spm.query.samples.page_selection import CachedTimelines, SelectedPages, SharedPage
+from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder, Timelines, entries_of, is_ascending, run_count
+from spm.query.samples.series_selection import SeriesByMetric
 from spm.store.encoding.blocks import ChunkPage
 from spm.store.rollup.aggregates import compensated
 
@@ -33,35 +34,35 @@ def numbered(rows: I64) -> list[dict[str, str]]:
     return [{"row": str(row)} for row in rows.tolist()]
 
 
-def chosen(series: dict[int, U64]) -> ByMetric:
+def chosen(series: dict[int, U64]) -> SeriesByMetric:
     """What a query has chosen, of each metric."""
     ends = [*accumulate(map(len, series.values()), initial=0)]
     ids = np.concatenate([*series.values()])
-    return ByMetric(ids, np.arange(len(ids)), dict(zip(series, pairwise(ends), strict=True)))
+    return SeriesByMetric(ids, np.arange(len(ids)), dict(zip(series, pairwise(ends), strict=True)))
 
 
-def strips_of(found: Woven) -> tuple[list[int], SeriesBatch]:
+def strips_of(found: SelectedPages) -> tuple[list[int], SeriesBatch]:
     """(rows that have samples, these)."""
-    strips = found.strips(numbered, Basis())
+    strips = found.runs(numbered, Provenance())
     return [int(each["row"]) for each in strips.labels], strips.batch()
 
 
 @st.composite
-def woven(draw: st.DrawFn) -> tuple[Strips, int]:
+def woven(draw: st.DrawFn) -> tuple[SampleRuns, int]:
     """Two hours of three series, some of which share their line; the second may be cut."""
     end = draw(st.sampled_from([100, 200, 1_000]))
-    weaver = Weaver(0, end)
+    weaver = SampleRunsBuilder(0, end)
     for hour in range(2):
         times = [sorted(draw(st.sets(st.integers(1, 99), min_size=1, max_size=9))) for _ in range(2)]
         ts = np.array([100 * hour + t for line in times for t in line], np.int64)
-        lines = Lines.of(ts, np.array(list(map(len, times)), np.int32)).within(0, end)
+        lines = Timelines.of(ts, np.array(list(map(len, times)), np.int32)).within(0, end)
         rows = np.array(sorted(draw(st.sets(st.integers(0, 2), min_size=1))), np.int64)
         line = np.array([draw(st.integers(0, 1)) for _ in rows], np.int64)
         counts = np.array([len(times[n]) for n in line], np.int64)
         values = np.array([draw(VALUE) for _ in range(int(counts.sum()))])
         columns, owner, first = parted(draw, values, counts)
         weaver.add(entries_of(rows, owner, first, line), columns, lines, int(counts.sum()))
-    return weaver.woven(3, numbered, Basis()), end
+    return weaver.build(3, numbered, Provenance()), end
 
 
 def parted(draw: st.DrawFn, values: F64, counts: I64) -> tuple[list[F64], I64, I64]:
@@ -74,10 +75,10 @@ def parted(draw: st.DrawFn, values: F64, counts: I64) -> tuple[list[F64], I64, I
 
 @given(woven(), st.sampled_from(FUNCTIONS), st.integers(5, 150))
 def test_windows_are_the_same_over_shared_lines_and_over_lines_of_each_series(
-    made: tuple[Strips, int], function: str, range_ms: int
+    made: tuple[SampleRuns, int], function: str, range_ms: int
 ) -> None:
     strips, _ = made
-    apart = Strips.of(strips.batch())
+    apart = SampleRuns.of(strips.batch())
     for steps in (Steps(7, 13, 20), Steps(150, 0, 1)):
         pairs = zip(swept(strips, function, steps, range_ms), swept(apart, function, steps, range_ms), strict=True)
         for (values, present), (wanted, there) in pairs:
@@ -94,14 +95,14 @@ def test_elements_where_they_lie_are_those_brought_together(
     present = np.array([data.draw(st.sampled_from(few)) for _ in range(series)], np.bool_).reshape(series, count)
     values = np.array([data.draw(VALUE) for _ in range(present.size)], np.float64).reshape(present.shape)
     times, labels = 7 + 20 * np.arange(count, dtype=np.int64), [{"n": str(n)} for n in range(series)]
-    strips, wanted = Strips.where(present, labels, times, values), packed(labels, times, values, present)
-    assert len(strips.line) <= runs(present)
+    strips, wanted = SampleRuns.where(present, labels, times, values), samples_of(labels, times, values, present)
+    assert len(strips.timeline) <= run_count(present)
     found = strips.batch()
     assert (found.offsets.tolist(), found.ts.tolist()) == (wanted.offsets.tolist(), wanted.ts.tolist())
     assert found.values.view(np.uint64).tolist() == wanted.values.view(np.uint64).tolist()
     for (ours, there), (theirs, are) in zip(
         swept(strips, function, Steps(7, 13, 20), range_ms),
-        swept(Strips.of(wanted), function, Steps(7, 13, 20), range_ms),
+        swept(SampleRuns.of(wanted), function, Steps(7, 13, 20), range_ms),
         strict=True,
     ):
         np.testing.assert_array_equal(there, are)
@@ -109,11 +110,11 @@ def test_elements_where_they_lie_are_those_brought_together(
 
 
 def test_rows_that_are_whole_share_one_line() -> None:
-    whole = Strips.where(np.ones((3, 4), np.bool_), [{}] * 3, np.arange(4), np.arange(12.0).reshape(3, 4))
-    assert (whole.line.tolist(), whole.lengths.tolist()) == ([0, 0, 0], [4])
+    whole = SampleRuns.where(np.ones((3, 4), np.bool_), [{}] * 3, np.arange(4), np.arange(12.0).reshape(3, 4))
+    assert (whole.timeline.tolist(), whole.lengths.tolist()) == ([0, 0, 0], [4])
 
 
-def swept(found: Strips, function: str, steps: Steps, range_ms: int) -> list[tuple[F64, BOOL]]:
+def swept(found: SampleRuns, function: str, steps: Steps, range_ms: int) -> list[tuple[F64, BOOL]]:
     """The function's values, the newest samples and their times."""
     half = np.full(steps.count, 0.5)
     return [
@@ -137,14 +138,14 @@ def test_sums_and_extremes_are_those_of_the_plain_formulas(numbers: list[float])
 
 
 def test_pages_of_which_little_is_wanted_are_copied_once_they_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spm.limits.STRIPS_IDLE_BYTES_MAX", 8 * 15)
-    weaver, lines = Weaver(0, 100), Lines.of(np.array([10], np.int64), np.array([1], np.int32))
+    monkeypatch.setattr("spm.limits.SAMPLE_RUNS_IDLE_BYTES_MAX", 8 * 15)
+    weaver, lines = SampleRunsBuilder(0, 100), Timelines.of(np.array([10], np.int64), np.array([1], np.int32))
     pages = [np.arange(10.0) + 10 * n for n in range(4)]
     for row, page in enumerate(pages):
         weaver.add(np.array([[row, 0, 3, 0]]), [page], lines, 1)
-    held = weaver.woven(4, numbered, Basis()).held
+    held = weaver.build(4, numbered, Provenance()).buffers
     assert [any(each is page for each in held) for page in pages] == [True, False, False, False]
-    assert weaver.woven(4, numbered, Basis()).batch().values.tolist() == [3.0, 13.0, 23.0, 33.0]
+    assert weaver.build(4, numbered, Provenance()).batch().values.tolist() == [3.0, 13.0, 23.0, 33.0]
 
 
 def extreme(values: list[float], *, greatest: bool) -> float:
@@ -187,13 +188,13 @@ def test_of_each_page_the_wanted_series_are_found_with_their_values_and_times(da
         by_metric[metric] = np.array(ids, np.uint64)
         chunks.append((metric, SharedPage.of(page)))
     counts_of_lines = np.array([1, 2], np.int32)
-    known = Known(Lines.of(np.array([5, 5, 6], np.int64), counts_of_lines), counts_of_lines, ((0,), (0,)))
-    found = Woven(chosen(by_metric), Weaver(0, 100))
+    known = CachedTimelines(Timelines.of(np.array([5, 5, 6], np.int64), counts_of_lines), counts_of_lines, ((0,), (0,)))
+    found = SelectedPages(chosen(by_metric), SampleRunsBuilder(0, 100))
     metrics, pages = (tuple(each) for each in zip(*chunks, strict=True))
-    sheaf = found.sheaf(metrics, pages, 1)
+    sheaf = found.selection(metrics, pages, 1)
     assert sheaf.pages == ((0,) if wanted else ())
     if wanted:
-        found.opened(pages, sheaf, known, whole=True)
+        found.add_pages(pages, sheaf, known, is_whole=True)
     rows, batch = strips_of(found)
     got = {row: batch.values[a:b].tolist() for row, a, b in zip(rows, batch.offsets, batch.offsets[1:], strict=False)}
     assert got == wanted
@@ -210,13 +211,13 @@ def test_a_page_with_a_column_of_another_kind_is_damaged(column: str) -> None:
 def test_pages_that_look_alike_find_their_times_however_timelines_are_cut_into_pages() -> None:
     numbers = np.array([0, 1], np.int32), np.array([1, 1], np.int32)
     page = SharedPage.of(ChunkPage(np.array([5, 6], np.uint64), *numbers, np.array([1.0, 2.0])))
-    woven = Woven(chosen({9: page.series}), Weaver(0, 100))
+    woven = SelectedPages(chosen({9: page.series}), SampleRunsBuilder(0, 100))
     counts = np.array([1, 1], np.int32)
     for shift, pages, ts in ((1, (0,), [10, 11]), (0, (0, 1), [20, 21])):
-        sheaf = woven.sheaf((9,), [page], shift)
+        sheaf = woven.selection((9,), [page], shift)
         assert sheaf.pages == pages
-        known = Known(Lines.of(np.array(ts, np.int64), counts), counts, (pages, tuple(range(len(pages)))))
-        woven.opened([page], sheaf, known, whole=True)
+        known = CachedTimelines(Timelines.of(np.array(ts, np.int64), counts), counts, (pages, tuple(range(len(pages)))))
+        woven.add_pages([page], sheaf, known, is_whole=True)
     _, found = strips_of(woven)
     assert (found.ts.tolist(), found.values.tolist()) == ([10, 20, 11, 21], [1.0, 1.0, 2.0, 2.0])
 
@@ -224,10 +225,10 @@ def test_pages_that_look_alike_find_their_times_however_timelines_are_cut_into_p
 def test_pages_that_look_alike_are_told_apart_by_their_metrics() -> None:
     one = np.array([0], np.int32), np.array([1], np.int32)
     pages = [SharedPage.of(ChunkPage(np.array([5], np.uint64), *one, np.array([value]))) for value in (1.0, 2.0)]
-    woven = Woven(chosen({8: pages[0].series, 9: pages[1].series}), Weaver(0, 100))
+    woven = SelectedPages(chosen({8: pages[0].series, 9: pages[1].series}), SampleRunsBuilder(0, 100))
     for metric, page in zip((8, 9), pages, strict=True):  # as where the other page of each hour is damaged
-        known = Known(Lines.of(np.array([10], np.int64), one[1]), one[1], ((0,), (0,)))
-        woven.opened([page], woven.sheaf((metric,), [page], 1), known, whole=True)
+        known = CachedTimelines(Timelines.of(np.array([10], np.int64), one[1]), one[1], ((0,), (0,)))
+        woven.add_pages([page], woven.selection((metric,), [page], 1), known, is_whole=True)
     rows, batch = strips_of(woven)
     assert (rows, batch.values.tolist()) == ([0, 1], [1.0, 2.0])
 
@@ -235,7 +236,7 @@ def test_pages_that_look_alike_are_told_apart_by_their_metrics() -> None:
 def test_pages_of_one_metric_have_room_for_all_its_series_each() -> None:
     numbers = np.array([0, 1], np.int32), np.array([1, 1], np.int32)
     page = SharedPage.of(ChunkPage(np.array([5, 6], np.uint64), *numbers, np.array([1.0, 2.0])))
-    sheaf = Woven(chosen({9: page.series}), Weaver(0, 100)).sheaf((9, 9), [page, page], 1)
+    sheaf = SelectedPages(chosen({9: page.series}), SampleRunsBuilder(0, 100)).selection((9, 9), [page, page], 1)
     assert sheaf.entries[:, :2].tolist() == [[0, 0], [1, 0], [0, 1], [1, 1]]
 
 
@@ -244,13 +245,13 @@ def test_values_without_a_line_of_their_length_are_an_integrity_error(timeline: 
     """The pool has one page with two timelines of one time each."""
     columns = np.array([timeline], np.int32), np.array([count], np.int32), np.ones(count)
     page = SharedPage.of(ChunkPage(np.array([5], np.uint64), *columns))
-    woven, counts = Woven(chosen({9: page.series}), Weaver(0, 100)), np.array([1, 1], np.int32)
-    known = Known(Lines.of(np.array([10, 11], np.int64), counts), counts, ((0,), (0,)))
+    woven, counts = SelectedPages(chosen({9: page.series}), SampleRunsBuilder(0, 100)), np.array([1, 1], np.int32)
+    known = CachedTimelines(Timelines.of(np.array([10, 11], np.int64), counts), counts, ((0,), (0,)))
     with pytest.raises(IntegrityError, match="differ in length"):
-        woven.opened([page], woven.sheaf((9,), [page], 1), known, whole=True)
+        woven.add_pages([page], woven.selection((9,), [page], 1), known, is_whole=True)
 
 
 def test_a_line_with_two_versions_of_a_time_is_noticed() -> None:
     counts = np.array([2, 2], np.int32)
-    assert ascending(np.array([1, 2, 1, 2]), counts)
-    assert not ascending(np.array([1, 2, 2, 2]), counts)
+    assert is_ascending(np.array([1, 2, 1, 2]), counts)
+    assert not is_ascending(np.array([1, 2, 2, 2]), counts)

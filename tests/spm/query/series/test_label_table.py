@@ -9,9 +9,9 @@ import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
-from spm.query.promql.operators.label_groups import Groups, group_by, group_equal, group_without, ordered
-from spm.query.promql.operators.vector import finished, named
-from spm.query.series.label_table import Column, Labels, LabelTable, json_of, taken, used
+from spm.query.promql.operators.label_groups import Groups, group_by, group_equal, group_without, label_order
+from spm.query.promql.operators.vector import finish, make_vector
+from spm.query.series.label_table import Column, Labels, LabelTable, json_of, take_labels, used_values
 
 NAMES = ("__name__", "__type__", "a", "host", "le")
 TEXTS = ("", "x", "y", "ä", 'q"\\\n', "😀", "h1", "h10", "h2")
@@ -41,8 +41,8 @@ def test_table_is_grouped_and_sorted_as_a_list_is(series: list[Labels], names: l
     assert same(group_by(table, names), group_by(series, names))
     assert same(group_without(table, names), group_without(series, names))
     assert same(group_equal(table), group_equal(series))
-    assert ordered(table).tolist() == table.order().tolist() == ordered(series).tolist()
-    assert all(used(table, name) == used(series, name) or not series for name in names)
+    assert label_order(table).tolist() == table.order().tolist() == label_order(series).tolist()
+    assert all(used_values(table, name) == used_values(series, name) or not series for name in names)
 
 
 def test_tables_of_many_series_are_sorted_as_lists_are() -> None:
@@ -50,7 +50,7 @@ def test_tables_of_many_series_are_sorted_as_lists_are() -> None:
     draws = np.random.default_rng(5).integers(0, len(TEXTS), (300, len(NAMES)))
     series = [{n: TEXTS[code] for n, code in zip(NAMES, row, strict=True) if code} for row in draws.tolist()]
     for count in (63, 64, 65, 300):
-        assert ordered(table_of(series[:count])).tolist() == ordered(series[:count]).tolist()
+        assert label_order(table_of(series[:count])).tolist() == label_order(series[:count]).tolist()
 
 
 @hypothesis.settings(deadline=None)
@@ -59,7 +59,7 @@ def test_table_is_read_as_a_list_is(series: list[Labels], data: st.DataObject) -
     table = table_of(series)
     assert [table[place] for place in range(len(series))] == series == list(table) == table[:]
     rows = np.array(data.draw(st.lists(st.sampled_from(range(len(series))))) if series else [], np.int64)
-    assert taken(table, rows) == taken(series, rows)
+    assert take_labels(table, rows) == take_labels(series, rows)
     held = np.array([bool(each) for each in series], np.bool_)
     assert table.take(held) == [each for each in series if each]
 
@@ -78,11 +78,11 @@ def test_table_is_written_as_a_list_is(series: list[Labels]) -> None:
 def test_names_are_removed_in_the_end_as_from_a_list(series: list[Labels], lost: str) -> None:
     distinct = [each for row, each in enumerate(series) if each not in series[:row]]
     values = np.eye(len(distinct))  # never two series at one step
-    made = [named(each, values, values > 0, nameless=lost == "all") for each in (distinct, table_of(distinct))]
+    made = [make_vector(each, values, values > 0, nameless=lost == "all") for each in (distinct, table_of(distinct))]
     if lost == "some":
         for each in made:
             each.nameless[::2] = True
-    wanted, found = map(finished, made)
+    wanted, found = map(finish, made)
     assert found.labels == wanted.labels
     assert found.values.tolist() == wanted.values.tolist()
 
@@ -93,7 +93,7 @@ def test_groups_of_many_wide_columns_are_told_apart() -> None:
     columns = [Column(name, rng.integers(0, 200_000, 3_000).astype(np.int32), values) for name in "abcd"]
     table = LabelTable(columns, 3_000)
     assert same(group_equal(table), group_equal(list(table)))
-    assert ordered(table).tolist() == ordered(list(table)).tolist()
+    assert label_order(table).tolist() == label_order(list(table)).tolist()
 
 
 @hypothesis.settings(deadline=None)
@@ -105,7 +105,7 @@ def test_series_are_sorted_alike_by_few_values_and_by_many(seed: int, width: int
         values = ["", *map(str, range(width + more))]
         codes = [np.append(rng.integers(0, len(values), series), np.arange(width)).astype(np.int32) for _ in "ab"]
         table = LabelTable([Column(name, each, values) for name, each in zip("ab", codes, strict=True)], series + width)
-        assert ordered(table).tolist() == ordered(list(table)).tolist()
+        assert label_order(table).tolist() == label_order(list(table)).tolist()
         assert [json.loads(bytes(text)) for text in _texts(table)] == list(table)
 
 

@@ -56,7 +56,7 @@ def without_hour(hour: int) -> dict[tuple[bytes, int], int]:
 def test_an_answer_is_the_same_however_many_hours_are_looked_for_together(
     monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(hour_reader, "_AT_ONCE", at_once)
+    monkeypatch.setattr(hour_reader, "_RUNS_AT_ONCE", at_once)
     storage = kept(rolled())
     assert look(storage) == ALL
     assert look(storage, START + 3, END - HOUR_MS + 3) == {  # the first and the last hour are cut
@@ -75,13 +75,13 @@ def test_hours_in_the_cache_are_not_read_again() -> None:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was looked for in any cache, each time, but manifests."""
-    noted, held = list[str](), PageCache.held
+    noted, cached = list[str](), PageCache.cached
 
     def noting(cache: PageCache, table: str, names: Sequence[bytes]) -> list[object | None]:
         noted.extend({table} - {"manifest"})
-        return held(cache, table, names)
+        return cached(cache, table, names)
 
-    monkeypatch.setattr(PageCache, "held", noting)
+    monkeypatch.setattr(PageCache, "cached", noting)
     return noted
 
 
@@ -110,7 +110,7 @@ def test_a_damaged_page_between_sound_ones_is_left_out_alone(series: int) -> Non
     seen = look(storage)
     assert without_hour(1).items() < seen.items() < ALL.items()
     assert look(storage) == seen
-    assert storage.damaged() == 1
+    assert storage.damaged_count() == 1
 
 
 def test_pages_that_are_missing_in_one_hour_are_an_integrity_error() -> None:
@@ -154,7 +154,7 @@ def test_hours_of_which_no_series_is_wanted_are_no_ground_of_the_answer(looks: l
     looks.clear()
     found = storage.select(matchers, START, END)
     assert looks == ["chunks", "lines"]
-    assert found.basis == wanted.basis
+    assert found.provenance == wanted.provenance
     assert found.ts.tolist() == wanted.ts.tolist() == [START + h * HOUR_MS + 1 for h in range(3)]
 
 
@@ -176,18 +176,18 @@ def test_a_query_ends_at_the_hour_in_which_it_has_read_too_much(monkeypatch: pyt
     monkeypatch.setattr(limits, "QUERY_SAMPLES_MAX", 7)
     ticks: list[None] = []
     with pytest.raises(QueryTooLarge):
-        storage.select(EVERY, START, END, tick=lambda: ticks.append(None))
+        storage.select(EVERY, START, END, check_deadline=lambda: ticks.append(None))
     assert len(ticks) == ticks_of_names() + 2
 
 
 def test_a_query_looks_at_the_clock_in_every_hour() -> None:
     storage, ticks = kept(rolled()), list[None]()
-    storage.select(EVERY, START, END, tick=lambda: ticks.append(None))
+    storage.select(EVERY, START, END, check_deadline=lambda: ticks.append(None))
     assert len(ticks) == ticks_of_names() + HOURS
 
 
 def ticks_of_names() -> int:
     """How often the names alone look at the clock: for an hour without samples."""
     ticks: list[None] = []
-    kept(rolled()).select(EVERY, END + HOUR_MS, END + 2 * HOUR_MS, tick=lambda: ticks.append(None))
+    kept(rolled()).select(EVERY, END + HOUR_MS, END + 2 * HOUR_MS, check_deadline=lambda: ticks.append(None))
     return len(ticks)

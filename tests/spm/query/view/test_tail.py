@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 
 from spm import limits
 from spm.clock import FakeClock
+from spm.query.view.decoded_rows import DecodedRows
 from spm.query.view.page_cache import PageCache
 from spm.query.view.tail import Tail
-from spm.query.view.view import Rows
 from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding.blocks import ChunkPage
-from spm.store.keys import Distribution, PendingKey, hour_column
+from spm.store.keys import PendingKey, PlacementTable, hour_column
 from spm.store.versions.merge import Piece, merge
 from spm.store.versions.quarantine import Quarantine
 from tests.support.faults import keys_of
 from tests.support.rows import APP, HOUR, START, envelope, stored, versions_of
 
-[SHARD] = Distribution().all(APP)
+[SHARD] = PlacementTable().all_shards(APP)
 
 
 class Counted:
@@ -35,7 +35,7 @@ class Counted:
         self.clock = FakeClock()
         self.read: list[bytes] = []
         self.backend = backend
-        rows = Rows(APP, PageCache(), Quarantine(backend, self.clock))
+        rows = DecodedRows(APP, PageCache(), Quarantine(backend, self.clock))
 
         def log(reader: Reader, names: Sequence[bytes]) -> list[Piece | None]:
             self.read += names
@@ -103,7 +103,7 @@ def test_a_unit_whose_records_are_all_gone_is_forgotten() -> None:
     held.refresh()
     settle(held.backend, 4)
     held.refresh()
-    assert list(held.tail.view().units()) == []
+    assert list(held.tail.view().hour_shards()) == []
 
 
 def test_a_unit_that_is_mostly_settled_is_read_anew() -> None:
@@ -202,7 +202,7 @@ def test_a_page_that_was_asked_for_again_outlasts_older_questions(held: bool) ->
     cache = PageCache(bytes_max=10_000)
     for i in range(30):
         cache.fetch("chunks", [bytes([i])], lambda names: [page(100)])
-        assert (cache.held if held else cache_only(cache))("chunks", [b"\0"]) != [None]
+        assert (cache.cached if held else cache_only(cache))("chunks", [b"\0"]) != [None]
 
 
 def cache_only(cache: PageCache) -> Callable[[str, Sequence[bytes]], list[object | None]]:

@@ -1,0 +1,145 @@
+"""Decoded rows of one app by key: read from the store, cached, and damaged ones put into quarantine.
+
+Never decides which rows a query needs: that is the view's (`view.view`). Enter by ``DecodedRows.fetch``.
+"""
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from spm.errors import CorruptBlock
+from spm.query.samples.page_selection import CachedTimelines, Pages, SharedPage
+from spm.query.view.page_cache import PageCache
+from spm.store import keys, manifest
+from spm.store.backends.base import Reader
+from spm.store.encoding.blocks import ChunkPage, TimelinesPage
+from spm.store.manifest import Generation, Manifest, Month, month_of
+from spm.store.rollup import rows as rollup_rows
+from spm.store.versions import generations
+from spm.store.versions.generations import HourShard
+from spm.store.versions.merge import EMPTY, Piece
+from spm.store.versions.quarantine import Quarantine
+
+COLUMN = b"v"
+_MANIFEST_GROWTH = 12  # bytes of a decoded manifest for each of its cell's
+Decoder = Callable[[Mapping[bytes, bytes]], object]
+_DECODERS: dict[str, Decoder] = {
+    "chunks": lambda row: SharedPage.of(ChunkPage.from_bytes(row[COLUMN])),
+    "timelines": lambda row: TimelinesPage.from_bytes(row[COLUMN]),
+    "inputs": lambda row: generations.decode_inputs(row[COLUMN]),
+    "log": Piece.of_row,
+}
+
+
+class DecodedRows:
+    """Reads and decodes the rows of one app."""
+
+    def __init__(self, app: int, cache: PageCache, quarantine: Quarantine) -> None:
+        self._app, self._cache, self._quarantine = app, cache, quarantine
+
+    def fetch(self, reader: Reader, table: str, names: Sequence[bytes]) -> list[object | None]:
+        """Decoded rows; ``None`` where there is no row, a ``CorruptBlock`` in the place of a damaged one."""
+        return self._cache.fetch(table, names, lambda missing: self._load(reader, table, missing, _DECODERS[table]))
+
+    def cached(self, table: str, names: Sequence[bytes]) -> list[object | None]:
+        """Those of these rows that are in the cache, in order; ``None`` for all others."""
+        return self._cache.cached(table, names)
+
+    def aggregates(
+        self, reader: Reader, table: str, names: Sequence[bytes], columns: Sequence[str]
+    ) -> list[object | None]:
+        """As ``fetch``, for rows of `hours` and `days`, of which only these columns are read and decoded."""
+        cells = [rollup_rows.SHAPE, *(rollup_rows.CELLS[name] for name in columns)]
+
+        def load(missing: Sequence[bytes]) -> list[object | None]:
+            return self._load(reader, table, missing, lambda row: rollup_rows.decode_row(row, columns), cells)
+
+        return self._cache.fetch(f"{table} {' '.join(columns)}", names, load)
+
+    def manifests(self, reader: Reader, days: Sequence[int]) -> dict[int, Manifest]:
+        """The manifests of these days; absent ones are left out. Raises ``CorruptBlock``."""
+        rows = reader.get("manifest", [keys.manifest(self._app, day) for day in days], [COLUMN])
+        cells = {day: row[COLUMN] for day, row in zip(days, rows, strict=True) if row is not None}
+        manifests = self._cache.fetch(
+            "manifest", list(cells.values()), lambda new: [*map(manifest.decode, new)], _manifest_weight
+        )
+        return {day: value for day, value in zip(cells, manifests, strict=True) if isinstance(value, Manifest)}
+
+    def month(self, reader: Reader, month: int) -> Month:
+        """The manifest of a month; an empty one where there is none. Raises ``CorruptBlock``."""
+        [row] = reader.get("manifest", [keys.manifest_month(self._app, month)], [COLUMN])
+        if row is None:
+            return Month()
+        [value] = self._cache.fetch(
+            "month", [row[COLUMN]], lambda new: [*map(manifest.decode_month, new)], _manifest_weight
+        )
+        assert isinstance(value, Month), "BUG: a month that is none"
+        return value
+
+    def timelines(
+        self, reader: Reader, hour_shard: HourShard, generation: Generation, pages: Pages
+    ) -> CachedTimelines | None:
+        """The timelines of these pages of a generation's pool; ``None`` where they cannot be used as they are."""
+
+        def load(_: Sequence[bytes]) -> list[object | None]:
+            def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
+                return self._load(reader, table, names, _DECODERS[table])
+
+            pool = generations.open_pool(fetch, hour_shard, generation, np.array(pages, np.int32))
+            return [CachedTimelines.of(pool)]
+
+        key = timelines_key(hour_shard.shard, self._app, hour_shard.hour, generation, pages)
+        [timelines] = self._cache.fetch("lines", [key], load)
+        assert timelines is None or isinstance(timelines, CachedTimelines), "BUG: timelines of another kind"
+        return timelines
+
+    def log(self, reader: Reader, names: Sequence[bytes]) -> list[Piece | None]:
+        """Blocks as pieces; ``None`` where there is no row, an empty piece for a damaged one. Not cached."""
+        loaded = self._load(reader, "log", names, _DECODERS["log"])
+        return [piece if piece is None or isinstance(piece, Piece) else EMPTY for piece in loaded]
+
+    def _load(
+        self,
+        reader: Reader,
+        table: str,
+        names: Sequence[bytes],
+        decoder: Decoder,
+        columns: Sequence[bytes] | None = None,
+    ) -> list[object | None]:
+        rows = reader.get(table, names, columns)
+        return [
+            None if row is None else self._decode(table, key, row, decoder)
+            for key, row in zip(names, rows, strict=True)
+        ]
+
+    def _decode(self, table: str, key: bytes, row: Mapping[bytes, bytes], decoder: Decoder) -> object:
+        try:
+            return decoder(row)
+        except CorruptBlock as error:
+            self._quarantine.report(self._app, table, key, b"".join(row.values()), error)
+            return error
+
+
+class MonthManifests:
+    """The manifests of months, each read when a query first needs it: after those of the days."""
+
+    def __init__(self, rows: DecodedRows, reader: Reader) -> None:
+        self._rows, self._reader = rows, reader
+        self._months: dict[int, Month] = {}
+
+    def of(self, day: int) -> tuple[int, Month]:
+        """(number of the month a day lies in, its manifest)."""
+        number = month_of(day)
+        if number not in self._months:
+            self._months[number] = self._rows.month(self._reader, number)
+        return number, self._months[number]
+
+
+def timelines_key(shard: int, app: int, hour: int, generation: Generation, pages: Pages) -> bytes:
+    """The key by which the cache holds the timelines of these pages of a generation's pool."""
+    return keys.inputs(shard, app, hour, generation.number) + array("H", pages).tobytes()
+
+
+def _manifest_weight(key: bytes, _: object) -> int:
+    return 1_000 + _MANIFEST_GROWTH * len(key)
