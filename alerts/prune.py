@@ -11,7 +11,7 @@ from spm import limits
 
 def prune(now_ms: int) -> int:
     """Delete a bounded number of rows past their retention; returns how many."""
-    resolved = Alert.objects.filter(state=State.RESOLVED, since_ms__lt=now_ms - limits.ALERT_SETTLED_KEEP_MS)
+    resolved = Alert.objects.filter(state=State.RESOLVED, since_ms__lt=now_ms - limits.ALERT_RESOLVED_KEEP_MS)
     events = AlertEvent.objects.filter(at_ms__lt=now_ms - limits.ALERT_EVENTS_KEEP_MS)
     sent = Outbox.objects.filter(created_ms__lt=now_ms - limits.OUTBOX_KEEP_MS).exclude(state=Delivery.WAITING)
     return _delete_some(resolved) + _delete_some(events) + _delete_some(sent)

@@ -1,8 +1,8 @@
-"""The agent as one file, for hosts that have nothing of ours: ``GET /agent.pyz``, which Python 3.11 and newer runs.
+"""Serves the agent as one file for hosts without our package: ``GET /agent.pyz``, which Python 3.11 and newer runs.
 
-It is made of this tree's own files, once per process, byte for byte the same each time: the agent, the side-car, and
-the few modules they stand on. psutil comes from the host (pip, or a package of its system). Nobody need show a token:
-there is nothing in it but the program.
+The archive is built once per process from this tree's own files: the agent, the side-car, and the few modules they
+import. Equal files give equal bytes. psutil comes from the host (pip or a system package). No token is needed, because
+the file holds only the program.
 """
 
 import hashlib
@@ -48,27 +48,27 @@ _VERSION = '''"""Which version of the agent this is."""
 VERSION = {version!r}
 USER_AGENT = f"spm-agent/{{VERSION}}"
 '''
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip can hold: equal files give equal archives
-_SECONDS = 300
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time of a zip entry; a constant time gives equal archives for equal files
+_CACHE_S = 300
 
 
 @require_safe
 def agent_file(request: HttpRequest) -> HttpResponse:
-    """The file, or 304 for who has it."""
-    content, etag = made()
+    """Answer with the file, or with 304 if the client has it."""
+    content, etag = archive_and_etag()
     if request.headers.get("If-None-Match") == etag:
         return HttpResponseNotModified(headers={"ETag": etag})
     headers = {
         "ETag": etag,
-        "Cache-Control": f"public, max-age={_SECONDS}",
+        "Cache-Control": f"public, max-age={_CACHE_S}",
         "Content-Disposition": 'attachment; filename="agent.pyz"',
     }
     return HttpResponse(content, content_type="application/zip", headers=headers)
 
 
 @lru_cache(maxsize=1)
-def made() -> tuple[bytes, str]:
-    """The archive and its mark."""
+def archive_and_etag() -> tuple[bytes, str]:
+    """Build the archive; returns its bytes and its ETag."""
     names = [
         *_FILES,
         *(path.relative_to(_ROOT).as_posix() for folder in _FOLDERS for path in (_ROOT / folder).rglob("*.py")),

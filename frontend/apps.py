@@ -1,10 +1,8 @@
-"""The desk as a Django app: everything that speaks HTTP to people or programs."""
+"""Registers the frontend as a Django app: pages and interfaces over HTTP."""
 
 from django.apps import AppConfig
 
 
 class FrontendConfig(AppConfig):
-    """See the module."""
-
     name = "frontend"
     default_auto_field = "django.db.models.BigAutoField"

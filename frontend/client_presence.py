@@ -1,8 +1,8 @@
-"""Whether the client of a request is still there: the watch that a query's budget looks through.
+"""Cancels a query when the client of its request has closed the connection.
 
-The web server hands its socket along (gunicorn does); the system is asked whether the other side has closed it, without
-reading from it, and no more often than every `QUERY_LOOK_S`. Without a socket everybody counts as there. Enter by
-`watch_of`.
+The web server passes its socket along (gunicorn does). The operating system is asked whether the other side has closed
+it, without reading from it, and not more often than once in a while. Without a socket a query is never cancelled. Enter
+by `cancellation_of`.
 """
 
 import select
@@ -12,31 +12,35 @@ from typing import Any
 
 from spm.clock import Clock, SystemClock
 from spm.errors import QueryCancelled
-from spm.limits import QUERY_LOOK_S
-from spm.query.request.budget import Watch, nobody
+from spm.limits import QUERY_CLIENT_CHECK_S
+from spm.query.request.budget import Cancellation, never_cancelled
 
-# Half-closed counts as gone: clients that send "nothing more" before they read are none of those that ask here.
-_GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
-
-
-def watch_of(environ: Mapping[str, Any], clock: Clock | None = None) -> Watch:
-    """The watch over the client of a request."""
-    found = environ.get("gunicorn.socket")
-    return _Watch(found, clock or SystemClock()) if isinstance(found, socket.socket) else nobody
+# A half-closed connection counts as closed: no client of ours shuts down its sending side before it reads.
+_CLOSED = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 
-class _Watch:
-    """Raises `QueryCancelled` once the other side of the connection has gone."""
+def cancellation_of(environ: Mapping[str, Any], clock: Clock | None = None) -> Cancellation:
+    """Return the cancellation of a request's queries."""
+    connection = environ.get("gunicorn.socket")
+    return (
+        _ClientCancellation(connection, clock or SystemClock())
+        if isinstance(connection, socket.socket)
+        else never_cancelled
+    )
+
+
+class _ClientCancellation:
+    """Raises `QueryCancelled` once the other side has closed the connection."""
 
     def __init__(self, connection: socket.socket, clock: Clock) -> None:
         self._poll, self._clock = select.poll(), clock
-        self._poll.register(connection, _GONE)
-        self._next_s = clock.monotonic() + QUERY_LOOK_S
+        self._poll.register(connection, _CLOSED)
+        self._next_s = clock.monotonic() + QUERY_CLIENT_CHECK_S
 
     def __call__(self) -> None:
         now = self._clock.monotonic()
         if now < self._next_s:
             return
-        self._next_s = now + QUERY_LOOK_S
+        self._next_s = now + QUERY_CLIENT_CHECK_S
         if self._poll.poll(0):
             raise QueryCancelled("the client has gone away")

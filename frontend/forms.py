@@ -1,4 +1,4 @@
-"""The forms of the desk's own pages."""
+"""The forms of the pages."""
 
 from typing import Any, ClassVar
 
@@ -11,62 +11,62 @@ USES: dict[str, tuple[str, ...]] = {"ingest": ("ingest",), "read": ("read",), "b
 
 
 class TokenForm(forms.Form):
-    """A token's name and what it is for."""
+    """A token's name and its use."""
 
     LABELS: ClassVar = [("ingest", "Send data"), ("read", "Read data"), ("both", "Send and read")]
 
-    name = forms.CharField(max_length=120, initial="My data", help_text="Where it is used, for your own memory.")
+    name = forms.CharField(max_length=120, initial="My data", help_text="Where you will use it.")
     use = forms.ChoiceField(choices=LABELS, initial="ingest", label="May")
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes of what was chosen."""
+        """The scopes of the selected use."""
         return USES[self.cleaned_data["use"]]
 
 
 class HeartbeatForm(forms.Form):
     """A heartbeat's name."""
 
-    name = forms.CharField(max_length=120, help_text="Of the job, for example nightly backup.")
+    name = forms.CharField(max_length=120, help_text="The name of the job, for example nightly backup.")
 
     def clean_name(self) -> str:
-        """It becomes a label and the name of a source."""
+        """Check the name, which becomes a label and the name of a source."""
         name: str = self.cleaned_data["name"]
         if not name.isprintable() or len(name.encode()) > SOURCE_BYTES_MAX:
-            raise forms.ValidationError(f"A name of one line, at most {SOURCE_BYTES_MAX} bytes.")
+            raise forms.ValidationError(f"The name must be one line of at most {SOURCE_BYTES_MAX} bytes.")
         return name
 
 
 class AgentSettingsForm(forms.Form):
-    """Settings to push to agents; what is empty is not pushed."""
+    """Settings to push to agents; empty fields are not pushed."""
 
     match = forms.CharField(max_length=300, initial="*")
     period_s = forms.FloatField(required=False, min_value=1, max_value=3_600)
     tags = forms.CharField(required=False, max_length=2_000)
     off = forms.CharField(required=False, max_length=2_000)
-    discover = forms.ChoiceField(required=False, choices=[("", "as it is"), ("yes", "on"), ("no", "off")])
+    discover = forms.ChoiceField(required=False, choices=[("", "unchanged"), ("yes", "on"), ("no", "off")])
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As they are pushed."""
-        told = self.cleaned_data
-        found: dict[str, Any] = {"period_s": told["period_s"]} if told["period_s"] else {}
-        pairs = [part.partition("=") for part in told["tags"].split(",") if part.strip()]
-        found |= {"tags": {name.strip(): value.strip() for name, _, value in pairs}} if pairs else {}
-        names = [name.strip() for name in told["off"].split(",") if name.strip()]
-        found |= {"off": names} if names else {}
-        return found | ({"discover": told["discover"] == "yes"} if told["discover"] else {})
+        """The settings as they are pushed."""
+        fields = self.cleaned_data
+        settings: dict[str, Any] = {"period_s": fields["period_s"]} if fields["period_s"] else {}
+        pairs = [part.partition("=") for part in fields["tags"].split(",") if part.strip()]
+        settings |= {"tags": {name.strip(): value.strip() for name, _, value in pairs}} if pairs else {}
+        names = [name.strip() for name in fields["off"].split(",") if name.strip()]
+        settings |= {"off": names} if names else {}
+        return settings | ({"discover": fields["discover"] == "yes"} if fields["discover"] else {})
 
 
 class MomentField(forms.DateTimeField):
-    """A date and time in UTC, as milliseconds."""
+    """A date and time in UTC; its value is milliseconds."""
 
     def __init__(self, **options: Any) -> None:
         widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
         super().__init__(required=False, widget=widget, **options)
 
     def clean(self, value: Any) -> Any:
-        """The milliseconds; a time people's calendars do not have is an error of this field."""
+        """Return milliseconds; a time out of range is an error of this field."""
         moment = super().clean(value)
         if moment is None:
             return None
@@ -76,12 +76,12 @@ class MomentField(forms.DateTimeField):
         return ms
 
     def prepare_value(self, value: Any) -> Any:
-        """Milliseconds as the browser's field writes them."""
+        """Write milliseconds for the browser's field."""
         return moment(value).replace(tzinfo=None) if isinstance(value, int) else value
 
 
 class RetractionForm(forms.Form):
-    """What to take out, and why."""
+    """What to retract, and why."""
 
     source = forms.CharField(required=False, max_length=SOURCE_BYTES_MAX)
     series = forms.CharField(required=False, max_length=QUERY_TEXT_CHARS_MAX)
@@ -93,7 +93,7 @@ class RetractionForm(forms.Form):
 
 
 class RetentionForm(forms.Form):
-    """Days that each tier is kept; empty is for ever."""
+    """The days that each resolution is kept; empty is forever."""
 
     raw_days = forms.IntegerField(required=False, min_value=1, max_value=RETENTION_DAYS_MAX)
     hour_days = forms.IntegerField(required=False, min_value=1, max_value=RETENTION_DAYS_MAX)

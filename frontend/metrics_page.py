@@ -1,7 +1,7 @@
-"""``GET /metrics``: what this web server counts, and the figures of the whole site, in Prometheus' text form.
+"""Serves ``GET /metrics``: the metrics of this web server and of the whole site in Prometheus' text format.
 
-For staff who are logged in, and for scrapers that show a token of the product's own app with the scope ``read``; a
-token of any other app is told that it may not (403): these numbers speak of all apps.
+Staff who are logged in may read it, and scrapers with a token of the product's own app and the scope ``read``. Tokens
+of other apps get 403, because these numbers cover all apps.
 """
 
 from django.http import HttpRequest, HttpResponse
@@ -14,18 +14,17 @@ from spm.accounts import internal_app, tokens
 
 @require_GET
 def metrics(request: HttpRequest) -> HttpResponse:
-    """See the module."""
-    status = _refusal(request)
+    status = _refusal_status(request)
     if status:
         headers = {"WWW-Authenticate": 'Bearer realm="spm"'} if status == 401 else {}
-        words = "For staff, or with a token of the app “This system” that may read.\n"
-        return HttpResponse(words, status=status, content_type="text/plain; charset=utf-8", headers=headers)
-    body = telemetry.text(telemetry.told(site_metrics.recent(), site_metrics.HELPS))
+        text = "This needs a staff login, or a token of the app “This system” with the scope read.\n"
+        return HttpResponse(text, status=status, content_type="text/plain; charset=utf-8", headers=headers)
+    body = telemetry.text(telemetry.told(site_metrics.recent_figures(), site_metrics.HELPS))
     return HttpResponse(body, content_type=telemetry.CONTENT_TYPE, headers={"Cache-Control": "no-store"})
 
 
-def _refusal(request: HttpRequest) -> int:
-    """The status for who may not see them; 0 for who may."""
+def _refusal_status(request: HttpRequest) -> int:
+    """Return the status of a refusal, or 0 if the request may see the metrics."""
     secret = tokens.from_request(request)
     if secret is None:
         return 0 if request.user.is_active and request.user.is_staff else 403 if request.user.is_authenticated else 401

@@ -1,7 +1,7 @@
-"""The way from a page or an interface to the query engine: whose data, within which limits, and in whose turn.
+"""Opens the query engine for a page or an interface: for one app's data, within limits, and under query admission.
 
-Turns are shared by all ways to ask and by all web processes of a machine: charts of pages, the REST interface,
-Prometheus' API, exports and remote reads of an organisation stand in one line. Enter by `asking`.
+All web processes of a machine share one admission: charts of pages, the REST interface, Prometheus' API, exports and
+remote reads of an organisation wait in one queue. Enter by `query_session`.
 """
 
 from collections.abc import Iterator
@@ -11,44 +11,44 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.http import HttpRequest
 
-from frontend.client_presence import watch_of
+from frontend.client_presence import cancellation_of
 from spm import query
 from spm.accounts.models import App
 from spm.clock import SystemClock
 from spm.query.promql.engine import Engine
 from spm.query.reader import AppStorage
-from spm.query.request.admission import shared
-from spm.query.request.budget import Budget, QueryLimits, Watch
+from spm.query.request.admission import shared_admission
+from spm.query.request.budget import Budget, Cancellation, QueryLimits
 
-turns = shared(settings.SPM_DATA / "turns")
+admission = shared_admission(settings.SPM_DATA / "turns")
 _clock = SystemClock()
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """One app's data, for as long as its organisation has the turn."""
+class QuerySession:
+    """Queries on one app's data, while its organisation holds a place among the running queries."""
 
     storage: AppStorage
-    watch: Watch
+    cancellation: Cancellation
 
     def budget(self) -> Budget:
-        """What one query may use, and whether anybody still waits for it."""
-        return Budget(QueryLimits(), _clock, self.watch)
+        """Return the budget of one query, which ends when its client goes away."""
+        return Budget(QueryLimits(), _clock, self.cancellation)
 
     def engine(self) -> Engine:
-        """The evaluator for one query."""
+        """Return the engine for one query."""
         return Engine(self.storage, budget=self.budget())
 
 
 @contextmanager
-def asking(app: App, request: HttpRequest, asof_ms: int | None = None) -> Iterator[Asking]:
-    """A turn to ask about one app, and no other; `QueryRefused` when there is none in time."""
-    watch = watch_of(request.META)
-    with turns.take(app.organisation_id, watch):
-        yield Asking(storage_of(app.pk, asof_ms), watch)
+def query_session(app: App, request: HttpRequest, asof_ms: int | None = None) -> Iterator[QuerySession]:
+    """Wait for admission and open one app's data; raises `QueryRefused` if no place becomes free in time."""
+    cancellation = cancellation_of(request.META)
+    with admission.admit(app.organisation_id, cancellation):
+        yield QuerySession(storage_of(app.pk, asof_ms), cancellation)
 
 
 def storage_of(app_id: int, asof_ms: int | None = None) -> AppStorage:
-    """The data of one app: as it is, or as accepted by a time."""
+    """Open the data of one app: as it is now, or as it was accepted by a time."""
     storage = query.storage_for(app_id)
     return storage if asof_ms is None else storage.asof(asof_ms)

@@ -1,8 +1,9 @@
-"""Figures of the whole site, which no single process counts: accounts by app, marks, dead letters, alerts, runs, mail.
+"""Reads metrics of the whole site, which no single process counts: balances by app, watermarks, alerts, runs, messages.
 
-``figures`` reads them from the store and the database; ``recent`` gives a scraper the same, at most ``STANDING_AGE_S``
-old; beat has them sent to the product's own app (``tasks``). Accounts here rest on marks alone, which costs one scan of
-a few rows per app: what waits for a mark is ``unsettled``, wherever it is; the page of the account tells more.
+``read_figures`` reads them from the store and the database. ``recent_figures`` returns them to a scraper at most
+``SITE_METRICS_AGE_S`` old. Celery beat sends them to the product's own app (``tasks``). Balances here rest on
+watermarks alone, which costs one scan of a few rows per app: every sample above a watermark counts as ``unsettled``.
+The page of the balance shows where such samples are.
 """
 
 import threading
@@ -14,7 +15,7 @@ from django.db.models import Count, Q
 
 from alerts.models import Alert, Delivery, Outbox, Rule
 from ingest.accounting import dead_letter_review
-from rollups.models import Run, State
+from rollups.models import Run, RunState
 from spm import limits
 from spm.accounts import sources
 from spm.accounts.models import App, Source
@@ -26,45 +27,45 @@ from spm.store.ledger.balance import SampleCounts, summarize
 from spm.telemetry import Reading
 
 HELPS = {
-    "spm_apps": "Apps there are; those above a bound have no figures of their own",
-    "spm_app_messages": "Messages accepted since the app began, by what became of them",
-    "spm_app_samples": "Samples in them, likewise",
+    "spm_apps": "Number of apps; apps above a bound have no figures of their own",
+    "spm_app_messages": "Messages accepted since the app began, by outcome",
+    "spm_app_samples": "Samples accepted since the app began, by outcome",
     "spm_app_mark_lag_seconds": "Age of the oldest announcement of a living process that is not settled",
-    "spm_app_marks_damaged": "Accepting processes whose counts and marks cannot be read: see fsck",
-    "spm_app_dead_letters": f"Dead letters nobody has settled, up to {limits.STANDING_LETTERS_MAX}",
+    "spm_app_marks_damaged": "Accepting processes whose counts and watermarks cannot be read: see fsck",
+    "spm_app_dead_letters": f"Dead letters that wait for a decision, up to {limits.SITE_METRICS_DEAD_LETTERS_MAX}",
     "spm_app_sources": "Sources, by whether they report in time",
     "spm_alerts": "Alerts, by state",
-    "spm_alerts_rules_failing": "Rules whose last look could not judge",
-    "spm_alerts_outbox_messages": "Messages to people that are not sent, by state",
-    "spm_runs_running": "Runs at work",
-    "spm_run_last_success_timestamp_seconds": "When a run of the kind last came to its end",
-    "spm_run_last_duration_seconds": "How long that one took",
-    "spm_run_last_samples": "Samples it compacted",
+    "spm_alerts_rules_failing": "Rules whose last evaluation failed",
+    "spm_alerts_outbox_messages": "Alert messages that are not sent, by state",
+    "spm_runs_running": "Runs that are running",
+    "spm_run_last_success_timestamp_seconds": "When a run of the kind last succeeded",
+    "spm_run_last_duration_seconds": "How long the last successful run took",
+    "spm_run_last_samples": "Samples that the last successful run compacted",
     "spm_standing_failures": "Apps whose figures could not be read now",
 }
 
 
-def figures(store: Backend, now_ms: int) -> list[Reading]:
-    """All of them; an app that cannot be read is left out, and counted."""
-    found = [*_alerts(), *_runs(), *_sources(now_ms)]
+def read_figures(store: Backend, now_ms: int) -> list[Reading]:
+    """Read all figures; an app that cannot be read is left out and counted as a failure."""
+    readings = [*_alerts(), *_runs(), *_sources(now_ms)]
     apps = list(App.objects.filter(going=None).order_by("pk").values_list("pk", flat=True))
     failures = 0
-    for app in apps[: limits.STANDING_APPS_MAX]:
+    for app in apps[: limits.SITE_METRICS_APPS_MAX]:
         try:
-            found += _account(store, app, now_ms)
+            readings += _balance(store, app, now_ms)
         except SpmError:
             failures += 1
-    return [*found, Reading("spm_apps", {}, len(apps)), Reading("spm_standing_failures", {}, failures)]
+    return [*readings, Reading("spm_apps", {}, len(apps)), Reading("spm_standing_failures", {}, failures)]
 
 
-def _account(store: Backend, app: int, now_ms: int) -> list[Reading]:
-    found, label = summarize(store, app, now_ms), {"app": str(app)}
-    waiting = dead_letter_review.waiting(store, app, at_most=limits.STANDING_LETTERS_MAX)
+def _balance(store: Backend, app: int, now_ms: int) -> list[Reading]:
+    summary, label = summarize(store, app, now_ms), {"app": str(app)}
+    waiting = dead_letter_review.count_waiting(store, app, at_most=limits.SITE_METRICS_DEAD_LETTERS_MAX)
     return [
-        *_by_outcome("spm_app_messages", label, found.messages),
-        *_by_outcome("spm_app_samples", label, found.samples),
-        Reading("spm_app_mark_lag_seconds", label, found.lag_ms / 1000),
-        Reading("spm_app_marks_damaged", label, found.unread),
+        *_by_outcome("spm_app_messages", label, summary.messages),
+        *_by_outcome("spm_app_samples", label, summary.samples),
+        Reading("spm_app_mark_lag_seconds", label, summary.lag_ms / 1000),
+        Reading("spm_app_marks_damaged", label, summary.unread),
         Reading("spm_app_dead_letters", label, waiting),
     ]
 
@@ -76,31 +77,31 @@ def _by_outcome(name: str, label: dict[str, str], of: SampleCounts) -> Iterator[
 
 
 def _sources(now_ms: int) -> Iterator[Reading]:
-    long = Source.objects.filter(period_ms__gt=limits.SOURCE_LATE_AFTER_MS // limits.SOURCE_LATE_PERIODS)
+    long = Source.objects.filter(period_ms__gt=limits.SOURCE_OVERDUE_AFTER_MS // limits.SOURCE_OVERDUE_PERIODS)
     periods = list(long.order_by("period_ms").values_list("period_ms", flat=True).distinct())
-    known = [period for period in periods[: limits.STANDING_PERIODS_MAX] if period]
-    late, gone = (_silent_since(now_ms, known, which) for which in (0, 1))
+    known = [period for period in periods[: limits.SITE_METRICS_PERIODS_MAX] if period]
+    overdue, gone = (_silent_since(now_ms, known, which) for which in (0, 1))
     states = {
-        "up": Count("pk", filter=~late),
-        "late": Count("pk", filter=late & ~gone),
+        "up": Count("pk", filter=~overdue),
+        "late": Count("pk", filter=overdue & ~gone),
         "gone": Count("pk", filter=gone),
     }
     counted = Source.objects.filter(app__going=None).values("app").annotate(**states).order_by("app")
-    for app, *counts in counted.values_list("app", *states)[: limits.STANDING_APPS_MAX]:
+    for app, *counts in counted.values_list("app", *states)[: limits.SITE_METRICS_APPS_MAX]:
         for state, count in zip(states, counts, strict=True):
             yield Reading("spm_app_sources", {"app": str(app), "state": state}, count)
 
 
 def _silent_since(now_ms: int, periods: list[int], which: int) -> Q:
-    """Sources that have been silent for longer than their period lets them: 0 for late ones, 1 for gone ones."""
+    """Select sources that have been silent for longer than their period allows: 0 for overdue ones, 1 for gone ones."""
 
     def before(period_ms: int | None) -> datetime:
         return datetime.fromtimestamp((now_ms - sources.patience_ms(period_ms)[which]) / 1000, UTC)
 
-    found = Q(last_seen__lte=before(None)) & (Q(period_ms=None) | ~Q(period_ms__in=periods))
+    silent = Q(last_seen__lte=before(None)) & (Q(period_ms=None) | ~Q(period_ms__in=periods))
     for period_ms in periods:
-        found |= Q(period_ms=period_ms, last_seen__lte=before(period_ms))
-    return found
+        silent |= Q(period_ms=period_ms, last_seen__lte=before(period_ms))
+    return silent
 
 
 def _alerts() -> Iterator[Reading]:
@@ -113,9 +114,9 @@ def _alerts() -> Iterator[Reading]:
 
 
 def _runs() -> Iterator[Reading]:
-    yield Reading("spm_runs_running", {}, Run.objects.filter(state=State.RUNNING).count())
+    yield Reading("spm_runs_running", {}, Run.objects.filter(state=RunState.RUNNING).count())
     for kind in Run.objects.order_by("kind").values_list("kind", flat=True).distinct():
-        last = Run.objects.filter(kind=kind, state=State.DONE).order_by("-started").first()
+        last = Run.objects.filter(kind=kind, state=RunState.DONE).order_by("-started").first()
         if last is not None and last.finished is not None:
             label = {"kind": kind}
             yield Reading("spm_run_last_success_timestamp_seconds", label, last.finished.timestamp())
@@ -123,22 +124,22 @@ def _runs() -> Iterator[Reading]:
             yield Reading("spm_run_last_samples", label, last.samples)
 
 
-class _Recent:
-    """The figures as they were a moment ago, so that a scraper in a hurry does not keep the store busy."""
+class _CachedFigures:
+    """Caches the figures for a moment, so that frequent scrapes do not keep the store busy."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: list[Reading] = []
+        self._readings: list[Reading] = []
         self._until = 0.0
 
     def get(self) -> list[Reading]:
         with self._lock:
             if _clock.monotonic() >= self._until:
-                self._found = figures(open_backend(settings.SPM_STORE_URL), _clock.now_ms())
-                self._until = _clock.monotonic() + limits.STANDING_AGE_S
-            return self._found
+                self._readings = read_figures(open_backend(settings.SPM_STORE_URL), _clock.now_ms())
+                self._until = _clock.monotonic() + limits.SITE_METRICS_AGE_S
+            return self._readings
 
 
 _clock = SystemClock()
-_RECENT = _Recent()
-recent = _RECENT.get
+_CACHED_FIGURES = _CachedFigures()
+recent_figures = _CACHED_FIGURES.get

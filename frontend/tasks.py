@@ -1,4 +1,4 @@
-"""The desk's one task: the figures of the whole site, sent to the product's own app. The next tick sends newer ones."""
+"""The periodic task of the frontend: sends the metrics of the whole site to the product's own app."""
 
 from celery import shared_task
 from django.conf import settings
@@ -11,10 +11,10 @@ from spm.store.backends import open_backend
 
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
-def note_standing() -> bool:
-    """Read and send them, where there is an own app and the settings do not say that nothing is sent."""
+def send_site_metrics() -> bool:
+    """Read and send the figures, if the product has an own app and the settings allow it."""
     if settings.SPM_OWN_METRICS_S <= 0 or accounts.app_number() is None:
         return False
     return process_metrics.send(
-        "site", site_metrics.figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms())
+        "site", site_metrics.read_figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms())
     )

@@ -1,6 +1,7 @@
-"""Our agents: what they say (register, heartbeat), and what people and programs see of them.
+"""The interface of agents: they register and send heartbeats; people and programs list them and push settings.
 
-An agent shows its own token, scope ``ingest``: that says whose it is, and lets it do nothing here but speak of itself.
+An agent shows its own token with the scope ``ingest``. The token names its app, and here allows nothing but to report
+about itself.
 """
 
 from typing import Any
@@ -33,10 +34,10 @@ _COUNT_MAX = (1 << 62) - 1
 
 
 class AgentAuthentication(BaseAuthentication):
-    """By a token that may send."""
+    """Authenticates by a token that may send."""
 
     def authenticate(self, request: Request) -> tuple[Program, Principal] | None:
-        """The program and what its token speaks for."""
+        """Return the program and what its token allows."""
         secret = tokens.from_request(request._request)
         principal = tokens.authenticate(secret, "ingest") if secret else None
         if secret and principal is None:
@@ -44,39 +45,39 @@ class AgentAuthentication(BaseAuthentication):
         return (Program(), principal) if principal else None
 
     def authenticate_header(self, request: Request) -> str:
-        """Makes missing credentials a 401."""
+        """Turn missing credentials into 401."""
         return 'Bearer realm="spm"'
 
 
 class AgentScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # its base is untyped
-    """How the schema describes it."""
+    """Describes the authentication in the schema."""
 
     target_class = AgentAuthentication
     name = "agentToken"
 
     def get_security_definition(self, auto_schema: object) -> dict[str, str]:
-        """A bearer token."""
+        """Describe a bearer token."""
         return {"type": "http", "scheme": "bearer", "description": "A token of an app with the scope ingest."}
 
 
-class _Words(serializers.DictField):
-    """Short texts by short names, a few of them."""
+class TextMapField(serializers.DictField):
+    """Short texts by short names, a bounded number of them."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(child=serializers.CharField(max_length=300, allow_blank=True), required=False, **options)
 
     def to_internal_value(self, data: Any) -> Any:
-        """As told, without what no page could show."""
-        found = super().to_internal_value(data)
-        if len(found) > 2 * AGENT_TARGETS_MAX or any(len(name) > 200 or not name.isprintable() for name in found):
+        """Return the texts; refuses names that no page could show."""
+        texts = super().to_internal_value(data)
+        if len(texts) > 2 * AGENT_TARGETS_MAX or any(len(name) > 200 or not name.isprintable() for name in texts):
             raise serializers.ValidationError(f"At most {2 * AGENT_TARGETS_MAX} entries with printable names.")
-        return found
+        return texts
 
 
 class HeartbeatSerializer(serializers.Serializer[dict[str, Any]]):
-    """How an agent does. Times are ms by its own clock."""
+    """The state of an agent. Times are ms by its own clock."""
 
-    name = serializers.CharField(max_length=SOURCE_BYTES_MAX, help_text="of its host: the source its data comes from")
+    name = serializers.CharField(max_length=SOURCE_BYTES_MAX, help_text="of its host, and of the source of its data")
     version = serializers.CharField(max_length=40, required=False, default="")
     platform = serializers.CharField(max_length=200, required=False, default="", allow_blank=True)
     period_ms = serializers.IntegerField(min_value=1, max_value=SOURCE_PERIOD_MAX_MS)
@@ -88,29 +89,29 @@ class HeartbeatSerializer(serializers.Serializer[dict[str, Any]]):
     oldest_ms = serializers.IntegerField(min_value=0, max_value=_COUNT_MAX, default=0)
     dropped_messages = serializers.IntegerField(min_value=0, max_value=_COUNT_MAX, default=0)
     dropped_samples = serializers.IntegerField(min_value=0, max_value=_COUNT_MAX, default=0)
-    tags = _Words(default=dict)
-    collectors = _Words(default=dict)
+    tags = TextMapField(default=dict)
+    collectors = TextMapField(default=dict)
     etag = serializers.CharField(max_length=32, required=False, default="", allow_blank=True)
-    refused = _Words(default=dict)
+    refused = TextMapField(default=dict)
 
     def validate_name(self, name: str) -> str:
-        """As sources are named."""
+        """Check the name, which is also the name of a source."""
         if not name.isprintable() or len(name.encode()) > SOURCE_BYTES_MAX:
             raise serializers.ValidationError(f"At most {SOURCE_BYTES_MAX} printable bytes.")
         return name
 
 
 class ReplySerializer(serializers.Serializer[Any]):
-    """What an agent is answered; without ``settings`` it has the right ones."""
+    """The answer to an agent; ``settings`` are missing if the agent's are right."""
 
     server_ms = serializers.IntegerField()
-    version = serializers.CharField(help_text="of the server: newer agents may know more")
+    version = serializers.CharField(help_text="of the server; agents may be newer")
     etag = serializers.CharField(allow_blank=True)
     settings = serializers.DictField(required=False)
 
 
 class AboutSerializer(serializers.Serializer[Any]):
-    """Whose a token is, and what time it is here."""
+    """The app of a token, and the server's time."""
 
     server_ms = serializers.IntegerField()
     version = serializers.CharField()
@@ -119,7 +120,7 @@ class AboutSerializer(serializers.Serializer[Any]):
 
 
 class AgentSerializer(serializers.Serializer[Any]):
-    """An agent, and how it stands."""
+    """An agent and its health."""
 
     name = serializers.CharField(source="agent.name")
     state = serializers.CharField(help_text="up, late or gone; by heartbeats and data")
@@ -153,43 +154,43 @@ class PushedSerializer(serializers.ModelSerializer[AgentSettings]):
 
 
 class PushSerializer(serializers.Serializer[dict[str, Any]]):
-    """What to push to whom; empty settings push nothing any more."""
+    """Settings to push and the agents they are for; empty settings end the push."""
 
     match = serializers.CharField(max_length=300, help_text="*, tag=value, or an agent's name")
     settings = serializers.DictField(help_text="period_s, tags, off, discover")
 
 
-class _Speaking(Operation):
-    """What agents say with their own token."""
+class AgentOperation(Operation):
+    """An operation that agents call with their own token."""
 
     authentication_classes = [AgentAuthentication]
 
-    def speaker(self) -> App:
-        """The app of the token; 401 where there is none."""
+    def token_app(self) -> App:
+        """Return the app of the token; 401 without a token."""
         principal = self.request.auth
-        assert isinstance(principal, Principal), "BUG: an agent spoke without a token"
+        assert isinstance(principal, Principal), "BUG: an agent called without a token"
         return App.objects.get(pk=principal.app_id)
 
-    def heard(self) -> tuple[agents.Reply, dict[str, Any]]:
-        """Note the heartbeat of the body; what to answer."""
+    def record_heartbeat(self) -> tuple[agents.HeartbeatReply, dict[str, Any]]:
+        """Record the heartbeat of the body; returns the reply and its JSON fields."""
         now_ms = _clock.now_ms()
-        reply = agents.beat(self.speaker().pk, self.asked(HeartbeatSerializer), now_ms)
-        told: dict[str, Any] = {"server_ms": now_ms, "version": VERSION, "etag": reply.etag}
-        return reply, told if reply.settings is None else {**told, "settings": reply.settings}
+        reply = agents.record_heartbeat(self.token_app().pk, self.validated_body(HeartbeatSerializer), now_ms)
+        fields: dict[str, Any] = {"server_ms": now_ms, "version": VERSION, "etag": reply.etag}
+        return reply, fields if reply.settings is None else {**fields, "settings": reply.settings}
 
 
-class Agents(_Speaking):
+class Agents(AgentOperation):
     """The agents of a token's app."""
 
     def get_authenticators(self) -> list[BaseAuthentication]:
-        """Looking takes a token that may read; speaking one that may send."""
-        looking = self.request is not None and self.request.method == "GET"
-        return [TokenAuthentication()] if looking else [AgentAuthentication()]
+        """Reading needs a token that may read; registering needs one that may send."""
+        is_reading = self.request is not None and self.request.method == "GET"
+        return [TokenAuthentication()] if is_reading else [AgentAuthentication()]
 
     @extend_schema(operation_id="agents", responses={200: AgentSerializer(many=True), **_READ})
     def get(self, request: Request) -> Response:
-        """All of them, those in trouble first. For a token with the scope read."""
-        return Response(AgentSerializer(agents.standings(self.app(None), _clock.now_ms()), many=True).data)
+        """All agents, those in trouble first. For a token with the scope read."""
+        return Response(AgentSerializer(agents.list_health(self.app(None), _clock.now_ms()), many=True).data)
 
     @extend_schema(
         operation_id="agent_register",
@@ -197,29 +198,29 @@ class Agents(_Speaking):
         responses={200: ReplySerializer, 201: ReplySerializer, **_BEAT},
     )
     def post(self, request: Request) -> Response:
-        """Say that there is this agent, at its start: 201 if it was not known."""
-        reply, told = self.heard()
-        return Response(told, status=status.HTTP_201_CREATED if reply.new else status.HTTP_200_OK)
+        """Register an agent at its start: 201 if it was not known."""
+        reply, fields = self.record_heartbeat()
+        return Response(fields, status=status.HTTP_201_CREATED if reply.new else status.HTTP_200_OK)
 
 
-class Heartbeat(_Speaking):
+class Heartbeat(AgentOperation):
     """The heartbeat of an agent."""
 
     @extend_schema(
         operation_id="agent_heartbeat", request=HeartbeatSerializer, responses={200: ReplySerializer, **_BEAT}
     )
     def post(self, request: Request) -> Response:
-        """Say how it does, every half minute; settings come back when it should have others."""
-        return Response(self.heard()[1])
+        """Report the state of the agent, every half minute; the answer may hold new settings."""
+        return Response(self.record_heartbeat()[1])
 
 
-class About(_Speaking):
-    """What an agent should know of the server."""
+class About(AgentOperation):
+    """Facts about the server for agents."""
 
     @extend_schema(operation_id="agent_version", responses={200: AboutSerializer, 401: FailureSerializer})
     def get(self, request: Request) -> Response:
         """The server's version and time, and the app of the token; for `spm-agent doctor`."""
-        app = self.speaker()
+        app = self.token_app()
         return Response({"server_ms": _clock.now_ms(), "version": VERSION, "app": app.name, "app_id": app.pk})
 
 
@@ -228,8 +229,8 @@ class AppAgents(Operation):
 
     @extend_schema(operation_id="app_agents", responses={200: AgentSerializer(many=True), **_READ})
     def get(self, request: Request, app_id: int) -> Response:
-        """All of them, those in trouble first."""
-        return Response(AgentSerializer(agents.standings(self.app(app_id), _clock.now_ms()), many=True).data)
+        """All agents, those in trouble first."""
+        return Response(AgentSerializer(agents.list_health(self.app(app_id), _clock.now_ms()), many=True).data)
 
 
 class OneAgent(Operation):
@@ -237,17 +238,17 @@ class OneAgent(Operation):
 
     @extend_schema(operation_id="app_agent", responses={200: AgentSerializer, **_READ})
     def get(self, request: Request, app_id: int, agent: str) -> Response:
-        """How it stands."""
-        found = [s for s in agents.standings(self.app(app_id), _clock.now_ms()) if s.agent.name == agent]
-        if not found:
+        """One agent and its health."""
+        matching = [s for s in agents.list_health(self.app(app_id), _clock.now_ms()) if s.agent.name == agent]
+        if not matching:
             raise Http404("There is no such agent in this app.")
-        return Response(AgentSerializer(found[0]).data)
+        return Response(AgentSerializer(matching[0]).data)
 
     @extend_schema(operation_id="agent_forget", responses={204: None, **_READ, 403: FailureSerializer})
     def delete(self, request: Request, app_id: int, agent: str) -> Response:
-        """Take it off the list; it comes back with its next heartbeat, and its data stays. For editors."""
+        """Remove an agent from the list; it returns with its next heartbeat, and its data stays. For editors."""
         app, by = self.app(app_id, Role.EDITOR), self.actor()
-        if not agents.forget(app, agent, actor=by.person, by=by.name):
+        if not agents.forget_agent(app, agent, actor=by.person, by=by.name):
             raise Http404("There is no such agent in this app.")
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -267,6 +268,6 @@ class PushedSettings(Operation):
     )
     def put(self, request: Request, app_id: int) -> Response:
         """Set one entry, in force from the agents' next heartbeat on; for admins."""
-        app, by, asked = self.app(app_id, Role.ADMIN), self.actor(), self.asked(PushSerializer)
-        agents.push(app, asked["match"], asked["settings"], actor=by.person, by=by.name, now_ms=_clock.now_ms())
+        app, by, body = self.app(app_id, Role.ADMIN), self.actor(), self.validated_body(PushSerializer)
+        agents.push_settings(app, body["match"], body["settings"], actor=by.person, by=by.name, now_ms=_clock.now_ms())
         return Response(PushedSerializer(AgentSettings.objects.filter(app=app), many=True).data)

@@ -1,7 +1,7 @@
-"""Who calls the REST interface: a person's session, or a program's token with the scope ``read``.
+"""Authenticates calls of the REST interface: a person's session, or a program's token with the scope ``read``.
 
-Tokens come as ``Authorization: Bearer``, ``Token`` or the password of ``Basic``. A token that does not hold is an error
-(401), never a reason to fall back to the session.
+Tokens come as ``Authorization: Bearer``, ``Token`` or the password of ``Basic``. An invalid token is an error (401),
+never a reason to fall back to the session.
 """
 
 from django.contrib.auth.models import AnonymousUser
@@ -15,19 +15,19 @@ from spm.accounts.tokens import Principal
 
 
 class Program(AnonymousUser):
-    """The user of a request that shows a token: nobody, but known."""
+    """The user of a request with a token: anonymous, but authenticated."""
 
     @property
     def is_authenticated(self) -> bool:  # type: ignore[override]  # the base class promises False
-        """True, since the token holds."""
+        """True, because the token is valid."""
         return True
 
 
 class TokenAuthentication(BaseAuthentication):
-    """By token; silent when the request shows none."""
+    """Authenticates by token; ignores requests without one."""
 
     def authenticate(self, request: Request) -> tuple[Program, Principal] | None:
-        """The program and what its token speaks for."""
+        """Return the program and what its token allows."""
         secret = tokens.from_request(request._request)
         if secret is None:
             return None
@@ -37,16 +37,16 @@ class TokenAuthentication(BaseAuthentication):
         return Program(), principal
 
     def authenticate_header(self, request: Request) -> str:
-        """Makes missing credentials a 401."""
+        """Turn missing credentials into 401."""
         return 'Bearer realm="spm"'
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # its base is untyped
-    """How the schema describes it."""
+    """Describes the authentication in the schema."""
 
     target_class = TokenAuthentication
     name = "token"
 
     def get_security_definition(self, auto_schema: object) -> dict[str, str]:
-        """A bearer token."""
+        """Describe a bearer token."""
         return {"type": "http", "scheme": "bearer", "description": "A token of an app with the scope read."}

@@ -1,4 +1,4 @@
-"""What there is: the apps a caller may read, and an app's sources, metric names and labels."""
+"""Lists the apps a caller may read, and an app's sources, metric names, labels and completeness."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from spm.accounts.access import apps_of
 from spm.accounts.models import App, Source
 from spm.accounts.tokens import Principal
 from spm.clock import SystemClock
-from spm.limits import ACCOUNT_HOURS_MAX
+from spm.limits import BALANCE_HOURS_MAX
 
 _clock = SystemClock()
 _FAILURES = {401: FailureSerializer, 404: FailureSerializer, 503: FailureSerializer}
@@ -42,7 +42,7 @@ class SourceSerializer(serializers.ModelSerializer[Source]):
         fields = ["name", "first_seen", "last_seen", "period_ms", "state"]
 
     def get_state(self, source: Source) -> str:
-        """``up``, ``late`` or ``gone``."""
+        """Return ``up``, ``late`` or ``gone``."""
         return sources.state(int(source.last_seen.timestamp() * 1000), _clock.now_ms(), source.period_ms)
 
 
@@ -53,7 +53,7 @@ class NamesSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class LabelsQuery(serializers.Serializer[dict[str, Any]]):
-    """Which metric's labels."""
+    """The metric whose labels are listed."""
 
     metric = serializers.CharField(max_length=256)
 
@@ -87,19 +87,19 @@ class Sources(Operation):
 class CompletenessQuery(serializers.Serializer[dict[str, Any]]):
     """How far back."""
 
-    hours = serializers.IntegerField(min_value=1, max_value=ACCOUNT_HOURS_MAX, default=24)
+    hours = serializers.IntegerField(min_value=1, max_value=BALANCE_HOURS_MAX, default=24)
 
 
 class CompletenessSerializer(serializers.Serializer[Any]):
-    """What should have come from a source, and what came; hours are those in which messages were accepted."""
+    """The expected and received messages of a source; hours are those in which messages were accepted."""
 
     source = serializers.CharField()  # type: ignore[assignment]  # a name the framework uses for itself
     state = serializers.CharField()
     period_ms = serializers.IntegerField()
     last_ms = serializers.IntegerField()
-    expected = serializers.IntegerField(help_text="messages, by the announced period, at least those it numbered")
-    got = serializers.IntegerField(help_text="messages that came, each once")
-    missing = serializers.IntegerField(help_text="numbers that never came although later ones did")
+    expected = serializers.IntegerField(help_text="messages, by the announced period; at least those it numbered")
+    got = serializers.IntegerField(help_text="messages that arrived, each once")
+    missing = serializers.IntegerField(help_text="numbers that never arrived although later ones did")
     silent = serializers.IntegerField(help_text="messages it did not send")
     share = serializers.FloatField(allow_null=True, help_text="got / expected, 1 at most")
 
@@ -113,12 +113,12 @@ class Completeness(Operation):
         responses={200: CompletenessSerializer(many=True), 400: FailureSerializer, **_FAILURES},
     )
     def get(self, request: Request, app_id: int) -> Response:
-        """Of each source that announced its period, those that lack most first."""
+        """Each source that announced its period, those that lack most first."""
         app, query = self.app(app_id), CompletenessQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         site = services_runs.site()
-        found = completeness.told(site.store, app.pk, site.clock.now_ms(), query.validated_data["hours"])
-        return Response(CompletenessSerializer(found, many=True).data)
+        rows = completeness.source_completeness(site.store, app.pk, site.clock.now_ms(), query.validated_data["hours"])
+        return Response(CompletenessSerializer(rows, many=True).data)
 
 
 class Metrics(Operation):
@@ -126,7 +126,7 @@ class Metrics(Operation):
 
     @extend_schema(operation_id="metrics", responses={200: NamesSerializer, **_FAILURES})
     def get(self, request: Request, app_id: int) -> Response:
-        """Those with samples in the last week."""
+        """Metrics with samples in the last week."""
         return Response({"metrics": names.metrics(self.app(app_id).pk, _clock.now_ms())})
 
 
@@ -135,7 +135,7 @@ class Labels(Operation):
 
     @extend_schema(operation_id="labels", parameters=[LabelsQuery], responses={200: LabelsSerializer, **_FAILURES})
     def get(self, request: Request, app_id: int) -> Response:
-        """Their values in the last week."""
+        """The values of each label in the last week."""
         app, query = self.app(app_id), LabelsQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         return Response({"labels": names.labels(app.pk, query.validated_data["metric"], _clock.now_ms())})

@@ -7,10 +7,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend.api.base import Columns, FailureSerializer, Operation
+from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
 from frontend.presenters import charts as presenters_charts
-from frontend.prometheus.explaining import explained
-from frontend.queries import asking
+from frontend.prometheus.explaining import explanation_with_corrections
+from frontend.queries import query_session
 from spm.clock import SystemClock
 from spm.limits import QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
 from spm.query.formats import asof
@@ -21,7 +21,7 @@ _clock = SystemClock()
 class ChartQuery(serializers.Serializer[dict[str, Any]]):
     """What to draw."""
 
-    app = serializers.IntegerField(required=False, help_text="The app's number; a token's own app when left out")
+    app = serializers.IntegerField(required=False, help_text="The app's number; by default a token's own app")
     expr = serializers.CharField(max_length=QUERY_TEXT_CHARS_MAX, help_text="PromQL; `$window` is the step, ≥ 1 minute")
     start = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms since 1970")
     end = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms; now by default")
@@ -31,7 +31,7 @@ class ChartQuery(serializers.Serializer[dict[str, Any]]):
     asof = serializers.CharField(
         required=False, max_length=40, help_text="As accepted by then: seconds since 1970, or RFC 3339"
     )
-    explain = serializers.BooleanField(required=False, help_text="Add everything that the answer rests on")
+    explain = serializers.BooleanField(required=False, help_text="Add the full provenance of the answer")
 
 
 class SeriesSerializer(serializers.Serializer[dict[str, Any]]):
@@ -47,15 +47,15 @@ class ChartSerializer(serializers.Serializer[dict[str, Any]]):
     times = serializers.ListField(child=serializers.IntegerField())
     step = serializers.IntegerField(help_text="ms between two times")
     series = SeriesSerializer(many=True)
-    infos = serializers.ListField(child=serializers.CharField(), help_text="What the answer rests on")
+    infos = serializers.ListField(child=serializers.CharField(), help_text="The provenance of the answer, in short")
     warnings = serializers.ListField(child=serializers.CharField(), help_text="What is missing in it")
-    explain = serializers.DictField(required=False, help_text="What it rests on, in full, where that was asked for")
+    explain = serializers.DictField(required=False, help_text="The full provenance, if it was requested")
 
 
 class Charts(Operation):
     """The chart of an expression."""
 
-    renderer_classes = [Columns]
+    renderer_classes = [ColumnsRenderer]
 
     @extend_schema(
         operation_id="chart",
@@ -71,13 +71,13 @@ class Charts(Operation):
         },
     )
     def get(self, request: Request) -> Response:
-        """Draw."""
+        """Evaluate the expression."""
         query = ChartQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
-        asked = query.validated_data
-        app, now_ms = self.app(asked.get("app")), _clock.now_ms()
-        with asking(app, request, asof.parsed(asked.get("asof"), now_ms)) as turn:
-            drawn, basis = presenters_charts.chart(turn.engine(), now_ms, asked)
-            if asked.get("explain"):
-                drawn["explain"] = explained(turn.storage, app.pk, basis, now_ms)
-        return Response(drawn)
+        values = query.validated_data
+        app, now_ms = self.app(values.get("app")), _clock.now_ms()
+        with query_session(app, request, asof.parse_asof(values.get("asof"), now_ms)) as session:
+            answer, provenance = presenters_charts.chart(session.engine(), now_ms, values)
+            if values.get("explain"):
+                answer["explain"] = explanation_with_corrections(session.storage, app.pk, provenance, now_ms)
+        return Response(answer)

@@ -7,11 +7,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend.api.base import Columns, FailureSerializer, Operation
+from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
 from frontend.api.charts import SeriesSerializer
 from frontend.presenters import percentiles
-from frontend.prometheus.explaining import explained
-from frontend.queries import asking
+from frontend.prometheus.explaining import explanation_with_corrections
+from frontend.queries import query_session
 from spm.clock import SystemClock
 from spm.limits import QUERY_QUANTILES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
 from spm.query.formats import asof
@@ -19,35 +19,37 @@ from spm.query.formats import asof
 _clock = SystemClock()
 
 
-class Listed(serializers.ListField):
-    """Values with commas between them."""
+class CommaListField(serializers.ListField):
+    """Values separated by commas."""
 
     def to_internal_value(self, data: Any) -> list[Any]:
-        """Each of them."""
+        """Return the values."""
         texts = [text.strip() for part in data for text in str(part).split(",")]
         try:
             return super().to_internal_value([text for text in texts if text])
         except serializers.ValidationError as wrong:
-            found = wrong.detail.values() if isinstance(wrong.detail, dict) else [wrong.detail]
-            raise serializers.ValidationError(next(iter(found))) from wrong  # without the places, which JSON cannot key
+            details = wrong.detail.values() if isinstance(wrong.detail, dict) else [wrong.detail]
+            raise serializers.ValidationError(
+                next(iter(details))
+            ) from wrong  # without positions: JSON has no integer keys
 
 
 class PercentilesQuery(serializers.Serializer[dict[str, Any]]):
     """What to draw."""
 
-    app = serializers.IntegerField(required=False, help_text="The app's number; a token's own app when left out")
+    app = serializers.IntegerField(required=False, help_text="The app's number; by default a token's own app")
     match = serializers.CharField(max_length=QUERY_TEXT_CHARS_MAX, help_text="A selector, as in PromQL")
-    q = Listed(
+    q = CommaListField(
         child=serializers.FloatField(min_value=0, max_value=1),
         min_length=1,
         max_length=QUERY_QUANTILES_MAX,
-        help_text="From 0 to 1, with commas between them",
+        help_text="From 0 to 1, separated by commas",
     )
-    by = Listed(
+    by = CommaListField(
         child=serializers.CharField(max_length=256),
         required=False,
         max_length=32,
-        help_text="Labels that tell groups apart, with commas between them; all series are one group without",
+        help_text="Labels that define the groups, separated by commas; without them all series are one group",
     )
     start = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms since 1970")
     end = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms; now by default")
@@ -60,7 +62,7 @@ class PercentilesQuery(serializers.Serializer[dict[str, Any]]):
     asof = serializers.CharField(
         required=False, max_length=40, help_text="As accepted by then: seconds since 1970, or RFC 3339"
     )
-    explain = serializers.BooleanField(required=False, help_text="Add everything that the answer rests on")
+    explain = serializers.BooleanField(required=False, help_text="Add the full provenance of the answer")
 
 
 class PercentilesSerializer(serializers.Serializer[dict[str, Any]]):
@@ -69,15 +71,15 @@ class PercentilesSerializer(serializers.Serializer[dict[str, Any]]):
     times = serializers.ListField(child=serializers.IntegerField())
     step = serializers.IntegerField(help_text="ms between two times; each value is over the step before its time")
     series = SeriesSerializer(many=True)
-    infos = serializers.ListField(child=serializers.CharField(), help_text="What the answer rests on")
+    infos = serializers.ListField(child=serializers.CharField(), help_text="The provenance of the answer, in short")
     warnings = serializers.ListField(child=serializers.CharField(), help_text="What is missing in it")
-    explain = serializers.DictField(required=False, help_text="What it rests on, in full, where that was asked for")
+    explain = serializers.DictField(required=False, help_text="The full provenance, if it was requested")
 
 
 class PercentilesView(Operation):
     """Percentiles of groups."""
 
-    renderer_classes = [Columns]
+    renderer_classes = [ColumnsRenderer]
 
     @extend_schema(
         operation_id="percentiles",
@@ -93,13 +95,13 @@ class PercentilesView(Operation):
         },
     )
     def get(self, request: Request) -> Response:
-        """Draw."""
+        """Read the percentiles."""
         query = PercentilesQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
-        asked = query.validated_data
-        app, now_ms = self.app(asked.get("app")), _clock.now_ms()
-        with asking(app, request, asof.parsed(asked.get("asof"), now_ms)) as turn:
-            drawn, basis = percentiles.chart(turn.storage, turn.budget(), now_ms, asked)
-            if asked.get("explain"):
-                drawn["explain"] = explained(turn.storage, app.pk, basis, now_ms)
-        return Response(drawn)
+        values = query.validated_data
+        app, now_ms = self.app(values.get("app")), _clock.now_ms()
+        with query_session(app, request, asof.parse_asof(values.get("asof"), now_ms)) as session:
+            answer, provenance = percentiles.chart(session.storage, session.budget(), now_ms, values)
+            if values.get("explain"):
+                answer["explain"] = explanation_with_corrections(session.storage, app.pk, provenance, now_ms)
+        return Response(answer)

@@ -1,4 +1,4 @@
-"""What an app's senders sent that was not taken: the newest, and how often each reason; and the app's quotas."""
+"""Lists the rejected lines of an app's senders: the newest, the count of each reason, and the app's quotas."""
 
 from typing import Any
 
@@ -17,29 +17,29 @@ _FAILURES = {401: FailureSerializer, 404: FailureSerializer}
 
 
 class RejectionsQuery(serializers.Serializer[dict[str, Any]]):
-    """Which and how many."""
+    """Which rejections, and how many."""
 
-    reason = serializers.CharField(max_length=300, required=False, help_text="only these")
+    reason = serializers.CharField(max_length=300, required=False, help_text="only rejections with this reason")
     limit = serializers.IntegerField(min_value=1, max_value=REJECTIONS_KEPT_MAX, default=100)
 
 
 class RejectionSerializer(serializers.Serializer[Any]):
-    """One of them."""
+    """One rejected line."""
 
     time = serializers.SerializerMethodField()
     source = serializers.CharField()  # type: ignore[assignment]  # the base class has an attribute of this name
-    way = serializers.CharField(help_text="the protocol, or who speaks it")
-    line = serializers.IntegerField(help_text="its number in its body, from 1; 0: the body, or a series")
+    way = serializers.CharField(help_text="the protocol, or the sending program")
+    line = serializers.IntegerField(help_text="its number in the body, from 1; 0: the whole body, or a series")
     reason = serializers.CharField()
     example = serializers.CharField()
 
     def get_time(self, line: RejectedLine) -> str:
-        """When it was refused, RFC 3339."""
+        """Return when it was rejected, as RFC 3339."""
         return delivery.rfc3339(line.time_ms)
 
 
 class ReasonSerializer(serializers.Serializer[Any]):
-    """How often a reason stands among the kept ones."""
+    """How often a reason occurs among the stored rejections."""
 
     reason = serializers.CharField()
     count = serializers.IntegerField()
@@ -47,30 +47,30 @@ class ReasonSerializer(serializers.Serializer[Any]):
     last = serializers.SerializerMethodField()
     example = serializers.CharField()
 
-    def get_last(self, count: rejections.Count) -> str:
-        """The last time, RFC 3339."""
+    def get_last(self, count: rejections.ReasonCount) -> str:
+        """Return the last time, as RFC 3339."""
         return delivery.rfc3339(count.last_ms)
 
 
 class QuotaSerializer(serializers.Serializer[Any]):
     """What an app may send."""
 
-    series = serializers.IntegerField(allow_null=True, help_text="that it has; null: not counted yet")
+    series = serializers.IntegerField(allow_null=True, help_text="how many it has; null: not counted yet")
     series_max = serializers.IntegerField()
     samples_per_s = serializers.IntegerField()
 
 
 class RejectionsSerializer(serializers.Serializer[Any]):
-    """All of it."""
+    """The newest rejections, the reasons, and the quotas."""
 
-    kept = serializers.IntegerField(help_text="how many are kept at most")
+    stored_max = serializers.IntegerField(help_text="how many rejections are stored at most")
     quota = QuotaSerializer()
     reasons = ReasonSerializer(many=True)
-    rejections = RejectionSerializer(many=True, help_text="the newest first")
+    rejections = RejectionSerializer(many=True, help_text="newest first")
 
 
 class Rejections(Operation):
-    """What was refused last."""
+    """The latest rejections."""
 
     @extend_schema(
         operation_id="rejections",
@@ -78,15 +78,17 @@ class Rejections(Operation):
         responses={200: RejectionsSerializer, 400: FailureSerializer, **_FAILURES},
     )
     def get(self, request: Request, app_id: int) -> Response:
-        """The newest, the reasons, the quotas."""
+        """The newest rejections, the reasons, and the quotas."""
         app, query = self.app(app_id), RejectionsQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
-        asked = query.validated_data
-        found = RejectedLine.objects.filter(app=app, **({"reason": asked["reason"]} if "reason" in asked else {}))
-        told = {
-            "kept": REJECTIONS_KEPT_MAX,
+        values = query.validated_data
+        lines = RejectedLine.objects.filter(app=app, **({"reason": values["reason"]} if "reason" in values else {}))
+        answer = {
+            "stored_max": REJECTIONS_KEPT_MAX,
             "quota": delivery.quota_of(app),
             "reasons": rejections.by_reason(app.pk),
-            "rejections": found[: asked["limit"]],
+            "rejections": lines[: values["limit"]],
         }
-        return Response(RejectionsSerializer(told).data)
+        return Response(
+            {**RejectionsSerializer(answer).data, "kept": REJECTIONS_KEPT_MAX}
+        )  # the old name of stored_max

@@ -1,4 +1,4 @@
-"""Retractions of an app: list, preview, make, undo, and the deletion of what one hides, for good."""
+"""Retractions of an app: list, preview, make and undo them, and delete for good the samples that one hides."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from rollups.services import (
 from rollups.services import (
     runs as services_runs,
 )
-from rollups.services.retractions import Listed
+from rollups.services.retractions import RecordedRetraction
 from spm.accounts.models import App, Role
 from spm.limits import QUERY_TEXT_CHARS_MAX, RETRACT_REASON_CHARS_MAX, SOURCE_BYTES_MAX, TIME_MAX_MS
 
@@ -28,7 +28,7 @@ _WRITE = {**_READ, 400: FailureSerializer, 403: FailureSerializer, 409: FailureS
 
 
 class DraftSerializer(serializers.Serializer[dict[str, Any]]):
-    """What to take out: at least a source, a series, ``write_from``, or both ends of the data's own times."""
+    """What to retract: at least a source, a series, ``write_from``, or both ends of the samples' own times."""
 
     source = serializers.CharField(  # type: ignore[assignment]  # a name the framework uses for itself
         required=False, allow_blank=True, max_length=SOURCE_BYTES_MAX
@@ -51,30 +51,32 @@ class DraftSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class RetractSerializer(DraftSerializer):
-    """The same with a reason."""
+    """A draft with a reason."""
 
     reason = serializers.CharField(max_length=RETRACT_REASON_CHARS_MAX)
 
 
 class PreviewSerializer(serializers.Serializer[Any]):
-    """What would go of what answers show now."""
+    """What a draft would hide of present answers."""
 
-    text = serializers.CharField(source="words")
-    samples = serializers.IntegerField(source="preview.samples")
-    restored = serializers.IntegerField(source="preview.restored", help_text="of these, how many show an older value")
-    series = serializers.IntegerField(source="preview.series")
-    hours = serializers.IntegerField(source="preview.hours")
-    sources = serializers.ListField(source="preview.sources", child=serializers.CharField())
-    metrics = serializers.ListField(source="preview.metrics", child=serializers.CharField())
-    first = serializers.IntegerField(source="preview.first_ms", allow_null=True)
-    last = serializers.IntegerField(source="preview.last_ms", allow_null=True)
-    sealed = serializers.IntegerField(source="preview.sealed", help_text="hours whose samples are gone: they stay")
-    past_alerts = serializers.IntegerField(source="alerts")
-    at_least = serializers.BooleanField(source="preview.at_least", help_text="there is more than was counted")
+    text = serializers.CharField(source="summary")
+    samples = serializers.IntegerField(source="counts.samples")
+    restored = serializers.IntegerField(source="counts.restored", help_text="how many of them will show an older value")
+    series = serializers.IntegerField(source="counts.series")
+    hours = serializers.IntegerField(source="counts.hours")
+    sources = serializers.ListField(source="counts.sources", child=serializers.CharField())
+    metrics = serializers.ListField(source="counts.metrics", child=serializers.CharField())
+    first = serializers.IntegerField(source="counts.first_ms", allow_null=True)
+    last = serializers.IntegerField(source="counts.last_ms", allow_null=True)
+    sealed = serializers.IntegerField(
+        source="counts.sealed", help_text="hours whose samples have expired: they do not change"
+    )
+    past_alerts = serializers.IntegerField()
+    at_least = serializers.BooleanField(source="counts.at_least", help_text="there is more than was counted")
 
 
 class RecordSerializer(serializers.Serializer[Any]):
-    """What it hid when it was made."""
+    """What a retraction hid when it was made."""
 
     samples = serializers.IntegerField()
     restored = serializers.IntegerField()
@@ -92,7 +94,7 @@ class RetractionSerializer(serializers.Serializer[Any]):
 
     number = serializers.IntegerField(source="retraction.number")
     state = serializers.CharField()
-    source = serializers.CharField(source="retraction.source")  # type: ignore[assignment]  # likewise
+    source = serializers.CharField(source="retraction.source")  # type: ignore[assignment]  # a name the framework uses
     series = serializers.CharField(source="selector")
     write_from = serializers.IntegerField(source="retraction.write_from_ms")
     write_to = serializers.IntegerField(source="retraction.write_to_ms")
@@ -106,19 +108,21 @@ class RetractionSerializer(serializers.Serializer[Any]):
 
 
 class ConfirmSerializer(serializers.Serializer[dict[str, Any]]):
-    """The word that makes an accident unlikely."""
+    """A phrase that prevents accidents."""
 
     confirm = serializers.CharField(help_text="`purge` and the retraction's number: purge 7")
 
 
 class PurgedSerializer(serializers.Serializer[Any]):
-    """What went for good."""
+    """What was deleted for good."""
 
     versions = serializers.IntegerField(help_text="stored samples, older versions too")
-    units = serializers.IntegerField(help_text="written anew")
-    size_bytes = serializers.IntegerField(source="gone.size_bytes", help_text="of the rows that held them")
-    sealed = serializers.ListField(child=serializers.IntegerField(), help_text="hours it cannot reach any more")
-    troubles = serializers.ListField(child=serializers.CharField(), help_text="what is left: call it again")
+    units = serializers.IntegerField(source="hour_shards", help_text="hours of shards that were rewritten")
+    size_bytes = serializers.IntegerField(source="deletions.size_bytes", help_text="of the rows that contained them")
+    sealed = serializers.ListField(child=serializers.IntegerField(), help_text="expired hours, which do not change")
+    troubles = serializers.ListField(
+        source="errors", child=serializers.CharField(), help_text="what could not be deleted: call it again"
+    )
 
 
 class Retractions(Operation):
@@ -127,29 +131,31 @@ class Retractions(Operation):
     @extend_schema(operation_id="retractions", responses={200: RetractionSerializer(many=True), **_READ})
     def get(self, request: Request, app_id: int) -> Response:
         """All of them, newest first."""
-        found = services_retractions.listed(services_runs.site(), self.app(app_id))
-        return Response(RetractionSerializer(found, many=True).data)
+        retractions = services_retractions.list_retractions(services_runs.site(), self.app(app_id))
+        return Response(RetractionSerializer(retractions, many=True).data)
 
     @extend_schema(operation_id="retract", request=RetractSerializer, responses={201: RetractionSerializer, **_WRITE})
     def post(self, request: Request, app_id: int) -> Response:
-        """Take it out of every answer; for admins. It can be undone."""
+        """Hide the samples from every answer; for admins. It can be undone."""
         app, by = self.app(app_id, Role.ADMIN), self.actor()
-        done, _ = corrections.take_out(app, corrections.read(self.asked(RetractSerializer), by.name), by)
-        found = _one(app, done.retraction.number)
-        return Response(RetractionSerializer(found).data, status=status.HTTP_201_CREATED)
+        result, _ = corrections.retract(
+            app, corrections.parse_draft(self.validated_body(RetractSerializer), by.name), by
+        )
+        retraction = _find_retraction(app, result.retraction.number)
+        return Response(RetractionSerializer(retraction).data, status=status.HTTP_201_CREATED)
 
 
 class RetractionPreview(Operation):
-    """What a retraction would take out."""
+    """What a retraction would hide."""
 
     @extend_schema(
         operation_id="retraction_preview", request=DraftSerializer, responses={200: PreviewSerializer, **_WRITE}
     )
     def post(self, request: Request, app_id: int) -> Response:
-        """Count, change nothing; for editors."""
+        """Count without changing anything; for editors."""
         app = self.app(app_id, Role.EDITOR)
-        draft = corrections.read(self.asked(DraftSerializer), self.actor().name)
-        return Response(PreviewSerializer(corrections.look(app, draft)).data)
+        draft = corrections.parse_draft(self.validated_body(DraftSerializer), self.actor().name)
+        return Response(PreviewSerializer(corrections.preview_draft(app, draft)).data)
 
 
 class Undo(Operation):
@@ -157,36 +163,36 @@ class Undo(Operation):
 
     @extend_schema(operation_id="retraction_undo", request=None, responses={200: RetractionSerializer, **_WRITE})
     def post(self, request: Request, app_id: int, number: int) -> Response:
-        """What it hid counts again; for admins."""
+        """Make the samples count again; for admins."""
         app = self.app(app_id, Role.ADMIN)
-        _one(app, number)
+        _find_retraction(app, number)
         services_retractions.undo(services_runs.site(), app, number, self.actor())
-        return Response(RetractionSerializer(_one(app, number)).data)
+        return Response(RetractionSerializer(_find_retraction(app, number)).data)
 
 
 class Purge(Operation):
-    """The deletion, for good, of what a retraction hides."""
+    """Deletes for good the samples that a retraction hides."""
 
     @extend_schema(
         operation_id="retraction_purge", request=ConfirmSerializer, responses={200: PurgedSerializer, **_WRITE}
     )
     def post(self, request: Request, app_id: int, number: int) -> Response:
-        """No undo afterwards; for an owner in person, who confirms it in words. Repeat it while ``troubles`` come."""
+        """Delete without undo; for an owner in person, who types a phrase. Repeat it while ``troubles`` come."""
         app = self.app(app_id, Role.OWNER)
-        _one(app, number)
-        words = services_retractions.confirmation(number)
-        if self.asked(ConfirmSerializer)["confirm"] != words:
-            raise serializers.ValidationError({"confirm": [f"Write “{words}”."]})
+        _find_retraction(app, number)
+        phrase = services_retractions.confirmation_phrase(number)
+        if self.validated_body(ConfirmSerializer)["confirm"] != phrase:
+            raise serializers.ValidationError({"confirm": [f"Write “{phrase}”."]})
         services_maintenance.check_small(app, number)
         return Response(
             PurgedSerializer(
-                services_maintenance.purge_retraction(services_runs.site(), app, number, self.actor())
+                services_maintenance.erase_retraction(services_runs.site(), app, number, self.actor())
             ).data
         )
 
 
-def _one(app: App, number: int) -> Listed:
-    found = services_retractions.one(services_runs.site(), app, number)
-    if found is None:
+def _find_retraction(app: App, number: int) -> RecordedRetraction:
+    retraction = services_retractions.find_retraction(services_runs.site(), app, number)
+    if retraction is None:
         raise Http404("There is no such retraction in this app.")
-    return found
+    return retraction

@@ -1,4 +1,4 @@
-"""Runs of an app: the list, one with its progress, and its roll back; and the hours that runs corrected."""
+"""Runs of an app: the list, one run with its progress, and its roll back; and the hours that runs rebuilt."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from frontend.api.base import FailureSerializer, Operation
 from frontend.presenters import runs
-from frontend.presenters.runs import Part
+from frontend.presenters.runs import AppRun
 from rollups.models import Correction
 from rollups.services import runs as services_runs
 from spm.accounts.models import Role
@@ -24,19 +24,19 @@ CORRECTIONS_SHOWN = 500
 
 
 class RunSerializer(serializers.Serializer[Any]):
-    """A run: the app's own part of it. While it works for other apps, too, only the share done is told."""
+    """The app's own part of a run. While the run also works for other apps, only the share done is shown."""
 
     number = serializers.IntegerField()
     kind = serializers.CharField()
     executor = serializers.CharField()
     state = serializers.CharField()
-    percent = serializers.IntegerField(help_text="of the whole run's units that are done")
-    units = serializers.IntegerField(allow_null=True, help_text="done; a unit is a shard's data of one hour")
+    percent = serializers.IntegerField(help_text="how much of the whole run is done")
+    units = serializers.IntegerField(allow_null=True, help_text="hours of shards that are done")
     units_total = serializers.IntegerField(allow_null=True)
     samples = serializers.IntegerField(allow_null=True)
     size_bytes = serializers.IntegerField()
     samples_per_s = serializers.FloatField(allow_null=True)
-    eta_s = serializers.FloatField(allow_null=True, help_text="seconds to go, while it works")
+    eta_s = serializers.FloatField(allow_null=True, help_text="remaining seconds, while it runs")
     started = serializers.DateTimeField()
     finished = serializers.DateTimeField(allow_null=True)
     first_day = serializers.DateField(allow_null=True)
@@ -44,14 +44,14 @@ class RunSerializer(serializers.Serializer[Any]):
 
 
 class RolledBackSerializer(serializers.Serializer[Any]):
-    """One day that is back in its former state."""
+    """One day that was rolled back."""
 
     day = serializers.DateField()
     units = serializers.IntegerField()
 
 
 class CorrectionSerializer(serializers.ModelSerializer[Correction]):
-    """One hour that was built again."""
+    """One hour that was rebuilt."""
 
     class Meta:
         model = Correction
@@ -64,7 +64,7 @@ class Runs(Operation):
     @extend_schema(operation_id="runs", responses={200: RunSerializer(many=True), **_READ})
     def get(self, request: Request, app_id: int) -> Response:
         """The latest, newest first."""
-        return Response(RunSerializer(runs.parts_of(self.app(app_id), _now()), many=True).data)
+        return Response(RunSerializer(runs.app_runs(self.app(app_id), _now()), many=True).data)
 
 
 class OneRun(Operation):
@@ -72,8 +72,8 @@ class OneRun(Operation):
 
     @extend_schema(operation_id="run", responses={200: RunSerializer, **_READ})
     def get(self, request: Request, app_id: int, number: int) -> Response:
-        """With its progress."""
-        return Response(RunSerializer(_part(self, app_id, number, Role.VIEWER)).data)
+        """One run with its progress."""
+        return Response(RunSerializer(_find_run(self, app_id, number, Role.VIEWER)).data)
 
 
 class Rollback(Operation):
@@ -83,31 +83,31 @@ class Rollback(Operation):
         operation_id="run_rollback", request=None, responses={200: RolledBackSerializer(many=True), **_WRITE}
     )
     def post(self, request: Request, app_id: int, number: int) -> Response:
-        """In this app; for admins. No sample is lost."""
+        """Roll the run back in this app; for admins. No sample is lost."""
         app = self.app(app_id, Role.ADMIN)
-        part, by = _part(self, app_id, number, Role.ADMIN), self.actor()
-        done = services_runs.take_back(
-            services_runs.site(), part.number, by.person, apps=[app.pk], name=by.name, origin=by.origin
+        run, by = _find_run(self, app_id, number, Role.ADMIN), self.actor()
+        rolled_back = services_runs.roll_back(
+            services_runs.site(), run.number, by.person, apps=[app.pk], name=by.name, origin=by.origin
         )
-        days = [{"day": services_runs.date_of(back.day), "units": back.units} for back in done]
+        days = [{"day": services_runs.date_of(back.day), "units": back.hour_shards} for back in rolled_back]
         return Response(RolledBackSerializer(days, many=True).data)
 
 
 class Corrections(Operation):
-    """Hours that had aggregates and got new ones."""
+    """Hours whose rollup rows were rebuilt."""
 
     @extend_schema(operation_id="corrections", responses={200: CorrectionSerializer(many=True), **_READ})
     def get(self, request: Request, app_id: int) -> Response:
         """The latest, newest first."""
-        found = Correction.objects.filter(app=self.app(app_id))[:CORRECTIONS_SHOWN]
-        return Response(CorrectionSerializer(found, many=True).data)
+        rows = Correction.objects.filter(app=self.app(app_id))[:CORRECTIONS_SHOWN]
+        return Response(CorrectionSerializer(rows, many=True).data)
 
 
-def _part(operation: Operation, app_id: int, number: int, role: str) -> Part:
-    found = runs.part_of(operation.app(app_id, role), number, _now())
-    if found is None:
+def _find_run(operation: Operation, app_id: int, number: int, role: str) -> AppRun:
+    run = runs.app_run(operation.app(app_id, role), number, _now())
+    if run is None:
         raise Http404("There is no such run in this app.")
-    return found
+    return run
 
 
 def _now() -> datetime:

@@ -1,9 +1,9 @@
-"""The addresses of the REST interface under ``/api/v1/``. The sending side of it stands in ``ingest``."""
+"""The URLs of the REST interface under ``/api/v1/``. Those that take data are in ``ingest``."""
 
 from django.urls import URLPattern, URLResolver, path
 from drf_spectacular.views import SpectacularAPIView
 
-from frontend.api import account, agents, catalogue, charts, percentiles, rejections, retractions, runs
+from frontend.api import agents, balance, catalogue, charts, percentiles, rejections, retractions, runs
 
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -21,9 +21,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("agents/version", agents.About.as_view(), name="agent_version"),
     path("apps/<int:app_id>/metrics", catalogue.Metrics.as_view(), name="metrics"),
     path("apps/<int:app_id>/labels", catalogue.Labels.as_view(), name="labels"),
-    path("apps/<int:app_id>/account", account.Account.as_view(), name="account"),
-    path("apps/<int:app_id>/account/hours", account.AccountHours.as_view(), name="account_hours"),
-    path("apps/<int:app_id>/account/rows", account.AccountRows.as_view(), name="account_rows"),
+    path("apps/<int:app_id>/balance", balance.Balance.as_view(), name="balance"),
+    path("apps/<int:app_id>/balance/hours", balance.BalanceHours.as_view(), name="balance_hours"),
+    path("apps/<int:app_id>/balance/rows", balance.BalanceRows.as_view(), name="balance_rows"),
+    path("apps/<int:app_id>/account", balance.Balance.as_view(schema=None)),  # the old address of the balance
+    path("apps/<int:app_id>/account/hours", balance.BalanceHours.as_view(schema=None)),
+    path("apps/<int:app_id>/account/rows", balance.BalanceRows.as_view(schema=None)),
     path("apps/<int:app_id>/rejections", rejections.Rejections.as_view(), name="rejections"),
     path("apps/<int:app_id>/runs", runs.Runs.as_view(), name="runs"),
     path("apps/<int:app_id>/runs/<int:number>", runs.OneRun.as_view(), name="run"),

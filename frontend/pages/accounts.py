@@ -1,4 +1,4 @@
-"""Log in, log out, change the password: Django's own views in our clothes."""
+"""Log in, log out and change the password: Django's own views with our templates."""
 
 from pathlib import Path
 from typing import cast
@@ -15,24 +15,24 @@ from spm.accounts.services import password_changed
 
 
 class Login(LoginView):
-    """The door."""
+    """The login page."""
 
     template_name = "frontend/login.html"
     redirect_authenticated_user = True
 
 
 class Logout(LogoutView):
-    """The way out; by POST only."""
+    """Logs the person out; POST only."""
 
 
 class Password(PasswordChangeView):
-    """A new password; other sessions of the person end."""
+    """Changes the password and ends the other sessions of the person."""
 
     template_name = "frontend/password.html"
     success_url = reverse_lazy("frontend:home")
 
     def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
-        """Save it, and what follows from it."""
+        """Save the password and end the other sessions."""
         response = super().form_valid(form)
         password_changed(cast(User, self.request.user), Path(settings.SPM_DATA))
         messages.success(self.request, "Your password is changed.")

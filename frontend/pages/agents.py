@@ -1,4 +1,4 @@
-"""Our agents on the hosts of an app: who is up, what waits, what was dropped; and the settings pushed to them."""
+"""The page of the agents on the hosts of an app: their states and backlogs, and the settings pushed to them."""
 
 from typing import Any
 
@@ -17,28 +17,28 @@ from spm.errors import SpmError
 
 
 class Agents(AppPage):
-    """All of them, those in trouble first."""
+    """All agents, those in trouble first."""
 
     template_name = "frontend/agents.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """With their states, and the entries of settings."""
+        """Add the agents, their counts by state, and the pushed settings."""
         context = super().get_context_data(version=VERSION, **{"form": AgentSettingsForm(), **kwargs})
-        found = agents.standings(context["app"], context["now_ms"])
-        counts = {state: sum(one.state == state for one in found) for state in ("up", "late", "gone")}
+        healths = agents.list_health(context["app"], context["now_ms"])
+        counts = {state: sum(one.state == state for one in healths) for state in ("up", "late", "gone")}
         return {
             **context,
-            "agents": found[: limits.AGENTS_SHOWN],
-            "more": max(0, len(found) - limits.AGENTS_SHOWN),
+            "agents": healths[: limits.AGENTS_SHOWN],
+            "more": max(0, len(healths) - limits.AGENTS_SHOWN),
             "counts": counts,
-            "waiting": sum(one.agent.spooled for one in found),
-            "dropped": sum(one.agent.dropped_samples for one in found),
+            "waiting": sum(one.agent.spooled for one in healths),
+            "dropped": sum(one.agent.dropped_samples for one in healths),
             "pushed": AgentSettings.objects.filter(app=context["app"]),
         }
 
 
 class AgentsTable(Agents):
-    """The changing part of the page, for its refresh."""
+    """The part of the page that refreshes itself."""
 
     template_name = "frontend/parts/agents.html"
 
@@ -50,20 +50,20 @@ class Push(Agents):
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
-        """Back to the page, with a word; what is wrong is said above the form, which stays as it was filled in."""
+        """Push the settings and return to the page; an error is shown above the form, which keeps its input."""
         app, form, by = self.app(), AgentSettingsForm(request.POST), self.actor()
         if not form.is_valid():
-            wrong = "; ".join(f"{name}: {' '.join(map(str, said))}" for name, said in form.errors.items())
-            return self._again(form, f"Nothing was changed. {wrong}")
+            problems = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
+            return self._show_again(form, f"Nothing was changed. {problems}")
         match, settings = form.cleaned_data["match"], form.settings
         try:
-            agents.push(app, match, settings, actor=by.person, by=by.name, now_ms=clock.now_ms())
+            agents.push_settings(app, match, settings, actor=by.person, by=by.name, now_ms=clock.now_ms())
         except SpmError as error:
-            return self._again(form, f"Nothing was changed: {error}")
-        taken = f"Agents that match “{match}” take it over with their next heartbeat."
-        messages.success(request, taken if settings else f"Nothing is pushed to “{match}” any more.")
+            return self._show_again(form, f"Nothing was changed: {error}")
+        text = f"Agents that match “{match}” apply the settings after their next heartbeat."
+        messages.success(request, text if settings else f"No settings are pushed to “{match}” any more.")
         return redirect("frontend:agents", app_id)
 
-    def _again(self, form: AgentSettingsForm, said: str) -> HttpResponse:
-        messages.warning(self.request, said)
+    def _show_again(self, form: AgentSettingsForm, warning: str) -> HttpResponse:
+        messages.warning(self.request, warning)
         return self.render_to_response(self.get_context_data(form=form), status=400)

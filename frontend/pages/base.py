@@ -1,4 +1,4 @@
-"""What all pages of an app share: a person who is logged in, an app that person may see, and the time."""
+"""The base of all pages of an app: checks the login and the access to the app, and supplies the time."""
 
 from typing import Any, cast
 
@@ -17,21 +17,21 @@ clock = SystemClock()
 
 
 class AppPage(LoginRequiredMixin, TemplateView):
-    """A page under ``apps/<app_id>/``; 404 for an app of others, 403 for a role below ``role``."""
+    """A page under ``apps/<app_id>/``; 404 for an app of other people, 403 for a role below ``role``."""
 
     role: str = Role.VIEWER
 
     @property
     def person(self) -> User:
-        """Who is logged in."""
+        """The person who is logged in."""
         return cast(User, self.request.user)
 
     def app(self) -> App:
-        """The app the address names."""
+        """Return the app that the address names."""
         return require_app(self.person, self.kwargs["app_id"], self.role)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """The app, and whether the person may change things in it."""
+        """Add the app, the time, and what the person may change."""
         app = self.app()
         may_edit, may_admin, may_own = (
             has_role(self.person, app, role) for role in (Role.EDITOR, Role.ADMIN, Role.OWNER)
@@ -49,5 +49,5 @@ class AppPage(LoginRequiredMixin, TemplateView):
         )
 
     def actor(self) -> Actor:
-        """Who acts here, for the log."""
+        """Return the person who acts, for the log."""
         return Actor(self.person.get_username(), str(self.request.META.get("REMOTE_ADDR", "")), self.person)

@@ -1,4 +1,4 @@
-"""Corrections: what was taken out of answers and why, what came late, and the form that takes out and puts back."""
+"""The page of corrections: retractions, hours that were rebuilt, and the form that retracts and restores data."""
 
 from typing import Any
 
@@ -28,37 +28,41 @@ SOURCES_OFFERED = 500
 
 
 class Corrections(AppPage):
-    """The lists and the form. POST counts what would go, or (with ``act``) takes it out."""
+    """The lists and the form. POST previews a retraction or, with ``act``, makes it."""
 
     template_name = "frontend/corrections.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """With retractions, corrected hours and sources; a store that is away costs the list, not the page."""
+        """Add retractions, rebuilt hours and sources; if the store is unavailable, only the list is missing."""
         context = super().get_context_data(**{"form": RetractionForm(initial=self.request.GET.dict()), **kwargs})
         app = context["app"]
         context["corrections"] = Correction.objects.filter(app=app)[:CORRECTIONS_SHOWN]
         context["sources"] = app.sources.values_list("name", flat=True)[:SOURCES_OFFERED]
         try:
-            context["retractions"] = services_retractions.listed(services_runs.site(), app)[:RETRACTIONS_SHOWN]
+            context["retractions"] = services_retractions.list_retractions(services_runs.site(), app)[
+                :RETRACTIONS_SHOWN
+            ]
         except SpmError as error:
             context["problem"] = f"Retractions cannot be read now: {error}"
         return context
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
-        """Count for editors; take out for admins. What cannot be is said beside the form, which keeps its words."""
+        """Preview for editors, retract for admins; a refusal is shown beside the form, which keeps its input."""
         acts = "act" in request.POST
         self.role = Role.ADMIN if acts else Role.EDITOR
         app, form = self.app(), RetractionForm(request.POST)
         if not form.is_valid():
             return self.render_to_response(self.get_context_data(form=form), status=400)
         try:
-            draft = corrections.read(form.cleaned_data, self.actor().name)
+            draft = corrections.parse_draft(form.cleaned_data, self.actor().name)
             if not acts:
-                return self.render_to_response(self.get_context_data(form=form, look=corrections.look(app, draft)))
-            done, look = corrections.take_out(app, draft, self.actor())
+                return self.render_to_response(
+                    self.get_context_data(form=form, preview=corrections.preview_draft(app, draft))
+                )
+            result, preview = corrections.retract(app, draft, self.actor())
         except (BadQuery, Refused) as error:
             return self.render_to_response(self.get_context_data(form=form, refusal=str(error)), status=409)
-        messages.success(request, f"Retraction {done.retraction.number} takes out {look.words()}.")
+        messages.success(request, f"Retraction {result.retraction.number} hides {preview.summary()}.")
         return redirect("frontend:corrections", app_id)
 
 
@@ -69,46 +73,46 @@ class Undo(AppPage):
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:
-        """Back to the page, with a word."""
+        """Undo the retraction and return to the page."""
         try:
             services_retractions.undo(services_runs.site(), self.app(), number, self.actor())
-            messages.success(request, f"Retraction {number} is undone: what it hid counts again.")
+            messages.success(request, f"Retraction {number} is undone: its samples count again.")
         except SpmError as error:
             messages.warning(request, str(error))
         return redirect("frontend:corrections", app_id)
 
 
 class Purge(AppPage):
-    """Deletes for good what a retraction hides: says what, and waits for the words typed."""
+    """Deletes for good the samples that a retraction hides: shows what, and asks for a phrase."""
 
     role = Role.OWNER
     template_name = "frontend/purge.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """With the retraction and what would go; 404 for one that is not in force."""
+        """Add the retraction and what would be deleted; 404 if it is not in force."""
         context = super().get_context_data(**kwargs)
         number, site = self.kwargs["number"], services_runs.site()
-        found = services_retractions.one(site, context["app"], number)
-        if found is None or found.state == "undone":
+        retraction = services_retractions.find_retraction(site, context["app"], number)
+        if retraction is None or retraction.state == "undone":
             raise Http404("There is no such retraction in force.")
-        context |= {"each": found, "words": services_retractions.confirmation(number)}
+        context |= {"each": retraction, "phrase": services_retractions.confirmation_phrase(number)}
         try:
             services_maintenance.check_small(context["app"], number)
-            return {**context, "going": services_maintenance.would_purge(site, context["app"], number)}
+            return {**context, "preview": services_maintenance.preview_erasure(site, context["app"], number)}
         except Refused as error:
             return {**context, "refusal": str(error)}
 
     def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:
-        """Back to the list, with a word; or here again, when the words are others or something is left."""
+        """Delete and return to the list; show the page again if the phrase is wrong or the deletion fails."""
         app = self.app()
-        if request.POST.get("confirm", "").strip() != services_retractions.confirmation(number):
-            refusal = f"Nothing was deleted: type “{services_retractions.confirmation(number)}”."
+        if request.POST.get("confirm", "").strip() != services_retractions.confirmation_phrase(number):
+            refusal = f"Nothing was deleted: type “{services_retractions.confirmation_phrase(number)}”."
             return self.render_to_response(self.get_context_data(refusal=refusal), status=400)
         try:
             services_maintenance.check_small(app, number)
-            done = services_maintenance.purge_retraction(services_runs.site(), app, number, self.actor())
-            left = f" Some is left: {done.troubles[0]}. Purge again." if done.troubles else ""
-            messages.success(request, f"{done.versions:,} samples of retraction {number} are deleted for good.{left}")
+            result = services_maintenance.erase_retraction(services_runs.site(), app, number, self.actor())
+            rest = f" The deletion is incomplete: {result.errors[0]}. Purge again." if result.errors else ""
+            messages.success(request, f"{result.versions:,} samples of retraction {number} are deleted for good.{rest}")
         except SpmError as error:
             return self.render_to_response(self.get_context_data(refusal=str(error)), status=409)
         return redirect("frontend:corrections", app_id)

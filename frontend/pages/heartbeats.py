@@ -1,4 +1,4 @@
-"""Heartbeats of jobs: each with an address of its own to call, and what was last heard of it."""
+"""The page of job heartbeats: each job has an address of its own to call, and a last result."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from django.shortcuts import get_object_or_404, redirect
 
 from frontend.forms import HeartbeatForm
 from frontend.pages.base import AppPage, clock
-from frontend.presenters.panels import quoted
+from frontend.presenters.panels import quote
 from ingest.http import pings
 from ingest.models import Heartbeat
 from spm.accounts.models import Role
@@ -16,25 +16,25 @@ from spm.errors import Refused
 
 
 class Heartbeats(AppPage):
-    """The list; POST makes one."""
+    """The list of jobs; POST adds one."""
 
     template_name = "frontend/heartbeats.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """With their addresses, which only people who may edit are shown: whoever has one can speak for the job."""
+        """Add the jobs. Only editors see the addresses, since anybody who has one can report for the job."""
         context = super().get_context_data(**{"form": HeartbeatForm(), **kwargs})
         base = self.request.build_absolute_uri("/").rstrip("/")
-        found = [(each, quoted(each.name)) for each in Heartbeat.objects.filter(app=context["app"])]
-        return {**context, "base": base, "heartbeats": found}
+        heartbeats = [(each, quote(each.name)) for each in Heartbeat.objects.filter(app=context["app"])]
+        return {**context, "base": base, "heartbeats": heartbeats}
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
-        """A new one, for people who may edit the app."""
+        """Add a job; for editors."""
         self.role = Role.EDITOR
         app, form = self.app(), HeartbeatForm(request.POST)
         if not form.is_valid():
             return self.render_to_response(self.get_context_data(form=form), status=400)
         try:
-            pings.make(app, form.cleaned_data["name"], actor=self.person, now_ms=clock.now_ms())
+            pings.create_heartbeat(app, form.cleaned_data["name"], actor=self.person, now_ms=clock.now_ms())
         except Refused as error:
             form.add_error("name", str(error))
             return self.render_to_response(self.get_context_data(form=form), status=409)
@@ -42,14 +42,14 @@ class Heartbeats(AppPage):
 
 
 class Drop(AppPage):
-    """Deletes one; POST only."""
+    """Deletes a job; POST only."""
 
     role = Role.EDITOR
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:
-        """Back to the list, with a word."""
-        found = get_object_or_404(Heartbeat.objects.select_related("app__organisation"), app=self.app(), pk=number)
-        pings.drop(found, actor=self.person)
-        messages.success(request, f"The heartbeat “{found.name}” is deleted: its address answers nobody any more.")
+        """Delete the job and return to the list."""
+        heartbeat = get_object_or_404(Heartbeat.objects.select_related("app__organisation"), app=self.app(), pk=number)
+        pings.delete_heartbeat(heartbeat, actor=self.person)
+        messages.success(request, f"The heartbeat “{heartbeat.name}” is deleted. Its address no longer works.")
         return redirect("frontend:heartbeats", app_id)

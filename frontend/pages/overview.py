@@ -1,4 +1,4 @@
-"""The hosts of an app, and one host with its charts."""
+"""The overview of the hosts of an app, and the page of one host with its charts."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from django.views import View
 from frontend.pages.base import AppPage
 from frontend.presenters import panels
 from frontend.presenters.hosts import hosts_of
-from frontend.queries import asking
+from frontend.queries import query_session
 from ingest.accounting import completeness
 from rollups.services import runs as services_runs
 from spm.accounts.access import app_of_person
@@ -23,29 +23,29 @@ class Home(LoginRequiredMixin, View):
     """Leads to the person's first app."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """To its overview."""
+        """Redirect to the overview of the app."""
         return redirect("frontend:overview", app_of_person(request.user, None).pk)
 
 
 class Overview(AppPage):
-    """All hosts: who reports, how late, how busy; and the processors' chart."""
+    """All hosts with their state, age and load, and a chart of their CPU."""
 
     template_name = "frontend/overview.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """With the hosts and the chart's expression."""
+        """Add the hosts and the chart's expression."""
         context = super().get_context_data(cpu=panels.cpu_by_host(), **kwargs)
         app = context["app"]
-        return {**context, "hosts": hosts_of(app, asking(app, self.request), context["now_ms"])}
+        return {**context, "hosts": hosts_of(app, query_session(app, self.request), context["now_ms"])}
 
 
 class System(AppPage):
-    """The product's own app: what its processes count about themselves. 404 for any other app."""
+    """The product's own app: the metrics of its processes. 404 for any other app."""
 
     template_name = "frontend/host.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """With the charts of the system."""
+        """Add the charts of the system."""
         context = super().get_context_data(host="All processes", panels=panels.system_panels(), **kwargs)
         if not context["app"].organisation.internal:
             raise Http404("Only the product's own app has this page.")
@@ -53,26 +53,26 @@ class System(AppPage):
 
 
 class HostsTable(Overview):
-    """The changing part of the overview, for its refresh."""
+    """The part of the overview that refreshes itself."""
 
     template_name = "frontend/parts/hosts.html"
 
 
 class Completeness(AppPage):
-    """What should have come in the last day, and what did: a part of the overview that may take a second."""
+    """The expected and received messages of the last day: a part of the overview that may take a second."""
 
     template_name = "frontend/parts/completeness.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """The sources that lack most first; a store that is away costs this part only."""
+        """Add the sources that lack most first; if the store is unavailable, only this part is missing."""
         context = super().get_context_data(**kwargs)
         try:
-            found = completeness.told(
+            rows = completeness.source_completeness(
                 services_runs.site().store, context["app"].pk, context["now_ms"], COMPLETENESS_HOURS
             )
         except SpmError as error:
-            return {**context, "problem": f"The account cannot be read now: {error}"}
-        return {**context, "found": found[:COMPLETENESS_SHOWN], "more": max(0, len(found) - COMPLETENESS_SHOWN)}
+            return {**context, "problem": f"The numbers cannot be read now: {error}"}
+        return {**context, "rows": rows[:COMPLETENESS_SHOWN], "more": max(0, len(rows) - COMPLETENESS_SHOWN)}
 
 
 class Host(AppPage):
@@ -81,5 +81,5 @@ class Host(AppPage):
     template_name = "frontend/host.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """With the charts of this host."""
+        """Add the charts of this host."""
         return super().get_context_data(panels=panels.host_panels(self.kwargs["host"]), **kwargs)

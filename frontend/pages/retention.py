@@ -1,4 +1,4 @@
-"""How long an app's data is kept, with what a change would let go; and the end of the app with all its data."""
+"""The page of retention: how long data of an app is kept, what a change would delete, and the deletion of the app."""
 
 from typing import Any
 
@@ -17,19 +17,19 @@ from spm.errors import Refused, SpmError
 
 
 class Retention(AppPage):
-    """The three tiers. POST shows what would go, or (with ``act``) keeps the setting."""
+    """The days of the three resolutions. POST previews what would be deleted or, with ``act``, saves the setting."""
 
     role = Role.OWNER
     template_name = "frontend/retention.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """With the app's own days in the form."""
+        """Add the app's present days to the form."""
         app = self.app()
         initial = {"raw_days": app.raw_days, "hour_days": app.hour_days, "day_days": app.day_days}
         return super().get_context_data(**{"form": RetentionForm(initial=initial), **kwargs})
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
-        """Look first, then act."""
+        """Preview, or save the setting."""
         app, form = self.app(), RetentionForm(request.POST)
         if not form.is_valid():
             return self.render_to_response(self.get_context_data(form=form), status=400)
@@ -37,30 +37,30 @@ class Retention(AppPage):
         try:
             if "act" not in request.POST:
                 days.check()
-                going = services_maintenance.would_expire(services_runs.site(), app.pk, days)
-                return self.render_to_response(self.get_context_data(form=form, going=going))
+                preview = services_maintenance.preview_expiry(services_runs.site(), app.pk, days)
+                return self.render_to_response(self.get_context_data(form=form, preview=preview))
             set_retention(self.person, app, days)
         except SpmError as error:
             return self.render_to_response(self.get_context_data(form=form, refusal=str(error)), status=409)
-        messages.success(request, "The retention is changed. What is older goes within a day.")
+        messages.success(request, "The retention is changed. Older data is deleted within a day.")
         return redirect("frontend:retention", app_id)
 
 
 class Delete(AppPage):
-    """The end of an app, for who types its name; POST only."""
+    """Deletes an app after its name was typed; POST only."""
 
     role = Role.OWNER
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
-        """To the person's other apps."""
+        """Delete the app and go to the person's other apps."""
         app = self.app()
         if request.POST.get("confirm", "").strip() != app.name:
-            messages.warning(request, f"Nothing is deleted: type the app's name, “{app.name}”.")
+            messages.warning(request, f"Nothing was deleted: type the app's name, “{app.name}”.")
             return redirect("frontend:retention", app_id)
         try:
             delete_app(self.person, app)
-            messages.success(request, f"“{app.name}” is deleted. Its bytes go within the hour.")
+            messages.success(request, f"“{app.name}” is deleted. Its stored data is removed within the hour.")
         except Refused as error:
             messages.warning(request, str(error))
         return redirect("frontend:home")

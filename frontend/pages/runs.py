@@ -1,4 +1,4 @@
-"""Runs, for owners: what each did to the app, how far a running one is, and the roll back of a finished one."""
+"""The page of runs, for owners: what each run did for the app, its progress, and its roll back."""
 
 from typing import Any
 
@@ -14,37 +14,37 @@ from spm.errors import SpmError
 
 
 class Runs(AppPage):
-    """The list."""
+    """The list of runs."""
 
     role = Role.OWNER
     template_name = "frontend/runs.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """With the app's part of each run."""
+        """Add the app's part of each run."""
         context = super().get_context_data(**kwargs)
-        parts = runs.parts_of(context["app"], services_runs.site().now())
-        return {**context, "runs": parts, "working": [part for part in parts if part.running]}
+        app_runs = runs.app_runs(context["app"], services_runs.site().now())
+        return {**context, "runs": app_runs, "running": [run for run in app_runs if run.is_running]}
 
 
 class RunsTable(Runs):
-    """The changing part, for its refresh."""
+    """The part of the page that refreshes itself."""
 
     template_name = "frontend/parts/runs.html"
 
 
 class Rollback(AppPage):
-    """Takes a run back in this app; POST only."""
+    """Rolls a run back in this app; POST only."""
 
     role = Role.OWNER
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:
-        """Back to the list, with a word."""
+        """Roll the run back and return to the list."""
         app, by = self.app(), self.actor()
         try:
-            done = services_runs.take_back(services_runs.site(), number, by.person, apps=[app.pk], origin=by.origin)
-            units = sum(back.units for back in done)
-            messages.success(request, f"Run {number} is rolled back in {units} units of {len(done)} days.")
+            done = services_runs.roll_back(services_runs.site(), number, by.person, apps=[app.pk], origin=by.origin)
+            count = sum(back.hour_shards for back in done)
+            messages.success(request, f"Run {number} is rolled back: {count} hours in {len(done)} days.")
         except SpmError as error:
             messages.warning(request, str(error))
         return redirect("frontend:runs", app_id)

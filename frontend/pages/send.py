@@ -1,7 +1,7 @@
-"""Send your own data: a fresh token by the press of a button, shown once, inside commands ready to paste.
+"""The page that shows how to send data: a new token, shown once, inside commands ready to paste.
 
-Each way of sending has its snippet, and says by itself when the first data came that way: the page asks every three
-seconds, and is answered with nothing (204) as long as nothing new came.
+Each method of sending has its snippet and shows when the first data arrived by it: the page asks every three seconds
+and gets 204 as long as nothing new has arrived.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from django.shortcuts import get_object_or_404, redirect
 from frontend.forms import TokenForm
 from frontend.pages.base import AppPage
 from frontend.presenters import snippets
-from frontend.presenters.snippets import Snippet, Way
+from frontend.presenters.snippets import SendMethod, Snippet
 from ingest.models import Arrival, Heartbeat
 from spm.accounts.models import App, Role, Source, Token
 from spm.accounts.services import issue_token, revoke_token
@@ -27,41 +27,41 @@ SOURCES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A way as the page shows it: ``open`` is the one that is unfolded, ``came`` its first arrival."""
+class MethodCard:
+    """A method of sending as the page draws it; ``open``: its snippets are unfolded."""
 
-    way: Way
+    method: SendMethod
     snippets: Sequence[Snippet]
-    came: Arrival | None
+    first_arrival: Arrival | None
     open: bool
 
 
 class Send(AppPage):
-    """Shows the commands; POST makes a token and shows them with it."""
+    """Shows the commands; POST issues a token and shows them with it."""
 
     template_name = "frontend/send.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """With the app's tokens and the address programs send to."""
+        """Add the app's tokens, the methods, and the address of the server."""
         context = {"form": TokenForm(), "secret": "", **kwargs}
         app, base = self.app(), self.request.build_absolute_uri("/").rstrip("/")
         heartbeats = list(Heartbeat.objects.filter(app=app).order_by("-pk"))
         key = str(heartbeats[0].key) if heartbeats else PLACEHOLDER_KEY
-        chosen = self.request.GET.get("way", context.get("way", ""))
-        opened = chosen if chosen in snippets.NAMES else snippets.NAMES[0]
+        selected = self.request.GET.get("way", context.get("way", ""))
+        open_name = selected if selected in snippets.NAMES else snippets.NAMES[0]
         token = context["secret"] or PLACEHOLDER
         return super().get_context_data(
             base=base,
             tokens=_tokens(app),
-            ways=_shown(app, base, token, key, opened),
+            methods=_method_cards(app, base, token, key, open_name),
             placeholder=PLACEHOLDER,
             heartbeats=heartbeats,
-            **_arrived(app),
+            **_arrival_context(app),
             **context,
         )
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
-        """A token for sending, for people who may edit the app."""
+        """Issue a token; for editors."""
         self.role = Role.EDITOR
         app, form = self.app(), TokenForm(request.POST)
         if not form.is_valid():
@@ -73,26 +73,26 @@ class Send(AppPage):
 
 
 class Arrivals(AppPage):
-    """Who has sent to this app, and by which ways; 204 while that is what ``known`` says."""
+    """The sources and methods that have sent to this app; 204 if nothing changed since ``known``."""
 
     template_name = "frontend/parts/arrivals.html"
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """The newest sources first, and every way that has come."""
-        arrived = _arrived(self.app())
-        if request.GET.get("known") == arrived["known"]:
+        """Answer with the newest sources first, and every method by which data has arrived."""
+        arrivals = _arrival_context(self.app())
+        if request.GET.get("known") == arrivals["known"]:
             return HttpResponse(status=204)
-        return self.render_to_response(self.get_context_data(polled=True, **arrived))
+        return self.render_to_response(self.get_context_data(polled=True, **arrivals))
 
 
 class Revoke(AppPage):
-    """Ends a token; POST only."""
+    """Revokes a token; POST only."""
 
     role = Role.EDITOR
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int, token_id: int) -> HttpResponse:
-        """Back to the page, with a word."""
+        """Revoke the token and return to the page."""
         token = get_object_or_404(Token.objects.select_related("app__organisation"), app=self.app(), pk=token_id)
         try:
             revoke_token(self.person, token)
@@ -106,31 +106,34 @@ def _tokens(app: App) -> list[Token]:
     return list(app.tokens.filter(revoked=None))
 
 
-def _shown(app: App, base: str, token: str, key: str, opened: str) -> list[Shown]:
-    came = _came(app)
+def _method_cards(app: App, base: str, token: str, key: str, open_name: str) -> list[MethodCard]:
+    arrivals = _first_arrivals(app)
     return [
-        Shown(
-            way,
-            [Snippet(each.place, snippets.filled(each.text, base=base, token=token, key=key)) for each in way.snippets],
-            came.get(way.name),
-            way.name == opened,
+        MethodCard(
+            method,
+            [
+                Snippet(each.place, snippets.fill_snippet(each.text, base=base, token=token, key=key))
+                for each in method.snippets
+            ],
+            arrivals.get(method.name),
+            method.name == open_name,
         )
-        for way in snippets.WAYS
+        for method in snippets.SEND_METHODS
     ]
 
 
-def _came(app: App) -> dict[str, Arrival]:
-    """The first arrival of each way that has one, by the way's name."""
+def _first_arrivals(app: App) -> dict[str, Arrival]:
+    """Return the first arrival of each method that has one, by the method's name."""
     arrivals = Arrival.objects.filter(app=app).order_by("-first_seen", "-pk")
-    ways = {word: way.name for way in snippets.WAYS for word in way.arrivals}
-    return {ways[arrival.way]: arrival for arrival in arrivals if arrival.way in ways}
+    methods = {way: method.name for method in snippets.SEND_METHODS for way in method.arrivals}
+    return {methods[arrival.way]: arrival for arrival in arrivals if arrival.way in methods}
 
 
-def _arrived(app: App) -> dict[str, Any]:
-    """What has come so far, and a mark by which the page knows it again."""
-    came = _came(app)
-    by_way = [(way, came[way.name]) for way in snippets.WAYS if way.name in came]
+def _arrival_context(app: App) -> dict[str, Any]:
+    """Return what has arrived so far, and a hash of it by which the page notices a change."""
+    first = _first_arrivals(app)
+    arrivals = [(method, first[method.name]) for method in snippets.SEND_METHODS if method.name in first]
     sources = list(Source.objects.filter(app=app).order_by("-first_seen", "-pk")[:SOURCES_SHOWN])
-    text = repr([(way.name, arrival.way) for way, arrival in by_way] + [source.name for source in sources])
+    text = repr([(method.name, arrival.way) for method, arrival in arrivals] + [source.name for source in sources])
     known = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    return {"arrivals": by_way, "sources": sources, "known": known}
+    return {"arrivals": arrivals, "sources": sources, "known": known}

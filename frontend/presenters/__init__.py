@@ -1,1 +1,1 @@
-"""What templates and the REST interface draw, made from models and answers."""
+"""Pure functions and queries that turn models and answers into what templates and the REST interface draw."""

@@ -1,6 +1,7 @@
-"""What people ask when they take data out: words to a draft, the draft to numbers with past alerts beside them.
+"""Reads a retraction as people write it, previews what it would hide, and makes it.
 
-Pages, the REST interface and the command share it: ``read`` understands the words, ``look`` counts, ``take_out`` acts.
+A preview also counts the past alerts that depend on the samples. Pages, the REST interface and the command share this
+module. Enter by ``parse_draft``, ``preview_draft`` and ``retract``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,87 +23,87 @@ NAMES_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a draft would hide, and how many past alerts looked at it."""
+class DraftPreview:
+    """The samples a draft would hide, and the number of past alerts that depend on them."""
 
-    preview: Preview
-    alerts: int
+    counts: Preview
+    past_alerts: int
 
-    def words(self) -> str:
-        """``1,234 samples in 5 series, 3 hours, 2 past alerts``."""
-        found = self.preview
+    def summary(self) -> str:
+        """Write ``1,234 samples in 5 series, 3 hours, 2 past alerts``."""
+        counts = self.counts
         parts = [
-            f"{counted(found.samples, 'sample')} in {found.series:,} series",
-            counted(found.hours, "hour"),
-            counted(self.alerts, "past alert"),
+            f"{count_noun(counts.samples, 'sample')} in {counts.series:,} series",
+            count_noun(counts.hours, "hour"),
+            count_noun(self.past_alerts, "past alert"),
         ]
-        return f"{'at least ' if found.at_least else ''}{', '.join(parts)}"
+        return f"{'at least ' if counts.at_least else ''}{', '.join(parts)}"
 
     def lines(self) -> list[str]:
-        """The words, and what else is worth knowing before the act."""
-        found = self.preview
-        if not found.samples:
-            return [self.words()]
-        lines = [self.words(), f"between {_shown(found.first_ms)} and {_shown(found.last_ms)}"]
-        lines.append(f"from {_few(found.sources)}; metrics {_few(found.metrics)}")
-        if found.restored:
-            lines.append(f"{counted(found.restored, 'sample')} of these show an older value again")
-        if found.sealed:
-            lines.append(f"{counted(found.sealed, 'hour')} past retention stay as they are")
+        """Write the summary and further facts, one per line."""
+        counts = self.counts
+        if not counts.samples:
+            return [self.summary()]
+        lines = [self.summary(), f"between {_time_text(counts.first_ms)} and {_time_text(counts.last_ms)}"]
+        lines.append(f"from {_list_names(counts.sources)}; metrics {_list_names(counts.metrics)}")
+        if counts.restored:
+            lines.append(f"{count_noun(counts.restored, 'sample')} of these will show an older value again")
+        if counts.sealed:
+            lines.append(f"{count_noun(counts.sealed, 'hour')} past retention do not change")
         return lines
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 hour``, ``2 hours``."""
+def count_noun(number: int, noun: str) -> str:
+    """Write ``1 hour``, ``2 hours``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def read(asked: Mapping[str, Any], author: str) -> Draft:
-    """The draft of what was asked: ``series`` is a PromQL selector, times are ms. Raises ``BadQuery``."""
-    series = (asked.get("series") or "").strip()
+def parse_draft(fields: Mapping[str, Any], author: str) -> Draft:
+    """Read a draft: ``series`` is a PromQL selector, times are ms. Raises ``BadQuery``."""
+    series = (fields.get("series") or "").strip()
     return Draft(
-        source=(asked.get("source") or "").strip(),
-        matchers=_selected(series) if series else (),
-        write_from_ms=asked.get("write_from"),
-        write_to_ms=asked.get("write_to"),
-        data_from_ms=asked.get("data_from"),
-        data_to_ms=asked.get("data_to"),
-        reason=asked.get("reason") or "",
+        source=(fields.get("source") or "").strip(),
+        matchers=_parse_series(series) if series else (),
+        write_from_ms=fields.get("write_from"),
+        write_to_ms=fields.get("write_to"),
+        data_from_ms=fields.get("data_from"),
+        data_to_ms=fields.get("data_to"),
+        reason=fields.get("reason") or "",
         author=author,
     )
 
 
-def _selected(series: str) -> tuple[Matcher, ...]:
+def _parse_series(series: str) -> tuple[Matcher, ...]:
     try:
         return parse_selector(series)
     except BadQuery as error:
-        raise BadQuery(f"the series cannot be read: {error}", error.position) from error
+        raise BadQuery(f"the series selector is not valid: {error}", error.position) from error
 
 
-def look(app: App, draft: Draft) -> Look:
-    """Count. Raises ``Refused`` for a draft that cannot be."""
-    found = services_retractions.preview(services_runs.site(), app, draft)
-    return Look(found, _past_alerts(app, found))
+def preview_draft(app: App, draft: Draft) -> DraftPreview:
+    """Count what the draft would hide. Raises ``Refused`` for an impossible draft."""
+    counts = services_retractions.preview(services_runs.site(), app, draft)
+    return DraftPreview(counts, _count_past_alerts(app, counts))
 
 
-def take_out(app: App, draft: Draft, by: Actor) -> tuple[RetractionResult, Look]:
-    """Count, and put it in force. Raises ``Refused``."""
-    done, found, alerts = services_retractions.retract(
-        services_runs.site(), app, draft, by, alerts_of=lambda found: _past_alerts(app, found)
+def retract(app: App, draft: Draft, by: Actor) -> tuple[RetractionResult, DraftPreview]:
+    """Count what the draft hides, and put it in force. Raises ``Refused``."""
+    result, counts, alerts = services_retractions.retract(
+        services_runs.site(), app, draft, by, alerts_of=lambda counts: _count_past_alerts(app, counts)
     )
-    return done, Look(found, alerts)
+    return result, DraftPreview(counts, alerts)
 
 
-def _past_alerts(app: App, found: Preview) -> int:
-    if found.first_ms is None or found.last_ms is None:
+def _count_past_alerts(app: App, counts: Preview) -> int:
+    if counts.first_ms is None or counts.last_ms is None:
         return 0
-    return past_alerts.count_fired(app.pk, found.metrics, found.first_ms, found.last_ms)
+    return past_alerts.count_fired(app.pk, counts.metrics, counts.first_ms, counts.last_ms)
 
 
-def _shown(ms: int | None) -> str:
+def _time_text(ms: int | None) -> str:
     return "" if ms is None else moment(ms).isoformat(" ", "seconds")
 
 
-def _few(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return f"{', '.join(names[:NAMES_SHOWN])}{more}"

@@ -1,7 +1,7 @@
-"""Where an app's samples went, in words and rows that people and their spreadsheets understand.
+"""Presents the balance of an app's samples: for pages, the REST interface and downloads.
 
-Pages, the REST interface and the download share it: ``now`` and ``span`` read the account, ``places`` words each number
-of it with what it means and what to do, ``csv_lines`` and ``json_lines`` write the rows of a download.
+``read_balance`` and ``read_hours`` read it, ``balance_entries`` explains each number of it and says what to do, and
+``download_response`` writes its rows as CSV or JSON lines.
 """
 
 import csv
@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 from django.http import StreamingHttpResponse
 
-from ingest.accounting import balance as accounts
-from ingest.accounting.balance import Line, Span
+from ingest.accounting import balance
+from ingest.accounting.balance import BalanceLine, HourSpan
 from rollups.services import runs as services_runs
 from spm import limits
 from spm.accounts import quotas
@@ -28,11 +28,12 @@ from spm.store.ledger.balance_hours import NumberGap
 SPANS = ((1, "1 h"), (24, "24 h"), (168, "7 days"))  # offered on the page
 Row = Mapping[str, Any]
 _LINES_AT_ONCE = 1_000
+_LAG_NORMAL_MS = 60_000  # a queue that waits longer is worth a word to the staff
 
 
 @dataclass(frozen=True, slots=True)
-class Quotas:
-    """What an app may send, and how much of it it has used; ``series`` is None where nobody has counted yet."""
+class QuotaUse:
+    """The quotas of an app and how much of them is used; ``series`` is None until they have been counted."""
 
     series: int | None
     series_max: int
@@ -40,152 +41,115 @@ class Quotas:
 
     @property
     def share(self) -> float:
-        """Series in percent of those it may have."""
+        """Series in percent of the quota."""
         return 100 * (self.series or 0) / max(1, self.series_max)
 
     @property
     def full(self) -> bool:
-        """Whether new series are refused."""
+        """Whether new series are rejected."""
         return self.series is not None and self.series >= self.series_max
 
 
-def quota_of(app: App) -> Quotas:
-    """An app's quotas now."""
+def quota_of(app: App) -> QuotaUse:
+    """Read an app's quotas and their use."""
     allowed = quotas.told(app)
     try:
         series = quota.series_of(services_runs.site().store, app.pk)
     except StoreUnavailable:
         series = None
-    return Quotas(series, allowed.series, allowed.samples_per_s)
+    return QuotaUse(series, allowed.series, allowed.samples_per_s)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One place where samples can be: how many are there, what that means, what to do; ``href`` shows more of it."""
+class BalanceEntry:
+    """One line of the balance: how many samples and messages are there, what that means, and what to do.
+
+    ``is_problem`` marks a line that should be empty and is not.
+    """
 
     name: str
     title: str
     samples: int
     messages: int
-    means: str
-    act: str
-    bad: bool = False
+    meaning: str
+    advice: str
+    is_problem: bool = False
 
 
-def now(app: App) -> Balance:
-    """Where everything is."""
+def read_balance(app: App) -> Balance:
+    """Read where all samples of the app are now."""
     site = services_runs.site()
-    return accounts.now(site.store, app.pk, site.clock.now_ms())
+    return balance.read_now(site.store, app.pk, site.clock.now_ms())
 
 
-def span(app: App, hours: int) -> Span:
-    """What became of the messages of the last hours."""
+def read_hours(app: App, hours: int) -> HourSpan:
+    """Read the outcomes of the messages of the last hours."""
     site = services_runs.site()
-    return accounts.span(site.store, app.pk, site.clock.now_ms(), hours)
+    return balance.read_span(site.store, app.pk, site.clock.now_ms(), hours)
 
 
-def places(found: Balance) -> list[Place]:
-    """Every place there is; those that ought to be empty are marked when they are not."""
-    messages, samples = found.messages, found.samples
-    waits = _Waits(found)
-    return [
-        Place("stored", "Stored", samples.stored, messages.stored, "Charts and alerts see them.", ""),
-        Place(
-            "queued",
-            "Queued",
-            samples.queued,
-            messages.queued,
-            "Safe, and waiting to be written.",
-            waits.queued,
-            waits.long,
-        ),
-        Place(
-            "in_flight",
-            "In flight",
-            samples.in_flight,
-            messages.in_flight,
-            "A server has them in hand; their sender still waits for its answer.",
-            "",
-        ),
-        Place(
-            "rejected",
-            "Refused lines",
-            samples.rejected,
-            messages.rejected,
-            "Lines of otherwise good messages that could not be read. Their sender was told.",
-            "See which ones, and mend the sender.",
-            samples.rejected > 0,
-        ),
-        Place(
-            "dead",
-            "Dead letters",
-            samples.dead,
-            messages.dead,
-            "Could not be stored, and are kept with the cause.",
-            "Have the cause mended; staff can then accept them anew.",
-            samples.dead > 0,
-        ),
-        Place(
-            "late",
-            "Too late",
-            samples.late,
-            messages.late,
-            "Came for hours whose retention had ended. They are in no chart.",
-            "Mend the sender's clock, or keep samples longer.",
-            samples.late > 0,
-        ),
-        Place(
-            "unconfirmed",
-            "Unconfirmed",
-            samples.unconfirmed,
-            messages.unconfirmed,
-            "A server ended with them in hand. What it had acknowledged still comes in; the rest got no answer.",
-            "Nothing, if your senders send again what got no answer. Our agent does.",
-            False,
-        ),
-    ]
+_TEXTS: Mapping[str, tuple[str, str, str]] = {  # title, meaning, advice
+    "stored": ("Stored", "Charts and alerts include them.", ""),
+    "queued": ("Queued", "Durable, and waiting to be written.", ""),
+    "in_flight": ("In flight", "A server is processing them; their sender still waits for its answer.", ""),
+    "rejected": (
+        "Rejected lines",
+        "Lines that could not be read, in messages that were accepted. Their sender got the reason.",
+        "See which ones, and correct the sender.",
+    ),
+    "dead": (
+        "Dead letters",
+        "They could not be stored, and are kept together with the cause.",
+        "Have the cause repaired; staff can then accept them again.",
+    ),
+    "late": (
+        "Too late",
+        "They arrived for hours whose retention had ended. They are in no chart.",
+        "Correct the sender's clock, or keep samples longer.",
+    ),
+    "unconfirmed": (
+        "Unconfirmed",
+        "A server ended while it processed them. Samples it had acknowledged still arrive; the others got no answer.",
+        "Nothing, if your senders repeat messages without an answer. Our agent does.",
+    ),
+}
+_PROBLEMS = ("rejected", "dead", "late")  # these should be empty
+_QUEUE_STALLED = "Tell the staff: nothing was written for a while. No data is lost, and no sender needs to do anything."
+
+
+def balance_entries(now: Balance) -> list[BalanceEntry]:
+    """List every line of the balance; lines that should be empty are marked if they are not."""
+    entries = []
+    for name, (title, meaning, advice) in _TEXTS.items():
+        samples, messages = getattr(now.samples, name), getattr(now.messages, name)
+        is_problem = name in _PROBLEMS and samples > 0
+        if name == "queued" and samples > 0 and now.lag_ms > _LAG_NORMAL_MS:
+            advice, is_problem = _QUEUE_STALLED, True
+        entries.append(BalanceEntry(name, title, samples, messages, meaning, advice, is_problem))
+    return entries
 
 
 @dataclass(frozen=True, slots=True)
-class _Waits:
-    """What to say of a queue."""
+class HourBar:
+    """One row of the table by hour, with its samples in percent of the busiest hour."""
 
-    found: Balance
-
-    @property
-    def long(self) -> bool:
-        """Whether it has waited for more than a person would expect."""
-        return self.found.samples.queued > 0 and self.found.lag_ms > 60_000
-
-    @property
-    def queued(self) -> str:
-        """What to do."""
-        if not self.long:
-            return ""
-        return "Tell the staff: nothing was written for a while. Nothing is lost, and no sender needs to do anything."
-
-
-@dataclass(frozen=True, slots=True)
-class ToldHour:
-    """One line of the table by hour, with how much of the busiest hour it is, in percent."""
-
-    line: Line
+    line: BalanceLine
     share: float
 
 
-def told_hours(found: Span) -> list[ToldHour]:
-    """The newest first."""
-    lines = found.by_hour()
+def hour_bars(span: HourSpan) -> list[HourBar]:
+    """List the rows of the table by hour, newest first."""
+    lines = span.by_hour()
     most = max((line.accepted for line in lines), default=0) or 1
-    return [ToldHour(line, 100 * line.accepted / most) for line in lines]
+    return [HourBar(line, 100 * line.accepted / most) for line in lines]
 
 
 # --- rows of a download -----------------------------------------------------------------------------------------------
 
 
-def hour_rows(found: Span) -> Iterator[Row]:
-    """By hour and source, the newest hour first."""
-    for line in found.lines():
+def hour_rows(span: HourSpan) -> Iterator[Row]:
+    """List the outcomes by hour and source, newest hour first."""
+    for line in span.lines():
         yield {
             "hour": rfc3339(line.start_ms),
             "source": line.source,
@@ -198,14 +162,14 @@ def hour_rows(found: Span) -> Iterator[Row]:
         }
 
 
-def gap_rows(found: Span) -> Iterator[Row]:
-    """Messages that never came, the newest first."""
-    for gap in found.gaps:
+def gap_rows(span: HourSpan) -> Iterator[Row]:
+    """List the messages that never arrived, newest first."""
+    for gap in span.gaps:
         yield gap_row(gap)
 
 
 def gap_row(gap: NumberGap) -> Row:
-    """One of them."""
+    """Present one gap."""
     return {
         "source": gap.source,
         "spool": gap.spool,
@@ -219,19 +183,19 @@ def gap_row(gap: NumberGap) -> Row:
 
 HOUR_COLUMNS = ("hour", "source", "messages", "samples", "stored", "late", "rejected", "dead")
 GAP_COLUMNS = ("source", "spool", "first", "last", "messages", "after", "before")
-CONTENTS: Mapping[str, tuple[Sequence[str], Callable[[Span], Iterator[Row]]]] = {
+CONTENTS: Mapping[str, tuple[Sequence[str], Callable[[HourSpan], Iterator[Row]]]] = {
     "hours": (HOUR_COLUMNS, hour_rows),
     "gaps": (GAP_COLUMNS, gap_rows),
 }
 
 
 def csv_lines(columns: Sequence[str], rows: Iterator[Row]) -> Iterator[bytes]:
-    """CSV with a head, as spreadsheets read it: a text that they would take for a formula begins with an apostrophe."""
+    """Write CSV with a header; a text that a spreadsheet would take for a formula gets an apostrophe."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow(columns)
     for number, row in enumerate(rows, start=1):
-        writer.writerow([_harmless(row[column]) for column in columns])
+        writer.writerow([_escape_formula(row[column]) for column in columns])
         if number % _LINES_AT_ONCE == 0:
             yield buffer.getvalue().encode()
             buffer.seek(0)
@@ -240,7 +204,7 @@ def csv_lines(columns: Sequence[str], rows: Iterator[Row]) -> Iterator[bytes]:
 
 
 def json_lines(_columns: Sequence[str], rows: Iterator[Row]) -> Iterator[bytes]:
-    """An object per line."""
+    """Write one object per line."""
     for row in rows:
         yield orjson.dumps(row) + b"\n"
 
@@ -248,53 +212,53 @@ def json_lines(_columns: Sequence[str], rows: Iterator[Row]) -> Iterator[bytes]:
 FORMS = {"csv": ("text/csv; charset=utf-8", csv_lines), "jsonl": ("application/x-ndjson", json_lines)}
 
 
-def file(app: App, hours: int, content: str, form: str) -> StreamingHttpResponse:
-    """A download: ``content`` is one of ``CONTENTS``, ``form`` one of ``FORMS``; counted before it begins."""
+def download_response(app: App, hours: int, content: str, form: str) -> StreamingHttpResponse:
+    """Answer with a download; ``content`` is one of ``CONTENTS``, ``form`` one of ``FORMS``. Rows are read first."""
     columns, rows = CONTENTS[content]
-    kind, lines = FORMS[form]
-    found = span(app, hours)
-    name = f"{content}-of-app-{app.pk}-until-{rfc3339(found.until_ms)[:19].replace(':', '')}Z.{form}"
+    content_type, lines = FORMS[form]
+    span = read_hours(app, hours)
+    name = f"{content}-of-app-{app.pk}-until-{rfc3339(span.until_ms)[:19].replace(':', '')}Z.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    return StreamingHttpResponse(lines(columns, rows(found)), content_type=kind, headers=headers)
+    return StreamingHttpResponse(lines(columns, rows(span)), content_type=content_type, headers=headers)
 
 
-def _harmless(value: Any) -> Any:
+def _escape_formula(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.lstrip()[:1] in ("=", "+", "-", "@", "|") else value
 
 
 def rfc3339(ms: int) -> str:
-    """RFC 3339, in UTC."""
+    """Write a time in UTC as RFC 3339."""
     return moment(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# --- the account as plain values --------------------------------------------------------------------------------------
+# --- the balance as JSON fields ---------------------------------------------------------------------------------------
 
 
-def plain(found: Balance) -> dict[str, Any]:
-    """The account for programs."""
+def balance_fields(now: Balance) -> dict[str, Any]:
+    """Return the balance as JSON fields."""
     return {
-        "at": rfc3339(found.at_ms),
-        "adds_up": found.adds_up,
-        "lag_ms": found.lag_ms,
-        "messages": asdict(found.messages),
-        "samples": asdict(found.samples),
-        "findings": [asdict(finding) for finding in found.findings],
-        "damaged_rows": found.damaged,
-        "unread_processes": list(found.unread),
+        "at": rfc3339(now.at_ms),
+        "adds_up": now.adds_up,
+        "lag_ms": now.lag_ms,
+        "messages": asdict(now.messages),
+        "samples": asdict(now.samples),
+        "findings": [asdict(finding) for finding in now.discrepancies],
+        "damaged_rows": now.damaged,
+        "unread_processes": list(now.unread),
     }
 
 
-def plain_span(found: Span) -> dict[str, Any]:
-    """Some hours for programs, with as many sources and gaps as an answer may have."""
-    sources = found.by_source()
+def hours_fields(span: HourSpan) -> dict[str, Any]:
+    """Return the outcomes of some hours as JSON fields, with as many sources and gaps as an answer may have."""
+    sources = span.by_source()
     return {
-        "first": rfc3339(found.first_ms),
-        "until": rfc3339(found.until_ms),
-        "total": found.whole(),
-        "hours": found.by_hour(),
-        "sources": sources[: limits.ACCOUNT_SOURCES_SHOWN],
+        "first": rfc3339(span.first_ms),
+        "until": rfc3339(span.until_ms),
+        "total": span.total(),
+        "hours": span.by_hour(),
+        "sources": sources[: limits.BALANCE_SOURCES_SHOWN],
         "sources_total": len(sources),
-        "gaps": list(map(gap_row, found.gaps[: limits.ACCOUNT_GAPS_SHOWN])),
-        "gaps_total": len(found.gaps),
-        "damaged_rows": found.damaged,
+        "gaps": list(map(gap_row, span.gaps[: limits.BALANCE_GAPS_SHOWN])),
+        "gaps_total": len(span.gaps),
+        "damaged_rows": span.damaged,
     }

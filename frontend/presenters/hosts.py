@@ -1,7 +1,7 @@
-"""The hosts of an app as the overview shows them: who reports, how late, how busy.
+"""Presents the hosts of an app for the overview: which report, how old their data is, how busy they are.
 
-A host is a source that pushes, or a value of the label ``host``: one Telegraf may report for many. ``rows`` decides and
-is pure; ``hosts_of`` asks the database and the engine first. A store that cannot answer costs numbers, not the page.
+A host is a source that pushes, or a value of the label ``host``, since one Telegraf may report for many. ``hosts_of``
+reads the database and the engine; ``host_rows`` is pure. If the store is unavailable, only the numbers are missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frontend.presenters import panels
-from frontend.queries import Asking
+from frontend.queries import QuerySession
 from spm.accounts import sources
 from spm.accounts.models import App, Source
 from spm.arrays import F64, I64
@@ -24,15 +24,15 @@ STEP_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One quantity of one host over the last half hour, a value or None per step."""
+class SeriesPoints:
+    """One quantity of one host over the last half hour: a value or None per step."""
 
     values: list[float | None]
     times: list[int]
 
     @property
-    def now(self) -> float | None:
-        """The newest value, of the last two steps."""
+    def latest(self) -> float | None:
+        """The newest value of the last two steps."""
         recent = [value for value in self.values[-2:] if value is not None]
         return recent[-1] if recent else None
 
@@ -44,30 +44,30 @@ class Reading:
         )
 
 
-NOTHING = Reading([], [])
+NO_POINTS = SeriesPoints([], [])
 _NO_PERIODS: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """One line of the table."""
+    """One row of the table of hosts."""
 
     name: str
     state: str
     age_ms: int
-    cpu: Reading
-    memory: Reading
+    cpu: SeriesPoints
+    memory: SeriesPoints
 
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """The table and its sums; ``problem`` says why there are no numbers."""
+    """The table of hosts and its sums; ``problem`` says why there are no numbers."""
 
     rows: list[HostRow] = field(default_factory=list)
     problem: str = ""
 
     def count(self, state: str) -> int:
-        """How many hosts are in a state."""
+        """Count the hosts in a state."""
         return sum(row.state == state for row in self.rows)
 
     @property
@@ -82,67 +82,69 @@ class Hosts:
 
     @property
     def gone(self) -> int:
-        """Hosts not heard of for long."""
+        """Hosts that have not reported for long."""
         return self.count("gone")
 
     @property
     def busiest(self) -> HostRow | None:
-        """The host with the highest processor use now."""
-        return max((row for row in self.rows if row.cpu.now is not None), key=_cpu, default=None)
+        """The host with the highest CPU use now."""
+        return max((row for row in self.rows if row.cpu.latest is not None), key=_cpu, default=None)
 
 
-def hosts_of(app: App, asking: AbstractContextManager[Asking], now_ms: int) -> Hosts:
-    """The hosts of an app, those in trouble first; the engine is asked in the turn that ``asking`` takes."""
-    known = list(Source.objects.filter(app=app))
-    seen = {s.name: int(s.last_seen.timestamp() * 1000) for s in known}
-    periods = {s.name: s.period_ms for s in known if s.period_ms}
+def hosts_of(app: App, asking: AbstractContextManager[QuerySession], now_ms: int) -> Hosts:
+    """List the hosts of an app, those in trouble first; the engine runs inside ``session``."""
+    known_sources = list(Source.objects.filter(app=app))
+    seen = {s.name: int(s.last_seen.timestamp() * 1000) for s in known_sources}
+    periods = {s.name: s.period_ms for s in known_sources if s.period_ms}
     try:
         with asking as turn:
             cpu, memory = (
-                _readings(turn.engine(), expr, now_ms)
+                _points_by_host(turn.engine(), expr, now_ms)
                 for expr in (panels.cpu_by_host("1m"), panels.memory_by_host("1m"))
             )
     except SpmError as error:
-        return Hosts(rows(seen, {}, {}, now_ms, periods), f"The numbers cannot be read now: {error}")
-    return Hosts(rows(seen, cpu, memory, now_ms, periods))
+        return Hosts(host_rows(seen, {}, {}, now_ms, periods), f"The numbers cannot be read now: {error}")
+    return Hosts(host_rows(seen, cpu, memory, now_ms, periods))
 
 
-def rows(
+def host_rows(
     seen: Mapping[str, int],
-    cpu: Mapping[str, Reading],
-    memory: Mapping[str, Reading],
+    cpu: Mapping[str, SeriesPoints],
+    memory: Mapping[str, SeriesPoints],
     now_ms: int,
     periods: Mapping[str, int] = _NO_PERIODS,
 ) -> list[HostRow]:
-    """One row per host: late and gone ones first, then by name. ``periods``: how often those send that said so."""
-    found = [
-        _row(name, seen.get(name), cpu.get(name, NOTHING), memory.get(name, NOTHING), now_ms, periods.get(name))
+    """Make one row per host: late and gone hosts first, then by name. ``periods`` are announced sending periods."""
+    rows = [
+        _row(name, seen.get(name), cpu.get(name, NO_POINTS), memory.get(name, NO_POINTS), now_ms, periods.get(name))
         for name in {*seen, *cpu, *memory}
     ]
-    return sorted(found, key=lambda row: (("late", "gone", "up").index(row.state), row.name))
+    return sorted(rows, key=lambda row: (("late", "gone", "up").index(row.state), row.name))
 
 
-def _row(name: str, seen_ms: int | None, cpu: Reading, memory: Reading, now_ms: int, period_ms: int | None) -> HostRow:
-    heard = max((ms for ms in (seen_ms, cpu.last_ms, memory.last_ms) if ms is not None), default=0)
-    return HostRow(name, sources.state(heard, now_ms, period_ms), max(now_ms - heard, 0), cpu, memory)
+def _row(
+    name: str, seen_ms: int | None, cpu: SeriesPoints, memory: SeriesPoints, now_ms: int, period_ms: int | None
+) -> HostRow:
+    heard_ms = max((ms for ms in (seen_ms, cpu.last_ms, memory.last_ms) if ms is not None), default=0)
+    return HostRow(name, sources.state(heard_ms, now_ms, period_ms), max(now_ms - heard_ms, 0), cpu, memory)
 
 
-def _readings(engine: Engine, expr: str, now_ms: int) -> dict[str, Reading]:
-    end = now_ms // STEP_MS * STEP_MS + STEP_MS  # the step that is not over yet shows what has come so far
-    found = engine.range(expr, end - SPAN_MS, end, STEP_MS)
-    names = [labels.get("host", "") for labels in found.labels]
-    readings = columns(found.times, found.values, found.present)
-    return {name: reading for name, reading in zip(names, readings, strict=True) if name}
+def _points_by_host(engine: Engine, expr: str, now_ms: int) -> dict[str, SeriesPoints]:
+    end = now_ms // STEP_MS * STEP_MS + STEP_MS  # the unfinished step shows what has arrived so far
+    result = engine.range(expr, end - SPAN_MS, end, STEP_MS)
+    names = [labels.get("host", "") for labels in result.labels]
+    points = series_points(result.times, result.values, result.present)
+    return {name: each for name, each in zip(names, points, strict=True) if name}
 
 
-def columns(times: I64, values: F64, present: npt.NDArray[np.bool_]) -> Sequence[Reading]:
-    """Each series of a result with None where it has no value."""
+def series_points(times: I64, values: F64, present: npt.NDArray[np.bool_]) -> Sequence[SeriesPoints]:
+    """Turn each series of a result into points, with None where it has no value."""
     steps = times.tolist()
     return [
-        Reading([value if there else None for value, there in zip(row, held, strict=True)], steps)
-        for row, held in zip(values.tolist(), present.tolist(), strict=True)
+        SeriesPoints([value if has_value else None for value, has_value in zip(row, mask, strict=True)], steps)
+        for row, mask in zip(values.tolist(), present.tolist(), strict=True)
     ]
 
 
 def _cpu(row: HostRow) -> float:
-    return row.cpu.now or 0.0
+    return row.cpu.latest or 0.0

@@ -1,4 +1,4 @@
-"""What the page of a host shows: titles, expressions, units; for our own agent and for Telegraf, named alike. Pure."""
+"""The charts of the host page and of the system page: titles, expressions, units. For our agent and Telegraf. Pure."""
 
 import json
 from dataclasses import dataclass
@@ -6,31 +6,31 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One chart."""
+    """One chart of a page."""
 
     title: str
     expr: str
     unit: str  # percent, bytes, bytes/s, or "" for plain numbers
 
 
-BUSY = "avg by (host) (avg_over_time(cpu_usage_total[$window]))"  # what the chart page begins with
+BUSY = "avg by (host) (avg_over_time(cpu_usage_total[$window]))"  # the first expression of the chart page
 
 
 def cpu_by_host(window: str = "$window") -> str:
-    """Busy share per host; Telegraf reports the idle share instead."""
+    """Write the expression of CPU use per host; Telegraf reports the idle share instead."""
     ours = f"avg by (host) (avg_over_time(cpu_usage_total[{window}]))"
     theirs = f'100 - avg by (host) (avg_over_time(cpu_usage_idle{{cpu="cpu-total"}}[{window}]))'
     return f"{ours} or ({theirs})"
 
 
 def memory_by_host(window: str = "$window") -> str:
-    """Share of main memory in use per host."""
+    """Write the expression of the used share of main memory per host."""
     return f"avg by (host) (avg_over_time(mem_used_percent[{window}]))"
 
 
 def host_panels(host: str) -> list[Panel]:
-    """The charts of one host."""
-    at = f"host={quoted(host)}"
+    """List the charts of one host."""
+    at = f"host={quote(host)}"
     kinds = f'{{__name__=~"cpu_usage_(user|system|iowait|steal)",cpu=~"(cpu-total)?",{at}}}'
     memory = f'{{__name__=~"mem_(used|available|total)",{at}}}'
     load = f'{{__name__=~"(load|system)_load(1|5|15)",{at}}}'
@@ -50,27 +50,29 @@ def host_panels(host: str) -> list[Panel]:
 
 
 def system_panels() -> list[Panel]:
-    """The charts of the product's own app: what it takes, where that is, how long things take, what failed."""
+    """List the charts of the product's own app: throughput, backlogs, durations and failures."""
 
-    def slow(name: str, by: str = "") -> str:
-        grouped = f"{by}, le" if by else "le"
-        return f"histogram_quantile(0.99, sum by ({grouped}) (rate({name}_bucket[$window])))"
+    def percentile_99(name: str, by: str = "") -> str:
+        labels = f"{by}, le" if by else "le"
+        return f"histogram_quantile(0.99, sum by ({labels}) (rate({name}_bucket[$window])))"
 
     return [
         Panel("Samples accepted a second", "sum by (process) (rate(spm_accepted_samples_total[$window]))", ""),
-        Panel("Samples not settled, by app", 'sum by (app) (spm_app_samples{outcome="unsettled"})', ""),
-        Panel("Lag of marks, by app (s)", "max by (app) (max_over_time(spm_app_mark_lag_seconds[$window]))", ""),
+        Panel("Samples not yet stored, by app", 'sum by (app) (spm_app_samples{outcome="unsettled"})', ""),
+        Panel("Lag of watermarks, by app (s)", "max by (app) (max_over_time(spm_app_mark_lag_seconds[$window]))", ""),
         Panel("Dead letters, by app", "max by (app) (max_over_time(spm_app_dead_letters[$window]))", ""),
         Panel("Waiting in the queue", "max by (queue) (max_over_time(spm_worker_queue_depth[$window]))", ""),
-        Panel("Oldest unacknowledged (s)", "max(max_over_time(spm_worker_oldest_unacked_seconds[$window]))", ""),
-        Panel("How full batches are (1: full)", f"{_rate('batch_fill_total')} / {_rate('batches_total')}", ""),
-        Panel("Delivered again, a second", _rate("redelivered_total"), ""),
-        Panel("Time to write a batch, 99 % (s)", slow("spm_worker_write_seconds", "process"), ""),
+        Panel(
+            "Oldest unacknowledged message (s)", "max(max_over_time(spm_worker_oldest_unacked_seconds[$window]))", ""
+        ),
+        Panel("Batch fill (1 is full)", f"{_rate('batch_fill_total')} / {_rate('batches_total')}", ""),
+        Panel("Redelivered messages a second", _rate("redelivered_total"), ""),
+        Panel("Time to write a batch, 99 % (s)", percentile_99("spm_worker_write_seconds", "process"), ""),
         Panel("Requests a second, by status", "sum by (code) (rate(spm_http_requests_total[$window]))", ""),
-        Panel("Time of 99 % of requests (s)", slow("spm_http_request_duration_seconds", "view"), ""),
-        Panel("Time until durable, 99 % (s)", slow("spm_publish_duration_seconds"), ""),
-        Panel("One read of the store, 99 % (s)", slow("spm_store_probe_duration_seconds", "process"), ""),
-        Panel("Tasks, 99 % (s)", slow("spm_task_duration_seconds", "task"), ""),
+        Panel("Time of 99 % of requests (s)", percentile_99("spm_http_request_duration_seconds", "view"), ""),
+        Panel("Time until durable, 99 % (s)", percentile_99("spm_publish_duration_seconds"), ""),
+        Panel("One read of the store, 99 % (s)", percentile_99("spm_store_probe_duration_seconds", "process"), ""),
+        Panel("Tasks, 99 % (s)", percentile_99("spm_task_duration_seconds", "task"), ""),
         Panel("Duration of the last run (s)", "max by (kind) (spm_run_last_duration_seconds)", ""),
         Panel("Memory", "max by (process) (process_resident_memory_bytes)", "bytes"),
         Panel("CPU (s per s)", "sum by (process) (rate(process_cpu_seconds_total[$window]))", ""),
@@ -78,10 +80,10 @@ def system_panels() -> list[Panel]:
 
 
 def _rate(name: str) -> str:
-    """How fast a worker's counter grows."""
+    """Write the expression of the growth of a worker's counter."""
     return f"sum by (process) (rate(spm_worker_{name}[$window]))"
 
 
-def quoted(text: str) -> str:
-    """A PromQL string: JSON's quoting is a part of Go's."""
+def quote(text: str) -> str:
+    """Write a PromQL string; JSON's quoting is a subset of Go's."""
     return json.dumps(text, ensure_ascii=False)

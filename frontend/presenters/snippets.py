@@ -1,8 +1,8 @@
-"""How to send, for each way of sending: a few lines to copy, with the address and the token in their places.
+"""The snippets that show how to send data by each method, with the server's address and the token filled in.
 
-``WAYS`` is the page's list, the usual ones first. ``arrivals`` of a way are the words by which the front door notes
-that data came so (``ingest.accept.arrivals``). A snippet names ``BASE`` (the site's address), ``TOKEN`` and, for jobs,
-``KEY``; ``filled`` puts the real ones in. Pure.
+``SEND_METHODS`` is the page's list, the usual methods first. ``arrivals`` of a method are the names under which
+``ingest.accept.arrivals`` records that data arrived by it. A snippet contains ``BASE`` (the server's address),
+``TOKEN`` and, for jobs, ``KEY``; ``fill_snippet`` replaces them. Pure.
 """
 
 import re
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """Lines to copy; ``place``: where they go."""
+    """Lines to copy; ``place`` says where they go."""
 
     place: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """One way of sending."""
+class SendMethod:
+    """One method of sending data."""
 
     name: str
     title: str
@@ -28,8 +28,8 @@ class Way:
     arrivals: tuple[str, ...]
 
 
-WAYS = (
-    Way(
+SEND_METHODS = (
+    SendMethod(
         "curl",
         "curl",
         "A single number from a shell or a script.",
@@ -53,13 +53,13 @@ curl -i 'BASE/write?precision=s' \\
         ),
         ("json", "influx"),
     ),
-    Way(
+    SendMethod(
         "agent",
         "Our agent",
-        "Hosts, containers, and the services on them. Keeps what it cannot send.",
+        "Hosts, containers, and the services on them. Stores data while the server is away.",
         (
             Snippet(
-                "Shell, on the host to be watched",
+                "Shell, on the host to monitor",
                 """\
 curl -fsSO BASE/agent.pyz && python3 -m pip install psutil
 export SPM_AGENT_URL=BASE SPM_AGENT_TOKEN=TOKEN
@@ -73,10 +73,10 @@ python3 agent.pyz install --print --url BASE""",
         ),
         ("agent",),
     ),
-    Way(
+    SendMethod(
         "telegraf",
         "Telegraf",
-        "And whatever else writes to InfluxDB, v1 or v2.",
+        "And every other program that writes to InfluxDB v1 or v2.",
         (
             Snippet(
                 "telegraf.conf",
@@ -90,10 +90,10 @@ python3 agent.pyz install --print --url BASE""",
         ),
         ("telegraf",),
     ),
-    Way(
+    SendMethod(
         "prometheus",
         "Prometheus",
-        "By remote write; vmagent and Grafana Alloy do it the same way.",
+        "By remote write; also for vmagent and Grafana Alloy.",
         (
             Snippet(
                 "prometheus.yml",
@@ -112,7 +112,7 @@ vmagent -promscrape.config=scrape.yml \\
         ),
         ("prometheus", "remote_write"),
     ),
-    Way(
+    SendMethod(
         "otlp",
         "OpenTelemetry",
         "SDKs and the collector, OTLP over HTTP.",
@@ -146,7 +146,7 @@ service:
         ),
         ("otlp", "collector"),
     ),
-    Way(
+    SendMethod(
         "collectd",
         "collectd",
         "Its plug-in write_http.",
@@ -166,10 +166,10 @@ LoadPlugin write_http
         ),
         ("collectd",),
     ),
-    Way(
+    SendMethod(
         "ping",
         "Cron jobs",
-        "A job says that it ran; an alert says when it did not.",
+        "A job reports that it ran; an alert fires if it did not.",
         (
             Snippet(
                 "crontab: one line per job",
@@ -179,10 +179,10 @@ LoadPlugin write_http
         ),
         ("ping",),
     ),
-    Way(
+    SendMethod(
         "statsd",
         "StatsD and Graphite",
-        "A side-car on your side listens for them and sends on with a token.",
+        "A side-car on your host receives them and sends them on with a token.",
         (
             Snippet(
                 "Shell: StatsD on 127.0.0.1:8125",
@@ -199,10 +199,10 @@ SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar graphite --url BASE""",
         ),
         ("statsd", "graphite"),
     ),
-    Way(
+    SendMethod(
         "text",
         "Prometheus text",
-        "Batch jobs: a body in Prometheus' text form, or a push gateway's client.",
+        "Batch jobs: a body in Prometheus' text format, or a Pushgateway client.",
         (
             Snippet(
                 "Shell",
@@ -214,11 +214,11 @@ echo 'backup_bytes{job="nightly"} 123456' | curl -i --data-binary @- \\
         ("prometheus_text", "import"),
     ),
 )
-_PLACES = re.compile(r"(?<![A-Z_])(?:BASE|TOKEN|KEY)(?![A-Z_])")
-NAMES = tuple(way.name for way in WAYS)
+_PLACEHOLDERS = re.compile(r"(?<![A-Z_])(?:BASE|TOKEN|KEY)(?![A-Z_])")
+NAMES = tuple(method.name for method in SEND_METHODS)
 
 
-def filled(text: str, *, base: str, token: str, key: str) -> str:
-    """A snippet with the real address, token and key; ``SPM_AGENT_TOKEN`` is a name and stays."""
-    real = {"BASE": base, "TOKEN": token, "KEY": key}
-    return _PLACES.sub(lambda found: real[found[0]], text)
+def fill_snippet(text: str, *, base: str, token: str, key: str) -> str:
+    """Fill in the real address, token and key; ``SPM_AGENT_TOKEN`` is a name and stays."""
+    values = {"BASE": base, "TOKEN": token, "KEY": key}
+    return _PLACEHOLDERS.sub(lambda match: values[match[0]], text)

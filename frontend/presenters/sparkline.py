@@ -1,4 +1,4 @@
-"""Small drawings as values: the points of a sparkline. Pure."""
+"""Turns values into the SVG paths of a sparkline. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ WIDTH, HEIGHT = 150, 28
 
 @dataclass(frozen=True, slots=True)
 class Sparkline:
-    """One SVG path for the line, one for the area below it; both empty when there is nothing to draw."""
+    """One SVG path for the line and one for the area below it; both empty if there is nothing to draw."""
 
     line: str
     area: str
@@ -16,8 +16,8 @@ class Sparkline:
     height: int = HEIGHT
 
 
-def spark(values: Sequence[float | None], top: float) -> Sparkline:
-    """The values from left to right, 0 at the bottom, ``top`` at the top; None interrupts the line."""
+def draw_sparkline(values: Sequence[float | None], top: float) -> Sparkline:
+    """Draw values from left to right, 0 at the bottom and ``top`` at the top; None interrupts the line."""
     runs = [run for run in _runs(values) if len(run) > 1]
     across = WIDTH / max(len(values) - 1, 1)
     lines, areas = [], []

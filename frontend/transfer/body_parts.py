@@ -10,13 +10,13 @@ from typing import BinaryIO
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import IMPORT_LINE_BYTES_MAX, IMPORT_PARQUET_BYTES_MAX, IMPORT_PIECE_BYTES
 
-Pieces = Iterable[bytes]
+BodyPieces = Iterable[bytes]
 DAMAGED = "\ufdd0"  # Unicode keeps it for such uses: no text has it
 _MARK = b"\xef\xbb\xbf"
 _STRAY = re.compile("[\udc80-\udcff]")
 
 
-def without_mark(pieces: Pieces) -> Iterator[bytes]:
+def without_byte_order_mark(pieces: BodyPieces) -> Iterator[bytes]:
     """The same without a byte order mark, with which some programs begin a text."""
     begun, rest = b"", iter(pieces)
     for piece in rest:
@@ -27,7 +27,7 @@ def without_mark(pieces: Pieces) -> Iterator[bytes]:
     yield from rest
 
 
-def blocks(pieces: Pieces) -> Iterator[bytes]:
+def blocks(pieces: BodyPieces) -> Iterator[bytes]:
     """Whole lines, some megabytes at once. Where the body breaks off, its last line does not count."""
     left = b""
     try:
@@ -49,13 +49,13 @@ def blocks(pieces: Pieces) -> Iterator[bytes]:
         yield left
 
 
-def lines(pieces: Pieces) -> Iterator[bytes]:
+def lines(pieces: BodyPieces) -> Iterator[bytes]:
     """One line at a time."""
     for block in blocks(pieces):
         yield from block.split(b"\n")
 
 
-class File:
+class TextFile:
     """Pieces as a file of text to read from, whole lines at a time.
 
     Where the body breaks off it ends early, with a `fault`. Once there are bytes that are not UTF-8 it is `damaged`; in
@@ -64,7 +64,7 @@ class File:
 
     closed = False
 
-    def __init__(self, pieces: Pieces) -> None:
+    def __init__(self, pieces: BodyPieces) -> None:
         self._pieces, self._left = iter(pieces), b""
         self.fault: BadMessage | LimitExceeded | None = None
         self.damaged = False
@@ -83,7 +83,7 @@ class File:
         """At most so many bytes: whole lines, where one ends among them."""
         while (size < 0 or len(self._left) < size) and self._more():
             pass
-        end = len(self._left) if size < 0 or len(self._left) <= size else _whole(self._left[:size]) or size
+        end = len(self._left) if size < 0 or len(self._left) <= size else _end_of_last_line(self._left[:size]) or size
         taken, self._left = self._left[:end], self._left[end:]
         return self._clean(taken)
 
@@ -100,7 +100,7 @@ class File:
             piece = next(self._pieces, None)
         except (BadMessage, LimitExceeded) as error:
             self.fault, piece = error, None
-            self._left = self._left[: _whole(self._left)]
+            self._left = self._left[: _end_of_last_line(self._left)]
         self._left += piece or b""
         return piece is not None
 
@@ -112,7 +112,7 @@ class File:
         return True
 
 
-def spool(pieces: Pieces, file: BinaryIO) -> None:
+def spool(pieces: BodyPieces, file: BinaryIO) -> None:
     """All of a body in a file, read from its beginning."""
     size = 0
     for piece in pieces:
@@ -127,6 +127,6 @@ def spool(pieces: Pieces, file: BinaryIO) -> None:
     file.seek(0)
 
 
-def _whole(left: bytes) -> int:
+def _end_of_last_line(left: bytes) -> int:
     """Where the last whole line ends. Some programs end lines by \\r alone."""
     return left.rfind(b"\n") + 1 or left[:-1].rfind(b"\r") + 1

@@ -23,7 +23,7 @@ from spm.store.encoding.arrow import as_mask, bools, ints, strings
 _NAN_BITS = int(np.array([np.nan]).view(np.uint64)[0])
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")
 _PAYLOAD = re.compile(r"nan:([0-9a-f]{16})", re.IGNORECASE)
-_WORDS = {
+_SPECIAL_VALUES = {
     "nan": np.nan,
     "null": np.nan,
     "inf": np.inf,
@@ -45,7 +45,7 @@ def texts_of(values: F64, *, zero: str = "-0", quote: str = "") -> pa.Array:
     odd = ~np.isfinite(values) | (bits == np.uint64(1 << 63))
     if odd.any():
         distinct, codes = np.unique(bits[odd], return_inverse=True)
-        words = strings([_word(int(each), zero, quote) for each in distinct.tolist()])
+        words = strings([_special_text(int(each), zero, quote) for each in distinct.tolist()])
         texts = pc.replace_with_mask(texts, bools(odd), words.take(ints(codes.astype(np.int64))))
     return texts
 
@@ -64,7 +64,7 @@ def values_of(texts: pa.Array) -> tuple[F64, BOOL]:
     good = ~keep | np.isfinite(found)  # a number beyond float64 would become an infinity that nobody has measured
     bits = found.view(np.uint64)
     for row in np.flatnonzero(~keep).tolist():
-        word = _bits(distinct[row].as_py())
+        word = _special_bits(distinct[row].as_py())
         bits[row], good[row] = word or _NAN_BITS, word is not None
     codes = column(folded.indices, np.int32)
     return bits[codes].view(np.float64), good[codes]
@@ -93,7 +93,7 @@ def unguarded(text: str) -> str:
     return text[1:] if text.startswith("'") and _GUARDED.match(text) else text
 
 
-def _word(bits: int, zero: str, quote: str) -> str:
+def _special_text(bits: int, zero: str, quote: str) -> str:
     value = float(np.array([bits], np.uint64).view(np.float64)[0])
     if value == 0:
         return zero
@@ -102,10 +102,10 @@ def _word(bits: int, zero: str, quote: str) -> str:
     return f"{quote}NaN{quote}" if bits == _NAN_BITS else f"{quote}NaN:{bits:016x}{quote}"
 
 
-def _bits(text: str) -> int | None:
+def _special_bits(text: str) -> int | None:
     text = text.strip().lower()
     if found := _PAYLOAD.fullmatch(text):
         bits = int(found[1], 16)
         if np.isnan(np.array([bits], np.uint64).view(np.float64)[0]):
             return bits
-    return int(np.array([_WORDS[text]]).view(np.uint64)[0]) if text in _WORDS else None
+    return int(np.array([_SPECIAL_VALUES[text]]).view(np.uint64)[0]) if text in _SPECIAL_VALUES else None

@@ -13,8 +13,14 @@ from contextlib import ExitStack
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from frontend.prometheus.endpoint import Call, remarked, stream, streamed, takes_gzip
-from frontend.prometheus.explaining import explained_alone
+from frontend.prometheus.endpoint import (
+    Call,
+    accepts_gzip,
+    add_annotation_headers,
+    streaming_endpoint,
+    streaming_response,
+)
+from frontend.prometheus.explaining import explanation_response
 from frontend.transfer.writers import FORMS, TABLES
 from spm.errors import BadQuery, QueryTooLarge
 from spm.limits import (
@@ -28,34 +34,34 @@ from spm.limits import (
 from spm.query import explain
 from spm.query.reader import AppStorage
 from spm.query.request.batches import METRIC_NAME, Matcher, SeriesBatch
-from spm.query.rolled.resolutions import Chosen
+from spm.query.samples.series_selection import SeriesSelection
 
 
-@streamed
+@streaming_endpoint
 def export(call: Call, request: HttpRequest, held: ExitStack) -> HttpResponseBase:
     """The samples with start <= time <= end of all series that any `match[]` selects, each once."""
-    form = call.asked.text("format") or "jsonl"
+    form = call.parameters.text("format") or "jsonl"
     if form not in FORMS:
         raise BadQuery(f'invalid parameter "format": "{form[:40]}" is none of {", ".join(FORMS)}')
-    selectors = call.asked.selectors()
+    selectors = call.parameters.selectors()
     if not selectors:
         raise BadQuery("no match[] parameter provided")
-    start, end = call.asked.instant("start", 0), call.asked.instant("end", call.now_ms + FUTURE_MS)
+    start, end = call.parameters.instant("start", 0), call.parameters.instant("end", call.now_ms + FUTURE_MS)
     if end < start:
         raise BadQuery('invalid parameter "end": end timestamp must not be before start time')
     storage, (write, kind) = call.storage(), FORMS[form]
-    basis = explain.of_samples(storage, start - 1, end)
-    if call.asked.flag("explain"):
-        return explained_alone(call, storage, basis)
+    provenance = explain.of_samples(storage, start - 1, end)
+    if call.parameters.flag("explain"):
+        return explanation_response(call, storage, provenance)
     labels = _labels(storage, selectors, start, end) if form in TABLES else []
     batches = _batches(call, storage, selectors, start - 1, end)
-    packed = takes_gzip(request.META) and form != "parquet"
+    packed = accepts_gzip(request.META) and form != "parquet"
     pieces = _compressed(write(batches, labels)) if packed else write(batches, labels)
-    response = stream(call, pieces, held, kind)
+    response = streaming_response(call, pieces, held, kind)
     response["Content-Disposition"] = f'attachment; filename="export.{form}"'
     if packed:
         response["Content-Encoding"] = "gzip"
-    return remarked(response, basis)
+    return add_annotation_headers(response, provenance)
 
 
 def _batches(
@@ -68,14 +74,16 @@ def _batches(
                 yield from _stretches(call, storage, mine, start_ms, end_ms)
 
 
-def _stretches(call: Call, storage: AppStorage, portion: Chosen, start_ms: int, end_ms: int) -> Iterator[SeriesBatch]:
+def _stretches(
+    call: Call, storage: AppStorage, portion: SeriesSelection, start_ms: int, end_ms: int
+) -> Iterator[SeriesBatch]:
     """A portion in the order of time: so many hours at once that a stretch is neither tiny nor huge."""
-    hours, at, hours_wanted = storage.hours_held(start_ms, end_ms), 0, 1
+    hours, at, hours_wanted = storage.hours_with_samples(start_ms, end_ms), 0, 1
     while at < len(hours):
-        call.budget.tick()
+        call.budget.check_deadline()
         last = min(at + hours_wanted, len(hours)) - 1
         low, high = max(hours[at] * HOUR_MS, start_ms), min((hours[last] + 1) * HOUR_MS, end_ms)
-        batch = storage.select_portion(portion, low, high, tick=call.budget.tick)
+        batch = storage.select_portion(portion, low, high, check_deadline=call.budget.check_deadline)
         if len(batch.ts):
             yield batch
         at = last + 1

@@ -17,7 +17,8 @@ from django.views.decorators.http import require_POST
 
 from frontend.transfer.readers import FORMS
 from frontend.transfer.unpacking import pieces_of
-from ingest.accept.acceptor import Sender, front_door, source_of
+from ingest.accept.identity import Sender, source_of
+from ingest.accept.process_acceptor import process_acceptor
 from spm.accounts import tokens
 from spm.clock import random_bytes
 from spm.errors import BadMessage, Explained, LimitExceeded, QueueUnavailable, StoreUnavailable
@@ -39,7 +40,7 @@ _KINDS = {
 
 @csrf_exempt
 @require_POST
-def take(request: HttpRequest) -> HttpResponse:
+def import_file(request: HttpRequest) -> HttpResponse:
     """What became of the file: samples accepted, lines refused and why."""
     told: dict[str, Any] = {"accepted": 0, "rejected": 0, "messages": 0, "errors": []}
     secret = tokens.from_request(request)
@@ -50,17 +51,17 @@ def take(request: HttpRequest) -> HttpResponse:
     try:
         source = source_of(request.headers.get("X-SPM-Source") or "import", principal.token_id)
         sender = Sender(principal.app_id, source)
-        door = front_door()
-        with door.place():
+        door = process_acceptor()
+        with door.reserve_body():
             for parsed in _messages(request, door.clock.now_ms()):
-                taken = door.push(parsed, sender=sender, message_id=_id_of(parsed, principal.token_id))
+                taken = door.accept(parsed, sender=sender, message_id=_message_id(parsed, principal.token_id))
                 _count(told, taken)
     except LimitExceeded as error:
-        return _failed(told, error, 413)
+        return _error_response(told, error, 413)
     except BadMessage as error:
-        return _failed(told, error, 400)
+        return _error_response(told, error, 400)
     except (QueueUnavailable, StoreUnavailable, OperationalError) as error:
-        return _failed(told, error, 503)
+        return _error_response(told, error, 503)
     if told["rejected"]:
         told["remedy"] = _MEND
     return JsonResponse(told, status=200 if told["accepted"] or not told["rejected"] else 400)
@@ -82,7 +83,7 @@ def _count(told: dict[str, Any], parsed: Parsed) -> None:
     told["errors"] += [{"line": r.line, "reason": r.reason, "example": r.example} for r in parsed.rejections[:room]]
 
 
-def _id_of(parsed: Parsed, token_id: int) -> bytes:
+def _message_id(parsed: Parsed, token_id: int) -> bytes:
     """The message's id: of all that it says, or random if a time was ours."""
     if parsed.timeless:
         return random_bytes(_ID_BYTES)
@@ -93,7 +94,7 @@ def _id_of(parsed: Parsed, token_id: int) -> bytes:
     return digest.digest()
 
 
-def _failed(told: dict[str, Any], error: Exception, status: int) -> HttpResponse:
+def _error_response(told: dict[str, Any], error: Exception, status: int) -> HttpResponse:
     what = error.what if isinstance(error, Explained) else "cannot take data now"
     remedy = error.remedy if isinstance(error, Explained) else ""
     again = "Send the whole file again: what was accepted counts once." if status == 503 or not remedy else ""

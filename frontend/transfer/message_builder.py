@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from frontend.transfer.body_parts import Pieces
+from frontend.transfer.body_parts import BodyPieces
 from ingest.protocols.common import naming
-from ingest.protocols.common.times import TIME_EARLY, TIME_LATE
-from ingest.protocols.influx.exact import example
+from ingest.protocols.common.times import TIME_BEFORE_1970, TIME_TOO_FAR_AHEAD
+from ingest.protocols.influx.exact import excerpt
 from spm.arrays import BOOL, F64, I32, I64
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS, IMPORT_HOURS_AT_ONCE, IMPORT_SAMPLES_AT_ONCE, REJECTIONS_MAX
@@ -24,7 +24,7 @@ from spm.query.request.batches import METRIC_NAME
 from spm.wire import Parsed, Rejection, SeriesTable, canonical, hour_of
 
 
-class Gathering:
+class MessageBuilder:
     """What was read and not given away yet."""
 
     def __init__(self, now_ms: int) -> None:
@@ -43,7 +43,7 @@ class Gathering:
         tags = {label: value for label, value in labels.items() if label != METRIC_NAME and value}
         try:
             pairs = [(label.encode(), value.encode()) for label, value in tags.items()]
-            fault = naming.metric_fault(name.encode()) or naming.tags_fault(pairs)
+            fault = naming.metric_fault(name.encode()) or naming.labels_fault(pairs)
         except UnicodeEncodeError:
             fault = naming.NOT_UTF8
         if fault:
@@ -53,7 +53,7 @@ class Gathering:
                 self.refuse_rows(line, lambda _: (fault, name))
             return
         early, late = ts < 1, ts > self._latest_ms
-        for wrong, reason in ((early, TIME_EARLY), (late, TIME_LATE)):
+        for wrong, reason in ((early, TIME_BEFORE_1970), (late, TIME_TOO_FAR_AHEAD)):
             self._refuse_times(line, wrong, reason, name)
         good = ~(early | late)
         if good.any():
@@ -74,7 +74,7 @@ class Gathering:
         self._rejected += count
         if len(self._rejections) < REJECTIONS_MAX:
             raw = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
-            self._rejections.append(Rejection(line, reason[:200], example(raw)))
+            self._rejections.append(Rejection(line, reason[:200], excerpt(raw)))
 
     def refuse_rows(self, lines: I64, why: Callable[[int], tuple[str, str]]) -> None:
         """Lines of one sample each. `why` says of the first ones, numbered from 0, the reason and how they began."""
@@ -91,7 +91,7 @@ class Gathering:
         for passed, reason in checks:
             rows = np.flatnonzero(left & ~passed).tolist()
             if rows:
-                why = partial(_why, rows=rows, reason=reason, shown=shown)
+                why = partial(_reason_and_text, rows=rows, reason=reason, shown=shown)
                 self.refuse_rows(lines[rows], why)
                 left &= passed
         return left
@@ -116,7 +116,7 @@ class Gathering:
                     ts[rows],
                     values[rows],
                     timeless=self.timeless,
-                    places=partial(_places, lines[rows]),
+                    places=partial(_lines_of, lines[rows]),
                 )
         if self._rejected:
             told = tuple(sorted(self._rejections, key=lambda each: each.line))
@@ -132,14 +132,16 @@ def groups(codes: npt.NDArray[np.integer[Any]], count: int) -> list[I64]:
     return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
 
 
-def in_messages(read: Callable[[Pieces, Gathering], Iterator[int]]) -> Callable[[Pieces, int], Iterator[Parsed]]:
+def as_messages(
+    read: Callable[[BodyPieces, MessageBuilder], Iterator[int]],
+) -> Callable[[BodyPieces, int], Iterator[Parsed]]:
     """A form that gathers, and tells now and then up to which line it is through, as one that gives messages.
 
     What stood before an error that ends the file is given all the same; the error says from where to go on.
     """
 
-    def messages(pieces: Pieces, now_ms: int) -> Iterator[Parsed]:
-        gathered, line, fault = Gathering(now_ms), 0, None
+    def messages(pieces: BodyPieces, now_ms: int) -> Iterator[Parsed]:
+        gathered, line, fault = MessageBuilder(now_ms), 0, None
         try:
             for done in read(pieces, gathered):
                 line = done
@@ -163,11 +165,13 @@ def _with_place(fault: BadMessage | LimitExceeded, line: int) -> BadMessage | Li
     return type(fault)(fault.what, got=fault.got, wanted=fault.wanted, remedy=remedy)
 
 
-def _why(at: int, *, rows: Sequence[int], reason: Callable[[int], str], shown: Callable[[int], str]) -> tuple[str, str]:
+def _reason_and_text(
+    at: int, *, rows: Sequence[int], reason: Callable[[int], str], shown: Callable[[int], str]
+) -> tuple[str, str]:
     return reason(rows[at]), shown(rows[at])
 
 
-def _places(lines: I64, some: Sequence[int]) -> list[int]:
+def _lines_of(lines: I64, some: Sequence[int]) -> list[int]:
     """The lines of some samples."""
     found: list[int] = lines[list(some)].tolist()
     return found

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frontend.transfer.body_parts import Pieces, blocks, lines, without_mark
+from frontend.transfer.body_parts import BodyPieces, blocks, lines, without_byte_order_mark
 from frontend.transfer.cells import column, value_fault, values_of
-from frontend.transfer.message_builder import Gathering, groups, in_messages
+from frontend.transfer.message_builder import MessageBuilder, as_messages, groups
 from frontend.transfer.selectors import series_of
 from frontend.transfer.tables import parquet, table
 from ingest.protocols.common import naming
@@ -28,7 +28,7 @@ from spm.errors import BadMessage
 from spm.store.encoding.arrow import as_mask, bools, ints, string, strings
 from spm.wire import Parsed
 
-Read = Callable[[Pieces, int], Iterator[Parsed]]  # the body, and now
+Read = Callable[[BodyPieces, int], Iterator[Parsed]]  # the body, and now
 
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[iI]nf(?:inity)?|[nN]a[nN])"
 _LABELS = r'\{(?:[^"{}]*"(?:[^"\\]|\\.)*")*[^"{}]*\}'  # up to the brace that ends them: an exemplar has labels, too
@@ -54,23 +54,23 @@ _METRIC = msgspec.json.Decoder(dict[str, str])
 _KEYS = tuple(f'"{name}"'.encode() for name in _Line.__struct_fields__)
 
 
-@in_messages
-def json_lines(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
+@as_messages
+def json_lines(pieces: BodyPieces, gathered: MessageBuilder) -> Iterator[int]:
     """VictoriaMetrics' JSON lines."""
-    for number, line in enumerate(lines(without_mark(pieces)), 1):
+    for number, line in enumerate(lines(without_byte_order_mark(pieces)), 1):
         if line.strip():
             _json_line(gathered, number, line)
         yield number
 
 
-@in_messages
-def text(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
+@as_messages
+def text(pieces: BodyPieces, gathered: MessageBuilder) -> Iterator[int]:
     """Prometheus' text: times in ms; a sample without one gets the server's."""
     yield from _text(pieces, gathered, unit=1)
 
 
-@in_messages
-def open_metrics(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
+@as_messages
+def open_metrics(pieces: BodyPieces, gathered: MessageBuilder) -> Iterator[int]:
     """OpenMetrics: times in seconds."""
     yield from _text(pieces, gathered, unit=1_000)
 
@@ -87,16 +87,16 @@ FORMS: Mapping[str, Read] = {
 # --- text ---
 
 
-def _text(pieces: Pieces, gathered: Gathering, *, unit: int) -> Iterator[int]:
+def _text(pieces: BodyPieces, gathered: MessageBuilder, *, unit: int) -> Iterator[int]:
     number = 1
-    for block in blocks(without_mark(pieces)):
+    for block in blocks(without_byte_order_mark(pieces)):
         texts = _decoded(gathered, block, number)
         _text_block(gathered, strings(texts), number, unit)
         number += len(texts)
         yield number - 1
 
 
-def _text_block(gathered: Gathering, texts: pa.Array, number: int, unit: int) -> None:
+def _text_block(gathered: MessageBuilder, texts: pa.Array, number: int, unit: int) -> None:
     blank = as_mask(pc.match_substring_regex(texts, pattern=_BLANK))
     found = pc.extract_regex(texts, pattern=_SAMPLE)
     good = as_mask(found.is_valid()) & ~blank
@@ -110,7 +110,7 @@ def _text_block(gathered: Gathering, texts: pa.Array, number: int, unit: int) ->
     _add_series(gathered, taken.filter(bools(left)), values[left], numbers[rows[left]], unit)
 
 
-def _add_series(gathered: Gathering, taken: pa.Array, values: F64, numbers: I64, unit: int) -> None:
+def _add_series(gathered: MessageBuilder, taken: pa.Array, values: F64, numbers: I64, unit: int) -> None:
     if not len(taken):
         return
     ts = _text_times(taken.field("time"), gathered, unit)
@@ -120,14 +120,14 @@ def _add_series(gathered: Gathering, taken: pa.Array, values: F64, numbers: I64,
         try:
             gathered.add(numbers[mine], series_of(name), ts[mine], values[mine])
         except BadMessage as error:
-            gathered.refuse_rows(numbers[mine], partial(_same, (str(error), name)))
+            gathered.refuse_rows(numbers[mine], partial(_constant, (str(error), name)))
 
 
-def _same(why: tuple[str, str], _: int) -> tuple[str, str]:
+def _constant(why: tuple[str, str], _: int) -> tuple[str, str]:
     return why
 
 
-def _text_times(texts: pa.Array, gathered: Gathering, unit: int) -> I64:
+def _text_times(texts: pa.Array, gathered: MessageBuilder, unit: int) -> I64:
     """Times in ms; those that are not there are now. Seconds have at most three digits that count."""
     texts = pc.fill_null(texts, string(""))
     absent = as_mask(pc.equal(texts, string("")))
@@ -139,7 +139,7 @@ def _text_times(texts: pa.Array, gathered: Gathering, unit: int) -> I64:
     return ts
 
 
-def _decoded(gathered: Gathering, block: bytes, number: int) -> list[str]:
+def _decoded(gathered: MessageBuilder, block: bytes, number: int) -> list[str]:
     """The lines of a block. One that is not UTF-8 is refused, and empty from then on."""
     try:
         return block.decode().split("\n")
@@ -155,7 +155,7 @@ def _decoded(gathered: Gathering, block: bytes, number: int) -> list[str]:
 # --- JSON ---
 
 
-def _json_line(gathered: Gathering, number: int, line: bytes) -> None:
+def _json_line(gathered: MessageBuilder, number: int, line: bytes) -> None:
     try:
         one = _LINE.decode(line)
         metric = _METRIC.decode(one.metric)

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from frontend.transfer.body_parts import DAMAGED, File, Pieces, spool, without_mark
+from frontend.transfer.body_parts import DAMAGED, BodyPieces, TextFile, spool, without_byte_order_mark
 from frontend.transfer.cells import column, unguarded, value_fault, values_of
-from frontend.transfer.message_builder import Gathering, groups, in_messages
+from frontend.transfer.message_builder import MessageBuilder, as_messages, groups
 from frontend.transfer.writers import LABEL
 from ingest.protocols.common import naming
 from spm.arrays import BOOL, F64, I64
@@ -33,17 +33,17 @@ from spm.store.encoding.arrow import as_mask, bools, string, strings
 
 _HEAD_BYTES_MAX = 1 << 18
 _NAMES_SHOWN = 200
-_WHOLE = r"^(?:-?[0-9]{1,18}|0[xX][0-9a-fA-F]{1,16})$"  # what Arrow takes for one
+_INTEGER = r"^(?:-?[0-9]{1,18}|0[xX][0-9a-fA-F]{1,16})$"  # what Arrow takes for one
 _NOTHING = pa.scalar(b"", pa.binary())
 
 
-@in_messages
-def table(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
+@as_messages
+def table(pieces: BodyPieces, gathered: MessageBuilder) -> Iterator[int]:
     """CSV with a head line: metric, columns that begin with `label.`, time_ms and value."""
-    file = File(without_mark(pieces))
+    file = TextFile(without_byte_order_mark(pieces))
     names, number = _head_of(file)
     _check_names(names, "time_ms")
-    skipped = _Skipped(gathered, number)
+    skipped = SkippedRows(gathered, number)
     try:
         for batch in _batches(file, names, skipped):
             numbers = skipped.numbers(batch.num_rows)
@@ -62,8 +62,8 @@ def table(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
         raise file.fault
 
 
-@in_messages
-def parquet(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
+@as_messages
+def parquet(pieces: BodyPieces, gathered: MessageBuilder) -> Iterator[int]:
     """Parquet with the same columns, times as timestamps. It is spooled first: its index stands at its end."""
     library: Any = importlib.import_module("pyarrow.parquet")
     with tempfile.TemporaryFile() as spooled:
@@ -86,7 +86,7 @@ def parquet(pieces: Pieces, gathered: Gathering) -> Iterator[int]:
 # --- names of columns ---
 
 
-def _head_of(file: File) -> tuple[list[str], int]:
+def _head_of(file: TextFile) -> tuple[list[str], int]:
     """The names in a table's head, which is read, and the number of its last line."""
     begun = file.begun(_HEAD_BYTES_MAX).decode("utf-8", "surrogateescape")
     text = io.StringIO(begun, newline="")
@@ -143,10 +143,10 @@ def _label_of(name: str) -> str:
 # --- rows ---
 
 
-class _Skipped:
+class SkippedRows:
     """Rows with too few or too many cells, which Arrow leaves out; it may be ahead of the rows that it gives."""
 
-    def __init__(self, gathered: Gathering, head: int) -> None:
+    def __init__(self, gathered: MessageBuilder, head: int) -> None:
         self._gathered, self._head, self._next = gathered, head, head + 1
         self._ahead: deque[int] = deque()
 
@@ -169,7 +169,7 @@ class _Skipped:
         return found
 
 
-def _batches(file: File, names: Sequence[str], skipped: _Skipped) -> Iterator[pa.RecordBatch]:
+def _batches(file: TextFile, names: Sequence[str], skipped: SkippedRows) -> Iterator[pa.RecordBatch]:
     """Rows of CSV after its head: every column is text, whatever is in it. An empty line is a row of empty cells."""
     if not file.begun(1):
         return
@@ -186,7 +186,7 @@ def _by_name(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     return dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
-def _table(gathered: Gathering, texts: Mapping[str, pa.Array], numbers: I64, *, damaged: bool) -> None:
+def _table(gathered: MessageBuilder, texts: Mapping[str, pa.Array], numbers: I64, *, damaged: bool) -> None:
     utf8 = np.ones(len(numbers), np.bool_)
     for each in texts.values() if damaged else ():
         utf8 &= ~as_mask(pc.match_substring(each, pattern=DAMAGED))
@@ -220,7 +220,7 @@ def _whole_numbers(texts: pa.Array) -> tuple[I64, BOOL]:
     try:
         return column(pc.cast(texts, pa.int64()), np.int64), good
     except pa.ArrowInvalid:
-        plain = pc.match_substring_regex(texts, pattern=_WHOLE)
+        plain = pc.match_substring_regex(texts, pattern=_INTEGER)
     times = pc.cast(pc.if_else(plain, texts, string("0")), pa.int64())
     return column(times, np.int64), as_mask(plain)
 
@@ -241,7 +241,13 @@ def _texts(columns: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array], BOOL]:
 
 
 def _add_rows(
-    gathered: Gathering, columns: Mapping[str, pa.Array], numbers: I64, ts: I64, values: F64, *, plain: bool = False
+    gathered: MessageBuilder,
+    columns: Mapping[str, pa.Array],
+    numbers: I64,
+    ts: I64,
+    values: F64,
+    *,
+    plain: bool = False,
 ) -> None:
     """Rows by series: text columns become numbers of their distinct texts, and rows with equal numbers are a series."""
     if not len(ts):
@@ -265,7 +271,7 @@ def _check_types(schema: Any) -> None:
         kind, wanted = field.type, ""
         if field.name == "time" and not pa.types.is_timestamp(kind):
             wanted = "a timestamp"
-        elif field.name == "value" and not (_is_word(kind) or _is_number(kind)):
+        elif field.name == "value" and not (_is_text_type(kind) or _is_number_type(kind)):
             wanted = "numbers, or texts of numbers"
         elif pa.types.is_nested(kind):
             wanted = "texts"
@@ -274,18 +280,18 @@ def _check_types(schema: Any) -> None:
             raise BadMessage(f"the column {field.name} is of a strange type", got=kind, wanted=wanted, remedy=remedy)
 
 
-def _is_word(kind: pa.DataType) -> bool:
+def _is_text_type(kind: pa.DataType) -> bool:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def _is_number_type(kind: pa.DataType) -> bool:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
     return any(each(kind) for each in kinds)
 
 
-def _parquet(gathered: Gathering, columns: Mapping[str, pa.Array], numbers: I64) -> None:
+def _parquet(gathered: MessageBuilder, columns: Mapping[str, pa.Array], numbers: I64) -> None:
     texts, utf8 = _texts({name: _raw(each) for name, each in columns.items() if _is_text(name)})
     times, value = columns["time"], columns["value"]
     ms = pc.cast(times, pa.timestamp("ms", tz=times.type.tz), safe=False).view(pa.int64())
@@ -309,7 +315,7 @@ def _raw(texts: pa.Array) -> pa.Array:
 
 def _numbers(values: pa.Array) -> tuple[F64, BOOL]:
     """A column of any type as numbers, and which rows are some: a whole number that a float64 would change is none."""
-    if _is_word(values.type):
+    if _is_text_type(values.type):
         texts, utf8 = _texts({"value": _raw(values)})
         found, good = values_of(texts["value"])
         return found, good & utf8

@@ -8,5 +8,5 @@ from frontend.transfer import import_ as transfer_import
 app_name = "transfer"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("export", export.export, name="export"),
-    path("import", transfer_import.take, name="import"),
+    path("import", transfer_import.import_file, name="import"),
 ]

@@ -83,14 +83,14 @@ def prometheus(batches: Batches, labels: Sequence[str]) -> Iterator[bytes]:
     """Prometheus' text, times in ms."""
     for batch in batches:
         for series, ts, values in _going(batch):
-            yield exposition.lines(series, ts, values)
+            yield exposition.sample_lines(series, ts, values)
 
 
 def open_metrics(batches: Batches, labels: Sequence[str]) -> Iterator[bytes]:
     """OpenMetrics: the same, with times in seconds."""
     for batch in batches:
         for series, ts, values in _going(batch):
-            yield exposition.lines(series, ts, values, seconds=True)
+            yield exposition.sample_lines(series, ts, values, seconds=True)
     yield b"# EOF\n"
 
 

@@ -47,6 +47,6 @@ CELERY_BEAT_SCHEDULE = {
     "keep marks": _every(limits.KEEP_EVERY_S, "ingest.tasks.keep_marks"),
     "consider a run": _every(30, "rollups.tasks.consider_run"),
     "tell of sources": _every(60, "ingest.tasks.tell_sources"),
-    "note the standing": _every(30, "frontend.tasks.note_standing"),
-    "consider tidying": _every(600, "rollups.tasks.consider_tidying"),
+    "send the site metrics": _every(30, "frontend.tasks.send_site_metrics"),
+    "consider tidying": _every(600, "rollups.tasks.consider_maintenance"),
 }

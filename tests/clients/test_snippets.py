@@ -61,7 +61,7 @@ class Desk:
 
     def says(self, way: str) -> bool:
         """Whether the page has the mark at a way within the time in which it looks again some times."""
-        mark = f'<span id="came-{way}" hx-swap-oob="true" class="badge done">first data received ✓</span>'
+        mark = f'<span id="arrival-{way}" hx-swap-oob="true" class="badge done">first data received ✓</span>'
         return wait_until(lambda: mark in self.person.read(f"/apps/{self.app.app}/send/arrivals"), 30)
 
 

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from ingest.accept.acceptor import close_front_door
+from ingest.accept.process_acceptor import close_process_acceptor
 from spm import query
 from spm.accounts import sources, tokens
 from spm.accounts.models import App, Membership, Organisation, Role
@@ -69,5 +69,5 @@ def own_store(settings: object, tmp_path: Path) -> Iterator[None]:
     tokens.clear_cache()
     sources.forget_written()
     query.configure("memory://")
-    close_front_door()  # its last word is for this test's store
+    close_process_acceptor()  # its last word is for this test's store
     open_backend(settings.SPM_STORE_URL).close()  # type: ignore[attr-defined]  # each maps a terabyte of addresses

@@ -43,7 +43,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> QueryAdmission:
     """A single turn for an organisation, and nobody may wait for it."""
     made = QueryAdmission(running_max=1, waiting_max=0)
     monkeypatch.setattr(endpoint, "turns", made)
-    monkeypatch.setattr(queries, "turns", made)
+    monkeypatch.setattr(queries, "admission", made)
     return made
 
 

@@ -14,11 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from frontend import site_metrics
 from frontend.presenters import panels
-from frontend.tasks import note_standing
-from ingest.accept.acceptor import close_front_door
+from frontend.tasks import send_site_metrics
+from ingest.accept.process_acceptor import close_process_acceptor
 from ingest.system_series import process_metrics as sending
-from ingest.system_series.process_metrics import OwnMetrics, name_of, parsed_of
-from ingest.worker.metrics import Tally, text
+from ingest.system_series.process_metrics import ProcessMetricsThread, name_of, parsed_of
+from ingest.worker.metrics import ConsumerTally, metrics_text
 from spm import telemetry
 from spm.accounts import internal_app, tokens
 from spm.accounts.models import App, Organisation, Source
@@ -68,7 +68,7 @@ def test_staff_find_the_charts_of_the_system_and_each_of_them_can_be_drawn(staff
 
 
 def test_every_chart_of_the_system_shows_metrics_that_its_processes_send() -> None:
-    end = telemetry.include(lambda: text(Tally(), 0, {"spm.p0": 7}))
+    end = telemetry.include(lambda: metrics_text(ConsumerTally(), 0, {"spm.p0": 7}))
     with_samples = {reading.name for reading in telemetry.readings()}
     end()
     endings = {"counter": ("_total",), "gauge": ("",), "histogram": ("_shard", "_sum", "_count")}
@@ -152,7 +152,7 @@ def test_figures_of_the_whole_site_come_without_an_app_that_cannot_be_read(
         return read(store, app, now_ms)
 
     monkeypatch.setattr(site_metrics, "summarize", damaged)
-    found = site_metrics.figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms())
+    found = site_metrics.read_figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms())
     assert {one.labels["app"] for one in found if one.name == "spm_app_mark_lag_seconds"} == {str(beta.app.pk)}
     assert [one.value for one in found if one.name == "spm_standing_failures"] == [1]
     assert {one.name for one in found} <= set(site_metrics.HELPS)
@@ -169,17 +169,17 @@ def test_a_process_keeps_its_name_over_restarts_and_shares_it_with_nobody(tmp_pa
 @pytest.fixture
 def own_door() -> Iterator[None]:
     """A front door on this test's store, closed behind it."""
-    close_front_door()
+    close_process_acceptor()
     yield
-    close_front_door()
+    close_process_acceptor()
 
 
 @pytest.mark.usefixtures("own_door")
 def test_metrics_sent_are_read_back_from_the_own_app(settings: Any) -> None:
     app, settings.SPM_OWN_METRICS_S = internal_app.make(), 30
     telemetry.ACCEPTED_MESSAGES.inc()
-    OwnMetrics("web-7", 30).tick()
-    assert note_standing()
+    ProcessMetricsThread("web-7", 30).tick()
+    assert send_site_metrics()
     now = SystemClock().now_ms()
     found = storage_for(app.pk).series([[Matcher("process", "=~", "web-7|site")]], now - 60_000, now + 60_000)
     names = {each["__name__"] for each in found}
@@ -194,8 +194,8 @@ def test_metrics_sent_are_read_back_from_the_own_app(settings: Any) -> None:
 def test_nothing_is_sent_where_there_is_no_own_app_or_the_settings_say_so(settings: Any) -> None:
     assert not sending.send("web-0", [Reading("spm_x", {}, 1.0)])
     settings.SPM_OWN_METRICS_S = 0
-    assert sending.thread("web") is None
-    assert not note_standing()
+    assert sending.metrics_thread("web") is None
+    assert not send_site_metrics()
 
 
 @pytest.mark.parametrize("error", [QueueUnavailable("full"), StoreUnavailable("away"), RuntimeError("unforeseen")])
@@ -207,12 +207,12 @@ def test_a_push_that_fails_is_counted_and_tried_once_only(error: Exception) -> N
         raise error
 
     before = telemetry.OWN_PUSHES.labels("failed")._value.get()
-    OwnMetrics("web-0", 30, send=failing, probe=lambda: None).tick()
+    ProcessMetricsThread("web-0", 30, send=failing, probe=lambda: None).tick()
     assert (calls, telemetry.OWN_PUSHES.labels("failed")._value.get()) == (["web-0"], before + 1)
 
 
 def test_the_thread_ends_at_once_when_asked() -> None:
-    thread = OwnMetrics("web-0", 3600, send=lambda *_: True, probe=lambda: None)
+    thread = ProcessMetricsThread("web-0", 3600, send=lambda *_: True, probe=lambda: None)
     thread.start()
     thread.stop()
     assert not thread._thread.is_alive()
@@ -223,7 +223,7 @@ def test_loading_the_site_begins_nothing_and_each_process_that_serves_begins_onc
 ) -> None:
     """A parent that only loads the site (gunicorn --preload) must open no store and leave each child to begin."""
     begun: list[int] = []
-    monkeypatch.setattr(sending, "thread", lambda kind: begun.append(os.getpid()))
+    monkeypatch.setattr(sending, "metrics_thread", lambda kind: begun.append(os.getpid()))
     start = sending._Begun()
     assert begun == []
     start("web")
@@ -244,7 +244,7 @@ def test_loading_the_site_begins_nothing_and_each_process_that_serves_begins_onc
 def test_what_is_sent_of_one_process_does_not_grow_with_what_it_sent_before() -> None:
     first = len(parsed_of("web-0", telemetry.readings(), 1).ts)
     for _ in range(5):
-        OwnMetrics("web-0", 30, send=lambda *_: True, probe=lambda: None).tick()
+        ProcessMetricsThread("web-0", 30, send=lambda *_: True, probe=lambda: None).tick()
     assert len(parsed_of("web-0", telemetry.readings(), 1).ts) <= first + 1  # the outcome "done", once
 
 
@@ -264,7 +264,7 @@ def test_time_is_counted_by_what_became_of_it() -> None:
 
 
 def test_what_a_consumer_counts_is_sent_with_the_rest_and_ends_with_it() -> None:
-    written = text(Tally(messages=3, dead=1), 0, {"spm.p0": 7})
+    written = metrics_text(ConsumerTally(messages=3, dead=1), 0, {"spm.p0": 7})
     end = telemetry.include(lambda: written)
     found = {(r.name, r.labels.get("queue", "")): r.value for r in telemetry.readings() if "worker" in r.name}
     end()

@@ -8,7 +8,7 @@ from typing import Any
 import cramjam
 from django.test import Client
 
-from spm.query.formats.remote_read import Asked
+from spm.query.formats.remote_read import RemoteReadQuery
 from spm.query.request.batches import Matcher
 from tests.frontend.prometheus.test_federation import number, request_of, series_of
 from tests.support.remote_read_stream import read_stream
@@ -34,7 +34,7 @@ def _named(metric: str, first_ms: int, last_ms: int) -> dict[str, Any]:
 
 def _read(accept: bytes) -> Ask:
     def ask(client: Client, headers: dict[str, str], metric: str, first_ms: int, last_ms: int, **more: str) -> Any:
-        asked = request_of(Asked((Matcher("__name__", "=", metric),), first_ms, last_ms), accept=accept)
+        asked = request_of(RemoteReadQuery((Matcher("__name__", "=", metric),), first_ms, last_ms), accept=accept)
         address = PROMETHEUS + "read?" + "&".join(f"{name}={value}" for name, value in more.items())
         body = bytes(cramjam.snappy.compress_raw(asked))
         return client.post(address, body, content_type="application/x-protobuf", headers=headers)

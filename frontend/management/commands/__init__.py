@@ -1,1 +1,1 @@
-"""Commands of the desk: retract, undo."""
+"""Commands: retract, undo."""

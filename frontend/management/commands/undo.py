@@ -1,4 +1,4 @@
-"""``manage.py undo APP NUMBER``: end a retraction; what it hid counts again."""
+"""``manage.py undo APP NUMBER``: ends a retraction; its samples count again."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -13,22 +13,22 @@ from spm.errors import SpmError
 
 
 class Command(BaseCommand):
-    """See the module."""
+    """The command ``undo``."""
 
-    help = "End a retraction: what it hid counts again."
+    help = "End a retraction; its samples count again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The command's options."""
+        """Declare the command's options."""
         parser.add_argument("app", type=int, help="the app's number")
         parser.add_argument("number", type=int, help="the retraction's number")
-        parser.add_argument("--dry-run", action="store_true", help="only say what it is")
+        parser.add_argument("--dry-run", action="store_true", help="only describe the retraction")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """One undo."""
+        """Describe the retraction and undo it."""
         site, number = services_runs.site(), options["number"]
         try:
             app = app_numbered(options["app"])
-            self.stdout.write(services_retractions.described(site, app, number))
+            self.stdout.write(services_retractions.describe(site, app, number))
             if options["dry_run"]:
                 return
             services_retractions.undo(site, app, number, Actor("command line", "command line"))

@@ -1,4 +1,4 @@
-// Buttons that copy what they stand beside.
+// Buttons that copy the text beside them.
 
 for (const button of document.querySelectorAll("[data-copy]")) {
   const text = button.textContent;
@@ -8,7 +8,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
       await navigator.clipboard.writeText(source.textContent);
       button.textContent = "Copied";
     } catch {
-      getSelection().selectAllChildren(source); // without permission: marked, ready for Ctrl-C
+      getSelection().selectAllChildren(source); // without permission: select it, ready for Ctrl-C
       button.textContent = "Press Ctrl-C";
     }
     setTimeout(() => { button.textContent = text; }, 1500);

@@ -1,4 +1,5 @@
-// The chart page: builds an expression from a metric, its labels and a shape, or takes any; the address keeps it.
+// The chart page: builds an expression from a metric, its labels and a function, or takes one as it is typed. The
+// address holds the state.
 
 import { start } from "./panels.js";
 
@@ -23,7 +24,7 @@ async function offerMetrics() {
   form.querySelector("datalist").replaceChildren(...metrics.map((name) => choice(name)));
 }
 
-/** One picker per label of the metric. */
+/** Offer one picker per label of the metric. */
 async function offerLabels() {
   const { labels = {} } = await ask(form.dataset.labels, { metric: metric.value });
   for (const old of filters.querySelectorAll("[data-filter]")) old.remove();
@@ -75,17 +76,17 @@ expr.addEventListener("keydown", (event) => {
   draw();
 });
 window.addEventListener("popstate", () => {
-  const asked = new URL(location.href).searchParams.get("expr") ?? expr.defaultValue;
-  if (asked === expr.value) return;
-  expr.value = asked;
-  page.plots[0].figure.dataset.expr = asked;
+  const query = new URL(location.href).searchParams.get("expr") ?? expr.defaultValue;
+  if (query === expr.value) return;
+  expr.value = query;
+  page.plots[0].figure.dataset.expr = query;
   page.show();
 });
-// As known then: a moment in the address; the field and the banner follow it.
+// "As known at" is a time in the address; the field and the banner show it.
 const asof = document.querySelector("[data-asof]");
 const banner = document.querySelector("[data-asof-banner]");
 
-/** A moment as the field writes it, in the reader's zone. */
+/** Write a time for the field, in the browser's time zone. */
 function fieldText(moment) {
   return new Date(moment - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }

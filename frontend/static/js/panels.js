@@ -1,12 +1,12 @@
-// The charts of a page and their common range, which stands in the address: ?range=1h follows the clock, ?from=&to= stands;
-// ?asof= (seconds) asks for what had been accepted by then.
+// The charts of a page and their common time range, which is in the address: ?range=1h follows the clock, ?from=&to= is
+// fixed. ?asof= (seconds) asks for the data accepted by that time.
 
 import { Plot, rangeMs } from "./plot.js";
 
 const REFRESH_MS = 10_000;
-const AT_ONCE = 4; // so many queries of an organisation are answered at a time: more would only wait in line
+const AT_ONCE = 4; // the server runs this many queries of an organisation at a time; more would only wait
 
-/** Load the plots, a few at a time and in their order; a newer call leaves what an older one has not begun. */
+/** Load the plots in order, a few at a time; a newer call cancels the plots that an older one has not started. */
 let newest = 0;
 async function loadEach(plots, range, quiet) {
   const mine = ++newest;
@@ -17,7 +17,7 @@ async function loadEach(plots, range, quiet) {
   await Promise.all(Array.from({ length: Math.min(AT_ONCE, plots.length) }, next));
 }
 
-/** Draw every figure of the page; returns what a page's own script may ask for. */
+/** Draw every figure of the page; returns what the page's own script needs. */
 export function start() {
   const plots = [...document.querySelectorAll("[data-chart]")].map((figure) => new Plot(figure, { onZoom: zoom, onReset: reset }));
   const usual = document.querySelector("[data-ranges]").dataset.ranges;

@@ -1,7 +1,7 @@
-// One chart: fetches columns, draws them with uPlot, says what it rests on. Enter by `Plot`.
+// One chart: fetches columns, draws them with uPlot, and shows notes about the answer. Enter by `Plot`.
 
 const COLOURS = 10;
-const ANSWER_MS = 30_000; // a live chart that waits for ever would never be asked for again
+const ANSWER_MS = 30_000; // a live chart that waited forever would never refresh
 const BUSY = 429; // too many queries of the organisation at once
 const RANGE_UNITS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
@@ -23,7 +23,7 @@ function scaled(value, base, units, suffix) {
   return `${steps[digits].format(Math.sign(value) * rest)}${tail && suffix ? `\u202f${tail}` : tail}`;
 }
 
-/** A value as people read it in its unit. */
+/** Write a value with its unit. */
 export function shown(value, unit) {
   if (value === null || value === undefined) return "–";
   if (unit === "percent") return `${steps[Math.abs(value) >= 10 ? 1 : 2].format(value)}\u202f%`;
@@ -32,7 +32,7 @@ export function shown(value, unit) {
   return Math.abs(value) < 10_000 ? steps[Math.abs(value) < 100 ? 2 : 1].format(value) : scaled(value, 1000, ["", "k", "M", "G", "T", "P"], "");
 }
 
-/** The values beside the lines of the grid, with as many digits as tell neighbours apart. */
+/** Write the values of the grid lines, with enough digits to tell neighbours apart. */
 export function valueTicks(ticks, unit, step) {
   if (unit.startsWith("bytes") || ticks.some((value) => Math.abs(value) >= 10_000)) return ticks.map((value) => shown(value, unit));
   let digits = 0;
@@ -41,7 +41,7 @@ export function valueTicks(ticks, unit, step) {
   return ticks.map((value) => `${text.format(value)}${unit === "percent" ? "\u202f%" : ""}`);
 }
 
-/** What an expression most likely measures. */
+/** Guess the unit of an expression. */
 export function unitOf(expr) {
   if (/percent|usage_/.test(expr)) return "percent";
   if (/bytes|mem_(used|free|available|total|cached|buffers)|disk_(used|free|total)|_rss|_size/.test(expr)) {
@@ -50,7 +50,7 @@ export function unitOf(expr) {
   return "";
 }
 
-/** Names for the lines: what differs between them; all of it when there is one. */
+/** Name the lines by the labels that differ; a single line by all its labels. */
 export function lineNames(labels) {
   if (labels.length > 1 && labels.every((each) => Object.keys(each).join() === "__name__")) return withoutCommonStart(labels.map((each) => each.__name__));
   const keys = [...new Set(labels.flatMap((each) => Object.keys(each)))].sort();
@@ -76,7 +76,7 @@ const clockTime = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: 
 const clockSeconds = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const dayOnly = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 
-/** One line per tick: the time, or the day where it begins. */
+/** Write one line per tick: the time, or the date where a day begins. */
 function timeTicks(chart, ticks, axis, space, increment) {
   return ticks.map((tick) => {
     const moment = new Date(tick * 1000);
@@ -87,7 +87,7 @@ function timeTicks(chart, ticks, axis, space, increment) {
 
 const dayAndClock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
 
-/** Instants in the server's words, in the reader's zone; with their day, unless it is today. */
+/** Rewrite times in the server's notes in the browser's time zone; with the date, unless it is today. */
 function localTimes(text) {
   return text.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (instant) => {
     const moment = new Date(instant);
@@ -138,11 +138,11 @@ export class Plot {
     return unit === "auto" ? unitOf(this.figure.dataset.expr) : unit;
   }
 
-  /** Ask for the range and draw it. `quiet`: a refresh, which keeps the picture when it fails. */
+  /** Fetch the range and draw it. `quiet`: a refresh, which keeps the chart if it fails. */
   async load(range, quiet = false) {
     const { start, end, asof } = range;
     const turn = ++this.asked;
-    this.stop?.abort(); // the server ends what nobody waits for
+    this.stop?.abort(); // the server cancels queries without a client
     this.stop = new AbortController();
     const late = setTimeout((stop) => stop.abort(new DOMException("", "TimeoutError")), ANSWER_MS, this.stop);
     const address = new URL(this.figure.dataset.url, location.href);
@@ -160,8 +160,8 @@ export class Plot {
     } catch (error) {
       if (turn !== this.asked) return;
       const text = error instanceof TypeError ? "The server cannot be reached."
-        : error instanceof SyntaxError ? "The server gave no usable answer."
-        : error.name === "TimeoutError" ? "The server has not answered." : error.message;
+        : error instanceof SyntaxError ? "The server sent an invalid answer."
+        : error.name === "TimeoutError" ? "The server did not answer in time." : error.message;
       if (quiet && this.figure.dataset.state === "drawn") this.note.textContent = `Not refreshed: ${text}`;
       else this.state("error", text);
     } finally {
@@ -169,7 +169,7 @@ export class Plot {
     }
   }
 
-  /** Others are being answered: ask again when told to, unless something else has been asked meanwhile. */
+  /** The server is busy: try again when it says so, unless another request has started meanwhile. */
   comeAgain(range, turn, seconds) {
     setTimeout(() => turn === this.asked && this.load(range), (seconds || 2) * 1000);
   }
@@ -259,7 +259,7 @@ export class Plot {
     };
   }
 
-  /** What stands under the pointer: the time, and the highest values there. */
+  /** Show the time under the pointer, and the highest values there. */
   point(chart) {
     const { idx, left, top } = chart.cursor;
     if (idx === null || idx === undefined || left < 0 || !chart.over.matches(":hover")) {

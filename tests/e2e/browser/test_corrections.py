@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from rollups.models import Cause, Correction, Kind, Run
+from rollups.models import Correction, CorrectionCause, Run, RunKind
 from rollups.services import runs as services_runs
 from spm.clock import SystemClock
 from tests.e2e.browser.conftest import drawn, log_in, picture
@@ -23,10 +23,10 @@ LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow
 def past(fleet: House) -> House:
     """A fleet with a run behind it, one at work, and hours that were corrected."""
     site = services_runs.site()
-    services_runs.roll(site, apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
+    services_runs.roll(site, apps=[fleet.app.pk], kind=RunKind.MINOR, executor="local")
     Run.objects.create(
         number=900,
-        kind=Kind.FULL,
+        kind=RunKind.FULL,
         executor="spark",
         started=site.now() - timedelta(seconds=42),
         units=31,
@@ -35,7 +35,11 @@ def past(fleet: House) -> House:
         apps=[fleet.app.pk],
     )
     hour = site.now().replace(minute=0, second=0, microsecond=0)
-    for back, cause, samples in ((2, Cause.LATE, 1_240), (5, Cause.RETRACTION, 0), (26, Cause.UNDO, 0)):
+    for back, cause, samples in (
+        (2, CorrectionCause.LATE, 1_240),
+        (5, CorrectionCause.RETRACTION, 0),
+        (26, CorrectionCause.UNDO, 0),
+    ):
         Correction.objects.create(
             app=fleet.app,
             hour=hour - timedelta(hours=back),
@@ -56,7 +60,7 @@ def test_data_is_taken_out_after_a_preview_and_put_back(page: Page, past: House)
     page.get_by_label("Series, as PromQL").fill("cpu_usage_total")
     page.get_by_label("Why").fill("a benchmark ran on it by mistake")
     page.get_by_role("button", name="Preview").click()
-    expect(page.locator(".look")).to_contain_text(re.compile(r"720 samples in 1 series, [23] hours, 0 past alerts"))
+    expect(page.locator(".preview")).to_contain_text(re.compile(r"720 samples in 1 series, [23] hours, 0 past alerts"))
     picture(page, "corrections-preview")
     page.get_by_role("button", name="Take out").click()
     expect(page.get_by_text("takes out 720 samples")).to_be_visible()

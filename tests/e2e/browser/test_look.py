@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from rollups.models import Kind
+from rollups.models import RunKind
 from rollups.retraction import Draft
 from rollups.services import retractions as services_retractions
 from rollups.services import runs as services_runs
@@ -87,7 +87,7 @@ def test_the_admin_runs_without_errors(page: Page, fleet: House) -> None:
     fleet.owner.save()
     issue_token(fleet.owner, fleet.app, name="Kitchen", scopes=["ingest"])
     site = services_runs.site()
-    services_runs.roll(site, apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
+    services_runs.roll(site, apps=[fleet.app.pk], kind=RunKind.MINOR, executor="local")
     services_retractions.retract(site, fleet.app, Draft(source="db-1", reason="test"), Actor("ada", "here"))
     log_in(page, fleet)
     for name, address in ADMIN.items():

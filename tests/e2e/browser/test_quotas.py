@@ -32,8 +32,8 @@ def test_refusals_and_heartbeats_fit_the_screen_and_work(
     reason = "a new series over the app's quota of 1,000 series; those it has are taken as before"
     lines = [Rejection(0, reason, f'http_requests_total{{path="/u/{n}",method="GET"}}') for n in range(30)]
     lines += [Rejection(17, "a field has no =", "cpu,host=web-1 usage 5 " + "x" * 90)]
-    rejections.forget_rates()
-    rejections.note(alpha.app.pk, "web-1.example.com", lines, now_ms, "telegraf")
+    rejections.reset_throttle()
+    rejections.record_rejections(alpha.app.pk, "web-1.example.com", lines, now_ms, "telegraf")
     page = open_page(**LOOKS[look])
     log_in(page, alpha)
     page.goto(f"/apps/{alpha.app.pk}/delivery/refused")
@@ -45,6 +45,6 @@ def test_refusals_and_heartbeats_fit_the_screen_and_work(
     page.get_by_label("Name").fill("nightly backup")
     page.get_by_role("button", name="Make an address").click()
     expect(page.get_by_role("heading", name="nightly backup")).to_be_visible()
-    pings.make(alpha.app, "weekly report", actor=alpha.owner, now_ms=now_ms)
+    pings.create_heartbeat(alpha.app, "weekly report", actor=alpha.owner, now_ms=now_ms)
     page.reload()
     fits(page, f"heartbeats-{look}")

@@ -25,12 +25,12 @@ def test_the_first_data_of_a_way_appears_by_itself(open_page: Callable[..., Page
     page.keyboard.press("Enter")
     expect(page.locator("#telegraf")).to_be_visible()
     expect(page.locator("#curl")).to_be_hidden()
-    expect(page.locator("#came-telegraf")).to_be_hidden()
-    arrivals.noted(alpha.app.pk, "telegraf", "web-1", SystemClock().now_ms())
-    expect(page.locator("#came-telegraf")).to_have_text("first data received ✓", timeout=20_000)
+    expect(page.locator("#arrival-telegraf")).to_be_hidden()
+    arrivals.record_arrival(alpha.app.pk, "telegraf", "web-1", SystemClock().now_ms())
+    expect(page.locator("#arrival-telegraf")).to_have_text("first data received ✓", timeout=20_000)
     expect(page.locator("#arrivals")).to_contain_text("Telegraf from web-1")
     expect(page.locator("#telegraf")).to_be_visible()
-    picture(page, f"send-came-{width}")
+    picture(page, f"send-arrival-{width}")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

@@ -75,7 +75,7 @@ def kill(served: Served, word: str) -> None:
 
 def storage(served: Served) -> AppStorage:
     backend = open_backend(f"lmdb://{served.data}/store")
-    return AppStorage(backend, served.app, distribution=PlacementTable(), clock=SystemClock(), cache=PageCache())
+    return AppStorage(backend, served.app, placement=PlacementTable(), clock=SystemClock(), cache=PageCache())
 
 
 def manage(served: Served, *arguments: str) -> str:

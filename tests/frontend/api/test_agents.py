@@ -171,7 +171,7 @@ def test_pushed_settings_come_with_the_next_heartbeat_until_they_are_applied(
 def test_an_agents_own_name_wins_over_its_tags_and_those_over_all(alpha: House) -> None:
     now = SystemClock().now_ms()
     for match, period in (("web-1", 3), ("*", 1), ("role=web", 2)):
-        agents.push(alpha.app, match, {"period_s": period}, actor=None, by="t", now_ms=now)
+        agents.push_settings(alpha.app, match, {"period_s": period}, actor=None, by="t", now_ms=now)
     found = [
         agents.settings_of(alpha.app.pk, name, tags)[1]["period_s"]
         for name, tags in (("web-1", {"role": "web"}), ("x", {"role": "web"}), ("x", {}))
@@ -181,9 +181,9 @@ def test_an_agents_own_name_wins_over_its_tags_and_those_over_all(alpha: House) 
 
 def test_settings_taken_back_leave_agents_with_none(client: Client, secret: str, alpha: House) -> None:
     now = SystemClock().now_ms()
-    agents.push(alpha.app, "*", {"period_s": 30}, actor=None, by="t", now_ms=now)
+    agents.push_settings(alpha.app, "*", {"period_s": 30}, actor=None, by="t", now_ms=now)
     etag = say(client, secret).json()["etag"]
-    agents.push(alpha.app, "*", {}, actor=None, by="t", now_ms=now)
+    agents.push_settings(alpha.app, "*", {}, actor=None, by="t", now_ms=now)
     told = say(client, secret, etag=etag).json()
     assert (told["etag"], told["settings"]) == ("", {})
     assert not AgentSettings.objects.exists()
@@ -250,7 +250,7 @@ NOW = 1_700_000_000_000
 )
 def test_an_agent_stands_by_its_data_and_its_heartbeats(data_age_s: int, beat_age_s: int, state: str, why: str) -> None:
     agent = Agent(name="a", period_ms=10_000, spooled=3, last_seen=agents._moment(NOW - beat_age_s * 1000))
-    found = agents.judge(agent, NOW - data_age_s * 1000, NOW)
+    found = agents.judge_health(agent, NOW - data_age_s * 1000, NOW)
     assert found.state == state
     assert why in found.why
 
@@ -258,5 +258,5 @@ def test_an_agent_stands_by_its_data_and_its_heartbeats(data_age_s: int, beat_ag
 def test_a_clock_far_off_is_told_and_moves_no_start_out_of_time(client: Client, secret: str) -> None:
     say(client, secret, now_ms=limits.TIME_MAX_MS, started_ms=limits.TIME_MAX_MS)
     [agent] = Agent.objects.all()
-    assert agents.judge(agent, 0, SystemClock().now_ms()).skewed
+    assert agents.judge_health(agent, 0, SystemClock().now_ms()).skewed
     assert agent.started.year < 2100

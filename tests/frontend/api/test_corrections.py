@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from frontend.presenters import corrections
-from rollups.models import Cause, Correction, Kind, RetractionRecord, Run, RunDay, State
+from rollups.models import Correction, CorrectionCause, RetractionRecord, Run, RunDay, RunKind, RunState
 from rollups.services import runs as services_runs
 from spm.accounts import tokens
 from spm.accounts.models import AuditEntry, Membership, Role
@@ -175,8 +175,8 @@ def test_nothing_of_another_app_can_be_changed(desk: Client, fleet: House, beta:
 
 
 def test_numbers_are_words_as_people_write_them() -> None:
-    assert corrections.counted(1, "hour") == "1 hour"
-    assert corrections.counted(1_234, "sample") == "1,234 samples"
+    assert corrections.count_noun(1, "hour") == "1 hour"
+    assert corrections.count_noun(1_234, "sample") == "1,234 samples"
 
 
 @pytest.mark.parametrize("confirm", ["", "purge", "yes", "purge 2"])
@@ -209,7 +209,9 @@ def test_a_purge_is_an_owners_in_person(client: Client, fleet: House) -> None:
 
 
 def test_a_finished_run_shows_the_apps_own_part(desk: Client, fleet: House, beta: House) -> None:
-    run = services_runs.roll(services_runs.site(), apps=[fleet.app.pk, beta.app.pk], kind=Kind.MINOR, executor="local")
+    run = services_runs.roll(
+        services_runs.site(), apps=[fleet.app.pk, beta.app.pk], kind=RunKind.MINOR, executor="local"
+    )
     assert run is not None
     RunDay.objects.create(run=run, app=beta.app, day="2020-01-01", flipped=True, units=7, samples=9, size_bytes=1)
     [listed] = desk.get(at(fleet, "runs")).json()
@@ -223,7 +225,7 @@ def test_a_run_at_work_shows_how_far_it_is(desk: Client, fleet: House) -> None:
     started = now.replace(microsecond=0)
     Run.objects.create(
         number=5,
-        kind=Kind.FULL,
+        kind=RunKind.FULL,
         executor="spark",
         started=started,
         units=30,
@@ -241,7 +243,7 @@ def test_a_run_at_work_for_others_too_tells_none_of_their_numbers(desk: Client, 
     started = services_runs.site().now().replace(microsecond=0)
     Run.objects.create(
         number=5,
-        kind=Kind.FULL,
+        kind=RunKind.FULL,
         executor="spark",
         started=started,
         units=3_017,
@@ -260,7 +262,7 @@ def test_a_run_at_work_for_others_too_tells_none_of_their_numbers(desk: Client, 
 
 def test_a_run_of_others_is_not_found(desk: Client, fleet: House, beta: House) -> None:
     Run.objects.create(
-        number=5, kind=Kind.FULL, executor="spark", started=services_runs.site().now(), apps=[beta.app.pk]
+        number=5, kind=RunKind.FULL, executor="spark", started=services_runs.site().now(), apps=[beta.app.pk]
     )
     assert desk.get(at(fleet, "runs/5")).status_code == 404
     assert desk.get(at(fleet, "runs")).json() == []
@@ -268,19 +270,23 @@ def test_a_run_of_others_is_not_found(desk: Client, fleet: House, beta: House) -
 
 def test_a_roll_back_stays_within_the_app(desk: Client, fleet: House, beta: House, settings: Any) -> None:
     sample_app.fill(settings.SPM_STORE_URL, beta.app.pk, now_ms=SystemClock().now_ms(), span_ms=120_000)
-    run = services_runs.roll(services_runs.site(), apps=[fleet.app.pk, beta.app.pk], kind=Kind.MINOR, executor="local")
+    run = services_runs.roll(
+        services_runs.site(), apps=[fleet.app.pk, beta.app.pk], kind=RunKind.MINOR, executor="local"
+    )
     assert run is not None
     answer = post(desk, at(fleet, f"runs/{run.number}/rollback"))
     assert answer.status_code == 200
     assert sum(day["units"] for day in answer.json()) == desk.get(at(fleet, f"runs/{run.number}")).json()["units"]
     assert {day.app_id: day.rolled_back for day in RunDay.objects.all()} == {fleet.app.pk: True, beta.app.pk: False}
-    assert Run.objects.get(number=run.number).state == State.DONE
+    assert Run.objects.get(number=run.number).state == RunState.DONE
     assert desk.get(at(fleet, f"runs/{run.number}")).json()["state"] == "rolled back"
     assert post(desk, at(fleet, f"runs/{run.number}/rollback")).status_code == 409
 
 
 def test_corrected_hours_are_listed(desk: Client, fleet: House) -> None:
     now = services_runs.site().now()
-    Correction.objects.create(app=fleet.app, hour=now, run=3, cause=Cause.LATE, samples=7, sources=["db-1"], at=now)
+    Correction.objects.create(
+        app=fleet.app, hour=now, run=3, cause=CorrectionCause.LATE, samples=7, sources=["db-1"], at=now
+    )
     [found] = desk.get(at(fleet, "corrections")).json()
     assert (found["cause"], found["samples"], found["sources"], found["run"]) == ("late", 7, ["db-1"], 3)

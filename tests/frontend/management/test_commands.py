@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from rollups.management import terminal
-from rollups.models import Kind, RetractionRecord, Run
+from rollups.models import RetractionRecord, Run, RunKind
 from rollups.run.driver import Progress
 from rollups.services import runs as services_runs
 from spm.accounts.models import AuditEntry
@@ -82,7 +82,7 @@ def test_a_shred_waits_for_its_words(
     monkeypatch.setattr("builtins.input", lambda _: answer)
     text = said("shred", app, 1)
     assert ("nothing was deleted" not in text) == gone
-    assert [bool(r.purged_ms) for r in retractions.read(services_runs.site().store, app)] == [gone]
+    assert [bool(r.erased_ms) for r in retractions.read(services_runs.site().store, app)] == [gone]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_command_that_cannot_be_done_says_why(app: int, args: list[str], words
     ],
 )
 def test_times_are_utc_unless_they_say_otherwise(text: str, ms: int) -> None:
-    assert terminal.moment(text) == ms
+    assert terminal.parse_time(text) == ms
 
 
 def test_a_dry_roll_says_what_waits(app: int, said: Any) -> None:
@@ -149,7 +149,7 @@ def test_a_dry_rollback_says_what_would_return(app: int, said: Any) -> None:
 def test_an_upgrade_leaves_a_run_of_its_kind(app: int, said: Any) -> None:
     said("roll", "--local", "--minor")
     said("upgrade", "--local")
-    assert set(Run.objects.values_list("kind", flat=True)) <= {Kind.MINOR, Kind.UPGRADE}
+    assert set(Run.objects.values_list("kind", flat=True)) <= {RunKind.MINOR, RunKind.UPGRADE}
 
 
 class Out:
@@ -164,7 +164,7 @@ class Out:
 
 def test_a_terminal_sees_one_line_that_is_written_over() -> None:
     out = Out()
-    line = terminal.Line(out, terminal=True, clock=FakeClock())
+    line = terminal.ProgressLine(out, terminal=True, clock=FakeClock())
     for done in (1, 2, 3):
         line(Progress(done, 3, done * 100, 2.0))
     assert out.text.count("\n") == 1
@@ -173,7 +173,7 @@ def test_a_terminal_sees_one_line_that_is_written_over() -> None:
 
 def test_a_log_file_sees_a_line_now_and_then() -> None:
     out, clock = Out(), FakeClock()
-    line = terminal.Line(out, terminal=False, clock=clock)
+    line = terminal.ProgressLine(out, terminal=False, clock=clock)
     for done in range(1, 21):
         line(Progress(done, 20, done, 1.0))
         clock.advance(1_000)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from frontend.agent_file import made
+from frontend.agent_file import archive_and_etag
 from frontend.presenters import snippets
 from ingest.accept import arrivals
 from ingest.agent.version import VERSION
@@ -105,9 +105,9 @@ def test_viewers_see_agents_and_push_nothing(client: Client, alpha: House) -> No
 
 def test_every_snippet_names_the_site_and_the_token_or_key(desk: Client, alpha: House) -> None:
     page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/send").content.decode())
-    for way in snippets.WAYS:
+    for way in snippets.SEND_METHODS:
         texts = [
-            snippets.filled(each.text, base="http://testserver", token="YOUR_TOKEN", key="YOUR_KEY")
+            snippets.fill_snippet(each.text, base="http://testserver", token="YOUR_TOKEN", key="YOUR_KEY")
             for each in way.snippets
         ]
         assert all(text in page for text in texts)
@@ -116,14 +116,14 @@ def test_every_snippet_names_the_site_and_the_token_or_key(desk: Client, alpha: 
 
 
 def test_ways_have_arrivals_of_their_own() -> None:
-    words = [word for way in snippets.WAYS for word in way.arrivals]
+    words = [word for way in snippets.SEND_METHODS for word in way.arrivals]
     assert len(words) == len(set(words))
 
 
 def test_names_of_variables_are_no_places_for_a_token() -> None:
     made = [
-        snippets.filled(each.text, base="https://BASE.example", token="spm_KEY", key="k")
-        for way in snippets.WAYS
+        snippets.fill_snippet(each.text, base="https://BASE.example", token="spm_KEY", key="k")
+        for way in snippets.SEND_METHODS
         if way.name in ("agent", "statsd")
         for each in way.snippets
     ]
@@ -134,7 +134,7 @@ def test_names_of_variables_are_no_places_for_a_token() -> None:
 @pytest.mark.parametrize("way", snippets.NAMES)
 def test_a_way_can_be_linked_to(desk: Client, alpha: House, way: str) -> None:
     page = desk.get(f"/apps/{alpha.app.pk}/send?way={way}").content.decode()
-    title = html.escape(next(each.title for each in snippets.WAYS if each.name == way))
+    title = html.escape(next(each.title for each in snippets.SEND_METHODS if each.name == way))
     assert f'<details name="way" open><summary>{title} ' in page
 
 
@@ -143,18 +143,18 @@ def test_the_first_data_of_a_way_appears_once_and_then_nothing_new(desk: Client,
     empty = desk.get(path).content.decode()
     known = empty.partition("?known=")[2].partition('"')[0]
     assert desk.get(f"{path}?known={known}").status_code == 204
-    arrivals.noted(alpha.app.pk, "telegraf", "web-1", SystemClock().now_ms())
+    arrivals.record_arrival(alpha.app.pk, "telegraf", "web-1", SystemClock().now_ms())
     came = desk.get(f"{path}?known={known}").content.decode()
     assert "First data received ✓" in came
-    assert '<span id="came-telegraf" hx-swap-oob="true" class="badge done">' in came
+    assert '<span id="arrival-telegraf" hx-swap-oob="true" class="badge done">' in came
     known = came.partition("?known=")[2].partition('"')[0]
     assert desk.get(f"{path}?known={known}").status_code == 204
 
 
 def test_a_way_that_is_spoken_in_two_forms_is_told_once_with_its_first_data(desk: Client, alpha: House) -> None:
     now = SystemClock().now_ms()
-    arrivals.noted(alpha.app.pk, "influx", "second", now)
-    arrivals.noted(alpha.app.pk, "json", "first", now - 1_000)
+    arrivals.record_arrival(alpha.app.pk, "influx", "second", now)
+    arrivals.record_arrival(alpha.app.pk, "json", "first", now - 1_000)
     came = desk.get(f"/apps/{alpha.app.pk}/send/arrivals").content.decode()
     assert (came.count("> curl <small>from first"), came.count("> curl <small>")) == (1, 1)
 
@@ -192,9 +192,9 @@ def test_the_agent_comes_as_one_file_that_runs_alone(client: Client, tmp_path: P
 
 
 def test_the_file_is_the_same_each_time_and_holds_nothing_of_the_site() -> None:
-    content, _ = made()
-    made.cache_clear()
-    assert made()[0] == content
+    content, _ = archive_and_etag()
+    archive_and_etag.cache_clear()
+    assert archive_and_etag()[0] == content
     names = zipfile.ZipFile(io.BytesIO(content)).namelist()
     assert not [name for name in names if "models" in name or "spm/settings/" in name or name.endswith(".pyc")]
     assert len(content) < 200_000

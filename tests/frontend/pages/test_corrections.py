@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from frontend.forms import MomentField
-from rollups.models import Kind, RetractionRecord, Run, RunDay
+from rollups.models import RetractionRecord, Run, RunDay, RunKind
 from rollups.services import runs as services_runs
 from spm import limits
 from spm.accounts.models import App, Membership, Role
@@ -101,7 +101,7 @@ def test_a_store_that_is_away_costs_the_list_and_not_the_page(
     def away(*_: object) -> None:
         raise StoreUnavailable("no answer")
 
-    monkeypatch.setattr("rollups.services.retractions.listed", away)
+    monkeypatch.setattr("rollups.services.retractions.list_retractions", away)
     assert "Retractions cannot be read now: no answer" in text_of(desk, place)
 
 
@@ -142,7 +142,7 @@ def test_a_purge_that_takes_long_is_left_to_the_command(
     desk: Client, place: str, fleet: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.post(place, {"source": "db-1", "reason": "x", "act": ""})
-    monkeypatch.setattr(limits, "SHRED_HOURS_WAITED_FOR", 0)
+    monkeypatch.setattr(limits, "ERASE_HOURS_IN_REQUEST_MAX", 0)
     page = text_of(desk, f"{place}/1/purge")
     assert f"bin/manage shred {fleet.app.pk} 1" in page
     assert 'name="confirm"' not in page
@@ -179,11 +179,11 @@ def test_a_retention_is_kept_by_the_act(desk: Client, fleet: House) -> None:
 
 
 def test_an_owner_watches_runs_and_takes_one_back(desk: Client, fleet: House) -> None:
-    run = services_runs.roll(services_runs.site(), apps=[fleet.app.pk], kind=Kind.MINOR, executor="local")
+    run = services_runs.roll(services_runs.site(), apps=[fleet.app.pk], kind=RunKind.MINOR, executor="local")
     assert run is not None
     Run.objects.create(
         number=99,
-        kind=Kind.FULL,
+        kind=RunKind.FULL,
         executor="spark",
         started=services_runs.site().now(),
         units=1,
@@ -201,7 +201,7 @@ def test_an_owner_watches_runs_and_takes_one_back(desk: Client, fleet: House) ->
 
 def test_a_run_that_found_out_its_total_late_shows_no_percentage(desk: Client, fleet: House) -> None:
     Run.objects.create(
-        number=99, kind=Kind.FULL, executor="spark", started=services_runs.site().now(), apps=[fleet.app.pk]
+        number=99, kind=RunKind.FULL, executor="spark", started=services_runs.site().now(), apps=[fleet.app.pk]
     )
     assert "looking at what there is to do" in text_of(desk, f"/apps/{fleet.app.pk}/runs")
 

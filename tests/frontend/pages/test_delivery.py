@@ -183,7 +183,7 @@ def test_a_process_whose_counts_cannot_be_read_is_named(
     desk: Client, alpha: House, place: str, api: str, settings: Any
 ) -> None:
     store = open_backend(settings.SPM_STORE_URL)
-    flip(store, "marks", keys.mark(alpha.app.pk, 1), b"a")
+    flip(store, "marks", keys.watermark(alpha.app.pk, 1), b"a")
     found = desk.get(api).json()
     assert (found["adds_up"], found["unread_processes"]) == (False, [1])
     assert "The counts of server process 1 cannot be read" in text_of(desk, place)
@@ -197,9 +197,9 @@ def test_a_store_that_is_away_costs_the_numbers_not_the_page(
         raise StoreUnavailable("no answer")
 
     for name in (
-        "frontend.presenters.delivery.now",
-        "frontend.presenters.delivery.span",
-        "ingest.accounting.dead_letter_review.listed",
+        "frontend.presenters.delivery.read_balance",
+        "frontend.presenters.delivery.read_hours",
+        "ingest.accounting.dead_letter_review.list_dead_letters",
     ):
         monkeypatch.setattr(name, away)
     assert "cannot be read now: no answer" in text_of(desk, f"{place}{page}")
@@ -229,7 +229,7 @@ def test_hours_that_are_final_are_read_once(
 ) -> None:
     store = open_backend(settings.SPM_STORE_URL)
     at = now_ms - now_ms % HOUR_MS + HOUR_MS // 2  # where a minute later it is the same hour
-    first = accounts.span(store, alpha.app.pk, at, 24)
+    first = accounts.read_span(store, alpha.app.pk, at, 24)
     asked: list[tuple[int, int]] = []
     read = balance_hours.read_hours
 
@@ -237,9 +237,9 @@ def test_hours_that_are_final_are_read_once(
         asked.append((begin, end))
         return read(reader, app, begin, end, cells)
 
-    monkeypatch.setattr(balance_hours, "hours", noted)
-    again = accounts.span(store, alpha.app.pk, at + 60_000, 24)
-    assert again.whole() == first.whole()
+    monkeypatch.setattr(balance_hours, "read_hours", noted)
+    again = accounts.read_span(store, alpha.app.pk, at + 60_000, 24)
+    assert again.total() == first.total()
     assert sum(end - begin + 1 for begin, end in asked) <= 3
 
 

@@ -23,11 +23,11 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture(autouse=True)
 def _refused(alpha: House, beta: House) -> None:
-    rejections.forget_rates()
+    rejections.reset_throttle()
     lines = [Rejection(3, "a field has no =", "cpu <b>x</b>"), Rejection(0, "a new series over the quota", 'm{a="1"}')]
     for source in ("web-1", "web-2"):
-        rejections.note(alpha.app.pk, source, lines, NOW_MS, "telegraf")
-    rejections.note(beta.app.pk, "secret-host", [Rejection(1, "theirs", "their line")], NOW_MS)
+        rejections.record_rejections(alpha.app.pk, source, lines, NOW_MS, "telegraf")
+    rejections.record_rejections(beta.app.pk, "secret-host", [Rejection(1, "theirs", "their line")], NOW_MS)
 
 
 def test_the_page_counts_reasons_and_lists_lines_of_one(desk: Client, alpha: House) -> None:
@@ -96,7 +96,7 @@ def test_heartbeats_are_made_shown_and_deleted_by_people_who_may(desk: Client, a
 def test_a_heartbeat_shows_in_a_word_what_was_last_heard(
     desk: Client, alpha: House, act: str, said: str, badge: str
 ) -> None:
-    made = pings.make(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
+    made = pings.create_heartbeat(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
     place = f"/apps/{alpha.app.pk}/send/heartbeats"
     assert "never heard of" in desk.get(place).content.decode()
     Heartbeat.objects.filter(pk=made.pk).update(last_ms=NOW_MS, last_act=act)
@@ -104,7 +104,7 @@ def test_a_heartbeat_shows_in_a_word_what_was_last_heard(
 
 
 def test_alerts_for_a_heartbeat_are_expressions_whatever_its_name_is(desk: Client, alpha: House) -> None:
-    pings.make(alpha.app, 'the "big" \\ one', actor=alpha.owner, now_ms=NOW_MS)
+    pings.create_heartbeat(alpha.app, 'the "big" \\ one', actor=alpha.owner, now_ms=NOW_MS)
     page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/send/heartbeats").content.decode())
     shown = re.findall(r'<code id="(?:late|failed)-\d+">([^<]+)</code>', page)
     assert [str(parse(text)) != "" for text in shown] == [True, True]
@@ -119,7 +119,7 @@ def test_a_heartbeat_has_a_name_of_one_line(desk: Client, alpha: House) -> None:
 
 
 def test_viewers_see_no_address_and_make_none(client: Client, alpha: House) -> None:
-    made = pings.make(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
+    made = pings.create_heartbeat(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
     client.force_login(alpha.viewer)
     place = f"/apps/{alpha.app.pk}/send/heartbeats"
     page = client.get(place).content.decode()
@@ -130,7 +130,7 @@ def test_viewers_see_no_address_and_make_none(client: Client, alpha: House) -> N
 
 
 def test_heartbeats_of_others_are_not_found(desk: Client, alpha: House, beta: House) -> None:
-    theirs = pings.make(beta.app, "nightly", actor=beta.owner, now_ms=NOW_MS)
+    theirs = pings.create_heartbeat(beta.app, "nightly", actor=beta.owner, now_ms=NOW_MS)
     assert desk.get(f"/apps/{beta.app.pk}/send/heartbeats").status_code == 404
     assert desk.post(f"/apps/{alpha.app.pk}/send/heartbeats/{theirs.pk}/delete").status_code == 404
     assert Heartbeat.objects.filter(pk=theirs.pk).exists()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from frontend.presenters.hosts import NOTHING, Hosts, Reading, rows
-from frontend.presenters.panels import host_panels, quoted
-from frontend.presenters.sparkline import HEIGHT, WIDTH, spark
+from frontend.presenters.hosts import NO_POINTS, Hosts, SeriesPoints, host_rows
+from frontend.presenters.panels import host_panels, quote
+from frontend.presenters.sparkline import HEIGHT, WIDTH, draw_sparkline
 from frontend.templatetags.desk import age, percent
 from spm.query.promql.planning.planner import parse
 
@@ -12,19 +12,19 @@ NOW = 1_700_000_000_000
 MINUTE = 60_000
 
 
-def reading(*values: float | None, end: int = NOW) -> Reading:
+def reading(*values: float | None, end: int = NOW) -> SeriesPoints:
     """Values one minute apart, the last one at ``end``."""
-    return Reading(list(values), [end - MINUTE * back for back in reversed(range(len(values)))])
+    return SeriesPoints(list(values), [end - MINUTE * back for back in reversed(range(len(values)))])
 
 
 def test_a_host_that_pushes_and_one_known_by_its_label_are_both_there() -> None:
-    found = rows({"pushes": NOW}, {"labelled": reading(1.0)}, {}, NOW)
+    found = host_rows({"pushes": NOW}, {"labelled": reading(1.0)}, {}, NOW)
     assert [row.name for row in found] == ["labelled", "pushes"]
 
 
 def test_hosts_in_trouble_stand_first() -> None:
     seen = {"a": NOW, "b": NOW - 2 * MINUTE, "c": NOW - 30 * MINUTE, "d": NOW}
-    assert [(row.name, row.state) for row in rows(seen, {}, {}, NOW)] == [
+    assert [(row.name, row.state) for row in host_rows(seen, {}, {}, NOW)] == [
         ("b", "late"),
         ("c", "gone"),
         ("a", "up"),
@@ -33,12 +33,12 @@ def test_hosts_in_trouble_stand_first() -> None:
 
 
 def test_the_newest_sign_of_life_counts() -> None:
-    [row] = rows({"a": NOW - 30 * MINUTE}, {"a": reading(5.0, end=NOW - 30_000)}, {}, NOW)
+    [row] = host_rows({"a": NOW - 30 * MINUTE}, {"a": reading(5.0, end=NOW - 30_000)}, {}, NOW)
     assert (row.state, row.age_ms) == ("up", 30_000)
 
 
 def test_a_step_that_lies_ahead_is_no_negative_age() -> None:
-    [row] = rows({}, {"a": reading(5.0, end=NOW + 20_000)}, {}, NOW)
+    [row] = host_rows({}, {"a": reading(5.0, end=NOW + 20_000)}, {}, NOW)
     assert row.age_ms == 0
 
 
@@ -48,22 +48,22 @@ def test_a_step_that_lies_ahead_is_no_negative_age() -> None:
     ids=["newest", "one step late", "silent", "nothing", "zero is a value"],
 )
 def test_the_current_value_is_never_an_old_one(values: tuple[float | None, ...], now: float | None) -> None:
-    assert reading(*values).now == now
+    assert reading(*values).latest == now
 
 
 def test_the_sums_count_by_state_and_name_the_busiest() -> None:
-    hosts = Hosts(rows({"a": NOW, "b": NOW, "c": 1}, {"a": reading(3.0), "b": reading(40.0)}, {}, NOW))
+    hosts = Hosts(host_rows({"a": NOW, "b": NOW, "c": 1}, {"a": reading(3.0), "b": reading(40.0)}, {}, NOW))
     assert (hosts.up, hosts.late, hosts.gone) == (2, 0, 1)
     assert hosts.busiest is not None
     assert hosts.busiest.name == "b"
 
 
 def test_without_any_value_there_is_no_busiest() -> None:
-    assert Hosts(rows({"a": NOW}, {}, {}, NOW)).busiest is None
+    assert Hosts(host_rows({"a": NOW}, {}, {}, NOW)).busiest is None
 
 
 def test_a_sparkline_reaches_from_edge_to_edge_and_is_cut_by_a_gap() -> None:
-    whole, cut = spark([0.0, 50.0, 100.0], 100), spark([1.0, 2.0, None, 3.0, 4.0], 100)
+    whole, cut = draw_sparkline([0.0, 50.0, 100.0], 100), draw_sparkline([1.0, 2.0, None, 3.0, 4.0], 100)
     assert whole.line.startswith("M0.0,")
     assert f"L{WIDTH:.1f}," in whole.line
     assert whole.line.count("M") == 1
@@ -72,12 +72,12 @@ def test_a_sparkline_reaches_from_edge_to_edge_and_is_cut_by_a_gap() -> None:
 
 @pytest.mark.parametrize("values", [[], [None, None], [1.0], [None, 1.0, None]])
 def test_a_sparkline_of_no_two_neighbours_is_empty(values: list[float | None]) -> None:
-    assert spark(values, 100).line == ""
+    assert draw_sparkline(values, 100).line == ""
 
 
 @pytest.mark.parametrize("value", [-5.0, 0.0, 100.0, 1e9])
 def test_a_sparkline_stays_inside_its_box(value: float) -> None:
-    heights = [float(point.split(",")[1]) for point in spark([value, value], 100).line.lstrip("M").split(" L")]
+    heights = [float(point.split(",")[1]) for point in draw_sparkline([value, value], 100).line.lstrip("M").split(" L")]
     assert all(0 <= height <= HEIGHT for height in heights)
 
 
@@ -85,7 +85,7 @@ def test_a_sparkline_stays_inside_its_box(value: float) -> None:
 def test_every_panel_of_any_host_name_can_be_parsed(host: str) -> None:
     for panel in host_panels(host):
         parse(panel.expr.replace("[$window]", "[60000ms]"))
-        assert quoted(host) in panel.expr
+        assert quote(host) in panel.expr
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_percents_have_as_many_digits_as_help(value: float | None, text: str) ->
 
 
 def test_nothing_reads_as_nothing() -> None:
-    assert (NOTHING.now, NOTHING.last_ms) == (None, None)
+    assert (NO_POINTS.latest, NO_POINTS.last_ms) == (None, None)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from frontend.presenters.steps import POINTS, filled, first_range, round_step, steps_of
+from frontend.presenters.steps import POINTS, fill_window, first_range, round_step, steps_of
 from spm.errors import BadQuery
 from spm.limits import QUERY_POINTS_MAX
 
@@ -62,4 +62,4 @@ def test_a_young_app_begins_with_a_short_range(history_ms: int, text: str) -> No
 
 @pytest.mark.parametrize(("step_ms", "window"), [(10_000, "60000ms"), (300_000, "300000ms")])
 def test_the_window_is_the_step_but_at_least_a_minute(step_ms: int, window: str) -> None:
-    assert filled("rate(x[$window])", step_ms) == f"rate(x[{window}])"
+    assert fill_window("rate(x[$window])", step_ms) == f"rate(x[{window}])"

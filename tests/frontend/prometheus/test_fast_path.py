@@ -59,7 +59,7 @@ def secret(monkeypatch: pytest.MonkeyPatch) -> str:
     app = App.objects.create(organisation=Organisation.objects.create(name="Ours"), name="shop")
     held = FakeStorage().add("up", {"job": "a", "my.label": "x"}, [1_000, 2_000], [1, 0]).add("up", {}, [1_000], [3])
     monkeypatch.setattr(query, "storage_for", lambda _: held)
-    monkeypatch.setattr("frontend.prometheus.views.explained", lambda *_: {"segments": []})
+    monkeypatch.setattr("frontend.prometheus.views.explanation_with_corrections", lambda *_: {"segments": []})
     return tokens.issue(app, name="grafana", scopes=["read"])[1]
 
 
@@ -98,7 +98,7 @@ def ask(rest: list[str], closed: list[int]) -> Any:
         start_response("204 No Content", [])
         return []
 
-    application = fast_path.Lean(left)
+    application = fast_path.FastPath(left)
 
     def asked(method: str, path: str, headers: dict[str, str], **how: Any) -> Answer:
         made = getattr(RequestFactory(), method.lower())(path, headers=headers, **how)
@@ -252,7 +252,7 @@ def test_connections_that_a_database_has_left_are_closed_before_a_call(
         assert len(closed) == calls
 
 
-def test_the_web_server_asks_the_lean_way_first(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_web_server_asks_the_fast_path_first(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wsgi = import_module("spm.web.wsgi")
     monkeypatch.setattr(wsgi, "_begin", lambda _: None)
     found: list[str] = []
@@ -264,12 +264,12 @@ def test_the_web_server_asks_the_lean_way_first(secret: str, monkeypatch: pytest
 
         return noted
 
-    for name in ("_lean", "_pages"):
+    for name in ("_fast_path", "_pages"):
         monkeypatch.setattr(wsgi, name, way(name))
     environs = [{"PATH_INFO": API + "query", "HTTP_AUTHORIZATION": "Bearer x"}, {"PATH_INFO": API + "query"}]
     for environ in (*environs, {"PATH_INFO": "/", "HTTP_AUTHORIZATION": "Bearer x"}):
         wsgi.application(environ, None)
-    assert found == ["_lean", "_pages", "_pages"]
+    assert found == ["_fast_path", "_pages", "_pages"]
 
 
 @pytest.mark.parametrize("path", ["/login", "/write", API + "query", "/api/v1/schema"])

@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 
 from frontend.prometheus import endpoint as prometheus_door
-from ingest.accept import acceptor
+from ingest.accept import process_acceptor as own_acceptor
 from spm.accounts import tokens
 from spm.accounts.models import App
-from spm.query.request.admission import Turns
+from spm.query.request.admission import QueryAdmission
 from tests.frontend.conftest import House
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,10 +26,10 @@ LINES = (
 @pytest.fixture(autouse=True)
 def door(own_store: None) -> Iterator[None]:
     """The process' front door opens on this test's store and closes before it."""
-    acceptor.close_front_door()
-    acceptor.front_door()
+    own_acceptor.close_process_acceptor()
+    own_acceptor.process_acceptor()
     yield
-    acceptor.close_front_door()
+    own_acceptor.close_process_acceptor()
 
 
 def token(app: App, *scopes: str) -> dict[str, str]:
@@ -127,7 +127,7 @@ def test_turn_of_an_export_ends_also_when_nobody_reads_it(client: Client, alpha:
 def test_an_export_that_nobody_reads_on_has_no_turn_and_still_tells_all(
     client: Client, alpha: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns = Turns(running_max=1, waiting_max=2, wait_s=0.1, streams_max=2)
+    turns = QueryAdmission(running_max=1, waiting_max=2, wait_s=0.1, streams_max=2)
     monkeypatch.setattr(prometheus_door, "turns", turns)
     put(client, alpha.app, LINES)
 

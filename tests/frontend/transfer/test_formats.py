@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from frontend.transfer import cells
 from frontend.transfer import readers as transfer_readers
 from frontend.transfer import writers as transfer_writers
-from frontend.transfer.message_builder import Gathering
+from frontend.transfer.message_builder import MessageBuilder
 from frontend.transfer.selectors import series_of
 from spm.errors import BadMessage
 from spm.limits import IMPORT_HOURS_AT_ONCE, IMPORT_SAMPLES_AT_ONCE
@@ -187,7 +187,7 @@ def test_an_export_holds_one_batch_at_a_time_however_many_there_are(form: str) -
 
 
 def test_samples_of_a_file_are_found_at_their_lines() -> None:
-    gathered = Gathering(NOW)
+    gathered = MessageBuilder(NOW)
     for line in (2, 5, 7):
         ts = np.array([NOW - 5_000_000 * line, 9 - line])
         gathered.add(line, {METRIC_NAME: "m", "odd": str(line % 2)}, ts, np.full(2, line, np.float64))

@@ -1,0 +1,42 @@
+"""The table of HTTP statuses: which error is answered with which status, for every interface.
+
+An error takes the status of the nearest class in its line of ancestors. An interface may pass statuses of its own for
+errors that it means differently, such as a body that is too large. Enter by ``status_of``.
+"""
+
+from collections.abc import Mapping
+
+from spm.errors import (
+    BadMessage,
+    BadQuery,
+    LimitExceeded,
+    QueryCancelled,
+    QueryFailed,
+    QueryRefused,
+    QueryTooLarge,
+    Refused,
+    SpmError,
+)
+
+CLIENT_CLOSED_REQUEST = 499  # as nginx and Prometheus log it: nobody reads the answer
+RETRYABLE = frozenset({429, 503})  # answers with one of these say when to try again
+Statuses = Mapping[type[Exception], int]
+
+STATUSES: Statuses = {
+    BadMessage: 400,
+    BadQuery: 400,
+    Refused: 409,
+    LimitExceeded: 422,
+    QueryFailed: 422,
+    QueryTooLarge: 422,
+    QueryRefused: 429,
+    QueryCancelled: CLIENT_CLOSED_REQUEST,
+    SpmError: 503,  # the store, the queue or time was not there: a later try may succeed
+}
+BODY_STATUSES: Statuses = {LimitExceeded: 413}  # of interfaces that take bodies of samples
+
+
+def status_of(error: Exception, special: Statuses | None = None) -> int:
+    """Return the HTTP status of an error; ``special`` goes before the table. An error of no known class is 500."""
+    statuses = {**STATUSES, **(special or {})}
+    return next((statuses[kind] for kind in type(error).__mro__ if kind in statuses), 500)
