@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from frontend.pages.registry import PAGES as SITE_PAGES
 from spm.store import keys
 from tests.tidy import documents
 from tests.tidy.documents import DOCUMENTS, ROOT
@@ -125,6 +126,13 @@ def test_every_long_test_that_is_listed_exists() -> None:
     names = re.findall(r"^\| `(\w+)` \|", (PAGES / "proofs.md").read_text(), re.MULTILINE)
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name in names if not re.search(rf"def test_\w*{name}", tests)] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
+def test_every_page_of_the_site_that_a_document_names_exists(path: Path) -> None:
+    titles = {"Placements", *(page.title for page in SITE_PAGES), *(page.tab for page in SITE_PAGES)}
+    named = re.findall(r'\bpages?\s+"([^"]+)"', path.read_text())
+    assert [name for names in named for name in re.split(r"\s*›\s*", names) if name not in titles] == []
 
 
 def test_every_glossary_term_is_a_name_of_the_code() -> None:
