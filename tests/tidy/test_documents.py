@@ -90,6 +90,17 @@ def test_every_code_path_in_a_document_exists(path: Path) -> None:
     assert documents.missing_code_paths(text) == []
 
 
+def test_every_document_that_code_cites_exists() -> None:
+    cited = {
+        name
+        for room, path in documents.readable_files()
+        if room != "documents" and path.parent.name != "tidy"
+        for name in re.findall(r"(?<![\w/.])(?:docs/[\w/-]+|ARCHITECTURE|CHANGELOG|README)\.md", path.read_text())
+    }
+    assert len(cited) > 5
+    assert [name for name in sorted(cited) if not (ROOT / name).exists()] == []
+
+
 @pytest.mark.parametrize("path", [ROOT / "ARCHITECTURE.md", *DECISIONS], ids=_name)
 def test_every_class_and_limit_that_is_explained_exists(path: Path) -> None:
     assert documents.unknown_names(path.read_text(), FOREIGN) == []
