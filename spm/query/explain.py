@@ -117,7 +117,8 @@ def _unit(view: View, hour: int, shard: int) -> dict[str, Any]:
         newest.append(entry.stamp_max_ms)
     return {
         "start": moment(hour * HOUR_MS),
-        "bucket": shard,
+        "shard": shard,
+        "bucket": shard,  # the former name of the field, until the next version
         "state": _STATES[view.seal(hour)],
         "generations": [_generation(generation) for generation in entry.state.generations],
         "blocksReplayed": len(entry.state.replay),

@@ -3,7 +3,7 @@
 Samples show it while they are read: ``View`` notes what its visibility hides. Stored hours name the retractions they
 left out, and days were made of these. For hours whose samples have expired that stays true, whatever was retracted or
 undone since. Whether a series had any of the retracted samples they do not say, unless a retraction covers a whole
-hour. An hour with nothing left after its retractions has no row, so all requested hours are examined. Enter by
+hour. An hour whose samples are all retracted has no row, so all requested hours are examined. Enter by
 ``note_effects``.
 """
 

@@ -66,7 +66,7 @@ class SharedPage(ChunkPage):
 
 
 _LAYOUT_FIELDS, _UNEVEN = 5, -1
-_FEW = 8  # at most one in so many of a page's series: each is looked up; more are met by walking along
+_FEW = 8  # up to one in so many of a page's series are looked up each; more are found by one walk along the page
 _TYPES = [np.uint64, np.int32, np.int32, np.float64]
 
 

@@ -1,7 +1,8 @@
 """Arrays by their addresses, for kernels that read many arrays at once.
 
-A kernel's call costs about a microsecond per array it is handed; a query over a hundred pages would spend its time
-there. So it gets one column of addresses, and whoever calls it keeps the arrays alive. Nothing here is for writing.
+A kernel call costs about a microsecond per array argument; a query over a hundred pages would spend its time there. So
+the kernel gets one column of addresses, and its caller keeps the arrays alive. Never write through these addresses.
+Enter by ``address_of``, and in kernels by ``floats_at`` and its siblings.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ _POINTER: Any = types.CPointer
 
 
 def address_of(column: np.ndarray) -> int:
-    """Where an array's first element lies; it must be contiguous, and be kept as long as the address is used."""
+    """The address of an array's first element; it must be contiguous, and stay alive as long as the address is used."""
     address: int = column.__array_interface__["data"][0]
     return address
 
@@ -49,23 +50,23 @@ _short_pointer: Any = intrinsic(_shorts)
 
 @njit(cache=True, nogil=True)
 def floats_at(address: int, count: int) -> F64:
-    """So many float64 from an address on."""
+    """``count`` float64 from an address on."""
     return carray(_float_pointer(address), count)
 
 
 @njit(cache=True, nogil=True)
 def integers_at(address: int, count: int) -> I64:
-    """So many int64 from an address on."""
+    """``count`` int64 from an address on."""
     return carray(_integer_pointer(address), count)
 
 
 @njit(cache=True, nogil=True)
 def unsigned_at(address: int, count: int) -> U64:
-    """So many uint64 from an address on."""
+    """``count`` uint64 from an address on."""
     return carray(_unsigned_pointer(address), count)
 
 
 @njit(cache=True, nogil=True)
 def shorts_at(address: int, count: int) -> I32:
-    """So many int32 from an address on."""
+    """``count`` int32 from an address on."""
     return carray(_short_pointer(address), count)

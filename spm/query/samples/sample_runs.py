@@ -2,7 +2,7 @@
 
 A *timeline* is a run of times, shared by all series that were sampled together; a *sample run* is one series' values
 along a timeline. The runs of a series follow each other in time. Kernels read values and times through addresses: a
-query over millions of samples moves only values, and looks at a timeline once for all its series. ``buffers`` keeps the
+query over millions of samples moves only values, and reads a timeline once for all its series. ``buffers`` keeps the
 memory alive that the addresses point into. Enter by ``SampleRunsBuilder`` (to read) and ``SampleRuns`` (to evaluate).
 """
 
@@ -66,7 +66,7 @@ class SampleRuns:
 
     @classmethod
     def where(cls, present: BOOL, labels: Sequence[dict[str, str]], times: I64, values: F64) -> SampleRuns:
-        """The values [S, T] of S series at T times they share, where present: a run for each stretch without a gap."""
+        """The values [S, T] of S series at T times they share, where present: a run for each part without a gap."""
         ts, cells = np.require(times, np.int64, "C"), np.require(values, np.float64, "C")
         counts, starts, first, timeline, begin, lengths = _find_runs(np.require(present, np.bool_, "C"))
         addresses, timelines = address_of(cells) + 8 * first, address_of(ts) + 8 * begin
@@ -215,12 +215,12 @@ def entries_of(rows: I64, column: I64, first: I64, timeline: I64) -> I64:
 @njit(cache=True, nogil=True)
 def _cut(entries: I64, lengths: I64, skipped: I64) -> Any:
     """(entries along timelines that still have times, how many samples these have)."""
-    out, kept, count = np.empty_like(entries), 0, 0
+    out, size, count = np.empty_like(entries), 0, 0
     for row, column, first, timeline in entries:
         if lengths[timeline] > 0:
-            out[kept] = row, column, first + skipped[timeline], timeline
-            kept, count = kept + 1, count + lengths[timeline]
-    return out[:kept], count
+            out[size] = row, column, first + skipped[timeline], timeline
+            size, count = size + 1, count + lengths[timeline]
+    return out[:size], count
 
 
 @njit(cache=True, nogil=True)

@@ -1,6 +1,7 @@
 """How many series an app has, and which labels make them so many: the figures of Prometheus' `status/tsdb`.
 
-Counted on the columns of the index: one pass of numpy per label, never a loop per series. Enter by `counted`.
+Counted on the columns of the index: one pass of numpy per label, never a loop per series. Enter by
+`measure_cardinality`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Ranked = list[tuple[str, int]]  # the largest first
 
 @dataclass(frozen=True, slots=True)
 class Cardinality:
-    """What there is of everything, and the largest of each."""
+    """Counts of all series and labels, and the largest of each kind."""
 
     series: int
     pairs: int  # distinct (label, value)
@@ -28,7 +29,7 @@ class Cardinality:
 
 
 def measure_cardinality(index: SeriesIndex, most: int) -> Cardinality:
-    """The figures, each list with at most so many."""
+    """Count an index; each list names at most ``most``."""
     by_metric: Ranked = []
     values_by_label: Ranked = []
     bytes_by_label: Ranked = []
@@ -37,7 +38,7 @@ def measure_cardinality(index: SeriesIndex, most: int) -> Cardinality:
         of_value = np.bincount(codes, minlength=len(values))
         of_value[0] = 0  # the label is absent
         if not of_value.any():
-            continue  # the name of metrics, which is known before there are any
+            continue  # the label of metric names exists before there is any
         largest = np.argsort(-of_value, kind="stable")[:most].tolist()
         ranked = [(values[code], int(of_value[code])) for code in largest if of_value[code]]
         by_pair += [(f"{name}={value}", count) for value, count in ranked]
@@ -49,9 +50,9 @@ def measure_cardinality(index: SeriesIndex, most: int) -> Cardinality:
         len(index),
         sum(count for _, count in values_by_label),
         by_metric,
-        *(_first(found, most) for found in (values_by_label, bytes_by_label, by_pair)),
+        *(_largest(ranked, most) for ranked in (values_by_label, bytes_by_label, by_pair)),
     )
 
 
-def _first(found: Ranked, most: int) -> Ranked:
-    return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:most]
+def _largest(counts: Ranked, most: int) -> Ranked:
+    return sorted(counts, key=lambda pair: (-pair[1], pair[0]))[:most]

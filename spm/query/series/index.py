@@ -1,9 +1,9 @@
-"""The reader's half of the dictionary: which series of an app match.
+"""The series index of an app: which of its series match.
 
 Each label is a column of small numbers with its inverse (``label_index``): the matcher that the fewest series satisfy
-gives the candidates, the others are asked about these only. The index only grows; new series are read by key when a
-block names them, or by a scan when a run has moved data that this process never saw as a block, many at a time. A row
-whose text does not hash to its key is damaged: it is reported and passed over.
+gives the candidates, and the other matchers are applied to these only. The index only grows. New series are read by key
+when a block names them, or by a scan when a run has compacted blocks that this process never read. A row whose text
+does not hash to its key is damaged: it is reported and skipped. Enter by ``SeriesIndex.select``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ from spm.arrays import I32, I64, U64
 from spm.errors import CorruptBlock, LimitExceeded
 from spm.query.request.batches import METRIC_NAME, DeadlineCheck, Matcher, no_deadline
 from spm.query.series.canonical_columns import columns_of
-from spm.query.series.label_index import Hits, LabelIndex, Named
+from spm.query.series.label_index import Hits, LabelIndex, NamedValues
 from spm.query.series.label_table import Column, LabelTable
 from spm.query.series.literals import matches_empty
 from spm.store import keys
@@ -26,14 +26,14 @@ from spm.store.dictionary import COLUMN
 from spm.wire import series_id
 
 _READ_AT_ONCE = 10_000  # rows of one get: some megabytes
-_ADDED_AT_ONCE = 50_000  # rows of a scan: what Arrow and numpy cost per call is nothing then
+_ADDED_AT_ONCE = 50_000  # rows of a scan: the cost of Arrow and numpy per call is negligible then
 _SERIES_BYTES = (
-    600  # of a series beside its text: ids, numbers, its place among the values; measured at a million of them
+    600  # of a series besides its text: ids, numbers, its place among the values; measured with a million of them
 )
-_NARROW = 1_000  # series that are looked at in less time than a matcher's are counted
-_LATE_LEAST, _LATE_SHARE = 5_000, 8  # series that are looked up in a dict before all are sorted anew
+_NARROW = 1_000  # so few series are examined in less time than a matcher's are counted
+_UNSORTED_LEAST, _UNSORTED_SHARE = 5_000, 8  # new series that are looked up in a set before all are sorted anew
 
-Report = Callable[[bytes, bytes, CorruptBlock], None]  # key, bytes, what is wrong with them
+Report = Callable[[bytes, bytes, CorruptBlock], None]  # key and bytes of a damaged row, the error
 
 
 class SeriesIndex:
@@ -43,26 +43,26 @@ class SeriesIndex:
         self._app, self._report = app, report
         self._bytes, self._bytes_max = 0, bytes_max
         self._count = 0
-        self._ids: U64 = np.empty(0, np.uint64)  # with room at the end
+        self._ids: U64 = np.empty(0, np.uint64)  # longer than the number of series
         self._metrics: U64 = np.empty(0, np.uint64)
         self._labels: dict[str, LabelIndex] = {METRIC_NAME: LabelIndex()}
-        self._sorted: tuple[U64, U64] = (self._ids, self._metrics)  # the first of them, by (metric, id)
-        self._late: set[tuple[int, int]] = set()  # (metric, id) of the others
+        self._sorted: tuple[U64, U64] = (self._ids, self._metrics)  # most of them, by (metric, id)
+        self._unsorted: set[tuple[int, int]] = set()  # (metric, id) of the others
 
     def __len__(self) -> int:
         return self._count
 
     def load(self, reader: Reader) -> None:
-        """Read every series of the app that is not known yet; all of them at once when none is."""
+        """Read every series of the app that is not known yet, by one scan if none is."""
         if not self._count:
             try:
                 self._load_all(reader)
             finally:
                 self._sort()
             return
-        listed = [key for key, _ in scan_ranges(reader, "series", keys.series_ranges(self._app), keys_only=True)]
-        metrics, series = keys.parse_series_many(listed)
-        self._read(reader, [listed[row] for row in np.flatnonzero(self._unknown(metrics, series)).tolist()])
+        listing = [key for key, _ in scan_ranges(reader, "series", keys.series_ranges(self._app), keys_only=True)]
+        metrics, series = keys.parse_series_many(listing)
+        self._read(reader, [listing[row] for row in np.flatnonzero(self._unknown(metrics, series)).tolist()])
 
     def _load_all(self, reader: Reader) -> None:
         names: list[bytes] = []
@@ -87,38 +87,37 @@ class SeriesIndex:
         for at in range(0, len(names), _READ_AT_ONCE):
             part = names[at : at + _READ_AT_ONCE]
             rows = reader.get("series", part)
-            kept = self._add(part, [None if cells is None else cells.get(COLUMN) for cells in rows])
-            self._late.update(kept)
-            if len(self._late) > max(_LATE_LEAST, len(self._sorted[0]) // _LATE_SHARE):
+            self._unsorted.update(self._add(part, [None if cells is None else cells.get(COLUMN) for cells in rows]))
+            if len(self._unsorted) > max(_UNSORTED_LEAST, len(self._sorted[0]) // _UNSORTED_SHARE):
                 self._sort()
 
     def _add(self, names: Sequence[bytes], forms: Sequence[bytes | None]) -> Iterable[tuple[int, int]]:
-        """Add rows of series that are not known yet, those that are whole; returns (metric, id) of these."""
+        """Add the undamaged of these rows, whose series are not known yet; returns their (metric, id)."""
         metrics, series = keys.parse_series_many(names)
-        kept = self._undamaged(names, forms, series)
-        texts = [form for form in (forms[row] for row in kept) if form is not None]
+        good = self._undamaged(names, forms, series)
+        texts = [form for form in (forms[row] for row in good) if form is not None]
         if not texts:
             return ()
         self._check_size(len(texts), sum(map(len, texts)))
         before, count = self._count, self._count + len(texts)
         self._ids, self._metrics = _grown(self._ids, count), _grown(self._metrics, count)
-        self._ids[before:count], self._metrics[before:count] = series[kept], metrics[kept]
+        self._ids[before:count], self._metrics[before:count] = series[good], metrics[good]
         for column in columns_of(texts):
             if column.name not in self._labels:
                 self._labels[column.name] = LabelIndex()
             self._labels[column.name].add(column.rows + before, column.number, column.texts, count)
         self._count = count
-        return zip(metrics[kept].tolist(), series[kept].tolist(), strict=True)
+        return zip(metrics[good].tolist(), series[good].tolist(), strict=True)
 
     def _undamaged(self, names: Sequence[bytes], forms: Sequence[bytes | None], series: U64) -> list[int]:
-        kept = []
-        for row, (form, wanted) in enumerate(zip(forms, series.tolist(), strict=True)):
-            if form is not None and series_id(form) == wanted:
-                kept.append(row)
+        good = []
+        for row, (form, expected) in enumerate(zip(forms, series.tolist(), strict=True)):
+            if form is not None and series_id(form) == expected:
+                good.append(row)
             elif form is not None:
                 error = CorruptBlock("a series' text is not the one its key was made from", got=form[:80])
                 self._report(names[row], form, error)
-        return kept
+        return good
 
     def _check_size(self, count: int, text_bytes: int) -> None:
         self._bytes += _SERIES_BYTES * count + text_bytes
@@ -134,15 +133,15 @@ class SeriesIndex:
         ids, metrics = self.columns()
         order = np.lexsort((ids, metrics))
         self._sorted = ids[order], metrics[order]
-        self._late.clear()
+        self._unsorted.clear()
 
     def _unknown(self, metrics: U64, series: U64) -> np.ndarray:
         """bool[N]: which of these pairs are not known."""
         unknown = np.empty(len(series), np.bool_)
         _absent(*self._sorted, series, metrics, unknown)
-        if self._late:
+        if self._unsorted:
             pairs = zip(metrics.tolist(), series.tolist(), strict=True)
-            unknown &= np.fromiter((pair not in self._late for pair in pairs), np.bool_, len(series))
+            unknown &= np.fromiter((pair not in self._unsorted for pair in pairs), np.bool_, len(series))
         return unknown
 
     def columns(self) -> tuple[U64, U64]:
@@ -150,29 +149,29 @@ class SeriesIndex:
         return self._ids[: self._count], self._metrics[: self._count]
 
     def select(self, matchers: Sequence[Matcher], check_deadline: DeadlineCheck = no_deadline) -> I64:
-        """Rows of the series that satisfy all matchers, ascending; ``check_deadline`` looks at the clock meanwhile."""
-        asked: list[tuple[LabelIndex, Hits]] = []
+        """Rows of the series that satisfy all matchers, ascending."""
+        candidates: list[tuple[LabelIndex, Hits]] = []
         for matcher in matchers:
             label = self._labels.get(matcher.name)
             if label is not None:
-                asked.append((label, label.hits(matcher, check_deadline)))
+                candidates.append((label, label.hits(matcher, check_deadline)))
             elif not matches_empty(matcher):
                 return np.empty(0, np.int64)
-        if not asked:
+        if not candidates:
             return np.arange(self._count)
-        first = self._narrowest(asked)
-        rows = asked[first][0].rows(asked[first][1], self._count)
-        for place, (label, hits) in enumerate(asked):
+        first = self._narrowest(candidates)
+        rows = candidates[first][0].rows(candidates[first][1], self._count)
+        for place, (label, hits) in enumerate(candidates):
             if place != first:
                 rows = rows[label.among(rows, hits)]
         return rows
 
-    def _narrowest(self, asked: Sequence[tuple[LabelIndex, Hits]]) -> int:
-        """Which matcher the fewest series satisfy, about: of those that name values, if one of these is narrow."""
+    def _narrowest(self, candidates: Sequence[tuple[LabelIndex, Hits]]) -> int:
+        """The matcher that about the fewest series satisfy; one that names values is preferred if it is narrow."""
         best, least = 0, self._count + 1
-        for named in (True, False):
-            for place, (label, hits) in enumerate(asked):
-                if len(asked) > 1 and isinstance(hits, Named) is named and least > _NARROW:
+        for names_values in (True, False):
+            for place, (label, hits) in enumerate(candidates):
+                if len(candidates) > 1 and isinstance(hits, NamedValues) is names_values and least > _NARROW:
                     size = label.size(hits, self._count)
                     if size < least:
                         best, least = place, size
@@ -183,19 +182,19 @@ class SeriesIndex:
         return self.table(np.fromiter(rows, np.int64) if not isinstance(rows, np.ndarray) else rows).dicts()
 
     def table(self, rows: I64) -> LabelTable:
-        """The same by column."""
-        found = [Column(n, label.codes(self._count)[rows], label.values) for n, label in sorted(self._labels.items())]
-        return LabelTable([column for column in found if np.count_nonzero(column.codes)], len(rows))
+        """The labels of rows by column."""
+        columns = [Column(n, label.codes(self._count)[rows], label.values) for n, label in sorted(self._labels.items())]
+        return LabelTable([column for column in columns if np.count_nonzero(column.codes)], len(rows))
 
     def values(self, name: str, rows: I64) -> list[str]:
         """The sorted distinct values of one label among rows."""
         label = self._labels.get(name)
         if label is None or not len(rows):
             return []
-        return label.used(None if len(rows) == self._count else rows, self._count)
+        return label.used_values(None if len(rows) == self._count else rows, self._count)
 
     def names(self, rows: I64) -> list[str]:
-        """The sorted names of labels that any of the rows has."""
+        """The sorted names of the labels that any of the rows has."""
         return sorted(
             n for n, label in self._labels.items() if len(rows) and bool(label.codes(self._count)[rows].any())
         )
@@ -215,7 +214,7 @@ def _grown(column: U64, count: int) -> U64:
 
 @njit(cache=True, nogil=True)
 def _absent(ids: U64, metrics: U64, series: U64, of: U64, out: np.ndarray) -> None:
-    """Whether each (metric, id) is missing among pairs that are sorted so."""
+    """Write for each (metric, id) whether it is missing among sorted pairs."""
     for i in range(len(series)):
         low, high = 0, len(ids)
         while low < high:

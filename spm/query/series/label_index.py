@@ -1,8 +1,8 @@
 """One label of an app's series: its distinct values, which series has which, and the series of each value.
 
-A column of small numbers says which value a series has, 0 standing for "absent"; the inverse of it, made when it is
-first asked for, lists the series of each value in order. A regular expression looks at distinct values only, and what
-it found is remembered. All of it only grows. Enter by ``LabelIndex``.
+A column of small numbers says which value each series has; 0 stands for "absent". Its inverse, made at the first use,
+lists the series of each value in order. A regular expression is tried on distinct values only, and its result is
+remembered. All of it only grows. Enter by ``LabelIndex``.
 """
 
 from collections import OrderedDict
@@ -20,26 +20,26 @@ from spm.store.encoding import kernels
 from spm.store.encoding.arrow import strings
 from spm.store.matchers import Matcher, mask
 
-_LAG = 8  # the inverse is made anew when an eighth of the series is younger
+_LAG = 8  # the inverse is made anew when an eighth of the series is newer
 _LAG_LEAST = 10_000
-_ROWS_OF_MANY = 4  # from a quarter of all series on, looking at all of them is quicker than joining lists
-_FEW = 8_192  # series up to which the same holds of any share
+_ROWS_OF_MANY = 4  # from a quarter of all series on, examining all of them is faster than joining lists
+_FEW = 8_192  # up to so many series that is so for any share
 _NAMED_MAX = 64  # values that a matcher may name to be answered with their numbers
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedValues:
     """The few values that a matcher names, by their numbers."""
 
     numbers: I64
 
 
-Hits = BOOL | Named  # of a label's values: whether each satisfies a matcher, or which few do
+Hits = BOOL | NamedValues  # of a label's values: whether each satisfies a matcher, or which few do
 
 
 @dataclass(frozen=True, slots=True)
 class _Inverse:
-    """The series of value v among the first so many: rows[starts[v]:starts[v + 1]]."""
+    """The series of value v among the first ``count``: rows[starts[v]:starts[v + 1]]."""
 
     rows: I64
     starts: I64
@@ -51,11 +51,11 @@ class _Inverse:
         if len(values) == 1:
             value = int(values[0])
             return self.rows[self.starts[value] : self.starts[value + 1]]
-        return np.sort(_gathered(self.rows, self.starts, values))
+        return np.sort(_rows_of(self.rows, self.starts, values))
 
 
 @njit(cache=True, nogil=True)
-def _gathered(rows: I64, starts: I64, values: I64) -> I64:
+def _rows_of(rows: I64, starts: I64, values: I64) -> I64:
     total = 0
     for value in values:
         total += starts[value + 1] - starts[value]
@@ -68,7 +68,7 @@ def _gathered(rows: I64, starts: I64, values: I64) -> I64:
 
 
 class LabelIndex:
-    """See the module. Not thread-safe for writers; what was read before stays right."""
+    """The values and series of one label. Not thread-safe for writers; results of earlier reads stay valid."""
 
     def __init__(self) -> None:
         self.values: list[str] = [""]
@@ -81,7 +81,7 @@ class LabelIndex:
         self._sorted: list[str] = []
 
     def add(self, rows: I64, number: I64, texts: list[bytes], count: int) -> None:
-        """These series have these of the texts; ``count``: how many series there are then."""
+        """Set the values of new series by their number in ``texts``; ``count``: how many series there are then."""
         codes = np.fromiter(map(self._code, texts), np.int32, len(texts))
         if len(self._codes) < count:
             grown = np.zeros(max(count, 2 * len(self._codes)), np.int32)
@@ -107,19 +107,19 @@ class LabelIndex:
     # --- matchers
 
     def hits(self, matcher: Matcher, check_deadline: Callable[[], None]) -> Hits:
-        """Which of the values satisfy a matcher: whether each does, or the numbers of those few that it names."""
-        named = literals(matcher) if matcher.op in ("=", "=~") else None
-        if named is not None and len(named) <= _NAMED_MAX:
-            return self._named(named)
+        """The values that satisfy a matcher: a mask of all, or the numbers of the few that it names."""
+        texts = literals(matcher) if matcher.op in ("=", "=~") else None
+        if texts is not None and len(texts) <= _NAMED_MAX:
+            return self._named(texts)
         key = matcher.op, matcher.value
         known = self._masks.get(key, np.zeros(0, np.bool_))
         if len(known) < len(self.values):
             before = len(known)
-            if named is None:
-                texts = self._column() if not len(known) else strings(self.values[len(known) :])
-                known = np.concatenate((known, mask(texts, matcher, check_deadline=check_deadline)))
+            if texts is None:
+                new = self._column() if not len(known) else strings(self.values[len(known) :])
+                known = np.concatenate((known, mask(new, matcher, check_deadline=check_deadline)))
             else:
-                known = self._mask(self._named(named))
+                known = self._mask(self._named(texts))
             self._masks[key] = known
             self._mask_bytes += len(known) - before
         self._masks.move_to_end(key)
@@ -128,16 +128,16 @@ class LabelIndex:
         return known
 
     def _mask(self, hits: Hits) -> BOOL:
-        if not isinstance(hits, Named):
+        if not isinstance(hits, NamedValues):
             return hits
-        found = np.zeros(len(self.values), np.bool_)
-        found[hits.numbers] = True
-        return found
+        satisfies = np.zeros(len(self.values), np.bool_)
+        satisfies[hits.numbers] = True
+        return satisfies
 
-    def _named(self, texts: Sequence[str]) -> Named:
-        return Named(np.array([code for code in set(map(self._coded, texts)) if code >= 0], np.int64))
+    def _named(self, texts: Sequence[str]) -> NamedValues:
+        return NamedValues(np.array([code for code in set(map(self._code_of, texts)) if code >= 0], np.int64))
 
-    def _coded(self, text: str) -> int:
+    def _code_of(self, text: str) -> int:
         return self._number.get(text.encode("utf-8", "surrogatepass"), -1)
 
     def _column(self) -> pa.Array:
@@ -146,34 +146,34 @@ class LabelIndex:
         return self._texts
 
     def size(self, hits: Hits, count: int) -> int:
-        """About how many series satisfy it."""
+        """About how many series have one of these values."""
         inverse = self._inverted(count)
-        sizes, late = inverse.sizes, count - inverse.count
-        if isinstance(hits, Named):
-            return late + int(sizes[hits.numbers[hits.numbers < len(sizes)]].sum())
-        return late + int(sizes[hits[: len(sizes)]].sum())
+        sizes, newer = inverse.sizes, count - inverse.count
+        if isinstance(hits, NamedValues):
+            return newer + int(sizes[hits.numbers[hits.numbers < len(sizes)]].sum())
+        return newer + int(sizes[hits[: len(sizes)]].sum())
 
     def rows(self, hits: Hits, count: int) -> I64:
-        """The series that satisfy it, ascending."""
+        """The series that have one of these values, ascending."""
         inverse = self._inverted(count)
-        late = np.arange(inverse.count, count)
-        if len(late):
-            late = late[self.among(late, hits)]
-        known, named = len(inverse.sizes), isinstance(hits, Named)
-        single = isinstance(hits, Named) and len(hits.numbers) <= 1
+        newer = np.arange(inverse.count, count)
+        if len(newer):
+            newer = newer[self.among(newer, hits)]
+        known, named = len(inverse.sizes), isinstance(hits, NamedValues)
+        single = isinstance(hits, NamedValues) and len(hits.numbers) <= 1
         few = single or self.size(hits, count) * _ROWS_OF_MANY <= count
         if not few or (not named and count <= _FEW):
             return np.flatnonzero(self._mask(hits)[self.codes(count)])
-        wanted = hits.numbers[hits.numbers < known] if isinstance(hits, Named) else np.flatnonzero(hits[:known])
-        found = inverse.rows_of(wanted)
-        return np.concatenate((found, late)) if len(late) else found
+        numbers = hits.numbers[hits.numbers < known] if isinstance(hits, NamedValues) else np.flatnonzero(hits[:known])
+        rows = inverse.rows_of(numbers)
+        return np.concatenate((rows, newer)) if len(newer) else rows
 
     def among(self, rows: I64, hits: Hits) -> BOOL:
-        """Which of these series satisfy it."""
+        """Which of these series have one of these values."""
         codes = self.codes(int(rows[-1]) + 1 if len(rows) else 0)[rows]
-        if isinstance(hits, Named) and len(hits.numbers) == 1:
-            found: BOOL = codes == hits.numbers[0]
-            return found
+        if isinstance(hits, NamedValues) and len(hits.numbers) == 1:
+            equal: BOOL = codes == hits.numbers[0]
+            return equal
         return self._mask(hits)[codes]
 
     def _inverted(self, count: int) -> _Inverse:
@@ -185,11 +185,11 @@ class LabelIndex:
 
     # --- values
 
-    def used(self, rows: I64 | None, count: int) -> list[str]:
-        """The sorted values that any of these series has; ``None``: any at all."""
+    def used_values(self, rows: I64 | None, count: int) -> list[str]:
+        """The sorted values that any of these series has; ``None``: any series at all."""
         codes = self.codes(count)
-        held = np.bincount(codes if rows is None else codes[rows], minlength=len(self.values))
-        numbers = np.flatnonzero(held[1:]) + 1
+        uses = np.bincount(codes if rows is None else codes[rows], minlength=len(self.values))
+        numbers = np.flatnonzero(uses[1:]) + 1
         if len(numbers) + 1 < len(self.values):
             return sorted(map(self.values.__getitem__, numbers.tolist()))
         if len(self._sorted) != len(self.values) - 1:

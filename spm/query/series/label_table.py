@@ -1,7 +1,8 @@
-"""Labels of many series by column: what they are grouped, sorted and written by, without a dict for each series.
+"""Labels of many series by column: series are grouped, sorted and written by them without a dict for each series.
 
-A column has one label's value of each series as a number into a list of texts, 0 standing for "absent". Dicts are made
-when somebody asks for them: one, or all at once, kept. Enter by ``LabelTable``, which is read like a list of dicts.
+A column has the value of one label for each series, as a number into a list of texts; 0 stands for "absent". Dicts are
+made only when they are used: one alone, or all at once and then kept. Enter by ``LabelTable``, which is read like a
+list of dicts.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from spm.fast_dataclass import dataclass
 
 Labels = dict[str, str]
 
-_TABLE_LEAST, _TABLE_SHARE = 4_096, 4  # places for each series, up to which they are looked up, not sorted
-_FEW = 64  # series whose dicts are sooner made and written than their columns
+_TABLE_LEAST, _TABLE_SHARE = 4_096, 4  # keys (for each series) up to which a look-up table is used, not sorting
+_FEW = 64  # for so few series dicts are made and written faster than columns
 _WHOLE = 1 << 62
 _SHORT = 1 << 16  # keys below are sorted digit by digit, not by comparing
 _OPEN, _CLOSE, _COMMA = b"{},"
@@ -28,7 +29,7 @@ _OPEN, _CLOSE, _COMMA = b"{},"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One label: the number of each series' value, and the values; the first stands for "absent"."""
+    """One label: the number of each series' value, and the values; the first means "absent"."""
 
     name: str
     codes: I32
@@ -39,14 +40,14 @@ class Column:
         if len(self.values) > _room(len(self.codes)):
             used, codes = np.unique(self.codes, return_inverse=True)
             return codes.reshape(-1), [self.values[code] for code in used.tolist()]
-        held = np.zeros(len(self.values), np.bool_)
-        held[self.codes] = True
-        number = np.cumsum(held, dtype=np.int64) - 1
-        return number[self.codes], [self.values[code] for code in np.flatnonzero(held).tolist()]
+        in_use = np.zeros(len(self.values), np.bool_)
+        in_use[self.codes] = True
+        number = np.cumsum(in_use, dtype=np.int64) - 1
+        return number[self.codes], [self.values[code] for code in np.flatnonzero(in_use).tolist()]
 
 
 class LabelTable(Sequence[Labels]):
-    """See the module. Never changed."""
+    """The labels of many series, by column. Never changes."""
 
     def __init__(self, columns: Sequence[Column], count: int) -> None:
         """Columns in the order of their names."""
@@ -68,8 +69,8 @@ class LabelTable(Sequence[Labels]):
         place = range(self._count)[place]
         if self._dicts is not None:
             return self._dicts[place]
-        found = ((column.name, column.values[int(column.codes[place])]) for column in self.columns)
-        return {name: value for name, value in found if value}
+        pairs = ((column.name, column.values[int(column.codes[place])]) for column in self.columns)
+        return {name: value for name, value in pairs if value}
 
     def __iter__(self) -> Iterator[Labels]:
         return iter(self.dicts())
@@ -83,7 +84,7 @@ class LabelTable(Sequence[Labels]):
         return repr(self.dicts())
 
     def dicts(self) -> list[Labels]:
-        """All of them."""
+        """The labels of all series as dicts."""
         if self._dicts is None:
             columns = [list(map(c.values.__getitem__, c.codes.tolist())) for c in self.columns]
             self._dicts = _dicts([c.name for c in self.columns], columns) if columns else [{} for _ in range(len(self))]
@@ -92,21 +93,21 @@ class LabelTable(Sequence[Labels]):
     # --- by column
 
     def codes(self, name: str) -> I32:
-        """The numbers of one label."""
-        found = next((column.codes for column in self.columns if column.name == name), None)
-        return np.zeros(len(self), np.int32) if found is None else found
+        """The value numbers of one label."""
+        codes = next((column.codes for column in self.columns if column.name == name), None)
+        return np.zeros(len(self), np.int32) if codes is None else codes
 
     def take(self, rows: I64 | BOOL) -> LabelTable:
-        """These series, in this order."""
+        """The labels of these series, in this order."""
         columns = [Column(column.name, column.codes[rows], column.values) for column in self.columns]
         return LabelTable(columns, int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows))
 
     def only(self, names: Collection[str]) -> LabelTable:
-        """With no other labels than these."""
+        """The table with only these labels."""
         return LabelTable([column for column in self.columns if column.name in names], len(self))
 
     def without(self, names: Collection[str]) -> LabelTable:
-        """Without these labels."""
+        """The table without these labels."""
         return LabelTable([column for column in self.columns if column.name not in names], len(self))
 
     def used_values(self, name: str) -> set[str]:
@@ -115,14 +116,14 @@ class LabelTable(Sequence[Labels]):
         return {""} if column is None else {column.values[code] for code in np.unique(column.codes).tolist()}
 
     def grouped(self) -> tuple[I64, I64]:
-        """(number of each series' group of equal labels, in the order of their first series; these first series)."""
+        """(number of each series' group of equal labels, first series of each group), groups in the order of these."""
         key, size = np.zeros(len(self), np.int64), 1
         room = _room(len(self))
         for column in self.columns:
             width, codes = len(column.values), column.codes.astype(np.int64)
             if size * width > room:
-                held, inverse = np.unique(codes, return_inverse=True)
-                width, codes = len(held), inverse.reshape(-1)
+                distinct, inverse = np.unique(codes, return_inverse=True)
+                width, codes = len(distinct), inverse.reshape(-1)
             if size * width > room:
                 before, inverse = np.unique(key, return_inverse=True)
                 size, key = len(before), inverse.reshape(-1)
@@ -131,11 +132,11 @@ class LabelTable(Sequence[Labels]):
         if size > room:
             before, inverse = np.unique(key, return_inverse=True)
             size, key = len(before), inverse.reshape(-1)
-        found: tuple[I64, I64] = _numbered(key, np.full(size, -1, np.int64))
-        return found
+        groups: tuple[I64, I64] = _number_groups(key, np.full(size, -1, np.int64))
+        return groups
 
     def order(self) -> I64:
-        """The series sorted by their labels, as lists of (name, value) in the order of names are."""
+        """The series sorted by their labels, compared as lists of (name, value) in the order of names."""
         if len(self.columns) == 1 and len(self) <= _FEW:
             [column] = self.columns
             texts = list(map(column.values.__getitem__, column.codes.tolist()))
@@ -148,7 +149,7 @@ class LabelTable(Sequence[Labels]):
             place = np.empty(len(texts), np.int64)
             place[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(1, len(texts) + 1)
             present = column.codes != 0
-            # Who lacks a label comes after those that have it if it has another one, and before them if it has none.
+            # A series without a label comes after those that have it if it has a later one, otherwise before them.
             ranks.append(np.where(present, place[numbers], np.where(more, len(texts) + 1, 0)))
             more |= present
         for rank in reversed(ranks):
@@ -160,7 +161,7 @@ class LabelTable(Sequence[Labels]):
         return np.argsort(key.astype(np.uint16) if size <= _SHORT else key, kind="stable")
 
     def json(self) -> tuple[U8, I64]:
-        """(each series' labels as an object, one behind the other; where each begins, and the last one ends)."""
+        """(the labels of all series as JSON objects, joined; where each begins, and the end of the last)."""
         texts: list[bytes] = []
         numbers = np.empty((len(self.columns), len(self)), np.int32)
         for row, column in enumerate(self.columns):
@@ -172,7 +173,7 @@ class LabelTable(Sequence[Labels]):
 
 
 def json_of(labels: Sequence[Labels]) -> tuple[U8, I64]:
-    """The same of any list."""
+    """The labels of any list as JSON objects, as ``LabelTable.json`` gives them."""
     if isinstance(labels, LabelTable) and len(labels) > _FEW:
         return labels.json()
     texts = list(map(orjson.dumps, labels))
@@ -180,12 +181,12 @@ def json_of(labels: Sequence[Labels]) -> tuple[U8, I64]:
 
 
 def take_labels(labels: Sequence[Labels], rows: I64) -> Sequence[Labels]:
-    """These series of a list, in this order."""
+    """The labels of these series of a list, in this order."""
     return labels.take(rows) if isinstance(labels, LabelTable) else [labels[row] for row in rows.tolist()]
 
 
 def concatenate_labels(parts: Sequence[Sequence[Labels]]) -> Sequence[Labels]:
-    """The series of all parts, one part behind the other; by column where all are tables of the same index."""
+    """The series of all parts, one part after the other; by column if all are tables of one index."""
     tables = [part for part in parts if isinstance(part, LabelTable)]
     values = {column.name: column.values for table in tables for column in table.columns}
     shared = all(values[column.name] is column.values for table in tables for column in table.columns)
@@ -218,27 +219,27 @@ def _objects(numbers: I32, texts: list[bytes], count: int) -> tuple[U8, I64]:
     borders = np.zeros(count + 1, np.int64)
     out = np.empty(_sizes(numbers, ends, borders), np.uint8)
     _write(numbers, raw, ends, out)
-    out.flags.writeable = False  # as what is not made here: kernels are compiled for one kind of array
+    out.flags.writeable = False  # as with arrays from elsewhere: kernels are compiled for one kind of array
     return out, borders
 
 
 @njit(cache=True, nogil=True)
-def _numbered(key: I64, known: I64) -> Any:
-    """Numbers of groups by their keys, in the order of their first members, and these."""
-    codes, first = np.empty(len(key), np.int64), np.empty(min(len(key), len(known)), np.int64)
+def _number_groups(key: I64, group_of: I64) -> Any:
+    """(number of each series' group, first series of each group); ``group_of`` maps keys to groups, -1 at first."""
+    codes, first = np.empty(len(key), np.int64), np.empty(min(len(key), len(group_of)), np.int64)
     count = 0
     for i in range(len(key)):
-        if known[key[i]] < 0:
-            known[key[i]] = count
+        if group_of[key[i]] < 0:
+            group_of[key[i]] = count
             first[count] = i
             count += 1
-        codes[i] = known[key[i]]
+        codes[i] = group_of[key[i]]
     return codes, first[:count]
 
 
 @njit(cache=True, nogil=True)
 def _sizes(numbers: I32, ends: I64, borders: I64) -> int:
-    """Where each object begins; returns the bytes of all."""
+    """Write where each object ends; returns the bytes of all."""
     at = 0
     for row in range(len(borders) - 1):
         at += 2

@@ -1,7 +1,7 @@
-"""Matchers that name their values: equations, and regular expressions that are texts with bars between them.
+"""Finds the matchers that name their values: equalities, and regular expressions that are alternatives of plain texts.
 
-Dashboards write most of their choices so (``hostname=~"a|b"``). Such values are looked up, where a true expression has
-to look at all that there are. Whatever might mean more than itself is left to RE2. Enter by ``literals``.
+Dashboards write most of their choices so (``hostname=~"a|b"``). Such values are looked up, whereas a real expression
+must be tried on all values of the label. Text with any special character is left to RE2. Enter by ``literals``.
 """
 
 from functools import lru_cache
@@ -10,22 +10,22 @@ from spm.limits import QUERY_PLANS_KEPT
 from spm.store import matchers
 from spm.store.matchers import Matcher
 
-_MEANS_MORE = frozenset(r"\.+*?()[]{}^$")
+_SPECIAL = frozenset(r"\.+*?()[]{}^$")
 
 
 def literals(matcher: Matcher) -> tuple[str, ...] | None:
-    """The values that a matcher names, to have or (of a negated one) not to have; ``None`` where RE2 must tell."""
+    """The values that a matcher names, to require or (if negated) to exclude; ``None`` where only RE2 can decide."""
     text = matcher.value
     if matcher.op in ("=", "!="):
         return (text,)
-    plain = text.isascii() and text.isprintable() and _MEANS_MORE.isdisjoint(text)
+    plain = text.isascii() and text.isprintable() and _SPECIAL.isdisjoint(text)
     return tuple(text.split("|")) if plain else None
 
 
 @lru_cache(maxsize=QUERY_PLANS_KEPT)
 def matches_empty(matcher: Matcher) -> bool:
-    """Whether a series without the label satisfies the matcher; raises ``BadQuery`` for what is no expression."""
-    named = literals(matcher)
-    if named is None:
+    """Whether a series without the label satisfies the matcher; raises ``BadQuery`` for a malformed expression."""
+    values = literals(matcher)
+    if values is None:
         return matchers.matches_empty(matcher)
-    return ("" in named) == (matcher.op in ("=", "=~"))
+    return ("" in values) == (matcher.op in ("=", "=~"))

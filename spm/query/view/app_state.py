@@ -47,10 +47,7 @@ class AppState:
         self._backend, self._default_placement, self._placement = backend, default, default
         self.tail = Tail(app, default.all_shards(app), clock, self.rows.log)
         self._nonces: dict[int, int] = {}
-        self._last_manifests: tuple[object, Mapping[int, Manifest]] = (
-            None,
-            {},
-        )  # what was last requested, and the answer
+        self._last_manifests: tuple[object, Mapping[int, Manifest]] = None, {}  # the last request for any, its answer
         self._retraction_cells: list[bytes] = []  # of the retractions last read
         self._retractions_version: int | None = None  # the store's version at that time
         self._retractions: tuple[Retraction, ...] = ()

@@ -74,7 +74,7 @@ class DecodedRows:
         [value] = self._cache.fetch(
             "month", [row[COLUMN]], lambda new: [*map(manifest.decode_month, new)], _manifest_weight
         )
-        assert isinstance(value, Month), "BUG: a month that is none"
+        assert isinstance(value, Month), "BUG: the row of a month is no month"
         return value
 
     def timelines(

@@ -107,8 +107,8 @@ def test_only_shards_that_metrics_asked_for_may_lie_in_are_named() -> None:
     every = explained(world, 'count_over_time({__name__=~"m."}[1h])', 1)["units"]
     mine = [explained(world, f"count_over_time(m{number}[1h])", 1)["units"] for number in range(3)]
     assert [len(units) for units in mine] == [1, 1, 1]
-    assert len({unit["bucket"] for unit in every}) == len(every) == 2
-    assert {units[0]["bucket"] for units in mine} == {unit["bucket"] for unit in every}
+    assert len({unit["shard"] for unit in every}) == len(every) == 2
+    assert {units[0]["shard"] for units in mine} == {unit["shard"] for unit in every}
 
 
 def test_of_days_that_have_expired_nobody_is_said_to_have_sent_nothing() -> None:

@@ -85,7 +85,7 @@ def test_a_series_is_read_by_key_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_late_series_are_known_like_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spm.query.series.index._LATE_LEAST", 3)
+    monkeypatch.setattr("spm.query.series.index._UNSORTED_LEAST", 3)
     backend, held = MemoryBackend(), index()
     for count in range(1, 12):
         put(backend, [("up", {"n": str(n)}) for n in range(count)])
@@ -97,10 +97,10 @@ def test_many_late_series_are_known_like_the_first(monkeypatch: pytest.MonkeyPat
 @given(st.lists(SERIES, min_size=1, max_size=8))
 def test_texts_that_share_a_hash_are_told_apart(series: list[Named]) -> None:
     texts = [canonical(metric, labels) for metric, labels in series]
-    wanted = {c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns._one_by_one(texts)}
+    wanted = {c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns._parse_each(texts)}
     assert {c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns.columns_of(texts)} == wanted
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(canonical_columns, "_equal", lambda *_: False)
+        patch.setattr(canonical_columns, "_are_equal", lambda *_: False)
         assert {c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns.columns_of(texts)} == wanted
 
 
