@@ -1,11 +1,11 @@
-"""Claims about `explain`: hours that were asked for and are silent, what was known by a time, and shards."""
+"""Claims about `explain`: requested hours without data, the state as of a time, and shards."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from rollups.delete.seal import RetentionPeriods
+from rollups.delete.expire import RetentionPeriods
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.explain import explanation
@@ -18,10 +18,10 @@ def a_world(*, until_hours: int = 40) -> World:
     return World(clock=FakeClock(START + until_hours * HOUR_MS))
 
 
-def explained(world: World, asked: str, at_hour: int, asof_ms: int | None = None) -> dict[str, Any]:
+def explained(world: World, expr: str, at_hour: int, asof_ms: int | None = None) -> dict[str, Any]:
     storage = world.fresh() if asof_ms is None else world.fresh().asof(asof_ms)
-    found = Engine(storage).instant(asked, START + at_hour * HOUR_MS)
-    return explanation(storage, found.provenance, world.clock.now_ms())
+    result = Engine(storage).instant(expr, START + at_hour * HOUR_MS)
+    return explanation(storage, result.provenance, world.clock.now_ms())
 
 
 def starts(hours: Sequence[dict[str, Any]]) -> list[str]:
@@ -29,7 +29,7 @@ def starts(hours: Sequence[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["before a run", "after it"])
-def test_hours_for_which_nobody_has_sent_are_named_and_not_called_complete(compacted: bool) -> None:
+def test_hours_without_senders_are_named_and_not_called_complete(compacted: bool) -> None:
     world = a_world()
     for source in ("a", "b"):
         world.send(*((0, hour * HOUR_MS + 600_000, 1.0) for hour in range(3)), source=source)
@@ -77,29 +77,29 @@ def test_as_of_a_time_nothing_that_came_later_is_counted(compacted: bool) -> Non
         world.roll()
         world.send((0, 900_000, 7.0), source="later")
     world.clock.advance(2_000)
-    told = explained(world, "count_over_time(m0[1h])", 1, between)
-    [unit], [hour] = told["units"], told["lastHours"]
-    merged = [0, None, None]  # of what runs have merged since nobody can tell
+    explanation_of = explained(world, "count_over_time(m0[1h])", 1, between)
+    [unit], [hour] = explanation_of["units"], explanation_of["lastHours"]
+    merged = [0, None, None]  # unknown for samples that runs have merged since
     apart = [1, moment(between - 10_000), 1]
-    found = [unit[name] for name in ("samplesNotCompacted", "newestAccepted", "sources")]
-    assert found == (merged if compacted else apart)
+    unit_values = [unit[name] for name in ("samplesNotCompacted", "newestAccepted", "sources")]
+    assert unit_values == (merged if compacted else apart)
     assert (hour["sources"], hour["complete"]) == ((None, None) if compacted else (1, True))
     now = explained(world, "count_over_time(m0[1h])", 1)
     assert [each["sources"] for each in now["units"]] == [3 if compacted else 2]
 
 
-def test_a_unit_of_which_runs_have_merged_nothing_by_then_is_told_exactly() -> None:
+def test_an_hour_shard_that_was_not_compacted_by_then_is_explained_exactly() -> None:
     world = a_world()
     before = world.clock.now_ms()
     world.clock.advance(1_000)
     world.send((0, 600_000, 1.0))
     world.roll()
     world.clock.advance(2_000)
-    told = explained(world, "count_over_time(m0[1h])", 1, before)
-    assert [(unit["sources"], unit["newestAccepted"]) for unit in told["units"]] == [(0, None)]
+    explanation_of = explained(world, "count_over_time(m0[1h])", 1, before)
+    assert [(unit["sources"], unit["newestAccepted"]) for unit in explanation_of["units"]] == [(0, None)]
 
 
-def test_only_shards_that_metrics_asked_for_may_lie_in_are_named() -> None:
+def test_only_shards_of_requested_metrics_are_named() -> None:
     world = a_world()
     world.send(*((series, 600_000, 1.0) for series in range(3)))
     world.roll()
@@ -111,11 +111,11 @@ def test_only_shards_that_metrics_asked_for_may_lie_in_are_named() -> None:
     assert {units[0]["shard"] for units in mine} == {unit["shard"] for unit in every}
 
 
-def test_of_days_that_have_expired_nobody_is_said_to_have_sent_nothing() -> None:
+def test_the_sources_of_expired_days_are_unknown() -> None:
     world = a_world()
     world.send((0, 600_000, 1.0))
     world.roll()
     world.retain(RetentionPeriods(0, 0), days_later=40)
     world.clock.advance(2_000)
-    told = explained(world, "count_over_time(m0[1d])", 24)
-    assert [(unit["state"], unit["sources"]) for unit in told["units"]] == [("hours expired", None)]
+    explanation_of = explained(world, "count_over_time(m0[1d])", 24)
+    assert [(unit["state"], unit["sources"]) for unit in explanation_of["units"]] == [("hours expired", None)]

@@ -1,4 +1,4 @@
-"""Claims about reads that go back further than ten years: all that there is, or a refusal in words."""
+"""Claims about reads that go back further than ten years: all data, or a refusal with the reason."""
 
 from collections.abc import Sequence
 
@@ -24,15 +24,15 @@ def a_long_life(*days: int) -> World:
     return world
 
 
-def counted(world: World, asked: str) -> list[float]:
-    found = Engine(world.fresh()).instant(asked, END)
-    assert not found.warnings
-    return [float(value) for value in found.values[found.present]]
+def counts(world: World, expr: str) -> list[float]:
+    result = Engine(world.fresh()).instant(expr, END)
+    assert not result.warnings
+    return [float(value) for value in result.values[result.present]]
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["before a run", "after it"])
 @pytest.mark.parametrize(
-    ("asked", "wanted"),
+    ("expr", "expected"),
     [
         ("count_over_time(m0[13y])", [2.0]),
         ("count_over_time(m0[1000y])", [2.0]),
@@ -43,17 +43,17 @@ def counted(world: World, asked: str) -> list[float]:
     ],
 )
 def test_data_of_more_than_ten_years_is_read_whether_compacted_or_not(
-    asked: str, wanted: list[float], compacted: bool
+    expr: str, expected: list[float], compacted: bool
 ) -> None:
     world = a_long_life(0, 12 * 365 - 1)
     if compacted:
         world.roll(now_ms=END)
         world.clock.advance(2_000)
-    assert counted(world, asked) == wanted
+    assert counts(world, expr) == expected
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["before a run", "after it"])
-def test_more_days_with_data_than_a_query_reads_are_refused_in_words(
+def test_more_days_with_data_than_a_query_reads_are_refused_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, compacted: bool
 ) -> None:
     world = a_long_life(0, 1, 4_000, 4_001)
@@ -61,16 +61,16 @@ def test_more_days_with_data_than_a_query_reads_are_refused_in_words(
         world.roll(now_ms=END)
         world.clock.advance(2_000)
     monkeypatch.setattr(limits, "QUERY_DAYS_MAX", 4)
-    assert counted(world, "count_over_time(m0[13y])") == [4.0]
+    assert counts(world, "count_over_time(m0[13y])") == [4.0]
     monkeypatch.setattr(limits, "QUERY_DAYS_MAX", 3)
-    wanted = r"4 days between 2022-.* and 2035-.* hold data; at most 3 are read by one query: ask for less time"
-    with pytest.raises(QueryTooLarge, match=wanted):
-        counted(world, "count_over_time(m0[13y])")
-    assert counted(world, "count_over_time(m0[2d] offset 4378d)") == [2.0]
+    expected = r"4 days between 2022-.* and 2035-.* hold data; at most 3 are read by one query: ask for less time"
+    with pytest.raises(QueryTooLarge, match=expected):
+        counts(world, "count_over_time(m0[13y])")
+    assert counts(world, "count_over_time(m0[2d] offset 4378d)") == [2.0]
 
 
-def test_a_thousand_years_are_looked_for_among_the_days_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, asked = a_long_life(0, 12 * 365 - 1), list[int]()
+def test_of_a_thousand_years_only_the_stored_days_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, day_counts = a_long_life(0, 12 * 365 - 1), list[int]()
     world.roll(now_ms=END)
     world.clock.advance(2_000)
     storage = world.fresh()
@@ -78,9 +78,9 @@ def test_a_thousand_years_are_looked_for_among_the_days_there_are(monkeypatch: p
     plain = rows.manifests
 
     def counting(reader: Reader, days: Sequence[int]) -> dict[int, Manifest]:
-        asked.append(len(days))
+        day_counts.append(len(days))
         return plain(reader, days)
 
     monkeypatch.setattr(rows, "manifests", counting)
     storage.select((), END - 1_000 * YEAR_MS, END + HOUR_MS)
-    assert asked == [2]
+    assert day_counts == [2]

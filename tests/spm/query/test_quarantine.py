@@ -1,4 +1,4 @@
-"""Claims about damaged rows: left out, named in the notes, copied to `dead`, and never shown as numbers."""
+"""Claims about damaged rows: left out, named in the notes, copied to `dead`, never shown as numbers."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def damaged(table: str, at: int, bit: int, *, rolled: bool) -> tuple[MemoryBacke
     return backend, key
 
 
-def letters(backend: MemoryBackend) -> list[dead_letters.DeadLetter]:
+def dead_letters_of(backend: MemoryBackend) -> list[dead_letters.DeadLetter]:
     return [dead_letters.decode(row[b"v"]) for _, row in backend.scan("dead", b"", b"\xff" * 40)]
 
 
@@ -48,19 +48,19 @@ def test_a_flipped_bit_leaves_its_row_out_and_touches_nothing_else(table: str, r
     assert row is not None
     storage = reader(backend)
     for _ in range(2):
-        seen = look(storage)
-        assert seen.items() < BOTH.items()
+        answer = look(storage)
+        assert answer.items() < BOTH.items()
         assert f"1 damaged row(s) of {table} are quarantined and left out" in storage.notes()
-        [letter] = letters(backend)
-        assert (letter.kind, letter.table, letter.key, letter.body) == (
+        [dead_letter] = dead_letters_of(backend)
+        assert (dead_letter.kind, dead_letter.table, dead_letter.key, dead_letter.body) == (
             dead_letters.ROW,
             table,
             key,
             b"".join(row.values()),
         )
-    lost = {series for series, _ in BOTH} - {series for series, _ in seen}
-    whole = {at_: v for at_, v in BOTH.items() if at_[0] not in lost}
-    assert seen == whole
+    missing = {series for series, _ in BOTH} - {series for series, _ in answer}
+    expected = {at_: v for at_, v in BOTH.items() if at_[0] not in missing}
+    assert answer == expected
 
 
 def test_only_the_series_of_a_damaged_block_are_missing() -> None:
@@ -69,9 +69,9 @@ def test_only_the_series_of_a_damaged_block_are_missing() -> None:
 
 
 @pytest.mark.parametrize("bit", BITS)
-def test_a_damaged_directory_is_named_and_what_is_there_is_shown(bit: int) -> None:
+def test_with_a_damaged_directory_all_readable_samples_are_answered(bit: int) -> None:
     backend, _ = damaged("inputs", 0, bit, rolled=True)
-    sent = envelope([(7, START + 1, 7.0)], sequence=3)  # one more series, so that a page is asked for that is not there
+    sent = envelope([(7, START + 1, 7.0)], sequence=3)  # one more series, so that a missing page is requested
     stored(sent, backend=backend)
     storage = reader(backend)
     assert look(storage).items() <= {**BOTH, **plain([sent])}.items()
@@ -100,11 +100,11 @@ def test_a_damaged_row_stays_out_when_its_page_leaves_the_cache() -> None:
     backend, _ = damaged("chunks", 0, 100, rolled=True)
     clock = FakeClock(NOW)
     storage = reader(backend, clock=clock)
-    seen = look(storage)
+    answer = look(storage)
     storage._state.rows._cache.clear()
     clock.advance(5000)
-    assert look(storage) == seen
-    assert len(letters(backend)) == 1
+    assert look(storage) == answer
+    assert len(dead_letters_of(backend)) == 1
 
 
 def test_a_store_that_takes_no_copy_does_not_stop_the_answer() -> None:
@@ -128,10 +128,10 @@ def test_a_process_remembers_a_bounded_number_of_damaged_rows(monkeypatch: pytes
     for i in range(9):
         quarantine.report(7, "log", bytes([i]), b"raw", CorruptBlock("damaged"))
     assert quarantine.notes() == ["3 damaged row(s) of log are quarantined and left out"]
-    assert len(letters(backend)) == 3
+    assert len(dead_letters_of(backend)) == 3
 
 
-def test_a_letter_belongs_to_the_app_of_its_row() -> None:
+def test_a_dead_letter_belongs_to_the_app_of_its_row() -> None:
     backend, _ = damaged("log", 0, 100, rolled=False)
     look(reader(backend))
     [key] = keys_of(backend, "dead")

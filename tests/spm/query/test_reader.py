@@ -260,15 +260,15 @@ def test_a_snapshot_is_never_older_than_the_tail_it_is_used_with(tmp_path: Path)
     backend.close()
 
 
-def test_a_store_without_a_write_since_is_not_asked_again_how_it_stands(
+def test_the_state_of_a_store_without_a_write_since_is_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    tables: list[str] = []
     for name in ("get", "scan"):
         call = getattr(lmdb._Snapshot, name)
 
         def noted(self: object, table: str, *more: Any, _call: Any = call, **how: Any) -> Any:
-            asked.append(table)
+            tables.append(table)
             return _call(self, table, *more, **how)
 
         monkeypatch.setattr(lmdb._Snapshot, name, noted)
@@ -276,17 +276,17 @@ def test_a_store_without_a_write_since_is_not_asked_again_how_it_stands(
     backend = stored(*sent, backend=open_backend(f"lmdb://{tmp_path}/store"))
     roll(backend, 5)
     storage = reader(backend)
-    standing = {"manifest", "config", "retractions"}
-    for wanted in (standing, set()):
-        asked.clear()
+    state_tables = {"manifest", "config", "retractions"}
+    for expected in (state_tables, set()):
+        tables.clear()
         assert look(storage) == plain(sent)
-        assert standing & set(asked) == wanted
+        assert state_tables & set(tables) == expected
     retractions.add(backend, APP, Retraction(0, NOW, 0, 0, 1 << 50, 0, 1 << 50, "", (), "wrong", "me"))
     assert look(storage) == {}
     backend.close()
 
 
-def test_manifests_are_those_that_were_found_to_be_asked_for_whoever_asks_meanwhile(tmp_path: Path) -> None:
+def test_a_query_uses_its_own_manifests_while_another_replaces_the_remembered_ones(tmp_path: Path) -> None:
     sent = [envelope([(1, START + 1, 1.0)])]
     backend = stored(*sent, backend=open_backend(f"lmdb://{tmp_path}/store"))
     roll(backend, 5)
@@ -295,7 +295,7 @@ def test_manifests_are_those_that_were_found_to_be_asked_for_whoever_asks_meanwh
     known = [storage._state._last_manifests]
 
     class Overtaken(AppState):
-        """Behind the first look at them lie those of a query that has just come."""
+        """After the first read of them the remembered manifests are those of another query."""
 
         _last_manifests = property(lambda _: known.pop() if known else (None, {}), lambda *_: None)
 
@@ -372,7 +372,7 @@ def counted(sent: list[Envelope]) -> Hours:
         st.lists(st.tuples(st.integers(0, 5), TS, st.integers(-9, 9).map(float)), min_size=1), min_size=1, max_size=3
     )
 )
-def test_hours_without_a_tier_are_counted_from_raw(messages: list[list[tuple[int, int, float]]]) -> None:
+def test_hours_without_aggregates_are_counted_from_samples(messages: list[list[tuple[int, int, float]]]) -> None:
     sent = [envelope(m, sequence=i) for i, m in enumerate(messages)]
     backend = stored(*sent)
     want = {at: v for at, v in counted(sent).items() if HOUR - 1 <= at[1] <= HOUR + 2}
@@ -381,7 +381,7 @@ def test_hours_without_a_tier_are_counted_from_raw(messages: list[list[tuple[int
     assert hours(reader(backend)) == want
 
 
-def test_hours_of_two_metrics_with_one_series_id_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hours_of_two_metrics_with_one_series_id_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "series_id", lambda raw: 5)
     monkeypatch.setattr("spm.query.series.index.series_id", lambda raw: 5)
     sent = [envelope([(s, START + 1 + t, float(s + t)) for s in (0, 1, 2) for t in range(3)])]

@@ -1,8 +1,8 @@
 """Claims about every kind of answer: samples, hours and days equal a plain count of versions, now and as of any time.
 
-Random small histories of writes, runs, retractions, undos, another distribution and sealed hours are told to a store
-and to ``tests.model.truth`` alike. Hours and days come from their tables where they are exact; whether they are is
-the reader's own judgement, so any that is used wrongly shows as a difference.
+Random small histories of writes, runs, retractions, undos, moves and sealed hours are applied to a store and to
+``tests.model.truth``. Hours and days come from their tables where they are exact; the reader decides whether they are,
+so any that is used wrongly shows as a difference.
 """
 
 from collections.abc import Iterable
@@ -39,8 +39,8 @@ MATCHERS = (
 
 
 @dataclass
-class Told:
-    """A store and a model that are told the same."""
+class WorldAndModel:
+    """A store and a model that see equal acts."""
 
     world: World = field(default_factory=World)
     model: Model = field(default_factory=Model)
@@ -64,54 +64,54 @@ class Told:
         write_to = now if kind % 2 else (self.times[len(self.times) // 2] if self.times else now)
         data = (START + HOUR_MS, START + 2 * HOUR_MS) if kind % 3 == 0 else (0, 1 << 50)
         draft = Retraction(0, now, 0, 0, write_to, *data, source, matchers, "wrong", "me")
-        made = retractions.add(self.world.store, APP, draft)
-        chosen = frozenset(n for n in range(6) if all(_holds(n, m) for m in matchers)) if matchers else None
-        self.model.retract(made.number, Taken(now, 0, write_to, *data, source, chosen))
+        retraction = retractions.add(self.world.store, APP, draft)
+        selected = frozenset(n for n in range(6) if all(_holds(n, m) for m in matchers)) if matchers else None
+        self.model.retract(retraction.number, Taken(now, 0, write_to, *data, source, selected))
 
     def undo(self, which: int) -> None:
-        active = [number for number, taken in self.model.taken.items() if taken.active(None)]
-        if active:
-            number, now = active[which % len(active)], self.tick()
+        in_force = [number for number, taken in self.model.taken.items() if taken.active(None)]
+        if in_force:
+            number, now = in_force[which % len(in_force)], self.tick()
             retractions.end(self.world.store, APP, number, now)
             self.model.undo(number, now)
 
     def tick(self) -> int:
-        """Two seconds later: any tail is read anew, and the moment can be asked for."""
+        """Advance two seconds: any tail is read anew, and the time can be queried."""
         self.world.clock.advance(2_000)
         self.times.append(self.world.clock.now_ms() - 1_000)
         return self.world.clock.now_ms()
 
     def move(self) -> None:
-        """Writers put everything elsewhere from now on; what is there stays where it is."""
+        """Writers use other shards from now on; stored rows stay where they are."""
         if epochs.read(self.world.store, APP).has_one_live_epoch:
-            made = epochs.open_epoch(self.world.store, APP, function="byte", shards=16, spread=3)
-            self.world.writer = Writer(self.world.store, made)
+            placement = epochs.open_epoch(self.world.store, APP, function="byte", shards=16, spread=3)
+            self.world.writer = Writer(self.world.store, placement)
 
     def seal(self, hour: int) -> None:
-        """Hours alone answer from now on; the samples go. Only where hours are exact, as a seal leaves them."""
+        """Delete the samples of an hour if its aggregates are exact, as a seal requires: only these answer then."""
         key, now = keys.manifest(APP, DAY), self.world.manifest()
         tail = {keys.column_hour(c) for _, cells in self.world.store.scan("pending", b"", b"\xff" * 64) for c in cells}
-        held = [(b, entry) for (b, s), entry in now.entries.items() if s == FIRST + hour and entry.state.generations]
-        active = [r for r in retractions.read(self.world.store, APP) if r.active()]
-        for shard, entry in held:
+        stored = [(b, entry) for (b, s), entry in now.entries.items() if s == FIRST + hour and entry.state.generations]
+        in_force = [r for r in retractions.read(self.world.store, APP) if r.active()]
+        for shard, entry in stored:
             pack = now.hours.get(shard)
-            made = pack.hours.get(FIRST + hour) if pack else None
-            current = retractions.ids(retractions.touching(active, entry, FIRST + hour))
-            if made is None or made.inputs != manifest.fingerprint(entry.state) or made.retractions != current:
+            inputs = pack.hours.get(FIRST + hour) if pack else None
+            current = retractions.ids(retractions.touching(in_force, entry, FIRST + hour))
+            if inputs is None or inputs.inputs != manifest.fingerprint(entry.state) or inputs.retractions != current:
                 return
-        if not held or FIRST + hour in tail:
+        if not stored or FIRST + hour in tail:
             return
         after = Manifest(now.nonce + 1, now.fence, now.entries, now.hours, {**now.seals, FIRST + hour: SEALED})
         assert self.world.store.check_and_put("manifest", key, b"v", manifest.encode(now), manifest.encode(after))
-        for shard, _ in held:
+        for shard, _ in stored:
             for table in ("chunks", "timelines"):
                 rows = [k for k, _ in self.world.store.scan(table, b"", b"\xff" * 64)]
-                gone = [k for k in rows if _is_of(table, k, shard, FIRST + hour)]
-                self.world.store.delete(table, [(k, None) for k in gone])
+                expired = [k for k in rows if _is_of(table, k, shard, FIRST + hour)]
+                self.world.store.delete(table, [(k, None) for k in expired])
         self.model.seal(FIRST + hour)
 
     def check(self, storage: AppStorage, asof_ms: int | None = None) -> None:
-        """Every kind of answer, equal to the count."""
+        """Check that every kind of answer equals the count."""
         then = storage if asof_ms is None else storage.asof(asof_ms)
         batch = then.select(EVERY, START - 1, START + 48 * HOUR_MS)
         assert samples_of(batch) == self.model.raw(asof_ms)
@@ -133,11 +133,11 @@ def _is_of(table: str, key: bytes, shard: int, hour: int) -> bool:
 
 def samples_of(batch: SeriesBatch) -> dict[tuple[int, int], float]:
     """(series number, ts) -> value."""
-    found = {}
+    values = {}
     for row, labels in enumerate(batch.labels):
         for i in range(int(batch.offsets[row]), int(batch.offsets[row + 1])):
-            found[int(labels["n"]), int(batch.ts[i])] = float(batch.values[i])
-    return found
+            values[int(labels["n"]), int(batch.ts[i])] = float(batch.values[i])
+    return values
 
 
 def cells_of(batch: HourBatch, width: int) -> dict[tuple[int, int], Row]:
@@ -151,7 +151,7 @@ def cells_of(batch: HourBatch, width: int) -> dict[tuple[int, int], Row]:
 
 
 def same(got: dict[tuple[int, int], Row], want: dict[tuple[int, int], Row]) -> None:
-    """The same steps, all numbers equal (sums are of small whole numbers)."""
+    """Check for equal steps and equal numbers (sums are of small whole numbers)."""
     assert got.keys() == want.keys()
     for step, row in want.items():
         assert got[step] == row, step
@@ -173,28 +173,28 @@ Acts = list[tuple[str, object, object]]
 
 def compared(acts: Acts) -> None:
     """Play a history, and compare every answer after each act and as of some of its times."""
-    told = Told()
-    old = told.world.fresh()
+    both = WorldAndModel()
+    old = both.world.fresh()
     for act in acts:
-        told.tick()
+        both.tick()
         match act:
             case ("send", list() as samples, str() as source):
-                told.send(samples, source)
+                both.send(samples, source)
             case ("roll", bool() as minor, _):
-                told.world.roll(minor=minor)
+                both.world.roll(minor=minor)
             case ("retract", (int() as kind, tuple() as matchers), str() as source):
-                told.retract(kind, matchers, source)
+                both.retract(kind, matchers, source)
             case ("undo", int() as which, _):
-                told.undo(which)
+                both.undo(which)
             case ("move", _, _):
-                told.move()
+                both.move()
             case ("seal", int() as hour, _):
-                told.seal(hour)
-        told.tick()
-        told.check(old)
-    told.check(told.world.fresh())
-    for asof_ms in told.times[::4]:
-        told.check(old, asof_ms)
+                both.seal(hour)
+        both.tick()
+        both.check(old)
+    both.check(both.world.fresh())
+    for asof_ms in both.times[::4]:
+        both.check(old, asof_ms)
 
 
 @settings(deadline=None, max_examples=12)

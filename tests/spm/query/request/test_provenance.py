@@ -1,4 +1,4 @@
-"""What an answer rests on: short sentences, neighbours merged; and bounds on what a reading process holds."""
+"""The provenance of an answer: short sentences, neighbours merged; and bounds on the memory of a reading process."""
 
 import pytest
 
@@ -14,29 +14,29 @@ from tests.spm.query.rolled.test_resolutions import M0, a_day
 MIDNIGHT = 24 * 365  # 1971-01-01
 
 
-def test_neighbours_of_one_level_are_one_stretch_and_gaps_without_data_do_not_part_them() -> None:
-    ground = ProvenanceBuilder()
-    ground.use(DAYS, MIDNIGHT)
-    ground.use(DAYS, MIDNIGHT + 24)
+def test_neighbours_of_one_resolution_are_one_range_and_gaps_without_data_do_not_split_it() -> None:
+    builder = ProvenanceBuilder()
+    builder.use(DAYS, MIDNIGHT)
+    builder.use(DAYS, MIDNIGHT + 24)
     for hour in (48, 49, 53):
-        ground.use(HOURS, MIDNIGHT + hour)
-    ground.use(RAW, MIDNIGHT + 54)
-    assert ground.build().infos() == [
+        builder.use(HOURS, MIDNIGHT + hour)
+    builder.use(RAW, MIDNIGHT + 54)
+    assert builder.build().infos() == [
         "day aggregates: 1971-01-01T00:00Z to 1971-01-03T00:00Z",
         "hour aggregates: 1971-01-03T00:00Z to 1971-01-03T06:00Z",
         "raw samples: 1971-01-03T06:00Z to 1971-01-03T07:00Z",
     ]
 
 
-def test_many_stretches_are_counted_not_listed() -> None:
-    ground = ProvenanceBuilder()
+def test_many_ranges_are_counted_not_listed() -> None:
+    builder = ProvenanceBuilder()
     for hour in range(0, 40, 2):
-        ground.use(HOURS, hour)
-        ground.use(RAW, hour + 1)
-    assert all(info.endswith("and 16 more ranges") for info in ground.build().infos())
+        builder.use(HOURS, hour)
+        builder.use(RAW, hour + 1)
+    assert all(info.endswith("and 16 more ranges") for info in builder.build().infos())
 
 
-def test_what_several_batches_rest_on_is_said_once() -> None:
+def test_the_provenance_of_several_batches_is_said_once() -> None:
     one = Provenance(((RAW, (0, 2)),), frozenset({3}), raw_expired_ms=HOUR_MS)
     two = Provenance(
         ((RAW, (1, 5)), (HOURS, (5, 6))), frozenset({3, 9}), hours_expired_ms=2 * HOUR_MS, raw_expired_ms=5

@@ -1,4 +1,4 @@
-"""Several hands: the numbers of one, whatever fails is told when all have ended, and nobody waits for a hand."""
+"""Parts of a query on several threads: equal numbers, errors raised after all have ended, no waiting for a thread."""
 
 import threading
 from collections.abc import Callable
@@ -16,52 +16,52 @@ STEPS = Steps(START + 60_000, 37_000, 40)
 
 
 @pytest.fixture
-def strips() -> SampleRuns:
+def runs() -> SampleRuns:
     return stored(dataset(3, low_counters=True)).select_runs([], START - 1, START + 10**8)
 
 
 @pytest.mark.parametrize("function", ["avg_over_time", "max_over_time", "rate", "quantile_over_time"])
 @pytest.mark.parametrize("several", [2, 3, 1_000])
-def test_several_hands_find_what_one_finds(
-    strips: SampleRuns, function: str, several: int, monkeypatch: pytest.MonkeyPatch
+def test_several_threads_compute_what_one_computes(
+    runs: SampleRuns, function: str, several: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     half = np.full(STEPS.count, 0.5)
-    alone = windows.sweep(function, strips, STEPS, 300_000, half)
-    asked: list[int] = []
+    alone = windows.sweep(function, runs, STEPS, 300_000, half)
+    part_counts: list[int] = []
 
     def counted(parts: list[Callable[[], bool]]) -> list[bool]:
-        asked.append(len(parts))
+        part_counts.append(len(parts))
         return request_threads.run_parallel(parts)
 
     monkeypatch.setattr(windows, "_SHARED_FROM", 0)
     monkeypatch.setattr(windows, "thread_count", lambda: several)
     monkeypatch.setattr(windows, "run_parallel", counted)
-    together = windows.sweep(function, strips, STEPS, 300_000, half)
-    assert asked[0] == several
+    together = windows.sweep(function, runs, STEPS, 300_000, half)
+    assert part_counts[0] == several
     for one, other in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one[alone[1]], other[alone[1]])
     assert alone[1].any()
 
 
-def test_what_a_hand_raises_is_raised_when_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_part_is_raised_when_all_parts_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_threads, "thread_count", lambda: 2)
-    begun, ended = threading.Event(), threading.Event()
+    started, ended = threading.Event(), threading.Event()
 
-    def mine() -> None:
-        assert begun.wait(60)
+    def own() -> None:
+        assert started.wait(60)
         raise ValueError("mine")
 
     def others() -> None:
-        begun.set()
+        started.set()
         ended.wait(0.2)
         ended.set()
 
     with pytest.raises(ValueError, match="mine"):
-        request_threads.run_parallel([mine, others])
+        request_threads.run_parallel([own, others])
     assert ended.is_set()
 
 
-def test_what_no_hand_has_begun_is_done_by_who_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_no_thread_has_started_is_run_by_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_threads, "thread_count", lambda: 2)
     free = threading.Event()
     busy = request_threads._pool().submit(free.wait, 60)

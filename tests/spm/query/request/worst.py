@@ -1,10 +1,10 @@
 """`python -m tests.spm.query.request.worst SHARE`: the worst queries that a share of the limits allows, and the memory
 each takes.
 
-Each is asked of so many series that one vector of them just fits, then of fewer and fewer, so that what a query with
-several vectors does at last is also seen near the limit. Prints a line of JSON for each: the expression, the series,
-what the budget counted at most, by how much the process grew at most, and why it was refused, if it was. Runs in a
-process of its own, so that nothing else's memory is counted.
+Each runs over so many series that one vector of them just fits, then over fewer and fewer, so that the last steps of a
+query with several vectors are measured near the limit as well. Prints a line of JSON for each: the expression, the
+series, the peak that the budget counted, the peak growth of the process, and the reason of a refusal. Runs in a
+process of its own, so that no other memory is counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spm.query.request.budget import CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, WOR
 STEPS = 5_000
 START = 1_700_000_000_000
 TIMES = START + np.arange(STEPS) * 1_000
-PARTS = (1.0, 0.8, 0.65, 0.5, 0.4)  # of the series of which one vector just fits
+PARTS = (1.0, 0.8, 0.65, 0.5, 0.4)  # of the series whose vector just fits
 WORST = (
     "m",
     "m + m",
@@ -54,13 +54,13 @@ WORST = (
 
 
 def grown() -> int:
-    """Bytes of this process at most since `forget`."""
+    """The peak of this process in bytes since `forget`."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines["VmHWM"].split()[0]) * 1024
 
 
 def forget() -> int:
-    """What is not used goes back to the system, and the highest mark with it; bytes now."""
+    """Return unused memory to the system and reset the peak; returns the present bytes."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
@@ -68,7 +68,7 @@ def forget() -> int:
 
 
 def main(share: float) -> None:
-    """Ask all of them."""
+    """Run all of them."""
     most = QueryLimits()
     allowed = dataclasses.replace(
         most,
@@ -78,16 +78,16 @@ def main(share: float) -> None:
         shown=int(most.shown * share),
         timeout_s=600.0,
     )
-    # So many that a vector alone, its samples and what is made of it just fit; with operands it does not.
+    # So many that one vector, its samples and its result just fit; with operands they do not.
     most_series = allowed.bytes // (STEPS * (SAMPLE_BYTES + CELL_BYTES * (1 + WORKING_COPIES)) + SERIES_BYTES)
     few = FakeStorage().add("m", {"n": "1", "g": "1"}, TIMES[:10], np.arange(10.0))
     for expr in WORST:
-        prometheus.query_body(Engine(few).range(expr, START, START + 9_000, 1_000))  # compiles what is not compiled yet
+        prometheus.query_body(Engine(few).range(expr, START, START + 9_000, 1_000))  # compiles the kernels
     for part in PARTS:
         series = int(most_series * part)
         storage = _storage(series)
         for expr in WORST:
-            print(json.dumps({"expr": expr, "series": series} | _asked(expr, storage, allowed)), flush=True)
+            print(json.dumps({"expr": expr, "series": series} | _result_of(expr, storage, allowed)), flush=True)
 
 
 def _storage(series: int) -> FakeStorage:
@@ -97,12 +97,12 @@ def _storage(series: int) -> FakeStorage:
     return storage
 
 
-def _asked(expr: str, storage: FakeStorage, allowed: QueryLimits) -> dict[str, Any]:
+def _result_of(expr: str, storage: FakeStorage, allowed: QueryLimits) -> dict[str, Any]:
     budget, before, refused = Budget(allowed, SystemClock()), forget(), ""
     try:
-        found = Engine(storage, budget=budget).range(expr, START, START + (STEPS - 1) * 1_000, 1_000)
-        budget.shown(prometheus.points_of(found))
-        prometheus.query_body(found)
+        result = Engine(storage, budget=budget).range(expr, START, START + (STEPS - 1) * 1_000, 1_000)
+        budget.shown(prometheus.points_of(result))
+        prometheus.query_body(result)
     except QueryTooLarge as error:
         refused = str(error)
     return {"counted": budget.usage.bytes_peak, "grown": grown() - before, "refused": refused}

@@ -1,7 +1,7 @@
 """Claims about which shards answer a day together, while and after an app's shards change (PROTOCOL 11, 22, 23).
 
 The first epoch puts all metrics into shard 11; the next ones m0 and m1 into 13 and m2 into 11, or m0 and m2 into 0 and
-m1 into 4. A day may be answered by rows of days only where no metric can stand in two of the shards that answer.
+m1 into 4. A day may be answered by day aggregates only if no metric can lie in two of the shards that answer.
 """
 
 from collections.abc import Callable
@@ -36,14 +36,14 @@ def narrow() -> World:
 
 
 def open_to(world: World, shape: Shape) -> None:
-    """Writers go there from now on."""
-    strategy, shards, spread = shape
-    epochs.open_epoch(world.store, APP, function=strategy, shards=shards, spread=spread)
-    world.send((2, 30 * HOUR_MS, 1.0))  # of tomorrow: by now the writer knows
+    """Open an epoch: writers use its shards from now on."""
+    function, shards, spread = shape
+    epochs.open_epoch(world.store, APP, function=function, shards=shards, spread=spread)
+    world.send((2, 30 * HOUR_MS, 1.0))  # of the next day: by now the writer uses the epoch
 
 
 def moved(shape: Shape, *, close: bool = True, world: World | None = None) -> World:
-    """The same, moved to another epoch, the former one closed."""
+    """A world moved to another epoch, with the former one closed."""
     world = world or narrow()
     former = world.spread().newest.number
     open_to(world, shape)
@@ -56,8 +56,8 @@ def moved(shape: Shape, *, close: bool = True, world: World | None = None) -> Wo
     return world
 
 
-def kept(world: World, keep: RetentionPeriods) -> World:
-    """Let samples go, or hours too."""
+def retained(world: World, keep: RetentionPeriods) -> World:
+    """Let samples expire, or hours too."""
     world.retain(keep, days_later=4)
     return world
 
@@ -69,7 +69,7 @@ def late_in_one_shard() -> World:
 
 
 def a_metric_in_two() -> World:
-    """m0 stands in shard 11 by the former epoch and in 13 by the newest: before the move."""
+    """m0 lies in shard 11 by the former epoch and in 13 by the newest: before the move."""
     world = narrow()
     open_to(world, WIDER)
     world.send((0, 2, 50.0), (0, 1, 60.0))
@@ -78,7 +78,7 @@ def a_metric_in_two() -> World:
 
 
 def hours_of_a_metric_in_two() -> World:
-    """Its first hours stand in shard 11, a later one in 13, each with a row of days that is exact for its shard."""
+    """Its first hours lie in shard 11, a later one in 13, each with a row of days that is exact for its shard."""
     world = narrow()
     open_to(world, WIDER)
     world.send(*((series, 5 * HOUR_MS + 1, 7.0) for series in (0, 1, 3)))  # of m0 and m1
@@ -88,7 +88,7 @@ def hours_of_a_metric_in_two() -> World:
 
 
 def sealed_before_the_move() -> World:
-    world = kept(narrow(), RetentionPeriods(raw_days=1))
+    world = retained(narrow(), RetentionPeriods(raw_days=1))
     open_to(world, BYTES)
     world.roll()
     world.migrate()
@@ -97,19 +97,19 @@ def sealed_before_the_move() -> World:
 
 
 def expired_with_days_of_before() -> World:
-    """The month still names the day's rows in two shards that were emptied: made of what is there no more."""
+    """The month still names the day's rows in two shards that were emptied: made of rows that no longer exist."""
     world = moved((HASH, 16, 1), world=moved(BYTES))  # there and back
     world.send(*((series, 77, 9.0) for series in range(4)))
     world.roll()
-    kept(world, RetentionPeriods(raw_days=1, hour_days=2))
+    retained(world, RetentionPeriods(raw_days=1, hour_days=2))
     assert EXPIRED in world.manifest().seals.values()
     assert len([b for b, pack in world.month(DAY).days.items() if DAY in pack.days]) == 3
     return world
 
 
 def expired_and_forgotten() -> World:
-    """The manifest says no more what the day was made of; its row is all there is, and better than nothing."""
-    world = kept(moved(WIDER), RetentionPeriods(raw_days=1, hour_days=2))
+    """The manifest no longer says what the day was made of; its row is the only data left, and is used."""
+    world = retained(moved(WIDER), RetentionPeriods(raw_days=1, hour_days=2))
     now = world.manifest()
     after = manifest.encode(with_seals_only(now, now.nonce + 1))
     assert world.store.check_and_put("manifest", keys.manifest(APP, DAY), b"v", manifest.encode(now), after)
@@ -120,8 +120,8 @@ def expired_and_forgotten() -> World:
 class Case:
     """A history, and where the day is answered from."""
 
-    made: Callable[[], World]
-    levels: set[str]
+    make_world: Callable[[], World]
+    resolutions: set[str]
 
 
 CASES = {
@@ -133,10 +133,10 @@ CASES = {
     "a metric in two shards": Case(a_metric_in_two, {RAW, HOURS}),
     "hours of a metric in two shards": Case(hours_of_a_metric_in_two, {HOURS}),
     "sealed in a shard of a closed epoch": Case(sealed_before_the_move, {DAYS}),
-    "sealed in two shards": Case(lambda: kept(moved(WIDER), RetentionPeriods(raw_days=1)), {HOURS}),
-    "expired in two shards": Case(lambda: kept(moved(WIDER), RetentionPeriods(raw_days=1, hour_days=2)), {DAYS}),
+    "sealed in two shards": Case(lambda: retained(moved(WIDER), RetentionPeriods(raw_days=1)), {HOURS}),
+    "expired in two shards": Case(lambda: retained(moved(WIDER), RetentionPeriods(raw_days=1, hour_days=2)), {DAYS}),
     "expired, with a row of days of before the move": Case(expired_with_days_of_before, {DAYS}),
-    "expired, and what its days were made of forgotten": Case(expired_and_forgotten, {DAYS}),
+    "expired, and the manifest no longer says what its days were made of": Case(expired_and_forgotten, {DAYS}),
 }
 
 
@@ -144,37 +144,39 @@ def of_the_day(world: World) -> dict[tuple[int, int], dict[str, float]]:
     return {key: row for key, row in world.days().items() if key[1] == DAY}
 
 
-def levels_of(storage: AppStorage, metric: str = "m.") -> set[str]:
+def resolutions_of(storage: AppStorage, metric: str = "m.") -> set[str]:
     """Where the day's answer comes from."""
-    asked = [Matcher("__name__", "=~", metric)]
+    matchers = [Matcher("__name__", "=~", metric)]
     return {
-        level
-        for level, _ in storage.select_cells(asked, np.array([FIRST, FIRST + DAY_HOURS]), ["sum"]).provenance.ranges
+        resolution
+        for resolution, _ in storage.select_cells(
+            matchers, np.array([FIRST, FIRST + DAY_HOURS]), ["sum"]
+        ).provenance.ranges
     }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_day_is_answered_once_and_from_the_highest_level_that_is_exact(name: str) -> None:
+def test_a_day_is_answered_once_and_from_the_coarsest_resolution_that_is_exact(name: str) -> None:
     case = CASES[name]
-    world = case.made()
-    wanted = {key: row for key, row in world.model.days().items() if key[1] == DAY}
-    assert len(wanted) == 4
-    assert of_the_day(world) == wanted
-    assert levels_of(world.fresh()) == case.levels
+    world = case.make_world()
+    expected = {key: row for key, row in world.model.days().items() if key[1] == DAY}
+    assert len(expected) == 4
+    assert of_the_day(world) == expected
+    assert resolutions_of(world.fresh()) == case.resolutions
 
 
 def test_only_the_shard_of_a_metric_that_is_asked_for_must_be_exact() -> None:
     world = late_in_one_shard()  # in shard 13, where m0 and m1 are
-    assert levels_of(world.fresh(), "m2") == {DAYS}
-    assert levels_of(world.fresh(), "m0") == {HOURS, RAW}
+    assert resolutions_of(world.fresh(), "m2") == {DAYS}
+    assert resolutions_of(world.fresh(), "m0") == {HOURS, RAW}
 
 
 @pytest.mark.parametrize(
     "keep", [RetentionPeriods(raw_days=1), RetentionPeriods(raw_days=1, hour_days=2)], ids=["sealed", "expired"]
 )
-def test_what_was_known_of_a_day_without_samples_nobody_can_say(keep: RetentionPeriods) -> None:
-    """Its row tells what counted when it was sealed: as of a moment it is left out, in every shard."""
-    world = kept(moved(WIDER), keep)
+def test_an_as_of_answer_leaves_out_a_day_without_samples(keep: RetentionPeriods) -> None:
+    """Its row contains what counted when it was sealed: an as-of answer leaves it out, in every shard."""
+    world = retained(moved(WIDER), keep)
     assert max(world.manifest().seals.values()) >= SEALED
     then = world.fresh().asof(NEXT_DAY * 2)
     assert {key for key in world.days(then) if key[1] == DAY} == set()

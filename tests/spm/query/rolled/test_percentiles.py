@@ -1,4 +1,4 @@
-"""Claims about percentiles: within 1 % over any range and any group, from whatever level; exact where samples are."""
+"""Claims about percentiles: within 1 % over any range and group, from any resolution; exact from samples."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from spm.query.promql.engine import Engine
 from spm.query.request.batches import Matcher
 from spm.query.rolled import percentiles
 from tests.model.world import START, metric_of
-from tests.spm.query.test_truth import EVERY, Told
+from tests.spm.query.test_truth import EVERY, WorldAndModel
 
 MINUTE = 60_000
 
@@ -35,7 +35,7 @@ def test_segments_cover_every_window_exactly(windows: list[tuple[int, int]]) -> 
 
 
 def close(got: float, values: list[float], q: float) -> bool:
-    """Within 1 % of what lies between the two values around the rank, whatever way is chosen between them."""
+    """Within 1 % of the interval between the two values around the rank."""
     if not values:
         return bool(np.isnan(got))
     low, high = (float(np.quantile(values, q, method=m)) for m in ("lower", "higher"))
@@ -52,47 +52,47 @@ def close(got: float, values: list[float], q: float) -> bool:
 def test_percentiles_of_any_range_and_group_are_within_a_hundredth(
     samples: list[tuple[int, int, int]], rolled: bool, windows: list[tuple[int, int]], q: float
 ) -> None:
-    told = Told()
-    told.send(samples, "a")
+    both = WorldAndModel()
+    both.send(samples, "a")
     if rolled:
-        told.world.roll()
-    told.tick()
+        both.world.roll()
+    both.tick()
     starts = START + np.array([s for s, _ in windows]) * MINUTE
     ends = starts + np.array([w for _, w in windows]) * MINUTE
-    found = percentiles.group_percentiles(told.world.fresh(), EVERY, starts, ends, qs=[q], by=["__name__"])
-    truth = told.model.raw()
-    for row, labels in enumerate(found.labels):
+    result = percentiles.group_percentiles(both.world.fresh(), EVERY, starts, ends, qs=[q], by=["__name__"])
+    truth = both.model.raw()
+    for row, labels in enumerate(result.labels):
         for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            mine = [v for (s, ts), v in truth.items() if start < ts <= end and metric_of(s) == labels["__name__"]]
-            assert close(found.values[0][row, at], mine, q)
+            values = [v for (s, ts), v in truth.items() if start < ts <= end and metric_of(s) == labels["__name__"]]
+            assert close(result.values[0][row, at], values, q)
 
 
-def test_whole_days_and_hours_come_from_their_levels() -> None:
-    told = Told()
-    told.send([(s, at, at) for s in range(6) for at in range(1, 18)], "a")
-    told.world.roll()
-    told.tick()
+def test_whole_days_and_hours_come_from_their_own_resolution() -> None:
+    both = WorldAndModel()
+    both.send([(s, at, at) for s in range(6) for at in range(1, 18)], "a")
+    both.world.roll()
+    both.tick()
     day = np.array([START]), np.array([START + DAY_HOURS * HOUR_MS])
-    found = percentiles.group_percentiles(told.world.fresh(), EVERY, *day, qs=[0.5], by=[])
-    assert [level for level, _ in found.provenance.ranges] == ["day aggregates"]
+    result = percentiles.group_percentiles(both.world.fresh(), EVERY, *day, qs=[0.5], by=[])
+    assert [resolution for resolution, _ in result.provenance.ranges] == ["day aggregates"]
     hours = np.array([START + 1]), np.array([START + 3 * HOUR_MS])
-    found = percentiles.group_percentiles(told.world.fresh(), EVERY, *hours, qs=[0.5], by=[])
-    assert [level for level, _ in found.provenance.ranges] == ["raw samples", "hour aggregates"]
+    result = percentiles.group_percentiles(both.world.fresh(), EVERY, *hours, qs=[0.5], by=[])
+    assert [resolution for resolution, _ in result.provenance.ranges] == ["raw samples", "hour aggregates"]
 
 
 def test_quantile_over_time_of_sealed_hours_comes_from_sketches_and_says_so() -> None:
-    told = Told()
-    told.send([(0, at, at) for at in range(1, 18)], "a")
-    told.world.roll()
-    told.tick()
-    told.seal(0)
-    assert told.model.sealed, "the hour must have been sealed"
-    told.tick()
-    result = Engine(told.world.fresh()).instant("quantile_over_time(0.5, m0[2h])", START + 2 * HOUR_MS)
+    both = WorldAndModel()
+    both.send([(0, at, at) for at in range(1, 18)], "a")
+    both.world.roll()
+    both.tick()
+    both.seal(0)
+    assert both.model.sealed, "the hour must have been sealed"
+    both.tick()
+    result = Engine(both.world.fresh()).instant("quantile_over_time(0.5, m0[2h])", START + 2 * HOUR_MS)
     assert result.values[0, 0] == pytest.approx(6.5, rel=0.01)
     assert "percentiles of aggregated hours are within 1 %" in result.notes
     assert not result.warnings
-    half = Engine(told.world.fresh()).instant("quantile_over_time(0.5, m0[90m])", START + 2 * HOUR_MS)
+    half = Engine(both.world.fresh()).instant("quantile_over_time(0.5, m0[90m])", START + 2 * HOUR_MS)
     assert len(half.labels) == 0
     assert "has expired" in half.warnings[0]
 
@@ -101,17 +101,17 @@ def test_overlapping_windows_are_merged_a_few_at_a_time(monkeypatch: pytest.Monk
     monkeypatch.setattr(percentiles, "_BUCKETS_AT_ONCE", 20)
     storage = FakeStorage().add("m", {"n": "1"}, [h * HOUR_MS + 5 for h in range(48)], range(48))
     ends = np.arange(24, 49) * HOUR_MS
-    found = percentiles.group_percentiles(
+    result = percentiles.group_percentiles(
         storage, [Matcher("__name__", "=", "m")], ends - 24 * HOUR_MS, ends, qs=[1.0], by=[]
     )
-    np.testing.assert_allclose(found.values[0][0], np.arange(23, 48), rtol=0.01)
+    np.testing.assert_allclose(result.values[0][0], np.arange(23, 48), rtol=0.01)
 
 
 def test_too_many_buckets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "QUERY_BUCKETS_MAX", 3)
-    told = Told()
-    told.send([(s, at, at) for s in range(6) for at in range(1, 9)], "a")
-    told.tick()
+    both = WorldAndModel()
+    both.send([(s, at, at) for s in range(6) for at in range(1, 9)], "a")
+    both.tick()
     day = np.array([START]), np.array([START + DAY_HOURS * HOUR_MS])
     with pytest.raises(QueryTooLarge, match="buckets"):
-        percentiles.group_percentiles(told.world.fresh(), EVERY, *day, qs=[0.5], by=[])
+        percentiles.group_percentiles(both.world.fresh(), EVERY, *day, qs=[0.5], by=[])

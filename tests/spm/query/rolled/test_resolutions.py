@@ -1,4 +1,4 @@
-"""Claims about levels: days, hours or samples answer, whichever is the highest that is exact (PROTOCOL 11, 22, 23)."""
+"""Claims about resolutions: the coarsest that is exact answers: days, hours or samples (PROTOCOL 11, 22, 23)."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -32,25 +32,25 @@ NAMES = ["sum", "max"]
 
 
 class Counting:
-    """A store that counts the rows it is asked for, by table."""
+    """A store that counts the rows it reads, by table."""
 
     def __init__(self, inner: MemoryBackend) -> None:
-        self._inner, self.asked = inner, dict[str, int]()
+        self._inner, self.row_counts = inner, dict[str, int]()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def get(self, table: str, names: Sequence[bytes], columns: Sequence[bytes] | None = None) -> Any:
-        self.asked[table] = self.asked.get(table, 0) + len(names)
+        self.row_counts[table] = self.row_counts.get(table, 0) + len(names)
         return self._inner.get(table, names, columns)
 
     def snapshot(self) -> Any:
         return nullcontext(self)
 
 
-def levels(provenance: Provenance) -> list[str]:
-    """The levels an answer came from, in the order of time."""
-    return [level for level, _ in provenance.ranges]
+def resolutions(provenance: Provenance) -> list[str]:
+    """The resolutions of an answer, in the order of time."""
+    return [resolution for resolution, _ in provenance.ranges]
 
 
 def a_day(world: World | None = None) -> World:
@@ -68,7 +68,7 @@ def day_of(storage: AppStorage) -> Any:
     return storage.select_cells(M0, np.array([FIRST, FIRST + DAY_HOURS]), NAMES)
 
 
-def flip(world: World, **changes: Any) -> None:
+def change_manifest(world: World, **changes: Any) -> None:
     """Change the day's manifest."""
     now = world.manifest()
     fields = {name: changes.get(name, getattr(now, name)) for name in ("fence", "entries", "hours", "seals")}
@@ -80,9 +80,9 @@ def moved(world: World) -> None:
     """Writers put metric m0 into another shard from now on."""
     ids = np.array([metric_id(b"m0")], np.uint64)
     before = world.distribution.place(APP, ids)
-    made = epochs.open_epoch(world.store, APP, function="byte", shards=16, spread=16)
-    assert made.place(APP, ids) != before, "the metric must move"
-    world.writer = Writer(world.store, made)
+    placement = epochs.open_epoch(world.store, APP, function="byte", shards=16, spread=16)
+    assert placement.place(APP, ids) != before, "the metric must move"
+    world.writer = Writer(world.store, placement)
 
 
 def test_a_month_of_one_series_reads_few_rows() -> None:
@@ -94,15 +94,15 @@ def test_a_month_of_one_series_reads_few_rows() -> None:
         counting = Counting(inner)
         result = month.ask(month.cold(counting, clock), expr, days=30, step_ms=step_ms)
         assert result.present.sum() == result.values.size > 0
-        assert 0 < counting.asked.get("hours", 0) + counting.asked.get("days", 0) <= most
-        assert "chunks" not in counting.asked
+        assert 0 < counting.row_counts.get("hours", 0) + counting.row_counts.get("days", 0) <= most
+        assert "chunks" not in counting.row_counts
 
 
 @pytest.mark.parametrize("spread", [1, 2, 7])
-def test_days_and_hours_answer_whatever_the_spread(spread: int) -> None:
+def test_days_and_hours_answer_for_any_spread(spread: int) -> None:
     world = a_day(World(distribution=PlacementTable.single(spread=spread)))
-    assert levels(day_of(world.fresh()).provenance) == ["day aggregates"]
-    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["hour aggregates"]
+    assert resolutions(day_of(world.fresh()).provenance) == ["day aggregates"]
+    assert resolutions(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["hour aggregates"]
 
 
 def test_a_retraction_of_another_metric_leaves_hours_and_days_in_use() -> None:
@@ -110,11 +110,11 @@ def test_a_retraction_of_another_metric_leaves_hours_and_days_in_use() -> None:
     before = day_of(world.fresh())
     world.retract(metric=1)
     after = day_of(world.fresh())
-    assert levels(after.provenance) == ["day aggregates"]
+    assert resolutions(after.provenance) == ["day aggregates"]
     assert (after.sum == before.sum).all()
-    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["hour aggregates"]
+    assert resolutions(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["hour aggregates"]
     world.retract(source="host")
-    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["raw samples"]
+    assert resolutions(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["raw samples"]
     assert day_of(world.fresh()).count.sum() == 0
 
 
@@ -132,7 +132,7 @@ def test_a_metric_in_two_shards_is_merged_before_winners_are_chosen() -> None:
 def test_an_expired_day_is_answered_whole_from_its_day_and_never_in_part() -> None:
     world = a_day()
     before = day_of(world.fresh())
-    flip(world, seals={FIRST + i: EXPIRED for i in range(DAY_HOURS)})
+    change_manifest(world, seals={FIRST + i: EXPIRED for i in range(DAY_HOURS)})
     for table in ("hours", "chunks", "timelines"):
         world.store.delete(table, [(key, None) for key, _ in world.store.scan(table, b"", b"\xff" * 64)])
     whole = day_of(world.fresh())
@@ -146,20 +146,20 @@ def test_an_expired_day_is_answered_whole_from_its_day_and_never_in_part() -> No
     assert then.provenance.warnings()
 
 
-def test_a_lost_row_of_a_sealed_hour_is_an_error_never_no_data() -> None:
+def test_a_missing_row_of_a_sealed_hour_is_an_error_and_not_no_data() -> None:
     world = a_day()
-    flip(world, seals={FIRST: SEALED})
+    change_manifest(world, seals={FIRST: SEALED})
     assert world.fresh().select_hours(M0, FIRST, FIRST).count.tolist() == [[6], [6]]
     world.store.delete("hours", [(key, None) for key, _ in world.store.scan("hours", b"", b"\xff" * 64)])
     with pytest.raises(IntegrityError, match="no finer data"):
         world.fresh().select_hours(M0, FIRST, FIRST)
     open_one = world.fresh().select_hours(M0, FIRST + 1, FIRST + 1)
-    assert levels(open_one.provenance) == ["raw samples"]
+    assert resolutions(open_one.provenance) == ["raw samples"]
 
 
-def test_pending_samples_of_a_sealed_hour_are_passed_over() -> None:
+def test_pending_samples_of_a_sealed_hour_are_ignored() -> None:
     world = a_day()
-    flip(world, seals={FIRST: SEALED})
+    change_manifest(world, seals={FIRST: SEALED})
     world.send((0, 5, 1e9))
     world.clock.advance(2_000)
     assert world.fresh().select_hours(M0, FIRST, FIRST).count.tolist() == [[6], [6]]
@@ -170,15 +170,15 @@ def test_pending_samples_of_a_sealed_hour_are_passed_over() -> None:
     ]
 
 
-def test_a_new_distribution_is_noticed_in_the_midst_of_a_query() -> None:
+def test_a_new_placement_is_noticed_in_the_middle_of_a_query() -> None:
     world = a_day()
     storage = world.fresh()
     storage.select(M0, START, START + HOUR_MS)
     moved(world)
     world.send(*((s, 1_800_001, 777.0) for s in (0, 1, 3)))
     assert not storage._state.tail.due
-    found = storage.select(M0, START, START + HOUR_MS)  # the tail is not a second old, but it is of another place
-    assert (found.values == 777.0).any()
+    result = storage.select(M0, START, START + HOUR_MS)  # the tail is less than a second old, but of another placement
+    assert (result.values == 777.0).any()
 
 
 def test_a_query_that_is_out_of_time_ends_within_the_storage() -> None:
@@ -200,9 +200,9 @@ def test_late_samples_take_a_day_down_to_hours_and_their_hour_down_to_samples() 
     world = a_day()
     world.send((0, 5, 50.0))
     world.clock.advance(2_000)
-    found = day_of(world.fresh())
-    assert levels(found.provenance) == ["raw samples", "hour aggregates"]
-    assert sorted(found.count.ravel().tolist()) == [12, 13]
+    result = day_of(world.fresh())
+    assert resolutions(result.provenance) == ["raw samples", "hour aggregates"]
+    assert sorted(result.count.ravel().tolist()) == [12, 13]
 
 
 def test_cells_are_those_of_their_hours_where_a_day_is_whole_and_where_it_is_not() -> None:
@@ -216,7 +216,7 @@ def test_cells_are_those_of_their_hours_where_a_day_is_whole_and_where_it_is_not
     borders = np.array([*range(FIRST + 5, FIRST + 24), FIRST + 24, FIRST + 48, *range(FIRST + 49, FIRST + 55)])
     hours = world.fresh().select_hours(M0, FIRST, FIRST + 71)
     mixed = world.fresh().select_cells(M0, borders, NAMES)
-    assert levels(mixed.provenance) == ["hour aggregates", "raw samples", "hour aggregates"]
+    assert resolutions(mixed.provenance) == ["hour aggregates", "raw samples", "hour aggregates"]
     for labels, counts, most in zip(mixed.labels, mixed.count, mixed.max, strict=True):
         row = list(hours.labels).index(labels)
         parts = [slice(a - FIRST, b - FIRST) for a, b in pairwise(borders.tolist())]
@@ -224,28 +224,28 @@ def test_cells_are_those_of_their_hours_where_a_day_is_whole_and_where_it_is_not
         np.testing.assert_array_equal(most, [np.fmax.reduce(hours.max[row, part]) for part in parts])
 
 
-@pytest.mark.parametrize("asked", [[1, 2, 3], [2], [5, 9], [9, 10], [0, 11], [0, 4]])
+@pytest.mark.parametrize("ids", [[1, 2, 3], [2], [5, 9], [9, 10], [0, 11], [0, 4]])
 @pytest.mark.parametrize("steps", [{7}, {7, 9}, {3, 4}, {11, 12}])
-def test_of_a_row_the_series_and_steps_asked_for_are_taken_and_no_others(asked: list[int], steps: set[int]) -> None:
+def test_only_the_requested_series_and_steps_of_a_row_are_taken(ids: list[int], steps: set[int]) -> None:
     row = [(series, step) for series in (1, 2, 5, 9, 10) for step in (4, 7, 8, 9, 11) if (series, step) != (2, 7)]
     series, step = np.array(row).T
     used = np.isin(np.arange(min(steps), max(steps) + 1), list(steps))
-    ids, numbers = np.array(asked, np.uint64), np.arange(len(asked))[::-1].copy()
-    rows, at = _entries(series.astype(np.uint64), step.copy(), ids, numbers, min(steps), used)
-    wanted = [i for i, (one, when) in enumerate(row) if one in asked and when in steps]
-    assert at.tolist() == wanted
-    assert rows.tolist() == [numbers[asked.index(row[i][0])] for i in wanted]
+    numbers = np.arange(len(ids))[::-1].copy()
+    rows, at = _entries(series.astype(np.uint64), step.copy(), np.array(ids, np.uint64), numbers, min(steps), used)
+    expected = [i for i, (one, when) in enumerate(row) if one in ids and when in steps]
+    assert at.tolist() == expected
+    assert rows.tolist() == [numbers[ids.index(row[i][0])] for i in expected]
 
 
-def test_hours_and_days_that_were_made_of_something_else_are_not_used() -> None:
+def test_hours_and_days_that_were_made_of_other_inputs_are_not_used() -> None:
     world = a_day()
     other = {
         shard: HourPack(pack.generation, {s: replace(of, inputs=b"another!") for s, of in pack.hours.items()})
         for shard, pack in world.manifest().hours.items()
     }
-    flip(world, hours=other)
-    assert levels(day_of(world.fresh()).provenance) == ["day aggregates"]
-    assert levels(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["raw samples"]
+    change_manifest(world, hours=other)
+    assert resolutions(day_of(world.fresh()).provenance) == ["day aggregates"]
+    assert resolutions(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["raw samples"]
     key = keys.manifest_month(APP, month_of(DAY))
     [row] = world.store.get("manifest", [key])
     assert row is not None
@@ -256,20 +256,20 @@ def test_hours_and_days_that_were_made_of_something_else_are_not_used() -> None:
     }
     changed = manifest.encode_month(replace(now, nonce=now.nonce + 1, days=days))
     assert world.store.check_and_put("manifest", key, b"v", row[b"v"], changed)
-    assert levels(day_of(world.fresh()).provenance) == ["raw samples"]
+    assert resolutions(day_of(world.fresh()).provenance) == ["raw samples"]
 
 
 def test_a_retraction_takes_a_day_down_to_samples_and_a_run_brings_it_back() -> None:
     world = a_day()
     number = world.retract(series=0, data_to=START + HOUR_MS)
     world.clock.advance(2_000)
-    found = day_of(world.fresh())
-    assert levels(found.provenance) == ["raw samples", "hour aggregates"]
+    result = day_of(world.fresh())
+    assert resolutions(result.provenance) == ["raw samples", "hour aggregates"]
     world.roll()
     world.clock.advance(2_000)
     again = day_of(world.fresh())
-    assert levels(again.provenance) == ["day aggregates"]
-    assert (again.sum == found.sum).all()
+    assert resolutions(again.provenance) == ["day aggregates"]
+    assert (again.sum == result.sum).all()
     world.undo(number)
     assert sorted(day_of(world.fresh()).count.ravel().tolist()) == [12, 12]
 
@@ -286,7 +286,7 @@ def test_a_day_that_leaves_out_other_samples_than_its_hours_is_not_used() -> Non
     }
     changed = manifest.encode_month(replace(now, nonce=now.nonce + 1, days=days))
     assert world.store.check_and_put("manifest", key, b"v", row[b"v"], changed)
-    assert levels(day_of(world.fresh()).provenance) == ["hour aggregates"]
+    assert resolutions(day_of(world.fresh()).provenance) == ["hour aggregates"]
 
 
 def test_a_retraction_meets_series_that_were_not_known_when_it_was_first_looked_at() -> None:
@@ -299,9 +299,9 @@ def test_a_retraction_meets_series_that_were_not_known_when_it_was_first_looked_
     assert storage.select(M0, START, START + 2 * HOUR_MS).labels == []
 
 
-def test_a_sealed_hour_answers_from_where_a_closed_distribution_put_it() -> None:
+def test_a_sealed_hour_answers_from_where_a_closed_epoch_put_it() -> None:
     world = a_day()
-    flip(world, seals={FIRST: SEALED, FIRST + 1: SEALED})
+    change_manifest(world, seals={FIRST: SEALED, FIRST + 1: SEALED})
     before = world.fresh().select_hours(M0, FIRST, FIRST + 1)
     moved(world)
     epochs.set_state(world.store, APP, 0, keys.CLOSING)

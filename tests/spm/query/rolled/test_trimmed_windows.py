@@ -1,6 +1,6 @@
-"""Where samples have expired: a window is answered from the whole hours and days that are left of it, or not at all.
+"""Where samples have expired, a window is answered from the whole hours and days that remain of it, or not at all.
 
-The world has three days: of the first there are only days, of the second only hours, of the third the samples.
+The world has three days: only days remain of the first, only hours of the second, samples of the third.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from rollups.delete.seal import RetentionPeriods
+from rollups.delete.expire import RetentionPeriods
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.fake import FakeStorage
@@ -43,7 +43,7 @@ def samples(series: int) -> list[tuple[int, float]]:
 
 @cache
 def expired() -> World:
-    """The three days, rolled up, and what was over let go."""
+    """The three days, rolled up, and expired as the retention says."""
     world = World(MemoryBackend(), clock=FakeClock(END + 6 * HOUR_MS))
     for series in SERIES:
         world.send(*((series, at, value) for at, value in samples(series)))
@@ -56,7 +56,7 @@ def expired() -> World:
 
 @cache
 def everything() -> Engine:
-    """The same samples, all of them."""
+    """All samples of these series, none expired."""
     storage = FakeStorage()
     for series in SERIES:
         at, values = zip(*samples(series), strict=True)
@@ -78,7 +78,7 @@ def by_series(result: Result) -> list[dict[str, float]]:
 
 
 def cut(first: int, last: int) -> tuple[int, int]:
-    """The window to the whole hours and days that are stored of it."""
+    """Trim a window to the whole hours and days that are stored."""
     for grain, before in GRAINS:
         if first < before:
             first = min(-(-first // grain) * grain, before) if first % grain else first
@@ -90,7 +90,7 @@ def cut(first: int, last: int) -> tuple[int, int]:
     return first, last
 
 
-def test_the_world_has_three_levels() -> None:
+def test_the_world_has_three_resolutions() -> None:
     beside = Engine(expired().fresh()).instant("count_over_time(m0[3d])", END - MINUTE_MS)
     assert [note.split(":")[0] for note in beside.notes[:3]] == ["day aggregates", "hour aggregates", "raw samples"]
 
@@ -106,28 +106,28 @@ def test_the_world_has_three_levels() -> None:
 )
 @hypothesis.example("count_over_time", 0, 0, 24 * 60, 6 * 60, 5)  # a day that borders of other steps cut
 @hypothesis.example("rate", 40 * 4, 7, 25 * 60 + 10, 60, 1)
-def test_an_answer_is_that_of_the_whole_hours_and_days_left_of_the_window_or_none(
+def test_an_answer_is_that_of_the_whole_hours_and_days_that_remain_or_none(
     function: str, first: int, beside: int, minutes: int, stride: int, count: int
 ) -> None:
     range_ms = minutes * MINUTE_MS
     start = START + range_ms + first * 15 * MINUTE_MS + beside * MINUTE_MS
     q = "0.5, " if "quantile" in function else ""
-    found = Engine(expired().fresh()).range(
+    result = Engine(expired().fresh()).range(
         f"{function}({q}m0[{minutes}m])", start, start + (count - 1) * stride * MINUTE_MS, stride * MINUTE_MS
     )
     missing = False
-    for t, values in zip(found.times, by_series(found) or [{}] * count, strict=True):
+    for t, values in zip(result.times, by_series(result) or [{}] * count, strict=True):
         whole = int(t) - range_ms, int(t)
-        kept = cut(*whole) if function not in FROM_SAMPLES else tuple(max(each, SAMPLES_FROM) for each in whole)
-        missing |= kept != whole
-        length = kept[1] - kept[0]
+        trimmed = cut(*whole) if function not in FROM_SAMPLES else tuple(max(each, SAMPLES_FROM) for each in whole)
+        missing |= trimmed != whole
+        length = trimmed[1] - trimmed[0]
         wanted: dict[str, float] = {}
         if length > 0 and length >= SHARE * range_ms:
-            [wanted] = by_series(everything().instant(f"{function}({q}m0[{length}ms])", kept[1])) or [{}]
+            [wanted] = by_series(everything().instant(f"{function}({q}m0[{length}ms])", trimmed[1])) or [{}]
         assert values.keys() == wanted.keys()
         tolerance = 0.011 if q else 1e-9
         np.testing.assert_allclose([values[n] for n in wanted], list(wanted.values()), rtol=tolerance, atol=1e-9)
-    assert bool(found.warnings) == missing, "what is missing is told, and nothing else"
+    assert bool(result.warnings) == missing, "warnings name what is missing, and nothing else"
 
 
 @pytest.mark.parametrize("function", ["sum_over_time", "max_over_time", "rate", "quantile_over_time"])
@@ -139,48 +139,50 @@ def test_the_answer_at_a_step_does_not_depend_on_the_other_steps(function: str) 
     assert together == [values for [values] in alone]
 
 
-@pytest.mark.parametrize("gone", [False, True], ids=["with samples", "without samples"])
+@pytest.mark.parametrize("is_expired", [False, True], ids=["with samples", "without samples"])
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("function", EXACT)
-def test_what_is_no_number_in_one_series_changes_nothing_in_another(function: str, odd: float, gone: bool) -> None:
+def test_what_is_no_number_in_one_series_changes_nothing_in_another(
+    function: str, odd: float, is_expired: bool
+) -> None:
     def answered(*strange: tuple[int, int, float]) -> list[dict[str, float]]:
         world = World(MemoryBackend(), clock=FakeClock(END))
         world.send(*((s, at * 600_000 + 1, float(at * (s + 1))) for s in (0, 3) for at in range(36)), *strange)
         world.roll(now_ms=END)
         world.clock.advance(2_000)
-        if gone:
+        if is_expired:
             world.retain(RetentionPeriods(0), days_later=40)
             world.clock.advance(2_000)
         return by_series(Engine(world.fresh()).range(f"{function}(m0[2h])", START, START + 8 * HOUR_MS, HOUR_MS))
 
-    clean, found = answered(), answered((3, 2 * HOUR_MS + 1_800_000, odd))
-    assert [values.get("0") for values in found] == [values.get("0") for values in clean]
-    assert [values.keys() for values in found] == [values.keys() for values in clean]
+    clean, result = answered(), answered((3, 2 * HOUR_MS + 1_800_000, odd))
+    assert [values.get("0") for values in result] == [values.get("0") for values in clean]
+    assert [values.keys() for values in result] == [values.keys() for values in clean]
     for index in set(range(9)) - {3, 4}:  # windows without the odd sample
-        assert found[index].get("3") == clean[index].get("3")
+        assert result[index].get("3") == clean[index].get("3")
 
 
-def test_a_sum_beyond_the_range_of_floats_is_told_by_the_samples_while_they_are_there() -> None:
+def test_a_sum_beyond_the_range_of_floats_comes_from_samples_while_they_are_stored() -> None:
     world = World(MemoryBackend(), clock=FakeClock(END))
     world.send(*((0, at * 600_000 + 1, 1.5e308) for at in range(6)))
     world.roll(now_ms=END)
     world.clock.advance(2_000)
-    found = Engine(world.fresh()).instant("avg_over_time(m0[1h])", START + HOUR_MS)
-    assert found.values.tolist() == [[1.5e308]]
-    assert found.notes[0].startswith("raw samples")
-    assert not any("aggregates" in note for note in found.notes)
+    result = Engine(world.fresh()).instant("avg_over_time(m0[1h])", START + HOUR_MS)
+    assert result.values.tolist() == [[1.5e308]]
+    assert result.notes[0].startswith("raw samples")
+    assert not any("aggregates" in note for note in result.notes)
 
 
 def test_as_of_a_time_windows_that_lack_samples_have_no_answer() -> None:
     world = expired()
     engine = Engine(world.fresh().asof(world.clock.now_ms()))
     for width, there in (("12h", True), ("36h", False), ("48h", False), ("24h", True)):
-        found = engine.instant(f"sum_over_time(m0[{width}])", END)
-        assert (len(found.labels) > 0, bool(found.warnings)) == (there, not there)
+        result = engine.instant(f"sum_over_time(m0[{width}])", END)
+        assert (len(result.labels) > 0, bool(result.warnings)) == (there, not there)
 
 
 @pytest.mark.parametrize(
-    ("window", "gone", "wanted"),
+    ("window", "expiry", "expected"),
     [
         ((0, 10), Expiry(), (0, 10, True)),
         ((-5 * HOUR_MS - 1, 7), Expiry(), (-5 * HOUR_MS - 1, 7, True)),
@@ -192,7 +194,7 @@ def test_as_of_a_time_windows_that_lack_samples_have_no_answer() -> None:
     ],
 )
 def test_windows_are_cut_to_what_is_stored(
-    window: tuple[int, int], gone: Expiry, wanted: tuple[int, int, bool]
+    window: tuple[int, int], expiry: Expiry, expected: tuple[int, int, bool]
 ) -> None:
-    found = trim(np.array(window[:1]), np.array(window[1:]), gone)
-    assert (int(found.first_ms[0]), int(found.last_ms[0]), bool(found.answered[0])) == wanted
+    result = trim(np.array(window[:1]), np.array(window[1:]), expiry)
+    assert (int(result.first_ms[0]), int(result.last_ms[0]), bool(result.answered[0])) == expected

@@ -1,7 +1,7 @@
-"""Minimum, maximum, sum and count of a stretch of time are the same at every zoom, and also when samples are gone.
+"""Minimum, maximum, sum and count of a time range are equal at every zoom, and also after samples have expired.
 
-Two days of samples are asked for in windows from half an hour to both days at once: short ones are answered from
-samples, others from hours, days or both. Each chart as a whole must say the same.
+Two days of samples are queried in windows from half an hour to both days at once: short ones are answered from samples,
+others from hours, days or both. Each chart as a whole must give equal numbers.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollups.delete.seal import RetentionPeriods
+from rollups.delete.expire import RetentionPeriods
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.promql.engine import Engine
@@ -42,13 +42,13 @@ def a_world(seed: int) -> tuple[World, np.ndarray]:
 def chart(storage: AppStorage, name: str, zoom: str) -> float:
     """The chart's points as one number."""
     step = MINUTES[zoom] * 60_000
-    found = Engine(storage).range(f"{name}_over_time(m0[{zoom}])", START + step, START + HOURS * HOUR_MS, step)
-    return float(WHOLE[name](found.values[found.present]))
+    result = Engine(storage).range(f"{name}_over_time(m0[{zoom}])", START + step, START + HOURS * HOUR_MS, step)
+    return float(WHOLE[name](result.values[result.present]))
 
 
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_what_a_chart_says_of_all_its_time_is_the_same_at_every_zoom(seed: int) -> None:
+def test_a_chart_says_of_all_its_time_the_same_at_every_zoom(seed: int) -> None:
     world, values = a_world(seed)
     storage = world.fresh()
     for name, whole in WHOLE.items():
@@ -57,15 +57,15 @@ def test_what_a_chart_says_of_all_its_time_is_the_same_at_every_zoom(seed: int) 
 
 
 @pytest.mark.parametrize(
-    ("keep", "zooms", "said"),
+    ("keep", "zooms", "warned"),
     [
         (RetentionPeriods(0), ZOOMS[1:], "raw data up to"),
         (RetentionPeriods(0, 0), ("24h", "48h"), "hour aggregates up to"),
     ],
-    ids=["samples are gone", "hours are gone"],
+    ids=["samples expired", "hours expired"],
 )
-def test_what_only_a_coarser_level_still_holds_is_answered_from_it_and_says_so(
-    keep: RetentionPeriods, zooms: tuple[str, ...], said: str
+def test_data_of_only_a_coarser_resolution_is_answered_from_it_with_a_warning(
+    keep: RetentionPeriods, zooms: tuple[str, ...], warned: str
 ) -> None:
     world, values = a_world(7)
     world.retain(keep, days_later=40)
@@ -77,4 +77,4 @@ def test_what_only_a_coarser_level_still_holds_is_answered_from_it_and_says_so(
     step = MINUTES[finer] * 60_000
     short = Engine(world.fresh()).range(f"max_over_time(m0[{finer}])", START + step, START + 9 * HOUR_MS, step)
     assert not short.present.any()
-    assert any(said in warning for warning in short.warnings)
+    assert any(warned in warning for warning in short.warnings)

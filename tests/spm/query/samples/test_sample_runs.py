@@ -1,4 +1,4 @@
-"""Samples that stay where they lie give the same numbers as samples that are brought together."""
+"""Sample runs over shared memory give the same numbers as samples copied into one batch."""
 
 from __future__ import annotations
 
@@ -30,78 +30,78 @@ FUNCTIONS = sorted(set(over_time.FUNCTIONS) - {"double_exponential_smoothing", "
 
 
 def numbered(rows: I64) -> list[dict[str, str]]:
-    """Labels that say which row it is."""
+    """Labels with the number of the row."""
     return [{"row": str(row)} for row in rows.tolist()]
 
 
-def chosen(series: dict[int, U64]) -> SeriesByMetric:
-    """What a query has chosen, of each metric."""
+def by_metric_of(series: dict[int, U64]) -> SeriesByMetric:
+    """The selection of a query, by metric."""
     ends = [*accumulate(map(len, series.values()), initial=0)]
     ids = np.concatenate([*series.values()])
     return SeriesByMetric(ids, np.arange(len(ids)), dict(zip(series, pairwise(ends), strict=True)))
 
 
-def strips_of(found: SelectedPages) -> tuple[list[int], SeriesBatch]:
-    """(rows that have samples, these)."""
-    strips = found.runs(numbered, Provenance())
-    return [int(each["row"]) for each in strips.labels], strips.batch()
+def runs_of(selected: SelectedPages) -> tuple[list[int], SeriesBatch]:
+    """(rows that have samples, the samples)."""
+    runs = selected.runs(numbered, Provenance())
+    return [int(each["row"]) for each in runs.labels], runs.batch()
 
 
 @st.composite
-def woven(draw: st.DrawFn) -> tuple[SampleRuns, int]:
-    """Two hours of three series, some of which share their line; the second may be cut."""
+def two_hours(draw: st.DrawFn) -> tuple[SampleRuns, int]:
+    """Two hours of three series, some of which share their timeline; the second may be cut."""
     end = draw(st.sampled_from([100, 200, 1_000]))
-    weaver = SampleRunsBuilder(0, end)
+    builder = SampleRunsBuilder(0, end)
     for hour in range(2):
         times = [sorted(draw(st.sets(st.integers(1, 99), min_size=1, max_size=9))) for _ in range(2)]
         ts = np.array([100 * hour + t for line in times for t in line], np.int64)
-        lines = Timelines.of(ts, np.array(list(map(len, times)), np.int32)).within(0, end)
+        timelines = Timelines.of(ts, np.array(list(map(len, times)), np.int32)).within(0, end)
         rows = np.array(sorted(draw(st.sets(st.integers(0, 2), min_size=1))), np.int64)
         line = np.array([draw(st.integers(0, 1)) for _ in rows], np.int64)
         counts = np.array([len(times[n]) for n in line], np.int64)
         values = np.array([draw(VALUE) for _ in range(int(counts.sum()))])
         columns, owner, first = parted(draw, values, counts)
-        weaver.add(entries_of(rows, owner, first, line), columns, lines, int(counts.sum()))
-    return weaver.build(3, numbered, Provenance()), end
+        builder.add(entries_of(rows, owner, first, line), columns, timelines, int(counts.sum()))
+    return builder.build(3, numbered, Provenance()), end
 
 
 def parted(draw: st.DrawFn, values: F64, counts: I64) -> tuple[list[F64], I64, I64]:
-    """The values of the strips in one column or in two; in which of them those of each lie, and where."""
+    """(the values of the runs in two columns, the column of each run, its place there)."""
     cut = draw(st.integers(0, len(counts)))
     owner, first = (np.arange(len(counts)) >= cut).astype(np.int64), np.cumsum(counts) - counts
     border = int(counts[:cut].sum())
     return [values[:border].copy(), values[border:].copy()], owner, first - owner * border
 
 
-@given(woven(), st.sampled_from(FUNCTIONS), st.integers(5, 150))
-def test_windows_are_the_same_over_shared_lines_and_over_lines_of_each_series(
-    made: tuple[SampleRuns, int], function: str, range_ms: int
+@given(two_hours(), st.sampled_from(FUNCTIONS), st.integers(5, 150))
+def test_windows_are_the_same_over_shared_timelines_and_over_one_per_series(
+    two_hours_and_end: tuple[SampleRuns, int], function: str, range_ms: int
 ) -> None:
-    strips, _ = made
-    apart = SampleRuns.of(strips.batch())
+    runs, _ = two_hours_and_end
+    apart = SampleRuns.of(runs.batch())
     for steps in (Steps(7, 13, 20), Steps(150, 0, 1)):
-        pairs = zip(swept(strips, function, steps, range_ms), swept(apart, function, steps, range_ms), strict=True)
+        pairs = zip(swept(runs, function, steps, range_ms), swept(apart, function, steps, range_ms), strict=True)
         for (values, present), (wanted, there) in pairs:
             np.testing.assert_array_equal(present, there)
             np.testing.assert_array_equal(values[present], wanted[there])
 
 
 @given(st.data(), st.integers(0, 6), st.integers(0, 9), st.sampled_from(FUNCTIONS), st.integers(5, 150))
-def test_elements_where_they_lie_are_those_brought_together(
+def test_runs_of_elements_have_the_samples_of_their_batch(
     data: st.DataObject, series: int, count: int, function: str, range_ms: int
 ) -> None:
     rows = st.lists(st.booleans(), min_size=count, max_size=count)
-    few = [data.draw(rows) for _ in range(2)]  # rows with the same holes share their lines
+    few = [data.draw(rows) for _ in range(2)]  # rows with the same holes share their timelines
     present = np.array([data.draw(st.sampled_from(few)) for _ in range(series)], np.bool_).reshape(series, count)
     values = np.array([data.draw(VALUE) for _ in range(present.size)], np.float64).reshape(present.shape)
     times, labels = 7 + 20 * np.arange(count, dtype=np.int64), [{"n": str(n)} for n in range(series)]
-    strips, wanted = SampleRuns.where(present, labels, times, values), samples_of(labels, times, values, present)
-    assert len(strips.timeline) <= run_count(present)
-    found = strips.batch()
-    assert (found.offsets.tolist(), found.ts.tolist()) == (wanted.offsets.tolist(), wanted.ts.tolist())
-    assert found.values.view(np.uint64).tolist() == wanted.values.view(np.uint64).tolist()
+    runs, wanted = SampleRuns.where(present, labels, times, values), samples_of(labels, times, values, present)
+    assert len(runs.timeline) <= run_count(present)
+    batch = runs.batch()
+    assert (batch.offsets.tolist(), batch.ts.tolist()) == (wanted.offsets.tolist(), wanted.ts.tolist())
+    assert batch.values.view(np.uint64).tolist() == wanted.values.view(np.uint64).tolist()
     for (ours, there), (theirs, are) in zip(
-        swept(strips, function, Steps(7, 13, 20), range_ms),
+        swept(runs, function, Steps(7, 13, 20), range_ms),
         swept(SampleRuns.of(wanted), function, Steps(7, 13, 20), range_ms),
         strict=True,
     ):
@@ -109,18 +109,18 @@ def test_elements_where_they_lie_are_those_brought_together(
         np.testing.assert_array_equal(ours[there], theirs[are])
 
 
-def test_rows_that_are_whole_share_one_line() -> None:
+def test_rows_without_gaps_share_one_timeline() -> None:
     whole = SampleRuns.where(np.ones((3, 4), np.bool_), [{}] * 3, np.arange(4), np.arange(12.0).reshape(3, 4))
     assert (whole.timeline.tolist(), whole.lengths.tolist()) == ([0, 0, 0], [4])
 
 
-def swept(found: SampleRuns, function: str, steps: Steps, range_ms: int) -> list[tuple[F64, BOOL]]:
+def swept(runs: SampleRuns, function: str, steps: Steps, range_ms: int) -> list[tuple[F64, BOOL]]:
     """The function's values, the newest samples and their times."""
     half = np.full(steps.count, 0.5)
     return [
-        windows.sweep(function, found, steps, range_ms, half, half),
-        windows.instants(found, steps, range_ms),
-        windows.stamps(found, steps, range_ms),
+        windows.sweep(function, runs, steps, range_ms, half, half),
+        windows.instants(runs, steps, range_ms),
+        windows.stamps(runs, steps, range_ms),
     ]
 
 
@@ -132,70 +132,74 @@ def test_sums_and_extremes_are_those_of_the_plain_formulas(numbers: list[float])
         total, lost = compensated(total, lost, each)
     np.testing.assert_array_equal(over_time._sum(values), total if np.isinf(total) else total + lost)
     for greatest in (True, False):
-        found, wanted = over_time._extreme(values, greatest), over_time._extreme_of_all(values, greatest)
-        assert np.isnan(found) == np.isnan(wanted)
-        assert np.isnan(found) or (found == wanted and np.signbit(found) == np.signbit(wanted))
+        computed, wanted = over_time._extreme(values, greatest), over_time._extreme_of_all(values, greatest)
+        assert np.isnan(computed) == np.isnan(wanted)
+        assert np.isnan(computed) or (computed == wanted and np.signbit(computed) == np.signbit(wanted))
 
 
-def test_pages_of_which_little_is_wanted_are_copied_once_they_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_with_few_selected_series_are_copied_once_they_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spm.limits.SAMPLE_RUNS_IDLE_BYTES_MAX", 8 * 15)
-    weaver, lines = SampleRunsBuilder(0, 100), Timelines.of(np.array([10], np.int64), np.array([1], np.int32))
+    builder, timelines = SampleRunsBuilder(0, 100), Timelines.of(np.array([10], np.int64), np.array([1], np.int32))
     pages = [np.arange(10.0) + 10 * n for n in range(4)]
     for row, page in enumerate(pages):
-        weaver.add(np.array([[row, 0, 3, 0]]), [page], lines, 1)
-    held = weaver.build(4, numbered, Provenance()).buffers
-    assert [any(each is page for each in held) for page in pages] == [True, False, False, False]
-    assert weaver.build(4, numbered, Provenance()).batch().values.tolist() == [3.0, 13.0, 23.0, 33.0]
+        builder.add(np.array([[row, 0, 3, 0]]), [page], timelines, 1)
+    buffers = builder.build(4, numbered, Provenance()).buffers
+    assert [any(each is page for each in buffers) for page in pages] == [True, False, False, False]
+    assert builder.build(4, numbered, Provenance()).batch().values.tolist() == [3.0, 13.0, 23.0, 33.0]
 
 
 def extreme(values: list[float], *, greatest: bool) -> float:
-    """One after the other: NaN never wins unless it is alone, of equal ones the first."""
-    found = values[0]
+    """Compare one after the other: NaN never wins unless it is alone; of equal values the first wins."""
+    best = values[0]
     for here in values:
-        if math.isnan(found) or (here > found if greatest else here < found):
-            found = here
-    return found
+        if math.isnan(best) or (here > best if greatest else here < best):
+            best = here
+    return best
 
 
 @given(st.lists(VALUE, min_size=1, max_size=11), st.booleans())
 def test_the_extreme_of_a_window_is_that_of_its_values_one_after_the_other(values: list[float], greatest: bool) -> None:
     code = over_time.MAX if greatest else over_time.MIN
-    found = over_time.value(code, np.arange(len(values)), np.array(values), 0, 1, 0.0, 0.0)
+    computed = over_time.value(code, np.arange(len(values)), np.array(values), 0, 1, 0.0, 0.0)
     wanted = extreme(values, greatest=greatest)
-    assert (repr(found), math.copysign(1, found)) == (repr(wanted), math.copysign(1, wanted)) or math.isnan(wanted)
-    assert math.isnan(found) == math.isnan(wanted)
+    assert (repr(computed), math.copysign(1, computed)) == (repr(wanted), math.copysign(1, wanted)) or math.isnan(
+        wanted
+    )
+    assert math.isnan(computed) == math.isnan(wanted)
 
 
 @given(st.data())
-def test_of_each_page_the_wanted_series_are_found_with_their_values_and_times(data: st.DataObject) -> None:
-    """Pages with some of the series that are wanted, others besides, and none at all."""
+def test_the_selected_series_of_each_page_get_their_values_and_times(data: st.DataObject) -> None:
+    """Pages with some of the selected series, with others, and with none."""
     by_metric, chunks, wanted = dict[int, U64](), list[tuple[int, SharedPage]](), dict[int, list[float]]()
     number = 0
     for metric in range(data.draw(st.integers(1, 3))):
         ids = sorted(data.draw(st.sets(st.integers(0, 30), min_size=1, max_size=9)))
-        held = sorted(data.draw(st.sets(st.integers(0, 30))))
+        present_ids = sorted(data.draw(st.sets(st.integers(0, 30))))
         numbers = np.arange(number, number + len(ids))
         number += len(ids)
         even = data.draw(st.sampled_from([None, 1, 2]))
-        counts = [even or data.draw(st.integers(1, 2)) for _ in held]
+        counts = [even or data.draw(st.integers(1, 2)) for _ in present_ids]
         values = (np.arange(sum(counts)) + 100 * metric).astype(np.float64)
         for name, row in zip(ids, numbers.tolist(), strict=True):
-            if name in held:
-                at = sum(counts[: held.index(name)])
-                wanted[row] = values[at : at + counts[held.index(name)]].tolist()
-        lines = np.array(counts, np.int32) - 1  # the first line has one time, the second two
-        page = ChunkPage(np.array(held, np.uint64), lines, np.array(counts, np.int32), values)
+            if name in present_ids:
+                at = sum(counts[: present_ids.index(name)])
+                wanted[row] = values[at : at + counts[present_ids.index(name)]].tolist()
+        timelines = np.array(counts, np.int32) - 1  # the first timeline has one time, the second two
+        page = ChunkPage(np.array(present_ids, np.uint64), timelines, np.array(counts, np.int32), values)
         by_metric[metric] = np.array(ids, np.uint64)
         chunks.append((metric, SharedPage.of(page)))
     counts_of_lines = np.array([1, 2], np.int32)
-    known = CachedTimelines(Timelines.of(np.array([5, 5, 6], np.int64), counts_of_lines), counts_of_lines, ((0,), (0,)))
-    found = SelectedPages(chosen(by_metric), SampleRunsBuilder(0, 100))
+    cached = CachedTimelines(
+        Timelines.of(np.array([5, 5, 6], np.int64), counts_of_lines), counts_of_lines, ((0,), (0,))
+    )
+    selected = SelectedPages(by_metric_of(by_metric), SampleRunsBuilder(0, 100))
     metrics, pages = (tuple(each) for each in zip(*chunks, strict=True))
-    sheaf = found.selection(metrics, pages, 1)
-    assert sheaf.pages == ((0,) if wanted else ())
+    selection = selected.selection(metrics, pages, 1)
+    assert selection.pages == ((0,) if wanted else ())
     if wanted:
-        found.add_pages(pages, sheaf, known, is_whole=True)
-    rows, batch = strips_of(found)
+        selected.add_pages(pages, selection, cached, is_whole=True)
+    rows, batch = runs_of(selected)
     got = {row: batch.values[a:b].tolist() for row, a, b in zip(rows, batch.offsets, batch.offsets[1:], strict=False)}
     assert got == wanted
 
@@ -208,50 +212,57 @@ def test_a_page_with_a_column_of_another_kind_is_damaged(column: str) -> None:
         SharedPage.of(dataclasses.replace(page, **{column: np.array([1], np.int16)}))  # type: ignore[arg-type]
 
 
-def test_pages_that_look_alike_find_their_times_however_timelines_are_cut_into_pages() -> None:
+def test_pages_with_equal_layouts_get_their_times_however_timelines_are_paged() -> None:
     numbers = np.array([0, 1], np.int32), np.array([1, 1], np.int32)
     page = SharedPage.of(ChunkPage(np.array([5, 6], np.uint64), *numbers, np.array([1.0, 2.0])))
-    woven = SelectedPages(chosen({9: page.series}), SampleRunsBuilder(0, 100))
+    selected = SelectedPages(by_metric_of({9: page.series}), SampleRunsBuilder(0, 100))
     counts = np.array([1, 1], np.int32)
     for shift, pages, ts in ((1, (0,), [10, 11]), (0, (0, 1), [20, 21])):
-        sheaf = woven.selection((9,), [page], shift)
-        assert sheaf.pages == pages
-        known = CachedTimelines(Timelines.of(np.array(ts, np.int64), counts), counts, (pages, tuple(range(len(pages)))))
-        woven.add_pages([page], sheaf, known, is_whole=True)
-    _, found = strips_of(woven)
-    assert (found.ts.tolist(), found.values.tolist()) == ([10, 20, 11, 21], [1.0, 1.0, 2.0, 2.0])
+        selection = selected.selection((9,), [page], shift)
+        assert selection.pages == pages
+        cached = CachedTimelines(
+            Timelines.of(np.array(ts, np.int64), counts), counts, (pages, tuple(range(len(pages))))
+        )
+        selected.add_pages([page], selection, cached, is_whole=True)
+    _, batch = runs_of(selected)
+    assert (batch.ts.tolist(), batch.values.tolist()) == ([10, 20, 11, 21], [1.0, 1.0, 2.0, 2.0])
 
 
-def test_pages_that_look_alike_are_told_apart_by_their_metrics() -> None:
+def test_pages_with_equal_layouts_are_distinguished_by_their_metrics() -> None:
     one = np.array([0], np.int32), np.array([1], np.int32)
     pages = [SharedPage.of(ChunkPage(np.array([5], np.uint64), *one, np.array([value]))) for value in (1.0, 2.0)]
-    woven = SelectedPages(chosen({8: pages[0].series, 9: pages[1].series}), SampleRunsBuilder(0, 100))
+    selected = SelectedPages(by_metric_of({8: pages[0].series, 9: pages[1].series}), SampleRunsBuilder(0, 100))
     for metric, page in zip((8, 9), pages, strict=True):  # as where the other page of each hour is damaged
-        known = CachedTimelines(Timelines.of(np.array([10], np.int64), one[1]), one[1], ((0,), (0,)))
-        woven.add_pages([page], woven.selection((metric,), [page], 1), known, is_whole=True)
-    rows, batch = strips_of(woven)
+        cached = CachedTimelines(Timelines.of(np.array([10], np.int64), one[1]), one[1], ((0,), (0,)))
+        selected.add_pages([page], selected.selection((metric,), [page], 1), cached, is_whole=True)
+    rows, batch = runs_of(selected)
     assert (rows, batch.values.tolist()) == ([0, 1], [1.0, 2.0])
 
 
 def test_pages_of_one_metric_have_room_for_all_its_series_each() -> None:
     numbers = np.array([0, 1], np.int32), np.array([1, 1], np.int32)
     page = SharedPage.of(ChunkPage(np.array([5, 6], np.uint64), *numbers, np.array([1.0, 2.0])))
-    sheaf = SelectedPages(chosen({9: page.series}), SampleRunsBuilder(0, 100)).selection((9, 9), [page, page], 1)
-    assert sheaf.entries[:, :2].tolist() == [[0, 0], [1, 0], [0, 1], [1, 1]]
+    selection = SelectedPages(by_metric_of({9: page.series}), SampleRunsBuilder(0, 100)).selection(
+        (9, 9), [page, page], 1
+    )
+    assert selection.entries[:, :2].tolist() == [[0, 0], [1, 0], [0, 1], [1, 1]]
 
 
 @pytest.mark.parametrize(("timeline", "count"), [(0, 2), (2, 1), (3, 1), (-1, 1)])
-def test_values_without_a_line_of_their_length_are_an_integrity_error(timeline: int, count: int) -> None:
+def test_values_without_a_timeline_of_their_length_are_an_integrity_error(timeline: int, count: int) -> None:
     """The pool has one page with two timelines of one time each."""
     columns = np.array([timeline], np.int32), np.array([count], np.int32), np.ones(count)
     page = SharedPage.of(ChunkPage(np.array([5], np.uint64), *columns))
-    woven, counts = SelectedPages(chosen({9: page.series}), SampleRunsBuilder(0, 100)), np.array([1, 1], np.int32)
-    known = CachedTimelines(Timelines.of(np.array([10, 11], np.int64), counts), counts, ((0,), (0,)))
+    selected, counts = (
+        SelectedPages(by_metric_of({9: page.series}), SampleRunsBuilder(0, 100)),
+        np.array([1, 1], np.int32),
+    )
+    cached = CachedTimelines(Timelines.of(np.array([10, 11], np.int64), counts), counts, ((0,), (0,)))
     with pytest.raises(IntegrityError, match="differ in length"):
-        woven.add_pages([page], woven.selection((9,), [page], 1), known, is_whole=True)
+        selected.add_pages([page], selected.selection((9,), [page], 1), cached, is_whole=True)
 
 
-def test_a_line_with_two_versions_of_a_time_is_noticed() -> None:
+def test_a_timeline_with_two_versions_of_a_time_is_noticed() -> None:
     counts = np.array([2, 2], np.int32)
     assert is_ascending(np.array([1, 2, 1, 2]), counts)
     assert not is_ascending(np.array([1, 2, 2, 2]), counts)

@@ -1,4 +1,4 @@
-"""The index of series answers what looking at every series would, however its series came to be known."""
+"""The series index answers what examining every series would, however its series were read."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def put(backend: Backend, series: list[Named]) -> None:
 
 
 def index() -> SeriesIndex:
-    def refuse(*found: object) -> None:
-        raise AssertionError(found)
+    def refuse(*args: object) -> None:
+        raise AssertionError(args)
 
     return SeriesIndex(APP, refuse)
 
 
-def plain(found: list[dict[str, str]]) -> list[tuple[tuple[str, str], ...]]:
-    return sorted(tuple(sorted((n, v) for n, v in labels.items() if v)) for labels in found)
+def plain(series: list[dict[str, str]]) -> list[tuple[tuple[str, str], ...]]:
+    return sorted(tuple(sorted((n, v) for n, v in labels.items() if v)) for labels in series)
 
 
 @given(
@@ -52,64 +52,66 @@ def plain(found: list[dict[str, str]]) -> list[tuple[tuple[str, str], ...]]:
     st.booleans(),
     st.booleans(),
 )
-def test_select_finds_what_every_matcher_is_satisfied_by(
+def test_select_gives_the_series_that_satisfy_every_matcher(
     first: list[Named], later: list[Named], matchers: list[Matcher], inverted: bool, many: bool
 ) -> None:
-    backend, held = MemoryBackend(), index()
+    backend, series_index = MemoryBackend(), index()
     put(backend, first)
-    held.load(backend)
+    series_index.load(backend)
     if inverted:
-        held.select(matchers)  # what is made for this must take in what comes later
+        series_index.select(matchers)  # the inverse made for this must include later series
     put(backend, later)
-    held.load(backend)
+    series_index.load(backend)
     every = {canonical(m, labels): {METRIC_NAME: m, **labels} for m, labels in [*first, *later]}.values()
-    wanted = [each for each in every if all(mask([each.get(m.name, "")], m)[0] for m in matchers)]
+    expected = [each for each in every if all(mask([each.get(m.name, "")], m)[0] for m in matchers)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(label_index, "_FEW", 0 if many else label_index._FEW)
-        rows = held.select(matchers)
+        rows = series_index.select(matchers)
     assert (np.diff(rows) > 0).all()
-    assert plain(held.labels(rows)) == plain(wanted)
-    assert held.names(rows) == sorted({n for each in wanted for n, v in each.items() if v})
-    assert held.values("host", rows) == sorted({each["host"] for each in wanted if each.get("host")})
+    assert plain(series_index.labels(rows)) == plain(expected)
+    assert series_index.names(rows) == sorted({n for each in expected for n, v in each.items() if v})
+    assert series_index.values("host", rows) == sorted({each["host"] for each in expected if each.get("host")})
 
 
 def test_a_series_is_read_by_key_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend, held = MemoryBackend(), index()
+    backend, series_index = MemoryBackend(), index()
     put(backend, [("up", {"host": "a"}), ("up", {"host": "b"})])
     ids = [series_id(canonical("up", {"host": host})) for host in "abab"]
     pairs = np.array(ids, np.uint64), np.full(4, metric_id(b"up"), np.uint64)
-    held.ensure(backend, *pairs)
-    assert len(held) == 2
-    monkeypatch.setattr(backend, "get", lambda *_: pytest.fail("asked again"))
-    held.ensure(backend, *pairs)
+    series_index.ensure(backend, *pairs)
+    assert len(series_index) == 2
+    monkeypatch.setattr(backend, "get", lambda *_: pytest.fail("read again"))
+    series_index.ensure(backend, *pairs)
 
 
-def test_many_late_series_are_known_like_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_new_series_are_known_like_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spm.query.series.index._UNSORTED_LEAST", 3)
-    backend, held = MemoryBackend(), index()
+    backend, series_index = MemoryBackend(), index()
     for count in range(1, 12):
         put(backend, [("up", {"n": str(n)}) for n in range(count)])
-        held.load(backend)
-        assert len(held) == count
-    assert len(held._late) <= 4
+        series_index.load(backend)
+        assert len(series_index) == count
+    assert len(series_index._unsorted) <= 4
 
 
 @given(st.lists(SERIES, min_size=1, max_size=8))
-def test_texts_that_share_a_hash_are_told_apart(series: list[Named]) -> None:
+def test_texts_that_share_a_hash_are_distinguished(series: list[Named]) -> None:
     texts = [canonical(metric, labels) for metric, labels in series]
-    wanted = {c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns._parse_each(texts)}
-    assert {c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns.columns_of(texts)} == wanted
+    expected = {c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns._parse_each(texts)}
+    assert {c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns.columns_of(texts)} == expected
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(canonical_columns, "_are_equal", lambda *_: False)
-        assert {c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns.columns_of(texts)} == wanted
+        assert {
+            c.name: [c.texts[n] for n in c.number.tolist()] for c in canonical_columns.columns_of(texts)
+        } == expected
 
 
 def test_answers_of_regular_expressions_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(label_index, "LABEL_MASKS_MAX", 3)
     label = label_index.LabelIndex()
     label.add(np.arange(2), np.arange(2), [b"a", b"b"], 2)
-    asked = [Matcher("host", "=~", f"a{{{n}}}") for n in range(9)]
-    for matcher in asked:
+    patterns = [Matcher("host", "=~", f"a{{{n}}}") for n in range(9)]
+    for matcher in patterns:
         label.hits(matcher, lambda: None)
     assert len(label._masks) == 3
     assert label._mask_bytes == sum(map(len, label._masks.values())) == 9

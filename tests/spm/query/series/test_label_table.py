@@ -1,4 +1,4 @@
-"""Labels by column are what a list of dicts is: taken, grouped, sorted and written."""
+"""Labels by column behave as a list of dicts when they are selected, grouped, sorted and written."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from spm.query.series.label_table import Column, Labels, LabelTable, json_of, ta
 NAMES = ("__name__", "__type__", "a", "host", "le")
 TEXTS = ("", "x", "y", "ä", 'q"\\\n', "😀", "h1", "h10", "h2")
 SERIES = st.lists(
-    st.dictionaries(st.sampled_from(NAMES), st.sampled_from(TEXTS[1:])).map(lambda found: dict(sorted(found.items()))),
+    st.dictionaries(st.sampled_from(NAMES), st.sampled_from(TEXTS[1:])).map(
+        lambda labels: dict(sorted(labels.items()))
+    ),
     max_size=12,
 )
 
 
 def table_of(series: list[Labels]) -> LabelTable:
-    """The same by column, with values that nobody has among them."""
+    """These labels by column, with an unused value among the values."""
     columns = [
         Column(name, np.array([TEXTS.index(each.get(name, "")) for each in series], np.int32), [*TEXTS, "unused"])
         for name in NAMES
@@ -30,8 +32,8 @@ def table_of(series: list[Labels]) -> LabelTable:
     return LabelTable(columns, len(series))
 
 
-def same(found: Groups, wanted: Groups) -> bool:
-    return found.labels == wanted.labels and found.codes.tolist() == wanted.codes.tolist()
+def same(groups: Groups, expected: Groups) -> bool:
+    return groups.labels == expected.labels and groups.codes.tolist() == expected.codes.tolist()
 
 
 @hypothesis.settings(deadline=None)
@@ -60,8 +62,8 @@ def test_table_is_read_as_a_list_is(series: list[Labels], data: st.DataObject) -
     assert [table[place] for place in range(len(series))] == series == list(table) == table[:]
     rows = np.array(data.draw(st.lists(st.sampled_from(range(len(series))))) if series else [], np.int64)
     assert take_labels(table, rows) == take_labels(series, rows)
-    held = np.array([bool(each) for each in series], np.bool_)
-    assert table.take(held) == [each for each in series if each]
+    has_labels = np.array([bool(each) for each in series], np.bool_)
+    assert table.take(has_labels) == [each for each in series if each]
 
 
 @hypothesis.settings(deadline=None)
@@ -74,20 +76,22 @@ def test_table_is_written_as_a_list_is(series: list[Labels]) -> None:
 
 
 @hypothesis.settings(deadline=None)
-@hypothesis.given(series=SERIES, lost=st.sampled_from(("all", "none", "some")))
-def test_names_are_removed_in_the_end_as_from_a_list(series: list[Labels], lost: str) -> None:
+@hypothesis.given(series=SERIES, nameless=st.sampled_from(("all", "none", "some")))
+def test_names_are_removed_in_the_end_as_from_a_list(series: list[Labels], nameless: str) -> None:
     distinct = [each for row, each in enumerate(series) if each not in series[:row]]
     values = np.eye(len(distinct))  # never two series at one step
-    made = [make_vector(each, values, values > 0, nameless=lost == "all") for each in (distinct, table_of(distinct))]
-    if lost == "some":
-        for each in made:
+    vectors = [
+        make_vector(each, values, values > 0, nameless=nameless == "all") for each in (distinct, table_of(distinct))
+    ]
+    if nameless == "some":
+        for each in vectors:
             each.nameless[::2] = True
-    wanted, found = map(finish, made)
-    assert found.labels == wanted.labels
-    assert found.values.tolist() == wanted.values.tolist()
+    expected, finished = map(finish, vectors)
+    assert finished.labels == expected.labels
+    assert finished.values.tolist() == expected.values.tolist()
 
 
-def test_groups_of_many_wide_columns_are_told_apart() -> None:
+def test_groups_of_many_wide_columns_are_distinguished() -> None:
     rng = np.random.default_rng(1)
     values = ["", *map(str, range(200_000))]
     columns = [Column(name, rng.integers(0, 200_000, 3_000).astype(np.int32), values) for name in "abcd"]
@@ -98,8 +102,8 @@ def test_groups_of_many_wide_columns_are_told_apart() -> None:
 
 @hypothesis.settings(deadline=None)
 @hypothesis.given(seed=st.integers(0, 2**32), width=st.integers(1, 600), series=st.integers(0, 50))
-def test_series_are_sorted_alike_by_few_values_and_by_many(seed: int, width: int, series: int) -> None:
-    """Many values are found by sorting and not by looking up, many pairs of them are sorted by comparing."""
+def test_series_are_sorted_equally_by_few_values_and_by_many(seed: int, width: int, series: int) -> None:
+    """Many values are numbered by sorting instead of a look-up table, many pairs of them sorted by comparison."""
     rng = np.random.default_rng(seed)
     for more in (0, 5_000):
         values = ["", *map(str, range(width + more))]

@@ -1,4 +1,4 @@
-"""A matcher that names its values finds what its expression finds."""
+"""A matcher that names its values selects what its expression selects."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MATCHER = st.builds(Matcher, st.just("l"), st.sampled_from(["=", "!=", "=~", "!~
 def test_values_that_a_matcher_names_are_those_its_expression_matches(matcher: Matcher) -> None:
     named = literals.literals(matcher)
     if named is not None:
-        wanted = matchers.mask(VALUES, matcher).tolist()
-        assert [(value in named) == (matcher.op in ("=", "=~")) for value in VALUES] == wanted
+        expected = matchers.mask(VALUES, matcher).tolist()
+        assert [(value in named) == (matcher.op in ("=", "=~")) for value in VALUES] == expected
 
 
 @settings(deadline=None)
@@ -40,17 +40,17 @@ def test_whether_an_absent_label_matches_is_what_the_expression_says(matcher: Ma
 def test_series_are_found_by_named_values_as_by_expressions(matcher: Matcher) -> None:
     if literals.literals(matcher) is None:
         return
-    label, held = LabelIndex(), VALUES[1:]  # series 0 lacks the label
-    label.add(np.arange(1, len(VALUES)), np.arange(len(held)), [value.encode() for value in held], len(VALUES))
+    label, values = LabelIndex(), VALUES[1:]  # series 0 lacks the label
+    label.add(np.arange(1, len(VALUES)), np.arange(len(values)), [value.encode() for value in values], len(VALUES))
     hits = label.hits(matcher, lambda: None)
-    found = np.zeros(len(VALUES), np.bool_)
-    found[label.rows(hits, len(VALUES))] = True
-    assert found.tolist() == matchers.mask(VALUES, matcher).tolist()
+    selected = np.zeros(len(VALUES), np.bool_)
+    selected[label.rows(hits, len(VALUES))] = True
+    assert selected.tolist() == matchers.mask(VALUES, matcher).tolist()
 
 
 @pytest.mark.parametrize(
     ("pattern", "named"),
     [("a", ("a",)), ("a|b", ("a", "b")), ("a|", ("a", "")), ("", ("",)), ("a.b", None), ("é", None), ("a\n", None)],
 )
-def test_only_what_means_itself_alone_is_looked_up(pattern: str, named: tuple[str, ...] | None) -> None:
+def test_only_plain_texts_are_looked_up(pattern: str, named: tuple[str, ...] | None) -> None:
     assert literals.literals(Matcher("l", "=~", pattern)) == named

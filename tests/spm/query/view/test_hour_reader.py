@@ -1,4 +1,4 @@
-"""Claims about reading hours whose pages are in the cache: looked for together, each by its own rules all the same."""
+"""Claims about reading hours whose pages are in the cache: looked up together, each by its own rules."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ SENT = [envelope([(s, START + h * HOUR_MS + s + 1, 10.0 * h + s) for s in range(
 ALL = plain(SENT)
 
 
-def kept(backend: Backend, *, but: int | None = None, clock: FakeClock | None = None) -> AppStorage:
+def cached_reader(backend: Backend, *, but: int | None = None, clock: FakeClock | None = None) -> AppStorage:
     """A reader that has every hour's pages in its cache, but those of one."""
     storage = reader(backend, clock=clock or FakeClock(NOW))
     for hour in range(HOURS):
@@ -53,11 +53,11 @@ def without_hour(hour: int) -> dict[tuple[bytes, int], int]:
 
 
 @pytest.mark.parametrize("at_once", [1, 12, 10_000], ids=["hour by hour", "two by two", "all together"])
-def test_an_answer_is_the_same_however_many_hours_are_looked_for_together(
+def test_an_answer_is_the_same_however_many_hours_are_looked_up_together(
     monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(hour_reader, "_RUNS_AT_ONCE", at_once)
-    storage = kept(rolled())
+    storage = cached_reader(rolled())
     assert look(storage) == ALL
     assert look(storage, START + 3, END - HOUR_MS + 3) == {  # the first and the last hour are cut
         at: value for at, value in ALL.items() if START + 3 < at[1] <= END - HOUR_MS + 3
@@ -66,7 +66,7 @@ def test_an_answer_is_the_same_however_many_hours_are_looked_for_together(
 
 def test_hours_in_the_cache_are_not_read_again() -> None:
     backend = Faulty(rolled())
-    storage = kept(backend)
+    storage = cached_reader(backend)
     backend.calls.clear()
     assert look(storage) == ALL
     assert not {"get chunks", "get timelines", "get inputs"} & set(backend.calls)
@@ -74,7 +74,7 @@ def test_hours_in_the_cache_are_not_read_again() -> None:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was looked for in any cache, each time, but manifests."""
+    """The table of each look-up in the cache, but manifests."""
     noted, cached = list[str](), PageCache.cached
 
     def noting(cache: PageCache, table: str, names: Sequence[bytes]) -> list[object | None]:
@@ -85,14 +85,14 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return noted
 
 
-def test_hours_in_the_cache_are_looked_for_together(looks: list[str]) -> None:
-    storage = kept(rolled())
+def test_hours_in_the_cache_are_looked_up_together(looks: list[str]) -> None:
+    storage = cached_reader(rolled())
     looks.clear()
     assert look(storage) == ALL
     assert looks == ["chunks", "lines"]
 
 
-def test_an_hour_that_is_not_in_the_cache_is_read_when_its_turn_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_hour_that_is_not_in_the_cache_is_read_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = Faulty(rolled())
     monkeypatch.setattr(limits, "QUERY_SAMPLES_MAX", 7)
     with pytest.raises(QueryTooLarge):
@@ -106,7 +106,7 @@ def test_a_damaged_page_between_sound_ones_is_left_out_alone(series: int) -> Non
     metric = keys.parse_chunk(chunks_of(backend, 1)[series % 3])[2]
     [damaged] = [key for key in chunks_of(backend, 1) if keys.parse_chunk(key)[2] == metric]
     flip(backend, "chunks", damaged, b"v", 300)
-    storage = kept(backend)
+    storage = cached_reader(backend)
     seen = look(storage)
     assert without_hour(1).items() < seen.items() < ALL.items()
     assert look(storage) == seen
@@ -115,54 +115,54 @@ def test_a_damaged_page_between_sound_ones_is_left_out_alone(series: int) -> Non
 
 def test_pages_that_are_missing_in_one_hour_are_an_integrity_error() -> None:
     backend = rolled()
-    storage = kept(backend, but=2)
+    storage = cached_reader(backend, but=2)
     backend.delete("chunks", [(key, None) for key in chunks_of(backend, 2)])
     with pytest.raises(IntegrityError, match="is missing"):
         look(storage)
 
 
-def test_a_query_that_finds_one_hour_moved_on_starts_again_with_all() -> None:
+def test_a_query_whose_view_of_one_hour_is_outdated_starts_again() -> None:
     backend = Faulty(rolled())
-    storage = kept(backend, but=2)
-    asked: list[str] = []
+    storage = cached_reader(backend, but=2)
+    calls: list[str] = []
 
     def run_and_purge(call: str) -> None:
-        if call == "get chunks" and not asked:
-            asked.append(call)
+        if call == "get chunks" and not calls:
+            calls.append(call)
             old = keys_of(backend.inner, "chunks")
             roll(backend.inner, 6)
             backend.inner.delete("chunks", [(key, None) for key in old])
 
     backend.hook = run_and_purge
     assert look(storage) == ALL
-    assert asked
+    assert calls
 
 
 def test_an_hour_with_newer_samples_between_settled_ones_shows_the_newest() -> None:
     backend, clock = rolled(), FakeClock(NOW)
-    storage = kept(backend, clock=clock)
+    storage = cached_reader(backend, clock=clock)
     newer = envelope([(1, START + HOUR_MS + 2, -1.0), (9, START + HOUR_MS + 7, 5.0)], sequence=99)
     stored(newer, backend=backend)
     clock.advance(limits.TAIL_AGE_MS + 1)
     assert look(storage) == plain([*SENT, newer])
 
 
-def test_hours_of_which_no_series_is_wanted_are_no_ground_of_the_answer(looks: list[str]) -> None:
+def test_hours_without_selected_series_are_not_in_the_provenance(looks: list[str]) -> None:
     backend = rolled(*SENT[:3], envelope([(9, START + 3 * HOUR_MS + 1, 1.0)], sequence=3))
     matchers = [*EVERY, Matcher("host", "=", "h0")]  # of the same metric as h9
-    wanted, storage = reader(backend, clock=FakeClock(NOW)).select(matchers, START, END), kept(backend)
+    expected, storage = reader(backend, clock=FakeClock(NOW)).select(matchers, START, END), cached_reader(backend)
     looks.clear()
-    found = storage.select(matchers, START, END)
+    batch = storage.select(matchers, START, END)
     assert looks == ["chunks", "lines"]
-    assert found.provenance == wanted.provenance
-    assert found.ts.tolist() == wanted.ts.tolist() == [START + h * HOUR_MS + 1 for h in range(3)]
+    assert batch.provenance == expected.provenance
+    assert batch.ts.tolist() == expected.ts.tolist() == [START + h * HOUR_MS + 1 for h in range(3)]
 
 
 @pytest.mark.parametrize(("samples", "fits"), [(24, True), (23, False), (13, False)])
 def test_hours_in_the_cache_count_towards_the_samples_of_a_query(
     monkeypatch: pytest.MonkeyPatch, samples: int, fits: bool
 ) -> None:
-    storage = kept(rolled())
+    storage = cached_reader(rolled())
     monkeypatch.setattr(limits, "QUERY_SAMPLES_MAX", samples)
     if fits:
         assert look(storage) == ALL
@@ -172,22 +172,22 @@ def test_hours_in_the_cache_count_towards_the_samples_of_a_query(
 
 
 def test_a_query_ends_at_the_hour_in_which_it_has_read_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    storage = kept(rolled())
+    storage = cached_reader(rolled())
     monkeypatch.setattr(limits, "QUERY_SAMPLES_MAX", 7)
-    ticks: list[None] = []
+    checks: list[None] = []
     with pytest.raises(QueryTooLarge):
-        storage.select(EVERY, START, END, check_deadline=lambda: ticks.append(None))
-    assert len(ticks) == ticks_of_names() + 2
+        storage.select(EVERY, START, END, check_deadline=lambda: checks.append(None))
+    assert len(checks) == checks_of_names() + 2
 
 
-def test_a_query_looks_at_the_clock_in_every_hour() -> None:
-    storage, ticks = kept(rolled()), list[None]()
-    storage.select(EVERY, START, END, check_deadline=lambda: ticks.append(None))
-    assert len(ticks) == ticks_of_names() + HOURS
+def test_a_query_checks_its_deadline_in_every_hour() -> None:
+    storage, checks = cached_reader(rolled()), list[None]()
+    storage.select(EVERY, START, END, check_deadline=lambda: checks.append(None))
+    assert len(checks) == checks_of_names() + HOURS
 
 
-def ticks_of_names() -> int:
-    """How often the names alone look at the clock: for an hour without samples."""
-    ticks: list[None] = []
-    kept(rolled()).select(EVERY, END + HOUR_MS, END + 2 * HOUR_MS, check_deadline=lambda: ticks.append(None))
-    return len(ticks)
+def checks_of_names() -> int:
+    """How often the names alone check the deadline: for an hour without samples."""
+    checks: list[None] = []
+    cached_reader(rolled()).select(EVERY, END + HOUR_MS, END + 2 * HOUR_MS, check_deadline=lambda: checks.append(None))
+    return len(checks)

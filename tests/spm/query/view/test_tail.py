@@ -1,6 +1,4 @@
-"""Claims about spm/query/view/tail.py and spm/query/view/page_cache.py: what a reading process keeps, and when it lets
-go.
-"""
+"""Claims about the tail and the page cache: what a reading process keeps, and for how long."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -63,103 +61,103 @@ def filled(count: int, hours: int = 1) -> Counted:
     return Counted(stored(*(batch(i, hours) for i in range(count))))  # type: ignore[arg-type]
 
 
-def settle(backend: MemoryBackend, count: int) -> None:
-    """A run has taken the oldest records."""
+def compact(backend: MemoryBackend, count: int) -> None:
+    """A run has compacted the oldest records."""
     backend.delete("pending", [(key, None) for key in keys_of(backend, "pending")[-count:]])
 
 
 def test_a_block_is_read_once() -> None:
-    held = filled(3)
-    held.refresh()
-    stored(batch(3), backend=held.backend)  # type: ignore[arg-type]
-    held.refresh()
-    held.refresh()
-    assert len(held.read) == len(set(held.read)) == 4
-    assert len(held.versions()) == 8
+    counted = filled(3)
+    counted.refresh()
+    stored(batch(3), backend=counted.backend)  # type: ignore[arg-type]
+    counted.refresh()
+    counted.refresh()
+    assert len(counted.read) == len(set(counted.read)) == 4
+    assert len(counted.versions()) == 8
 
 
 def test_the_list_of_records_is_not_read_again_before_its_time_unless_forced() -> None:
-    held = filled(1)
-    held.refresh()
-    stored(batch(1), backend=held.backend)  # type: ignore[arg-type]
-    held.clock.advance(limits.TAIL_AGE_MS - 1)
-    held.tail.refresh(held.backend)
-    assert len(held.read) == 1
-    held.tail.refresh(held.backend, force=True)
-    assert len(held.read) == 2
+    counted = filled(1)
+    counted.refresh()
+    stored(batch(1), backend=counted.backend)  # type: ignore[arg-type]
+    counted.clock.advance(limits.TAIL_AGE_MS - 1)
+    counted.tail.refresh(counted.backend)
+    assert len(counted.read) == 1
+    counted.tail.refresh(counted.backend, force=True)
+    assert len(counted.read) == 2
 
 
 def test_a_clock_that_jumps_back_does_not_stop_the_tail() -> None:
-    held = filled(1)
-    held.refresh()
-    held.clock.jump(-(10**9))
-    stored(batch(1), backend=held.backend)  # type: ignore[arg-type]
-    held.refresh()
-    assert len(held.versions()) == 4
+    counted = filled(1)
+    counted.refresh()
+    counted.clock.jump(-(10**9))
+    stored(batch(1), backend=counted.backend)  # type: ignore[arg-type]
+    counted.refresh()
+    assert len(counted.versions()) == 4
 
 
-def test_a_unit_whose_records_are_all_gone_is_forgotten() -> None:
-    held = filled(4, hours=2)
-    held.refresh()
-    settle(held.backend, 4)
-    held.refresh()
-    assert list(held.tail.view().hour_shards()) == []
+def test_an_hour_without_pending_records_is_forgotten() -> None:
+    counted = filled(4, hours=2)
+    counted.refresh()
+    compact(counted.backend, 4)
+    counted.refresh()
+    assert list(counted.tail.view().hour_shards()) == []
 
 
-def test_a_unit_that_is_mostly_settled_is_read_anew() -> None:
-    held = filled(9)
-    held.refresh()
-    settle(held.backend, 4)
-    held.refresh()
-    assert len(held.versions()) == 18
-    settle(held.backend, 1)
-    held.refresh()
-    assert len(held.versions()) == 8
+def test_an_hour_that_is_mostly_compacted_is_read_anew() -> None:
+    counted = filled(9)
+    counted.refresh()
+    compact(counted.backend, 4)
+    counted.refresh()
+    assert len(counted.versions()) == 18
+    compact(counted.backend, 1)
+    counted.refresh()
+    assert len(counted.versions()) == 8
 
 
-def test_only_the_settled_cell_of_a_record_is_left_out_when_its_unit_is_read_anew() -> None:
-    held = filled(3, hours=2)
-    held.refresh()
-    oldest, second, newest = reversed(keys_of(held.backend, "pending"))
-    held.backend.delete("pending", [(oldest, None), (second, None), (newest, [hour_column(HOUR)])])
-    held.refresh()
-    assert held.versions() == []
-    assert len(held.versions(HOUR + 1)) == 2
+def test_only_the_compacted_cell_of_a_record_is_left_out_when_its_hour_is_read_anew() -> None:
+    counted = filled(3, hours=2)
+    counted.refresh()
+    oldest, second, newest = reversed(keys_of(counted.backend, "pending"))
+    counted.backend.delete("pending", [(oldest, None), (second, None), (newest, [hour_column(HOUR)])])
+    counted.refresh()
+    assert counted.versions() == []
+    assert len(counted.versions(HOUR + 1)) == 2
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=8))
 def test_a_query_meets_few_pieces_each_twice_as_large_as_the_next(rounds: list[int]) -> None:
-    held, number = Counted(MemoryBackend()), 0
+    counted, number = Counted(MemoryBackend()), 0
     for count in rounds:
         for _ in range(count):
-            stored(batch(number), backend=held.backend)  # type: ignore[arg-type]
+            stored(batch(number), backend=counted.backend)  # type: ignore[arg-type]
             number += 1
-        held.refresh()
-        sizes = [len(p) for p in held.tail.view().pieces(SHARD, HOUR)]
+        counted.refresh()
+        sizes = [len(p) for p in counted.tail.view().pieces(SHARD, HOUR)]
         assert all(a >= 2 * b for a, b in itertools.pairwise(sizes))
         assert sum(sizes) == 2 * number
 
 
-def test_a_view_does_not_move_with_later_refreshes() -> None:
-    held = filled(2)
-    held.refresh()
-    view = held.tail.view()
-    settle(held.backend, 2)
-    held.refresh()
+def test_a_view_does_not_change_with_later_refreshes() -> None:
+    counted = filled(2)
+    counted.refresh()
+    view = counted.tail.view()
+    compact(counted.backend, 2)
+    counted.refresh()
     assert len(merge(view.pieces(SHARD, HOUR))) == 4
 
 
 def test_a_block_that_is_gone_is_remembered_as_missing_until_its_record_goes() -> None:
-    held = filled(2)
-    gone = keys.LogKey.parse(keys_of(held.backend, "log")[0])
-    held.backend.delete("log", [(gone.to_bytes(), None)])
+    counted = filled(2)
+    missing = keys.LogKey.parse(keys_of(counted.backend, "log")[0])
+    counted.backend.delete("log", [(missing.to_bytes(), None)])
     for _ in range(3):
-        held.refresh()
-        assert held.tail.view().missing == {(SHARD, HOUR): (gone.batch,)}
-    held.backend.delete("pending", [(PendingKey(SHARD, APP, gone.ingest_ms, gone.batch).to_bytes(), None)])
-    held.refresh()
-    assert held.tail.view().missing == {}
+        counted.refresh()
+        assert counted.tail.view().missing == {(SHARD, HOUR): (missing.batch,)}
+    counted.backend.delete("pending", [(PendingKey(SHARD, APP, missing.ingest_ms, missing.batch).to_bytes(), None)])
+    counted.refresh()
+    assert counted.tail.view().missing == {}
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
@@ -170,41 +168,41 @@ def page(size: int) -> ChunkPage:
 
 
 def test_a_page_is_loaded_once_and_an_absent_one_every_time() -> None:
-    cache, asked = PageCache(), []
+    cache, requests = PageCache(), []
 
     def load(names: Sequence[bytes]) -> list[object | None]:
-        asked.append(list(names))
+        requests.append(list(names))
         return [None if name == b"no" else page(1) for name in names]
 
     for _ in range(2):
-        found = cache.fetch("chunks", [b"a", b"no", b"b"], load)
-        assert [f is None for f in found] == [False, True, False]
-    assert asked == [[b"a", b"no", b"b"], [b"no"]]
+        rows = cache.fetch("chunks", [b"a", b"no", b"b"], load)
+        assert [f is None for f in rows] == [False, True, False]
+    assert requests == [[b"a", b"no", b"b"], [b"no"]]
     cache.fetch("hours", [b"a"], load)
     cache.clear()
     cache.fetch("chunks", [b"a"], load)
-    assert asked[2:] == [[b"a"], [b"a"]]
+    assert requests[2:] == [[b"a"], [b"a"]]
 
 
 @pytest.mark.parametrize(
-    ("size", "kept"), [(100, 10), (2_000, 0)], ids=["the least recently used go", "a giant is not kept"]
+    ("size", "pages"), [(100, 10), (2_000, 0)], ids=["the least recently used are dropped", "a giant is not cached"]
 )
-def test_the_cache_keeps_within_its_bound(size: int, kept: int) -> None:
+def test_the_cache_keeps_within_its_bound(size: int, pages: int) -> None:
     cache = PageCache(bytes_max=10_000)
     for i in range(50):
         cache.fetch("chunks", [bytes([i])], lambda names: [page(size)])
-    assert len(cache._pages) == kept
+    assert len(cache._pages) == pages
     assert cache._pages.weight <= 10_000
 
 
-@pytest.mark.parametrize("held", [False, True], ids=["fetched", "looked for"])
-def test_a_page_that_was_asked_for_again_outlasts_older_questions(held: bool) -> None:
+@pytest.mark.parametrize("cached", [False, True], ids=["fetched", "looked up"])
+def test_a_page_that_was_used_again_outlasts_older_ones(cached: bool) -> None:
     cache = PageCache(bytes_max=10_000)
     for i in range(30):
         cache.fetch("chunks", [bytes([i])], lambda names: [page(100)])
-        assert (cache.cached if held else cache_only(cache))("chunks", [b"\0"]) != [None]
+        assert (cache.cached if cached else cache_only(cache))("chunks", [b"\0"]) != [None]
 
 
 def cache_only(cache: PageCache) -> Callable[[str, Sequence[bytes]], list[object | None]]:
-    """``fetch`` of what nobody can load."""
+    """``fetch`` with a loader that has no rows."""
     return lambda table, names: cache.fetch(table, names, lambda missing: [None for _ in missing])
