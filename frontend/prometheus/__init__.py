@@ -1,1 +1,1 @@
-"""Prometheus' HTTP API over the query room."""
+"""Prometheus' HTTP API on top of `spm.query`."""

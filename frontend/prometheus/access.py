@@ -1,25 +1,26 @@
-"""Whose data a call may read: that of its token's app, or of the session's person.
+"""Decides whose data a call may read: that of the token's app, or an app of the session's user.
 
-A token alone names its app; `app=` is looked at only with a session. The views are exempt from Django's CSRF check,
-because programs send forms without cookies; so a form that comes with a session instead of a token is checked here.
+A token alone determines the app; `app=` counts only with a session. The views are exempt from Django's CSRF check,
+because programs send forms without cookies; so a form with a session instead of a token is checked here. Enter by
+`caller_of`.
 """
 
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 
-from frontend.prometheus.parameters import Asked
+from frontend.prometheus.parameters import Parameters
 from spm.accounts import access, tokens
 from spm.errors import SpmError
 from spm.fast_dataclass import dataclass
 
 
 class NotSignedIn(SpmError):
-    """The call shows neither a usable token nor a session that may do this."""
+    """The call has neither a valid token nor a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose data is read, and who pays for it."""
+    """The app whose data is read, and the organisation whose limits count."""
 
     app_id: int
     organisation_id: int
@@ -30,21 +31,21 @@ class _Check(CsrfViewMiddleware):
         raise NotSignedIn(f"CSRF check failed: {reason}")
 
 
-def caller_of(request: HttpRequest, asked: Asked) -> Caller:
-    """The app the call reads, with its organisation; `NotSignedIn`, or 404 for an app of others."""
+def caller_of(request: HttpRequest, parameters: Parameters) -> Caller:
+    """Return the app that the call reads, with its organisation; raises `NotSignedIn`, or 404 for an app of others."""
     secret = tokens.from_request(request)
     if secret is not None:
-        return caller_by(secret)
+        return caller_of_token(secret)
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         raise NotSignedIn("send a token: Authorization: Bearer spm_…, or Basic with it as the password")
     _check_form(request)
-    app = access.app_of_person(user, asked.whole_number("app"))
+    app = access.app_of_person(user, parameters.whole_number("app"))
     return Caller(app.pk, app.organisation_id)
 
 
-def caller_by(secret: str) -> Caller:
-    """The app a token names, with its organisation; `NotSignedIn`."""
+def caller_of_token(secret: str) -> Caller:
+    """Return the app of a token, with its organisation; raises `NotSignedIn`."""
     principal = tokens.authenticate(secret, "read")
     if principal is None:
         raise NotSignedIn("the token is unknown, revoked, or lacks the scope read")

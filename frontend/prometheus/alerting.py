@@ -1,7 +1,8 @@
-"""`rules` and `alerts`: the app's alert rules and what they found, in Prometheus' form, for Grafana's alert list.
+"""`rules` and `alerts`: the app's alert rules and their alerts in Prometheus' form, for Grafana's alert list.
 
-All rules of an app are one group, judged on one grid. A threshold becomes part of the query that is shown, so that it
-can be pasted and asked. Labels of an alert are those of its series, the rule's name and its severity.
+All rules of an app form one group, because they are evaluated on one grid. The threshold of a rule is written as part
+of its query, so that the query can be pasted and run. An alert has the labels of its series, the rule's name and its
+severity.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 from alerts import rules as states
 from alerts.models import Alert, Rule
 from alerts.rulebook import rules_of
-from frontend.prometheus.endpoint import Call, names_endpoint
+from frontend.prometheus.endpoint import Call, json_endpoint
 from frontend.prometheus.parameters import Parameters
 from spm.accounts.models import App
 from spm.errors import BadQuery
@@ -18,36 +19,36 @@ from spm.limits import RULE_PERIOD_MS
 from spm.query.formats import prometheus
 from spm.store.matchers import Matcher, mask
 
-FILE = "alert rules"  # Prometheus groups by file; here they stand in the database
-_SHOWN = (states.State.PENDING, states.State.FIRING)
+FILE = "alert rules"  # Prometheus groups rules by file; here they are in the database
+_ACTIVE = (states.State.PENDING, states.State.FIRING)
 _WEIGHT = {"firing": 2, "pending": 1, "inactive": 0}
 
 
-@names_endpoint
+@json_endpoint
 def rules(call: Call) -> bytes:
-    """`rules`: the rules of the app, with their alerts."""
-    asked, app = call.asked, App.objects.get(pk=call.caller.app_id)
-    kind = asked.text("type") or "alert"
+    """`rules`: lists the rules of the app, with their alerts."""
+    parameters, app = call.parameters, App.objects.get(pk=call.caller.app_id)
+    kind = parameters.text("type") or "alert"
     if kind not in ("alert", "record"):
         raise BadQuery(f'invalid parameter "type": not supported value "{kind[:40]}"')
-    matching = asked.selectors()
-    chosen = [rule for rule in _rules(app) if kind == "alert" and _is_selected(rule, app, asked, matching)]
-    told = [_rule(rule, alerts=not asked.flag("exclude_alerts")) for rule in chosen]
-    judged = max((rule.evaluated_ms for rule in chosen), default=0)
+    matching = parameters.selectors()
+    selected = [rule for rule in _rules(app) if kind == "alert" and _is_selected(rule, app, parameters, matching)]
+    entries = [_rule(rule, alerts=not parameters.flag("exclude_alerts")) for rule in selected]
+    evaluated_ms = max((rule.evaluated_ms for rule in selected), default=0)
     group = {
         "name": app.name,
         "file": FILE,
-        "rules": told,
+        "rules": entries,
         "interval": RULE_PERIOD_MS / 1000,
         "limit": 0,
-        "lastEvaluation": prometheus.rfc3339(judged),
+        "lastEvaluation": prometheus.rfc3339(evaluated_ms),
     }
-    return prometheus.success({"groups": [group] if told else []})
+    return prometheus.success({"groups": [group] if entries else []})
 
 
-@names_endpoint
+@json_endpoint
 def alerts(call: Call) -> bytes:
-    """`alerts`: what is pending or firing."""
+    """`alerts`: lists the pending and firing alerts."""
     app = App.objects.get(pk=call.caller.app_id)
     return prometheus.success({"alerts": [_alert(rule, each) for rule in _rules(app) for each in _active(rule)]})
 
@@ -56,9 +57,9 @@ def _rules(app: App) -> Sequence[Rule]:
     return list(rules_of(app).filter(enabled=True).prefetch_related("alerts"))
 
 
-def _is_selected(rule: Rule, app: App, asked: Parameters, matching: Sequence[Sequence[Matcher]]) -> bool:
-    named = (("rule_name[]", rule.name), ("rule_group[]", app.name), ("file[]", FILE))
-    if any(asked.every(parameter) and name not in asked.every(parameter) for parameter, name in named):
+def _is_selected(rule: Rule, app: App, parameters: Parameters, matching: Sequence[Sequence[Matcher]]) -> bool:
+    filters = (("rule_name[]", rule.name), ("rule_group[]", app.name), ("file[]", FILE))
+    if any(parameters.every(parameter) and name not in parameters.every(parameter) for parameter, name in filters):
         return False
     return not matching or any(_satisfies(_labels_of(rule), matchers) for matchers in matching)
 
@@ -68,16 +69,16 @@ def _satisfies(labels: Mapping[str, str], matchers: Sequence[Matcher]) -> bool:
 
 
 def _rule(rule: Rule, *, alerts: bool) -> dict[str, Any]:
-    found = [_alert(rule, each) for each in _active(rule)]
+    alert_entries = [_alert(rule, each) for each in _active(rule)]
     return {
-        "state": max((each["state"] for each in found), key=_WEIGHT.__getitem__, default="inactive"),
+        "state": max((each["state"] for each in alert_entries), key=_WEIGHT.__getitem__, default="inactive"),
         "name": rule.name,
         "query": _query(rule),
         "duration": rule.for_ms / 1000,
         "keepFiringFor": rule.keep_firing_for_ms / 1000,
         "labels": _labels_of(rule),
         "annotations": {},
-        "alerts": found if alerts else [],
+        "alerts": alert_entries if alerts else [],
         "health": "err" if rule.error else "ok" if rule.evaluated_ms else "unknown",
         "lastError": rule.error,
         "lastEvaluation": prometheus.rfc3339(rule.evaluated_ms),
@@ -86,12 +87,12 @@ def _rule(rule: Rule, *, alerts: bool) -> dict[str, Any]:
 
 
 def _active(rule: Rule) -> list[Alert]:
-    return [alert for alert in rule.alerts.all() if alert.state in _SHOWN]
+    return [alert for alert in rule.alerts.all() if alert.state in _ACTIVE]
 
 
 def _alert(rule: Rule, alert: Alert) -> dict[str, Any]:
     standing = alert.series_state
-    found = {
+    entry = {
         "labels": {**alert.labels, "alertname": rule.name, **_labels_of(rule)},
         "annotations": {},
         "state": alert.state,
@@ -99,8 +100,8 @@ def _alert(rule: Rule, alert: Alert) -> dict[str, Any]:
         "value": prometheus.exponent(standing.value),
     }
     if standing.well_since_ms is not None:
-        found["keepFiringSince"] = prometheus.rfc3339(standing.well_since_ms)
-    return found
+        entry["keepFiringSince"] = prometheus.rfc3339(standing.well_since_ms)
+    return entry
 
 
 def _labels_of(rule: Rule) -> dict[str, str]:

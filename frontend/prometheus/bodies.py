@@ -1,7 +1,7 @@
-"""The bodies of forms and read requests: read as a whole, under one limit, also where they come in chunks.
+"""Reads the bodies of forms and read requests, under one limit, also if they come in chunks.
 
-Senders that do not know a length beforehand send chunks, of which the web server makes a stream that ends by itself;
-the framework reads none of that. Enter by `whole`.
+Clients that do not know the length beforehand send chunks, which the web server turns into a stream that ends by
+itself; Django reads no such body. Enter by `read_body`.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from spm.errors import BadQuery
 from spm.limits import READ_FORM_BYTES_MAX
 
 
-def whole(request: HttpRequest, what: str = "form") -> bytes:
-    """The body; `BadQuery` where it is too large or cannot be read."""
-    if in_chunks(request.META):
-        return _of_chunks(request.META, what)
+def read_body(request: HttpRequest, what: str = "form") -> bytes:
+    """Read the body; raises `BadQuery` if it is too large or cannot be read."""
+    if is_chunked(request.META):
+        return _read_chunks(request.META, what)
     check_length(request.META, what)
     try:
         return request.body
@@ -28,19 +28,19 @@ def whole(request: HttpRequest, what: str = "form") -> bytes:
 
 
 def check_length(environ: Mapping[str, Any], what: str = "form") -> None:
-    """Raise `BadQuery` for a body that is too large to be read."""
+    """Raise `BadQuery` for a body that is too large."""
     length = environ.get("CONTENT_LENGTH") or "0"
     if not length.isdecimal() or int(length) > READ_FORM_BYTES_MAX:
         raise _too_large(what)
 
 
-def in_chunks(environ: Mapping[str, Any]) -> bool:
-    """Whether the body has no length, and ends all the same."""
+def is_chunked(environ: Mapping[str, Any]) -> bool:
+    """Whether the body comes in chunks, without a length."""
     chunked = str(environ.get("HTTP_TRANSFER_ENCODING", "")).lower() == "chunked"
     return chunked and not environ.get("CONTENT_LENGTH") and bool(environ.get("wsgi.input_terminated"))
 
 
-def _of_chunks(environ: Mapping[str, Any], what: str) -> bytes:
+def _read_chunks(environ: Mapping[str, Any], what: str) -> bytes:
     try:
         body: bytes = environ["wsgi.input"].read(READ_FORM_BYTES_MAX + 1)
     except (ParseException, OSError) as error:

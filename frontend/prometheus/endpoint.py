@@ -1,8 +1,9 @@
-"""The door of Prometheus' API: who calls and what is asked, a turn among the organisation's queries, errors in words.
+"""The common part of all endpoints of Prometheus' API: caller, parameters, query admission and errors.
 
-Turns are shared by all web processes of a machine. A view gets a `Call` and returns the body (or a whole answer, where
-it is no JSON). What may go wrong is translated in one place (`_FAILURES`) into Prometheus' form: 400 bad_data, 401,
-404, 422 execution, 429, 499, 503. Large bodies are compressed for whoever takes gzip. Enter by `light` and `heavy`.
+All web processes of a machine share one admission of queries. A view gets a `Call` and returns the body, or a whole
+response if it is not JSON. Errors become Prometheus' error responses in one place (`error_parts`): 400 bad_data, 401,
+404, 422 execution, 429, 499, 503. Large bodies are compressed for clients that accept gzip. Enter by `json_endpoint`
+and `query_endpoint`, for streams by `streaming_endpoint` and `protobuf_endpoint`.
 """
 
 import zlib
@@ -15,10 +16,10 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
-from frontend.client_presence import watch_of
+from frontend.client_presence import cancellation_of
 from frontend.prometheus.access import Caller, NotSignedIn, caller_of
-from frontend.prometheus.parameters import Asked, asked_of
-from frontend.queries import storage_of, turns
+from frontend.prometheus.parameters import Parameters, parameters_of
+from frontend.queries import admission, storage_of
 from spm.clock import SystemClock
 from spm.errors import (
     BadQuery,
@@ -35,257 +36,268 @@ from spm.fast_dataclass import dataclass
 from spm.limits import EXPORT_TIMEOUT_S, REMOTE_READ_TIMEOUT_S, RETRY_AFTER_S, STREAM_TURN_BYTES, STREAM_TURN_S
 from spm.query.formats import prometheus
 from spm.query.reader import AppStorage
-from spm.query.request.budget import Budget, QueryLimits, Watch
+from spm.query.request.budget import Budget, Cancellation, QueryLimits
 from spm.query.request.lookback import LOOKBACK_MS
-from spm.query.request.provenance import Basis
+from spm.query.request.provenance import Provenance
+from spm.web.error_status import RETRYABLE, status_of
 
 View = Callable[..., "bytes | HttpResponseBase"]
-CLIENT_GONE = 499  # as nginx and Prometheus write it into their logs: nobody reads the answer
-_FAILURES: dict[type[Exception], tuple[int, str]] = {
-    BadQuery: (400, "bad_data"),
-    NotSignedIn: (401, "unauthorized"),
-    Http404: (404, "not_found"),
-    QueryFailed: (422, "execution"),
-    QueryTooLarge: (422, "execution"),
-    LimitExceeded: (422, "execution"),
-    QueryRefused: (429, "too_many_requests"),
-    QueryCancelled: (CLIENT_GONE, "canceled"),
-    QueryTimeout: (503, "timeout"),
-    StoreUnavailable: (503, "unavailable"),
-    IntegrityError: (500, "internal"),
+_ERROR_TYPES: dict[type[Exception], str] = {  # the names that Prometheus gives them
+    BadQuery: "bad_data",
+    NotSignedIn: "unauthorized",
+    Http404: "not_found",
+    QueryFailed: "execution",
+    QueryTooLarge: "execution",
+    LimitExceeded: "execution",
+    QueryRefused: "too_many_requests",
+    QueryCancelled: "canceled",
+    QueryTimeout: "timeout",
+    StoreUnavailable: "unavailable",
+    IntegrityError: "internal",
 }
-FAILURES = tuple(_FAILURES)
+_STATUSES = {NotSignedIn: 401, Http404: 404, IntegrityError: 500}
+HANDLED_ERRORS = tuple(_ERROR_TYPES)
 _METHODS = ("GET", "POST")
-_COME_AGAIN = (429, 503)
 VARY = "Accept-Encoding, Authorization, Cookie"
-_GZIP_FROM = 1_400  # bytes: what fits one packet is sent as it is
+_GZIP_FROM = 1_400  # bytes: a body that fits one packet is not compressed
 _clock = SystemClock()
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: whose, what is asked, and whether anybody still waits for it."""
+    """One call of the API: its caller, parameters and budget."""
 
     caller: Caller
-    asked: Asked
-    watch: Watch
+    parameters: Parameters
+    cancellation: Cancellation
     budget: Budget
-    accepts: str = ""  # the kinds of answers, as its header says
+    accepts: str = ""  # the header Accept
 
     @property
     def now_ms(self) -> int:
-        """The time."""
+        """The current time."""
         return _clock.now_ms()
 
     @property
     def asof_ms(self) -> int | None:
-        """The time of an as-of question."""
-        return self.asked.asof_ms(self.now_ms)
+        """The time of an as-of query, if it is one."""
+        return self.parameters.asof_ms(self.now_ms)
 
     def storage(self) -> AppStorage:
-        """The caller's data: as it is, or as accepted by the time that `asof` names."""
+        """Open the caller's data: as it is now, or as accepted by the time of `asof`."""
         return storage_of(self.caller.app_id, self.asof_ms)
 
-    def turn(self, *, patient: bool = False) -> AbstractContextManager[None]:
-        """A turn among the queries of the caller's organisation; the time that a query has passes while it waits."""
-        return turns.take(self.caller.organisation_id, self.budget.tick, patient=patient)
+    def admit(self, *, patient: bool = False) -> AbstractContextManager[None]:
+        """Wait for admission among the queries of the caller's organisation; waiting counts towards the deadline."""
+        return admission.admit(self.caller.organisation_id, self.budget.check_deadline, patient=patient)
 
-    def place(self) -> AbstractContextManager[None]:
-        """A place among the organisation's answers that are made while they are sent."""
-        return turns.stream(self.caller.organisation_id, self.budget.tick)
-
-
-Run = Callable[[Call, dict[str, str]], "bytes | HttpResponseBase"]
+    def admit_stream(self) -> AbstractContextManager[None]:
+        """Take a place among the organisation's streamed responses."""
+        return admission.admit_stream(self.caller.organisation_id, self.budget.check_deadline)
 
 
-def light(view: View) -> Callable[..., HttpResponseBase]:
-    """A view by GET or form that reads no samples."""
-    return _door(view, lambda call, path: view(call, **path))
+Handler = Callable[[Call, dict[str, str]], "bytes | HttpResponseBase"]
 
 
-def heavy(view: View) -> Callable[..., HttpResponseBase]:
-    """A view that reads samples: only so many of them at a time for one organisation."""
+def json_endpoint(view: View) -> Callable[..., HttpResponseBase]:
+    """Wrap a view, by GET or POST with a form, that reads no samples."""
+    return _json_view(view, lambda call, path: view(call, **path))
 
-    def in_turn(call: Call, path: dict[str, str]) -> "bytes | HttpResponseBase":
-        with call.turn():
+
+def query_endpoint(view: View) -> Callable[..., HttpResponseBase]:
+    """Wrap a view that reads samples: it runs only after query admission."""
+
+    def admitted(call: Call, path: dict[str, str]) -> "bytes | HttpResponseBase":
+        with call.admit():
             return view(call, **path)
 
-    return _door(view, in_turn)
+    return _json_view(view, admitted)
 
 
-Streamed = Callable[[Call, HttpRequest, ExitStack], HttpResponseBase]
+StreamingView = Callable[[Call, HttpRequest, ExitStack], HttpResponseBase]
 
 
-def protobuf(view: Streamed) -> Callable[..., HttpResponseBase]:
-    """The same for a view whose body is no form, and which reads it itself; its answer may be a stream."""
-    return _held(view, ["POST"], timeout_s=REMOTE_READ_TIMEOUT_S, form=False)
+def protobuf_endpoint(view: StreamingView) -> Callable[..., HttpResponseBase]:
+    """Wrap a view that reads a body which is not a form; its response may be a stream."""
+    return _streaming_view(view, ["POST"], timeout_s=REMOTE_READ_TIMEOUT_S, form=False)
 
 
-def streamed(view: Streamed) -> Callable[..., HttpResponseBase]:
-    """The same for an answer that is made while it is sent: what ``held`` holds, its place first, ends with it."""
-    return _held(view, ["GET", "POST"], timeout_s=EXPORT_TIMEOUT_S, form=True)
+def streaming_endpoint(view: StreamingView) -> Callable[..., HttpResponseBase]:
+    """Wrap a view whose response is a stream; the view's ``resources``, its place first, are released at its end."""
+    return _streaming_view(view, ["GET", "POST"], timeout_s=EXPORT_TIMEOUT_S, form=True)
 
 
 @csrf_exempt
-def unknown(request: HttpRequest) -> HttpResponseBase:
-    """Whatever else is asked for under the address of a data source."""
-    return failed(Http404("there is no such address here; docs/grafana.md lists those that there are"))
+def unknown_address(request: HttpRequest) -> HttpResponseBase:
+    """Answer 404 for every other address below the address of the data source."""
+    return error_response(Http404("there is no such address here; docs/query-api.md lists those that exist"))
 
 
-def _held(view: Streamed, methods: list[str], *, timeout_s: float, form: bool) -> Callable[..., HttpResponseBase]:
+def _streaming_view(
+    view: StreamingView, methods: list[str], *, timeout_s: float, form: bool
+) -> Callable[..., HttpResponseBase]:
     @csrf_exempt
     @wraps(view)
-    def answered(request: HttpRequest) -> HttpResponseBase:
+    def respond(request: HttpRequest) -> HttpResponseBase:
         if request.method not in methods:
-            return _of_other_methods(methods)
+            return _method_not_allowed(methods)
         try:
-            call = _call(request, asked_of(request, form=form), timeout_s=timeout_s)
-            with ExitStack() as held:
-                held.enter_context(call.place())
-                with call.turn():
-                    return view(call, request, held)
-        except FAILURES as error:
-            return failed(error)
+            call = _call(request, parameters_of(request, form=form), timeout_s=timeout_s)
+            with ExitStack() as resources:
+                resources.enter_context(call.admit_stream())
+                with call.admit():
+                    return view(call, request, resources)
+        except HANDLED_ERRORS as error:
+            return error_response(error)
 
-    return answered
+    return respond
 
 
-def stream(call: Call, pieces: Iterator[bytes], held: ExitStack, kind: str) -> StreamingHttpResponse:
-    """An answer whose first piece is made before it begins: what is refused then is refused with its status."""
-    response = StreamingHttpResponse(_Held(call, pieces, held), content_type=kind)
+def streaming_response(
+    call: Call, chunks: Iterator[bytes], resources: ExitStack, content_type: str
+) -> StreamingHttpResponse:
+    """Return a streamed response; its first chunk is computed before it begins, so that errors have their status."""
+    response = StreamingHttpResponse(_StreamedBody(call, chunks, resources), content_type=content_type)
     response["Cache-Control"] = "no-store"
     return response
 
 
-class _Held:
-    """The pieces, made in a turn and sent without one; what is held ends with the answer, also an unread one."""
+class _StreamedBody:
+    """The chunks of a response: computed under query admission, sent without it; releases its resources at the end."""
 
-    def __init__(self, call: Call, pieces: Iterator[bytes], held: ExitStack) -> None:
-        self._call, self._pieces = call, pieces
-        self._first = next(pieces, b"")
-        self._held = held.pop_all()
+    def __init__(self, call: Call, chunks: Iterator[bytes], resources: ExitStack) -> None:
+        self._call, self._chunks = call, chunks
+        self._first = next(chunks, b"")
+        self._resources = resources.pop_all()
 
     def __iter__(self) -> Iterator[bytes]:
         yield self._first
-        while made := self._made():
-            yield from made
+        while chunks := self._next_chunks():
+            yield from chunks
 
-    def _made(self) -> list[bytes]:
-        """The next pieces, as many as one turn makes; none at the end."""
-        made, size, until = list[bytes](), 0, _clock.monotonic() + STREAM_TURN_S
-        with self._call.turn(patient=True):
-            for piece in self._pieces:
-                made.append(piece)
-                size += len(piece)
+    def _next_chunks(self) -> list[bytes]:
+        """Compute the chunks of one admission; returns none at the end."""
+        chunks, size, until = list[bytes](), 0, _clock.monotonic() + STREAM_TURN_S
+        with self._call.admit(patient=True):
+            for chunk in self._chunks:
+                chunks.append(chunk)
+                size += len(chunk)
                 if size >= STREAM_TURN_BYTES or _clock.monotonic() >= until:
                     break
-        return made
+        return chunks
 
     def close(self) -> None:
-        """What the web server calls at the end, whatever the end is."""
-        self._held.close()
+        """Release the resources; the web server calls it in every case, also for a response that was not read."""
+        self._resources.close()
 
 
-def remarked(response: HttpResponseBase, basis: Basis) -> HttpResponseBase:
-    """An answer that has no room for infos and warnings says them in headers."""
-    for name, found in (("X-SPM-Infos", basis.infos()), ("X-SPM-Warnings", basis.warnings())):
-        if found:
-            response[name] = "; ".join(found).replace("…", "...")
+def add_annotation_headers(response: HttpResponseBase, provenance: Provenance) -> HttpResponseBase:
+    """Add infos and warnings as headers to a response whose format has no place for them."""
+    for name, annotations in (("X-SPM-Infos", provenance.infos()), ("X-SPM-Warnings", provenance.warnings())):
+        if annotations:
+            response[name] = "; ".join(annotations).replace("…", "...")
     return response
 
 
-def _door(view: View, run: Run) -> Callable[..., HttpResponseBase]:
+def _json_view(view: View, handler: Handler) -> Callable[..., HttpResponseBase]:
     @csrf_exempt
     @wraps(view)
-    def answered(request: HttpRequest, **path: str) -> HttpResponseBase:
+    def respond(request: HttpRequest, **path: str) -> HttpResponseBase:
         if request.method not in _METHODS:
-            return _of_other_methods(_METHODS)
+            return _method_not_allowed(_METHODS)
         try:
-            found = run(_call(request, asked_of(request)), path)
-        except FAILURES as error:
-            return failed(error)
-        return packed(request, found if isinstance(found, HttpResponseBase) else json_answer(found))
+            body = handler(_call(request, parameters_of(request)), path)
+        except HANDLED_ERRORS as error:
+            return error_response(error)
+        return compress(request, body if isinstance(body, HttpResponseBase) else json_response(body))
 
-    answered.run = run  # type: ignore[attr-defined]
-    return answered
+    respond.handler = handler  # type: ignore[attr-defined]
+    return respond
 
 
-def _of_other_methods(methods: Sequence[str]) -> HttpResponse:
-    wanted = ", ".join(methods)
-    response = json_answer(prometheus.failure("bad_data", f"this address takes {wanted} only"), 405)
-    response["Allow"] = wanted
+def _method_not_allowed(methods: Sequence[str]) -> HttpResponse:
+    allowed = ", ".join(methods)
+    response = json_response(prometheus.failure("bad_data", f"this address takes {allowed} only"), 405)
+    response["Allow"] = allowed
     return response
 
 
-def run_of(view: Callable[..., object]) -> Run:
-    """What a ``light`` or ``heavy`` view does, for whoever made the call and writes the answer himself."""
-    run: Run = view.run  # type: ignore[attr-defined]
-    return run
+def handler_of(view: Callable[..., object]) -> Handler:
+    """Return the handler behind a ``json_endpoint`` or ``query_endpoint``, for the fast path."""
+    handler: Handler = view.handler  # type: ignore[attr-defined]
+    return handler
 
 
-def _call(request: HttpRequest, asked: Asked, *, timeout_s: float | None = None) -> Call:
-    return call_of(caller_of(request, asked), asked, request.META, timeout_s=timeout_s)
+def _call(request: HttpRequest, parameters: Parameters, *, timeout_s: float | None = None) -> Call:
+    return call_of(caller_of(request, parameters), parameters, request.META, timeout_s=timeout_s)
 
 
-def call_of(caller: Caller, asked: Asked, environ: Mapping[str, Any], *, timeout_s: float | None = None) -> Call:
-    """A call with what it may use."""
-    watch = watch_of(environ)
-    allowed = QueryLimits(timeout_s=timeout_s or asked.timeout_s(), lookback_ms=asked.lookback_ms() or LOOKBACK_MS)
-    return Call(caller, asked, watch, Budget(allowed, _clock, watch), str(environ.get("HTTP_ACCEPT", "")))
+def call_of(
+    caller: Caller, parameters: Parameters, environ: Mapping[str, Any], *, timeout_s: float | None = None
+) -> Call:
+    """Make a call, with the budget that its parameters ask for."""
+    cancellation = cancellation_of(environ)
+    limits = QueryLimits(
+        timeout_s=timeout_s or parameters.timeout_s(), lookback_ms=parameters.lookback_ms() or LOOKBACK_MS
+    )
+    return Call(
+        caller, parameters, cancellation, Budget(limits, _clock, cancellation), str(environ.get("HTTP_ACCEPT", ""))
+    )
 
 
-def refusal(error: Exception) -> tuple[int, bytes, dict[str, str]]:
-    """The status, body and headers of the answer to a call that went wrong."""
-    status, kind = next(shape for found, shape in _FAILURES.items() if isinstance(error, found))
+def error_parts(error: Exception) -> tuple[int, bytes, dict[str, str]]:
+    """Return the status, body and headers of the response to a failed call."""
+    status = status_of(error, _STATUSES)
+    kind = next(name for type_, name in _ERROR_TYPES.items() if isinstance(error, type_))
     headers = {}
-    if status in _COME_AGAIN:
+    if status in RETRYABLE:
         headers["Retry-After"] = str(RETRY_AFTER_S)
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="spm"'
     return status, prometheus.failure(kind, str(error)), headers
 
 
-def failed(error: Exception) -> HttpResponse:
-    """The same as an answer."""
-    status, body, headers = refusal(error)
-    response = json_answer(body, status)
+def error_response(error: Exception) -> HttpResponse:
+    """Return the response to a failed call."""
+    status, body, headers = error_parts(error)
+    response = json_response(body, status)
     for name, value in headers.items():
         response[name] = value
     return response
 
 
-def json_answer(body: bytes, status: int = 200) -> HttpResponse:
-    """JSON that nobody keeps."""
+def json_response(body: bytes, status: int = 200) -> HttpResponse:
+    """Return a JSON response that must not be cached."""
     response = HttpResponse(body, status=status, content_type="application/json")
     response["Cache-Control"] = "no-store"
     return response
 
 
-def packed(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    """The answer, compressed where it is large and the caller takes gzip."""
+def compress(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """Compress the body of a response if it is large and the client accepts gzip."""
     if isinstance(response, StreamingHttpResponse) or response.has_header("Content-Encoding"):
         return response
-    assert isinstance(response, HttpResponse), "BUG: an answer of a kind nobody makes"
+    assert isinstance(response, HttpResponse), "BUG: a response of an unknown type"
     response["Vary"] = VARY
-    if worth_gzip(response.content, request.META):
-        response.content = gzipped(response.content)
+    if is_worth_gzip(response.content, request.META):
+        response.content = gzip_body(response.content)
         response["Content-Encoding"] = "gzip"
     return response
 
 
-def gzipped(body: bytes) -> bytes:
-    """A body, compressed."""
+def gzip_body(body: bytes) -> bytes:
+    """Compress a body with gzip."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     return packer.compress(body) + packer.flush()
 
 
-def worth_gzip(body: bytes, environ: Mapping[str, Any]) -> bool:
-    """Whether a body is large, and its reader takes gzip."""
-    return len(body) >= _GZIP_FROM and takes_gzip(environ)
+def is_worth_gzip(body: bytes, environ: Mapping[str, Any]) -> bool:
+    """Whether a body is large and the client accepts gzip."""
+    return len(body) >= _GZIP_FROM and accepts_gzip(environ)
 
 
-def takes_gzip(environ: Mapping[str, Any]) -> bool:
-    """Whether the caller reads gzip."""
+def accepts_gzip(environ: Mapping[str, Any]) -> bool:
+    """Whether the client accepts gzip."""
     for part in str(environ.get("HTTP_ACCEPT_ENCODING", "")).lower().split(","):
         name, _, weight = part.partition(";")
         if name.strip() in ("gzip", "*"):

@@ -1,30 +1,34 @@
-"""The whole of `explain=1`: what the store says about an answer, and the hours of it that runs have built again."""
+"""The answer to `explain=1`: the provenance of an answer, and the corrections of its hours by later runs."""
 
 from typing import Any
 
 from django.http import HttpResponse
 
-from frontend.prometheus.endpoint import Call, json_answer
+from frontend.prometheus.endpoint import Call, json_response
 from rollups.models import Correction
 from spm.clock import moment
-from spm.limits import EXPLAINED_UNITS_MAX, HOUR_MS
+from spm.limits import EXPLAINED_HOUR_SHARDS_MAX, HOUR_MS
 from spm.query.explain import explanation, span_of
 from spm.query.formats import prometheus
 from spm.query.reader import AppStorage
-from spm.query.request.provenance import Basis
+from spm.query.request.provenance import Provenance
 
 
-def explained(storage: AppStorage, app_id: int, basis: Basis, now_ms: int) -> dict[str, Any]:
-    """What an answer rests on."""
-    first, end = (moment(hour * HOUR_MS) for hour in span_of(basis))
-    corrected = Correction.objects.filter(app=app_id, hour__gte=first, hour__lt=end)[:EXPLAINED_UNITS_MAX]
-    return {**explanation(storage, basis, now_ms), "corrections": [_correction(each) for each in corrected]}
+def explanation_with_corrections(
+    storage: AppStorage, app_id: int, provenance: Provenance, now_ms: int
+) -> dict[str, Any]:
+    """Return the explanation of an answer, with the corrections of the hours that it reads."""
+    first, end = (moment(hour * HOUR_MS) for hour in span_of(provenance))
+    corrected = Correction.objects.filter(app=app_id, hour__gte=first, hour__lt=end)[:EXPLAINED_HOUR_SHARDS_MAX]
+    return {**explanation(storage, provenance, now_ms), "corrections": [_correction(each) for each in corrected]}
 
 
-def explained_alone(call: Call, storage: AppStorage, basis: Basis) -> HttpResponse:
-    """The same instead of samples, for answers that have no room beside them."""
-    told = explained(storage, call.caller.app_id, basis, call.now_ms)
-    return json_answer(prometheus.success(None, warnings=basis.warnings(), infos=basis.infos(), explain=told))
+def explanation_response(call: Call, storage: AppStorage, provenance: Provenance) -> HttpResponse:
+    """Return the explanation as the whole response, for formats that have no place beside the samples."""
+    explanation_json = explanation_with_corrections(storage, call.caller.app_id, provenance, call.now_ms)
+    return json_response(
+        prometheus.success(None, warnings=provenance.warnings(), infos=provenance.infos(), explain=explanation_json)
+    )
 
 
 def _correction(each: Correction) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Queries with a token, answered past Django: no request and response of its own, no signals, no middleware.
+"""Answers queries with a token without Django's request, response, signals and middleware.
 
-A dashboard sends dozens of small queries at once, and what Django does around a view costs as much as answering one.
-This is a WSGI application in front of Django's. It takes the calls that are all alike: by GET, or by POST with a form,
-of an address that answers with JSON, with a token, of a host that is ours. Whatever is unusual about any other call is
-Django's to judge. The views are the same, so that who may ask, limits, errors and explanations are; and what protects
-stays, as for pushes (``ingest.http.fast_path``): nothing is sniffed, framed, run or cached, and HTTPS is remembered
-where the site has it.
+A dashboard sends dozens of small queries at once, and Django's work around a view costs as much as answering one. This
+is a WSGI application in front of Django's. It takes the plain calls: GET, or POST with a form, of an address that
+answers with JSON, with a token, for an allowed host. All other calls go to Django. The views are those of Django's
+path, so permissions, limits, errors and explanations are equal. The protective headers are too, as for pushes
+(``ingest.http.fast_path``): no sniffing, framing, scripts or caching, and HSTS where the site has it. Enter by
+`FastPath`.
 """
 
 import logging
@@ -22,8 +22,8 @@ from django.urls import Resolver404, URLPattern
 
 from frontend.prometheus import access, endpoint, urls
 from frontend.prometheus.bodies import check_length
-from frontend.prometheus.parameters import FORM, PARTS, Asked, fields
-from ingest.http.fast_path import protection
+from frontend.prometheus.parameters import FORM, MULTIPART, Parameters, fields
+from ingest.http.fast_path import protective_headers
 from spm.accounts import tokens
 from spm.clock import SystemClock
 from spm.errors import BadQuery
@@ -31,90 +31,94 @@ from spm.query.formats import prometheus
 from spm.web import request_metrics
 
 PREFIX = "/prometheus/"
-_LONGER = frozenset({"api/v1/read", "federate"})  # these read and write bodies of their own; speed is not their need
+_OTHER_BODIES = frozenset(
+    {"api/v1/read", "federate"}
+)  # these read and write bodies of their own; speed is not their need
 _HOSTS_KEPT = 64
 _clock, _log = SystemClock(), logging.getLogger("django.request")
 
 Environ = dict[str, Any]
 Start = Callable[..., Any]
 Application = Callable[[Environ, Start], Iterable[bytes]]
-_Door = tuple[str, endpoint.Run, dict[str, str]]  # the name of a view, what it does, and what its address says
+_Route = tuple[str, endpoint.Handler, dict[str, str]]  # the name of a view, its handler, and the parameters in the path
 
 
-class Lean:
-    """See the module."""
+class FastPath:
+    """A WSGI application that answers plain queries and passes all other requests on."""
 
     def __init__(self, rest: Application) -> None:
-        self._rest, self._doors = rest, _Doors()
-        self._headers = [("Content-Type", "application/json"), ("Vary", endpoint.VARY), *protection().items()]
+        self._rest, self._routes = rest, _Routes()
+        self._headers = [("Content-Type", "application/json"), ("Vary", endpoint.VARY), *protective_headers().items()]
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
-        """Answer one request."""
-        if not _alike(environ):
+        """Answer one request, or pass it on."""
+        if not _is_plain(environ):
             return self._rest(environ, start_response)
         path: str = environ["PATH_INFO"]
-        secret, found = tokens.from_header(environ["HTTP_AUTHORIZATION"]), self._doors.find(path.removeprefix(PREFIX))
-        if secret is None or found is None:
+        secret, route = tokens.from_header(environ["HTTP_AUTHORIZATION"]), self._routes.find(path.removeprefix(PREFIX))
+        if secret is None or route is None:
             return self._rest(environ, start_response)
-        begun, (name, run, said) = _clock.monotonic(), found
-        close_old_connections()  # what Django's signals do, and all of it that is of use here
-        status, body, headers = _answered(environ, secret, run, said)
-        if endpoint.worth_gzip(body, environ):
-            body = endpoint.gzipped(body)
+        started_s, (name, handler, path_parameters) = _clock.monotonic(), route
+        close_old_connections()  # the only one of Django's signal handlers that matters here
+        status, body, headers = _respond(environ, secret, handler, path_parameters)
+        if endpoint.is_worth_gzip(body, environ):
+            body = endpoint.gzip_body(body)
             headers["Content-Encoding"] = "gzip"
         if settings.SECURE_HSTS_SECONDS and WSGIRequest(environ).is_secure():
             headers["Strict-Transport-Security"] = f"max-age={settings.SECURE_HSTS_SECONDS}"
         if status >= HTTPStatus.BAD_REQUEST:
             level = logging.ERROR if status >= HTTPStatus.INTERNAL_SERVER_ERROR else logging.WARNING
-            _log.log(level, "%s: %s", _line(status), _shown(path))
-        start_response(_line(status), [*self._headers, *headers.items(), ("Content-Length", str(len(body)))])
-        request_metrics.counted(name, environ["REQUEST_METHOD"], status, begun)
+            _log.log(level, "%s: %s", _status_line(status), _escaped_path(path))
+        start_response(_status_line(status), [*self._headers, *headers.items(), ("Content-Length", str(len(body)))])
+        request_metrics.counted(name, environ["REQUEST_METHOD"], status, started_s)
         return (body,)
 
 
-def _answered(
-    environ: Environ, secret: str, run: endpoint.Run, said: dict[str, str]
+def _respond(
+    environ: Environ, secret: str, handler: endpoint.Handler, path_parameters: dict[str, str]
 ) -> tuple[int, bytes, dict[str, str]]:
-    """(status, body, headers) of a call."""
+    """Return (status, body, headers) of a call."""
     try:
-        asked = Asked(fields(_form(environ)), fields(environ["QUERY_STRING"].encode("latin-1", "replace")))
-        body = run(endpoint.call_of(access.caller_by(secret), asked, environ), said)
-        assert isinstance(body, bytes), "BUG: a door of this way with an answer of its own kind"
-    except endpoint.FAILURES as error:
-        return endpoint.refusal(error)
+        parameters = Parameters(
+            fields(_read_form(environ)), fields(environ["QUERY_STRING"].encode("latin-1", "replace"))
+        )
+        body = handler(endpoint.call_of(access.caller_of_token(secret), parameters, environ), path_parameters)
+        assert isinstance(body, bytes), "BUG: an endpoint of the fast path that does not answer with JSON"
+    except endpoint.HANDLED_ERRORS as error:
+        return endpoint.error_parts(error)
     except Exception:
-        _log.exception("a query failed unexpectedly: %s", _shown(environ["PATH_INFO"]))
+        _log.exception("a query failed unexpectedly: %s", _escaped_path(environ["PATH_INFO"]))
         return HTTPStatus.INTERNAL_SERVER_ERROR, prometheus.failure("internal", "something went wrong here"), {}
     return HTTPStatus.OK, body, {}
 
 
-def _shown(path: str) -> str:
-    """A path as a log may have it, in one line."""
+def _escaped_path(path: str) -> str:
+    """Escape a path, so that it is one line in a log."""
     return path.encode("unicode_escape").decode()
 
 
-def _alike(environ: Environ) -> bool:
-    """Whether a call is one of those that are all alike."""
+def _is_plain(environ: Environ) -> bool:
+    """Whether the fast path answers a call, by its headers and method."""
     if "HTTP_AUTHORIZATION" not in environ or "HTTP_X_FORWARDED_HOST" in environ or environ.get("SCRIPT_NAME"):
         return False
     if not environ["PATH_INFO"].startswith(PREFIX) or not environ["PATH_INFO"].isascii():
         return False
-    if not _ours(environ.get("HTTP_HOST", ""), tuple(settings.ALLOWED_HOSTS)):
+    if not _is_allowed_host(environ.get("HTTP_HOST", ""), tuple(settings.ALLOWED_HOSTS)):
         return False
     method: str = environ["REQUEST_METHOD"]
     kind: str = environ.get("CONTENT_TYPE", "")
     if method == "GET":
-        return PARTS not in kind.lower()  # such a form is read by any method
+        return MULTIPART not in kind.lower()  # Django reads such a form with any method
     return method == "POST" and kind == FORM and environ.get("CONTENT_LENGTH", "").isdecimal()
 
 
 @lru_cache(maxsize=_HOSTS_KEPT)
-def _ours(host: str, allowed: tuple[str, ...]) -> bool:
+def _is_allowed_host(host: str, allowed: tuple[str, ...]) -> bool:
     name, _ = split_domain_port(host)
     return bool(name) and validate_host(name, allowed)
 
 
-def _form(environ: Environ) -> bytes:
+def _read_form(environ: Environ) -> bytes:
     if environ["REQUEST_METHOD"] != "POST":
         return b""
     check_length(environ)
@@ -129,39 +133,39 @@ def _form(environ: Environ) -> bytes:
 
 
 @lru_cache(maxsize=_HOSTS_KEPT)
-def _line(status: int) -> str:
+def _status_line(status: int) -> str:
     try:
         return f"{int(status)} {HTTPStatus(status).phrase}"
     except ValueError:
         return f"{status} Unknown Status Code"
 
 
-class _Doors:
-    """Addresses and what answers them, looked up at the first query: a server that is asked none starts without."""
+class _Routes:
+    """The routes of the fast path, built at the first query, so that a server without queries starts without them."""
 
     def __init__(self) -> None:
-        self._plain: dict[str, _Door] = {}
-        self._named: list[URLPattern] = []  # with a label's name in them
+        self._plain: dict[str, _Route] = {}
+        self._patterns: list[URLPattern] = []  # those with a label name in the path
 
-    def find(self, route: str) -> _Door | None:
-        """What answers an address, if it is answered here."""
+    def find(self, route: str) -> _Route | None:
+        """Return the route of an address, if the fast path has one."""
         if not self._plain:
-            self._open()
-        return self._plain.get(route) or next(filter(None, (_matched(each, route) for each in self._named)), None)
+            self._build()
+        return self._plain.get(route) or next(filter(None, (_resolve(each, route) for each in self._patterns)), None)
 
-    def _open(self) -> None:
-        self._named = [each for each in urls.urlpatterns if "<" in str(each.pattern)]
+    def _build(self) -> None:
+        self._patterns = [each for each in urls.urlpatterns if "<" in str(each.pattern)]
         for pattern in urls.urlpatterns:
             route = str(pattern.pattern)
-            if pattern not in self._named and route not in _LONGER:
-                found = _matched(pattern, route)
-                assert found is not None, "BUG: a pattern that does not match itself"
-                self._plain[route] = found
+            if pattern not in self._patterns and route not in _OTHER_BODIES:
+                resolved = _resolve(pattern, route)
+                assert resolved is not None, "BUG: a pattern that does not match itself"
+                self._plain[route] = resolved
 
 
-def _matched(pattern: URLPattern, route: str) -> _Door | None:
+def _resolve(pattern: URLPattern, route: str) -> _Route | None:
     try:
         match = pattern.resolve(route)
     except Resolver404:
         return None
-    return None if match is None else (match.view_name or "none", endpoint.run_of(match.func), match.kwargs)
+    return None if match is None else (match.view_name or "none", endpoint.handler_of(match.func), match.kwargs)

@@ -1,27 +1,27 @@
-"""`format_query` and `parse_query`: an expression written out in one form, and as a tree."""
+"""`format_query` and `parse_query`: an expression as formatted text, and as a tree."""
 
 from collections.abc import Callable
 
-from frontend.prometheus.endpoint import Call, light
+from frontend.prometheus.endpoint import Call, json_endpoint
 from spm.errors import BadQuery
 from spm.query.formats import prometheus, promql_format
 
 
-@light
+@json_endpoint
 def format_query(call: Call) -> bytes:
-    """`format_query`: the expression, its lines broken at its parts."""
-    return prometheus.success(_made(call, promql_format.formatted))
+    """`format_query`: formats the expression, with line breaks between its parts."""
+    return prometheus.success(_of_query(call, promql_format.format_expression))
 
 
-@light
+@json_endpoint
 def parse_query(call: Call) -> bytes:
-    """`parse_query`: its tree."""
-    return prometheus.success(_made(call, promql_format.as_json))
+    """`parse_query`: returns the tree of the expression."""
+    return prometheus.success(_of_query(call, promql_format.tree_json))
 
 
-def _made(call: Call, make: Callable[[str], object]) -> object:
+def _of_query(call: Call, make: Callable[[str], object]) -> object:
     try:
-        return make(call.asked.required("query"))
+        return make(call.parameters.required("query"))
     except BadQuery as error:
         raise error if error.position is None else BadQuery(f'invalid parameter "query": {error}') from error
     except RecursionError as error:

@@ -1,8 +1,8 @@
-"""What a call of Prometheus' API asks, read from its address and form.
+"""Reads the parameters of a call of Prometheus' API from its URL and form.
 
-Lists (`match[]`) are joined from both; of a single value the form's wins. Missing and malformed ones are `BadQuery`,
-in the words Prometheus uses. Forms are read here, under a bound of their own, and not by the framework. Enter by
-`asked_of`.
+A list (`match[]`) takes the values of both; of a single value the form's wins. A missing or malformed value is a
+`BadQuery`, in Prometheus' wording. Forms are read here, under a limit of their own, and not by Django. Enter by
+`parameters_of`.
 """
 
 import io
@@ -16,7 +16,7 @@ from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest
 from django.http.multipartparser import MultiPartParser, MultiPartParserError
 
-from frontend.prometheus.bodies import whole
+from frontend.prometheus.bodies import read_body
 from spm.clock import Clock
 from spm.errors import BadQuery
 from spm.limits import FUTURE_MS, NAMES_SHOWN_MAX, QUERY_TIMEOUT_S
@@ -27,142 +27,142 @@ from spm.query.request.batches import Matcher
 
 T = TypeVar("T")
 FORM = "application/x-www-form-urlencoded"
-PARTS = "multipart/form-data"
+MULTIPART = "multipart/form-data"
 _FIELDS_MAX = 1_000
 _NEGATIVE = re.compile(r"-[0-9]{1,18}")
 _TRUE = frozenset({"1", "t", "true", "all"})
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Which series' names are asked for."""
+class NamesQuery:
+    """A query for names: of which series, in which time, and how many."""
 
     matcher_sets: list[tuple[Matcher, ...]]
     start_ms: int
     end_ms: int
-    limit: int  # 0: all that may be
+    limit: int
 
 
-class Asked:
-    """The values of one call."""
+class Parameters:
+    """The parameters of one call."""
 
-    def __init__(self, form: dict[str, list[str]], address: dict[str, list[str]]) -> None:
-        self._form, self._address = form, address
+    def __init__(self, form: dict[str, list[str]], url: dict[str, list[str]]) -> None:
+        self._form, self._url = form, url
 
     def every(self, name: str) -> list[str]:
-        """All values of a list."""
-        return self._address.get(name, []) + self._form.get(name, [])
+        """Return all values of a list."""
+        return self._url.get(name, []) + self._form.get(name, [])
 
     def text(self, name: str) -> str | None:
-        """A value as it came."""
-        for values in (self._form.get(name, ()), self._address.get(name, ())):
+        """Return a value as it was sent, `None` if it is missing or empty."""
+        for values in (self._form.get(name, ()), self._url.get(name, ())):
             for value in values:
                 if value:
                     return value
         return None
 
     def required(self, name: str) -> str:
-        """A value that must be there."""
-        found = self.text(name)
-        if found is None:
+        """Return a required value."""
+        text = self.text(name)
+        if text is None:
             raise BadQuery(f'invalid parameter "{name}": it is missing or empty')
-        return found
+        return text
 
     def flag(self, name: str) -> bool:
-        """Whether something is switched on."""
+        """Whether a parameter is true."""
         return (self.text(name) or "").lower() in _TRUE
 
     def whole_number(self, name: str) -> int | None:
-        """A number ≥ 0."""
-        found = self.text(name)
-        if found is None:
+        """Return a whole number from 0 on, `None` if it is missing."""
+        text = self.text(name)
+        if text is None:
             return None
-        if not (found.isascii() and found.isdigit() and len(found) <= 18):
-            raise BadQuery(f'invalid parameter "{name}": "{found[:40]}" is not a whole number')
-        return int(found)
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise BadQuery(f'invalid parameter "{name}": "{text[:40]}" is not a whole number')
+        return int(text)
 
     def instant(self, name: str, default_ms: int) -> int:
-        """A time in ms."""
-        found = self.text(name)
-        return default_ms if found is None else _named(name, instant_ms, found)
+        """Return a time in ms."""
+        text = self.text(name)
+        return default_ms if text is None else _parse_parameter(name, instant_ms, text)
 
     def required_instant(self, name: str) -> int:
-        """A time that must be there."""
-        return _named(name, instant_ms, self.required(name))
+        """Return a required time in ms."""
+        return _parse_parameter(name, instant_ms, self.required(name))
 
     def step_ms(self) -> int:
-        """The width of a step."""
-        return _named("step", duration_ms, self.required("step"))
+        """Return the required width of a step in ms."""
+        return _parse_parameter("step", duration_ms, self.required("step"))
 
     def timeout_s(self) -> float:
-        """How long the query may run: what is asked for, up to the limit."""
-        wanted_ms = self._positive_ms("timeout")
-        return QUERY_TIMEOUT_S if wanted_ms is None else min(QUERY_TIMEOUT_S, wanted_ms / 1000)
+        """Return the time limit of the query: the requested one, at most the limit of the server."""
+        timeout_ms = self._positive_ms("timeout")
+        return QUERY_TIMEOUT_S if timeout_ms is None else min(QUERY_TIMEOUT_S, timeout_ms / 1000)
 
     def lookback_ms(self) -> int | None:
-        """How far back an instant selector looks, if it is not to be as usual."""
+        """Return how far back an instant selector looks, `None` for the default."""
         return self._positive_ms("lookback_delta")
 
     def _positive_ms(self, name: str) -> int | None:
-        """A duration of 1 ms or more."""
-        found = self.text(name)
-        if found is None:
+        """Return a duration of 1 ms or more, `None` if it is missing."""
+        text = self.text(name)
+        if text is None:
             return None
-        wanted = _named(name, duration_ms, found)
-        if wanted <= 0:
-            raise BadQuery(f'invalid parameter "{name}": it must be positive, 1ms or more, not {found[:40]}')
-        return wanted
+        duration = _parse_parameter(name, duration_ms, text)
+        if duration <= 0:
+            raise BadQuery(f'invalid parameter "{name}": it must be positive, 1ms or more, not {text[:40]}')
+        return duration
 
     def asof_ms(self, now_ms: int) -> int | None:
-        """The time of an as-of question."""
-        return asof.parsed(self.text("asof"), now_ms)
+        """Return the time of an as-of query, `None` if it is not one."""
+        return asof.parse_asof(self.text("asof"), now_ms)
 
     def selectors(self) -> list[tuple[Matcher, ...]]:
-        """The selectors of `match[]`."""
-        return [_named("match[]", parse_selector, text) for text in self.every("match[]")]
+        """Return the selectors of `match[]`."""
+        return [_parse_parameter("match[]", parse_selector, text) for text in self.every("match[]")]
 
-    def span(self, clock: Clock) -> Span:
-        """Selectors, times and limit of a call for names; without times, all of them."""
+    def names_query(self, clock: Clock) -> NamesQuery:
+        """Return selectors, times and limit of a query for names; by default, all times."""
         start, end = self.instant("start", 0), self.instant("end", clock.now_ms() + FUTURE_MS)
         if end < start:
             raise BadQuery('invalid parameter "end": end timestamp must not be before start time')
-        return Span(self.selectors(), start, end, self.limit())
+        return NamesQuery(self.selectors(), start, end, self.limit())
 
     def limit(self, *, signed: bool = False) -> int:
-        """How many names or series may be in the answer at most; ``signed``: with a number below 0, all that may be."""
+        """Return the largest number of names or series in the answer; ``signed``: a negative one means the server's."""
         if signed and _NEGATIVE.fullmatch(self.text("limit") or ""):
             return NAMES_SHOWN_MAX
         return min(self.whole_number("limit") or NAMES_SHOWN_MAX, NAMES_SHOWN_MAX)
 
 
-def asked_of(request: HttpRequest, *, form: bool = True) -> Asked:
-    """The values of a call; without ``form`` from the address alone."""
-    address = fields(request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
-    if form and request.content_type == PARTS:
-        return Asked(_parts(request), address)
-    return Asked(fields(_form(request)) if form and request.method == "POST" else {}, address)
+def parameters_of(request: HttpRequest, *, form: bool = True) -> Parameters:
+    """Return the parameters of a call; without ``form`` from the URL alone."""
+    url = fields(request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
+    if form and request.content_type == MULTIPART:
+        return Parameters(_multipart_fields(request), url)
+    return Parameters(fields(_form_body(request)) if form and request.method == "POST" else {}, url)
 
 
-def _form(request: HttpRequest) -> bytes:
+def _form_body(request: HttpRequest) -> bytes:
     if (request.content_type or FORM) != FORM:
-        raise BadQuery(f"a form is wanted as {FORM}, not {str(request.content_type)[:80]}")
-    return whole(request)
+        raise BadQuery(f"a form must have the content type {FORM}, not {str(request.content_type)[:80]}")
+    return read_body(request)
 
 
-def _parts(request: HttpRequest) -> dict[str, list[str]]:
-    """The values of a form in parts; files among them are passed over."""
-    body = whole(request)
-    told = {**request.META, "CONTENT_LENGTH": str(len(body))}
+def _multipart_fields(request: HttpRequest) -> dict[str, list[str]]:
+    """Return the fields of a multipart form; files in it are ignored."""
+    body = read_body(request)
+    meta = {**request.META, "CONTENT_LENGTH": str(len(body))}
     try:
-        parser = MultiPartParser(told, io.BytesIO(body), request.upload_handlers, request.encoding or "utf-8")
-        found, _ = parser.parse()
+        parser = MultiPartParser(meta, io.BytesIO(body), request.upload_handlers, request.encoding or "utf-8")
+        form, _ = parser.parse()
     except (MultiPartParserError, SuspiciousOperation) as error:
         raise BadQuery(f"the form cannot be read: {error}") from error
-    return {name: [str(each) for each in values] for name, values in found.lists()}
+    return {name: [str(each) for each in values] for name, values in form.lists()}
 
 
 def fields(raw: bytes) -> dict[str, list[str]]:
-    """The values of an address or form, by their names."""
+    """Parse a query string or a form to values by name; raises `BadQuery`."""
     if not raw:
         return {}
     try:
@@ -171,13 +171,13 @@ def fields(raw: bytes) -> dict[str, list[str]]:
         raise BadQuery("parameters are not UTF-8") from error
     except ValueError as error:
         raise BadQuery(f"more than {_FIELDS_MAX} parameters") from error
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return found
+        values.setdefault(name, []).append(value)
+    return values
 
 
-def _named(name: str, read: Callable[[str], T], text: str) -> T:
+def _parse_parameter(name: str, read: Callable[[str], T], text: str) -> T:
     try:
         return read(text)
     except BadQuery as error:

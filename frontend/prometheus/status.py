@@ -1,13 +1,13 @@
-"""`status/…`, `metadata` and the lists that are empty here: what Grafana and scripts look at beside the data.
+"""`status/…`, `metadata` and the lists that are always empty: endpoints that Grafana and scripts read beside the data.
 
-Prometheus tells about its own process; what is told here is about the caller's app alone, and about the limits that
-hold for everybody. What kind of metric a name is, senders of Prometheus' and OpenTelemetry's protocols say; else it
-follows from OpenMetrics' rules for names.
+Prometheus reports on its own process; these endpoints report on the caller's app only, and on the limits that hold for
+all. The type of a metric comes from senders of Prometheus' and OpenTelemetry's protocols; without it, it is derived
+from OpenMetrics' rules for names.
 """
 
 from typing import Any
 
-from frontend.prometheus.endpoint import Call, light
+from frontend.prometheus.endpoint import Call, json_endpoint
 from ingest.accept import descriptions
 from spm.accounts.models import App
 from spm.clock import SystemClock
@@ -24,7 +24,7 @@ from spm.query.formats import prometheus
 from spm.query.request.batches import METRIC_NAME
 from spm.query.request.lookback import LOOKBACK_MS, SUBQUERY_STEP_MS
 
-API_VERSION = "3.0.0"  # whose semantics are kept; Grafana chooses by it which calls to make
+API_VERSION = "3.0.0"  # the version whose semantics the API follows; Grafana selects its calls by it
 _clock = SystemClock()
 _STARTED_MS = _clock.now_ms()
 _CONFIG = "# Nothing is scraped here: data is pushed. Limits are in status/flags.\nglobal: {}\n"
@@ -33,17 +33,17 @@ _ENDINGS = {"_total": "counter", "_bucket": "histogram"}
 _COMPOSED, _PARTS = ("histogram", "summary"), ("_bucket", "_sum", "_count")
 
 
-@light
+@json_endpoint
 def buildinfo(call: Call) -> bytes:
-    """`status/buildinfo`: no `features` in it, or Grafana takes us for Mimir."""
+    """`status/buildinfo`: without `features`, which would make Grafana expect Mimir."""
     return prometheus.success(
         {"version": API_VERSION, "revision": "", "branch": "", "buildUser": "", "buildDate": "", "goVersion": ""}
     )
 
 
-@light
+@json_endpoint
 def runtimeinfo(call: Call) -> bytes:
-    """`status/runtimeinfo`: times, damaged rows of the app, and how long its samples are kept."""
+    """`status/runtimeinfo`: start time, and the app's damaged rows and retention."""
     app = App.objects.get(pk=call.caller.app_id)
     return prometheus.success(
         {
@@ -51,13 +51,13 @@ def runtimeinfo(call: Call) -> bytes:
             "serverTime": _moment(call.now_ms),
             "reloadConfigSuccess": True,
             "lastConfigTime": _moment(_STARTED_MS),
-            "corruptionCount": call.storage().damaged(),
+            "corruptionCount": call.storage().damaged_count(),
             "storageRetention": f"{app.raw_days}d" if app.raw_days else "for ever",
         }
     )
 
 
-@light
+@json_endpoint
 def flags(call: Call) -> bytes:
     """`status/flags`: the limits of queries, under Prometheus' names."""
     return prometheus.success(
@@ -73,69 +73,69 @@ def flags(call: Call) -> bytes:
     )
 
 
-@light
+@json_endpoint
 def config(call: Call) -> bytes:
-    """`status/config`: nothing is configured by a file."""
+    """`status/config`: a configuration file without entries."""
     return prometheus.success({"yaml": _CONFIG})
 
 
-@light
+@json_endpoint
 def tsdb(call: Call) -> bytes:
-    """`status/tsdb`: how many series there are, and of what."""
-    most = call.asked.whole_number("limit") or 10
-    if most > READ_TOP_MAX:
+    """`status/tsdb`: numbers of series, by metric and label."""
+    limit = call.parameters.whole_number("limit") or 10
+    if limit > READ_TOP_MAX:
         raise BadQuery(f'invalid parameter "limit": at most {READ_TOP_MAX}')
-    found = call.storage().cardinality(most)
+    cardinality = call.storage().cardinality(limit)
     return prometheus.success(
         {
-            "headStats": {"numSeries": found.series, "numLabelPairs": found.pairs},
-            "seriesCountByMetricName": _ranked(found.by_metric),
-            "labelValueCountByLabelName": _ranked(found.values_by_label),
-            "memoryInBytesByLabelName": _ranked(found.bytes_by_label),
-            "seriesCountByLabelValuePair": _ranked(found.by_pair),
+            "headStats": {"numSeries": cardinality.series, "numLabelPairs": cardinality.pairs},
+            "seriesCountByMetricName": _ranking(cardinality.by_metric),
+            "labelValueCountByLabelName": _ranking(cardinality.values_by_label),
+            "memoryInBytesByLabelName": _ranking(cardinality.bytes_by_label),
+            "seriesCountByLabelValuePair": _ranking(cardinality.by_pair),
         }
     )
 
 
-@light
+@json_endpoint
 def metadata(call: Call) -> bytes:
-    """`metadata`: kind, help and unit of metrics: what senders said of them, else what their names tell."""
-    limit, metric = call.asked.limit(signed=True), call.asked.text("metric")
+    """`metadata`: type, help and unit of metrics, from their senders or else derived from their names."""
+    limit, metric = call.parameters.limit(signed=True), call.parameters.text("metric")
     names = call.storage().label_values(METRIC_NAME, [], 0, call.now_ms + FUTURE_MS)
     described = descriptions.of_app(call.caller.app_id, metric)
-    told: dict[str, list[dict[str, str]]] = {
+    entries: dict[str, list[dict[str, str]]] = {
         name: [{"type": one.type, "help": one.help, "unit": one.unit}] for name, one in list(described.items())[:limit]
     }
-    ours = {f"{name}{ending}" for name in told for ending in _PARTS if told[name][0]["type"] in _COMPOSED}
+    parts = {f"{name}{ending}" for name in entries for ending in _PARTS if entries[name][0]["type"] in _COMPOSED}
     for name in names:
-        if name in ours:
+        if name in parts:
             continue
-        known, kind = _family(name)
-        if metric in (None, known) and len(told) < limit:
-            told.setdefault(known, [{"type": kind, "help": "", "unit": _unit(known)}])
-    return prometheus.success(told)
+        family, kind = _family(name)
+        if metric in (None, family) and len(entries) < limit:
+            entries.setdefault(family, [{"type": kind, "help": "", "unit": _unit(family)}])
+    return prometheus.success(entries)
 
 
-@light
+@json_endpoint
 def targets(call: Call) -> bytes:
-    """`targets`: nothing is scraped."""
+    """`targets`: always empty, as nothing is scraped."""
     return prometheus.success({"activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {}})
 
 
-@light
+@json_endpoint
 def alertmanagers(call: Call) -> bytes:
-    """`alertmanagers`: messages are sent from here."""
+    """`alertmanagers`: always empty, as the product sends its messages itself."""
     return prometheus.success({"activeAlertmanagers": [], "droppedAlertmanagers": []})
 
 
-@light
-def nothing_listed(call: Call) -> bytes:
-    """`targets/metadata` and `notifications`: empty lists."""
+@json_endpoint
+def empty_list(call: Call) -> bytes:
+    """`targets/metadata` and `notifications`: always empty."""
     return prometheus.success([])
 
 
 def _family(name: str) -> tuple[str, str]:
-    """The metric that metadata is about, and its kind: a histogram's is that of its buckets without their ending."""
+    """Return the metric family of a name, and its type: a histogram's name is that of its buckets without `_bucket`."""
     kind = next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), "unknown")
     return (name.removesuffix("_bucket"), kind) if kind == "histogram" else (name, kind)
 
@@ -145,8 +145,8 @@ def _unit(name: str) -> str:
     return next((unit for unit in _UNITS if bare.endswith(f"_{unit}")), "")
 
 
-def _ranked(found: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    return [{"name": name, "value": count} for name, count in found]
+def _ranking(counts: list[tuple[str, int]]) -> list[dict[str, Any]]:
+    return [{"name": name, "value": count} for name, count in counts]
 
 
 def _moment(ms: int) -> str:

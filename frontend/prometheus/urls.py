@@ -1,4 +1,4 @@
-"""Prometheus' HTTP API, under the address that a Grafana data source is given."""
+"""The URLs of Prometheus' HTTP API, below the address of a Grafana data source."""
 
 from django.urls import path
 
@@ -17,9 +17,9 @@ urlpatterns = [
     path("api/v1/rules", alerting.rules),
     path("api/v1/alerts", alerting.alerts),
     path("api/v1/targets", status.targets),
-    path("api/v1/targets/metadata", status.nothing_listed),
+    path("api/v1/targets/metadata", status.empty_list),
     path("api/v1/alertmanagers", status.alertmanagers),
-    path("api/v1/notifications", status.nothing_listed),
+    path("api/v1/notifications", status.empty_list),
     path("api/v1/status/buildinfo", status.buildinfo),
     path("api/v1/status/runtimeinfo", status.runtimeinfo),
     path("api/v1/status/flags", status.flags),

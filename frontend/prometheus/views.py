@@ -1,151 +1,158 @@
-"""Queries and names, as Grafana and scripts ask for them: plain views past every framework, for speed.
+"""The endpoints of queries and names that Grafana and scripts call: plain views without a framework, for speed.
 
-Each view reads its parameters, asks the query room once, and renders; the door around them (`door`) has done the rest.
-`explain=1` adds what an answer rests on, `asof=T` answers as accepted by then, `stats` tells what a query has used.
-Names come from the dictionary, which knows no times; as of a time they are those of the samples known then, which takes
-a turn and the limits of a query.
+Each view reads its parameters, calls the query engine or the storage once, and writes the answer; the decorators of
+`endpoint` do the rest. `explain=1` adds the provenance of an answer, `asof=T` answers with the data as accepted by T,
+`stats` adds what the query has used. Names come from the dictionary, which has no times; as of a time, they are those
+of the samples known then, which takes query admission and the limits of a query.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from frontend.prometheus.endpoint import Call, heavy, light
-from frontend.prometheus.explaining import explained
-from frontend.prometheus.parameters import Span
+from frontend.prometheus.endpoint import Call, json_endpoint, query_endpoint
+from frontend.prometheus.explaining import explanation_with_corrections
+from frontend.prometheus.parameters import NamesQuery
 from spm import telemetry
 from spm.clock import SystemClock
 from spm.errors import BadQuery
-from spm.query import kept, streaming
+from spm.query import result_cache_of, streaming
 from spm.query.formats import prometheus
 from spm.query.promql.engine import Engine, Result
 from spm.query.promql.planning.planner import parse
 from spm.query.reader import AppStorage
-from spm.query.request.provenance import Basis
+from spm.query.request.provenance import Provenance
 
 _clock = SystemClock()
-_KEPT, _COMPUTED = telemetry.QUERY_STEPS.labels("kept"), telemetry.QUERY_STEPS.labels("computed")
+_CACHED, _COMPUTED = telemetry.QUERY_STEPS.labels("kept"), telemetry.QUERY_STEPS.labels("computed")
 
 
-@heavy
+@query_endpoint
 def instant_query(call: Call) -> bytes:
-    """`query`: an expression at one time."""
-    at_ms = call.asked.instant("time", call.now_ms)
-    expr, storage = call.asked.required("query"), call.storage()
+    """`query`: evaluates an expression at one time."""
+    at_ms = call.parameters.instant("time", call.now_ms)
+    expr, storage = call.parameters.required("query"), call.storage()
     try:
-        found = Engine(storage, budget=call.budget).instant(expr, at_ms)
+        result = Engine(storage, budget=call.budget).instant(expr, at_ms)
     except BadQuery as error:
         raise _of_query(error) from error
-    return _answer(call, storage, found)
+    return _query_response(call, storage, result)
 
 
-@heavy
+@query_endpoint
 def range_query(call: Call) -> bytes:
-    """`query_range`: an expression at steps from start to end."""
-    start_ms, end_ms = call.asked.required_instant("start"), call.asked.required_instant("end")
-    step_ms, expr, storage = call.asked.step_ms(), call.asked.required("query"), call.storage()
-    known = kept(storage)
+    """`query_range`: evaluates an expression at steps from start to end."""
+    start_ms, end_ms = call.parameters.required_instant("start"), call.parameters.required_instant("end")
+    step_ms, expr, storage = call.parameters.step_ms(), call.parameters.required("query"), call.storage()
+    app_cache = result_cache_of(storage)
     try:
-        found = Engine(storage, budget=call.budget, kept=known).range(expr, start_ms, end_ms, step_ms)
+        result = Engine(storage, budget=call.budget, cache=app_cache).range(expr, start_ms, end_ms, step_ms)
     except BadQuery as error:
         raise _of_query(error) from error
-    _KEPT.inc(found.kept)
-    _COMPUTED.inc(len(found.times) - found.kept)
-    telemetry.QUERY_KEPT.set(known.results.size)
-    return _answer(call, storage, found)
+    _CACHED.inc(result.cached_steps)
+    _COMPUTED.inc(len(result.times) - result.cached_steps)
+    telemetry.QUERY_KEPT.set(app_cache.cache.size)
+    return _query_response(call, storage, result)
 
 
-@heavy
+@query_endpoint
 def series(call: Call) -> bytes:
-    """`series`: label sets of the series that match."""
-    asked, storage = call.asked.span(_clock), call.storage()
-    if not asked.matcher_sets:
+    """`series`: lists the label sets of the matching series."""
+    names_query, storage = call.parameters.names_query(_clock), call.storage()
+    if not names_query.matcher_sets:
         raise BadQuery("no match[] parameter provided")
     if call.asof_ms is not None:
-        then = _known_then(call, storage, asked)
-        return _limited(call, storage, then.labels, asked.limit, then.basis)
-    one_more = asked.limit + 1  # shows that there are more
-    found = storage.series(asked.matcher_sets, asked.start_ms, asked.end_ms, most=one_more)
-    return _limited(call, storage, found, asked.limit)
+        names = _names_as_of(call, storage, names_query)
+        return _limited_response(call, storage, names.labels, names_query.limit, names.provenance)
+    most = names_query.limit + 1  # one more than the limit, to detect that there are more
+    label_sets = storage.series(names_query.matcher_sets, names_query.start_ms, names_query.end_ms, most=most)
+    return _limited_response(call, storage, label_sets, names_query.limit)
 
 
-@light
+@json_endpoint
 def labels(call: Call) -> bytes:
-    """`labels`: names of labels."""
-    return _names(
+    """`labels`: lists label names."""
+    return _names_response(
         call,
-        lambda storage, asked: storage.label_names(asked.matcher_sets, asked.start_ms, asked.end_ms),
+        lambda storage, query: storage.label_names(query.matcher_sets, query.start_ms, query.end_ms),
         lambda one: list(one),
     )
 
 
-@light
+@json_endpoint
 def label_values(call: Call, name: str) -> bytes:
-    """`label/NAME/values`: values of one label."""
-    wanted = prometheus.label_name(name)
-    return _names(
+    """`label/NAME/values`: lists the values of one label."""
+    label = prometheus.label_name(name)
+    return _names_response(
         call,
-        lambda storage, asked: storage.label_values(wanted, asked.matcher_sets, asked.start_ms, asked.end_ms),
-        lambda one: [one[wanted]] if wanted in one else [],
+        lambda storage, query: storage.label_values(label, query.matcher_sets, query.start_ms, query.end_ms),
+        lambda one: [one[label]] if label in one else [],
     )
 
 
-@light
+@json_endpoint
 def query_exemplars(call: Call) -> bytes:
-    """`query_exemplars`: there are none."""
+    """`query_exemplars`: always empty; the query is checked."""
     try:
-        parse(call.asked.required("query"))
+        parse(call.parameters.required("query"))
     except BadQuery as error:
         raise _of_query(error) from error
     return prometheus.success([])
 
 
-def _answer(call: Call, storage: AppStorage, found: Result) -> bytes:
-    call.budget.shown(prometheus.points_of(found))
-    call.budget.tick()
-    return prometheus.answer(
-        found,
-        limit=call.asked.whole_number("limit") or 0,
-        stats=call.budget if call.asked.text("stats") else None,
-        explain=_explained(call, storage, found.basis),
+def _query_response(call: Call, storage: AppStorage, result: Result) -> bytes:
+    call.budget.shown(prometheus.points_of(result))
+    call.budget.check_deadline()
+    return prometheus.query_body(
+        result,
+        limit=call.parameters.whole_number("limit") or 0,
+        stats=call.budget if call.parameters.text("stats") else None,
+        explain=_explanation(call, storage, result.provenance),
     )
 
 
 def _of_query(error: BadQuery) -> BadQuery:
-    """An error that names a place in the text is one of the parameter."""
+    """Name the parameter in an error that has a position in the query's text."""
     return BadQuery(f'invalid parameter "query": {error}', error.position) if error.position is not None else error
 
 
-def _names(
+def _names_response(
     call: Call,
-    known: Callable[[AppStorage, Span], list[str]],
+    list_names: Callable[[AppStorage, NamesQuery], list[str]],
     of_series: Callable[[dict[str, str]], list[str]],
 ) -> bytes:
-    """Names as they are known now, or those of the series that were known at a time."""
-    asked, storage = call.asked.span(_clock), call.storage()
+    """List names as they are known now, or those of the series that were known at the as-of time."""
+    names_query, storage = call.parameters.names_query(_clock), call.storage()
     if call.asof_ms is None:
-        return _limited(call, storage, known(storage, asked), asked.limit)
-    with call.turn():
-        then = _known_then(call, storage, asked)
-    found = sorted({name for one in then.labels for name in of_series(one)})
-    return _limited(call, storage, found, asked.limit, then.basis)
+        return _limited_response(call, storage, list_names(storage, names_query), names_query.limit)
+    with call.admit():
+        names = _names_as_of(call, storage, names_query)
+    texts = sorted({name for one in names.labels for name in of_series(one)})
+    return _limited_response(call, storage, texts, names_query.limit, names.provenance)
 
 
-def _known_then(call: Call, storage: AppStorage, asked: Span) -> streaming.Names:
-    return streaming.known_then(storage, asked.matcher_sets, asked.start_ms, asked.end_ms, call.budget)
-
-
-_NO_SAMPLES = Basis()  # of what the dictionary says
-
-
-def _limited(call: Call, storage: AppStorage, found: list[Any], limit: int, basis: Basis = _NO_SAMPLES) -> bytes:
-    cut = found[:limit]
-    more = [prometheus.TRUNCATED] if len(cut) < len(found) else []
-    return prometheus.success(
-        cut, warnings=[*more, *basis.warnings()], infos=basis.infos(), explain=_explained(call, storage, basis)
+def _names_as_of(call: Call, storage: AppStorage, names_query: NamesQuery) -> streaming.SeriesAsOf:
+    return streaming.series_as_of(
+        storage, names_query.matcher_sets, names_query.start_ms, names_query.end_ms, call.budget
     )
 
 
-def _explained(call: Call, storage: AppStorage, basis: Basis) -> dict[str, Any] | None:
-    if not call.asked.flag("explain"):
+_NO_SAMPLES = Provenance()  # the provenance of names from the dictionary
+
+
+def _limited_response(
+    call: Call, storage: AppStorage, entries: list[Any], limit: int, provenance: Provenance = _NO_SAMPLES
+) -> bytes:
+    cut = entries[:limit]
+    more = [prometheus.TRUNCATED] if len(cut) < len(entries) else []
+    return prometheus.success(
+        cut,
+        warnings=[*more, *provenance.warnings()],
+        infos=provenance.infos(),
+        explain=_explanation(call, storage, provenance),
+    )
+
+
+def _explanation(call: Call, storage: AppStorage, provenance: Provenance) -> dict[str, Any] | None:
+    if not call.parameters.flag("explain"):
         return None
-    return explained(storage, call.caller.app_id, basis, call.now_ms)
+    return explanation_with_corrections(storage, call.caller.app_id, provenance, call.now_ms)

@@ -1,9 +1,9 @@
-"""`/api/v1/export`: samples of any selectors and range, streamed portion by portion.
+"""`/api/v1/export`: streams the samples of any selectors and time range.
 
-Series are taken in portions that lie together, and time in stretches that grow and shrink with what they hold, so that
-memory is bounded whatever is asked for. The first bytes are made before the answer begins: what is refused is refused
-with its status. An error later ends the connection, which clients notice by the missing end. What the samples rest on
-stands in headers; `explain=1` gives all of it, instead of the samples. Enter by `export`.
+Series are read in portions that lie together, and time in stretches that grow and shrink with their number of samples,
+so that memory is bounded for every request. The first bytes are produced before the answer begins, so that a refusal
+still has its status. A later error closes the connection, which clients notice by the missing end. Headers carry the
+provenance in short; `explain=1` returns the full provenance instead of the samples. Enter by `export`.
 """
 
 import zlib
@@ -38,8 +38,8 @@ from spm.query.samples.series_selection import SeriesSelection
 
 
 @streaming_endpoint
-def export(call: Call, request: HttpRequest, held: ExitStack) -> HttpResponseBase:
-    """The samples with start <= time <= end of all series that any `match[]` selects, each once."""
+def export(call: Call, request: HttpRequest, resources: ExitStack) -> HttpResponseBase:
+    """Stream the samples with start <= time <= end of all series that any `match[]` selects, each once."""
     form = call.parameters.text("format") or "jsonl"
     if form not in FORMS:
         raise BadQuery(f'invalid parameter "format": "{form[:40]}" is none of {", ".join(FORMS)}')
@@ -49,17 +49,17 @@ def export(call: Call, request: HttpRequest, held: ExitStack) -> HttpResponseBas
     start, end = call.parameters.instant("start", 0), call.parameters.instant("end", call.now_ms + FUTURE_MS)
     if end < start:
         raise BadQuery('invalid parameter "end": end timestamp must not be before start time')
-    storage, (write, kind) = call.storage(), FORMS[form]
+    storage, (write, content_type) = call.storage(), FORMS[form]
     provenance = explain.of_samples(storage, start - 1, end)
     if call.parameters.flag("explain"):
         return explanation_response(call, storage, provenance)
     labels = _labels(storage, selectors, start, end) if form in TABLES else []
     batches = _batches(call, storage, selectors, start - 1, end)
-    packed = accepts_gzip(request.META) and form != "parquet"
-    pieces = _compressed(write(batches, labels)) if packed else write(batches, labels)
-    response = streaming_response(call, pieces, held, kind)
+    is_compressed = accepts_gzip(request.META) and form != "parquet"
+    pieces = _compressed(write(batches, labels)) if is_compressed else write(batches, labels)
+    response = streaming_response(call, pieces, resources, content_type)
     response["Content-Disposition"] = f'attachment; filename="export.{form}"'
-    if packed:
+    if is_compressed:
         response["Content-Encoding"] = "gzip"
     return add_annotation_headers(response, provenance)
 
@@ -69,43 +69,43 @@ def _batches(
 ) -> Iterator[SeriesBatch]:
     for number, matchers in enumerate(selectors):
         for portion in storage.portions(matchers, EXPORT_SERIES_AT_ONCE):
-            mine = storage.without(portion, selectors[:number])
-            if len(mine):
-                yield from _stretches(call, storage, mine, start_ms, end_ms)
+            rest = storage.without(portion, selectors[:number])  # earlier selectors have exported the others
+            if len(rest):
+                yield from _stretches(call, storage, rest, start_ms, end_ms)
 
 
 def _stretches(
     call: Call, storage: AppStorage, portion: SeriesSelection, start_ms: int, end_ms: int
 ) -> Iterator[SeriesBatch]:
-    """A portion in the order of time: so many hours at once that a stretch is neither tiny nor huge."""
-    hours, at, hours_wanted = storage.hours_with_samples(start_ms, end_ms), 0, 1
+    """Yield a portion in order of time, with a number of hours per stretch that keeps it neither tiny nor huge."""
+    hours, at, stretch_hours = storage.hours_with_samples(start_ms, end_ms), 0, 1
     while at < len(hours):
         call.budget.check_deadline()
-        last = min(at + hours_wanted, len(hours)) - 1
+        last = min(at + stretch_hours, len(hours)) - 1
         low, high = max(hours[at] * HOUR_MS, start_ms), min((hours[last] + 1) * HOUR_MS, end_ms)
         batch = storage.select_portion(portion, low, high, check_deadline=call.budget.check_deadline)
         if len(batch.ts):
             yield batch
         at = last + 1
         if len(batch.ts) * 2 < EXPORT_STRETCH_SAMPLES:
-            hours_wanted = min(hours_wanted * 2, EXPORT_STRETCH_HOURS_MAX)
+            stretch_hours = min(stretch_hours * 2, EXPORT_STRETCH_HOURS_MAX)
         elif len(batch.ts) > EXPORT_STRETCH_SAMPLES:
-            hours_wanted = max(hours_wanted // 2, 1)
+            stretch_hours = max(stretch_hours // 2, 1)
 
 
 def _labels(storage: AppStorage, selectors: Sequence[tuple[Matcher, ...]], start: int, end: int) -> list[str]:
-    found = [name for name in storage.label_names(selectors, start, end) if name != METRIC_NAME]
-    if len(found) > EXPORT_LABELS_MAX:
+    names = [name for name in storage.label_names(selectors, start, end) if name != METRIC_NAME]
+    if len(names) > EXPORT_LABELS_MAX:
         raise QueryTooLarge(
-            f"a table would have {len(found)} columns for labels; at most {EXPORT_LABELS_MAX} are made: "
+            f"a table would have {len(names)} columns for labels; at most {EXPORT_LABELS_MAX} are allowed: "
             "use format=jsonl, or a narrower selector"
         )
-    return found
+    return names
 
 
 def _compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    compressor = zlib.compressobj(1, zlib.DEFLATED, 31)
     for piece in pieces:
-        if packed := packer.compress(piece):
-            yield packed
-    yield packer.flush()
+        if compressed := compressor.compress(piece):
+            yield compressed
+    yield compressor.flush()

@@ -2,15 +2,24 @@
 
 from django.contrib import admin
 from django.urls import include, path, re_path
+from django.views.generic import RedirectView
 
-from frontend.prometheus.endpoint import unknown
+from frontend.prometheus.endpoint import unknown_address
 
 admin.autodiscover()  # here and not at the start of every process: see ``spm.apps``
 
+_OLD_ADMIN_PAGES = {  # kept for one version → their names now
+    "admin/ingest/letterbox/": "admin:ingest_appdeadletters_changelist",
+    "admin/ingest/letterbox/<int:app_id>/letters/": "admin:ingest_dead_letters",
+    "admin/ingest/accountbook/": "admin:ingest_appbalance_changelist",
+    "admin/ingest/accountbook/<int:app_id>/account/": "admin:ingest_balance",
+}
+
 urlpatterns = [
+    *(path(old, RedirectView.as_view(pattern_name=name)) for old, name in _OLD_ADMIN_PAGES.items()),
     path("admin/", admin.site.urls),
     path("prometheus/", include("frontend.prometheus.urls")),
-    re_path("^prometheus/", unknown),
+    re_path("^prometheus/", unknown_address),
     path("api/v1/", include("frontend.api.urls")),
     path("api/v1/", include("frontend.transfer.urls")),
     path("alerts/", include("alerts.urls")),

@@ -42,7 +42,7 @@ def bearer(alpha: House) -> dict[str, str]:
 def turns(monkeypatch: pytest.MonkeyPatch) -> QueryAdmission:
     """A single turn for an organisation, and nobody may wait for it."""
     made = QueryAdmission(running_max=1, waiting_max=0)
-    monkeypatch.setattr(endpoint, "turns", made)
+    monkeypatch.setattr(endpoint, "admission", made)
     monkeypatch.setattr(queries, "admission", made)
     return made
 
@@ -101,7 +101,7 @@ def test_trying_the_expression_of_a_rule_waits_for_a_turn_and_rules_do_not(
 ) -> None:
     client.force_login(alpha.owner)
     line = QueryAdmission(running_max=1, waiting_max=0)
-    monkeypatch.setattr("alerts.expressions.shared", lambda path: line)
+    monkeypatch.setattr("alerts.expressions.shared_admission", lambda path: line)
     with line.admit(alpha.organisation.pk):
         page = client.get(f"/alerts/check?app={alpha.app.pk}&expr=vector(1)&comparator=>&threshold=0")
         assert [one.value for one in query_engine(alpha.app.pk, "vector(1)", LAST)] == [1.0]

@@ -1,1 +1,1 @@
-"""The forms in which answers leave: Prometheus' JSON and text, remote read, PromQL as a tree, floats as text."""
+"""The formats of answers: Prometheus' JSON and text, remote read, PromQL trees, and floats as text."""

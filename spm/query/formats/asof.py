@@ -1,12 +1,12 @@
-"""The time of an as-of question, as HTTP parameters write it. Pure."""
+"""Reads the HTTP parameter `asof`, the time of an as-of query. Pure."""
 
 from spm.errors import BadQuery
 from spm.query.formats.prometheus import instant_ms
 from spm.query.request.provenance import moment
 
 
-def parsed(text: str | None, now_ms: int) -> int | None:
-    """Milliseconds of ``asof=``; ``None`` where it is not given. Raises ``BadQuery``, also for a time to come."""
+def parse_asof(text: str | None, now_ms: int) -> int | None:
+    """Parse ``asof=`` to ms, ``None`` if it is missing; raises ``BadQuery``, also for a time in the future."""
     if not text:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Series as lines of text, as Prometheus' scrapers and importers read them: names, labels, values, times in ms.
+"""Writes series in the text exposition format that Prometheus scrapes: names, labels, values, times in ms.
 
-A name or label that is not of the old alphabet is quoted within the braces, as Prometheus 3 writes it; for readers
-that do not know this, `plain` gives it another name. Numbers are written as columns; a line costs no Python. Enter by
-`lines`; `series_text` writes what stands before a value.
+A name or label outside the legacy character set is quoted within the braces, as in Prometheus 3; for readers that do
+not support this, `with_plain_names` replaces the other characters. Numbers are written as columns, not line by line.
+Enter by `sample_lines`; `series_text` writes the part of a line before the value.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _NOT_IN_METRIC, _NOT_IN_LABEL = re.compile(r"^[0-9]|[^a-zA-Z0-9_:]"), re.compile
 
 
 def series_text(labels: Mapping[str, str]) -> str:
-    """A series as it stands before its value."""
+    """Write the name and labels of a series, the part of a line before its value."""
     name = labels.get(METRIC_NAME, "")
-    parts = [f"{_label(n)}={quoted(v)}" for n, v in sorted(labels.items()) if n != METRIC_NAME]
+    parts = [f"{_label_name(n)}={quote(v)}" for n, v in sorted(labels.items()) if n != METRIC_NAME]
     if not _METRIC.fullmatch(name):
-        parts.insert(0, quoted(name))
+        parts.insert(0, quote(name))
         name = ""
     return f"{name}{{{','.join(parts)}}}" if parts else name
 
 
 def name_text(metric: str) -> str:
-    """The name of a metric as it stands in a comment."""
-    return metric if _METRIC.fullmatch(metric) else quoted(metric)
+    """Write the name of a metric for a comment line."""
+    return metric if _METRIC.fullmatch(metric) else quote(metric)
 
 
-def plain(labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels in the old alphabet, with `_` for each other sign; of labels that become one the last counts."""
-    found = {_NOT_IN_LABEL.sub("_", name): value for name, value in sorted(labels.items())}
-    return {**found, METRIC_NAME: _NOT_IN_METRIC.sub("_", labels.get(METRIC_NAME, ""))}
+def with_plain_names(labels: Mapping[str, str]) -> dict[str, str]:
+    """Replace characters outside the legacy set by `_`; of labels that get equal names the last one remains."""
+    plain = {_NOT_IN_LABEL.sub("_", name): value for name, value in sorted(labels.items())}
+    return {**plain, METRIC_NAME: _NOT_IN_METRIC.sub("_", labels.get(METRIC_NAME, ""))}
 
 
-def lines(labels: Mapping[str, str], ts: I64, values: F64, *, seconds: bool = False) -> bytes:
-    """The samples of a series, each on a line of its own; times in ms, or in seconds with their fraction."""
+def sample_lines(labels: Mapping[str, str], ts: I64, values: F64, *, seconds: bool = False) -> bytes:
+    """Write the samples of a series, one per line; times in ms, or in seconds with a fraction."""
     times = pc.cast(ints(np.ascontiguousarray(ts)), pa.string())
     if seconds:
         times = pc.utf8_lpad(times, width=4, padding="0")
@@ -62,10 +62,10 @@ def lines(labels: Mapping[str, str], ts: I64, values: F64, *, seconds: bool = Fa
     return bytes(memoryview(raw)[ends[0] : ends[-1]]) if len(texts) else b""
 
 
-def quoted(text: str) -> str:
-    """A label's value in quotes."""
+def quote(text: str) -> str:
+    """Quote a label value."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def _label(name: str) -> str:
-    return name if _LABEL.fullmatch(name) else quoted(name)
+def _label_name(name: str) -> str:
+    return name if _LABEL.fullmatch(name) else quote(name)

@@ -1,10 +1,10 @@
-"""Floats as texts the way Go writes them in JSON, a column at once: the shortest digits that read back to the same.
+"""Writes columns of floats as Go does in JSON: the shortest digits that read back to the same number.
 
-Most numbers that are measured are decimals of few digits. One of at most 15 digits that is value × 10^k, whole and
-exact again when it is divided, is the only one so short, and is written by integers alone. All others get their digits
-from `shortest`, and only the layout here: no exponent between 1e-6 and 1e21, "NaN", "+Inf", "-Inf". Enter by `texts`,
-or for points by `rows` and `matrix`. What is done for each number is built into its loop by `forceinline`: calls cost
-as much again.
+Most measured numbers are decimals of few digits. If value × 10^k is a whole number of at most 15 digits that gives the
+value again when divided, it is the only decimal so short, and integers alone write it. All other numbers get their
+digits from `schubfach`, and only their layout here: no exponent between 1e-6 and 1e21, "NaN", "+Inf", "-Inf". The code
+for one number is compiled into its loop by `forceinline`, since calls would double the time. Enter by `text_column`, or
+for points by `samples_json` and `matrix_json`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from numba import njit
 from spm.arrays import BOOL, F64, I32, I64, U8, U64
 from spm.query.formats.schubfach import POWERS, decimal
 
-_CHARS_MAX = 32  # of one number: a sign, 0.00000 and 17 digits; or 21 digits. Digits in eights may be cut off again
-_WHOLE_MAX = 1e15  # below it every decimal of our kind has at most 15 digits
-_PLACES_MAX = 6  # tried behind the point; more are rarely found, and `shortest` is quick enough
-_NEAR = 1e-15  # a division is worth its time only where the product is nearly whole
-_FINEST, _FAR = 10.0**_PLACES_MAX, 4e-15  # nearly whole with fewer places is so with most, but for a few roundings
+_CHARS_MAX = 32  # of one number: a sign, 0.00000 and 17 digits, or 21 digits; and room for digits written in eights
+_WHOLE_MAX = 1e15  # whole numbers below it have at most 15 digits
+_PLACES_MAX = 6  # decimal places that are tried; more are rare, and `schubfach` is fast enough
+_NEAR = 1e-15  # the division is only tried where the product is nearly whole
+_FINEST, _FAR = (
+    10.0**_PLACES_MAX,
+    4e-15,
+)  # nearly whole with fewer places implies nearly whole with most, but for rounding
 _OTHER = -1
-_DIGITS = 17  # the most that a float needs
+_DIGITS = 17  # the most digits that a float needs
 _MINUS, _POINT, _ZERO, _E, _PLUS = b"-.0e+"
 _OPEN, _CLOSE, _QUOTE, _COMMA, _END = b'[]",}'
 _POINT_MAX = len(',[,""]') + 2 * _CHARS_MAX
@@ -35,27 +38,27 @@ _LIMITS = tuple(np.uint64(10**n) for n in range(1, 8))
 
 
 class Texts(NamedTuple):
-    """Texts one behind the other, with room for a word at the end; text i is ``raw[ends[i]:ends[i + 1]]``."""
+    """Concatenated texts, with eight spare bytes at the end; text i is ``raw[ends[i]:ends[i + 1]]``."""
 
     ends: I32
     raw: U8
 
 
-def written(values: F64) -> Texts:
-    """A text for each value."""
+def format_floats(values: F64) -> Texts:
+    """Write each value."""
     out, ends = np.empty(len(values) * _CHARS_MAX + _EIGHT, np.uint8), np.zeros(len(values) + 1, np.int32)
-    return Texts(ends, out[: _write(*_kept(values), POWERS, out, ends) + _EIGHT])
+    return Texts(ends, out[: _write(*_read_only(values), POWERS, out, ends) + _EIGHT])
 
 
-def texts(values: F64) -> pa.Array:
-    """The same as a column."""
-    found = written(values)
-    buffers = [None, pa.py_buffer(found.ends), pa.py_buffer(found.raw)]
+def text_column(values: F64) -> pa.Array:
+    """Write each value, into a column of Arrow."""
+    texts = format_floats(values)
+    buffers = [None, pa.py_buffer(texts.ends), pa.py_buffer(texts.raw)]
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 
-def _kept(values: F64) -> tuple[F64, U64]:
-    """The values, and their bits; never to be written to, as kernels are compiled for one kind of array."""
+def _read_only(values: F64) -> tuple[F64, U64]:
+    """Return the values and their bits as read-only arrays: kernels are compiled for this kind of array only."""
     plain = np.ascontiguousarray(values, np.float64).view()
     plain.flags.writeable = False
     return plain, plain.view(np.uint64)
@@ -76,9 +79,9 @@ def _number(value: float, bits: np.uint64, powers: U64, out: U8, at: int) -> int
     if places >= 0:
         return _decimal(whole, places, out, at)
     if np.isnan(value):
-        return _word(b"NaN", out, at)
+        return _literal(b"NaN", out, at)
     if np.isinf(value):
-        return _word(b"+Inf" if value > 0 else b"-Inf", out, at)
+        return _literal(b"+Inf" if value > 0 else b"-Inf", out, at)
     if np.signbit(value):
         out[at] = _MINUS
         at += 1
@@ -86,7 +89,7 @@ def _number(value: float, bits: np.uint64, powers: U64, out: U8, at: int) -> int
         out[at] = _ZERO
         return at + 1
     digits, exponent = decimal(bits, powers)
-    digits, missing = _widened(digits)
+    digits, missing = _pad_digits(digits)
     point = _DIGITS - missing + exponent
     if 1e-6 <= abs(value) < 1e21:
         return _plain(digits, point, out, at)
@@ -95,7 +98,7 @@ def _number(value: float, bits: np.uint64, powers: U64, out: U8, at: int) -> int
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _short(value: float) -> tuple[int, int]:
-    """A decimal of few digits as a whole number and how many of its digits are behind the point."""
+    """Return a decimal of few digits as a whole number and its decimal places; places are -1 for any other number."""
     finest = abs(value) * _FINEST
     if finest < _WHOLE_MAX and abs(finest - np.rint(finest)) > finest * _FAR:
         return 0, _OTHER
@@ -115,7 +118,7 @@ def _short(value: float) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _decimal(whole: int, places: int, out: U8, at: int) -> int:
-    """A whole number with so many of its digits behind the point."""
+    """Write a whole number with this number of decimal places."""
     if whole < 0:
         out[at] = _MINUS
         at += 1
@@ -140,7 +143,7 @@ def _decimal(whole: int, places: int, out: U8, at: int) -> int:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _count(number: np.uint64) -> int:
-    """How many digits a number of at most eight has."""
+    """Count the digits of a number that has at most eight."""
     count = 1
     for limit in _LIMITS:
         count += 1 if number >= limit else 0
@@ -148,8 +151,8 @@ def _count(number: np.uint64) -> int:
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _widened(digits: np.uint64) -> tuple[np.uint64, int]:
-    """The digits with so many zeros behind them that there are 17, and how many."""
+def _pad_digits(digits: np.uint64) -> tuple[np.uint64, int]:
+    """Append zeros to the digits up to 17; return the digits and the number of zeros."""
     missing = 0
     while digits < _FULL:
         digits *= _TEN
@@ -159,7 +162,7 @@ def _widened(digits: np.uint64) -> tuple[np.uint64, int]:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _plain(digits: np.uint64, point: int, out: U8, at: int) -> int:
-    """17 digits with a point before digit `point`, and no zeros at the end."""
+    """Write 17 digits with a point before digit `point`, without zeros at the end."""
     if point >= _DIGITS:
         _seventeen(digits, out, at)
         for k in range(_DIGITS, point):
@@ -204,7 +207,7 @@ def _without_zeros(out: U8, end: int) -> int:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _seventeen(digits: np.uint64, out: U8, at: int) -> int:
-    """Returns their end; a last one that is 0 is left out without a jump, for half of all averages have 16 digits."""
+    """Write 17 digits; return their end, before a last 0: dropped without a branch, as half of all averages end so."""
     upper = digits // _EIGHT_DIGITS
     first = upper // _EIGHT_DIGITS
     out[at] = _ZERO + first
@@ -216,7 +219,7 @@ def _seventeen(digits: np.uint64, out: U8, at: int) -> int:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _eight(number: np.uint64) -> np.uint64:
-    """Eight digits as the bytes of a word, the first lowest: two numbers of four digits, four of two, eight of one."""
+    """Convert eight digits to the bytes of a word, the first lowest: by two fours, four twos and eight ones."""
     fours = number // _FOUR_DIGITS
     fours |= (number - fours * _FOUR_DIGITS) << np.uint64(32)
     twos = ((fours * np.uint64(10486)) >> np.uint64(20)) & np.uint64(0x7F_0000_007F)  # divided by 100
@@ -229,37 +232,37 @@ def _eight(number: np.uint64) -> np.uint64:
 @njit(cache=True, nogil=True, forceinline=True)
 def _put(word: np.uint64, out: U8, at: int) -> None:
     place = np.uint64(at)
-    for k in range(np.uint64(_EIGHT)):  # becomes one store, as unsigned places never count from the end
+    for k in range(np.uint64(_EIGHT)):  # becomes one store, as an unsigned index is never counted from the end
         out[place + k] = np.uint8((word >> (k * _BYTE)) & np.uint64(0xFF))
 
 
 @njit(cache=True, nogil=True)
-def _word(word: bytes, out: U8, at: int) -> int:
+def _literal(word: bytes, out: U8, at: int) -> int:
     for k in range(len(word)):
         out[at + k] = word[k]
     return at + len(word)
 
 
-def rows(times: Texts, steps: I64, values: F64, counts: I64, names: U8, borders: I64) -> memoryview:
-    """Objects of series, `{"metric":{…},"values":[[time,"value"],…]}`.
+def samples_json(times: Texts, steps: I64, values: F64, counts: I64, names: U8, borders: I64) -> memoryview:
+    """Write the objects of series with their samples, `{"metric":{…},"values":[[time,"value"],…]}`.
 
     `times` are by step; the labels of series i are `names[borders[i]:borders[i + 1]]`.
     """
     out = _room(len(values), borders)
-    size = _join(*times, *_kept(values), POWERS, steps, counts, names, borders, out)
+    size = _join(*times, *_read_only(values), POWERS, steps, counts, names, borders, out)
     return memoryview(out)[:size]  # type: ignore[arg-type]
 
 
-def matrix(times: Texts, values: F64, present: BOOL, names: U8, borders: I64, *, single: bool) -> memoryview:
-    """The same of series by steps, where they are present; with `single` of one step: `"value":[time,"value"]`."""
+def matrix_json(times: Texts, values: F64, present: BOOL, names: U8, borders: I64, *, single: bool) -> memoryview:
+    """Write the objects of series with elements at steps; with `single`, of one step: `"value":[time,"value"]`."""
     out = _room(values.size, borders)
     there = np.ascontiguousarray(present)
-    size = _join_present(*times, *_kept(values), POWERS, there, names, borders, single, out)
+    size = _join_present(*times, *_read_only(values), POWERS, there, names, borders, single, out)
     return memoryview(out)[:size]  # type: ignore[arg-type]
 
 
 def _room(points: int, borders: I64) -> U8:
-    """Enough for that; what is not written to takes no memory."""
+    """Allocate enough bytes for the objects; pages that are never written take no memory."""
     series = len(borders) - 1
     return np.empty(points * _POINT_MAX + int(borders[-1] - borders[0]) + _AROUND * series + _EIGHT, np.uint8)
 
@@ -279,8 +282,8 @@ def _join(
 ) -> int:
     at = point = 0
     for row in range(len(counts)):
-        at = _begun(row, names, borders, out, at)
-        at = _word(b',"values":[', out, at)
+        at = _open_series(row, names, borders, out, at)
+        at = _literal(b',"values":[', out, at)
         for k in range(counts[row]):
             if k > 0:
                 out[at] = _COMMA
@@ -307,8 +310,8 @@ def _join_present(
 ) -> int:
     at = 0
     for row in range(values.shape[0]):
-        at = _begun(row, names, borders, out, at)
-        at = _word(b',"value":', out, at) if single else _word(b',"values":[', out, at)
+        at = _open_series(row, names, borders, out, at)
+        at = _literal(b',"value":', out, at) if single else _literal(b',"values":[', out, at)
         first = True
         for step in range(values.shape[1]):
             if present[row, step]:
@@ -326,17 +329,17 @@ def _join_present(
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _begun(row: int, names: U8, borders: I64, out: U8, at: int) -> int:
+def _open_series(row: int, names: U8, borders: I64, out: U8, at: int) -> int:
     if row > 0:
         out[at] = _COMMA
         at += 1
-    return _copied(names, borders[row], borders[row + 1], out, _word(b'{"metric":', out, at))
+    return _copy(names, borders[row], borders[row + 1], out, _literal(b'{"metric":', out, at))
 
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _point(before: I32, times: U8, step: int, value: float, bits: np.uint64, powers: U64, out: U8, at: int) -> int:
     out[at] = _OPEN
-    at = _in_eights(times, before[step], before[step + 1], out, at + 1)
+    at = _copy_in_eights(times, before[step], before[step + 1], out, at + 1)
     out[at], out[at + 1] = _COMMA, _QUOTE
     at = _number(value, bits, powers, out, at + 2)
     out[at], out[at + 1] = _QUOTE, _CLOSE
@@ -344,15 +347,15 @@ def _point(before: I32, times: U8, step: int, value: float, bits: np.uint64, pow
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _copied(source: U8, first: int, last: int, out: U8, at: int) -> int:
+def _copy(source: U8, first: int, last: int, out: U8, at: int) -> int:
     for k in range(first, last):
         out[at + k - first] = source[k]
     return at + last - first
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _in_eights(source: U8, first: int, last: int, out: U8, at: int) -> int:
-    """The same where source and output go on behind the end for seven bytes."""
+def _copy_in_eights(source: U8, first: int, last: int, out: U8, at: int) -> int:
+    """Copy bytes eight at a time; source and output must have seven more bytes after the end."""
     for begin in range(first, last, _EIGHT):
         word, place = np.uint64(0), np.uint64(begin)
         for k in range(np.uint64(_EIGHT)):  # becomes one load

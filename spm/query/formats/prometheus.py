@@ -1,8 +1,8 @@
-"""Answers in the form of Prometheus' HTTP API: results, failures, times and durations as its clients write them.
+"""Writes answers in the form of Prometheus' HTTP API, and reads the times and durations that its clients send.
 
-Values are strings, the shortest that read back to the same float, written as Go does it in JSON: no exponent between
-1e-6 and 1e21, and "NaN", "+Inf", "-Inf". Times are seconds. Nothing here knows HTTP or any framework; enter by
-`answer` and `failure`.
+Values are strings, the shortest that read back to the same float, written as Go does in JSON: no exponent between 1e-6
+and 1e21, and "NaN", "+Inf", "-Inf". Times are seconds. Never deals with HTTP or a framework. Enter by `query_body`,
+`success` and `failure`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from spm.errors import BadQuery
 from spm.limits import TIME_MAX_MS
 from spm.query.formats import float_text as digits
 from spm.query.promql.engine import Result
-from spm.query.promql.operators.label_groups import ordered
+from spm.query.promql.operators.label_groups import label_order
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.budget import Budget
-from spm.query.series.label_table import json_of, taken
+from spm.query.series.label_table import json_of, take_labels
 
-# Numbers and times as Go reads them: Python's own readers take other digits, blanks and weeks as well.
+# Numbers and times as Go reads them: Python's own parsers also accept other digits, blanks and week dates.
 _SECONDS = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _DURATION_PART = re.compile(r"(\d+)(ms|s|m|h|d|w|y)")
@@ -45,19 +45,19 @@ _UNIT_MS = {
     "y": 31_536_000_000,
 }
 _UNITS = tuple(reversed(_UNIT_MS.items()))
-_INSTANTS = "seconds or RFC 3339 are wanted, as in 1700000000.5 or 2023-11-14T22:13:20Z"
-_DURATIONS = "seconds or units are wanted, as in 90 or 1h30m"
-_TEXT_SHOWN = 80  # characters of what cannot be read
+_INSTANTS = "expected seconds or RFC 3339, as in 1700000000.5 or 2023-11-14T22:13:20Z"
+_DURATIONS = "expected seconds or units, as in 90 or 1h30m"
+_TEXT_SHOWN = 80  # characters of an invalid text in an error
 _ESCAPED = re.compile(r"__|_([0-9A-Fa-f]{1,6})_")
 TRUNCATED = "results truncated due to limit"
-_POINTS_AT_ONCE = 200_000  # written into one buffer: some 10 MB
+_POINTS_AT_ONCE = 200_000  # points in one buffer: some 10 MB
 _SPECIAL = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 
 
-def answer(
+def query_body(
     result: Result, *, limit: int = 0, stats: Budget | None = None, explain: Mapping[str, Any] | None = None
 ) -> bytes:
-    """The body for a query's result, its notes as `infos`; with at most so many series (0: all)."""
+    """Write the body for a query's result, its notes as `infos`, with at most `limit` series (0: all)."""
     shown, is_cut = _samples(result.samples, limit) if result.samples is not None else _values(result, limit)
     data: dict[str, object] = {"resultType": result.kind, "result": shown}
     if stats is not None:
@@ -67,7 +67,7 @@ def answer(
 
 
 def points_of(result: Result) -> int:
-    """How many points an answer has."""
+    """Count the points of a result."""
     return len(result.samples.ts) if result.samples is not None else int(np.count_nonzero(result.present))
 
 
@@ -78,7 +78,7 @@ def success(
     infos: Sequence[str] = (),
     explain: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """The body of any call that went well."""
+    """Write the body of a successful call."""
     body: dict[str, object] = {"status": "success", "data": data}
     if warnings:
         body["warnings"] = list(warnings)
@@ -90,12 +90,12 @@ def success(
 
 
 def failure(kind: str, message: str) -> bytes:
-    """The body of a call that failed; `kind` is one of Prometheus' error types."""
+    """Write the body of a failed call; `kind` is one of Prometheus' error types."""
     return orjson.dumps({"status": "error", "errorType": kind, "error": message})
 
 
 def number(value: float) -> str:
-    """A float as Go writes it in JSON."""
+    """Write a float as Go does in JSON."""
     text = repr(float(value))
     if text.endswith(".0"):
         return text[:-2]
@@ -107,12 +107,12 @@ def number(value: float) -> str:
 
 
 def numbers(values: npt.NDArray[np.float64]) -> pa.Array:
-    """The same for a column."""
-    return digits.texts(values)
+    """Write a column of floats as Go does in JSON."""
+    return digits.text_column(values)
 
 
 def instant_ms(text: str) -> int:
-    """Milliseconds of a time: seconds as a float, or RFC 3339."""
+    """Parse a time, seconds as a float or RFC 3339, to ms; raises `BadQuery`."""
     seconds = _float(text)
     if seconds is None:
         try:
@@ -128,11 +128,11 @@ def instant_ms(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of a duration: seconds as a float, or units as in `1h30m`."""
+    """Parse a duration, seconds as a float or units as in `1h30m`, to ms; raises `BadQuery`."""
     seconds = _float(text)
     if seconds is None and not (text and _DURATION.fullmatch(text)):
         raise BadQuery(f'cannot parse "{_cut(text)}" to a valid duration: {_DURATIONS}')
-    # Numbers of any length: as floats they are exact wherever they are not too large.
+    # The numbers may have any length: as floats they are exact unless they are too large anyway.
     total = seconds * 1000 if seconds is not None else _sum_ms(text)
     if not abs(total) <= TIME_MAX_MS:
         raise BadQuery(f'cannot parse "{_cut(text)}" to a valid duration. It overflows: some 8,000 years are the most')
@@ -152,23 +152,23 @@ def _cut(text: str) -> str:
 
 
 def duration(ms: int) -> str:
-    """A duration in units, as Prometheus writes it; of years and weeks only whole ones."""
+    """Write a duration in units, as Prometheus does; years and weeks only if they are whole."""
     if ms == 0:
         return "0s"
-    left, found = abs(ms), "-" if ms < 0 else ""
+    remaining, text = abs(ms), "-" if ms < 0 else ""
     for unit, size in _UNITS:
-        if left >= size and (unit not in "yw" or left % size == 0):
-            found, left = f"{found}{left // size}{unit}", left % size
-    return found
+        if remaining >= size and (unit not in "yw" or remaining % size == 0):
+            text, remaining = f"{text}{remaining // size}{unit}", remaining % size
+    return text
 
 
 def rfc3339(ms: int) -> str:
-    """A time; year 1 stands for never, as in Go."""
+    """Write a time; year 1 stands for never, as in Go."""
     return "0001-01-01T00:00:00Z" if ms <= 0 else f"{np.datetime64(ms, 'ms')}Z"
 
 
 def exponent(value: float) -> str:
-    """A float as Go's %e writes it, with the digits it needs: the values of alerts."""
+    """Write a float as Go's %e does, with the necessary digits, for the values of alerts."""
     if not math.isfinite(value):
         return number(value)
     digits, _, power = f"{Decimal(repr(value)):e}".partition("e")
@@ -178,10 +178,10 @@ def exponent(value: float) -> str:
 
 
 def label_name(text: str) -> str:
-    """A label's name as it stands in an address, where `a.b` may come escaped as `U__a_2e_b`."""
+    """Unescape a label name in a URL path, where `a.b` may be written as `U__a_2e_b`."""
     if not text.startswith("U__"):
         return text
-    return _ESCAPED.sub(lambda found: "_" if found[1] is None else _character(found[1], text), text[3:])
+    return _ESCAPED.sub(lambda match: "_" if match[1] is None else _character(match[1], text), text[3:])
 
 
 def _character(code: str, text: str) -> str:
@@ -191,9 +191,9 @@ def _character(code: str, text: str) -> str:
         raise BadQuery(f"not an escaped label name: {text}") from error
 
 
-def _stats(used: Budget) -> dict[str, object]:
-    """What a query has used, under Prometheus' names as far as they mean the same here; bytes are ours."""
-    usage, elapsed = used.usage, round(used.elapsed_s, 9)
+def _stats(budget: Budget) -> dict[str, object]:
+    """Return what a query has used, under Prometheus' names where they fit; bytes are an extension."""
+    usage, elapsed = budget.usage, round(budget.elapsed_s, 9)
     return {
         "timings": {"evalTotalTime": elapsed, "execTotalTime": elapsed},
         "samples": {"totalQueryableSamples": usage.samples, "peakSamples": max(usage.samples, usage.cells)},
@@ -203,7 +203,7 @@ def _stats(used: Budget) -> dict[str, object]:
 
 
 def _values(result: Result, limit: int) -> tuple[object, bool]:
-    """What was computed, of so many series (0: all), and whether there are more."""
+    """Return the values of at most `limit` series (0: all), and whether there are more."""
     if result.kind == "string":
         return [_seconds(int(result.times[0])), result.text], False
     if result.kind == "scalar":
@@ -213,57 +213,57 @@ def _values(result: Result, limit: int) -> tuple[object, bool]:
         result = dataclasses.replace(
             result, labels=result.labels[:limit], values=result.values[:limit], present=result.present[:limit]
         )
-    return _computed(result, single=result.kind == "vector"), is_cut
+    return _values_json(result, single=result.kind == "vector"), is_cut
 
 
 def _samples(batch: SeriesBatch, limit: int) -> tuple[orjson.Fragment, bool]:
-    """The samples of so many series (0: all) of those that have any, by their labels; and whether there are more."""
-    held = np.flatnonzero(np.diff(batch.offsets))
-    rows = held[ordered(taken(batch.labels, held))]
-    return _raw_series(batch, rows[: limit or None]), 0 < limit < len(rows)
+    """Return the samples of at most `limit` series (0: all), sorted by labels, and whether there are more."""
+    with_samples = np.flatnonzero(np.diff(batch.offsets))
+    rows = with_samples[label_order(take_labels(batch.labels, with_samples))]
+    return _samples_json(batch, rows[: limit or None]), 0 < limit < len(rows)
 
 
-def _computed(result: Result, *, single: bool) -> orjson.Fragment:
-    """Series by series, labels and points by column: there may be millions of them."""
-    times, (names, borders) = _written(result.times), json_of(result.labels)
+def _values_json(result: Result, *, single: bool) -> orjson.Fragment:
+    """Write series in blocks, labels and points by column: there may be millions of them."""
+    times, (names, borders) = _times_text(result.times), json_of(result.labels)
     at_once = max(_POINTS_AT_ONCE // max(len(result.times), 1), 1)
-    found: list[memoryview] = []
+    blocks: list[memoryview] = []
     for row in range(0, len(result.labels), at_once):
         part = slice(row, row + at_once)
         own = borders[row : row + at_once + 1]
-        found.append(digits.matrix(times, result.values[part], result.present[part], names, own, single=single))
-    return _listed(found)
+        blocks.append(digits.matrix_json(times, result.values[part], result.present[part], names, own, single=single))
+    return _json_list(blocks)
 
 
-def _written(times: npt.NDArray[np.int64]) -> digits.Texts:
-    """Times in seconds."""
-    return digits.written(times / 1000)
+def _times_text(times: npt.NDArray[np.int64]) -> digits.Texts:
+    """Write times in seconds."""
+    return digits.format_floats(times / 1000)
 
 
-def _listed(found: Sequence[memoryview]) -> orjson.Fragment:
-    parts = [part for each in found for part in (b",", each)]  # joined once: there may be hundreds of megabytes
+def _json_list(blocks: Sequence[memoryview]) -> orjson.Fragment:
+    parts = [part for each in blocks for part in (b",", each)]  # joined once: there may be hundreds of megabytes
     return orjson.Fragment(b"".join((b"[", *parts[1:], b"]")))
 
 
-def _raw_series(batch: SeriesBatch, rows: I64) -> orjson.Fragment:
-    """The same of samples, so many series at a time that buffers stay small."""
+def _samples_json(batch: SeriesBatch, rows: I64) -> orjson.Fragment:
+    """Write the samples of series in blocks, so that buffers stay small."""
     firsts, counts = batch.offsets[rows], np.diff(batch.offsets)[rows]
-    names, borders = json_of(taken(batch.labels, rows))
+    names, borders = json_of(take_labels(batch.labels, rows))
     moments, steps = np.unique(batch.ts, return_inverse=True)
-    times, ends = _written(moments), np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-    found: list[memoryview] = []
+    times, ends = _times_text(moments), np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    blocks: list[memoryview] = []
     row = 0
     while row < len(counts):
         last = max(int(np.searchsorted(ends, ends[row] + _POINTS_AT_ONCE, side="right")) - 1, row + 1)
         own = borders[row : last + 1]
         at = np.arange(ends[row], ends[last]) + np.repeat(firsts[row:last] - ends[row:last], counts[row:last])
-        found.append(digits.rows(times, steps[at], batch.values[at], counts[row:last], names, own))
+        blocks.append(digits.samples_json(times, steps[at], batch.values[at], counts[row:last], names, own))
         row = last
-    return _listed(found)
+    return _json_list(blocks)
 
 
 def _seconds(ms: int) -> float:
-    """Whole seconds stay ints, so that they are written without a fraction."""
+    """Convert ms to seconds; whole seconds stay ints, so that they are written without a fraction."""
     return ms / 1000 if ms % 1000 else ms // 1000
 
 

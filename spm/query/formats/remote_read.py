@@ -1,9 +1,9 @@
-"""Prometheus' remote read: what is asked, and the answer, as protobuf. Pure; the bytes are not compressed here.
+"""Prometheus' remote read protocol: parses requests and encodes responses as protobuf. Pure; never compresses.
 
-Only what the protocol uses is read: varints, 64-bit and length-delimited fields; others are passed over. Samples are
-written as columns: all records of a series are one table of bytes, from which those that count are taken. A stream is
-frames: the length of a message as a varint, its CRC-32C, and the message, with chunks of one series. Enter by `asked`,
-`answered` for one message, and `frames` for a stream.
+The parser reads varints, 64-bit and length-delimited fields, and skips unknown fields. Samples are written as columns:
+the records of a series are built as one table of bytes of fixed width, from which the used bytes are selected. A stream
+consists of frames: the length of a message as a varint, its CRC-32C, and the message, with chunks of one series. Enter
+by `parse_request`, `encode_response` for one message, and `frames` for a stream.
 
     ReadRequest   1 queries: Query*            2 accepted_response_types: enum*
     Query         1 start_timestamp_ms  2 end_timestamp_ms  3 matchers: LabelMatcher*
@@ -29,15 +29,15 @@ from spm.query.formats import xor_chunks
 from spm.query.request.batches import Matcher, SeriesBatch
 from spm.store.matchers import matches_empty
 
-_OPS = ("=", "!=", "=~", "!~")
-_SAMPLES, _STREAMED = 0, 1  # the types of answers
+_OPERATORS = ("=", "!=", "=~", "!~")
+_SAMPLES, _STREAMED = 0, 1  # the types of responses
 _XOR = 1
 _VARINT_BYTES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One selector over a range of time, both ends included."""
+class RemoteReadQuery:
+    """One selector over a range of time, both ends inclusive."""
 
     matchers: tuple[Matcher, ...]
     start_ms: int
@@ -45,45 +45,47 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """Some selectors, and whether their samples are to be streamed as chunks."""
+class RemoteReadRequest:
+    """The queries of a request, and whether the response is to be a stream of chunks."""
 
-    queries: tuple[Asked, ...]
+    queries: tuple[RemoteReadQuery, ...]
     streamed: bool
 
-    def until(self, latest_ms: int) -> Request:
-        """The same up to a time after which there are no samples: "for ever" is asked for as the last of all times."""
+    def until(self, latest_ms: int) -> RemoteReadRequest:
+        """Cut the queries off at the time of the latest possible sample: clients send the largest time for "no end"."""
         cut = (dataclasses.replace(query, end_ms=min(query.end_ms, latest_ms)) for query in self.queries)
         return dataclasses.replace(self, queries=tuple(cut))
 
 
-def asked(body: bytes) -> Request:
-    """The queries of a request; `BadQuery` for what is none, or wants an answer that is not given."""
-    found: list[Asked] = []
-    wanted: list[int] = []
+def parse_request(body: bytes) -> RemoteReadRequest:
+    """Parse a request; raises `BadQuery` if it is malformed or accepts no supported type of response."""
+    queries: list[RemoteReadQuery] = []
+    accepted: list[int] = []
     for field, value in _fields(body):
         if field == 1 and isinstance(value, bytes):
-            found.append(_query(value))
+            queries.append(_query(value))
         elif field == 2:
-            wanted += [value] if isinstance(value, int) else [number for number, _ in _varints(value)]
-    kind = next((kind for kind in wanted or [_SAMPLES] if kind in (_SAMPLES, _STREAMED)), None)  # in the asker's order
+            accepted += [value] if isinstance(value, int) else [number for number, _ in _varints(value)]
+    kind = next(
+        (kind for kind in accepted or [_SAMPLES] if kind in (_SAMPLES, _STREAMED)), None
+    )  # in the client's order
     if kind is None:
-        raise BadQuery("answers have the type SAMPLES or STREAMED_XOR_CHUNKS, and none of these is accepted")
-    if not 1 <= len(found) <= REMOTE_READ_QUERIES_MAX:
-        raise BadQuery(f"a read request has 1 to {REMOTE_READ_QUERIES_MAX} queries, not {len(found)}")
-    return Request(tuple(found), streamed=kind == _STREAMED)
+        raise BadQuery("responses have the type SAMPLES or STREAMED_XOR_CHUNKS, and the request accepts neither")
+    if not 1 <= len(queries) <= REMOTE_READ_QUERIES_MAX:
+        raise BadQuery(f"a read request has 1 to {REMOTE_READ_QUERIES_MAX} queries, not {len(queries)}")
+    return RemoteReadRequest(tuple(queries), streamed=kind == _STREAMED)
 
 
-def answered(batches: Sequence[SeriesBatch]) -> bytes:
-    """The answer: the samples of each query."""
+def encode_response(batches: Sequence[SeriesBatch]) -> bytes:
+    """Encode the samples of each query as one message."""
     return b"".join(_delimited(1, _result(batch)) for batch in batches)
 
 
 def frames(query: int, batch: SeriesBatch) -> Iterator[bytes]:
-    """The frames of some series of a query, each whole; readers want the series of a query in the order of labels."""
-    made = xor_chunks.chunks(batch.ts, batch.values, batch.offsets)
-    raw, borders, ends = made.raw.tobytes(), made.borders.tolist(), made.series.tolist()
-    spans = list(zip(made.first_ms.tolist(), made.last_ms.tolist(), strict=True))
+    """Encode whole series of a query as frames; readers expect the series of a query sorted by labels."""
+    encoded = xor_chunks.chunks(batch.ts, batch.values, batch.offsets)
+    raw, borders, ends = encoded.raw.tobytes(), encoded.borders.tolist(), encoded.series.tolist()
+    spans = list(zip(encoded.first_ms.tolist(), encoded.last_ms.tolist(), strict=True))
     tail = _varint(2 << 3) + _varint(query) if query else b""
     for row, labels in enumerate(batch.labels):
         head, parts, size = _labels(labels), [], 0
@@ -122,21 +124,21 @@ def _labels(labels: Mapping[str, str]) -> bytes:
 
 
 def samples(ts: I64, values: F64) -> bytes:
-    """The samples of a series: each 0x12, its length, 0x09 with the value, 0x10 with the time as a varint."""
+    """Encode the samples of a series: each 0x12, its length, 0x09 with the value, 0x10 with the time as a varint."""
     moments = np.ascontiguousarray(ts).view(np.uint64)
     shifts = np.arange(0, 7 * _VARINT_BYTES, 7, dtype=np.uint64)
     digits = ((moments[:, None] >> shifts) & np.uint64(127)).astype(np.uint8)
-    used = np.maximum(_VARINT_BYTES - np.argmax(digits[:, ::-1] != 0, axis=1), 1)
-    used[~digits.any(axis=1)] = 1
+    widths = np.maximum(_VARINT_BYTES - np.argmax(digits[:, ::-1] != 0, axis=1), 1)
+    widths[~digits.any(axis=1)] = 1
     places = np.arange(_VARINT_BYTES)
-    digits[places < used[:, None] - 1] |= 128
+    digits[places < widths[:, None] - 1] |= 128
     table = np.empty((len(ts), 12 + _VARINT_BYTES), np.uint8)
-    table[:, 0], table[:, 1], table[:, 2], table[:, 11] = 0x12, 10 + used, 0x09, 0x10
+    table[:, 0], table[:, 1], table[:, 2], table[:, 11] = 0x12, 10 + widths, 0x09, 0x10
     table[:, 3:11] = np.ascontiguousarray(values, "<f8").view(np.uint8).reshape(-1, 8)
     table[:, 12:] = digits
-    kept = np.ones(table.shape, np.bool_)
-    kept[:, 12:] = places < used[:, None]
-    return table[kept].tobytes()
+    is_used = np.ones(table.shape, np.bool_)
+    is_used[:, 12:] = places < widths[:, None]
+    return table[is_used].tobytes()
 
 
 def _delimited(field: int, raw: bytes) -> bytes:
@@ -144,18 +146,18 @@ def _delimited(field: int, raw: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    raw = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        raw.append(number & 127 | 128)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    raw.append(number)
+    return bytes(raw)
 
 
 # --- reading ---
 
 
-def _query(body: bytes) -> Asked:
+def _query(body: bytes) -> RemoteReadQuery:
     start = end = 0
     matchers: list[Matcher] = []
     for field, value in _fields(body):
@@ -165,11 +167,11 @@ def _query(body: bytes) -> Asked:
             end = _signed(value)
         elif field == 3 and isinstance(value, bytes):
             matchers.append(_matcher(value))
-    if max(abs(start), abs(end)) > TIME_MAX_MS * 2:  # "for ever" is sent as the largest time there is
+    if max(abs(start), abs(end)) > TIME_MAX_MS * 2:  # clients send the largest time for "no end"
         start, end = max(start, -TIME_MAX_MS), min(end, TIME_MAX_MS)
     if not matchers or all(map(matches_empty, matchers)):
         raise BadQuery("a read query must have at least one matcher that does not match the empty string")
-    return Asked(tuple(matchers), start, end)
+    return RemoteReadQuery(tuple(matchers), start, end)
 
 
 def _matcher(body: bytes) -> Matcher:
@@ -182,9 +184,9 @@ def _matcher(body: bytes) -> Matcher:
                 texts[field] = value.decode()
             except UnicodeDecodeError as error:
                 raise BadQuery("a matcher is not UTF-8") from error
-    if op >= len(_OPS):
+    if op >= len(_OPERATORS):
         raise BadQuery(f"a matcher has the unknown type {op}")
-    return Matcher(texts[2], _OPS[op], texts[3])
+    return Matcher(texts[2], _OPERATORS[op], texts[3])
 
 
 def _fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -1,10 +1,10 @@
-"""The shortest decimal that reads back to the same float: digits and a power of ten, in 64-bit integers.
+"""Computes the shortest decimal that reads back to the same float: digits and a power of ten, in 64-bit integers.
 
-This is Schubfach: Raffaello Giulietti, "The Schubfach way to render doubles" (2021), whose names are kept. With k such
-that a rounding interval is as long as 10^k or longer, but shorter than 10^(k+1), it holds a multiple of the one and at
-most one of the other, so that the float's neighbours at both scales are all that is compared. A product is cut off
-"rounded to odd": its last bit also stands for all that is lost, so comparisons stay exact. Powers of ten have 128 bits,
-made by Python's integers at import (0.7 ms). Enter by `decimal`.
+This is Schubfach: Raffaello Giulietti, "The Schubfach way to render doubles" (2021), whose names are used. With k such
+that the rounding interval is at least 10^k long but shorter than 10^(k+1), it contains a multiple of 10^k and at most
+one multiple of 10^(k+1), so only the float's neighbours at both scales are compared. A product is truncated "rounded to
+odd": its last bit also stands for all truncated bits, so comparisons stay exact. Powers of ten have 128 bits and are
+computed by Python's integers at import (0.7 ms). Enter by `decimal`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BIAS = 1075  # a mantissa as a whole number, times 2^(exponent - bias)
 
 
 def _powers() -> U64:
-    """Rows of (lower, upper half) of 10^n, its first 128 bits rounded up."""
+    """Return rows of (lower, upper half) of 10^n, its first 128 bits rounded up."""
     rows = []
     for n in range(_LEAST, _MOST + 1):
         over, under = (10**n, 1) if n >= 0 else (1, 10**-n)
@@ -39,7 +39,7 @@ POWERS = _powers()
 
 @njit(cache=True, nogil=True, forceinline=True)
 def decimal(bits: np.uint64, powers: U64) -> tuple[np.uint64, int]:
-    """(digits, exponent) of a finite float not 0, by its bits; the sign is left out. Digits may end in zeros."""
+    """Return (digits, exponent) of a finite, nonzero float, by its bits, without the sign. Digits may end in zeros."""
     fraction, exponent = bits & _FRACTION, int(np.int64((bits >> _MANTISSA_BITS) & _EXPONENT))
     c, q = (fraction | _HIDDEN, exponent - _BIAS) if exponent > 0 else (fraction, 1 - _BIAS)
     uneven = bool(fraction == _ZERO and exponent > 1)  # below a power of two floats are twice as dense
@@ -47,7 +47,7 @@ def decimal(bits: np.uint64, powers: U64) -> tuple[np.uint64, int]:
     h = np.uint64(q + ((-k * 1741647) >> 19) + 1)
     low, high = powers[-k - _LEAST, 0], powers[-k - _LEAST, 1]
     below, there, above = _scaled(low, high, c, h, uneven)
-    outside = c & _ONE  # the interval's ends belong to it where the mantissa is even
+    outside = c & _ONE  # the ends of the interval belong to it if the mantissa is even
     lower, upper = below + outside, above - outside
     s = there >> _TWO
     tens = s // _TEN
@@ -57,16 +57,16 @@ def decimal(bits: np.uint64, powers: U64) -> tuple[np.uint64, int]:
     middle = s * _FOUR + _TWO
     nearer = (there > middle) | ((there == middle) & ((s & _ONE) != _ZERO))
     fine = s + np.uint64(up if down != up else nearer)
-    return coarse if coarser else fine, k  # chosen without a jump: of averages half are the one, half the other
+    return coarse if coarser else fine, k  # selected without a branch: of averages each case is half
 
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _scaled(
     low: np.uint64, high: np.uint64, c: np.uint64, h: np.uint64, uneven: bool
 ) -> tuple[np.uint64, np.uint64, np.uint64]:
-    """Four times the lower end of the rounding interval, the float and the upper end, scaled and rounded to odd.
+    """Return the lower end of the rounding interval, the float and the upper end, times four, scaled, rounded to odd.
 
-    The ends are as far from the float as 2 << h times the power, so one product is enough.
+    The distance of the ends from the float is 2 << h times the power, so one product is enough.
     """
     factor = (c << _TWO) << h
     x, y0, y1 = low * factor, high * factor, _upper(high, factor)
@@ -89,16 +89,16 @@ def _scaled(
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _plus(low: np.uint64, high: np.uint64, more: np.uint64, carry: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """A number of two words and one of one word, and a carried bit."""
+    """Add a number of two words, a number of one word, and a carry bit."""
     total = low + more
     carried = np.uint64(total < low)
-    whole = total + carry
-    return whole, high + carried + np.uint64(whole < total)
+    total_carried = total + carry
+    return total_carried, high + carried + np.uint64(total_carried < total)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _upper(a: np.uint64, b: np.uint64) -> np.uint64:
-    """The upper half of a product."""
+    """Return the upper half of a product."""
     a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
     middle = a1 * b0 + ((a0 * b0) >> _HALF)
     other = a0 * b1 + (middle & _LOW)

@@ -1,8 +1,8 @@
-"""Samples as chunks of Prometheus' encoding XOR, and the checksums of frames: the bytes of streamed remote read.
+"""Encodes samples as chunks in Prometheus' XOR encoding, and computes checksums of frames, for streamed remote read.
 
-A chunk is the number of its samples (2 bytes), the first time as a signed varint and value as 64 bits, the distance of
-the second time as a varint, and from then on what the distance of times changes by, and how a value's bits differ from
-those before it, in as few bits as their ranges need. A chunk has at most `READ_CHUNK_SAMPLES`. Enter by `chunks`.
+A chunk has the number of its samples (2 bytes), the first time as a signed varint and value as 64 bits, the delta of
+the second time as a varint, and from then on the delta of deltas of times, and the XOR of a value's bits with the bits
+before, in as few bits as their ranges need. A chunk has at most `READ_CHUNK_SAMPLES`. Enter by `chunks`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spm.arrays import F64, I64, U8, U32, U64
 from spm.limits import READ_CHUNK_SAMPLES
 
 _SAMPLE_BYTES = 19  # at most: 68 bits for a time, 77 for a value
-_HEAD_BYTES = 32  # more for the first two samples of a chunk
+_HEAD_BYTES = 32  # additional bytes for the first two samples of a chunk
 _PLAIN: Final = ("C", "W")  # kernels are compiled for such arrays alone
 _CASTAGNOLI = 0x82F63B78  # the polynomial of CRC-32C, its bits reversed
 
@@ -29,12 +29,12 @@ class Chunks:
     series: I64  # [S + 1]
     first_ms: I64
     last_ms: I64
-    borders: I64  # [C + 1], of each in `raw`
+    borders: I64  # [C + 1]: chunk c is `raw[borders[c]:borders[c + 1]]`
     raw: U8
 
 
 def chunks(ts: I64, values: F64, offsets: I64) -> Chunks:
-    """The chunks of series whose samples lie between offsets, one after the other."""
+    """Encodes series; the samples of series i are `offsets[i]:offsets[i + 1]`."""
     counts = -(-np.diff(offsets) // READ_CHUNK_SAMPLES)
     series = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     within = np.arange(series[-1]) - np.repeat(series[:-1], counts)
@@ -48,7 +48,7 @@ def chunks(ts: I64, values: F64, offsets: I64) -> Chunks:
 
 
 def checksum(raw: bytes) -> int:
-    """CRC-32C."""
+    """Computes the CRC-32C."""
     return int(_crc(np.frombuffer(raw, np.uint8), _TABLE))
 
 
@@ -60,11 +60,11 @@ def _encode(ts: I64, bits: U64, starts: I64, ends: I64, out: U8, borders: I64) -
         at = _put(out, at, np.uint64(end - first), 16)
         at = _varint(out, at, np.uint64(ts[first] << 1) ^ np.uint64(ts[first] >> 63))
         at = _put(out, at, bits[first], 64)
-        distance, leading, trailing = 0, -1, 0
+        delta, leading, trailing = 0, -1, 0
         for i in range(first + 1, end):
             step = ts[i] - ts[i - 1]
-            at = _varint(out, at, np.uint64(step)) if i == first + 1 else _change(out, at, step - distance)
-            distance = step
+            at = _varint(out, at, np.uint64(step)) if i == first + 1 else _change(out, at, step - delta)
+            delta = step
             differs = bits[i] ^ bits[i - 1]
             if differs == 0:
                 at += 1  # a bit that is 0
@@ -84,7 +84,7 @@ def _encode(ts: I64, bits: U64, starts: I64, ends: I64, out: U8, borders: I64) -
 
 @njit(cache=True, nogil=True)
 def _change(out: U8, at: int, change: int) -> int:
-    """What the distance of times changes by: a prefix that says how many bits follow, and these."""
+    """Writes a delta of deltas: a prefix that gives the number of bits, and these bits."""
     if change == 0:
         return at + 1
     for prefix, length, width in ((2, 2, 14), (6, 3, 17), (14, 4, 20)):
@@ -104,14 +104,14 @@ def _varint(out: U8, at: int, number: np.uint64) -> int:
 
 @njit(cache=True, nogil=True)
 def _put(out: U8, at: int, number: np.uint64, count: int) -> int:
-    """The lowest so many bits of a number, the highest of them first; what is written to holds zeros."""
+    """Writes the lowest `count` bits of a number, the highest first, into bytes that are zero."""
     while count > 0:
         free = 8 - (at & 7)
-        taken = min(free, count)
-        part = (number >> np.uint64(count - taken)) & np.uint64((1 << taken) - 1)
-        out[at >> 3] |= np.uint8(part << np.uint64(free - taken))
-        at += taken
-        count -= taken
+        width = min(free, count)
+        part = (number >> np.uint64(count - width)) & np.uint64((1 << width) - 1)
+        out[at >> 3] |= np.uint8(part << np.uint64(free - width))
+        at += width
+        count -= width
     return at
 
 
@@ -137,17 +137,17 @@ def _zeros_after(number: np.uint64) -> int:
 
 @njit(cache=True, nogil=True)
 def _crc(raw: U8, table: U32) -> int:
-    found = np.uint32(0xFFFFFFFF)
+    crc = np.uint32(0xFFFFFFFF)
     for byte in raw:
-        found = table[(found ^ byte) & np.uint32(255)] ^ (found >> np.uint32(8))
-    return np.int64(found ^ np.uint32(0xFFFFFFFF))  # type: ignore[return-value]  # compiled, an int is none of Python's
+        crc = table[(crc ^ byte) & np.uint32(255)] ^ (crc >> np.uint32(8))
+    return np.int64(crc ^ np.uint32(0xFFFFFFFF))  # type: ignore[return-value]  # in compiled code it is not a Python int
 
 
 def _table() -> U32:
-    found = np.arange(256, dtype=np.uint32)
+    table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
-        found = np.where(found & 1, (found >> 1) ^ np.uint32(_CASTAGNOLI), found >> 1).astype(np.uint32)
-    return found
+        table = np.where(table & 1, (table >> 1) ^ np.uint32(_CASTAGNOLI), table >> 1).astype(np.uint32)
+    return table
 
 
 _TABLE = _table()

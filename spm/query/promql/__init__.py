@@ -1,7 +1,7 @@
 """PromQL with the semantics of Prometheus 3, evaluated over whole columns.
 
-The way of a query: `guard` bounds the text, `lexer` and `grammar` make a tree of it (`syntax`), `parse` checks types
-and makes a plan (`plan`), `evaluation` walks the plan over all series and steps at once, with the kernels of `windows`,
-`overtime`, `hours`, `aggregate`, `buckets` and `binary`. Functions that work on labels or order stand in `relabel`,
-`ordering`, `choose` and `enrich`. Enter by `engine.Engine`.
+`syntax` bounds the text and parses it into a tree. `planning` checks types and turns the tree into a plan. `evaluation`
+walks the plan over all series and steps at once: it reads the samples and calls `kernels` (functions of samples and
+numbers) and `operators` (whatever combines vectors). `result_cache` reuses the steps of earlier range queries. Enter by
+`engine.Engine`.
 """

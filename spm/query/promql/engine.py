@@ -1,8 +1,8 @@
-"""Evaluates a query: text, times and a storage in, numbers per series and step out.
+"""Evaluates a query: takes a text, times and a storage, and returns numbers per series and step.
 
-1. The text becomes a plan (`parse`). 2. `evaluation` walks the plan once, each node computing all steps of all series.
-3. Names marked for removal are removed, and the result is put in order. 4. What it rests on (`reading`) and what there
-is to remark (`annotations`) go with it. Enter by `Engine`.
+1. `parse` turns the text into a plan. 2. `evaluation` walks the plan once; each node computes all steps of all series.
+3. Metric names marked for removal are removed, and a matrix is sorted by labels. 4. The result carries its provenance
+and its annotations. Enter by `Engine`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from spm.clock import Clock, SystemClock
 from spm.errors import BadQuery
 from spm.fast_dataclass import dataclass
 from spm.query.promql.evaluation.evaluator import Evaluation
-from spm.query.promql.evaluation.sample_source import Reader
+from spm.query.promql.evaluation.sample_source import SampleSource
 from spm.query.promql.kernels.windows import Steps
-from spm.query.promql.operators.annotations import Remarks
-from spm.query.promql.operators.label_groups import ordered
-from spm.query.promql.operators.vector import Vector, finished
+from spm.query.promql.operators.annotations import Annotations
+from spm.query.promql.operators.label_groups import label_order
+from spm.query.promql.operators.vector import Vector, finish
 from spm.query.promql.planning import plan
 from spm.query.promql.planning.plan import Context
 from spm.query.promql.planning.planner import parse
-from spm.query.promql.planning.reach import reach
-from spm.query.promql.result_cache.entries import Key
-from spm.query.promql.result_cache.reuse import Kept, Made, answered
+from spm.query.promql.planning.read_range import read_range
+from spm.query.promql.result_cache.entries import AnswerKey
+from spm.query.promql.result_cache.reuse import AppResultCache, PartialAnswer, answer_range
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.budget import Budget, QueryLimits
 from spm.query.request.lookback import LOOKBACK_MS
-from spm.query.request.provenance import Basis
+from spm.query.request.provenance import Provenance
 from spm.query.series.label_table import Labels
 from spm.query.storage import Storage
 
@@ -41,23 +41,23 @@ __all__ = ["LOOKBACK_MS", "Engine", "QueryLimits", "Result"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a query found. `kind` is scalar, vector, matrix or string."""
+    """The result of a query. `kind` is scalar, vector, matrix or string."""
 
     kind: str
     times: I64  # [T] in ms
     labels: Sequence[Labels]  # [S]
-    values: F64  # [S, T]; means nothing where not present
+    values: F64  # [S, T]; meaningless where not present
     present: BOOL  # [S, T]
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    samples: SeriesBatch | None = None  # instead of values, when an instant query asks for a range of samples
-    text: str = ""  # instead of values, of a string
-    basis: Basis = field(default_factory=Basis)
-    kept: int = 0  # steps that were not computed, but known from a question before
+    samples: SeriesBatch | None = None  # instead of values, for an instant query that selects a range of samples
+    text: str = ""  # instead of values, for a string
+    provenance: Provenance = field(default_factory=Provenance)
+    cached_steps: int = 0  # steps taken from the result cache
 
 
 class Engine:
-    """Answers PromQL from one storage."""
+    """Evaluates PromQL over one storage."""
 
     def __init__(
         self,
@@ -65,80 +65,94 @@ class Engine:
         limits: QueryLimits | None = None,
         clock: Clock | None = None,
         budget: Budget | None = None,
-        kept: Kept | None = None,
+        cache: AppResultCache | None = None,
     ) -> None:
-        """With a budget: for one query, whose caller looks at it. Without, each query has one of its own.
+        """Take the limits of queries, or the budget of one query if the caller wants to read its usage.
 
-        With ``kept``, of the same storage, range queries that come again have only their new steps computed.
+        With ``cache``, which must belong to the same storage, a repeated range query computes only its new steps.
         """
         self._storage = storage
-        self._limits = budget.allowed if budget else limits or QueryLimits()
+        self._limits = budget.limits if budget else limits or QueryLimits()
         self._clock = clock or SystemClock()
         self._budget = budget
-        self._kept = kept
+        self._cache = cache
 
     def instant(self, expr: str, at_ms: int) -> Result:
-        """The value of the expression at one time."""
+        """Evaluates the expression at one time."""
         return _bounded(lambda: self._instant(expr, at_ms))
 
     def range(self, expr: str, start_ms: int, end_ms: int, step_ms: int) -> Result:
-        """The value of the expression at each step from start to end."""
+        """Evaluates the expression at each step from start to end."""
         steps = self._steps(start_ms, end_ms, step_ms)
         return _bounded(lambda: self._range(expr, steps, end_ms))
 
     def _instant(self, expr: str, at_ms: int) -> Result:
-        found = parse(expr, Context(at_ms, at_ms))
+        expression = parse(expr, Context(at_ms, at_ms))
         evaluation = self._evaluation(expr, Steps(at_ms, 0, 1))
         times = evaluation.times
-        if isinstance(found, plan.Text):
-            return _nothing("string", times, text=found.value)
-        if isinstance(found, plan.WINDOWS):
-            samples = evaluation.samples(found)
-            return _explained(evaluation, dataclasses.replace(_nothing("matrix", times), samples=samples))
-        if isinstance(found, plan.SCALARS):
-            return _shown(evaluation, "scalar", evaluation.constant(evaluation.scalar(found)))
-        return _shown(evaluation, "vector", evaluation.vector(found))
+        if isinstance(expression, plan.Text):
+            return _empty_result("string", times, text=expression.value)
+        if isinstance(expression, plan.WINDOWS):
+            samples = evaluation.samples(expression)
+            return _annotated(evaluation, dataclasses.replace(_empty_result("matrix", times), samples=samples))
+        if isinstance(expression, plan.SCALARS):
+            return _result(evaluation, "scalar", evaluation.constant(evaluation.scalar(expression)))
+        return _result(evaluation, "vector", evaluation.vector(expression))
 
     def _range(self, expr: str, steps: Steps, end_ms: int) -> Result:
-        found = parse(expr, Context(steps.first_ms, end_ms, steps.step_ms))
-        if isinstance(found, plan.Text | plan.Window | plan.Subquery):
-            kind = "string" if isinstance(found, plan.Text) else "range vector"
+        expression = parse(expr, Context(steps.first_ms, end_ms, steps.step_ms))
+        if isinstance(expression, plan.Text | plan.Window | plan.Subquery):
+            kind = "string" if isinstance(expression, plan.Text) else "range vector"
             message = f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector'
             raise BadQuery(message, 0)
-        if isinstance(found, plan.SCALARS):
+        if isinstance(expression, plan.SCALARS):
             evaluation = self._evaluation(expr, steps, end_ms)
-            return _shown(evaluation, "matrix", evaluation.constant(evaluation.scalar(found)))
-        if self._kept is None or steps.count == 1:
+            return _result(evaluation, "matrix", evaluation.constant(evaluation.scalar(expression)))
+        if self._cache is None or steps.count == 1:
             evaluation = self._evaluation(expr, steps, end_ms)
-            return _shown(evaluation, "matrix", evaluation.vector(found))
-        return self._refreshed(expr, found, steps, end_ms, self._kept)
+            return _result(evaluation, "matrix", evaluation.vector(expression))
+        return self._range_from_cache(expr, expression, steps, end_ms, self._cache)
 
-    def _refreshed(self, expr: str, found: plan.VectorNode, steps: Steps, end_ms: int, kept: Kept) -> Result:
-        """What was asked before is not computed again."""
-        key = Key(kept.storage.app, expr, steps.step_ms, steps.first_ms % steps.step_ms, self._limits.lookback_ms)
+    def _range_from_cache(
+        self, expr: str, expression: plan.VectorNode, steps: Steps, end_ms: int, cache: AppResultCache
+    ) -> Result:
+        """Evaluates a range query, and computes only the steps that the cache does not have."""
+        key = AnswerKey(
+            cache.storage.app, expr, steps.step_ms, steps.first_ms % steps.step_ms, self._limits.lookback_ms
+        )
 
-        def evaluate(part: Steps) -> Made:
+        def evaluate(part: Steps) -> PartialAnswer:
             evaluation = self._evaluation(expr, part, end_ms)
-            shown = _sorted(finished(evaluation.vector(found)))
-            reader, remarks = evaluation.reader, evaluation.remarks
-            joins = remarks.step_by_step and not reader.tried_aggregates
-            told = tuple(remarks.infos), tuple(remarks.warnings)
-            return Made(shown, reader.basis(), *told, reader.samples, joins, joins and reader.from_samples)
+            vector = _sort(finish(evaluation.vector(expression)))
+            source, annotations = evaluation.source, evaluation.annotations
+            separable = annotations.are_separable and not source.tried_aggregates
+            infos, warnings = tuple(annotations.infos), tuple(annotations.warnings)
+            return PartialAnswer(
+                vector,
+                source.provenance(),
+                infos,
+                warnings,
+                source.samples,
+                separable,
+                separable and source.from_samples,
+            )
 
-        made = answered(kept, key, steps, lambda: reach(expr, found, self._limits.lookback_ms), evaluate)
-        notes = [*made.basis.infos(), *self._storage.notes(), *made.infos]
-        warnings = [*made.basis.warnings(), *made.warnings]
-        whole = made.vector
+        answer = answer_range(
+            cache, key, steps, lambda: read_range(expr, expression, self._limits.lookback_ms), evaluate
+        )
+        notes = [*answer.provenance.infos(), *self._storage.notes(), *answer.infos]
+        warnings = [*answer.provenance.warnings(), *answer.warnings]
+        vector = answer.vector
         return Result(
             "matrix",
             steps.times,
-            whole.labels,
-            whole.values,
-            whole.present,
+            vector.labels,
+            vector.values,
+            vector.present,
             notes,
             warnings,
-            basis=made.basis,
-            kept=made.kept,
+            provenance=answer.provenance,
+            cached_steps=answer.cached_steps,
         )
 
     def _steps(self, start_ms: int, end_ms: int, step_ms: int) -> Steps:
@@ -150,7 +164,7 @@ class Engine:
         if end_ms < start_ms:
             raise BadQuery('invalid parameter "end": end timestamp must not be before start time')
         count = (end_ms - start_ms) // step_ms + 1
-        if count - 1 > self._limits.points:  # as Prometheus counts them: what is between the steps
+        if count - 1 > self._limits.points:  # Prometheus counts the intervals between the steps, not the steps
             raise BadQuery(
                 f"exceeded maximum resolution of {self._limits.points} points per timeseries. "
                 "Try decreasing the query resolution (?step=XX)"
@@ -158,37 +172,37 @@ class Engine:
         return Steps(start_ms, step_ms, count)
 
     def _evaluation(self, expr: str, steps: Steps, end_ms: int | None = None) -> Evaluation:
-        reader = Reader(self._storage, self._budget or Budget(self._limits, self._clock))
+        source = SampleSource(self._storage, self._budget or Budget(self._limits, self._clock))
         borders = (steps.first_ms, steps.last_ms if end_ms is None else end_ms)
-        return Evaluation(reader, steps, borders, Remarks(expr))
+        return Evaluation(source, steps, borders, Annotations(expr))
 
 
 def _bounded(answer: Callable[[], Result]) -> Result:
-    """The guard bounds the depth of texts; whatever is deep all the same is refused, not crashed upon."""
+    """Refuses an expression that exceeds the stack although it passed the bounds of its text."""
     try:
         return answer()
     except RecursionError as error:
         raise BadQuery("expression nested too deeply") from error
 
 
-def _shown(evaluation: Evaluation, kind: str, vector: Vector) -> Result:
-    """The answer, in the order of labels when it is a matrix (a vector keeps the order it was made in)."""
-    shown = _sorted(finished(vector)) if kind == "matrix" else finished(vector)
-    return _explained(evaluation, Result(kind, evaluation.times, shown.labels, shown.values, shown.present))
+def _result(evaluation: Evaluation, kind: str, vector: Vector) -> Result:
+    """Returns the result of a vector: a matrix is sorted by labels, an instant vector keeps its order."""
+    shown = _sort(finish(vector)) if kind == "matrix" else finish(vector)
+    return _annotated(evaluation, Result(kind, evaluation.times, shown.labels, shown.values, shown.present))
 
 
-def _sorted(shown: Vector) -> Vector:
-    return shown.take(ordered(shown.labels)) if len(shown.labels) > 1 else shown
+def _sort(vector: Vector) -> Vector:
+    return vector.take(label_order(vector.labels)) if len(vector.labels) > 1 else vector
 
 
-def _explained(evaluation: Evaluation, result: Result) -> Result:
-    """The answer, with what everything that was read for it rests on, and what there is to remark."""
-    basis, remarks = evaluation.reader.basis(), evaluation.remarks
-    notes = [*basis.infos(), *evaluation.reader.notes(), *remarks.infos]
-    warnings = [*basis.warnings(), *remarks.warnings]
-    return dataclasses.replace(result, notes=notes, warnings=warnings, basis=basis)
+def _annotated(evaluation: Evaluation, result: Result) -> Result:
+    """Adds the provenance of all samples that were read, and the annotations."""
+    provenance, annotations = evaluation.source.provenance(), evaluation.annotations
+    notes = [*provenance.infos(), *evaluation.source.notes(), *annotations.infos]
+    warnings = [*provenance.warnings(), *annotations.warnings]
+    return dataclasses.replace(result, notes=notes, warnings=warnings, provenance=provenance)
 
 
-def _nothing(kind: str, times: I64, text: str = "") -> Result:
+def _empty_result(kind: str, times: I64, text: str = "") -> Result:
     shape = (0, len(times))
     return Result(kind, times, [], np.empty(shape), np.empty(shape, np.bool_), text=text)

@@ -16,7 +16,7 @@ from frontend.prometheus.parameters import FORM
 from spm import query
 from spm.limits import READ_FORM_BYTES_MAX
 from spm.query.fake import FakeStorage
-from spm.query.formats.remote_read import Asked
+from spm.query.formats.remote_read import RemoteReadQuery
 from spm.query.request.batches import Matcher
 from tests.frontend.conftest import House
 from tests.frontend.prometheus.test_federation import request_of
@@ -29,8 +29,8 @@ ONE = b'--b\r\nContent-Disposition: form-data; name="query"\r\n\r\n1\r\n--b--\r\
 
 @pytest.fixture
 def bearer(alpha: House, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    held = FakeStorage().add("up", {}, [1_000], [3])
-    monkeypatch.setattr(query, "storage_for", lambda _: held)
+    storage = FakeStorage().add("up", {}, [1_000], [3])
+    monkeypatch.setattr(query, "storage_for", lambda _: storage)
     return {"Authorization": f"Bearer {alpha.token}"}
 
 
@@ -52,7 +52,7 @@ def sent(client: Client, path: str, raw: bytes, kind: str, headers: dict[str, st
     return client.generic("POST", API + path, headers=headers, **said)
 
 
-READ = bytes(cramjam.snappy.compress_raw(request_of(Asked((Matcher("__name__", "=", "up"),), 0, 2_000))))
+READ = bytes(cramjam.snappy.compress_raw(request_of(RemoteReadQuery((Matcher("__name__", "=", "up"),), 0, 2_000))))
 BODIES = {
     "a form": ("query", urlencode({"query": "1"}).encode(), FORM),
     "a form in parts": ("query", ONE, PARTS),
@@ -84,8 +84,8 @@ def test_chunks_that_are_malformed_or_too_many_are_refused_in_words(
 ) -> None:
     path, _, kind = BODIES[body]
     answer = sent(client, path, raw, kind, bearer)
-    told = json.loads(answer.content)
-    assert (answer.status_code, told["errorType"], words in told["error"]) == (400, "bad_data", True)
+    error = json.loads(answer.content)
+    assert (answer.status_code, error["errorType"], words in error["error"]) == (400, "bad_data", True)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ def addresses(prefix: str, patterns: list[URLPattern | URLResolver]) -> set[str]
 
 @pytest.fixture
 def paths(desk: Client) -> dict[str, Any]:
-    found: dict[str, Any] = desk.get("/api/v1/schema?format=json").json()["paths"]
-    return found
+    paths: dict[str, Any] = desk.get("/api/v1/schema?format=json").json()["paths"]
+    return paths
 
 
 def test_every_address_is_described_and_no_other(paths: dict[str, Any]) -> None:
@@ -28,9 +28,9 @@ def test_every_address_is_described_and_no_other(paths: dict[str, Any]) -> None:
 
 
 def test_a_form_takes_what_the_address_takes(paths: dict[str, Any]) -> None:
-    asked = paths["/prometheus/api/v1/query_range"]
-    form = asked["post"]["requestBody"]["content"]["application/x-www-form-urlencoded"]["schema"]
-    assert set(form["properties"]) == {each["name"] for each in asked["get"]["parameters"]}
+    methods = paths["/prometheus/api/v1/query_range"]
+    form = methods["post"]["requestBody"]["content"]["application/x-www-form-urlencoded"]["schema"]
+    assert set(form["properties"]) == {each["name"] for each in methods["get"]["parameters"]}
     assert form["required"] == ["query", "start", "end", "step"]
     assert form["properties"].keys() >= {"timeout", "limit", "stats", "explain", "asof", "lookback_delta"}
 

@@ -50,27 +50,27 @@ CALLS: list[Call] = [
     ("a form of another kind", "POST", "query", {}),
 ]
 
-DJANGOS = {"a wrong method", "an address that is none", "a form of another kind"}
+LEFT_TO_DJANGO = {"a wrong method", "an address that is none", "a form of another kind"}
 
 
 @pytest.fixture
 def secret(monkeypatch: pytest.MonkeyPatch) -> str:
     tokens.clear_cache()
     app = App.objects.create(organisation=Organisation.objects.create(name="Ours"), name="shop")
-    held = FakeStorage().add("up", {"job": "a", "my.label": "x"}, [1_000, 2_000], [1, 0]).add("up", {}, [1_000], [3])
-    monkeypatch.setattr(query, "storage_for", lambda _: held)
+    storage = FakeStorage().add("up", {"job": "a", "my.label": "x"}, [1_000, 2_000], [1, 0]).add("up", {}, [1_000], [3])
+    monkeypatch.setattr(query, "storage_for", lambda _: storage)
     monkeypatch.setattr("frontend.prometheus.views.explanation_with_corrections", lambda *_: {"segments": []})
     return tokens.issue(app, name="grafana", scopes=["read"])[1]
 
 
 @pytest.fixture
 def rest() -> list[str]:
-    """The paths of calls that were left to Django."""
+    """Return the paths of the calls that were passed on to Django."""
     return []
 
 
 class Answer:
-    """What a WSGI application answers."""
+    """The response of a WSGI application."""
 
     def __init__(self, application: Any, environ: dict[str, Any]) -> None:
         self.status_code, self.headers = 0, dict[str, str]()
@@ -83,37 +83,37 @@ class Answer:
 
 @pytest.fixture
 def closed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How often old connections were closed: not that of the test's own transaction."""
-    found: list[int] = []
-    monkeypatch.setattr(fast_path, "close_old_connections", lambda: found.append(1))
-    return found
+    """Count how often old connections are closed, and close none: the test's transaction needs its own."""
+    calls: list[int] = []
+    monkeypatch.setattr(fast_path, "close_old_connections", lambda: calls.append(1))
+    return calls
 
 
 @pytest.fixture
 def ask(rest: list[str], closed: list[int]) -> Any:
-    """Asks the lean way."""
+    """Return a function that sends a request to the fast path."""
 
-    def left(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    def pass_on(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         rest.append(environ["PATH_INFO"])
         start_response("204 No Content", [])
         return []
 
-    application = fast_path.FastPath(left)
+    application = fast_path.FastPath(pass_on)
 
-    def asked(method: str, path: str, headers: dict[str, str], **how: Any) -> Answer:
-        made = getattr(RequestFactory(), method.lower())(path, headers=headers, **how)
-        return Answer(application, {"HTTP_HOST": "testserver", **made.META})
+    def send(method: str, path: str, headers: dict[str, str], **how: Any) -> Answer:
+        request = getattr(RequestFactory(), method.lower())(path, headers=headers, **how)
+        return Answer(application, {"HTTP_HOST": "testserver", **request.META})
 
-    return asked
+    return send
 
 
 def how_of(call: Call) -> dict[str, Any]:
-    _, method, _, asked = call
+    _, method, _, parameters = call
     if method == "DELETE":
         return {}
-    if method == "POST" and not asked:
+    if method == "POST" and not parameters:
         return {"data": "{}", "content_type": "text/json"}
-    return {"data": urlencode(asked), "content_type": FORM} if method == "POST" else {"data": asked}
+    return {"data": urlencode(parameters), "content_type": FORM} if method == "POST" else {"data": parameters}
 
 
 @pytest.mark.parametrize("call", CALLS, ids=[name for name, *_ in CALLS])
@@ -127,7 +127,7 @@ def test_both_ways_answer_alike(call: Call, who: str, client: Client, secret: st
         ask(method, API + path, headers, **how_of(call)),
         getattr(client, method.lower())(API + path, headers=headers, **how_of(call)),
     )
-    if name in DJANGOS:
+    if name in LEFT_TO_DJANGO:
         assert rest == [API + path]
         return
     assert rest == []
@@ -168,14 +168,14 @@ def test_what_is_unusual_is_left_to_django(path: str, headers: dict[str, str], a
 
 
 @pytest.mark.parametrize(
-    ("body", "length", "told"),
+    ("body", "length", "words"),
     [
         (b"query=1", READ_FORM_BYTES_MAX + 1, "at most"),
-        (b"query=1", 9, "7 of its 9 bytes came"),  # the rest never came
+        (b"query=1", 9, "7 of its 9 bytes came"),  # the rest never arrives
     ],
 )
 def test_a_form_that_is_too_large_or_breaks_off_is_refused(
-    body: bytes, length: int, told: str, secret: str, ask: Any
+    body: bytes, length: int, words: str, secret: str, ask: Any
 ) -> None:
     headers = {"Authorization": f"Bearer {secret}"}
     answer = ask(
@@ -187,23 +187,23 @@ def test_a_form_that_is_too_large_or_breaks_off_is_refused(
         CONTENT_LENGTH=str(length),
         **{"wsgi.input": io.BytesIO(body)},
     )
-    assert (answer.status_code, told in answer.content.decode()) == (400, True)
+    assert (answer.status_code, words in answer.content.decode()) == (400, True)
 
 
-def test_large_answers_are_compressed_for_whoever_takes_that(secret: str, ask: Any) -> None:
-    wanted = {
+def test_large_answers_are_compressed_for_clients_that_accept_gzip(secret: str, ask: Any) -> None:
+    parameters = {
         "time": "1",
         "query": "count_values('a', vector(1)) or label_replace(vector(1), 'b', '" + "x" * 2_000 + "', '', '')",
     }
     headers = {"Authorization": f"Bearer {secret}"}
-    plain = ask("GET", API + "query", headers, data=wanted)
-    packed = ask("GET", API + "query", {**headers, "Accept-Encoding": "gzip"}, data=wanted)
-    assert (plain.headers.get("Content-Encoding"), packed.headers["Content-Encoding"]) == (None, "gzip")
-    assert len(packed.content) < len(plain.content) == len(gzip.decompress(packed.content))
-    assert "Accept-Encoding" in packed.headers["Vary"]
+    plain = ask("GET", API + "query", headers, data=parameters)
+    compressed = ask("GET", API + "query", {**headers, "Accept-Encoding": "gzip"}, data=parameters)
+    assert (plain.headers.get("Content-Encoding"), compressed.headers["Content-Encoding"]) == (None, "gzip")
+    assert len(compressed.content) < len(plain.content) == len(gzip.decompress(compressed.content))
+    assert "Accept-Encoding" in compressed.headers["Vary"]
 
 
-def test_a_fault_of_ours_is_told_logged_and_counted(
+def test_an_internal_error_is_answered_logged_and_counted(
     secret: str, ask: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_: int) -> None:
@@ -239,9 +239,9 @@ def test_a_token_that_is_none_is_refused(said: str, secret: str, ask: Any, rest:
 def test_a_site_by_https_says_so(secret: str, ask: Any, settings: Any) -> None:
     settings.SECURE_HSTS_SECONDS, settings.SECURE_PROXY_SSL_HEADER = 60, ("HTTP_X_FORWARDED_PROTO", "https")
     headers = {"Authorization": f"Bearer {secret}"}
-    for more, told in (({}, None), ({"X-Forwarded-Proto": "https"}, "max-age=60")):
+    for more, expected in (({}, None), ({"X-Forwarded-Proto": "https"}, "max-age=60")):
         answer = ask("GET", API + "query", {**headers, **more}, data={"query": "1"})
-        assert answer.headers.get("Strict-Transport-Security") == told
+        assert answer.headers.get("Strict-Transport-Security") == expected
 
 
 def test_connections_that_a_database_has_left_are_closed_before_a_call(
@@ -255,11 +255,11 @@ def test_connections_that_a_database_has_left_are_closed_before_a_call(
 def test_the_web_server_asks_the_fast_path_first(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wsgi = import_module("spm.web.wsgi")
     monkeypatch.setattr(wsgi, "_begin", lambda _: None)
-    found: list[str] = []
+    applications: list[str] = []
 
     def way(name: str) -> Any:
         def noted(*_: Any) -> Any:
-            found.append(name)
+            applications.append(name)
             return lambda *_: [b""]
 
         return noted
@@ -269,7 +269,7 @@ def test_the_web_server_asks_the_fast_path_first(secret: str, monkeypatch: pytes
     environs = [{"PATH_INFO": API + "query", "HTTP_AUTHORIZATION": "Bearer x"}, {"PATH_INFO": API + "query"}]
     for environ in (*environs, {"PATH_INFO": "/", "HTTP_AUTHORIZATION": "Bearer x"}):
         wsgi.application(environ, None)
-    assert found == ["_fast_path", "_pages", "_pages"]
+    assert applications == ["_fast_path", "_pages", "_pages"]
 
 
 @pytest.mark.parametrize("path", ["/login", "/write", API + "query", "/api/v1/schema"])

@@ -16,7 +16,7 @@ from spm.clock import SystemClock
 from spm.errors import BadQuery
 from spm.query.fake import FakeStorage
 from spm.query.formats import remote_read
-from spm.query.formats.remote_read import Asked, Request
+from spm.query.formats.remote_read import RemoteReadQuery, RemoteReadRequest
 from spm.query.request.batches import Matcher, SeriesBatch
 from spm.wire import STALE_BITS
 from tests.frontend.conftest import House
@@ -27,10 +27,10 @@ OPS = ("=", "!=", "=~", "!~")
 
 def varint(number: int) -> bytes:
     number &= (1 << 64) - 1
-    found = b""
+    raw = b""
     while number > 127:
-        found, number = found + bytes([number & 127 | 128]), number >> 7
-    return found + bytes([number])
+        raw, number = raw + bytes([number & 127 | 128]), number >> 7
+    return raw + bytes([number])
 
 
 def text(field: int, raw: bytes) -> bytes:
@@ -41,23 +41,23 @@ def number(field: int, value: int) -> bytes:
     return varint(field << 3) + varint(value)
 
 
-def request_of(*queries: Asked, accept: bytes = b"") -> bytes:
+def request_of(*queries: RemoteReadQuery, accept: bytes = b"") -> bytes:
     """A request as Prometheus writes it, with hints that nobody reads."""
-    found = b""
-    for one in queries:
+    raw = b""
+    for each in queries:
         matchers = b"".join(
             text(3, number(1, OPS.index(m.op)) + text(2, m.name.encode()) + text(3, m.value.encode()))
-            for m in one.matchers
+            for m in each.matchers
         )
-        hints = text(4, number(1, 60_000) + text(2, b"rate") + number(3, one.start_ms))
-        found += text(1, number(1, one.start_ms) + number(2, one.end_ms) + matchers + hints)
-    return found + accept
+        hints = text(4, number(1, 60_000) + text(2, b"rate") + number(3, each.start_ms))
+        raw += text(1, number(1, each.start_ms) + number(2, each.end_ms) + matchers + hints)
+    return raw + accept
 
 
 def fields(raw: bytes) -> list[tuple[int, Any]]:
     """A plain reader of messages, to hold the writer against."""
     at = 0
-    found: list[tuple[int, Any]] = []
+    pairs: list[tuple[int, Any]] = []
 
     def take() -> int:
         nonlocal at
@@ -72,12 +72,12 @@ def fields(raw: bytes) -> list[tuple[int, Any]]:
         tag = take()
         size = {0: 0, 1: 8}.get(tag & 7)
         if size == 0:
-            found.append((tag >> 3, take()))
+            pairs.append((tag >> 3, take()))
             continue
         size = take() if size is None else size
-        found.append((tag >> 3, raw[at : at + size]))
+        pairs.append((tag >> 3, raw[at : at + size]))
         at += size
-    return found
+    return pairs
 
 
 def series_of(raw: bytes) -> list[list[tuple[dict[str, str], list[tuple[int, int]]]]]:
@@ -85,8 +85,8 @@ def series_of(raw: bytes) -> list[list[tuple[dict[str, str], list[tuple[int, int
     results = []
     for _, result in fields(raw):
         series = []
-        for _, one in fields(result):
-            parts = fields(one)
+        for _, each in fields(result):
+            parts = fields(each)
             labels = [[each.decode() for _, each in fields(value)] for field, value in parts if field == 1]
             samples = [dict(fields(value)) for field, value in parts if field == 2]
             points = [(s[2] - (1 << 64) if s[2] >> 63 else s[2], struct.unpack("<Q", s[1])[0]) for s in samples]
@@ -97,23 +97,23 @@ def series_of(raw: bytes) -> list[list[tuple[dict[str, str], list[tuple[int, int
 
 MATCHERS = st.builds(Matcher, st.text(max_size=5), st.sampled_from(OPS), st.text(max_size=5))
 QUERIES = st.builds(
-    lambda more, start, end: Asked((Matcher("__name__", "=", "up"), *more), start, end),
-    st.lists(MATCHERS, max_size=3).filter(lambda found: all("~" not in m.op for m in found)),
+    lambda more, start, end: RemoteReadQuery((Matcher("__name__", "=", "up"), *more), start, end),
+    st.lists(MATCHERS, max_size=3).filter(lambda matchers: all("~" not in m.op for m in matchers)),
     st.integers(-(10**12), 10**13),
     st.integers(-(10**12), 10**13),
 )
 
 
 @given(st.lists(QUERIES, min_size=1, max_size=3))
-def test_request_reads_as_it_was_written(queries: list[Asked]) -> None:
-    assert remote_read.asked(request_of(*queries)) == Request(tuple(queries), streamed=False)
+def test_request_reads_as_it_was_written(queries: list[RemoteReadQuery]) -> None:
+    assert remote_read.parse_request(request_of(*queries)) == RemoteReadRequest(tuple(queries), streamed=False)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_damaged_request_is_refused_and_nothing_else(raw: bytes) -> None:
     with contextlib.suppress(BadQuery):
-        remote_read.asked(raw)
+        remote_read.parse_request(raw)
 
 
 @settings(deadline=None)
@@ -122,14 +122,14 @@ def test_samples_are_written_with_their_times_and_all_bits(points: list[tuple[in
     ts = np.array([at for at, _ in points], np.int64)
     bits = np.array([value for _, value in points], np.uint64)
     batch = SeriesBatch([{"__name__": "m", "a": "ä"}], np.array([0, len(ts)]), ts, bits.view(np.float64))
-    assert series_of(remote_read.answered([batch])) == [[({"__name__": "m", "a": "ä"}, points)]]
+    assert series_of(remote_read.encode_response([batch])) == [[({"__name__": "m", "a": "ä"}, points)]]
 
 
 @pytest.fixture
 def storage(alpha: House, monkeypatch: pytest.MonkeyPatch) -> FakeStorage:
-    made = FakeStorage()
-    monkeypatch.setattr(query, "storage_for", lambda app: made if app == alpha.app.pk else FakeStorage())
-    return made
+    storage = FakeStorage()
+    monkeypatch.setattr(query, "storage_for", lambda app: storage if app == alpha.app.pk else FakeStorage())
+    return storage
 
 
 def posted(client: Client, house: House, body: bytes) -> Any:
@@ -141,7 +141,9 @@ def test_remote_read_gives_samples_of_both_ends_to_their_own_app(
     client: Client, alpha: House, beta: House, storage: FakeStorage
 ) -> None:
     storage.add("up", {"job": "b"}, [1_000, 2_000, 3_000], [1, 2, 3]).add("up", {"job": "a"}, [2_000], [np.nan])
-    body = bytes(cramjam.snappy.compress_raw(request_of(Asked((Matcher("__name__", "=", "up"),), 1_000, 2_000))))
+    body = bytes(
+        cramjam.snappy.compress_raw(request_of(RemoteReadQuery((Matcher("__name__", "=", "up"),), 1_000, 2_000)))
+    )
     answer, foreign = posted(client, alpha, body), posted(client, beta, body)
     assert (answer["Content-Type"], answer["Content-Encoding"]) == ("application/x-protobuf", "snappy")
     [series] = series_of(bytes(cramjam.snappy.decompress_raw(answer.content)))
@@ -155,8 +157,8 @@ def test_remote_read_gives_samples_of_both_ends_to_their_own_app(
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (request_of(Asked((Matcher("a", "=", "b"),), 1, 2), accept=number(2, 7)), "STREAMED_XOR_CHUNKS"),
-        (request_of(Asked((), 1, 2)), "at least one matcher"),
+        (request_of(RemoteReadQuery((Matcher("a", "=", "b"),), 1, 2), accept=number(2, 7)), "STREAMED_XOR_CHUNKS"),
+        (request_of(RemoteReadQuery((), 1, 2)), "at least one matcher"),
         (b"", "1 to 100 queries"),
         (b"\xff" * 30, "damaged"),
     ],
@@ -190,7 +192,10 @@ def test_bomb_is_refused_before_it_is_unpacked(client: Client, alpha: House, sto
     ],
 )
 def test_the_first_type_of_answer_that_is_accepted_and_there_is_given(accept: bytes, *, streamed: bool) -> None:
-    assert remote_read.asked(request_of(Asked((Matcher("a", "=", "b"),), 1, 2), accept=accept)).streamed is streamed
+    assert (
+        remote_read.parse_request(request_of(RemoteReadQuery((Matcher("a", "=", "b"),), 1, 2), accept=accept)).streamed
+        is streamed
+    )
 
 
 def test_federation_gives_the_newest_of_what_has_not_ended(client: Client, alpha: House, storage: FakeStorage) -> None:
@@ -199,8 +204,8 @@ def test_federation_gives_the_newest_of_what_has_not_ended(client: Client, alpha
     storage.add("up", {"job": "a"}, [now - 5, now], [1, 0.5]).add("up", {"job": "old"}, [now - 600_000], [1])
     storage.add("up", {"job": "gone"}, [now - 5, now], np.array([1, stale])).add("a.b", {"x": 'q"'}, [now], [np.inf])
     headers = {"Authorization": f"Bearer {alpha.token}", "Accept": "text/plain;version=1.0.0;escaping=allow-utf-8"}
-    found = client.get("/prometheus/federate", {"match[]": ["up", '{__name__!=""}']}, headers=headers)
-    assert found.content.decode().splitlines() == [
+    response = client.get("/prometheus/federate", {"match[]": ["up", '{__name__!=""}']}, headers=headers)
+    assert response.content.decode().splitlines() == [
         '# TYPE "a.b" untyped',
         f'{{"a.b",instance="",x="q\\""}} +Inf {now}',
         "# TYPE up untyped",
@@ -224,10 +229,10 @@ def test_federation_writes_quoted_names_only_for_who_reads_them(
     now = SystemClock().now_ms() - 1_000
     storage.add("1a.b:é", {"x.y": "q", "c:d": "e"}, [now], [1])
     headers = {"Authorization": f"Bearer {alpha.token}", "Accept": accept}
-    found = client.get("/prometheus/federate", {"match[]": '{__name__!=""}'}, headers=headers)
-    assert f"escaping={expected}" in found["Content-Type"]
+    response = client.get("/prometheus/federate", {"match[]": '{__name__!=""}'}, headers=headers)
+    assert f"escaping={expected}" in response["Content-Type"]
     plain, quoted = '_a_b:_{c_d="e",instance="",x_y="q"}', '{"1a.b:é","c:d"="e",instance="","x.y"="q"}'
-    assert (plain if expected == "underscores" else quoted) in found.content.decode()
+    assert (plain if expected == "underscores" else quoted) in response.content.decode()
 
 
 def test_federation_names_each_metric_once_with_all_its_series(
@@ -236,9 +241,9 @@ def test_federation_names_each_metric_once_with_all_its_series(
     now = SystemClock().now_ms() - 1_000
     for name, labels in (("room", {}), ("room_a", {"x": "1"}), ("room", {"x": "1"}), ("room", {"instance": "own"})):
         storage.add(name, labels, [now], [1])
-    asked = {"match[]": ['{__name__=~"room.*"}', "room"]}
-    found = client.get("/prometheus/federate", asked, headers={"Authorization": f"Bearer {alpha.token}"})
-    assert found.content.decode().splitlines() == [
+    selectors = {"match[]": ['{__name__=~"room.*"}', "room"]}
+    response = client.get("/prometheus/federate", selectors, headers={"Authorization": f"Bearer {alpha.token}"})
+    assert response.content.decode().splitlines() == [
         "# TYPE room untyped",
         f'room{{instance="",x="1"}} 1 {now}',
         f'room{{instance=""}} 1 {now}',

@@ -148,20 +148,20 @@ JUNK = (
 @pytest.fixture
 def world(alpha: House, monkeypatch: pytest.MonkeyPatch) -> World:
     """Two hours of six series, one of them compacted."""
-    made = World()
-    made.send(*((n, minute * 60_000, float(n * minute)) for n in range(6) for minute in range(1, 60)))
-    made.roll()
-    made.send(*((n, minute * 60_000, float(n * minute)) for n in range(6) for minute in range(60, 119)))
-    monkeypatch.setattr(query, "storage_for", lambda app: made.readers)
-    return made
+    world = World()
+    world.send(*((n, minute * 60_000, float(n * minute)) for n in range(6) for minute in range(1, 60)))
+    world.roll()
+    world.send(*((n, minute * 60_000, float(n * minute)) for n in range(6) for minute in range(60, 119)))
+    monkeypatch.setattr(query, "storage_for", lambda app: world.readers)
+    return world
 
 
 def parameters(draw: np.random.Generator) -> bytes:
     """Some of them, one after the other, as they stand in an address."""
-    chosen = [name for name in USUAL if draw.random() < 0.8]
-    chosen += [name for name in VALUES if name not in USUAL and draw.random() < 0.1]
+    names = [name for name in USUAL if draw.random() < 0.8]
+    names += [name for name in VALUES if name not in USUAL and draw.random() < 0.1]
     parts = []
-    for name in chosen:
+    for name in names:
         known = VALUES[name]
         sound = draw.random() < 0.7  # the first ones of each kind mean something
         value = known[int(draw.integers(min(4, len(known)) if sound else len(known)))]
@@ -173,11 +173,11 @@ def parameters(draw: np.random.Generator) -> bytes:
 
 def fuzzed(client: Client, token: str, count: int, seed: int) -> tuple[Counter[int], float]:
     """(answers by status, CPU seconds of the longest) of so many calls."""
-    draw, found, longest = np.random.default_rng(seed), Counter[int](), 0.0
+    draw, statuses, longest = np.random.default_rng(seed), Counter[int](), 0.0
     for number in range(count):
         address = f"/prometheus/api/v1/{CALLS[int(draw.integers(len(CALLS)))]}".replace("/api/v1/../..", "")
-        asked, more = parameters(draw), parameters(draw) if draw.random() < 0.3 else b""
-        headers: dict[str, Any] = {"HTTP_AUTHORIZATION": f"Bearer {token}", "QUERY_STRING": asked.decode("latin-1")}
+        query, more = parameters(draw), parameters(draw) if draw.random() < 0.3 else b""
+        headers: dict[str, Any] = {"HTTP_AUTHORIZATION": f"Bearer {token}", "QUERY_STRING": query.decode("latin-1")}
         began = time.process_time()
         if more and draw.random() < 0.9:
             kind = "application/x-www-form-urlencoded" if draw.random() < 0.9 else "text/plain"
@@ -185,34 +185,34 @@ def fuzzed(client: Client, token: str, count: int, seed: int) -> tuple[Counter[i
         else:
             answer = client.generic("GET", address, **headers)
         longest = max(longest, time.process_time() - began)
-        found[answer.status_code] += 1
-        check(answer, f"{address}?{asked!r} {more!r}")
+        statuses[answer.status_code] += 1
+        check(answer, f"{address}?{query!r} {more!r}")
         if (number + 1) % 10_000 == 0:
-            print(f"{number + 1} calls, {dict(found)}, the longest took {longest:.3f} s", flush=True)
-    return found, longest
+            print(f"{number + 1} calls, {dict(statuses)}, the longest took {longest:.3f} s", flush=True)
+    return statuses, longest
 
 
-def check(answer: Any, asked: str) -> None:
+def check(answer: Any, query: str) -> None:
     """Every answer is in Prometheus' form; text alone is federation's."""
     if answer["Content-Type"].startswith("text/plain") and answer.status_code == 200:
         return
     if answer.status_code == 404 and not answer["Content-Type"].startswith("application/json"):
         return  # an address that is none
-    told = json.loads(answer.content)
-    assert told["status"] == ("success" if answer.status_code == 200 else "error"), asked
-    timed_out = answer.status_code == 503 and told["errorType"] == "timeout"
-    assert answer.status_code < 500 or timed_out, f"{answer.status_code} {told} to {asked}"
+    body = json.loads(answer.content)
+    assert body["status"] == ("success" if answer.status_code == 200 else "error"), query
+    timed_out = answer.status_code == 503 and body["errorType"] == "timeout"
+    assert answer.status_code < 500 or timed_out, f"{answer.status_code} {body} to {query}"
 
 
 def test_any_parameters_are_answered_or_refused(client: Client, alpha: House, world: World) -> None:
-    found, _ = fuzzed(client, alpha.token, 250, int(os.environ.get("SPM_FUZZ_SEED", "1")))
-    assert found[200] > 50
-    assert found[400] > 50
+    statuses, _ = fuzzed(client, alpha.token, 250, int(os.environ.get("SPM_FUZZ_SEED", "1")))
+    assert statuses[200] > 50
+    assert statuses[400] > 50
 
 
 @pytest.mark.proof
 def test_fuzz_of_many_parameters(client: Client, alpha: House, world: World) -> None:
-    found, longest = fuzzed(client, alpha.token, int(os.environ.get("SPM_FUZZ", "100000")), 2)
-    print(f"{sum(found.values())} calls, {dict(found)}, the longest took {longest:.3f} s")
-    assert found[200] > sum(found.values()) // 10
+    statuses, longest = fuzzed(client, alpha.token, int(os.environ.get("SPM_FUZZ", "100000")), 2)
+    print(f"{sum(statuses.values())} calls, {dict(statuses)}, the longest took {longest:.3f} s")
+    assert statuses[200] > sum(statuses.values()) // 10
     assert longest < 31

@@ -29,7 +29,7 @@ class Recorded:
 
     method: str
     path: str
-    asked: str = ""  # as encoded
+    query: str = ""  # URL-encoded
     headers: dict[str, str] = field(default_factory=dict)
 
 
@@ -88,12 +88,12 @@ class Desk:
 
     def ask(self, call: Recorded, status: int = 200, **more: str) -> Any:
         """The answer's body."""
-        asked = call.asked.format(start=self.end - 100, end=self.end)
+        query = call.query.format(start=self.end - 100, end=self.end)
         headers = {**self.headers, **call.headers, **more}
         if call.method == "GET":
-            response = self.client.get(f"{API}{call.path}?{asked}", headers=headers)
+            response = self.client.get(f"{API}{call.path}?{query}", headers=headers)
         else:
-            response = self.client.post(API + call.path, asked, content_type=FORM, headers=headers)
+            response = self.client.post(API + call.path, query, content_type=FORM, headers=headers)
         assert response.status_code == status, response.content
         assert response["Content-Type"] == "application/json"
         return json.loads(response.content)
@@ -109,9 +109,9 @@ def test_every_call_of_grafana_is_answered_with_success(grafana: Desk, name: str
 def test_save_and_test_is_green_in_1970_without_data(grafana: Desk) -> None:
     answer = grafana.ask(CALLS["save and test"])
     assert answer == {"status": "success", "data": {"resultType": "scalar", "result": [4, "2"]}}
-    told = grafana.ask(CALLS["save and test, flavour"])["data"]
-    assert told["version"].startswith("3.")
-    assert "features" not in told  # or Grafana takes it for Mimir
+    data = grafana.ask(CALLS["save and test, flavour"])["data"]
+    assert data["version"].startswith("3.")
+    assert "features" not in data  # or Grafana takes it for Mimir
 
 
 @pytest.mark.parametrize("name", ["panel", "panel with a float step", "panel, GET"])
@@ -137,9 +137,9 @@ def test_metadata_and_cardinality_have_their_forms(grafana: Desk) -> None:
     metadata = grafana.ask(CALLS["metadata"])["data"]
     assert metadata["processes_total"] == [{"type": "counter", "help": "", "unit": ""}]
     assert metadata["net_bytes_recv"][0]["type"] == "unknown"
-    told = grafana.ask(CALLS["cardinality"])["data"]
-    assert told["headStats"]["numSeries"] == len(grafana.ask(CALLS["series"])["data"])
-    assert told["labelValueCountByLabelName"][0] == {"name": "__name__", "value": len(metadata)}
+    data = grafana.ask(CALLS["cardinality"])["data"]
+    assert data["headStats"]["numSeries"] == len(grafana.ask(CALLS["series"])["data"])
+    assert data["labelValueCountByLabelName"][0] == {"name": "__name__", "value": len(metadata)}
     assert {"name": "cpu_usage_user", "value": 4} in grafana.ask(Recorded("GET", "status/tsdb", "limit=100"))["data"][
         "seriesCountByMetricName"
     ]
@@ -243,11 +243,11 @@ def test_look_back_is_as_long_as_is_asked(grafana: Desk) -> None:
 
 def test_answer_explains_what_it_rests_on_when_asked(grafana: Desk) -> None:
     before_ms = SystemClock().now_ms()
-    told = grafana.ask(Recorded("POST", "query", "query=cpu_usage_user&time={end}&explain=1"))["explain"]
-    assert told["segments"][-1]["resolution"] == "raw samples"
-    assert told["units"][-1]["samplesNotCompacted"] > 0
-    assert (told["corrections"], told["retractions"]) == ([], [])
-    last = told["lastHours"][-1]
+    data = grafana.ask(Recorded("POST", "query", "query=cpu_usage_user&time={end}&explain=1"))["explain"]
+    assert data["segments"][-1]["resolution"] == "raw samples"
+    assert data["units"][-1]["samplesNotCompacted"] > 0
+    assert (data["corrections"], data["retractions"]) == ([], [])
+    last = data["lastHours"][-1]
     assert last["sources"] == len(sample_app.HOSTS)
     ends_ms = datetime.fromisoformat(last["start"]).timestamp() * 1000 + 3_600_000
     assert last["over"] in {ends_ms <= before_ms, ends_ms <= SystemClock().now_ms()}  # it may end meanwhile
@@ -255,6 +255,6 @@ def test_answer_explains_what_it_rests_on_when_asked(grafana: Desk) -> None:
 
 
 def test_cardinality_of_an_app_without_data_lists_nothing(client: Client, alpha: House) -> None:
-    told = client.get(f"{API}status/tsdb", headers={"Authorization": f"Bearer {alpha.token}"}).json()["data"]
-    assert told.pop("headStats") == {"numSeries": 0, "numLabelPairs": 0}
-    assert set(map(len, told.values())) == {0}
+    data = client.get(f"{API}status/tsdb", headers={"Authorization": f"Bearer {alpha.token}"}).json()["data"]
+    assert data.pop("headStats") == {"numSeries": 0, "numLabelPairs": 0}
+    assert set(map(len, data.values())) == {0}

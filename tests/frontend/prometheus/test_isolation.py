@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from django.test import Client
 
-from ingest.accept.stamper import Acceptor
+from ingest.accept.stamper import Stamper
 from ingest.writer import Writer
 from spm.accounts import tokens
 from spm.accounts.models import App, Organisation
 from spm.clock import FakeClock, SystemClock
 from spm.store.backends import open_backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.wire import Parsed, SeriesTable, canonical
 
 TENANTS = 6
@@ -78,8 +78,8 @@ class Tenant:
 def tenants(db: None, settings: Any, tmp_path: Path) -> list[Tenant]:
     """Apps with the same names for everything but their own word."""
     backend, clock = open_backend(settings.SPM_STORE_URL), FakeClock(AT_MS)
-    writer, acceptor = Writer(backend, Distribution()), Acceptor(1, clock)
-    found = []
+    writer, acceptor = Writer(backend, PlacementTable()), Stamper(1, clock)
+    tenants = []
     for number in range(TENANTS):
         app = App.objects.create(organisation=Organisation.objects.create(name=f"org{number}"), name="a")
         word = f"word{number}of{TENANTS}"
@@ -87,9 +87,9 @@ def tenants(db: None, settings: Any, tmp_path: Path) -> list[Tenant]:
         table = SeriesTable.from_canonical(forms)
         columns = np.arange(len(forms), dtype=np.int32), np.full(len(forms), AT_MS), np.arange(float(len(forms)))
         parsed = Parsed(table, *columns)
-        writer.write([acceptor.accept(app=app.pk, source=word, parsed=parsed, message_id=bytes(16))])
-        found.append(Tenant(app.pk, word, tokens.issue(app, name="t", scopes=["read"])[1]))
-    return found
+        writer.write([acceptor.stamp_message(app=app.pk, source=word, parsed=parsed, message_id=bytes(16))])
+        tenants.append(Tenant(app.pk, word, tokens.issue(app, name="t", scopes=["read"])[1]))
+    return tenants
 
 
 def reads(client: Client, tenants: list[Tenant], count: int, seed: int) -> tuple[int, int]:
@@ -105,8 +105,8 @@ def reads(client: Client, tenants: list[Tenant], count: int, seed: int) -> tuple
         response: Any = client.get(url, headers=headers)
         assert response.status_code < 500, (url, response.content)
         body = b"".join(response) if response.streaming else response.content
-        asked = selector.encode().replace(b'"', b'\\"')  # what an error says again of the question is the caller's own
-        shown = body.replace(asked, b"").replace(selector.encode(), b"") if response.status_code >= 400 else body
+        escaped = selector.encode().replace(b'"', b'\\"')  # an error may repeat the caller's own query
+        shown = body.replace(escaped, b"").replace(selector.encode(), b"") if response.status_code >= 400 else body
         own += me.word.encode() in body
         leaks += any(
             t.word.encode() in shown for t in tenants if t is not me and not (t is other and t.word in selector)
@@ -126,9 +126,9 @@ def test_selector_that_names_a_foreign_word_finds_nothing(client: Client, tenant
     me, other = tenants[:2]
     for call in ("series?match[]=", "query?query=", "label/secret/values?match[]="):
         url = f"/prometheus/api/v1/{call}" + quote(f'{{secret="{other.word}"}}')
-        found: Any = client.get(url, headers={"Authorization": f"Bearer {me.token}"})
-        assert found.status_code == 200
-        assert other.word.encode() not in found.content
+        response: Any = client.get(url, headers={"Authorization": f"Bearer {me.token}"})
+        assert response.status_code == 200
+        assert other.word.encode() not in response.content
 
 
 @pytest.mark.proof

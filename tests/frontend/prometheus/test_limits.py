@@ -1,4 +1,4 @@
-"""A query takes no more than it may: series, samples, bytes, points, time, turns; and it ends when nobody waits."""
+"""A query stays within its limits (samples, bytes, points, time, admission), and ends when its client leaves."""
 
 import json
 import socket
@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from django.test import Client, RequestFactory
 
-from frontend.client_presence import watch_of
+from frontend.client_presence import cancellation_of
 from frontend.prometheus import endpoint
 from spm import query
 from spm.clock import FakeClock
 from spm.errors import QueryCancelled, QueryRefused, QueryTimeout, QueryTooLarge
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
-from spm.query.request.admission import Places, Turns
-from spm.query.request.budget import AT_WORK, CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, Budget, QueryLimits
+from spm.query.request.admission import MachineSlots, QueryAdmission
+from spm.query.request.budget import CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, WORKING_COPIES, Budget, QueryLimits
 from tests.frontend.conftest import House
 
 
@@ -39,7 +39,7 @@ def budget(**allowed: Any) -> Budget:
         ({"cells": 6}, lambda b, n: b.cells(3, 2 + n, "m"), "longer step"),
         ({"shown": 3}, lambda b, n: b.shown(3 + n), "export"),
         ({"bytes": 3 * SAMPLE_BYTES}, lambda b, n: b.samples(3 + n), "MB"),
-        ({"bytes": 6 * CELL_BYTES * AT_WORK}, lambda b, n: b.cells(3, 2 + n, "m"), "MB"),
+        ({"bytes": 6 * CELL_BYTES * WORKING_COPIES}, lambda b, n: b.cells(3, 2 + n, "m"), "MB"),
         ({"bytes": 3 * SERIES_BYTES}, lambda b, n: b.series(3 + n, "m"), "MB"),
     ],
 )
@@ -50,11 +50,11 @@ def test_budget_is_refused_one_over_its_limit_with_what_to_do(allowed: Any, used
 
 
 def test_bytes_that_are_let_go_count_no_more() -> None:
-    told = budget(bytes=2 * SAMPLE_BYTES)
-    told.samples(2)
-    told.hold(-2 * SAMPLE_BYTES)
-    told.samples(2)
-    assert (told.usage.bytes, told.usage.bytes_peak, told.usage.samples) == (32, 32, 4)
+    small = budget(bytes=2 * SAMPLE_BYTES)
+    small.samples(2)
+    small.hold(-2 * SAMPLE_BYTES)
+    small.samples(2)
+    assert (small.usage.bytes, small.usage.bytes_peak, small.usage.samples) == (32, 32, 4)
 
 
 def test_query_over_its_bytes_is_refused_by_the_engine() -> None:
@@ -66,35 +66,35 @@ def test_query_over_its_bytes_is_refused_by_the_engine() -> None:
 
 def test_time_that_is_over_ends_a_query_with_the_reason() -> None:
     clock = FakeClock()
-    told = Budget(QueryLimits(timeout_s=2), clock)
+    small = Budget(QueryLimits(timeout_s=2), clock)
     clock.advance(2_000)
-    told.tick()
+    small.check_deadline()
     clock.advance(1)
     with pytest.raises(QueryTimeout, match="2 s"):
-        told.tick()
+        small.check_deadline()
 
 
-# --- who has gone
+# --- clients that leave
 
 
 def watched(ours: socket.socket, clock: FakeClock) -> Any:
     request = RequestFactory().get("/")
     request.META["gunicorn.socket"] = ours
-    return watch_of(request.META, clock)
+    return cancellation_of(request.META, clock)
 
 
 @pytest.mark.parametrize("leave", [lambda s: s.close(), lambda s: s.shutdown(socket.SHUT_WR)], ids=["closed", "shut"])
 def test_client_that_has_gone_ends_its_query_between_two_steps(leave: Any) -> None:
     ours, theirs = socket.socketpair()
     clock = FakeClock()
-    told = Budget(QueryLimits(), clock, watched(ours, clock))
+    small = Budget(QueryLimits(), clock, watched(ours, clock))
     for _ in range(3):
         clock.advance(200)
-        told.tick()
+        small.check_deadline()
     leave(theirs)
     clock.advance(200)
     with pytest.raises(QueryCancelled):
-        told.tick()
+        small.check_deadline()
     ours.close()
 
 
@@ -109,44 +109,44 @@ def test_client_that_has_sent_more_already_counts_as_there() -> None:
 
 
 def test_evaluation_stops_at_the_first_step_after_the_client_went() -> None:
-    asked = []
+    selections = []
 
     class Watched(FakeStorage):
-        def select(self, matchers: Any, start_ms: int, end_ms: int, *, tick: Any = None) -> Any:
-            asked.append(matchers)
+        def select(self, matchers: Any, start_ms: int, end_ms: int, *, check_deadline: Any = None) -> Any:
+            selections.append(matchers)
             return super().select(matchers, start_ms, end_ms)
 
     def gone() -> None:
-        if asked:
+        if selections:
             raise QueryCancelled("gone")
 
     with pytest.raises(QueryCancelled):
         Engine(Watched(), budget=Budget(QueryLimits(), FakeClock(), gone)).instant("a + b + c + d", 1_000)
-    assert len(asked) == 1
+    assert len(selections) == 1
 
 
-# --- turns
+# --- admission
 
 
 def test_turns_are_bounded_and_free_again_after_errors() -> None:
-    turns = Turns(running_max=2, waiting_max=0, wait_s=0.01)
+    turns = QueryAdmission(running_max=2, waiting_max=0, wait_s=0.01)
     for _ in range(3):
-        with pytest.raises(ZeroDivisionError), turns.take(1):
+        with pytest.raises(ZeroDivisionError), turns.admit(1):
             raise ZeroDivisionError
     refused = pytest.raises(QueryRefused, match="2 queries of your organisation")
-    with turns.take(1), turns.take(1), turns.take(2), refused, turns.take(1):
+    with turns.admit(1), turns.admit(1), turns.admit(2), refused, turns.admit(1):
         pass
-    with turns.take(1), turns.take(1):
+    with turns.admit(1), turns.admit(1):
         pass
 
 
 def test_who_waits_gets_the_turn_that_ends() -> None:
-    turns = Turns(running_max=1, waiting_max=1, wait_s=30)
-    first, had = turns.take(1), threading.Event()
+    turns = QueryAdmission(running_max=1, waiting_max=1, wait_s=30)
+    first, had = turns.admit(1), threading.Event()
     first.__enter__()
 
     def wait() -> None:
-        with turns.take(1):
+        with turns.admit(1):
             had.set()
 
     waiting = threading.Thread(target=wait)
@@ -158,26 +158,26 @@ def test_who_waits_gets_the_turn_that_ends() -> None:
 
 
 def test_who_waits_too_long_or_leaves_gives_the_place_back() -> None:
-    turns = Turns(running_max=1, waiting_max=1, wait_s=0.02)
+    turns = QueryAdmission(running_max=1, waiting_max=1, wait_s=0.02)
 
     def gone() -> None:
         raise QueryCancelled("gone")
 
-    with turns.take(1):
+    with turns.admit(1):
         for _ in range(3):
-            with pytest.raises(QueryRefused, match="already"), turns.take(1):
+            with pytest.raises(QueryRefused, match="already"), turns.admit(1):
                 pass
-        with pytest.raises(QueryCancelled), turns.take(1, gone):
+        with pytest.raises(QueryCancelled), turns.admit(1, gone):
             pass
-    with turns.take(1):
+    with turns.admit(1):
         pass
 
 
 HOLDER = """
 import sys
 from pathlib import Path
-from spm.query.request.admission import Places
-print(Places(Path(sys.argv[1]), 3).take(7), flush=True)
+from spm.query.request.admission import MachineSlots
+print(MachineSlots(Path(sys.argv[1]), 3).acquire(7), flush=True)
 sys.stdin.read()
 """
 
@@ -187,35 +187,35 @@ def test_turns_are_bounded_for_all_processes_together_and_free_again_when_one_di
     other = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert other.stdout is not None
     assert other.stdout.readline().strip() == b"21"
-    turns = Turns(running_max=3, waiting_max=1, wait_s=0.05, places=Places(path, 3))
-    with turns.take(7), turns.take(7):
-        with pytest.raises(QueryRefused, match="already"), turns.take(7):
+    turns = QueryAdmission(running_max=3, waiting_max=1, wait_s=0.05, machine_slots=MachineSlots(path, 3))
+    with turns.admit(7), turns.admit(7):
+        with pytest.raises(QueryRefused, match="already"), turns.admit(7):
             pass
-        with turns.take(8), turns.take(8), turns.take(8):  # another organisation has places of its own
+        with turns.admit(8), turns.admit(8), turns.admit(8):  # another organisation has places of its own
             pass
         other.kill()
         other.communicate()
-        with turns.take(7):
+        with turns.admit(7):
             pass
-    with turns.take(7), turns.take(7), turns.take(7):
+    with turns.admit(7), turns.admit(7), turns.admit(7):
         pass
 
 
 def test_streams_are_bounded_and_count_among_those_who_wait() -> None:
-    turns = Turns(running_max=1, waiting_max=2, wait_s=0.02, streams_max=2)
-    with turns.stream(1), turns.take(1), pytest.raises(QueryRefused, match="already"), turns.take(1):
+    turns = QueryAdmission(running_max=1, waiting_max=2, wait_s=0.02, streams_max=2)
+    with turns.admit_stream(1), turns.admit(1), pytest.raises(QueryRefused, match="already"), turns.admit(1):
         pass
-    with turns.stream(1), turns.stream(1):
-        with turns.stream(2), turns.take(1), pytest.raises(QueryRefused, match="2 more wait"), turns.take(1):
+    with turns.admit_stream(1), turns.admit_stream(1):
+        with turns.admit_stream(2), turns.admit(1), pytest.raises(QueryRefused, match="2 more wait"), turns.admit(1):
             pass
-        with pytest.raises(QueryRefused, match="2 exports"), turns.stream(1):
+        with pytest.raises(QueryRefused, match="2 exports"), turns.admit_stream(1):
             pass
-    with turns.stream(1), turns.stream(1):
+    with turns.admit_stream(1), turns.admit_stream(1):
         pass
 
 
 def test_stream_that_has_begun_waits_for_its_turn_until_its_time_is_over() -> None:
-    turns, looks = Turns(running_max=1, waiting_max=0, wait_s=0), list[int]()
+    turns, looks = QueryAdmission(running_max=1, waiting_max=0, wait_s=0), list[int]()
 
     def look() -> None:
         looks.append(1)
@@ -225,13 +225,13 @@ def test_stream_that_has_begun_waits_for_its_turn_until_its_time_is_over() -> No
             raise QueryTimeout("over")
 
     other = ExitStack()
-    other.enter_context(turns.take(1))
-    with turns.take(1, look, patient=True):
-        with pytest.raises(QueryTimeout, match="waited"), turns.take(1, look, patient=True):
+    other.enter_context(turns.admit(1))
+    with turns.admit(1, look, patient=True):
+        with pytest.raises(QueryTimeout, match="waited"), turns.admit(1, look, patient=True):
             pass
-        with pytest.raises(QueryRefused), turns.take(1):
+        with pytest.raises(QueryRefused), turns.admit(1):
             pass
-    with turns.take(1):
+    with turns.admit(1):
         pass
 
 
@@ -239,14 +239,14 @@ def test_stream_that_has_begun_waits_for_its_turn_until_its_time_is_over() -> No
 def test_query_without_a_turn_is_a_429_that_says_when_to_come_back(
     client: Client, alpha: House, beta: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns = Turns(running_max=1, waiting_max=0)
-    monkeypatch.setattr(endpoint, "turns", turns)
+    turns = QueryAdmission(running_max=1, waiting_max=0)
+    monkeypatch.setattr(endpoint, "admission", turns)
     monkeypatch.setattr(query, "storage_for", lambda app: FakeStorage())
 
     def ask(house: House) -> Any:
         return client.get("/prometheus/api/v1/query?query=1", headers={"Authorization": f"Bearer {house.token}"})
 
-    with turns.take(alpha.organisation.pk):
+    with turns.admit(alpha.organisation.pk):
         refused, other = ask(alpha), ask(beta)
     assert (refused.status_code, json.loads(refused.content)["errorType"]) == (429, "too_many_requests")
     assert refused["Retry-After"]
@@ -257,10 +257,10 @@ def test_query_without_a_turn_is_a_429_that_says_when_to_come_back(
 def test_timeout_of_a_query_ends_its_waiting_for_a_turn(
     client: Client, alpha: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns = Turns(running_max=1)
-    monkeypatch.setattr(endpoint, "turns", turns)
+    turns = QueryAdmission(running_max=1)
+    monkeypatch.setattr(endpoint, "admission", turns)
     monkeypatch.setattr(query, "storage_for", lambda app: FakeStorage())
-    with turns.take(alpha.organisation.pk):
+    with turns.admit(alpha.organisation.pk):
         begun = time.monotonic()
         refused = client.get(
             "/prometheus/api/v1/query?query=1&timeout=0.3", headers={"Authorization": f"Bearer {alpha.token}"}
@@ -285,13 +285,13 @@ BOMBS = {
 def test_a_bomb_is_refused_by_the_web_server_in_fifty_milliseconds(
     client: Client, alpha: House, path: str, text: str
 ) -> None:
-    asked = urlencode({"match[]" if path == "series" else "query": text, "start": "1", "end": "2", "step": "1"})
+    parameters = urlencode({"match[]" if path == "series" else "query": text, "start": "1", "end": "2", "step": "1"})
     took = []
     for _ in range(3):  # others work on this machine, too
         began = time.thread_time()
         response = client.post(
             f"/prometheus/api/v1/{path}",
-            asked,
+            parameters,
             content_type="application/x-www-form-urlencoded",
             headers={"Authorization": f"Bearer {alpha.token}"},
         )

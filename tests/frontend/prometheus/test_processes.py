@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 
 from spm.limits import QUERY_PARALLEL_MAX
-from spm.query.request.admission import Places
+from spm.query.request.admission import MachineSlots
 from tests.servers.processes import Process, answers, free_ports, wait_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,15 +43,15 @@ class Site:
     pid: int
 
     def begin(self) -> socket.socket:
-        """Ask what takes longer than anybody waits; the answer is not read."""
-        asked = urlencode(ENDLESS)
+        """Send a query that runs longer than any client waits; its answer is not read."""
+        query = urlencode(ENDLESS)
         link = socket.create_connection(("127.0.0.1", self.port), timeout=30)
-        head = f"GET /prometheus/api/v1/query_range?{asked} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        head = f"GET /prometheus/api/v1/query_range?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         link.sendall(f"{head}Authorization: Bearer {self.token}\r\n\r\n".encode())
         return link
 
     def cpu_s(self) -> float:
-        """What the processes that answer have used so far."""
+        """Return the CPU time that the web processes have used so far."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         stats = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split() for child in children]
         return sum(int(fields[11]) + int(fields[12]) for fields in stats) / _TICKS
@@ -61,9 +61,11 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     [port] = free_ports(1)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "SPM_", "DATABASE"))}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "SPM_", "DATABASE"))
+    }
     environment = {
-        **kept,
+        **inherited,
         "DJANGO_SETTINGS_MODULE": "spm.settings",
         "PYTHONPATH": str(ROOT),
         "SPM_DATA": str(folder),
@@ -75,9 +77,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     }
 
     command = [sys.executable, str(ROOT / "manage.py"), "shell", "-v0", "-c", PREPARE]
-    made = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=GIVE_UP_S)
-    assert made.returncode == 0, made.stderr
-    token = made.stdout.split()[-1]
+    prepared = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=GIVE_UP_S)
+    assert prepared.returncode == 0, prepared.stderr
+    token = prepared.stdout.split()[-1]
     server = Process("web", folder)
     server.start([sys.executable, "-m", *SERVER, "--bind", f"127.0.0.1:{port}"], environment)
     wait_ready(lambda: answers(port), [server], GIVE_UP_S)
@@ -87,33 +89,33 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     server.stop()
 
 
-def free(places: Places) -> int:
-    """How many places of the first organisation nobody has."""
-    taken = []
-    while (place := places.take(1)) is not None:
-        taken.append(place)
-    for place in taken:
-        places.give(place)
-    return len(taken)
+def free(slots: MachineSlots) -> int:
+    """How many slots of the first organisation are free."""
+    acquired = []
+    while (slot := slots.acquire(1)) is not None:
+        acquired.append(slot)
+    for slot in acquired:
+        slots.release(slot)
+    return len(acquired)
 
 
 @pytest.mark.slow
 @pytest.mark.serial
 @pytest.mark.timeout(1_800)
 def test_who_leaves_ends_the_work_within_a_second_and_gives_the_turn_to_others(site: Site) -> None:
-    places = Places(site.folder / "turns")
-    assert free(places) == QUERY_PARALLEL_MAX
+    slots = MachineSlots(site.folder / "turns")
+    assert free(slots) == QUERY_PARALLEL_MAX
     links = [site.begin() for _ in range(QUERY_PARALLEL_MAX + 4)]
-    assert wait_until(lambda: free(places) == 0, GIVE_UP_S), "the queries never began"
+    assert wait_until(lambda: free(slots) == 0, GIVE_UP_S), "the queries never began"
     time.sleep(1)
-    assert free(places) == 0  # those that wait have begun nothing, in either process
+    assert free(slots) == 0  # those that wait have begun nothing, in either process
     before = site.cpu_s()
     time.sleep(0.5)
     assert site.cpu_s() > before, "nothing works"
     before = site.cpu_s()
     for link in links:
         link.close()
-    assert wait_until(lambda: free(places) == QUERY_PARALLEL_MAX, 30), "a query goes on for nobody"
+    assert wait_until(lambda: free(slots) == QUERY_PARALLEL_MAX, 30), "a query goes on for nobody"
     assert site.cpu_s() - before < 1.0 * QUERY_PARALLEL_MAX
     ended = site.cpu_s()
     time.sleep(1)

@@ -58,33 +58,33 @@ class Reader:
             return False
 
     def ask(self, expr: str, at_ms: int) -> dict[str, Any]:
-        """Its answer at a time."""
-        asked = urllib.parse.urlencode({"query": expr, "time": at_ms / 1000})
-        with urllib.request.urlopen(f"{self._url}/api/v1/query?{asked}", timeout=600) as reply:
-            found: dict[str, Any] = json.load(reply)
-        return found
+        """Return its answer at a time."""
+        parameters = urllib.parse.urlencode({"query": expr, "time": at_ms / 1000})
+        with urllib.request.urlopen(f"{self._url}/api/v1/query?{parameters}", timeout=600) as reply:
+            answer: dict[str, Any] = json.load(reply)
+        return answer
 
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    made = Reader(tmp_path, free_ports(1)[0])
-    yield made
-    made.process.stop()
+    reader = Reader(tmp_path, free_ports(1)[0])
+    yield reader
+    reader.process.stop()
 
 
 @pytest.fixture
 def world(alpha: House, monkeypatch: pytest.MonkeyPatch) -> World:
     """Nine series of three metrics on a grid of ten seconds for two hours, one of them made anew later."""
-    made = World()
-    made.send(*((number, step * 10_000 + 1, float(number * step)) for number in range(9) for step in range(720)))
-    made.clock.advance(3_600_000)
-    made.send(*((0, step * 10_000 + 1, -1.0) for step in range(720)))
-    monkeypatch.setattr(query, "storage_for", lambda app: made.fresh())
-    return made
+    world = World()
+    world.send(*((number, step * 10_000 + 1, float(number * step)) for number in range(9) for step in range(720)))
+    world.clock.advance(3_600_000)
+    world.send(*((0, step * 10_000 + 1, -1.0) for step in range(720)))
+    monkeypatch.setattr(query, "storage_for", lambda app: world.fresh())
+    return world
 
 
-def values(found: dict[str, Any]) -> dict[str, float]:
-    return {one["metric"]["n"]: float(one["value"][1]) for one in found["data"]["result"]}
+def values(answer: dict[str, Any]) -> dict[str, float]:
+    return {one["metric"]["n"]: float(one["value"][1]) for one in answer["data"]["result"]}
 
 
 @pytest.mark.parametrize("then", [False, True], ids=["now", "as of a time"])

@@ -1,1 +1,1 @@
-"""The walk through a plan: samples read, windows evaluated, vectors combined."""
+"""Walks a plan: reads samples, evaluates windows and combines vectors."""

@@ -1,7 +1,7 @@
-"""What the functions of windows need of the evaluation they are called from.
+"""The interface of an evaluation that range functions use to evaluate their arguments.
 
-`evaluator.Evaluation` is the one implementation. The interface stands apart so that the evaluator can call the
-functions of windows, and these can evaluate their arguments, without importing each other.
+`evaluator.Evaluation` is its only implementation. The interface has a file of its own so that the evaluator and the
+range functions can call each other without importing each other.
 """
 
 from __future__ import annotations
@@ -9,35 +9,35 @@ from __future__ import annotations
 from typing import Protocol
 
 from spm.arrays import BOOL, F64, I64
-from spm.query.promql.evaluation.sample_source import Reader
+from spm.query.promql.evaluation.sample_source import SampleSource
 from spm.query.promql.kernels.windows import Steps
-from spm.query.promql.operators.annotations import Remarks
+from spm.query.promql.operators.annotations import Annotations
 from spm.query.promql.operators.vector import Vector
 from spm.query.promql.planning import plan
 
 
 class Evaluation(Protocol):
-    """One query, or a subquery of it, at its steps."""
+    """One query, or one of its subqueries, at its steps."""
 
-    reader: Reader
+    source: SampleSource
     steps: Steps
-    remarks: Remarks
+    annotations: Annotations
     times: I64
 
     def vector(self, node: plan.VectorNode) -> Vector:
-        """Evaluates a node to elements per series and step."""
+        """Evaluates a node to a value per series and step."""
 
     def scalar(self, node: plan.ScalarNode) -> F64:
         """Evaluates a node to one number per step."""
 
-    def placed(self, node: plan.Selector | plan.Subquery) -> Steps:
-        """Returns the steps a selector looks at: shifted by its offset, or one fixed time."""
+    def steps_of(self, node: plan.Selector | plan.Subquery) -> Steps:
+        """Returns the times that a selector reads: the steps shifted by its offset, or its fixed time."""
 
-    def spread(self, values: F64, present: BOOL) -> tuple[F64, BOOL]:
+    def repeat(self, values: F64, present: BOOL) -> tuple[F64, BOOL]:
         """Repeats the one column of a selector with a fixed time at every step."""
 
-    def among(self, steps: slice) -> Evaluation:
-        """Returns the evaluation of consecutive steps out of these."""
+    def at_steps(self, steps: slice) -> Evaluation:
+        """Returns the evaluation of some consecutive steps of this one."""
 
-    def inside(self, node: plan.Subquery, steps: Steps) -> Evaluation:
+    def of_subquery(self, node: plan.Subquery, steps: Steps) -> Evaluation:
         """Returns the evaluation of a subquery at its own steps."""

@@ -1,8 +1,8 @@
-"""The walk through a plan: every node computes all steps of all series at once.
+"""Walks a plan: every node computes all steps of all series at once.
 
-An `Evaluation` is a plan's steps with the query they belong to. A subquery is evaluated by another one with steps of
-its own, and its elements become the samples of a window. Selectors read through hourly and daily aggregates where
-these are exact (`ranges`). Enter by `vector`, `scalar` and `samples`.
+An `Evaluation` holds the steps of a query or subquery and the sample source of the query. A subquery is evaluated by an
+`Evaluation` with steps of its own; its elements become the samples of a window. Range functions read hourly and daily
+aggregates where these are exact (`range_functions`). Enter by `vector`, `scalar` and `samples`.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from spm.arrays import BOOL, F64, I64
 from spm.errors import QueryTooLarge
 from spm.limits import QUERY_SUBQUERY_STEPS_MAX
 from spm.query.promql.evaluation import range_functions
-from spm.query.promql.evaluation.sample_source import Reader, packed
+from spm.query.promql.evaluation.sample_source import SampleSource, samples_of
 from spm.query.promql.kernels import extended_ranges, functions, windows
 from spm.query.promql.kernels.windows import Steps
 from spm.query.promql.operators import binary, histogram_quantile, ordering, select_elements
 from spm.query.promql.operators import info as operators_info
 from spm.query.promql.operators.aggregate import aggregate
-from spm.query.promql.operators.annotations import Remarks
+from spm.query.promql.operators.annotations import Annotations
 from spm.query.promql.operators.label_groups import group_by, group_without
-from spm.query.promql.operators.relabel import relabelled
-from spm.query.promql.operators.vector import Vector, finished, named, stacked, united
+from spm.query.promql.operators.relabel import relabel
+from spm.query.promql.operators.vector import Vector, finish, make_vector, merge_rows, stack
 from spm.query.promql.planning import plan
 from spm.query.promql.syntax.numerals import open_metrics
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.lookback import SUBQUERY_STEP_MS
 
-_CHOOSING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
+_SELECTING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
 
 
 class Evaluation:
-    """One query, or a subquery of it, at its steps."""
+    """One query, or one of its subqueries, at its steps."""
 
-    def __init__(self, reader: Reader, steps: Steps, borders: tuple[int, int], remarks: Remarks) -> None:
-        self.reader, self.steps, self.remarks = reader, steps, remarks
+    def __init__(self, source: SampleSource, steps: Steps, borders: tuple[int, int], annotations: Annotations) -> None:
+        self.source, self.steps, self.annotations = source, steps, annotations
         self.times: I64 = steps.times
-        self._borders = {"start": borders[0], "end": borders[1]}  # of the whole query
+        self._borders = {"start": borders[0], "end": borders[1]}  # the first and last time of the whole query
 
     # --- entries ---
 
     def vector(self, node: plan.VectorNode) -> Vector:
-        """Elements per series and step."""
-        self.reader.tick()
-        before = self.reader.held
-        found = _VECTORS[type(node)](self, node)
-        self.reader.hold(before, found.values.size)
-        return found
+        """Evaluates a node to a value per series and step."""
+        self.source.check_deadline()
+        before = self.source.vector_bytes
+        vector = _VECTORS[type(node)](self, node)
+        self.source.charge_node(before, vector.values.size)
+        return vector
 
     def scalar(self, node: plan.ScalarNode) -> F64:
-        """One number per step."""
+        """Evaluates a node to one number per step."""
         match node:
             case plan.Number(value):
                 return np.full(self.steps.count, value)
@@ -64,54 +64,54 @@ class Evaluation:
                 with np.errstate(all="ignore"):
                     return functions.scalar_binary(op, self.scalar(left), self.scalar(right))
             case plan.ScalarOf(vector):
-                found = self.vector(vector)
-                only = found.present.sum(axis=0) == 1
-                with np.errstate(invalid="ignore"):  # infinities of both signs, where there is more than one element
-                    return np.where(only, np.where(found.present, found.values, 0.0).sum(axis=0), np.nan)
+                elements = self.vector(vector)
+                only = elements.present.sum(axis=0) == 1
+                with np.errstate(invalid="ignore"):  # the sum of infinities of both signs, which `only` excludes
+                    return np.where(only, np.where(elements.present, elements.values, 0.0).sum(axis=0), np.nan)
 
     def samples(self, window: plan.WindowNode) -> SeriesBatch:
-        """The samples themselves, as an instant query for a range asks."""
-        steps = self.placed(window.selector if isinstance(window, plan.Window) else window)
+        """Returns the samples of a window, for an instant query whose expression is a range vector."""
+        steps = self.steps_of(window.selector if isinstance(window, plan.Window) else window)
         if isinstance(window, plan.Subquery):
-            inner = self.inside(window, steps)
-            shown = finished(inner.vector(window.vector))
-            return packed(shown.labels, inner.times, shown.values, shown.present)
+            inner = self.of_subquery(window, steps)
+            shown = finish(inner.vector(window.vector))
+            return samples_of(shown.labels, inner.times, shown.values, shown.present)
         selector, start = window.selector, steps.first_ms - window.range_ms
-        before, after = extended_ranges.reach(selector.mode, self.reader.lookback_ms)
-        batch = self.reader.select(selector.matchers, start - before, steps.first_ms + after, steps=1)
+        before, after = extended_ranges.margins(selector.mode, self.source.lookback_ms)
+        batch = self.source.select(selector.matchers, start - before, steps.first_ms + after, steps=1)
         if selector.mode:
             return extended_ranges.samples(batch, start, steps.first_ms, smoothed=selector.mode == "smoothed")
         return windows.without_stale(batch)
 
     def constant(self, values: F64) -> Vector:
-        """A scalar as an element without labels."""
-        return named([{}], values[np.newaxis, :], np.ones((1, len(values)), np.bool_), nameless=False)
+        """Turns a scalar into one element without labels."""
+        return make_vector([{}], values[np.newaxis, :], np.ones((1, len(values)), np.bool_), nameless=False)
 
     # --- time ---
 
-    def placed(self, node: plan.Selector | plan.Subquery) -> Steps:
-        """The steps a selector looks at: shifted by its offset, or standing still at one time."""
+    def steps_of(self, node: plan.Selector | plan.Subquery) -> Steps:
+        """Returns the times that a selector reads: the steps shifted by its offset, or the fixed time of its `@`."""
         if node.at is None:
             return Steps(self.steps.first_ms - node.offset_ms, self.steps.step_ms, self.steps.count)
         at = self._borders[node.at] if isinstance(node.at, str) else node.at
         return Steps(at - node.offset_ms, 0, 1)
 
-    def spread(self, values: F64, present: BOOL) -> tuple[F64, BOOL]:
-        """The one column of a standing selector, repeated at every step."""
+    def repeat(self, values: F64, present: BOOL) -> tuple[F64, BOOL]:
+        """Repeats the one column of a selector with a fixed time at every step."""
         if values.shape[1] == self.steps.count:
             return values, present
-        self.reader.check_cells(values.shape[0], self.steps.count, "a selector with @")
+        self.source.check_cells(values.shape[0], self.steps.count, "a selector with @")
         return np.repeat(values, self.steps.count, axis=1), np.repeat(present, self.steps.count, axis=1)
 
-    def among(self, steps: slice) -> Evaluation:
-        """The evaluation of some of the steps, one after the other."""
+    def at_steps(self, steps: slice) -> Evaluation:
+        """Returns the evaluation of some consecutive steps of this one."""
         first, end, _ = steps.indices(self.steps.count)
         borders = self._borders["start"], self._borders["end"]
         some = Steps(self.steps.first_ms + first * self.steps.step_ms, self.steps.step_ms, end - first)
-        return Evaluation(self.reader, some, borders, self.remarks)
+        return Evaluation(self.source, some, borders, self.annotations)
 
-    def inside(self, node: plan.Subquery, steps: Steps) -> Evaluation:
-        """The evaluation of a subquery: at multiples of its step, from the first one inside the first window."""
+    def of_subquery(self, node: plan.Subquery, steps: Steps) -> Evaluation:
+        """Returns the evaluation of a subquery, at multiples of its step from the first one in the first window."""
         step = node.step_ms or SUBQUERY_STEP_MS
         first = (steps.first_ms - node.range_ms) // step * step + step
         count = max((steps.last_ms - first) // step + 1, 0)
@@ -121,49 +121,51 @@ class Evaluation:
                 "use a longer step in its brackets, or a shorter range"
             )
         borders = self._borders["start"], self._borders["end"]
-        return Evaluation(self.reader, Steps(first, step, count), borders, self.remarks)
+        return Evaluation(self.source, Steps(first, step, count), borders, self.annotations)
 
     # --- selectors ---
 
-    def _newest(self, node: plan.Selector) -> Vector:
-        steps = self.placed(node)
-        lookback_ms = self.reader.lookback_ms
+    def _instant_selector(self, node: plan.Selector) -> Vector:
+        steps = self.steps_of(node)
+        lookback_ms = self.source.lookback_ms
         start, count = steps.first_ms - lookback_ms, self.steps.count
         if node.mode == "smoothed":
-            batch = self.reader.select(node.matchers, start, steps.last_ms + lookback_ms, steps=count)
-            return named(
-                batch.labels, *self.spread(*extended_ranges.instants(batch, steps, lookback_ms)), nameless=False
+            batch = self.source.select(node.matchers, start, steps.last_ms + lookback_ms, steps=count)
+            return make_vector(
+                batch.labels, *self.repeat(*extended_ranges.instants(batch, steps, lookback_ms)), nameless=False
             )
-        read = self.reader.strips(node.matchers, start, steps.last_ms, steps=count)
-        found = windows.instants(read, steps, lookback_ms, tick=self.reader.tick)
-        return named(read.labels, *self.spread(*found), nameless=False)
+        runs = self.source.select_runs(node.matchers, start, steps.last_ms, steps=count)
+        elements = windows.instants(runs, steps, lookback_ms, check_deadline=self.source.check_deadline)
+        return make_vector(runs.labels, *self.repeat(*elements), nameless=False)
 
     def _timestamp(self, node: plan.TimestampOf) -> Vector:
         if not isinstance(node.vector, plan.Selector):
             elements = self.vector(node.vector)
-            return elements.having(np.broadcast_to(self.times / 1000, elements.values.shape).copy(), elements.present)
-        stamped = self._stamped(node.vector)
-        return stamped.having(stamped.values, stamped.present)
+            return elements.with_elements(
+                np.broadcast_to(self.times / 1000, elements.values.shape).copy(), elements.present
+            )
+        timestamps = self._timestamps_of(node.vector)
+        return timestamps.with_elements(timestamps.values, timestamps.present)
 
-    def _stamped(self, selector: plan.Selector) -> Vector:
-        steps = self.placed(selector)
-        lookback_ms = self.reader.lookback_ms
-        read = self.reader.strips(
+    def _timestamps_of(self, selector: plan.Selector) -> Vector:
+        steps = self.steps_of(selector)
+        lookback_ms = self.source.lookback_ms
+        runs = self.source.select_runs(
             selector.matchers, steps.first_ms - lookback_ms, steps.last_ms, steps=self.steps.count
         )
-        found = windows.stamps(read, steps, lookback_ms, tick=self.reader.tick)
-        return named(read.labels, *self.spread(*found), nameless=False)
+        elements = windows.stamps(runs, steps, lookback_ms, check_deadline=self.source.check_deadline)
+        return make_vector(runs.labels, *self.repeat(*elements), nameless=False)
 
     def _absent(self, node: plan.Absent) -> Vector:
         return self._where_none(self.vector(node.vector).present, dict(node.labels))
 
-    def _absent_over(self, node: plan.AbsentOver) -> Vector:
-        counted = range_functions.called(self, plan.RangeCall("present_over_time", node.window))
+    def _absent_over_time(self, node: plan.AbsentOver) -> Vector:
+        counted = range_functions.call(self, plan.RangeCall("present_over_time", node.window))
         return self._where_none(counted.present, dict(node.labels))
 
     def _where_none(self, present: BOOL, labels: dict[str, str]) -> Vector:
         none = np.logical_not(present.any(axis=0)).reshape(1, -1)
-        return named([labels], np.ones(none.shape), none, nameless=False)
+        return make_vector([labels], np.ones(none.shape), none, nameless=False)
 
     # --- elements ---
 
@@ -175,7 +177,7 @@ class Evaluation:
             present = present & ~functions.clamp_is_empty(*parameters)
         with np.errstate(all="ignore"):
             values = functions.ELEMENTWISE[node.function](elements.values, *parameters)
-        return elements.having(np.ascontiguousarray(values, np.float64), present)
+        return elements.with_elements(np.ascontiguousarray(values, np.float64), present)
 
     def _vector_scalar(self, node: plan.VectorScalar) -> Vector:
         number, elements = self.scalar(node.scalar), self.vector(node.vector)
@@ -194,7 +196,7 @@ class Evaluation:
         left, right = self.vector(node.left), self.vector(node.right)
         sides = len(left.labels), len(right.labels)
         most = sum(sides) if node.matching.filled else max(sides)
-        self.reader.check_cells(most, self.steps.count, f"{node.op!r}")
+        self.source.check_cells(most, self.steps.count, f"{node.op!r}")
         return left, right
 
     # --- groups ---
@@ -203,91 +205,96 @@ class Evaluation:
         parameter = np.zeros(self.steps.count) if node.parameter is None else self.scalar(node.parameter)
         elements = self.vector(node.vector)
         if node.op == "count_values":
-            return select_elements.counted_values(elements, node.text, labels=node.labels, without=node.without)
+            return select_elements.count_values(elements, node.text, labels=node.labels, without=node.without)
         if node.op == "quantile":
-            self.remarks.quantiles(parameter, node.position)
+            self.annotations.check_quantiles(parameter, node.position)
         elif node.op == "limit_ratio":
-            self.remarks.ratios(parameter, node.position)
+            self.annotations.check_ratios(parameter, node.position)
         groups = (group_without if node.without else group_by)(elements.labels, node.labels)
-        if node.op in _CHOOSING:
-            return select_elements.chosen(node.op, elements, groups, parameter)
+        if node.op in _SELECTING:
+            return select_elements.select(node.op, elements, groups, parameter)
         return aggregate(node.op, elements, groups, parameter)
 
-    def _sorted(self, node: plan.Sorted) -> Vector:
+    def _sorted(self, node: plan.Sort) -> Vector:
         elements = self.vector(node.vector)
         if self.steps.count > 1:
-            self.remarks.sort_in_range(node.position)
+            self.annotations.sort_in_range(node.position)
             return elements
         if node.labels is None:
-            return ordering.by_value(elements, descending=node.descending)
-        return ordering.by_labels(elements, node.labels, descending=node.descending)
+            return ordering.sort_by_value(elements, descending=node.descending)
+        return ordering.sort_by_labels(elements, node.labels, descending=node.descending)
 
     # --- histograms ---
 
-    def _quantiles(self, node: plan.Quantiles) -> Vector:
+    def _quantiles(self, node: plan.HistogramQuantiles) -> Vector:
         elements = self.vector(node.vector)
-        asked = [self.scalar(quantile) for quantile in node.quantiles]
-        for q, position in zip(asked, node.positions, strict=True):
-            self.remarks.quantiles(q, position)
-        found = histogram_quantile.grouped(elements, self.remarks, node.position)
+        quantiles = [self.scalar(quantile) for quantile in node.quantiles]
+        for q, position in zip(quantiles, node.positions, strict=True):
+            self.annotations.check_quantiles(q, position)
+        histograms = histogram_quantile.group_buckets(elements, self.annotations, node.position)
         if node.label is None:
-            return self._quantile(node, elements, found, asked[0])
-        parts = [self._labelled(node, elements, found, q) for q in asked]
-        return united(parts)
+            return self._quantile(node, elements, histograms, quantiles[0])
+        return merge_rows([self._labelled_quantile(node, elements, histograms, q) for q in quantiles])
 
-    def _quantile(self, node: plan.Quantiles, elements: Vector, found: histogram_quantile.Histograms, q: F64) -> Vector:
+    def _quantile(
+        self, node: plan.HistogramQuantiles, elements: Vector, histograms: histogram_quantile.Histograms, q: F64
+    ) -> Vector:
         return histogram_quantile.quantile(
-            elements, found, q, times=self.times, remarks=self.remarks, position=node.position
+            elements, histograms, q, times=self.times, annotations=self.annotations, position=node.position
         )
 
-    def _labelled(self, node: plan.Quantiles, elements: Vector, found: histogram_quantile.Histograms, q: F64) -> Vector:
-        """Quantiles with their number as a label; one that moves is another label at every step."""
-        made = self._quantile(node, elements, found, q)
+    def _labelled_quantile(
+        self, node: plan.HistogramQuantiles, elements: Vector, histograms: histogram_quantile.Histograms, q: F64
+    ) -> Vector:
+        """Evaluates a quantile and adds it as a label; a varying quantile gives one series for each of its values."""
+        vector = self._quantile(node, elements, histograms, q)
         distinct, place = np.unique(q, return_inverse=True)
-        self.reader.check_cells(len(made.labels) * len(distinct), self.steps.count, "histogram_quantiles()")
-        return stacked(
+        self.source.check_cells(len(vector.labels) * len(distinct), self.steps.count, "histogram_quantiles()")
+        return stack(
             [
                 Vector(
-                    [labels | {str(node.label): open_metrics(number)} for labels in made.labels],
-                    made.values,
-                    made.present & (place.reshape(-1) == code),
-                    made.nameless,
+                    [labels | {str(node.label): open_metrics(number)} for labels in vector.labels],
+                    vector.values,
+                    vector.present & (place.reshape(-1) == code),
+                    vector.nameless,
                 )
                 for code, number in enumerate(distinct.tolist())
             ]
         )
 
-    def _fraction(self, node: plan.Fraction) -> Vector:
+    def _fraction(self, node: plan.HistogramFraction) -> Vector:
         lower, upper, elements = self.scalar(node.lower), self.scalar(node.upper), self.vector(node.vector)
         return histogram_quantile.fraction(
-            elements, histogram_quantile.grouped(elements, self.remarks, node.position), lower, upper
+            elements, histogram_quantile.group_buckets(elements, self.annotations, node.position), lower, upper
         )
 
     # --- info ---
 
-    def _enriched(self, node: plan.Enriched) -> Vector:
-        base, asked = self.vector(node.vector), operators_info.Asked.of(node.matchers)
-        selector = self._shared(node.vector)
-        wanted = plan.Selector((*asked.names, *asked.data), selector.offset_ms, selector.at)
-        return operators_info.enriched(base, operators_info.concerned(base.labels, self._stamped(wanted), asked), asked)
+    def _info_join(self, node: plan.InfoJoin) -> Vector:
+        base, selection = self.vector(node.vector), operators_info.InfoSelection.of(node.matchers)
+        placement = self._common_placement(node.vector)
+        info_selector = plan.Selector((*selection.names, *selection.data), placement.offset_ms, placement.at)
+        return operators_info.join_info(
+            base, operators_info.candidates(base.labels, self._timestamps_of(info_selector), selection), selection
+        )
 
-    def _shared(self, node: plan.VectorNode) -> plan.Selector:
-        """Where all selectors of a plan are placed in time; the step itself where they differ, or a part has none."""
-        found = list(_selectors(node, plan.Selector(())))
-        places = {None if each is None else self._place(each) for each in found}
-        return found[0] if len(places) == 1 and found[0] is not None else plan.Selector(())
+    def _common_placement(self, node: plan.VectorNode) -> plan.Selector:
+        """Returns the offset and `@` that all selectors of a plan share; neither if they differ or one is missing."""
+        selectors = list(_selectors(node, plan.Selector(())))
+        placements = {None if each is None else self._placement(each) for each in selectors}
+        return selectors[0] if len(placements) == 1 and selectors[0] is not None else plan.Selector(())
 
-    def _place(self, selector: plan.Selector) -> tuple[bool, int]:
-        """Whether a selector stands still, and its time if it does, else its offset."""
+    def _placement(self, selector: plan.Selector) -> tuple[bool, int]:
+        """Returns (True, time) for a selector with `@`, else (False, offset)."""
         if selector.at is None:
             return False, selector.offset_ms
-        return True, self.placed(selector).first_ms
+        return True, self.steps_of(selector).first_ms
 
 
 def _selectors(node: plan.VectorNode | plan.WindowNode, outer: plan.Selector) -> Iterator[plan.Selector | None]:
-    """The selectors of a plan, each as it is placed in time: `@` holds, offsets of subqueries around it add up.
+    """Yields the selectors of a plan with their offset and `@`; those of the subqueries around them are added.
 
-    ``None`` stands for a part that has none, such as `vector(1)`. Scalars are passed over.
+    Yields ``None`` for a part without a selector, such as `vector(1)`. Skips scalars.
     """
     if isinstance(node, plan.Selector | plan.Subquery):
         anchored = node.at is not None
@@ -306,11 +313,11 @@ def _selectors(node: plan.VectorNode | plan.WindowNode, outer: plan.Selector) ->
         yield from _selectors(part, outer)
 
 
-# Beside the class and not in its objects: one that refers to itself would keep its samples until the collector comes.
+# A module constant and not an attribute: an object that refers to itself keeps its samples until a garbage collection.
 _VECTORS: dict[type[Any], Callable[[Evaluation, Any], Vector]] = {
-    plan.Selector: Evaluation._newest,
-    plan.RangeCall: range_functions.called,
-    plan.AbsentOver: Evaluation._absent_over,
+    plan.Selector: Evaluation._instant_selector,
+    plan.RangeCall: range_functions.call,
+    plan.AbsentOver: Evaluation._absent_over_time,
     plan.Absent: Evaluation._absent,
     plan.Elementwise: Evaluation._elementwise,
     plan.TimestampOf: Evaluation._timestamp,
@@ -319,9 +326,9 @@ _VECTORS: dict[type[Any], Callable[[Evaluation, Any], Vector]] = {
     plan.VectorVector: Evaluation._vector_vector,
     plan.SetOperation: Evaluation._set_operation,
     plan.Aggregation: Evaluation._aggregation,
-    plan.Relabelled: lambda here, node: relabelled(node.function, here.vector(node.vector), node.texts),
-    plan.Sorted: Evaluation._sorted,
-    plan.Quantiles: Evaluation._quantiles,
-    plan.Fraction: Evaluation._fraction,
-    plan.Enriched: Evaluation._enriched,
+    plan.Relabel: lambda here, node: relabel(node.function, here.vector(node.vector), node.texts),
+    plan.Sort: Evaluation._sorted,
+    plan.HistogramQuantiles: Evaluation._quantiles,
+    plan.HistogramFraction: Evaluation._fraction,
+    plan.InfoJoin: Evaluation._info_join,
 }

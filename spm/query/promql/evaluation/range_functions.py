@@ -1,9 +1,10 @@
-"""Functions of windows, from whatever answers them best: hours and days, samples, sketches, or a subquery's elements.
+"""Evaluates range functions, each from its best source: aggregates, samples, sketches, or the elements of a subquery.
 
-1. Windows whose borders lie on hours are answered from aggregates where these are exact (`hours`). 2. Else from the
-samples (`windows`). 3. Where samples are gone, from what is left of each window: whole hours and days, their sketches
-for percentiles, and samples for the rest (`remains`). 4. A subquery's windows hold what it computed. A selector that
-stands still (`@`) has one window for all steps, asked again only where a parameter moves. Enter by `called`.
+1. Windows whose borders lie on hours are answered from aggregates where these are exact (`whole_hours`). 2. Other
+windows are answered from samples (`windows`). 3. Where samples have expired, windows are trimmed to what remains: whole
+hours and days, their sketches for percentiles, and samples at the edges (`trimmed_windows`). 4. The windows of a
+subquery have its elements as samples. A selector with `@` has one window for all steps; the function is evaluated
+several times on it only if a parameter varies. Enter by `call`.
 """
 
 from __future__ import annotations
@@ -18,163 +19,175 @@ from spm.query.promql.evaluation import deltas, whole_hours
 from spm.query.promql.evaluation.context import Evaluation
 from spm.query.promql.kernels import extended_ranges, windows
 from spm.query.promql.kernels.windows import Steps
-from spm.query.promql.operators.vector import Vector, named, united
+from spm.query.promql.operators.vector import Vector, make_vector, merge_rows
 from spm.query.promql.planning import plan
 from spm.query.promql.syntax.numerals import plain
 from spm.query.request.batches import METRIC_NAME, HourBatch, Segments
 from spm.query.rolled import percentiles
-from spm.query.rolled.trimmed_windows import Gone, left, read_left
-from spm.query.samples.sample_runs import RUN_BYTES, Strips, runs
-from spm.query.series.label_table import used
+from spm.query.rolled.trimmed_windows import Expiry, read_trimmed, trim
+from spm.query.samples.sample_runs import RUN_BYTES, SampleRuns, run_count
+from spm.query.series.label_table import used_values
 
 _COUNTERS = frozenset({"rate", "increase"})
 _QUANTILES = frozenset({"quantile_over_time", "sketch_quantile_over_time"})
 
 
-def called(evaluation: Evaluation, node: plan.RangeCall) -> Vector:
-    """The function's value per series and step."""
+def call(evaluation: Evaluation, node: plan.RangeCall) -> Vector:
+    """Evaluates a range function to a value per series and step."""
     parameters = [evaluation.scalar(parameter) for parameter in node.parameters]
     if node.function == "predict_linear":
         parameters.append(evaluation.times.astype(np.float64))  # predictions count from the step, whatever the offset
     if isinstance(node.window, plan.Subquery):
-        found = _of_subquery(evaluation, node, node.window, parameters)
+        vector = _over_subquery(evaluation, node, node.window, parameters)
     else:
-        found = _of_window(evaluation, node, node.window, parameters)
-        if node.function in deltas.SUMMED and deltas.among(found):
-            found = deltas.summed(found, node, node.window, lambda call, span: _of_window(evaluation, call, span, []))
-    _remark(evaluation, node, found, parameters)
-    return found
+        vector = _over_window(evaluation, node, node.window, parameters)
+        if node.function in deltas.SUMMED and deltas.has_deltas(vector):
+            vector = deltas.replace_deltas(
+                vector, node, node.window, lambda call, span: _over_window(evaluation, call, span, [])
+            )
+    _annotate(evaluation, node, vector, parameters)
+    return vector
 
 
-def _remark(evaluation: Evaluation, node: plan.RangeCall, found: Vector, parameters: list[F64]) -> None:
+def _annotate(evaluation: Evaluation, node: plan.RangeCall, vector: Vector, parameters: list[F64]) -> None:
     if node.function in _COUNTERS:
-        for metric in used(found.shown().labels, METRIC_NAME):
-            evaluation.remarks.possible_gauge(metric, node.position)
+        for metric in used_values(vector.without_empty_rows().labels, METRIC_NAME):
+            evaluation.annotations.possible_gauge(metric, node.position)
     elif node.function in _QUANTILES:
-        evaluation.remarks.quantiles(parameters[0][found.present.any(axis=0)], node.position)
+        evaluation.annotations.check_quantiles(parameters[0][vector.present.any(axis=0)], node.position)
     elif node.function == "integral":
-        evaluation.remarks.rules(parameters[0][found.present.any(axis=0)], node.position)
+        evaluation.annotations.check_integral_rules(parameters[0][vector.present.any(axis=0)], node.position)
 
 
-def _of_subquery(evaluation: Evaluation, node: plan.RangeCall, window: plan.Subquery, parameters: list[F64]) -> Vector:
-    steps = evaluation.placed(window)
-    inner = evaluation.inside(window, steps)
-    made = inner.vector(window.vector)
-    evaluation.reader.keep(runs(made.present) * RUN_BYTES)
-    evaluation.reader.check_cells(len(made.labels), evaluation.steps.count, f"{node.function}() of a subquery")
-    read = Strips.where(made.present, made.labels, inner.times, made.values)
-    values, present = _swept(evaluation, node, read, steps, window.range_ms, parameters)
-    values, present = evaluation.spread(values, present)
+def _over_subquery(
+    evaluation: Evaluation, node: plan.RangeCall, window: plan.Subquery, parameters: list[F64]
+) -> Vector:
+    steps = evaluation.steps_of(window)
+    inner = evaluation.of_subquery(window, steps)
+    elements = inner.vector(window.vector)
+    evaluation.source.charge(run_count(elements.present) * RUN_BYTES)
+    evaluation.source.check_cells(len(elements.labels), evaluation.steps.count, f"{node.function}() of a subquery")
+    runs = SampleRuns.where(elements.present, elements.labels, inner.times, elements.values)
+    values, present = _sweep(evaluation, node, runs, steps, window.range_ms, parameters)
+    values, present = evaluation.repeat(values, present)
     if node.function in windows.KEEPS_NAME:
-        return Vector(made.labels, values, present, made.nameless)
-    return made.having(values, present)
+        return Vector(elements.labels, values, present, elements.nameless)
+    return elements.with_elements(values, present)
 
 
-def _of_window(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window, parameters: list[F64]) -> Vector:
+def _over_window(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window, parameters: list[F64]) -> Vector:
     selector = window.selector
-    steps = evaluation.placed(selector)
+    steps = evaluation.steps_of(selector)
     nameless = node.function not in windows.KEEPS_NAME
     if selector.mode:
-        return _extended(evaluation, node, window, steps)
+        return _over_extended_ranges(evaluation, node, window, steps)
     if node.function == "sketch_quantile_over_time":
-        return _sketched(evaluation, window, steps, parameters[0], Gone())
-    found, gone = _of_hours(evaluation, node, window, steps)
-    if found is not None:
-        return found
+        return _sketch_quantile(evaluation, window, steps, parameters[0], Expiry())
+    vector, expiry = _over_whole_hours(evaluation, node, window, steps)
+    if vector is not None:
+        return vector
     first = steps.first_ms - window.range_ms
-    if not gone:
-        batch = evaluation.reader.strips(selector.matchers, first, steps.last_ms, steps=evaluation.steps.count)
-        gone = Gone.of(batch.basis)
-        if not gone or not (whole_hours.answers(node.function) or node.function == "quantile_over_time"):
-            values, present = _swept(evaluation, node, batch, steps, window.range_ms, parameters)
-            present = _answered(present, gone, steps, window)
-            return named(batch.labels, *evaluation.spread(values, present), nameless=nameless)
-        evaluation.reader.forget(selector.matchers, first, steps.last_ms)
-    early = int(np.searchsorted(steps.times - window.range_ms, gone.samples_ms))
+    if not expiry:
+        runs = evaluation.source.select_runs(selector.matchers, first, steps.last_ms, steps=evaluation.steps.count)
+        expiry = Expiry.of(runs.provenance)
+        if not expiry or not (whole_hours.has_exact_aggregates(node.function) or node.function == "quantile_over_time"):
+            values, present = _sweep(evaluation, node, runs, steps, window.range_ms, parameters)
+            present = _where_answered(present, expiry, steps, window)
+            return make_vector(runs.labels, *evaluation.repeat(values, present), nameless=nameless)
+        evaluation.source.forget(selector.matchers, first, steps.last_ms)
+    early = int(np.searchsorted(steps.times - window.range_ms, expiry.samples_ms))
     if not 0 < early < steps.count:
-        return _of_remains(evaluation, node, window, parameters, gone)
+        return _over_trimmed_windows(evaluation, node, window, parameters, expiry)
     head, tail = slice(early), slice(early, steps.count)
-    return _side_by_side(
-        _of_remains(evaluation.among(head), node, window, [each[head] for each in parameters], gone),
-        _of_window(evaluation.among(tail), node, window, [each[tail] for each in parameters]),
+    return _concatenate_steps(
+        _over_trimmed_windows(evaluation.at_steps(head), node, window, [each[head] for each in parameters], expiry),
+        _over_window(evaluation.at_steps(tail), node, window, [each[tail] for each in parameters]),
     )
 
 
-def _answered(present: BOOL, gone: Gone, steps: Steps, window: plan.Window) -> BOOL:
-    """Where a function that only samples can answer has a value: where nearly all of them are there."""
-    if not gone:
+def _where_answered(present: BOOL, expiry: Expiry, steps: Steps, window: plan.Window) -> BOOL:
+    """Marks the elements of a function that only samples can answer: windows of which nearly all samples are stored."""
+    if not expiry:
         return present
-    return present & left(steps.times - window.range_ms, steps.times, replace(gone, bare=True)).answered
+    return present & trim(steps.times - window.range_ms, steps.times, replace(expiry, samples_only=True)).answered
 
 
-def _side_by_side(head: Vector, tail: Vector) -> Vector:
-    """One vector over the steps of both, those of the one before those of the other."""
-    early, late = (0, head.values.shape[1]), (0, tail.values.shape[1])
-    widths = (head, ((0, 0), late)), (tail, ((0, 0), early[::-1]))
-    return united(
+def _concatenate_steps(head: Vector, tail: Vector) -> Vector:
+    """Joins two vectors over consecutive ranges of steps into one."""
+    before, after = (head.values.shape[1], 0), (0, tail.values.shape[1])
+    widths = (head, ((0, 0), after)), (tail, ((0, 0), before))
+    return merge_rows(
         [replace(each, values=np.pad(each.values, wide), present=np.pad(each.present, wide)) for each, wide in widths]
     )
 
 
-def _of_hours(
+def _over_whole_hours(
     evaluation: Evaluation, node: plan.RangeCall, window: plan.Window, steps: Steps
-) -> tuple[Vector | None, Gone]:
-    """The value from hours and days where these tell it; else what was found to be gone."""
-    span, matchers, gone = whole_hours.span(node.function, steps, window.range_ms), window.selector.matchers, Gone()
-    if span is None:
-        return None, gone
-    asked = whole_hours.Windows.of(span, steps, window.range_ms)
-    for columns in dict.fromkeys((whole_hours.columns(node.function), whole_hours.telling(node.function))):
-        cells = evaluation.reader.select_cells(matchers, span, columns, steps=evaluation.steps.count)
-        gone = Gone.of(cells.basis)
-        found = None if gone else whole_hours.combine(node.function, cells, asked)
-        if found is not None and not found.doubtful:
+) -> tuple[Vector | None, Expiry]:
+    """Evaluates the function from hours and days where these are exact; returns `None` and the expiry where not."""
+    cells, matchers, expiry = (
+        whole_hours.exact_cells(node.function, steps, window.range_ms),
+        window.selector.matchers,
+        Expiry(),
+    )
+    if cells is None:
+        return None, expiry
+    cell_windows = whole_hours.CellWindows.of(cells, steps, window.range_ms)
+    for columns in dict.fromkeys(
+        (whole_hours.columns(node.function), whole_hours.columns_with_extremes(node.function))
+    ):
+        batch = evaluation.source.select_cells(matchers, cells, columns, steps=evaluation.steps.count)
+        expiry = Expiry.of(batch.provenance)
+        combined = None if expiry else whole_hours.combine(node.function, batch, cell_windows)
+        if combined is not None and not combined.doubtful:
             nameless = node.function not in windows.KEEPS_NAME
-            return named(cells.labels, *evaluation.spread(found.values, found.present), nameless=nameless), gone
-        evaluation.reader.forget_cells(matchers, span, columns)
-        if gone:
+            return make_vector(
+                batch.labels, *evaluation.repeat(combined.values, combined.present), nameless=nameless
+            ), expiry
+        evaluation.source.forget_cells(matchers, cells, columns)
+        if expiry:
             break
-    return None, gone
+    return None, expiry
 
 
-def _of_remains(
-    evaluation: Evaluation, node: plan.RangeCall, window: plan.Window, parameters: list[F64], gone: Gone
+def _over_trimmed_windows(
+    evaluation: Evaluation, node: plan.RangeCall, window: plan.Window, parameters: list[F64], expiry: Expiry
 ) -> Vector:
-    """The value of each window of which enough is left."""
-    steps = evaluation.placed(window.selector)
+    """Evaluates the function over the windows of which enough remains."""
+    steps = evaluation.steps_of(window.selector)
     if node.function == "quantile_over_time":
-        return _sketched(evaluation, window, steps, parameters[0], gone)
+        return _sketch_quantile(evaluation, window, steps, parameters[0], expiry)
     columns, matchers = whole_hours.columns(node.function), window.selector.matchers
 
     def read(cuts: Segments) -> HourBatch:
-        return evaluation.reader.select_segments(matchers, cuts, columns, steps=evaluation.steps.count)
+        return evaluation.source.select_segments(matchers, cuts, columns, steps=evaluation.steps.count)
 
-    first_ms, cut = steps.times - window.range_ms, percentiles.segments
-    asked, cuts, batch = read_left(first_ms, steps.times, gone, cut, read, HourBatch.empty())
-    evaluation.reader.rest_on(asked.told(batch.basis))
-    found = whole_hours.combine(
-        node.function, batch, whole_hours.Windows(cuts.low, cuts.high, asked.first_ms, asked.last_ms)
+    first_ms, cut = steps.times - window.range_ms, percentiles.window_segments
+    trimmed, cuts, batch = read_trimmed(first_ms, steps.times, expiry, cut, read, HourBatch.empty())
+    evaluation.source.add_provenance(trimmed.with_expiry(batch.provenance))
+    combined = whole_hours.combine(
+        node.function, batch, whole_hours.CellWindows(cuts.low, cuts.high, trimmed.first_ms, trimmed.last_ms)
     )
     nameless = node.function not in windows.KEEPS_NAME
-    return named(batch.labels, *evaluation.spread(found.values, found.present), nameless=nameless)
+    return make_vector(batch.labels, *evaluation.repeat(combined.values, combined.present), nameless=nameless)
 
 
-def _swept(
+def _sweep(
     evaluation: Evaluation,
     node: plan.RangeCall,
-    read: Strips,
+    runs: SampleRuns,
     steps: Steps,
     range_ms: int,
     parameters: list[F64],
 ) -> tuple[F64, BOOL]:
-    if node.function == "double_exponential_smoothing" and read.samples:
+    if node.function == "double_exponential_smoothing" and runs.samples:
         _check_factors(*parameters)
-    moving = any((parameter != parameter[0]).any() for parameter in parameters if len(parameter))
-    if steps.count == 1 < evaluation.steps.count and moving:
-        # The window stands still (`@`) while a parameter moves: the same window is asked at every step.
+    is_varying = any((parameter != parameter[0]).any() for parameter in parameters if len(parameter))
+    if steps.count == 1 < evaluation.steps.count and is_varying:
+        # `@` fixes the window while a parameter varies: the function is evaluated on one window at every step.
         steps = Steps(steps.first_ms, 0, evaluation.steps.count)
     own = [parameter[: steps.count] for parameter in parameters]
-    return windows.sweep(node.function, read, steps, range_ms, *own, tick=evaluation.reader.tick)
+    return windows.sweep(node.function, runs, steps, range_ms, *own, check_deadline=evaluation.source.check_deadline)
 
 
 def _check_factors(smoothing: F64, trend: F64) -> None:
@@ -184,38 +197,41 @@ def _check_factors(smoothing: F64, trend: F64) -> None:
             raise QueryFailed(f"invalid {name} factor. Expected: 0 < {name[0]}f < 1, got: {plain(float(wrong[0]))}")
 
 
-def _extended(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window, steps: Steps) -> Vector:
+def _over_extended_ranges(evaluation: Evaluation, node: plan.RangeCall, window: plan.Window, steps: Steps) -> Vector:
     selector = window.selector
-    understood = extended_ranges.UNDERSTOOD[selector.mode]
-    if node.function not in understood:
-        names = ", ".join(understood)
+    supported = extended_ranges.SUPPORTED[selector.mode]
+    if node.function not in supported:
+        names = ", ".join(supported)
         raise BadQuery(f"{selector.mode} modifier can only be used with: {names} - not with {node.function}")
-    before, after = extended_ranges.reach(selector.mode, evaluation.reader.lookback_ms)
+    before, after = extended_ranges.margins(selector.mode, evaluation.source.lookback_ms)
     start, end = steps.first_ms - window.range_ms - before, steps.last_ms + after
-    batch = evaluation.reader.select(selector.matchers, start, end, steps=evaluation.steps.count)
-    found = extended_ranges.sweep(
+    batch = evaluation.source.select(selector.matchers, start, end, steps=evaluation.steps.count)
+    values, present = extended_ranges.sweep(
         node.function,
         batch,
         steps,
         range_ms=window.range_ms,
-        lookback_ms=evaluation.reader.lookback_ms,
+        lookback_ms=evaluation.source.lookback_ms,
         smoothed=selector.mode == "smoothed",
-        tick=evaluation.reader.tick,
+        check_deadline=evaluation.source.check_deadline,
     )
-    values, present = found
-    present = _answered(present, Gone.of(batch.basis), steps, window)
-    return named(batch.labels, *evaluation.spread(values, present), nameless=True)
+    present = _where_answered(present, Expiry.of(batch.provenance), steps, window)
+    return make_vector(batch.labels, *evaluation.repeat(values, present), nameless=True)
 
 
-def _sketched(evaluation: Evaluation, window: plan.Window, steps: Steps, parameter: F64, gone: Gone) -> Vector:
+def _sketch_quantile(
+    evaluation: Evaluation, window: plan.Window, steps: Steps, parameter: F64, expiry: Expiry
+) -> Vector:
     if steps.count == 1 < evaluation.steps.count:
         steps = Steps(steps.first_ms, 0, evaluation.steps.count)
-    reader, matchers = evaluation.reader, window.selector.matchers
-    cuts, found = percentiles.sketched(
+    source, matchers = evaluation.source, window.selector.matchers
+    cuts, batch = percentiles.read_window_sketches(
         steps.times - window.range_ms,
         steps.times,
-        gone,
-        lambda wanted: reader.select_sketches(matchers, wanted, steps=evaluation.steps.count),
+        expiry,
+        lambda segments: source.select_sketches(matchers, segments, steps=evaluation.steps.count),
     )
-    reader.rest_on(found.basis)
-    return named(found.labels, *percentiles.of_series(found, cuts, parameter, reader.tick), nameless=True)
+    source.add_provenance(batch.provenance)
+    return make_vector(
+        batch.labels, *percentiles.series_percentiles(batch, cuts, parameter, source.check_deadline), nameless=True
+    )

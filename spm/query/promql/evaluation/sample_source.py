@@ -1,7 +1,7 @@
-"""What one query reads from the storage: each stretch once, within the query's limits, and what it all rests on.
+"""Reads samples and aggregates for one query: each range of time once, within the query's limits, with its provenance.
 
-A `Reader` lives as long as one query and is shared by its subqueries. Limits are looked at where things grow: series
-and samples when they are read, cells before they are computed, time whenever `tick` is called.
+A `SampleSource` lives as long as one query and is shared by its subqueries. Limits are checked where things grow:
+series and samples when they are read, cells before they are computed, time at every call of `check_deadline`.
 """
 
 from __future__ import annotations
@@ -15,148 +15,152 @@ from spm.query.promql.evaluation import whole_hours
 from spm.query.promql.kernels import windows
 from spm.query.request.batches import HourBatch, Matcher, Segments, SeriesBatch, SketchBatch
 from spm.query.request.budget import CELL_BYTES, SAMPLE_BYTES, Budget
-from spm.query.request.provenance import Basis, joined
-from spm.query.samples.sample_runs import Strips
+from spm.query.request.provenance import Provenance, join_provenance
+from spm.query.samples.sample_runs import SampleRuns
 from spm.query.storage import Storage
 
 _CellsKey = tuple[tuple[Matcher, ...], bytes, tuple[str, ...]]
 
 
-class Reader:
-    """One query's way to the storage."""
+class SampleSource:
+    """Reads from the storage for one query."""
 
     def __init__(self, storage: Storage, budget: Budget) -> None:
         self._storage, self.budget = storage, budget
-        self.lookback_ms = budget.allowed.lookback_ms
-        self.held = 0  # bytes of the vectors that are computed and still needed
-        self._read: dict[tuple[tuple[Matcher, ...], int, int], Strips] = {}
+        self.lookback_ms = budget.limits.lookback_ms
+        self.vector_bytes = 0  # of the vectors that are computed and still needed
+        self._runs: dict[tuple[tuple[Matcher, ...], int, int], SampleRuns] = {}
         self._batches: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = {}
-        self._bases: list[Basis] = []  # of what is read once only
-        self._cells_read: dict[_CellsKey, HourBatch] = {}
-        self._tried = False  # whether aggregates were read, of use or not
+        self._provenances: list[Provenance] = []  # of aggregates and sketches that are not stored here
+        self._cells: dict[_CellsKey, HourBatch] = {}
+        self._has_read_cells = False  # also true if the aggregates were of no use
 
-    def tick(self) -> None:
+    def check_deadline(self) -> None:
         """Raise `QueryTimeout` when the query's time is over."""
-        self.budget.tick()
+        self.budget.check_deadline()
 
     @property
     def samples(self) -> int:
-        """How many samples were read."""
-        return sum(strips.samples for strips in self._read.values())
+        """The number of samples that were read."""
+        return sum(runs.samples for runs in self._runs.values())
 
     @property
     def from_samples(self) -> bool:
-        """Whether samples alone were read: no aggregates, none that are left out, none that have expired."""
-        basis = self.basis()
-        clean = not (basis.retractions or basis.purged or basis.raw_expired_ms or basis.hours_expired_ms)
-        return clean and not self._cells_read and not self._bases and basis.asof_ms is None
+        """Whether only samples were read, no aggregates, and no sample was retracted, purged or expired."""
+        provenance = self.provenance()
+        retracted = provenance.retractions or provenance.erased_retractions
+        expired = provenance.raw_expired_ms or provenance.hours_expired_ms
+        only_samples = not self._cells and not self._provenances
+        return only_samples and not retracted and not expired and provenance.asof_ms is None
 
     @property
     def tried_aggregates(self) -> bool:
-        """Whether aggregates were read, if only to find that samples must tell: which do depends on all the steps."""
-        return self._tried or bool(self._bases)
+        """Whether aggregates were read, even if samples answered in the end: that choice depends on all the steps."""
+        return self._has_read_cells or bool(self._provenances)
 
-    def basis(self) -> Basis:
-        """What everything that was read rests on."""
-        samples = [batch.basis for batch in self._read.values()]
-        return joined([*samples, *(batch.basis for batch in self._cells_read.values()), *self._bases])
+    def provenance(self) -> Provenance:
+        """Returns the joined provenance of everything that was read."""
+        samples = [runs.provenance for runs in self._runs.values()]
+        return join_provenance([*samples, *(cells.provenance for cells in self._cells.values()), *self._provenances])
 
     def notes(self) -> list[str]:
-        """What all answers of the storage rest on."""
+        """Returns the notes that hold for all answers of the storage."""
         return self._storage.notes()
 
     def select(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int, *, steps: int) -> SeriesBatch:
-        """Samples with start_ms < ts <= end_ms, to be looked at in so many steps."""
+        """Reads the samples with start_ms < ts <= end_ms, for a result with this number of steps."""
         key = (matchers, start_ms, end_ms)
         if key not in self._batches:
-            self._batches[key] = self.strips(matchers, start_ms, end_ms, steps=steps).batch()
+            self._batches[key] = self.select_runs(matchers, start_ms, end_ms, steps=steps).batch()
         return self._batches[key]
 
-    def strips(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int, *, steps: int) -> Strips:
-        """The same, each where it lies."""
+    def select_runs(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int, *, steps: int) -> SampleRuns:
+        """Reads the samples with start_ms < ts <= end_ms as runs that point into the cached pages."""
         key = (matchers, start_ms, end_ms)
-        if key not in self._read:
-            found = self._storage.select_strips(matchers, start_ms, end_ms, tick=self.tick)
-            self._check(len(found.labels), found.samples, matchers, steps)
-            self._read[key] = found
-        return self._read[key]
+        if key not in self._runs:
+            runs = self._storage.select_runs(matchers, start_ms, end_ms, check_deadline=self.check_deadline)
+            self._check(len(runs.labels), runs.samples, matchers, steps)
+            self._runs[key] = runs
+        return self._runs[key]
 
     def forget(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int) -> None:
-        """Let go of samples that turned out to be of no use."""
-        gone = self._read.pop((matchers, start_ms, end_ms), None)
+        """Drops samples that turned out to be of no use."""
+        runs = self._runs.pop((matchers, start_ms, end_ms), None)
         self._batches.pop((matchers, start_ms, end_ms), None)
-        if gone is not None:
-            self.budget.hold(-gone.samples * SAMPLE_BYTES)
+        if runs is not None:
+            self.budget.hold(-runs.samples * SAMPLE_BYTES)
 
     def select_cells(
-        self, matchers: tuple[Matcher, ...], span: whole_hours.Span, columns: tuple[str, ...], *, steps: int
+        self, matchers: tuple[Matcher, ...], cells: whole_hours.HourCells, columns: tuple[str, ...], *, steps: int
     ) -> HourBatch:
-        """Aggregates of hours and days."""
-        key, self._tried = _cells_key(matchers, span, columns), True
-        if key not in self._cells_read:
-            batch = self._storage.select_cells(matchers, span.borders, columns, tick=self.tick)
+        """Reads aggregates of hours and days."""
+        key, self._has_read_cells = _cells_key(matchers, cells, columns), True
+        if key not in self._cells:
+            batch = self._storage.select_cells(matchers, cells.borders, columns, check_deadline=self.check_deadline)
             self._check(len(batch.labels), batch.count.size, matchers, steps)
-            self._cells_read[key] = batch
-        return self._cells_read[key]
+            self._cells[key] = batch
+        return self._cells[key]
 
-    def forget_cells(self, matchers: tuple[Matcher, ...], span: whole_hours.Span, columns: tuple[str, ...]) -> None:
-        """Let go of aggregates that turned out to be of no use: the answer does not rest on them."""
-        gone = self._cells_read.pop(_cells_key(matchers, span, columns), None)
-        if gone is not None:
-            self.budget.hold(-gone.count.size * SAMPLE_BYTES)
+    def forget_cells(
+        self, matchers: tuple[Matcher, ...], cells: whole_hours.HourCells, columns: tuple[str, ...]
+    ) -> None:
+        """Drops aggregates that turned out to be of no use, together with their provenance."""
+        batch = self._cells.pop(_cells_key(matchers, cells, columns), None)
+        if batch is not None:
+            self.budget.hold(-batch.count.size * SAMPLE_BYTES)
 
     def select_segments(
         self, matchers: tuple[Matcher, ...], cuts: Segments, columns: tuple[str, ...], *, steps: int
     ) -> HourBatch:
-        """Aggregates of segments; who uses them says so by `rest_on`."""
-        found = self._storage.select_segments(matchers, cuts, columns, tick=self.tick)
-        self._check(len(found.labels), found.count.size, matchers, steps)
-        return found
+        """Reads aggregates of segments; the caller that uses them adds their provenance by `add_provenance`."""
+        batch = self._storage.select_segments(matchers, cuts, columns, check_deadline=self.check_deadline)
+        self._check(len(batch.labels), batch.count.size, matchers, steps)
+        return batch
 
     def select_sketches(self, matchers: tuple[Matcher, ...], cuts: Segments, *, steps: int) -> SketchBatch:
-        """Sketches of segments; who uses them says so by `rest_on`."""
-        found = self._storage.select_sketches(matchers, cuts, tick=self.tick)
-        self._check(len(found.labels), len(found.row), matchers, steps)
-        return found
+        """Reads sketches of segments; the caller that uses them adds their provenance by `add_provenance`."""
+        batch = self._storage.select_sketches(matchers, cuts, check_deadline=self.check_deadline)
+        self._check(len(batch.labels), len(batch.row), matchers, steps)
+        return batch
 
-    def rest_on(self, basis: Basis) -> None:
-        """The answer rests on this, too."""
-        self._bases.append(basis)
+    def add_provenance(self, provenance: Provenance) -> None:
+        """Adds the provenance of something that the answer uses."""
+        self._provenances.append(provenance)
 
-    def hold(self, before: int, cells: int) -> None:
-        """A node is done: its own cells are held from now on, those of its operands (since `before`) let go."""
+    def charge_node(self, before: int, cells: int) -> None:
+        """Charges the cells of a computed node, and releases those of its operands (charged since `before`)."""
         size = cells * CELL_BYTES
         self.budget.hold(size)
-        self.budget.hold(before - self.held)
-        self.held = before + size
+        self.budget.hold(before - self.vector_bytes)
+        self.vector_bytes = before + size
 
-    def keep(self, size: int) -> None:
-        """So many bytes beside the vectors are held until the node that is being computed is done."""
+    def charge(self, size: int) -> None:
+        """Charges bytes beside the vectors, until the node that is being computed is done."""
         self.budget.keep(size)
-        self.held += size
+        self.vector_bytes += size
 
     def check_cells(self, series: int, steps: int, what: str) -> None:
-        """Raise `QueryTooLarge` before more values are computed than may be."""
+        """Raises `QueryTooLarge` if a result would have more values than the limit."""
         self.budget.cells(series, steps, what)
 
     def _check(self, series: int, samples: int, matchers: Sequence[Matcher], steps: int) -> None:
-        asked = "{" + ",".join(f"{matcher.name}{matcher.op}{matcher.value!r}" for matcher in matchers) + "}"
-        self.budget.series(series, asked)
+        selector = "{" + ",".join(f"{matcher.name}{matcher.op}{matcher.value!r}" for matcher in matchers) + "}"
+        self.budget.series(series, selector)
         self.budget.samples(samples)
-        self.budget.cells(series, steps, asked)
+        self.budget.cells(series, steps, selector)
 
 
-def _cells_key(matchers: tuple[Matcher, ...], span: whole_hours.Span, columns: tuple[str, ...]) -> _CellsKey:
-    return matchers, span.borders.tobytes(), columns
+def _cells_key(matchers: tuple[Matcher, ...], cells: whole_hours.HourCells, columns: tuple[str, ...]) -> _CellsKey:
+    return matchers, cells.borders.tobytes(), columns
 
 
-def packed(
+def samples_of(
     labels: Sequence[dict[str, str]],
     times: npt.NDArray[np.int64],
     values: npt.NDArray[np.float64],
     present: npt.NDArray[np.bool_],
 ) -> SeriesBatch:
-    """A vector over steps as samples at these steps."""
+    """Turns the elements of a vector into samples at its steps."""
     counts = np.concatenate(([0], np.cumsum(present.sum(axis=1), dtype=np.int64))).astype(np.int64)
     ts = np.broadcast_to(times, present.shape)[present]
     return SeriesBatch(labels, counts, windows.times(ts), windows.numbers(values[present]))

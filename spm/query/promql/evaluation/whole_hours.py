@@ -1,10 +1,10 @@
-"""Functions of windows that are whole hours, from hourly and daily aggregates instead of samples.
+"""Evaluates range functions over windows of whole hours from hourly and daily aggregates instead of samples.
 
-`span` decides whether a window can be answered so: every border of every step lies on an hour. It cuts the time into
-cells: a UTC day that no border cuts is one, else each hour. `combine` joins the cells of each window: counts and sums
-are added, extremes compared, a change is taken from the first and last sample and extrapolated exactly as from samples,
-counter resets included. Where aggregates cannot tell what samples would give (a NaN that hides what a counter gained, a
-sum beyond the range of floats), it says so, and the caller reads the samples if they are still there.
+`exact_cells` decides whether that is possible: every border of every window must lie on an hour. It divides the time
+into cells: each UTC day that no border cuts, and each other hour. `combine` joins the cells of each window: it adds
+counts and sums, compares extremes, and takes a change from the first and last sample, extrapolated exactly as from
+samples, with counter resets. A result is `doubtful` where samples might give another number (a NaN that hides an
+increase, a sum beyond the range of floats); the caller then reads the samples if they are still stored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spm.query.promql.kernels.over_time import (
     PRESENT,
     RATE,
     SUM,
-    extrapolated,
+    extrapolation_factor,
 )
 from spm.query.promql.kernels.windows import Steps
 from spm.query.request.batches import HourBatch
@@ -41,8 +41,8 @@ _CHANGES = frozenset({RATE, INCREASE, DELTA})
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """The cells of a query, borders[i]:borders[i + 1] in hours, and the cells low[t]:high[t] of each step's window."""
+class HourCells:
+    """Cells borders[i]:borders[i + 1] in hours, and for each step t the cells low[t]:high[t] of its window."""
 
     borders: I64
     low: I64
@@ -50,8 +50,8 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
-    """Windows first_ms[t] < ts <= last_ms[t], and the cells low[t]:high[t] that each of them is made of."""
+class CellWindows:
+    """Windows first_ms[t] < ts <= last_ms[t], each with its cells low[t]:high[t]."""
 
     low: I64
     high: I64
@@ -59,8 +59,8 @@ class Windows:
     last_ms: I64
 
     @classmethod
-    def of(cls, span: Span, steps: Steps, range_ms: int) -> Windows:
-        """Those that end at the steps."""
+    def of(cls, span: HourCells, steps: Steps, range_ms: int) -> CellWindows:
+        """Returns the windows that end at the steps."""
         return cls(span.low, span.high, steps.times - range_ms, steps.times)
 
 
@@ -73,18 +73,18 @@ class Combined:
     doubtful: bool
 
 
-def span(function: str, steps: Steps, range_ms: int) -> Span | None:
-    """The cells that answer the function at all steps exactly, if there are such."""
-    return cells(steps, range_ms) if answers(function) else None
+def exact_cells(function: str, steps: Steps, range_ms: int) -> HourCells | None:
+    """Returns the cells from which the function is exact at all steps, or `None`."""
+    return hour_cells(steps, range_ms) if has_exact_aggregates(function) else None
 
 
-def answers(function: str) -> bool:
-    """Whether aggregates can give the function's value."""
+def has_exact_aggregates(function: str) -> bool:
+    """Whether the function can be computed from aggregates without loss."""
     return over_time.FUNCTIONS.get(function) in _EXACT
 
 
-def cells(steps: Steps, range_ms: int) -> Span | None:
-    """The cells of windows whose every border lies on an hour."""
+def hour_cells(steps: Steps, range_ms: int) -> HourCells | None:
+    """Returns the cells of the windows, or `None` if a border does not lie on an hour or the range is too long."""
     if range_ms % HOUR_MS or not range_ms or steps.first_ms % HOUR_MS:
         return None
     if steps.count > 1 and steps.step_ms % HOUR_MS:
@@ -95,18 +95,18 @@ def cells(steps: Steps, range_ms: int) -> Span | None:
     if last - first > QUERY_DAYS_MAX * DAY_HOURS:
         return None
     hours, day = np.arange(first, last + 1), first // DAY_HOURS
-    whole = np.zeros(last // DAY_HOURS - day + 1, np.bool_)  # the days from there on that no border cuts
+    whole = np.zeros(last // DAY_HOURS - day + 1, np.bool_)  # days, counted from `day`, that no border cuts
     whole[-(-first // DAY_HOURS) - day : last // DAY_HOURS - day] = True
     for cut in (starts, ends):
         whole[cut[cut % DAY_HOURS != 0] // DAY_HOURS - day] = False
     if not whole.any():
-        return Span(hours, starts - first, ends - first)
+        return HourCells(hours, starts - first, ends - first)
     borders = hours[(hours % DAY_HOURS == 0) | ~whole[hours // DAY_HOURS - day]]
-    return Span(borders, np.searchsorted(borders, starts), np.searchsorted(borders, ends))
+    return HourCells(borders, np.searchsorted(borders, starts), np.searchsorted(borders, ends))
 
 
 def columns(function: str) -> tuple[str, ...]:
-    """The aggregates that a function is made of, beside the count."""
+    """Returns the aggregates that a function needs beside the count."""
     code = over_time.FUNCTIONS[function]
     if code in _CHANGES:
         return ("first", "first_ts", "last", "last_ts", "increase")
@@ -115,15 +115,15 @@ def columns(function: str) -> tuple[str, ...]:
     return ({MIN: "min", MAX: "max", FIRST: "first", LAST: "last"}.get(code, "sum"),)
 
 
-def telling(function: str) -> tuple[str, ...]:
-    """Aggregates that tell more where the others leave a doubt: whether a sum is odd as its samples are."""
+def columns_with_extremes(function: str) -> tuple[str, ...]:
+    """Returns the aggregates that resolve a doubtful sum: extremes show whether a sample is not finite."""
     return (*columns(function), "min", "max") if over_time.FUNCTIONS[function] in (SUM, AVG) else columns(function)
 
 
-def combine(function: str, hours: HourBatch, asked: Windows) -> Combined:
-    """The function's value per series and window."""
+def combine(function: str, hours: HourBatch, windows: CellWindows) -> Combined:
+    """Evaluates the function to a value per series and window."""
     code = over_time.FUNCTIONS[function]
-    shape = (len(hours.labels), len(asked.low))
+    shape = (len(hours.labels), len(windows.low))
     values, present = np.empty(shape, np.float64), np.zeros(shape, np.bool_)
     if code in _CHANGES:
         doubtful = _changes(
@@ -134,33 +134,33 @@ def combine(function: str, hours: HourBatch, asked: Windows) -> Combined:
             hours.last,
             hours.last_ts,
             hours.increase,
-            asked.low,
-            asked.high,
-            asked.first_ms,
-            asked.last_ms,
+            windows.low,
+            windows.high,
+            windows.first_ms,
+            windows.last_ms,
             values,
             present,
         )
         return Combined(values, present, bool(doubtful))
     column = {MIN: hours.min, MAX: hours.max, FIRST: hours.first, LAST: hours.last}.get(code, hours.sum)
     if code in (COUNT, PRESENT):
-        column = np.zeros(hours.count.shape)  # not looked at
-    _levels(code, hours.count, column, asked.low, asked.high, values, present)
-    doubtful = code in (SUM, AVG) and _is_beyond_range(hours, asked, present & ~np.isfinite(values))
+        column = np.zeros(hours.count.shape)  # not read
+    _levels(code, hours.count, column, windows.low, windows.high, values, present)
+    doubtful = code in (SUM, AVG) and _is_beyond_range(hours, windows, present & ~np.isfinite(values))
     return Combined(values, present, doubtful)
 
 
-def _is_beyond_range(hours: HourBatch, asked: Windows, odd: BOOL) -> bool:
-    """Whether any of the odd sums may be so though no sample under it is: then the order of the samples tells more."""
-    if not odd.any() or not hours.min.size:
-        return bool(odd.any())
-    rows = np.flatnonzero(odd.any(axis=1))
+def _is_beyond_range(hours: HourBatch, windows: CellWindows, suspect: BOOL) -> bool:
+    """Whether a sum is not finite although all its samples are: then only the samples in their order give its value."""
+    if not suspect.any() or not hours.min.size:
+        return bool(suspect.any())
+    rows = np.flatnonzero(suspect.any(axis=1))
     strange = (hours.count > 0) & ~(np.isfinite(hours.min) & np.isfinite(hours.max))
-    strange |= np.isnan(hours.sum)  # a NaN is passed over by min and max
+    strange |= np.isnan(hours.sum)  # min and max ignore NaN
     before = np.zeros((len(rows), strange.shape[1] + 1), np.int64)
     np.cumsum(strange[rows], axis=1, out=before[:, 1:])
-    explained = before[:, asked.high] > before[:, asked.low]
-    return bool((odd[rows] & ~explained).any())
+    explained = before[:, windows.high] > before[:, windows.low]
+    return bool((suspect[rows] & ~explained).any())
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -218,7 +218,7 @@ def _changes(
             for hour in range(low[step], high[step]):
                 if count[series, hour] == 0:
                     continue
-                # What an hour gained beyond last - first, and a fall between hours, are counter resets.
+                # Counter resets: the increase of an hour beyond last - first, and a fall between two hours.
                 if tail >= 0 and first[series, hour] < last[series, tail]:
                     resets += last[series, tail]
                 if count[series, hour] > 1:
@@ -226,7 +226,7 @@ def _changes(
                 seen += count[series, hour]
                 head = hour if head < 0 else head
                 tail = hour
-                # What is not finite hides the resets beside it.
+                # A number that is not finite hides the resets beside it.
                 odd |= not (
                     np.isfinite(first[series, hour])
                     and np.isfinite(last[series, hour])
@@ -237,7 +237,7 @@ def _changes(
             doubtful |= odd
             range_ms = last_ms[step] - first_ms[step]
             gained = last[series, tail] - first[series, head] + (0.0 if code == DELTA else resets)
-            factor = extrapolated(
+            factor = extrapolation_factor(
                 seen,
                 first_ts[series, head],
                 last_ts[series, tail],

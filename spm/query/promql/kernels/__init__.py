@@ -1,1 +1,1 @@
-"""Compiled and whole-array functions of samples in windows."""
+"""Compiled and whole-array functions over numbers and the samples of windows."""

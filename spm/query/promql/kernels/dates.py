@@ -1,7 +1,7 @@
-"""The calendar of numbers that are seconds since 1970, in UTC: hours, days, months, years of whole columns.
+"""Calendar functions over columns of Unix seconds, in UTC: hour, day, month, year.
 
-Parts of a second are cut off towards zero, as Go does it. What is no time (NaN, infinities, beyond ten thousand years)
-has no calendar and gives NaN.
+Fractions of a second are truncated towards zero, as in Go. A number that is no time (NaN, infinities, beyond some ten
+thousand years) gives NaN.
 """
 
 from collections.abc import Callable
@@ -50,14 +50,14 @@ _PARTS: dict[str, Callable[[Moments], npt.NDArray[np.int64]]] = {
 
 
 def calendar(part: str) -> Callable[[F64], F64]:
-    """The function that takes this part out of times."""
+    """Return the function that computes this part of the date of each time."""
 
-    def taken(values: F64) -> F64:
-        known = np.abs(values) < _SECONDS_MAX
-        moments = np.where(known, values, 0.0).astype(np.int64).astype("datetime64[s]")
-        return np.where(known, _PARTS[part](moments).astype(np.float64), np.nan)
+    def part_of(values: F64) -> F64:
+        is_time = np.abs(values) < _SECONDS_MAX
+        moments = np.where(is_time, values, 0.0).astype(np.int64).astype("datetime64[s]")
+        return np.where(is_time, _PARTS[part](moments).astype(np.float64), np.nan)
 
-    return taken
+    return part_of
 
 
 CALENDAR = {part: calendar(part) for part in _PARTS}

@@ -1,8 +1,9 @@
-"""Ranges with `anchored` and `smoothed`: borders filled from samples beyond them instead of extrapolation.
+"""Ranges with `anchored` and `smoothed`, whose border values come from samples beyond the range, not by extrapolation.
 
-An anchored range begins with the last sample at or before its start, so that an increase is one of real samples. A
-smoothed one is cut exactly at both borders, values there drawn straight between the samples on both sides. Both look
-as far beyond as an instant selector looks back. Only functions of change understand them.
+An anchored range begins with the last sample at or before its start, so that an increase is the difference of real
+samples. A smoothed range is cut exactly at both borders; the values there are interpolated linearly between the samples
+on both sides. Both read as far beyond the range as an instant selector looks back. Only functions of change support
+them.
 """
 
 from typing import Any
@@ -12,28 +13,35 @@ from numba import njit
 
 from spm.arrays import BOOL, F64, I64
 from spm.query.promql.kernels.over_time import CHANGES, FUNCTIONS, INCREASE, RATE, RESETS
-from spm.query.promql.kernels.windows import VISITS_AT_ONCE, Steps, paused, without_stale
-from spm.query.request.batches import SeriesBatch, Tick
+from spm.query.promql.kernels.windows import VISITS_AT_ONCE, Steps, run_in_slices, without_stale
+from spm.query.request.batches import DeadlineCheck, SeriesBatch
 
-UNDERSTOOD = {
+SUPPORTED = {
     "anchored": ("changes", "delta", "increase", "rate", "resets"),
     "smoothed": ("delta", "increase", "rate"),
 }
 
 
-def reach(mode: str, lookback_ms: int) -> tuple[int, int]:
-    """How far before the start and behind the end of a range samples are needed."""
+def margins(mode: str, lookback_ms: int) -> tuple[int, int]:
+    """Return how far (ms) before the start and after the end of a range samples are needed."""
     return (lookback_ms if mode else 0), (lookback_ms if mode == "smoothed" else 0)
 
 
 def sweep(
-    function: str, batch: SeriesBatch, steps: Steps, *, range_ms: int, lookback_ms: int, smoothed: bool, tick: Tick
+    function: str,
+    batch: SeriesBatch,
+    steps: Steps,
+    *,
+    range_ms: int,
+    lookback_ms: int,
+    smoothed: bool,
+    check_deadline: DeadlineCheck,
 ) -> tuple[F64, BOOL]:
-    """The function's value per series and step, and where it has one."""
+    """Evaluate a function per series and step; return its values and where it has one."""
     clean = without_stale(batch)
     shape = (len(clean.offsets) - 1, steps.count)
     values, present = np.zeros(shape, np.float64), np.zeros(shape, np.bool_)
-    paused(
+    run_in_slices(
         lambda cursor: _sweep(
             FUNCTIONS[function],
             clean.offsets,
@@ -49,13 +57,13 @@ def sweep(
             cursor,
             VISITS_AT_ONCE,
         ),
-        tick,
+        check_deadline,
     )
     return values, present
 
 
 def instants(batch: SeriesBatch, steps: Steps, lookback_ms: int) -> tuple[F64, BOOL]:
-    """The value drawn straight between the samples around each step; without a later one, the earlier."""
+    """Interpolate linearly between the samples around each step; without a later sample, take the earlier."""
     clean = without_stale(batch)
     shape = (len(clean.offsets) - 1, steps.count)
     values, present = np.zeros(shape, np.float64), np.zeros(shape, np.bool_)
@@ -64,11 +72,11 @@ def instants(batch: SeriesBatch, steps: Steps, lookback_ms: int) -> tuple[F64, B
 
 
 def samples(batch: SeriesBatch, start_ms: int, end_ms: int, *, smoothed: bool) -> SeriesBatch:
-    """The samples of a range with a value at both of its borders."""
+    """Return the samples of a range, with a value at both of its borders."""
     clean = without_stale(batch)
     ts, values, counts = [], [], []
     for low, high in zip(clean.offsets[:-1].tolist(), clean.offsets[1:].tolist(), strict=True):
-        own_ts, own = _bordered(clean.ts[low:high], clean.values[low:high], start_ms, end_ms, smoothed=smoothed)
+        own_ts, own = _with_borders(clean.ts[low:high], clean.values[low:high], start_ms, end_ms, smoothed=smoothed)
         ts.append(own_ts)
         values.append(own)
         counts.append(len(own))
@@ -77,14 +85,14 @@ def samples(batch: SeriesBatch, start_ms: int, end_ms: int, *, smoothed: bool) -
     return SeriesBatch(clean.labels, offsets, np.concatenate([empty_ts, *ts]), np.concatenate([empty, *values]))
 
 
-def _bordered(ts: I64, values: F64, start_ms: int, end_ms: int, *, smoothed: bool) -> tuple[I64, F64]:
+def _with_borders(ts: I64, values: F64, start_ms: int, end_ms: int, *, smoothed: bool) -> tuple[I64, F64]:
     inside = (ts > start_ms) & (ts < end_ms)
     before = np.flatnonzero(ts <= start_ms)
     if not (ts > start_ms).any():
         return ts[:0], values[:0]
     borders = np.array([start_ms, end_ms], np.int64)
     if smoothed:
-        left, right = (_drawn(border, ts, values) for border in (start_ms, end_ms))
+        left, right = (_interpolate(border, ts, values) for border in (start_ms, end_ms))
     else:
         first = before[-1] if len(before) else 0
         left, right = values[first], values[ts <= end_ms][-1] if (ts <= end_ms).any() else values[first]
@@ -92,8 +100,8 @@ def _bordered(ts: I64, values: F64, start_ms: int, end_ms: int, *, smoothed: boo
     return np.concatenate([head, ts[inside], tail]), np.concatenate([[left], values[inside], [right]])
 
 
-def _drawn(t: int, ts: I64, values: F64) -> float:
-    """The value drawn straight between the samples around a time; before the first and behind the last it is theirs."""
+def _interpolate(t: int, ts: I64, values: F64) -> float:
+    """Interpolate linearly at a time; before the first and after the last sample, take that sample's value."""
     after = min(int(np.searchsorted(ts, t)), len(ts) - 1)
     if after == 0 or ts[after] <= t:
         return float(values[after])
@@ -103,7 +111,7 @@ def _drawn(t: int, ts: I64, values: F64) -> float:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _between(t: int, t1: int, v1: float, t2: int, v2: float, counter: bool) -> float:
     if counter and v2 < v1:
-        v1 = 0.0  # a counter that fell began again at zero
+        v1 = 0.0  # a counter that fell was reset to zero
     return v1 + (v2 - v1) * float(t - t1) / float(t2 - t1)
 
 
@@ -147,7 +155,7 @@ def _sweep(
     cursor: I64,
     visits: int,
 ) -> bool:
-    """Goes on at the cursor (series, step); True when all is done, False when it has visited so many samples."""
+    """Continue at the cursor (series, step); return whether all is done, or False after `visits` samples."""
     for series in range(cursor[0], len(offsets) - 1):
         low, high, end = offsets[series], offsets[series], offsets[series + 1]
         first = low  # the anchor: the last sample at or before the start, else the first of all
@@ -174,7 +182,7 @@ def _sweep(
                 if ts[last] <= start or ts[first] > t:
                     continue
             if code in (CHANGES, RESETS):
-                out[series, step] = _counted(values[first:high], code == CHANGES)
+                out[series, step] = _count_changes(values[first:high], code == CHANGES)
             else:
                 out[series, step] = _change(ts, values, first, last, start, t, smoothed, code in (RATE, INCREASE)) / (
                     range_ms / 1000 if code == RATE else 1.0
@@ -185,14 +193,14 @@ def _sweep(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _counted(values: F64, changes: bool) -> float:
-    found = 0.0
+def _count_changes(values: F64, changes: bool) -> float:
+    count = 0.0
     for i in range(1, len(values)):
         if changes:
-            found += values[i] != values[i - 1] and not (np.isnan(values[i]) and np.isnan(values[i - 1]))
+            count += values[i] != values[i - 1] and not (np.isnan(values[i]) and np.isnan(values[i - 1]))
         else:
-            found += values[i] < values[i - 1]
-    return found
+            count += values[i] < values[i - 1]
+    return count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,7 +1,7 @@
-"""Functions of one element, and the operators between numbers, over whole arrays.
+"""Elementwise functions and the operators between numbers, over whole arrays.
 
-Each takes and gives float64 arrays of the same shape (a parameter, one number per step, broadcasts over the series).
-NaN behaves as in Go: a comparison with it is false, `!=` true. Nothing here knows labels, or which elements are
+Each takes and returns float64 arrays of one shape (a parameter, one number per step, broadcasts over the series). NaN
+behaves as in Go: a comparison with it is false, `!=` is true. Never deals with labels, or with which elements are
 present.
 """
 
@@ -14,14 +14,14 @@ from spm.query.promql.kernels.dates import CALENDAR
 
 
 def _round(values: F64, to: F64 | float = 1.0) -> F64:
-    # Ties go up, and the inverse is multiplied by, because the inverse of 0.1 is whole and 0.1 itself is not exact.
+    # Ties round up. It multiplies by the inverse, because the inverse of 0.1 is whole while 0.1 itself is not exact.
     inverse = 1.0 / np.asarray(to)
     rounded: F64 = np.floor(values * inverse + 0.5) / inverse
     return rounded
 
 
 def _greater(a: F64 | float, b: F64 | float) -> F64:
-    # As Go's math.Max: +Inf wins over NaN.
+    # As in Go's math.Max, +Inf wins over NaN.
     return np.where(np.isposinf(a) | np.isposinf(b), np.inf, np.maximum(a, b))
 
 
@@ -34,7 +34,7 @@ def _clamp(values: F64, low: F64 | float, high: F64 | float) -> F64:
 
 
 def _sign(values: F64) -> F64:
-    # numpy makes NaN of NaN and loses the sign of zero; Go gives both back.
+    # np.sign loses the sign of zero; Go returns NaN and both zeros as they are.
     return np.where(values < 0, -1.0, np.where(values > 0, 1.0, values))
 
 
@@ -92,12 +92,12 @@ COMPARISON: dict[str, Callable[[F64, F64], BOOL]] = {
 
 
 def scalar_binary(op: str, left: F64, right: F64) -> F64:
-    """An operator between scalars: comparisons give 0 and 1."""
+    """Apply an operator between scalars; a comparison gives 0 or 1."""
     if op in COMPARISON:
         return COMPARISON[op](left, right).astype(np.float64)
     return ARITHMETIC[op](left, right)
 
 
 def clamp_is_empty(low: F64, high: F64) -> BOOL:
-    """At which steps `clamp` has no answer: its lower bound lies above its upper one."""
+    """Mark the steps at which `clamp` has no elements: its lower bound lies above its upper one."""
     return np.greater(low, high)

@@ -1,10 +1,10 @@
-"""Kernels over the samples of one window: what each function of a range makes of them.
+"""Kernels over the samples of one window: the range functions of PromQL.
 
-Every kernel takes the times and values of a window, in order and without stale markers, and gives one number. Sums are
-compensated (Neumaier), means and variances formed as Prometheus forms them, so that results agree to the last bits, NaN
+Every kernel takes the times and values of a window, in order and without stale markers, and returns one number. Sums
+are compensated (Neumaier), means and variances computed as in Prometheus, so that results agree to the last bits, NaN
 and infinities included; division by zero gives these too, as in Go, instead of numba's exception. Counters are
-extrapolated exactly as Prometheus does it (`extrapolated`, shared with the hourly tier). `value` chooses the kernel by
-a function's code: numba compares small ints, names are for people.
+extrapolated exactly as in Prometheus (`extrapolation_factor`, which whole hours use too). `value` selects the kernel by
+a function's code, because numba compares small ints faster than names.
 """
 
 from typing import Any
@@ -13,12 +13,12 @@ import numpy as np
 from numba import njit
 
 from spm.arrays import F64, I64
-from spm.query.promql.kernels.sums import summed
+from spm.query.promql.kernels.sums import compensated_sum
 from spm.store.rollup.aggregates import compensated
 
 COUNT, PRESENT, LAST, FIRST, SUM, AVG, MIN, MAX, STDDEV, STDVAR, QUANTILE, MAD = range(12)
 TS_FIRST, TS_LAST, TS_MIN, TS_MAX, RESETS, CHANGES = range(12, 18)
-RATE, INCREASE, DELTA, IRATE, IDELTA, DERIV, PREDICT, SMOOTH = range(18, 26)  # of at least two samples
+RATE, INCREASE, DELTA, IRATE, IDELTA, DERIV, PREDICT, SMOOTH = range(18, 26)  # these need at least two samples
 INTEGRAL = 26
 FUNCTIONS = {
     "count_over_time": COUNT,
@@ -53,7 +53,7 @@ FUNCTIONS = {
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def value(code: int, ts: I64, values: F64, t: int, range_ms: int, first: float, second: float) -> Any:
-    """The function's value of one window; `first` and `second` are its parameters."""
+    """Evaluate a function over one window; `first` and `second` are its parameters."""
     if code in (MAX, MIN):
         return _extreme(values, code == MAX)
     if code in (RATE, INCREASE):
@@ -77,14 +77,14 @@ def value(code: int, ts: I64, values: F64, t: int, range_ms: int, first: float, 
         return quantile_of(values, first)
     if code == DELTA:
         change = values[-1] - values[0]
-        return change * extrapolated(len(values), ts[0], ts[-1], values[0], change, t, range_ms, False)
+        return change * extrapolation_factor(len(values), ts[0], ts[-1], values[0], change, t, range_ms, False)
     if code in (IRATE, IDELTA):
         return _instant_change(ts, values, code == IRATE)
-    return _rarer(code, ts, values, first, second)
+    return _rare_value(code, ts, values, first, second)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _rarer(code: int, ts: I64, values: F64, first: float, second: float) -> Any:
+def _rare_value(code: int, ts: I64, values: F64, first: float, second: float) -> Any:
     if code == RESETS:
         return float(np.sum(values[1:] < values[:-1]))
     if code == CHANGES:
@@ -95,7 +95,7 @@ def _rarer(code: int, ts: I64, values: F64, first: float, second: float) -> Any:
         slope, level = _regression(ts, values, second)
         return slope * first + level
     if code == SMOOTH:
-        return _smoothed(values, first, second)
+        return _smooth(values, first, second)
     if code == MAD:
         return _deviation(values)
     if code == INTEGRAL:
@@ -109,18 +109,18 @@ def _rarer(code: int, ts: I64, values: F64, first: float, second: float) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _extreme(values: F64, greatest: bool) -> Any:
-    """NaN never wins unless it is alone; of equal ones (the two zeros) the first."""
-    found = _greatest(values) if greatest else _least(values)
-    if found == 0:
+    """Return the extreme: NaN only if there is nothing else, of equal values (the two zeros) the first."""
+    best = _greatest(values) if greatest else _least(values)
+    if best == 0:
         for here in values:
             if here == 0:
                 return here
-    return _extreme_of_all(values, greatest) if np.isinf(found) else found
+    return _extreme_of_all(values, greatest) if np.isinf(best) else best
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _greatest(values: F64) -> Any:
-    """Four at a time: a comparison need not wait for the one before it."""
+    """Return the maximum, by four chains of comparisons that do not wait for each other."""
     a = b = c = d = -np.inf
     fours = len(values) & ~3
     for i in range(0, fours, 4):
@@ -149,16 +149,16 @@ def _least(values: F64) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _extreme_of_all(values: F64, greatest: bool) -> Any:
-    found = values[0]
+    best = values[0]
     for here in values:
-        if np.isnan(found) or (here > found if greatest else here < found):
-            found = here
-    return found
+        if np.isnan(best) or (here > best if greatest else here < best):
+            best = here
+    return best
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _place_of_extreme(values: F64, greatest: bool) -> Any:
-    """Of equal ones the last."""
+    """Return the place of the extreme, of equal values the last."""
     place = 0
     for here in range(len(values)):
         best = values[place]
@@ -169,7 +169,7 @@ def _place_of_extreme(values: F64, greatest: bool) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _sum(values: F64) -> Any:
-    total, lost = summed(values, 0.0)
+    total, lost = compensated_sum(values, 0.0)
     if np.isfinite(total):
         return total + lost
     total, lost = 0.0, 0.0
@@ -180,40 +180,40 @@ def _sum(values: F64) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _mean(values: F64) -> Any:
-    """The sum by the count; from where the sum leaves the range of floats, the mean is carried on instead."""
-    total, lost = summed(values[1:], values[0])
+    """Divide the sum by the count; where the sum leaves the range of floats, continue with a running mean."""
+    total, lost = compensated_sum(values[1:], values[0])
     if np.isfinite(total):
         return total / len(values) + lost / len(values)
     total, lost, count = values[0], 0.0, 1
-    carried = False
+    is_running = False
     for here in values[1:]:
         count += 1
-        if not carried:
-            added, left = compensated(total, lost, here)
-            if not np.isinf(added):
-                total, lost = added, left
+        if not is_running:
+            next_total, next_lost = compensated(total, lost, here)
+            if not np.isinf(next_total):
+                total, lost = next_total, next_lost
                 continue
-            carried = True
+            is_running = True
             total, lost = total / (count - 1), lost / (count - 1)
         share = (count - 1) / count
         total, lost = compensated(share * total, share * lost, here / count)
-    return total + lost if carried else total / count + lost / count
+    return total + lost if is_running else total / count + lost / count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _variance(values: F64) -> Any:
-    mean, lost_mean, squares, lost_squares, seen = 0.0, 0.0, 0.0, 0.0, 0
+    mean, lost_mean, squares, lost_squares, count = 0.0, 0.0, 0.0, 0.0, 0
     for here in values:
-        seen += 1
-        distance = here - mean - lost_mean  # exact where all are near to each other and far from zero
-        mean, lost_mean = compensated(mean, lost_mean, distance / seen)
+        count += 1
+        distance = here - mean - lost_mean  # exact where all values are close to each other and far from zero
+        mean, lost_mean = compensated(mean, lost_mean, distance / count)
         squares, lost_squares = compensated(squares, lost_squares, distance * (here - mean - lost_mean))
-    return (squares + lost_squares) / seen
+    return (squares + lost_squares) / count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def quantile_of(values: F64, q: float) -> Any:
-    """Linear interpolation between the two nearest ranks; NaNs rank lowest."""
+    """Interpolate linearly between the two nearest ranks; NaNs rank lowest."""
     if len(values) == 0 or np.isnan(q):
         return np.nan
     if q < 0:
@@ -228,14 +228,14 @@ def quantile_of(values: F64, q: float) -> Any:
     weight = rank - lower
     below = ranked[lower - nans] if lower >= nans else np.nan
     if weight == 0:
-        return below  # what is above may be infinite, and no share of it is none
+        return below  # the value above may be infinite, and infinity times zero is NaN
     above = ranked[upper - nans] if upper >= nans else np.nan
     return below * (1 - weight) + above * weight
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _deviation(values: F64) -> Any:
-    """The median of the distances from the median; one NaN makes it NaN."""
+    """Return the median of the distances from the median; one NaN makes it NaN."""
     if np.isnan(values).any():
         return np.nan
     return quantile_of(np.abs(values - quantile_of(values, 0.5)), 0.5)
@@ -243,9 +243,9 @@ def _deviation(values: F64) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _integral(ts: I64, values: F64, rule: float) -> Any:
-    """The area under the samples in seconds: as high as the left one (0), the right one (1), or their mean.
+    """Return the area under the samples in seconds, with the height of the left (0) or right (1) one, or their mean.
 
-    A NaN counts as zero, so that only its neighbours do.
+    A NaN counts as zero.
     """
     total, lost = 0.0, 0.0
     for i in range(1, len(values)):
@@ -266,15 +266,15 @@ def _integral(ts: I64, values: F64, rule: float) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _changes(values: F64) -> Any:
-    found = 0.0
+    count = 0.0
     for i in range(1, len(values)):
-        found += values[i] != values[i - 1] and not (np.isnan(values[i]) and np.isnan(values[i - 1]))
-    return found
+        count += values[i] != values[i - 1] and not (np.isnan(values[i]) and np.isnan(values[i - 1]))
+    return count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _regression(ts: I64, values: F64, at_ms: float) -> Any:
-    """Slope per second and level at a time, by least squares."""
+    """Return the slope per second and the level at a time, by least squares."""
     flat = True
     x_sum, x_lost, y_sum, y_lost, xy_sum, xy_lost, xx_sum, xx_lost = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(len(values)):
@@ -293,8 +293,8 @@ def _regression(ts: I64, values: F64, at_ms: float) -> Any:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _smoothed(values: F64, smoothing: float, trending: float) -> Any:
-    """Double exponential smoothing: a level and a trend, each following what is new by its factor."""
+def _smooth(values: F64, smoothing: float, trending: float) -> Any:
+    """Smooth a level and a trend exponentially, each by its factor."""
     before, level, trend = 0.0, values[0], values[1] - values[0]
     for i in range(1, len(values)):
         if i > 1:
@@ -311,18 +311,18 @@ def _counter(ts: I64, values: F64, t: int, range_ms: int, per_second: bool) -> A
         if here < before:
             gained += before
         before = here
-    factor = extrapolated(len(values), ts[0], ts[-1], values[0], gained, t, range_ms, True)
+    factor = extrapolation_factor(len(values), ts[0], ts[-1], values[0], gained, t, range_ms, True)
     return gained * (factor / (range_ms / 1000) if per_second else factor)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def extrapolated(
+def extrapolation_factor(
     count: int, first_ts: int, last_ts: int, first: float, gained: float, t: int, range_ms: int, counter: bool
 ) -> Any:
-    """By which factor the change between the first and last sample grows to cover the window.
+    """Return the factor by which the change between the first and last sample is extrapolated to the window.
 
-    1. A border nearer than 1.1 average intervals is reached; a farther one is approached by half an interval.
-    2. A counter is not extrapolated below zero: its line meets zero at some time, and the window starts no earlier.
+    1. The change is extrapolated to a border nearer than 1.1 average intervals, else by half an interval towards it.
+    2. A counter is not extrapolated below zero: the window starts no earlier than the time at which its line is zero.
     """
     to_start, to_end = (first_ts - (t - range_ms)) / 1000, (t - last_ts) / 1000
     sampled = (last_ts - first_ts) / 1000

@@ -1,9 +1,9 @@
-"""Samples to steps: the newest sample before each step, and functions of the samples in a window, over all series.
+"""Evaluates windows at steps: the newest sample before each step, and functions of the samples in a window.
 
-`sweep` brings the samples of one series together from where they lie, moves two pointers along its times (once for all
-series that share them), and asks `overtime` for the value of each window; it pauses now and then to look at the clock.
-`instants` is the same for an instant selector. Windows are left-open, (t - range, t]. Functions of windows never see
-stale markers: these are taken out first; an instant selector ends a series at them.
+`sweep` copies the samples of one series together from the cached pages, moves two pointers along its times (once for
+all series that share them), and calls `over_time.value` for each window; it pauses now and then to check the deadline.
+`instants` does so for an instant selector. Windows are left-open, (t - range, t]. Stale markers are removed before a
+range function sees the samples; for an instant selector they end a series.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,21 +16,21 @@ from numba import njit
 from spm.arrays import BOOL, F64, I32, I64
 from spm.fast_dataclass import dataclass
 from spm.query.promql.kernels.over_time import FUNCTIONS, RATE, SMOOTH, value
-from spm.query.request.batches import SeriesBatch, Tick, nothing
-from spm.query.request.threads import hands, shared
+from spm.query.request.batches import DeadlineCheck, SeriesBatch, no_deadline
+from spm.query.request.threads import run_parallel, thread_count
 from spm.query.samples.pointers import integers_at, unsigned_at
-from spm.query.samples.sample_runs import Strips
+from spm.query.samples.sample_runs import SampleRuns
 
 STALE_BITS = np.uint64(0x7FF0000000000002)
 KEEPS_NAME = frozenset({"last_over_time", "first_over_time"})
-_NEWEST, _STAMP = -1, -2  # beside the codes of functions
-_SHARED_FROM = 1_000_000  # samples and values: below a millisecond of work another hand costs more than it does
-VISITS_AT_ONCE = 20_000_000  # samples visited between two looks at the clock: some tens of ms, sorting ten times that
+_NEWEST, _STAMP = -1, -2  # codes beside those of the range functions
+_SHARED_FROM = 1_000_000  # samples and values: below a millisecond of work a second thread costs more than it saves
+VISITS_AT_ONCE = 20_000_000  # samples between two checks of the deadline: some tens of ms, ten times that for sorting
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Evaluation times: `count` of them from `first_ms`, `step_ms` apart (offset already taken off)."""
+    """Evaluation times: `count` of them from `first_ms`, `step_ms` apart (the offset is already subtracted)."""
 
     first_ms: int
     step_ms: int
@@ -38,53 +38,62 @@ class Steps:
 
     @property
     def last_ms(self) -> int:
-        """The latest of them."""
+        """The last time."""
         return self.first_ms + (self.count - 1) * self.step_ms
 
     @property
     def times(self) -> I64:
-        """All of them."""
+        """All times."""
         return self.first_ms + np.arange(self.count, dtype=np.int64) * self.step_ms
 
 
 def sweep(
-    function: str, found: Strips, steps: Steps, range_ms: int, *parameters: F64, tick: Tick = nothing
+    function: str,
+    runs: SampleRuns,
+    steps: Steps,
+    range_ms: int,
+    *parameters: F64,
+    check_deadline: DeadlineCheck = no_deadline,
 ) -> tuple[F64, BOOL]:
-    """The function's value per series and step, and where it has one. A parameter has one number per step."""
-    return _swept(FUNCTIONS[function], found, steps, range_ms, parameters, tick)
+    """Evaluate a function per series and step; return values and presence. A parameter has one number per step."""
+    return _sweep_all(FUNCTIONS[function], runs, steps, range_ms, parameters, check_deadline)
 
 
-def instants(found: Strips, steps: Steps, lookback_ms: int, *, tick: Tick = nothing) -> tuple[F64, BOOL]:
-    """The newest sample per series and step, unless it is too old or a stale marker."""
-    return _swept(_NEWEST, found, steps, lookback_ms, (), tick)
-
-
-def stamps(found: Strips, steps: Steps, lookback_ms: int, *, tick: Tick = nothing) -> tuple[F64, BOOL]:
-    """The time of the newest sample, in seconds."""
-    return _swept(_STAMP, found, steps, lookback_ms, (), tick)
-
-
-def _swept(
-    code: int, found: Strips, steps: Steps, range_ms: int, parameters: Sequence[F64], tick: Tick
+def instants(
+    runs: SampleRuns, steps: Steps, lookback_ms: int, *, check_deadline: DeadlineCheck = no_deadline
 ) -> tuple[F64, BOOL]:
-    """Series that share their lines are taken one after the other, large sweeps by several hands."""
-    shape = (len(found.counts), steps.count)
+    """Return the newest sample per series and step, unless it is too old or a stale marker."""
+    return _sweep_all(_NEWEST, runs, steps, lookback_ms, (), check_deadline)
+
+
+def stamps(
+    runs: SampleRuns, steps: Steps, lookback_ms: int, *, check_deadline: DeadlineCheck = no_deadline
+) -> tuple[F64, BOOL]:
+    """Return the time of the newest sample per series and step, in seconds."""
+    return _sweep_all(_STAMP, runs, steps, lookback_ms, (), check_deadline)
+
+
+def _sweep_all(
+    code: int, runs: SampleRuns, steps: Steps, range_ms: int, parameters: Sequence[F64], check_deadline: DeadlineCheck
+) -> tuple[F64, BOOL]:
+    """Sweep all series, those with common timelines one after the other, large batches in several threads."""
+    shape = (len(runs.counts), steps.count)
     values, present = np.empty(shape, np.float64), np.zeros(shape, np.bool_)
     numbers = [np.ascontiguousarray(p, np.float64) for p in (*parameters, *[np.zeros(steps.count)] * 2)[:2]]
-    order = np.argsort(found.line[found.starts[:-1]], kind="stable")
-    many = hands() if found.samples + values.size >= _SHARED_FROM else 1
-    parts = np.array_split(order, many) if many > 1 else [order]
+    order = np.argsort(runs.timeline[runs.starts[:-1]], kind="stable")
+    threads = thread_count() if runs.samples + values.size >= _SHARED_FROM else 1
+    parts = np.array_split(order, threads) if threads > 1 else [order]
     cursors = [(part, np.zeros(2, np.int64)) for part in parts]
-    longest = int(found.counts.max(initial=0))
+    longest = int(runs.counts.max(initial=0))
 
     def go_on(part: I64, cursor: I64) -> bool:
         done: bool = _sweep(
             code,
-            found.starts,
-            found.values,
-            found.line,
-            found.times,
-            found.lengths,
+            runs.starts,
+            runs.values,
+            runs.timeline,
+            runs.times,
+            runs.lengths,
             part,
             longest,
             steps.first_ms,
@@ -100,32 +109,32 @@ def _swept(
         return done
 
     while cursors:
-        done = shared([partial(go_on, *each) for each in cursors])
+        done = run_parallel([partial(go_on, *each) for each in cursors])
         cursors = [each for each, over in zip(cursors, done, strict=True) if not over]
         if cursors:
-            tick()
+            check_deadline()
     return values, present
 
 
-def paused(step: Callable[[I64], bool], tick: Tick) -> None:
-    """Call a kernel that stops after so much work until it is done, with a look at the clock in between."""
+def run_in_slices(step: Callable[[I64], bool], check_deadline: DeadlineCheck) -> None:
+    """Call a kernel, which stops after a bounded amount of work, until it is done; check the deadline in between."""
     cursor = np.zeros(2, np.int64)
     while not step(cursor):
-        tick()
+        check_deadline()
 
 
 def times(column: I64) -> I64:
-    """Contiguous and writeable, so that kernels are compiled for one kind of array only."""
+    """Make a column contiguous and writeable, so that kernels are compiled for one kind of array only."""
     return np.require(column, np.int64, ("C", "W"))
 
 
 def numbers(column: F64) -> F64:
-    """Likewise for floats, every bit kept."""
+    """Make a column of floats contiguous and writeable; every bit stays."""
     return np.require(column, np.float64, ("C", "W"))
 
 
 def without_stale(batch: SeriesBatch) -> SeriesBatch:
-    """The same samples without stale markers."""
+    """Remove the stale markers from a batch."""
     real = batch.values.view(np.uint64) != STALE_BITS
     if real.all():
         return batch
@@ -138,7 +147,7 @@ def _sweep(
     code: int,
     starts: I64,
     values: I64,
-    line: I32,
+    timeline: I32,
     times: I64,
     lengths: I64,
     part: I64,
@@ -153,24 +162,24 @@ def _sweep(
     cursor: I64,
     visits: int,
 ) -> bool:
-    """Goes on at the cursor (place in the part, step); True when it is done, False when it has visited so many samples.
+    """Continue at the cursor (place in the part, step); return whether it is done, or False after `visits` samples.
 
-    1. The values of a series are brought together, and its times, unless the series before has the same lines.
-    2. Stale markers are left out, but for the newest sample: there they end a series.
-    3. Two pointers find the window of each step.
+    1. Copy the values of a series together, and its times, unless the series before has the same timelines.
+    2. Remove stale markers, except for an instant selector: there they end a series.
+    3. Find the window of each step by two pointers.
     """
-    ts, held = np.empty(longest, np.int64), np.empty(longest, np.float64)
+    ts, numbers = np.empty(longest, np.int64), np.empty(longest, np.float64)
     low, high = np.empty(out.shape[1], np.int64), np.empty(out.shape[1], np.int64)
     needed = 2 if RATE <= code <= SMOOTH else 1
     before = -1
     for place in range(cursor[0], len(part)):
         series = part[place]
-        count, stale = _values_of(series, starts, values, line, lengths, held)
-        if before < 0 or not _same_lines(series, before, starts, line):
-            _times_of(series, starts, line, times, lengths, ts)
+        count, stale = _values_of(series, starts, values, timeline, lengths, numbers)
+        if before < 0 or not _share_timelines(series, before, starts, timeline):
+            _times_of(series, starts, timeline, times, lengths, ts)
             before = -1
         if stale and code >= 0:
-            count = _without_stale(ts, held, count)
+            count = _without_stale(ts, numbers, count)
             before = -1
         if before < 0:
             _bounds(ts, count, first_ms, step_ms, range_ms, low, high)
@@ -178,13 +187,13 @@ def _sweep(
         for step in range(cursor[1], out.shape[1]):
             here, end = low[step], high[step]
             if code < 0:
-                if end > here and not _is_stale(held, end - 1):
-                    out[series, step] = ts[end - 1] / 1000 if code == _STAMP else held[end - 1]
+                if end > here and not _is_stale(numbers, end - 1):
+                    out[series, step] = ts[end - 1] / 1000 if code == _STAMP else numbers[end - 1]
                     present[series, step] = True
-                end = here  # one look, however many samples there are
+                end = here  # one visit, whatever the number of samples
             elif end - here >= needed:
                 t = first_ms + step * step_ms
-                out[series, step] = value(code, ts[here:end], held[here:end], t, range_ms, first[step], second[step])
+                out[series, step] = value(code, ts[here:end], numbers[here:end], t, range_ms, first[step], second[step])
                 present[series, step] = True
             visits -= end - here + 1
             if visits < 0:
@@ -195,38 +204,38 @@ def _sweep(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _values_of(series: int, starts: I64, values: I64, line: I32, lengths: I64, out: F64) -> Any:
-    """How many values there are, and whether any is a stale marker.
+def _values_of(series: int, starts: I64, values: I64, timeline: I32, lengths: I64, out: F64) -> Any:
+    """Copy the values of a series; return their number, and whether any is a stale marker.
 
-    Both arrays are counted from zero: of an index that might be negative a compiler makes one step per value.
+    Both arrays are indexed from zero: a compiler does not vectorise an index that might be negative.
     """
-    at, found, bits = 0, 0, out.view(np.uint64)
-    for strip in range(starts[series], starts[series + 1]):
-        count = lengths[line[strip]]
-        own, place = unsigned_at(values[strip], count), bits[at : at + count]
+    at, stale, bits = 0, 0, out.view(np.uint64)
+    for run in range(starts[series], starts[series + 1]):
+        count = lengths[timeline[run]]
+        own, place = unsigned_at(values[run], count), bits[at : at + count]
         for i in range(count):
             place[i] = own[i]
-            found += own[i] == STALE_BITS
+            stale += own[i] == STALE_BITS
         at += count
-    return at, found > 0
+    return at, stale > 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _times_of(series: int, starts: I64, line: I32, times: I64, lengths: I64, out: I64) -> None:
+def _times_of(series: int, starts: I64, timeline: I32, times: I64, lengths: I64, out: I64) -> None:
     at = 0
-    for strip in range(starts[series], starts[series + 1]):
-        count = lengths[line[strip]]
-        out[at : at + count] = integers_at(times[line[strip]], count)
+    for run in range(starts[series], starts[series + 1]):
+        count = lengths[timeline[run]]
+        out[at : at + count] = integers_at(times[timeline[run]], count)
         at += count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _same_lines(series: int, other: int, starts: I64, line: I32) -> bool:
+def _share_timelines(series: int, other: int, starts: I64, timeline: I32) -> bool:
     first, second = starts[series], starts[other]
     if starts[series + 1] - first != starts[other + 1] - second:
         return False
     for i in range(starts[series + 1] - first):  # noqa: SIM110  # no generators in a kernel
-        if line[first + i] != line[second + i]:
+        if timeline[first + i] != timeline[second + i]:
             return False
     return True
 
@@ -234,12 +243,12 @@ def _same_lines(series: int, other: int, starts: I64, line: I32) -> bool:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _without_stale(ts: I64, values: F64, count: int) -> int:
     bits = values.view(np.uint64)
-    kept = 0
+    remaining = 0
     for i in range(count):
         if bits[i] != STALE_BITS:
-            ts[kept], bits[kept] = ts[i], bits[i]
-            kept += 1
-    return kept
+            ts[remaining], bits[remaining] = ts[i], bits[i]
+            remaining += 1
+    return remaining
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -249,7 +258,7 @@ def _is_stale(values: F64, at: int) -> bool:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _bounds(ts: I64, count: int, first_ms: int, step_ms: int, range_ms: int, low: I64, high: I64) -> None:
-    """The samples low[step]:high[step] of each window (t - range, t]."""
+    """Find the samples low[step]:high[step] of each window (t - range, t]."""
     begin = end = 0
     for step in range(len(low)):
         t = first_ms + step * step_ms

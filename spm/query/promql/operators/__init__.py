@@ -1,1 +1,1 @@
-"""What is done with instant vectors: operators, aggregations, joins, labels, order."""
+"""Operations on instant vectors: operators, aggregations, joins, labels and order."""

@@ -1,8 +1,8 @@
-"""Aggregations over the series of a group, for all groups and steps in one pass.
+"""Aggregates the series of each group to one element, for all groups and steps in one pass.
 
-The pass goes row by row, so that memory is read in order, and keeps one accumulator per group and step. Elements are
-taken in the order of the series. Sums are compensated, deviations by Welford's method, NaN never wins a min or max
-unless it is alone: all as in Prometheus. What chooses among the elements instead stands in `choose`.
+The pass goes row by row, so that memory is read in order, and has one accumulator per group and step. As in Prometheus,
+elements are taken in the order of the series, sums are compensated, deviations use Welford's method, and NaN is a min
+or max only if there is no other value. Aggregations that select elements instead are in `select_elements`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba import njit
 from spm.arrays import BOOL, F64, I64
 from spm.query.promql.kernels.over_time import quantile_of
 from spm.query.promql.operators.label_groups import Groups
-from spm.query.promql.operators.vector import Vector, named
+from spm.query.promql.operators.vector import Vector, make_vector
 from spm.store.rollup.aggregates import compensated
 
 SUM, AVG, MIN, MAX, COUNT, GROUP, STDDEV, STDVAR = range(8)
@@ -29,55 +29,58 @@ _CODES = {
     "stddev": STDDEV,
     "stdvar": STDVAR,
 }
-_CELLS_AT_ONCE = 1 << 18  # two megabytes for each accumulator, which a processor keeps near
-_STEPS_AT_LEAST = 8  # values that one look at memory brings
+_CELLS_AT_ONCE = 1 << 18  # two megabytes for each accumulator, which fit a processor's cache
+_STEPS_AT_LEAST = 8  # values in one cache line
 
 
 def aggregate(op: str, vector: Vector, groups: Groups, parameter: F64) -> Vector:
-    """One element per group; `parameter` (of `quantile`) has one number per step."""
+    """Aggregates to one element per group and step; `parameter` (of `quantile`) has one number per step."""
     if op == "quantile":
-        values, seen = _quantiles(vector.values, vector.present, *groups.members(), parameter)
+        values, present = _quantiles(vector.values, vector.present, *groups.members(), parameter)
     else:
-        values, seen = _reduced(_CODES[op], vector.values, vector.present, groups.codes, len(groups.labels))
-    return named(groups.labels, values, seen, nameless=False)
+        values, present = _aggregate_groups(_CODES[op], vector.values, vector.present, groups.codes, len(groups.labels))
+    return make_vector(groups.labels, values, present, nameless=False)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _reduced(code: int, values: F64, present: BOOL, codes: I64, groups: int) -> Any:
-    """Some steps at a time, so that what is kept beside a result is small, however many groups there are."""
+def _aggregate_groups(code: int, values: F64, present: BOOL, codes: I64, groups: int) -> Any:
+    """Aggregates some steps at a time, so that the accumulators stay small however many groups there are."""
     steps = values.shape[1]
     out, there = np.zeros((groups, steps)), np.zeros((groups, steps), np.bool_)
     width = min(steps, max(_CELLS_AT_ONCE // max(groups, 1), _STEPS_AT_LEAST))
-    spreads = code in (STDDEV, STDVAR)
-    seen, second = (
+    has_deviations = code in (STDDEV, STDVAR)
+    counts, second = (
         np.empty((groups, width), np.int64),
-        np.empty((groups, width if spreads or code in (SUM, AVG) else 0)),
+        np.empty((groups, width if has_deviations or code in (SUM, AVG) else 0)),
     )
-    lost_mean, lost_second = np.empty((groups, width if spreads else 0)), np.empty((groups, width if spreads else 0))
+    lost_mean, lost_second = (
+        np.empty((groups, width if has_deviations else 0)),
+        np.empty((groups, width if has_deviations else 0)),
+    )
     for begin in range(0, steps, max(width, 1)):
         end = min(begin + width, steps)
-        seen[:], second[:], lost_mean[:], lost_second[:] = 0, 0.0, 0.0, 0.0
-        if spreads:
-            _spread(values, present, codes, begin, end, out, second, lost_mean, lost_second, seen)
+        counts[:], second[:], lost_mean[:], lost_second[:] = 0, 0.0, 0.0, 0.0
+        if has_deviations:
+            _accumulate_deviations(values, present, codes, begin, end, out, second, lost_mean, lost_second, counts)
         else:
-            _accumulated(code, values, present, codes, begin, end, out, second, seen)
+            _accumulate(code, values, present, codes, begin, end, out, second, counts)
         if code == AVG:
-            _retry_overflowed(values, present, codes, begin, end, out, second, seen)
-        _finish(code, begin, end, out, second, seen, there)
+            _retry_overflowed(values, present, codes, begin, end, out, second, counts)
+        _finish(code, begin, end, out, second, counts, there)
     return out, there
 
 
-# Below, places are counted from zero: an index that begins elsewhere might be negative, for all a compiler knows.
+# The loops below index slices from zero: a compiler cannot exclude that an index with another start is negative.
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _accumulated(
-    code: int, values: F64, present: BOOL, codes: I64, begin: int, end: int, out: F64, second: F64, seen: I64
+def _accumulate(
+    code: int, values: F64, present: BOOL, codes: I64, begin: int, end: int, out: F64, second: F64, counts: I64
 ) -> None:
     for row in range(values.shape[0]):
         group = codes[row]
         own, there, total = values[row, begin:end], present[row, begin:end], out[group, begin:end]
-        lost, count = second[group], seen[group]
+        lost, count = second[group], counts[group]
         for at in range(len(own)):
             if not there[at]:
                 continue
@@ -92,7 +95,7 @@ def _accumulated(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _spread(
+def _accumulate_deviations(
     values: F64,
     present: BOOL,
     codes: I64,
@@ -102,13 +105,13 @@ def _spread(
     second: F64,
     lost_mean: F64,
     lost_second: F64,
-    seen: I64,
+    counts: I64,
 ) -> None:
-    """The mean, and the squares of the distances from it, with what is lost of both: times are large beside them."""
+    """Accumulates means and squared distances, both compensated: timestamps are large compared to their deviation."""
     for row in range(values.shape[0]):
         group = codes[row]
         own, there, means = values[row, begin:end], present[row, begin:end], out[group, begin:end]
-        squares, low, lost, count = second[group], lost_mean[group], lost_second[group], seen[group]
+        squares, low, lost, count = second[group], lost_mean[group], lost_second[group], counts[group]
         for at in range(len(own)):
             if not there[at]:
                 continue
@@ -122,11 +125,11 @@ def _spread(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _retry_overflowed(
-    values: F64, present: BOOL, codes: I64, begin: int, end: int, out: F64, second: F64, seen: I64
+    values: F64, present: BOOL, codes: I64, begin: int, end: int, out: F64, second: F64, counts: I64
 ) -> None:
-    """Sums that left the range of floats are formed again from parts of their mean, scaled to be divided later."""
+    """Computes averages whose sum left the range of floats again, as a sum of values divided by their count."""
     for group in range(out.shape[0]):
-        total, more, count = out[group, begin:end], second[group], seen[group]
+        total, more, count = out[group, begin:end], second[group], counts[group]
         for at in range(len(total)):
             if np.isinf(total[at]):
                 mean, lost = 0.0, 0.0
@@ -137,12 +140,12 @@ def _retry_overflowed(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _finish(code: int, begin: int, end: int, out: F64, second: F64, seen: I64, present: BOOL) -> None:
+def _finish(code: int, begin: int, end: int, out: F64, second: F64, counts: I64, present: BOOL) -> None:
     for group in range(out.shape[0]):
         total, there = out[group, begin:end], present[group, begin:end]
-        more, counts = second[group], seen[group]
+        more, own_counts = second[group], counts[group]
         for at in range(len(total)):
-            count = counts[at]
+            count = own_counts[at]
             if count == 0:
                 continue
             there[at] = True
@@ -168,17 +171,17 @@ def _finish(code: int, begin: int, end: int, out: F64, second: F64, seen: I64, p
 @njit(cache=True, nogil=True, error_model="numpy")
 def _quantiles(values: F64, present: BOOL, order: I64, starts: I64, q: F64) -> Any:
     groups, steps = len(starts) - 1, values.shape[1]
-    out, seen = np.zeros((groups, steps)), np.zeros((groups, steps), np.bool_)
+    out, has_value = np.zeros((groups, steps)), np.zeros((groups, steps), np.bool_)
     for group in range(groups):
         rows = order[starts[group] : starts[group + 1]]
-        held = np.empty(len(rows))
+        numbers = np.empty(len(rows))
         for step in range(steps):
             count = 0
             for row in rows:
                 if present[row, step]:
-                    held[count] = values[row, step]
+                    numbers[count] = values[row, step]
                     count += 1
             if count:
-                out[group, step] = quantile_of(held[:count], q[step])
-                seen[group, step] = True
-    return out, seen
+                out[group, step] = quantile_of(numbers[:count], q[step])
+                has_value[group, step] = True
+    return out, has_value

@@ -1,9 +1,9 @@
-"""Quantiles and fractions of classic histograms: series with a label `le` that count what is not above it.
+"""Quantiles and fractions of classic histograms: series with a label `le` that count the observations up to that bound.
 
-1. Series that differ in `le` only form a histogram (`grouped`); their bounds are sorted once for all steps. 2. At each
-step the buckets that are there are taken: equal bounds added, the last one must be +Inf. 3. Counts that fall where they
-must rise are lifted, tiny differences silently, others with a remark. 4. Within a bucket observations are taken to be
-spread evenly. Enter by `quantile` and `fraction`.
+1. Series that differ in `le` only form a histogram (`group_buckets`); their bounds are sorted once for all steps. 2. At
+each step the present buckets are collected: those with equal bounds are added, and the last bound must be +Inf.
+3. Counts that fall where they must rise are raised: tiny differences silently, others with an annotation. 4. The
+observations within a bucket are assumed to be spread evenly. Enter by `group_buckets`, `quantile` and `fraction`.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ import numpy as np
 from numba import njit
 
 from spm.arrays import BOOL, F64, I64
-from spm.query.promql.operators.annotations import Forced, Remarks
+from spm.query.promql.operators.annotations import Annotations, ForcedMonotonicity
 from spm.query.promql.operators.label_groups import group_equal
 from spm.query.promql.operators.vector import Vector
 from spm.query.request.batches import METRIC_NAME
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf|infinity)", re.IGNORECASE)
-_TOLERANCE = 1e-12  # relative difference of two counts that rounding may have made
+_TOLERANCE = 1e-12  # the relative difference of two counts that rounding may cause
 _LEAST_NORMAL = 2.2250738585072014e-308
 
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """Rows of a vector by histogram: those of histogram h are rows[starts[h]:starts[h + 1]], bounds ascending."""
+    """The bucket rows of a vector: those of histogram h are rows[starts[h]:starts[h + 1]], bounds ascending."""
 
     labels: Sequence[dict[str, str]]
     rows: I64
     starts: I64
     bounds: F64  # of the rows
 
-    def shown(self, values: F64, present: BOOL) -> Vector:
-        """A value per histogram and step, the names to be removed."""
+    def vector(self, values: F64, present: BOOL) -> Vector:
+        """Make a vector with one row per histogram, whose names are marked for removal."""
         return Vector(self.labels, values, present, np.ones(len(self.labels), np.bool_))
 
 
-def grouped(vector: Vector, remarks: Remarks, position: int) -> Histograms:
-    """The histograms of a vector; series whose bound is no number are left out and remarked upon."""
+def group_buckets(vector: Vector, annotations: Annotations, position: int) -> Histograms:
+    """Group the rows of a vector to histograms; a series whose bound is not a number is dropped with a warning."""
     texts = [labels.get("le", "") for labels in vector.labels]
     known = np.array([_NUMBER.fullmatch(text) is not None for text in texts], np.bool_)
-    held = vector.present.any(axis=1)
-    for row in np.flatnonzero(held & ~known).tolist():
-        remarks.bad_bucket(vector.labels[row].get(METRIC_NAME, ""), texts[row], position)
-    rows = np.flatnonzero(held & known)
+    has_element = vector.present.any(axis=1)
+    for row in np.flatnonzero(has_element & ~known).tolist():
+        annotations.bad_bucket(vector.labels[row].get(METRIC_NAME, ""), texts[row], position)
+    rows = np.flatnonzero(has_element & known)
     bare = [{name: value for name, value in vector.labels[row].items() if name != "le"} for row in rows.tolist()]
     groups = group_equal(bare)
     bounds = np.array([float(texts[row]) for row in rows.tolist()])
@@ -57,32 +57,57 @@ def grouped(vector: Vector, remarks: Remarks, position: int) -> Histograms:
     return Histograms(groups.labels, rows[order], starts.astype(np.int64), bounds[order])
 
 
-def quantile(vector: Vector, found: Histograms, q: F64, *, times: I64, remarks: Remarks, position: int) -> Vector:
-    """The q-quantile per histogram and step; `q` has one number per step."""
-    shape = len(found.labels), vector.values.shape[1]
+def quantile(
+    vector: Vector, histograms: Histograms, q: F64, *, times: I64, annotations: Annotations, position: int
+) -> Vector:
+    """Compute the q-quantile per histogram and step; `q` has one number per step."""
+    shape = len(histograms.labels), vector.values.shape[1]
     values, present = np.zeros(shape), np.zeros(shape, np.bool_)
-    lifted = np.zeros((len(found.labels), 3))
-    span = np.zeros((len(found.labels), 3), np.int64)
-    _quantiles(vector.values, vector.present, found.rows, found.starts, found.bounds, q, values, present, lifted, span)
+    raised = np.zeros((len(histograms.labels), 3))
+    span = np.zeros((len(histograms.labels), 3), np.int64)
+    _quantiles(
+        vector.values,
+        vector.present,
+        histograms.rows,
+        histograms.starts,
+        histograms.bounds,
+        q,
+        values,
+        present,
+        raised,
+        span,
+    )
     for row in np.flatnonzero(span[:, 0]).tolist():
-        least, greatest, difference = lifted[row].tolist()
+        least, greatest, difference = raised[row].tolist()
         count, first, last = span[row].tolist()
-        forced = Forced(least, greatest, difference, count, int(times[first]), int(times[last]))
-        remarks.forced(found.labels[row].get(METRIC_NAME, ""), position, forced)
-    return found.shown(values, present)
+        forced = ForcedMonotonicity(least, greatest, difference, count, int(times[first]), int(times[last]))
+        annotations.forced_monotonicity(histograms.labels[row].get(METRIC_NAME, ""), position, forced)
+    return histograms.vector(values, present)
 
 
-def fraction(vector: Vector, found: Histograms, lower: F64, upper: F64) -> Vector:
-    """Which part of the observations lies between two values, per histogram and step."""
-    shape = len(found.labels), vector.values.shape[1]
+def fraction(vector: Vector, histograms: Histograms, lower: F64, upper: F64) -> Vector:
+    """Compute the share of observations between two values, per histogram and step."""
+    shape = len(histograms.labels), vector.values.shape[1]
     values, present = np.zeros(shape), np.zeros(shape, np.bool_)
-    _fractions(vector.values, vector.present, found.rows, found.starts, found.bounds, lower, upper, values, present)
-    return found.shown(values, present)
+    _fractions(
+        vector.values,
+        vector.present,
+        histograms.rows,
+        histograms.starts,
+        histograms.bounds,
+        lower,
+        upper,
+        values,
+        present,
+    )
+    return histograms.vector(values, present)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _gathered(values: F64, present: BOOL, rows: I64, bounds: F64, step: int, own_bounds: F64, own_counts: F64) -> int:
-    """The buckets of one histogram at one step, equal bounds added; how many there are."""
+def _collect_buckets(
+    values: F64, present: BOOL, rows: I64, bounds: F64, step: int, own_bounds: F64, own_counts: F64
+) -> int:
+    """Collect the buckets of one histogram at one step, adding those of equal bounds; return their number."""
     count = 0
     for i in range(len(rows)):
         if not present[rows[i], step]:
@@ -106,8 +131,8 @@ def _almost_equal(a: float, b: float) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _lift(bounds: F64, counts: F64, size: int) -> Any:
-    """Make counts rise; (whether any was lifted noticeably, least and greatest such bound, greatest difference)."""
+def _make_monotonic(bounds: F64, counts: F64, size: int) -> Any:
+    """Make counts monotonic; return (whether any was raised noticeably, least and greatest such bound, difference)."""
     forced, least, greatest, difference = False, np.inf, -np.inf, 0.0
     before = counts[0]
     for i in range(1, size):
@@ -157,7 +182,7 @@ def _quantiles(
     q: F64,
     out: F64,
     seen: BOOL,
-    lifted: F64,
+    raised: F64,
     span: I64,
 ) -> None:
     widest = np.max(np.diff(starts)) if len(starts) > 1 else 0
@@ -165,7 +190,7 @@ def _quantiles(
     for histogram in range(len(starts) - 1):
         part = slice(starts[histogram], starts[histogram + 1])
         for step in range(values.shape[1]):
-            size = _gathered(values, present, rows[part], bounds[part], step, own_bounds, own_counts)
+            size = _collect_buckets(values, present, rows[part], bounds[part], step, own_bounds, own_counts)
             if size == 0:
                 continue
             seen[histogram, step] = True
@@ -178,13 +203,13 @@ def _quantiles(
             elif own_bounds[size - 1] != np.inf:
                 out[histogram, step] = np.nan
             else:
-                forced, least, greatest, difference = _lift(own_bounds, own_counts, size)
+                forced, least, greatest, difference = _make_monotonic(own_bounds, own_counts, size)
                 out[histogram, step] = _quantile(own_bounds, own_counts, size, q[step])
                 if forced:
                     first = span[histogram, 0] == 0
-                    lifted[histogram, 0] = least if first else min(least, lifted[histogram, 0])
-                    lifted[histogram, 1] = greatest if first else max(greatest, lifted[histogram, 1])
-                    lifted[histogram, 2] = max(difference, lifted[histogram, 2])
+                    raised[histogram, 0] = least if first else min(least, raised[histogram, 0])
+                    raised[histogram, 1] = greatest if first else max(greatest, raised[histogram, 1])
+                    raised[histogram, 2] = max(difference, raised[histogram, 2])
                     span[histogram, 0] += 1
                     span[histogram, 1] = step if first else span[histogram, 1]
                     span[histogram, 2] = step
@@ -192,7 +217,7 @@ def _quantiles(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _rank(bounds: F64, counts: F64, size: int, at: float) -> Any:
-    """How many observations lie below a value."""
+    """Compute the number of observations below a value."""
     rank = 0.0
     start = 0.0 if bounds[0] > 0 else -np.inf
     for i in range(size):
@@ -217,7 +242,7 @@ def _fractions(
     for histogram in range(len(starts) - 1):
         part = slice(starts[histogram], starts[histogram + 1])
         for step in range(values.shape[1]):
-            size = _gathered(values, present, rows[part], bounds[part], step, own_bounds, own_counts)
+            size = _collect_buckets(values, present, rows[part], bounds[part], step, own_bounds, own_counts)
             if size == 0:
                 continue
             seen[histogram, step] = True

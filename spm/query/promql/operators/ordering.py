@@ -1,7 +1,7 @@
-"""Vectors in another order: by value, or by labels as people order names (`host9` before `host10`).
+"""Sorts vectors by value, or by labels in natural order (`host9` before `host10`).
 
-Order only matters to instant queries, the only ones whose answer has one. NaN comes last in both directions. Labels are
-compared chunk by chunk, numbers as numbers; what is alike in all labels asked for is ordered by all its labels.
+Only the results of instant queries have an order. NaN comes last in both directions. Labels are compared chunk by
+chunk, numbers as numbers; series with equal values of the given labels are sorted by all their labels.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _CHUNK = re.compile(r"\d+|\D+")
 _DIGITS_MAX = 18  # longer numbers are compared as text, as they do not fit 64 bits
 
 
-def by_value(vector: Vector, *, descending: bool) -> Vector:
-    """The rows of an instant vector by their value."""
+def sort_by_value(vector: Vector, *, descending: bool) -> Vector:
+    """Sorts the rows of an instant vector by value."""
     keys = vector.values[:, 0]
     return vector.take(np.lexsort((-keys if descending else keys, np.isnan(keys))))
 
 
-def by_labels(vector: Vector, names: tuple[str, ...], *, descending: bool) -> Vector:
-    """The rows of an instant vector by these labels."""
+def sort_by_labels(vector: Vector, names: tuple[str, ...], *, descending: bool) -> Vector:
+    """Sorts the rows of an instant vector by these labels."""
 
-    def compared(a: int, b: int) -> int:
-        return _compared(vector.labels[a], vector.labels[b], names)
+    def compare(a: int, b: int) -> int:
+        return _compare(vector.labels[a], vector.labels[b], names)
 
-    rows = sorted(range(len(vector.labels)), key=cmp_to_key(compared), reverse=descending)
+    rows = sorted(range(len(vector.labels)), key=cmp_to_key(compare), reverse=descending)
     return vector.take(np.array(rows, np.int64))
 
 
-def _compared(a: Labels, b: Labels, names: tuple[str, ...]) -> int:
+def _compare(a: Labels, b: Labels, names: tuple[str, ...]) -> int:
     for name in names:
         here, there = a.get(name, ""), b.get(name, "")
         if here != there:

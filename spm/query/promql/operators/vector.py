@@ -1,9 +1,9 @@
-"""What the evaluator computes with: an instant vector over all steps at once.
+"""An instant vector over all steps at once: the value that the evaluator computes with.
 
-A row is a series, a column a step; where `present` is false the value means nothing. The metric's name is not taken
-away when a function changes what the number means, but marked (`nameless`) and removed at the very end, so that
-grouping by `__name__` still works in between. Two rows that come to have the same labels are one series, if they never
-meet.
+A row is a series, a column a step; where `present` is false, the value is meaningless. A function that changes the
+meaning of the numbers does not remove the metric's name but marks it (`nameless`); `finish` removes it at the end, so
+that grouping by `__name__` works in between. Rows that get equal labels become one series if they have no step in
+common.
 """
 
 from __future__ import annotations
@@ -17,49 +17,49 @@ from spm.arrays import BOOL, F64, I64
 from spm.errors import QueryFailed
 from spm.fast_dataclass import dataclass
 from spm.query.promql.operators.label_groups import METADATA, group_equal, without_name
-from spm.query.series.label_table import Labels, LabelTable, taken, used
+from spm.query.series.label_table import Labels, LabelTable, take_labels, used_values
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Elements of S series at T steps."""
+    """The elements of S series at T steps."""
 
     labels: Sequence[Labels]
     values: F64  # [S, T]
     present: BOOL  # [S, T]
-    nameless: BOOL  # [S]: the metric's name is to be removed in the end
+    nameless: BOOL  # [S]: the metric's name is to be removed at the end
 
-    def having(self, values: F64, present: BOOL) -> Vector:
-        """The same series with other elements, the names marked for removal.
+    def with_elements(self, values: F64, present: BOOL) -> Vector:
+        """Replace the elements, and mark all names for removal.
 
-        Rows that stood apart because only one of them was to lose its name are one series from here on.
+        Rows with equal labels of which only one was marked become one series.
         """
-        made = Vector(self.labels, values, present, np.ones(len(self.labels), np.bool_))
-        return united([made]) if self.mixed else made
+        vector = Vector(self.labels, values, present, np.ones(len(self.labels), np.bool_))
+        return merge_rows([vector]) if self.is_mixed else vector
 
     @property
-    def mixed(self) -> bool:
-        """Whether some rows are to lose their names, and others are not."""
+    def is_mixed(self) -> bool:
+        """Whether the names of some rows are marked for removal, and those of others are not."""
         return bool(self.nameless.any() and not self.nameless.all())
 
     def take(self, rows: I64) -> Vector:
-        """These rows, in this order."""
+        """Select rows by number, in this order."""
         values, present = self.values.take(rows, axis=0), self.present.take(rows, axis=0)
-        return Vector(taken(self.labels, rows), values, present, self.nameless[rows])
+        return Vector(take_labels(self.labels, rows), values, present, self.nameless[rows])
 
-    def shown(self) -> Vector:
-        """Only the rows that have any element."""
-        held = self.present.any(axis=1)
-        return self if held.all() else self.take(np.flatnonzero(held))
+    def without_empty_rows(self) -> Vector:
+        """Select the rows that have any element."""
+        has_element = self.present.any(axis=1)
+        return self if has_element.all() else self.take(np.flatnonzero(has_element))
 
 
-def named(labels: Sequence[Labels], values: F64, present: BOOL, *, nameless: bool) -> Vector:
-    """A vector whose rows all keep, or all lose, their metric's name."""
+def make_vector(labels: Sequence[Labels], values: F64, present: BOOL, *, nameless: bool) -> Vector:
+    """Make a vector in which the names of all rows, or of none, are marked for removal."""
     return Vector(labels, values, present, np.full(len(labels), nameless, np.bool_))
 
 
-def stacked(parts: list[Vector]) -> Vector:
-    """The rows of some vectors over the same steps, one after the other."""
+def stack(parts: list[Vector]) -> Vector:
+    """Concatenate the rows of vectors over the same steps."""
     parts = [part for part in parts if len(part.labels)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
@@ -71,18 +71,18 @@ def stacked(parts: list[Vector]) -> Vector:
     )
 
 
-def finished(vector: Vector) -> Vector:
-    """Names removed, rows of one series joined, empty rows left out: ready to be shown."""
-    vector = vector.shown()
+def finish(vector: Vector) -> Vector:
+    """Remove marked names and empty rows, and merge rows of one series: the last step of an evaluation."""
+    vector = vector.without_empty_rows()
     if not vector.nameless.any():
         return vector
-    one_metric = vector.nameless.all() and all(len(used(vector.labels, name)) == 1 for name in METADATA)
-    cleaned = named(_bare(vector), vector.values, vector.present, nameless=False)
-    # Series of one metric differ in something else than its name: only several metrics can come to look the same.
-    return cleaned if one_metric else united([cleaned])
+    one_metric = vector.nameless.all() and all(len(used_values(vector.labels, name)) == 1 for name in METADATA)
+    cleaned = make_vector(_without_names(vector), vector.values, vector.present, nameless=False)
+    # Series of one metric differ in other labels than the name, so only several metrics can get equal labels.
+    return cleaned if one_metric else merge_rows([cleaned])
 
 
-def _bare(vector: Vector) -> Sequence[Labels]:
+def _without_names(vector: Vector) -> Sequence[Labels]:
     if isinstance(vector.labels, LabelTable) and vector.nameless.all():
         return vector.labels.without(METADATA)
     return [
@@ -90,16 +90,16 @@ def _bare(vector: Vector) -> Sequence[Labels]:
     ]
 
 
-def united(parts: list[Vector]) -> Vector:
-    """The rows of some vectors, those with the same labels joined; `QueryFailed` if two have an element at one step.
+def merge_rows(parts: list[Vector]) -> Vector:
+    """Concatenate vectors and merge rows with equal labels; raises `QueryFailed` if two have an element at one step.
 
-    A row that is to lose its name and one that keeps it stay apart: in the end they are different series. Of rows
-    without a name that means nothing.
+    A row marked to lose its name and one that is not are not merged, because they end as different series; for rows
+    without a name the mark does not matter.
     """
     labels = parts[0].labels if len(parts) == 1 else [each for part in parts for each in part.labels]
     groups = group_equal(labels)
     if len(groups.labels) == len(labels):
-        return stacked(parts)
+        return stack(parts)
     nameless = np.concatenate([part.nameless for part in parts])
     nameless[[METADATA.isdisjoint(each) for each in labels]] = False
     codes, rows, places = np.unique(groups.codes * 2 + nameless, return_index=True, return_inverse=True)
@@ -111,14 +111,14 @@ def united(parts: list[Vector]) -> Vector:
         own = places[first : first + len(part.labels)]
         first += len(part.labels)
         elements, there = np.ascontiguousarray(part.values), np.ascontiguousarray(part.present)
-        if not _joined(elements, there, own, twins, values, present):
+        if not _copy_rows(elements, there, own, twins, values, present):
             raise QueryFailed("vector cannot contain metrics with the same labelset")
-    return Vector(taken(labels, rows), values, present, nameless[rows])
+    return Vector(take_labels(labels, rows), values, present, nameless[rows])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _joined(values: F64, present: BOOL, places: I64, twins: I64, out: F64, there: BOOL) -> bool:
-    """Whether every element has found its place free, and that of a row with the same labels."""
+def _copy_rows(values: F64, present: BOOL, places: I64, twins: I64, out: F64, there: BOOL) -> bool:
+    """Copies elements to their places; false if a place, or that of a row with equal labels (its twin), is occupied."""
     for row in range(len(places)):
         place = places[row]
         twin = twins[place]

@@ -1,1 +1,1 @@
-"""Tree to plan: types checked, calls resolved, frozen nodes that the evaluator walks."""
+"""Turns a tree into a plan: checks types, resolves calls, and builds the frozen nodes that the evaluator walks."""

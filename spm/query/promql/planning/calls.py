@@ -1,7 +1,7 @@
-"""Calls of functions to plan: arguments counted and typed by `signatures`, then the node that does the work.
+"""Plans the calls of functions: checks the number and types of the arguments by `signatures`, then builds a plan node.
 
-Each family of functions has a node of its own in `plan`; this is the table that says which. Functions that need what
-is not kept here (native histograms, the start of counters) are refused by name and position.
+Each family of functions has a node of its own in `plan`; `_SPECIAL` maps functions to them. Functions of data that is
+not stored (native histograms, start times of counters) are refused by name and position. Enter by `CallPlanner`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from spm.query.promql.planning.signatures import CALENDAR, CONTEXT, NATIVE, SIGN
 from spm.query.promql.syntax import tree as syntax_tree
 from spm.query.request.batches import METRIC_NAME, Matcher
 
-TRAPEZOIDS = 2  # the rule of integral() unless another is asked for
+TRAPEZOIDS = 2  # the default rule of integral()
 _IN_ANY_CASE = CONTEXT | {"min_of", "max_of"}
-_FORMER = {"holt_winters": "double_exponential_smoothing"}
+_FORMER_NAMES = {"holt_winters": "double_exponential_smoothing"}
 
 
 def kind(node: plan.Plan) -> str:
-    """How Prometheus calls what a node gives."""
+    """Return Prometheus' name of the type of a node's value."""
     if isinstance(node, plan.SCALARS):
         return "scalar"
     if isinstance(node, plan.VECTORS):
@@ -32,25 +32,25 @@ def kind(node: plan.Plan) -> str:
 
 
 def absent_labels(node: plan.Plan) -> tuple[tuple[str, str], ...]:
-    """The labels that a selector fixes by itself: those an absent series would have had."""
+    """Return the labels that a selector fixes by `=`: the labels of an absent series."""
     selector = node.selector if isinstance(node, plan.Window) else node
     if not isinstance(selector, plan.Selector):
         return ()
-    found: dict[str, str] = {}
-    seen: set[str] = set()
+    labels: dict[str, str] = {}
+    fixed_names: set[str] = set()
     for matcher in selector.matchers:
         if matcher.name == METRIC_NAME:
             continue
-        if matcher.op == "=" and matcher.name not in seen:
-            found[matcher.name] = matcher.value
-            seen.add(matcher.name)
+        if matcher.op == "=" and matcher.name not in fixed_names:
+            labels[matcher.name] = matcher.value
+            fixed_names.add(matcher.name)
         else:
-            found.pop(matcher.name, None)
-    return tuple((name, value) for name, value in found.items() if value)
+            labels.pop(matcher.name, None)
+    return tuple((name, value) for name, value in labels.items() if value)
 
 
 class PlanBuilder(Protocol):
-    """What a call needs of the planner: plans of its arguments, checked for their types, and errors with a place."""
+    """The part of the planner that calls need: type-checked plans of arguments, and errors with positions."""
 
     context: Context
 
@@ -66,24 +66,24 @@ class PlanBuilder(Protocol):
     def text(self, node: syntax_tree.Node, depth: int, context: str) -> str:
         """Returns a string literal; raises ``BadQuery`` for another type."""
 
-    def matchers(self, node: syntax_tree.Series) -> tuple[Matcher, ...]:
+    def matchers(self, node: syntax_tree.SelectorExpression) -> tuple[Matcher, ...]:
         """Returns the matchers of a selector, the metric's name first."""
 
-    def mistyped(self, position: int, wanted: str, context: str, found: plan.Plan) -> BadQuery:
-        """Returns the error of an expression of another type than the wanted one."""
+    def type_error(self, position: int, expected: str, context: str, got: plan.Plan) -> BadQuery:
+        """Returns the error of an expression whose type is not the expected one."""
 
     def refuse(self, position: int, message: str) -> BadQuery:
         """Returns the error that points at a position of the text."""
 
 
-class Calls:
-    """Makes the plans of calls."""
+class CallPlanner:
+    """Plans calls."""
 
     def __init__(self, planner: PlanBuilder) -> None:
         self._planner = planner
 
-    def planned(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
-        """The plan of a call."""
+    def plan_call(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        """Returns the plan of a call; raises `BadQuery` for an unknown function or wrong arguments."""
         name = node.name.lower() if node.name.lower() in _IN_ANY_CASE else node.name
         signature = SIGNATURES.get(name)
         if signature is None:
@@ -93,9 +93,9 @@ class Calls:
                 node.position, f"native histograms are not supported: {name}() is for these only"
             )
         if name == "start_timestamp":
-            raise self._planner.refuse(node.position, "start_timestamp() is not supported: no start times are kept")
-        node = syntax_tree.Call(_FORMER.get(name, name), node.arguments, node.position)
-        self._count(node, signature)
+            raise self._planner.refuse(node.position, "start_timestamp() is not supported: no start times are stored")
+        node = syntax_tree.Call(_FORMER_NAMES.get(name, name), node.arguments, node.position)
+        self._check_count(node, signature)
         if name in CONTEXT:
             return plan.Number(self._context(name))
         if name in _SPECIAL:
@@ -104,14 +104,14 @@ class Calls:
             return self._range_call(node, signature, depth)
         return self._elementwise(node, depth)
 
-    def _count(self, node: syntax_tree.Call, signature: Signature) -> None:
+    def _check_count(self, node: syntax_tree.Call, signature: Signature) -> None:
         given = len(node.arguments)
         if signature.least <= given <= signature.most:
             return
         exact = signature.least == signature.most
         bound = "" if exact else "at least " if given < signature.least else "at most "
-        wanted = signature.least if given < signature.least else signature.most
-        message = f"expected {bound}{wanted} argument(s) in call to {node.name!r}, got {given}"
+        expected = signature.least if given < signature.least else signature.most
+        message = f"expected {bound}{expected} argument(s) in call to {node.name!r}, got {given}"
         raise self._planner.refuse(node.position, message)
 
     def _context(self, name: str) -> float:
@@ -136,11 +136,11 @@ class Calls:
         return tuple(self._planner.text(argument, depth, context) for argument in node.arguments[first:])
 
     def _window(self, node: syntax_tree.Call, number: int, depth: int) -> plan.WindowNode:
-        found = self._planner.any(node.arguments[number], depth)
-        if not isinstance(found, plan.WINDOWS):
+        node_plan = self._planner.any(node.arguments[number], depth)
+        if not isinstance(node_plan, plan.WINDOWS):
             position = node.arguments[number].position
-            raise self._planner.mistyped(position, "range vector", f"call to function {node.name!r}", found)
-        return found
+            raise self._planner.type_error(position, "range vector", f"call to function {node.name!r}", node_plan)
+        return node_plan
 
     # --- families ---
 
@@ -165,72 +165,79 @@ class Calls:
 
     def _absent(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
         vector = self._vector(node, 0, depth)
-        return plan.Absent(vector, self._fixed(node, vector))
+        return plan.Absent(vector, self._fixed_labels(node, vector))
 
-    def _absent_over(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+    def _absent_over_time(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
         window = self._window(node, 0, depth)
-        return plan.AbsentOver(window, self._fixed(node, window))
+        return plan.AbsentOver(window, self._fixed_labels(node, window))
 
-    def _fixed(self, node: syntax_tree.Call, found: plan.Plan) -> tuple[tuple[str, str], ...]:
-        # A selector in parentheses is not looked through, in Prometheus' answer either.
-        return absent_labels(found) if isinstance(node.arguments[0], syntax_tree.Series) else ()
+    def _fixed_labels(self, node: syntax_tree.Call, argument: plan.Plan) -> tuple[tuple[str, str], ...]:
+        # A selector in parentheses does not count, as in Prometheus.
+        return absent_labels(argument) if isinstance(node.arguments[0], syntax_tree.SelectorExpression) else ()
 
-    def _sorted(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+    def _sort(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
         by_label = "by_label" in node.name
         labels = self._texts(node, 1, depth) if by_label else None
-        return plan.Sorted(self._vector(node, 0, depth), node.name.endswith("desc"), labels, node.position)
+        return plan.Sort(self._vector(node, 0, depth), node.name.endswith("desc"), labels, node.position)
 
-    def _relabelled(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
-        return plan.Relabelled(node.name, self._vector(node, 0, depth), self._texts(node, 1, depth), node.position)
+    def _relabel(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
+        return plan.Relabel(node.name, self._vector(node, 0, depth), self._texts(node, 1, depth), node.position)
 
     def _quantile(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
-        asked, vector = node.arguments
+        q, vector = node.arguments
         quantile = self._scalar(node, 0, depth)
-        positions = (asked.position,)
-        return plan.Quantiles(self._vector(node, 1, depth), (quantile,), None, positions, vector.position)
+        positions = (q.position,)
+        return plan.HistogramQuantiles(self._vector(node, 1, depth), (quantile,), None, positions, vector.position)
 
     def _quantiles(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
         label = self._planner.text(node.arguments[1], depth, f"call to function {node.name!r}")
         numbers = range(2, len(node.arguments))
-        asked = tuple(self._scalar(node, number, depth) for number in numbers)
+        quantiles = tuple(self._scalar(node, number, depth) for number in numbers)
         positions = tuple(node.arguments[number].position for number in numbers)
-        return plan.Quantiles(self._vector(node, 0, depth), asked, label, positions, node.arguments[0].position)
+        return plan.HistogramQuantiles(
+            self._vector(node, 0, depth), quantiles, label, positions, node.arguments[0].position
+        )
 
     def _fraction(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
         lower, upper = self._scalar(node, 0, depth), self._scalar(node, 1, depth)
-        return plan.Fraction(lower, upper, self._vector(node, 2, depth), node.arguments[2].position)
+        return plan.HistogramFraction(lower, upper, self._vector(node, 2, depth), node.arguments[2].position)
 
     def _info(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
         vector = self._vector(node, 0, depth)
         if len(node.arguments) == 1:
-            return plan.Enriched(vector)
-        asked = node.arguments[1]
-        if not isinstance(asked, syntax_tree.Series) or asked.range or asked.name or asked.when != syntax_tree.When():
-            raise self._planner.refuse(asked.position, "expected label selectors only, such as {data=~'.+'}")
-        return plan.Enriched(vector, self._planner.matchers(asked))
+            return plan.InfoJoin(vector)
+        selector = node.arguments[1]
+        if (
+            not isinstance(selector, syntax_tree.SelectorExpression)
+            or selector.range
+            or selector.name
+            or selector.time != syntax_tree.TimeModifiers()
+        ):
+            raise self._planner.refuse(selector.position, "expected label selectors only, such as {data=~'.+'}")
+        return plan.InfoJoin(vector, self._planner.matchers(selector))
 
     def _extreme(self, node: syntax_tree.Call, depth: int) -> plan.Plan:
         return plan.ScalarBinary(node.name, self._scalar(node, 0, depth), self._scalar(node, 1, depth))
 
 
-_SPECIAL: dict[str, Callable[[Calls, syntax_tree.Call, int], plan.Plan]] = {
+_SPECIAL: dict[str, Callable[[CallPlanner, syntax_tree.Call, int], plan.Plan]] = {
     "time": lambda calls, node, depth: plan.Time(),
     "pi": lambda calls, node, depth: plan.Number(math.pi),
     "scalar": lambda calls, node, depth: plan.ScalarOf(calls._vector(node, 0, depth)),
     "vector": lambda calls, node, depth: plan.VectorOf(calls._scalar(node, 0, depth)),
     "timestamp": lambda calls, node, depth: plan.TimestampOf(calls._vector(node, 0, depth)),
-    "absent": Calls._absent,
-    "absent_over_time": Calls._absent_over,
-    "sort": Calls._sorted,
-    "sort_desc": Calls._sorted,
-    "sort_by_label": Calls._sorted,
-    "sort_by_label_desc": Calls._sorted,
-    "label_replace": Calls._relabelled,
-    "label_join": Calls._relabelled,
-    "histogram_quantile": Calls._quantile,
-    "histogram_quantiles": Calls._quantiles,
-    "histogram_fraction": Calls._fraction,
-    "info": Calls._info,
-    "min_of": Calls._extreme,
-    "max_of": Calls._extreme,
+    "absent": CallPlanner._absent,
+    "absent_over_time": CallPlanner._absent_over_time,
+    "sort": CallPlanner._sort,
+    "sort_desc": CallPlanner._sort,
+    "sort_by_label": CallPlanner._sort,
+    "sort_by_label_desc": CallPlanner._sort,
+    "label_replace": CallPlanner._relabel,
+    "label_join": CallPlanner._relabel,
+    "histogram_quantile": CallPlanner._quantile,
+    "histogram_quantiles": CallPlanner._quantiles,
+    "histogram_fraction": CallPlanner._fraction,
+    "info": CallPlanner._info,
+    "min_of": CallPlanner._extreme,
+    "max_of": CallPlanner._extreme,
 }

@@ -1,9 +1,9 @@
-"""The plan of a query: frozen, typed nodes, free of the text they come from.
+"""The plan of a query: frozen, typed nodes, independent of the text they come from.
 
-Three kinds of nodes: scalars (one number per step), vectors (a number per series and step) and windows (samples). What
-a text cannot mean cannot be built: a node that needs a vector has a field that only takes vectors. `position` is where
-in the text a node's warnings point to; it makes no difference between plans. Nothing here reads or computes. Enter by
-`Plan`, what `parse.parse` returns.
+There are three kinds of nodes: scalars (one number per step), vectors (a number per series and step) and windows
+(samples). An invalid plan cannot be built: a node that needs a vector has a field that only takes vectors. `position`
+is the position in the text that a node's warnings point to; it does not count when plans are compared. Enter by `Plan`,
+which `planner.parse` returns. Never reads or computes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from spm.query.request.batches import Matcher
 
 
 def _position() -> int:
-    found: int = field(default=0, compare=False)
-    return found
+    default: int = field(default=0, compare=False)
+    return default
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The steps of a query as a whole, in ms."""
+    """The range and step of the whole query, in ms."""
 
     start_ms: int = 0
     end_ms: int = 0
@@ -42,14 +42,14 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class ScalarOf:
-    """`scalar(v)`: the only element of a vector, else NaN."""
+    """`scalar(v)`: the only element of a vector; NaN if there is none or more than one."""
 
     vector: VectorNode
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarBinary:
-    """An operator between two scalars, or the lesser or greater of them; a comparison gives 0 or 1."""
+    """An operator between two scalars, or their minimum or maximum; a comparison gives 0 or 1."""
 
     op: str
     left: ScalarNode
@@ -58,7 +58,7 @@ class ScalarBinary:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """The newest sample of each matching series, looked back for; `smoothed` between the two nearest."""
+    """The newest sample of each matching series within the look-back; `smoothed` interpolates between two samples."""
 
     matchers: tuple[Matcher, ...]
     offset_ms: int = 0
@@ -77,7 +77,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """A vector evaluated at the steps of its own within a left-open range: samples made on the way."""
+    """A vector evaluated at steps of its own within a left-open range; its elements are the samples of the window."""
 
     vector: VectorNode
     range_ms: int
@@ -94,7 +94,7 @@ class RangeCall:
     function: str
     window: Window | Subquery
     parameters: tuple[ScalarNode, ...] = ()
-    position: int = _position()  # of its first argument
+    position: int = _position()  # of the first argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Elementwise:
 
 @dataclass(frozen=True, slots=True)
 class TimestampOf:
-    """`timestamp(v)`: when the sample of a selector was taken; of anything else, the step's time."""
+    """`timestamp(v)`: the timestamp of a selector's sample; for any other vector the step's time."""
 
     vector: VectorNode
 
@@ -138,7 +138,7 @@ class VectorOf:
 
 @dataclass(frozen=True, slots=True)
 class VectorScalar:
-    """An operator between each element of a vector and a scalar; `swapped` when the scalar stands on the left."""
+    """An operator between each element of a vector and a scalar; `swapped` if the scalar is the left operand."""
 
     op: str
     vector: VectorNode
@@ -149,18 +149,18 @@ class VectorScalar:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Which elements of two vectors belong together, and what stands for one that is missing."""
+    """How the elements of two vectors are matched, and the numbers that replace missing elements."""
 
     labels: tuple[str, ...] = ()
-    on: bool = False  # match on `labels` only; else on all but these
+    on: bool = False  # match by `labels` only; else by all labels except these
     many: str = ""  # "left" or "right": the side that may have several elements per match
-    include: tuple[str, ...] = ()  # labels taken over from the other side
+    include: tuple[str, ...] = ()  # labels copied from the other side
     fill_left: float | None = None
     fill_right: float | None = None
 
     @property
     def filled(self) -> bool:
-        """Whether a number stands for a missing element of either side."""
+        """Whether a number replaces the missing elements of either side."""
         return self.fill_left is not None or self.fill_right is not None
 
 
@@ -187,19 +187,19 @@ class SetOperation:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """One element for each group of a vector (for topk, bottomk, limitk and limit_ratio: some elements of each)."""
+    """One element for each group of a vector; topk, bottomk, limitk and limit_ratio select elements of each group."""
 
     op: str
     vector: VectorNode
     labels: tuple[str, ...] = ()
     without: bool = False
     parameter: ScalarNode | None = None
-    text: str = ""  # the label that `count_values` puts values into
+    text: str = ""  # the label in which `count_values` writes the values
     position: int = _position()  # of the parameter
 
 
 @dataclass(frozen=True, slots=True)
-class Relabelled:
+class Relabel:
     """`label_replace` (destination, replacement, source, regex) and `label_join` (destination, separator, sources…)."""
 
     function: str
@@ -209,8 +209,8 @@ class Relabelled:
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
-    """A vector in another order: by value, or by labels when there are any."""
+class Sort:
+    """A vector sorted by value, or by labels if there are any."""
 
     vector: VectorNode
     descending: bool
@@ -219,8 +219,8 @@ class Sorted:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantiles:
-    """`histogram_quantile`, and with a label for the quantile `histogram_quantiles`, of classic buckets."""
+class HistogramQuantiles:
+    """`histogram_quantile` of classic buckets, or `histogram_quantiles` if there is a label for the quantile."""
 
     vector: VectorNode
     quantiles: tuple[ScalarNode, ...]
@@ -230,8 +230,8 @@ class Quantiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Fraction:
-    """`histogram_fraction` of classic buckets: the part of observations between two values."""
+class HistogramFraction:
+    """`histogram_fraction` of classic buckets: the share of observations between two values."""
 
     lower: ScalarNode
     upper: ScalarNode
@@ -240,8 +240,8 @@ class Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Enriched:
-    """`info`: a vector with labels of the info series that go with it."""
+class InfoJoin:
+    """`info`: a vector with labels of its info series."""
 
     vector: VectorNode
     matchers: tuple[Matcher, ...] = ()
@@ -249,7 +249,7 @@ class Enriched:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string on its own, which only an instant query may ask for."""
+    """A string as the whole expression, which only an instant query allows."""
 
     value: str
 
@@ -267,11 +267,11 @@ VectorNode = (
     | VectorVector
     | SetOperation
     | Aggregation
-    | Relabelled
-    | Sorted
-    | Quantiles
-    | Fraction
-    | Enriched
+    | Relabel
+    | Sort
+    | HistogramQuantiles
+    | HistogramFraction
+    | InfoJoin
 )
 WindowNode = Window | Subquery
 Plan = ScalarNode | VectorNode | WindowNode | Text
@@ -289,11 +289,11 @@ VECTORS = (
     VectorVector,
     SetOperation,
     Aggregation,
-    Relabelled,
-    Sorted,
-    Quantiles,
-    Fraction,
-    Enriched,
+    Relabel,
+    Sort,
+    HistogramQuantiles,
+    HistogramFraction,
+    InfoJoin,
 )
 WINDOWS = (Window, Subquery)
 COMPARISONS = frozenset({"==", "!=", "<", ">", "<=", ">="})

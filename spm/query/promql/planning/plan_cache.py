@@ -1,10 +1,10 @@
-"""Plans by the shape of a text: of texts that differ in the values of their matchers alone, one is parsed.
+"""Caches plans by the shape of their text: of texts that differ only in matcher values, one is parsed.
 
-A dashboard asks the same of one host after the other, a script of ever other hosts: every text is new, and its plan is
-that of the text before but for some strings. The *shape* of a text has marks in the place of those strings, as long as
-they are, so that whatever says where something stands is right for both. What is made of a shape once is a function
-from values to the plan. What a plan's makers would refuse is not made here: the text is then parsed as any other, and
-refused in its own words. Enter by `planned`.
+A dashboard sends one query for many hosts: every text is new, but its plan differs from the one before only in some
+strings. The *shape* of a text has marks in place of those strings, of equal length, so that positions are right for
+both. A shape is parsed once, to a template: a function from values to a plan. Where a value makes the plan invalid, no
+plan is made here; the text is then parsed without the cache, and its error names the text itself. Enter by
+`cached_plan`.
 """
 
 from __future__ import annotations
@@ -20,111 +20,115 @@ from spm.limits import QUERY_PLANS_KEPT
 from spm.query.promql.planning import plan
 from spm.query.series.literals import matches_empty
 
-# A value right behind its operator, if it is what it seems to be: a mark outside of strings is no text, and one that is
-# not all of a string is noticed. Other strings, those with escapes too, belong to the shape.
+# A quoted value directly after its operator. A false match is harmless: the parser refuses a mark outside of a string,
+# and `_text_template` rejects a string that is not a mark as a whole. Other strings, and those with escapes, belong to
+# the shape.
 _VALUE = re.compile(r'(?<=[=~])"([^"\\\n]+)"')
 _MARK, _VALUES_MAX = 0xE000, 256  # of a private range: ASCII texts have no such characters
 
 Values = Sequence[str]
-Maker = Callable[[Values], Any]
+Template = Callable[[Values], Any]
 
 
-class _Unlike(Exception):
-    """The plan of this text is not that of its shape with other values."""
+class _ShapeMismatch(Exception):
+    """The plan of this text cannot be made from the template of its shape."""
 
 
-def planned(text: str, parse: Callable[[str], plan.Plan], key: object) -> plan.Plan | None:
-    """The plan of a text from what `parse` makes of its shape; `None` where the text itself must be parsed.
+def cached_plan(text: str, parse: Callable[[str], plan.Plan], key: object) -> plan.Plan | None:
+    """Returns the plan of a text from the template of its shape; `None` if the text itself must be parsed.
 
-    ``key``: what a plan depends on beside the text; `parse` is the same function for equal ones.
+    ``key`` is what a plan depends on beside the text; for equal keys `parse` must be the same function.
     """
     values = _VALUE.findall(text) if text.isascii() else []
     if not 0 < len(values) <= _VALUES_MAX:
         return None
     marks = (f'"{chr(_MARK + number) * len(value)}"' for number, value in enumerate(values))
     try:
-        found: plan.Plan = _shaped(_VALUE.sub(lambda _: next(marks), text), _By(parse, key))(values)
-    except (_Unlike, BadQuery):
+        template = _template_of_shape(_VALUE.sub(lambda _: next(marks), text), _KeyedParser(parse, key))
+        expression: plan.Plan = template(values)
+    except (_ShapeMismatch, BadQuery):
         return None
-    return found
+    return expression
 
 
-class _By:
-    """A function that is known by its key."""
+class _KeyedParser:
+    """A parse function that is compared by its key."""
 
     def __init__(self, parse: Callable[[str], plan.Plan], key: object) -> None:
         self.parse, self._key = parse, key
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _By) and self._key == other._key
+        return isinstance(other, _KeyedParser) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
 
 
 @lru_cache(maxsize=QUERY_PLANS_KEPT)
-def _shaped(shape: str, by: _By) -> Maker:
-    """A function that makes a plan of a shape; `BadQuery` for what is none, `_Unlike` where it cannot be told."""
-    found = by.parse(shape)
-    return _maker(found) or (lambda _: found)
+def _template_of_shape(shape: str, parser: _KeyedParser) -> Template:
+    """Returns the template of a shape; raises `BadQuery` if it is no query, `_ShapeMismatch` if it has no template."""
+    expression = parser.parse(shape)
+    return _template(expression) or (lambda _: expression)
 
 
-def _maker(found: Any) -> Maker | None:
-    """What makes something with other values; `None` where it has none."""
-    if isinstance(found, str):
-        return _of_text(found)
-    if isinstance(found, tuple):
-        return _with(list(found), lambda *parts: parts)
-    if is_dataclass(found) and not isinstance(found, type):
-        made = _with([getattr(found, each.name) for each in fields(found)], type(found))
-        return made if made is None or type(found) not in _CHECKS else _after(made, _CHECKS[type(found)])
-    if found is not None and not isinstance(found, bool | int | float):
-        raise _Unlike  # of another kind than nodes are made of today
+def _template(part: Any) -> Template | None:
+    """Returns the template of a node or field; `None` if no mark occurs in it."""
+    if isinstance(part, str):
+        return _text_template(part)
+    if isinstance(part, tuple):
+        return _node_template(list(part), lambda *parts: parts)
+    if is_dataclass(part) and not isinstance(part, type):
+        template = _node_template([getattr(part, each.name) for each in fields(part)], type(part))
+        return (
+            template if template is None or type(part) not in _CHECKS else _check_after(template, _CHECKS[type(part)])
+        )
+    if part is not None and not isinstance(part, bool | int | float):
+        raise _ShapeMismatch  # a type of field that no node has today
     return None
 
 
-def _of_text(found: str) -> Maker | None:
-    if not _marked(found):
+def _text_template(text: str) -> Template | None:
+    if not _has_mark(text):
         return None
-    if found != found[0] * len(found):
-        raise _Unlike
-    number = ord(found[0]) - _MARK
+    if text != text[0] * len(text):
+        raise _ShapeMismatch
+    number = ord(text[0]) - _MARK
     return lambda values: values[number]
 
 
-def _with(parts: list[Any], kind: Callable[..., Any]) -> Maker | None:
-    makers = [(place, maker) for place, maker in enumerate(map(_maker, parts)) if maker is not None]
-    if not makers:
+def _node_template(parts: list[Any], kind: Callable[..., Any]) -> Template | None:
+    templates = [(place, template) for place, template in enumerate(map(_template, parts)) if template is not None]
+    if not templates:
         return None
 
-    def made(values: Values) -> Any:
+    def fill(values: Values) -> Any:
         own = parts.copy()
-        for place, maker in makers:
-            own[place] = maker(values)
+        for place, template in templates:
+            own[place] = template(values)
         return kind(*own)
 
-    return made
+    return fill
 
 
-def _after(made: Maker, checked: Callable[[Any], Any]) -> Maker:
-    return lambda values: checked(made(values))
+def _check_after(template: Template, check: Callable[[Any], Any]) -> Template:
+    return lambda values: check(template(values))
 
 
-def _selector(found: plan.Selector) -> plan.Selector:
-    empty = [matches_empty(matcher) for matcher in found.matchers]  # of every one: it raises for what is no expression
+def _checked_selector(selector: plan.Selector) -> plan.Selector:
+    empty = [matches_empty(matcher) for matcher in selector.matchers]  # all of them: it raises for a bad expression
     if all(empty):
-        raise _Unlike
-    return found
+        raise _ShapeMismatch
+    return selector
 
 
-def _enriched(found: plan.Enriched) -> plan.Enriched:
-    for matcher in found.matchers:
+def _checked_info_join(join: plan.InfoJoin) -> plan.InfoJoin:
+    for matcher in join.matchers:
         matches_empty(matcher)
-    return found
+    return join
 
 
-_CHECKS: dict[type[Any], Callable[[Any], Any]] = {plan.Selector: _selector, plan.Enriched: _enriched}
+_CHECKS: dict[type[Any], Callable[[Any], Any]] = {plan.Selector: _checked_selector, plan.InfoJoin: _checked_info_join}
 
 
-def _marked(text: str) -> bool:
+def _has_mark(text: str) -> bool:
     return not text.isascii() and any(_MARK <= ord(sign) < _MARK + _VALUES_MAX for sign in text)

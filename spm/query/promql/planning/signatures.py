@@ -1,8 +1,8 @@
-"""Every function there is: what it takes, and which part of the evaluator does it.
+"""The signatures of all functions: the types of their arguments.
 
-A signature is a word per argument: `vector`, `range`, `scalar`, `string` or `selector`; with `?` it may be left out,
-with `*` it may come any number of times (nine for scalars). What only native histograms have, and what needs the time a
-counter began, is known by name so that it can be refused in words: samples here are floats.
+A signature has a word per argument: `vector`, `range`, `scalar`, `string` or `selector`; with `?` the argument is
+optional, with `*` it may be repeated (up to nine times for scalars). Functions of native histograms, and those that
+need the start time of a counter, are listed so that they can be refused by name: samples are floats here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Signature:
     most: int
 
     def kind(self, number: int) -> str:
-        """What the argument of this number must be; the last kind stands for all further ones."""
+        """Return the kind of the argument with this number; the last kind holds for all further arguments."""
         return self.kinds[min(number, len(self.kinds) - 1)]
 
 

@@ -1,1 +1,1 @@
-"""Answers of range queries kept by step, so that a dashboard that refreshes computes only new steps."""
+"""Caches the answers of range queries by step, so that a refreshing dashboard computes only new steps."""

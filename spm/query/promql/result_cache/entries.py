@@ -1,9 +1,9 @@
-"""Answers of range queries that were asked before, so that a dashboard that refreshes has only new steps computed.
+"""The cache of range queries' answers: a bounded map from a query's key to the steps that were computed for it.
 
-An entry has the steps of one expression on one grid whose samples were settled when it was made, and what they rested
-on (``standing``); its reader takes those steps that still rest on the same. What is asked once is not kept: a first
-question leaves its key, if it was worth keeping. The least recently used go when the byte bound is reached. Enter by
-``Results``.
+A cached answer has the steps of one expression on one grid whose samples were settled at the time, and the fingerprint
+of those samples; its user takes the steps whose samples still have that fingerprint. The first query with a key leaves
+only the key, if its work was large enough; the second one leaves its answer. When the byte bound is reached, the least
+recently used answers are dropped. Enter by ``ResultCache``.
 """
 
 from __future__ import annotations
@@ -17,56 +17,56 @@ from spm import limits
 from spm.bounded import LruCache
 from spm.fast_dataclass import dataclass
 from spm.query.request.budget import CELL_BYTES, SERIES_BYTES
-from spm.query.request.provenance import Basis
+from spm.query.request.provenance import Provenance
 from spm.query.series.label_table import Labels
-from spm.query.view.fingerprint import Standing
+from spm.query.view.fingerprint import SampleFingerprint
 
 _ENTRY_BYTES, _HOUR_BYTES = 2_000, 500
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """What an answer's steps are the same by, as long as their samples are."""
+class AnswerKey:
+    """Identifies a query: queries with equal keys have equal values at common steps, as long as samples are equal."""
 
     app: int
     text: str
     step_ms: int
-    phase_ms: int  # of every step, modulo the width of one
+    phase_ms: int  # the time of every step modulo the step's width
     lookback_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Steps of an answer."""
+class CachedAnswer:
+    """Consecutive steps of an answer, with the fingerprint of the samples that they were computed from."""
 
     first_ms: int
     labels: Sequence[Labels]
     values: npt.NDArray[np.float64]  # [S, T]
     present: npt.NDArray[np.bool_]
-    infos: tuple[str, ...]  # remarks about the expression
-    basis: Basis
-    standing: Standing
+    infos: tuple[str, ...]  # annotations of the expression
+    provenance: Provenance
+    fingerprint: SampleFingerprint
 
     @property
-    def steps(self) -> int:
-        """How many."""
+    def step_count(self) -> int:
+        """The number of steps."""
         return int(self.values.shape[1])
 
     @property
     def size(self) -> int:
-        """About the bytes it takes."""
-        hours = len(self.standing.marks) * _HOUR_BYTES
+        """The estimated size in bytes."""
+        hours = len(self.fingerprint.hour_states) * _HOUR_BYTES
         return _ENTRY_BYTES + self.values.size * CELL_BYTES + len(self.labels) * SERIES_BYTES + hours
 
 
-class Results:
-    """A bounded map from keys to entries. Thread-safe."""
+class ResultCache:
+    """A map from keys to cached answers, bounded in bytes. Thread-safe."""
 
     def __init__(
         self, bytes_max: int = limits.RESULTS_BYTES_MAX, samples_min: int = limits.RESULTS_SAMPLES_MIN
     ) -> None:
-        # An entry is a tuple of one, or an empty one where only the question is remembered.
-        self._entries: LruCache[Key, tuple[Entry, ...]] = LruCache(bytes_max)
+        # A key alone is stored as an empty tuple, an answer as a tuple of one.
+        self._entries: LruCache[AnswerKey, tuple[CachedAnswer, ...]] = LruCache(bytes_max)
         self._entry_bytes_max, self.samples_min = bytes_max // 4, samples_min
 
     def __len__(self) -> int:
@@ -74,31 +74,31 @@ class Results:
 
     @property
     def size(self) -> int:
-        """Bytes of all entries."""
+        """The estimated bytes of all answers and keys."""
         return self._entries.weight
 
-    def knows(self, key: Key) -> bool:
-        """Whether this was asked before."""
+    def has_key(self, key: AnswerKey) -> bool:
+        """Whether a query with this key came before."""
         return key in self._entries
 
-    def find(self, key: Key) -> Entry | None:
-        """What is kept of it."""
-        entry = self._entries.get(key)
-        return entry[0] if entry else None
+    def get(self, key: AnswerKey) -> CachedAnswer | None:
+        """Return the cached answer of a key, if there is one."""
+        answer = self._entries.get(key)
+        return answer[0] if answer else None
 
-    def keep(self, key: Key, entry: Entry | None) -> None:
-        """Keep an entry in place of the one before; ``None`` keeps the key alone, and whatever is there already."""
-        if entry is not None and entry.size > self._entry_bytes_max:
-            entry = None  # one giant must not push out everything else
-        if entry is not None:
-            self._entries.put(key, (entry,), _size(key, entry))
+    def put(self, key: AnswerKey, answer: CachedAnswer | None) -> None:
+        """Replace the answer of a key; ``None`` stores the key alone, and leaves an answer that is there."""
+        if answer is not None and answer.size > self._entry_bytes_max:
+            answer = None  # one huge answer must not evict all others
+        if answer is not None:
+            self._entries.put(key, (answer,), _size(key, answer))
         elif key not in self._entries:
             self._entries.put(key, (), _size(key, None))
 
     def clear(self) -> None:
-        """Forget everything: another store's apps have the same numbers."""
+        """Drop everything: the apps of another store have the same numbers."""
         self._entries.clear()
 
 
-def _size(key: Key, entry: Entry | None) -> int:
-    return _ENTRY_BYTES + len(key.text) + (0 if entry is None else entry.size)
+def _size(key: AnswerKey, answer: CachedAnswer | None) -> int:
+    return _ENTRY_BYTES + len(key.text) + (0 if answer is None else answer.size)

@@ -1,12 +1,15 @@
-"""A range query's answer from steps that were kept and steps that are computed.
+"""Answers a range query from cached steps and newly computed ones.
 
-1. A key that is new is computed, and left behind if the work was worth it. 2. Else the standing of the samples is
-taken, and the longest run of kept steps that rest on the same is used. 3. What lies before and behind is computed, each
-with the kept step beside it: never one step alone, which might be answered from hours where all steps together are not,
-and no sample between two steps is unread, of which the whole would tell that it is left out. 4. What may have been said
-about the whole, and cannot be told from its parts, is found out by computing the whole; so is what a part had from
-aggregates, which the whole might have from samples. 5. The standing is taken again; steps whose samples were settled
-all the while are kept. Enter by ``answered``.
+1. A query whose key is new is computed as a whole; its key is stored if the work was large enough.
+2. Otherwise the fingerprint of the samples is taken. The longest run of cached steps with equal samples is reused.
+3. The steps before and after that run are computed, each part together with the cached step beside it. A part is
+   therefore never one step alone, which might be answered from hourly rollup rows where all steps together are not; and
+   no sample between two steps stays unread that would make the whole report a retraction.
+4. The whole is computed where its annotations cannot be derived from those of its parts, and where a part was answered
+   from aggregates that the whole might answer from samples.
+5. The fingerprint is taken again. Steps whose samples were settled and unchanged in between are cached.
+
+Enter by ``answer_range``.
 """
 
 from __future__ import annotations
@@ -22,133 +25,148 @@ from spm.arrays import BOOL
 from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.promql.kernels.windows import Steps
-from spm.query.promql.operators.label_groups import group_equal, ordered
-from spm.query.promql.operators.vector import Vector, named
-from spm.query.promql.planning.reach import Reach
-from spm.query.promql.result_cache.entries import Entry, Key, Results
-from spm.query.request.provenance import RAW, Basis, joined
-from spm.query.series.label_table import concatenated, taken
-from spm.query.view.fingerprint import Standing
+from spm.query.promql.operators.label_groups import group_equal, label_order
+from spm.query.promql.operators.vector import Vector, make_vector
+from spm.query.promql.planning.read_range import ReadRange
+from spm.query.promql.result_cache.entries import AnswerKey, CachedAnswer, ResultCache
+from spm.query.request.provenance import RAW, Provenance, join_provenance
+from spm.query.series.label_table import concatenate_labels, take_labels
+from spm.query.view.fingerprint import SampleFingerprint
 
 
-class Standings(Protocol):
-    """Who tells what an app's samples rest on."""
+class FingerprintSource(Protocol):
+    """Takes the fingerprints of one app's samples."""
 
     @property
     def app(self) -> int:
         """The app's number."""
 
-    def standing(self, start_ms: int, end_ms: int) -> Standing | None:
-        """Of a stretch of time; ``None`` where answers are not to be kept."""
+    def fingerprint(self, start_ms: int, end_ms: int) -> SampleFingerprint | None:
+        """Returns the fingerprint of a range of time; ``None`` where answers must not be cached."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What was kept of answers, and who tells whether it still holds."""
+class AppResultCache:
+    """The result cache, with the storage of the app that it is used for."""
 
-    results: Results
-    storage: Standings
+    cache: ResultCache
+    storage: FingerprintSource
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """The answer at some steps, series sorted."""
+class PartialAnswer:
+    """The answer at some of the steps; its series are sorted."""
 
     vector: Vector
-    basis: Basis
+    provenance: Provenance
     infos: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     samples: int = 0
-    joins: bool = False  # whether it is the same step by step: from samples alone, with nothing said about it all
-    in_parts: bool = False  # whether it also may be kept: no sample under it was left out or is gone
-    kept: int = 0  # steps that were not computed
+    separable: bool = False  # whether each step has this value in any range: from samples, without warnings
+    cacheable: bool = False  # whether it also may be cached: no sample under it was retracted or has expired
+    cached_steps: int = 0  # steps that were not computed
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One question."""
+class RangeQuestion:
+    """One range query, with the function that computes some of its steps."""
 
-    key: Key
+    key: AnswerKey
     steps: Steps
-    reach: Reach
-    evaluate: Callable[[Steps], Made]
+    read_range: ReadRange
+    evaluate: Callable[[Steps], PartialAnswer]
 
-    def part(self, low: int, high: int) -> list[Made]:
-        """Steps low:high, computed; nothing for none."""
+    def compute(self, low: int, high: int) -> list[PartialAnswer]:
+        """Computes the steps low:high; returns nothing if there are none."""
         first = self.steps.first_ms + low * self.steps.step_ms
         return [self.evaluate(Steps(first, self.steps.step_ms, high - low))] if high > low else []
 
     def hours(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The first and last hour that each step looks at."""
+        """Returns the first and last hour that each step reads."""
         times = self.steps.times
-        return (times - self.reach.before_ms) // HOUR_MS, (times + self.reach.after_ms - 1) // HOUR_MS
+        return (times - self.read_range.before_ms) // HOUR_MS, (times + self.read_range.after_ms - 1) // HOUR_MS
 
-    def standing(self, storage: Standings) -> Standing | None:
-        """Of all that the question looks at."""
-        return storage.standing(self.steps.first_ms - self.reach.before_ms, self.steps.last_ms + self.reach.after_ms)
+    def fingerprint(self, storage: FingerprintSource) -> SampleFingerprint | None:
+        """Takes the fingerprint of all samples that the query reads."""
+        start_ms, end_ms = (
+            self.steps.first_ms - self.read_range.before_ms,
+            self.steps.last_ms + self.read_range.after_ms,
+        )
+        return storage.fingerprint(start_ms, end_ms)
 
-    def where(self, holds: Callable[[int], bool]) -> BOOL:
-        """The steps all of whose hours hold."""
+    def steps_where(self, holds: Callable[[int], bool]) -> BOOL:
+        """Marks the steps for which the condition holds in every hour that they read."""
         first, last = self.hours()
         bad = [not holds(hour) for hour in range(int(first[0]), int(last[-1]) + 1)]
         before = np.concatenate((np.zeros(1, np.int64), np.cumsum(bad, dtype=np.int64)))
-        found: BOOL = before[last - first[0] + 1] == before[first - first[0]]
-        return found
+        marked: BOOL = before[last - first[0] + 1] == before[first - first[0]]
+        return marked
 
 
-def answered(
-    kept: Kept, key: Key, steps: Steps, around: Callable[[], Reach | None], evaluate: Callable[[Steps], Made]
-) -> Made:
-    """See the module. What has no reach is never kept; ``around`` is asked for it when something may be."""
-    results, storage = kept.results, kept.storage
-    if not results.knows(key):
-        made = evaluate(steps)
-        if made.samples >= results.samples_min and made.in_parts and around() is not None:
-            results.keep(key, None)
-        return made
-    reach = around()
-    assert reach is not None, "BUG: a key was kept of what has no reach"
-    ask = Ask(key, steps, reach, evaluate)
-    before = ask.standing(storage)
+def answer_range(
+    app_cache: AppResultCache,
+    key: AnswerKey,
+    steps: Steps,
+    find_read_range: Callable[[], ReadRange | None],
+    evaluate: Callable[[Steps], PartialAnswer],
+) -> PartialAnswer:
+    """Answers a range query, from the cache as far as possible, and caches the answer.
+
+    A query without a bounded read range is never cached; ``find_read_range`` is called only where an answer may be.
+    """
+    cache, storage = app_cache.cache, app_cache.storage
+    if not cache.has_key(key):
+        answer = evaluate(steps)
+        if answer.samples >= cache.samples_min and answer.cacheable and find_read_range() is not None:
+            cache.put(key, None)
+        return answer
+    read_range = find_read_range()
+    assert read_range is not None, "BUG: a query without a bounded read range was cached"
+    question = RangeQuestion(key, steps, read_range, evaluate)
+    before = question.fingerprint(storage)
     if before is None:
-        return ask.evaluate(ask.steps)
-    made = _with(results.find(ask.key), ask, before)
-    if made.in_parts:
-        entry = _settled(ask, made, before, ask.standing(storage))
-        if entry is not None:
-            results.keep(ask.key, entry)
-    return made
+        return question.evaluate(question.steps)
+    answer = _complete(cache.get(question.key), question, before)
+    if answer.cacheable:
+        cached = _settled_part(question, answer, before, question.fingerprint(storage))
+        if cached is not None:
+            cache.put(question.key, cached)
+    return answer
 
 
-def _with(entry: Entry | None, ask: Ask, now: Standing) -> Made:
-    """What the entry has of it, and the rest computed."""
-    low, high = (0, 0) if entry is None else _usable(entry, ask, now)
-    if entry is None or low >= high:
-        return ask.evaluate(ask.steps)
-    if low == 0 and high == ask.steps.count:
-        whole = entry.first_ms == ask.steps.first_ms and entry.steps == ask.steps.count
-        return _joined(ask, [_of(entry, ask, low, high)]) if whole or not entry.infos else ask.evaluate(ask.steps)
-    fresh = [*ask.part(0, low), *ask.part(high, ask.steps.count)]
-    told = {info for made in fresh for info in made.infos}
-    if not (all(made.joins for made in fresh) and set(entry.infos) <= told):
-        return ask.evaluate(ask.steps)
-    places = fresh[: low > 0], fresh[low > 0 :]
-    return _joined(ask, [*places[0], _of(entry, ask, low, high), *places[1]])
+def _complete(cached: CachedAnswer | None, question: RangeQuestion, now: SampleFingerprint) -> PartialAnswer:
+    """Takes the usable steps of the cached answer and computes the others."""
+    low, high = (0, 0) if cached is None else _usable_steps(cached, question, now)
+    count = question.steps.count
+    if cached is None or low >= high:
+        return question.evaluate(question.steps)
+    if low == 0 and high == count:
+        is_whole = cached.first_ms == question.steps.first_ms and cached.step_count == count
+        if cached.infos and not is_whole:
+            return question.evaluate(question.steps)
+        return _join(question, [_cached_part(cached, question, low, high)])
+    fresh = [*question.compute(0, low), *question.compute(high, count)]
+    infos = {info for part in fresh for info in part.infos}
+    if not (all(part.separable for part in fresh) and set(cached.infos) <= infos):
+        return question.evaluate(question.steps)
+    head, tail = fresh[: low > 0], fresh[low > 0 :]
+    return _join(question, [*head, _cached_part(cached, question, low, high), *tail])
 
 
-def _usable(entry: Entry, ask: Ask, now: Standing) -> tuple[int, int]:
-    """The steps low:high of the question that are kept and rest on the same."""
-    if entry.standing.common != now.common:
+def _usable_steps(cached: CachedAnswer, question: RangeQuestion, now: SampleFingerprint) -> tuple[int, int]:
+    """Returns the steps low:high of the query that are cached and whose samples have not changed."""
+    if cached.fingerprint.common != now.common:
         return 0, 0
-    count, shift = ask.steps.count, (entry.first_ms - ask.steps.first_ms) // ask.steps.step_ms
+    count, shift = question.steps.count, (cached.first_ms - question.steps.first_ms) // question.steps.step_ms
     there = np.zeros(count, np.bool_)
-    there[max(shift, 0) : max(shift + entry.steps, 0)] = True
-    low, high = _longest(there & ask.where(lambda hour: entry.standing.holds(hour, now)))
+    there[max(shift, 0) : max(shift + cached.step_count, 0)] = True
+    unchanged = question.steps_where(lambda hour: cached.fingerprint.agrees_on_hour(hour, now))
+    low, high = _longest_run(there & unchanged)
     return (low + 1 if low else 0), (high - 1 if high < count else count)
 
 
-def _longest(good: BOOL) -> tuple[int, int]:
-    """The borders of the longest run."""
+def _longest_run(good: BOOL) -> tuple[int, int]:
+    """Returns the start and end of the longest run of marked steps."""
     edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=0, append=0))
     if not len(edges):
         return 0, 0
@@ -157,70 +175,73 @@ def _longest(good: BOOL) -> tuple[int, int]:
     return int(starts[best]), int(ends[best])
 
 
-def _of(entry: Entry, ask: Ask, low: int, high: int) -> Made:
-    """These steps of the question from the entry."""
-    shift = (ask.steps.first_ms - entry.first_ms) // ask.steps.step_ms
+def _cached_part(cached: CachedAnswer, question: RangeQuestion, low: int, high: int) -> PartialAnswer:
+    """Cuts the steps low:high of the query out of the cached answer."""
+    shift = (question.steps.first_ms - cached.first_ms) // question.steps.step_ms
     part = slice(low + shift, high + shift)
-    vector = named(entry.labels, entry.values[:, part], entry.present[:, part], nameless=False)
-    first, last = ask.hours()
-    runs = [(max(a, int(first[low])), min(b, int(last[high - 1]) + 1)) for _, (a, b) in entry.basis.runs]
-    basis = dataclasses.replace(
-        entry.basis,
-        runs=tuple((RAW, run) for run in runs if run[0] < run[1]),
-        asked=(max(int(first[low]), 0), int(last[high - 1]) + 1),
+    vector = make_vector(cached.labels, cached.values[:, part], cached.present[:, part], nameless=False)
+    first, last = question.hours()
+    ranges = [(max(a, int(first[low])), min(b, int(last[high - 1]) + 1)) for _, (a, b) in cached.provenance.ranges]
+    provenance = dataclasses.replace(
+        cached.provenance,
+        ranges=tuple((RAW, hours) for hours in ranges if hours[0] < hours[1]),
+        hours=(max(int(first[low]), 0), int(last[high - 1]) + 1),
     )
-    return Made(vector, basis, entry.infos, joins=True, in_parts=True, kept=high - low)
+    return PartialAnswer(vector, provenance, cached.infos, separable=True, cacheable=True, cached_steps=high - low)
 
 
-def _joined(ask: Ask, parts: Sequence[Made]) -> Made:
-    """Parts that follow each other as one answer."""
-    labels = concatenated([made.vector.labels for made in parts])
+def _join(question: RangeQuestion, parts: Sequence[PartialAnswer]) -> PartialAnswer:
+    """Joins parts with consecutive steps into one answer."""
+    labels = concatenate_labels([part.vector.labels for part in parts])
     groups = group_equal(labels)
-    shape = len(groups.labels), ask.steps.count
+    shape = len(groups.labels), question.steps.count
     values, present = np.zeros(shape), np.zeros(shape, np.bool_)
     row = column = 0
-    for made in parts:
-        rows, steps = made.vector.values.shape
+    for part in parts:
+        rows, steps = part.vector.values.shape
         place = np.ix_(groups.codes[row : row + rows], np.arange(column, column + steps))
-        values[place], present[place] = made.vector.values, made.vector.present
+        values[place], present[place] = part.vector.values, part.vector.present
         row, column = row + rows, column + steps
-    whole = named(groups.labels, values, present, nameless=False).shown()
-    return Made(
-        whole.take(ordered(whole.labels)),
-        joined([made.basis for made in parts]),
-        tuple(dict.fromkeys(info for made in parts for info in made.infos)),
-        tuple(dict.fromkeys(warning for made in parts for warning in made.warnings)),
-        sum(made.samples for made in parts),
-        all(made.joins for made in parts),
-        all(made.in_parts for made in parts),
-        sum(made.kept for made in parts),
+    whole = make_vector(groups.labels, values, present, nameless=False).without_empty_rows()
+    return PartialAnswer(
+        whole.take(label_order(whole.labels)),
+        join_provenance([part.provenance for part in parts]),
+        tuple(dict.fromkeys(info for part in parts for info in part.infos)),
+        tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
+        sum(part.samples for part in parts),
+        all(part.separable for part in parts),
+        all(part.cacheable for part in parts),
+        sum(part.cached_steps for part in parts),
     )
 
 
-def _settled(ask: Ask, made: Made, before: Standing, after: Standing | None) -> Entry | None:
-    """The steps to be kept: whose samples were settled from before they were read until after it."""
+def _settled_part(
+    question: RangeQuestion, answer: PartialAnswer, before: SampleFingerprint, after: SampleFingerprint | None
+) -> CachedAnswer | None:
+    """Cuts out the steps to be cached: those whose samples were settled and unchanged while they were read."""
     if after is None or before.common != after.common:
         return None
 
-    def stood(hour: int) -> bool:
-        return before.holds(hour, after) and before.stood(hour // DAY_HOURS, after)
+    def is_settled(hour: int) -> bool:
+        return before.agrees_on_hour(hour, after) and before.agrees_on_manifest(hour // DAY_HOURS, after)
 
-    low, high = _longest(ask.where(stood))
+    low, high = _longest_run(question.steps_where(is_settled))
     if low == high:
         return None
-    first, last = ask.hours()
+    first, last = question.hours()
+    rows = np.arange(len(answer.vector.labels))
     vector = Vector(
-        taken(made.vector.labels, np.arange(len(made.vector.labels))),  # without the dicts that somebody makes of them
-        made.vector.values[:, low:high].copy(),
-        made.vector.present[:, low:high].copy(),
-        made.vector.nameless,
-    ).shown()
-    return Entry(
-        ask.steps.first_ms + low * ask.steps.step_ms,
+        take_labels(answer.vector.labels, rows),  # a copy, which does not share the dicts made from the labels later
+        answer.vector.values[:, low:high].copy(),
+        answer.vector.present[:, low:high].copy(),
+        answer.vector.nameless,
+    ).without_empty_rows()
+    return CachedAnswer(
+        question.steps.first_ms + low * question.steps.step_ms,
         vector.labels,
         vector.values,
         vector.present,
-        made.infos,
-        made.basis,
+        answer.infos,
+        answer.provenance,
         after.within(int(first[low]), int(last[high - 1])),
     )

@@ -1,1 +1,1 @@
-"""Text to tree: the bounds, lexer and grammar of PromQL."""
+"""Parses a text into a tree: the bounds, lexer and grammar of PromQL."""

@@ -1,8 +1,8 @@
-"""Text to tokens of PromQL: words, numbers, strings, operators, each with its position.
+"""Splits a text into the tokens of PromQL: words, numbers, strings and operators, each with its position.
 
-Numbers include durations (`1h30m` is 5400), hexadecimal ones and `Inf` and `NaN` in any case; strings are Go's, with
-its escapes. Between square brackets a colon parts range and step and is no part of a name. One regular expression
-passes over the text once and never goes back. Enter by `tokens`.
+Numbers include durations (`1h30m` is 5400), hexadecimal numbers, and `Inf` and `NaN` in any case; strings are Go's,
+with its escapes. Between square brackets a colon separates range and step and is not part of a name. One regular
+expression passes over the text once, without backtracking. Enter by `tokenize`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NUMBER, STRING, WORD, SIGN, END = "number", "string", "name", "sign", "end of in
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
 _DURATION = r"(?:\d+y)?(?:\d+w)?(?:\d+d)?(?:\d+h)?(?:\d+m(?!s))?(?:\d+s)?(?:\d+ms)?"
-# Alternatives begin with different characters, but for numbers and the colon; the most frequent come first.
+# The alternatives begin with different characters, except numbers and the colon; the most frequent come first.
 _TOKEN = re.compile(
     r"""(?P<word>[A-Za-z_:][A-Za-z0-9_:]*+)"""
     r"""|(?P<sign>[=!<>]=|[=!]~|</|>/|[-+*/%^<>=(){}\[\],@:])"""
@@ -42,32 +42,32 @@ class Token(NamedTuple):
     value: float | str = ""
 
     @property
-    def shown(self) -> str:
-        """How an error names it."""
+    def description(self) -> str:
+        """The token in the words of an error message."""
         return self.kind if self.kind == END else f"{self.kind} {self.text!r}"
 
 
-_made = tuple.__new__  # what `Token` itself calls, at a third of its cost
+_new = tuple.__new__  # `Token` calls it too, at three times the cost
 _NAME_ENDS = tuple("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _NUMERAL_CHARS = len("inf")
 
 
 def refuse(text: str, position: int, message: str) -> BadQuery:
-    """The error of a text, with line and column as Prometheus counts them."""
+    """Returns the error of a text, with line and column as Prometheus counts them."""
     before = text[:position]
     column = position - (before.rfind("\n") + 1) + 1
     return BadQuery(f"{before.count(chr(10)) + 1}:{column}: parse error: {message}", position)
 
 
-def tokens(text: str) -> list[Token]:
-    """All tokens, the last of them the end; `BadQuery` where nothing can begin."""
-    found: list[Token] = []
+def tokenize(text: str) -> list[Token]:
+    """Returns all tokens, with the end as the last; raises `BadQuery` where no token can begin."""
+    tokens: list[Token] = []
     position, brackets, end = 0, 0, len(text)
-    match_at, add = _TOKEN.match, found.append
+    match_at, append = _TOKEN.match, tokens.append
     while position < end:
         match = match_at(text, position)
         if match is None or match.end() == position:
-            raise _unreadable(text, position)
+            raise _lexical_error(text, position)
         kind, word = match.lastgroup, match[0]
         if kind == "word" and brackets:
             plain = _PLAIN_WORD.match(text, position)
@@ -75,21 +75,21 @@ def tokens(text: str) -> list[Token]:
         if kind == "sign":
             if word in "[]":
                 brackets += 1 if word == "[" else -1
-            add(_made(Token, (SIGN, word, position, word)))
+            append(_new(Token, (SIGN, word, position, word)))
         elif kind == "word" and len(word) != _NUMERAL_CHARS:
-            add(_made(Token, (WORD, word, position, word)))
+            append(_new(Token, (WORD, word, position, word)))
         elif kind != "space":
-            add(_token(text, str(kind), word, position))
+            append(_token(text, str(kind), word, position))
         position += len(word)
-    add(Token(END, "", end))
-    return found
+    append(Token(END, "", end))
+    return tokens
 
 
 def _token(text: str, kind: str, word: str, position: int) -> Token:
     if kind == "word" and word.lower() not in ("inf", "nan"):
         return Token(WORD, word, position, word)
     if kind == "string":
-        return Token(STRING, word, position, _unquoted(text, word, position))
+        return Token(STRING, word, position, _unquote(text, word, position))
     if kind == "duration":
         return Token(NUMBER, word, position, _seconds(word))
     if kind == "number":
@@ -101,7 +101,7 @@ def _token(text: str, kind: str, word: str, position: int) -> Token:
 
 
 def _float(digits: str) -> float:
-    """The number; infinity for one that is too large."""
+    """Converts digits to a number; infinity if it is too large."""
     try:
         if digits[:2].lower() == "0x":
             return float(int(digits, 16))
@@ -118,35 +118,35 @@ def _seconds(word: str) -> float:
     return math.fsum(int(count[:18]) * _UNIT_S[unit] for count, unit in parts)
 
 
-def _unreadable(text: str, position: int) -> BadQuery:
+def _lexical_error(text: str, position: int) -> BadQuery:
     here = text[position]
     if here in "\"'`":
         return refuse(text, position, "unterminated quoted string")
     if here.isdigit() or here == ".":
         word = re.match(r"[0-9A-Za-z_.]*", text[position:])
-        named = here == "." and text[:position].endswith(_NAME_ENDS)
-        more = '; a name with dots is written in quotes within braces, as in {"a.b"}' if named else ""
+        follows_name = here == "." and text[:position].endswith(_NAME_ENDS)
+        more = '; a name with dots is written in quotes within braces, as in {"a.b"}' if follows_name else ""
         return refuse(text, position, f"bad number or duration syntax: {word.group() if word else here!r}{more}")
     return refuse(text, position, f"unexpected character: {here!r}")
 
 
-def _unquoted(text: str, quoted: str, position: int) -> str:
+def _unquote(text: str, quoted: str, position: int) -> str:
     inner = quoted[1:-1]
     if quoted[0] == "`" or "\\" not in inner:
         return inner
-    found, at = bytearray(), 0
+    raw, at = bytearray(), 0
     for match in _ESCAPE.finditer(inner):
-        found += inner[at : match.start()].encode()
-        found += _escaped(text, match, quoted[0], position + 1 + match.start())
+        raw += inner[at : match.start()].encode()
+        raw += _unescape(text, match, quoted[0], position + 1 + match.start())
         at = match.end()
-    found += inner[at:].encode()
+    raw += inner[at:].encode()
     try:
-        return found.decode()
+        return raw.decode()
     except UnicodeDecodeError:
         raise refuse(text, position, "a string must be valid UTF-8") from None
 
 
-def _escaped(text: str, match: re.Match[str], quote: str, position: int) -> bytes:
+def _unescape(text: str, match: re.Match[str], quote: str, position: int) -> bytes:
     simple, octal, byte, short, long, other = match.groups()
     if other is not None or (simple in ("'", '"') and simple != quote):
         raise refuse(text, position, f"unknown escape sequence {match.group()!r}")

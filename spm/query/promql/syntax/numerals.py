@@ -1,6 +1,6 @@
-"""Numbers as Go writes them, where they become part of an answer's labels or words.
+"""Writes numbers as Go does, for the labels and messages of an answer.
 
-`plain` never uses an exponent, as the labels of `count_values`; `short` is Go's %g, as in annotations.
+`plain` never uses an exponent, as in the labels of `count_values`; `short` is Go's %g, as in annotations.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from decimal import Decimal
 
 
 def plain(number: float) -> str:
-    """The shortest digits that read back to the same number, without an exponent."""
+    """Write the shortest digits that read back to the same number, without an exponent."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -20,7 +20,7 @@ def plain(number: float) -> str:
 
 
 def short(number: float) -> str:
-    """The same with an exponent where it is far from 1."""
+    """Write the shortest digits, with an exponent for numbers far from 1."""
     if not math.isfinite(number) or number == 0 or 1e-4 <= abs(number) < 1e21:
         return plain(number)
     digits, _, exponent = repr(float(number)).partition("e")
@@ -30,6 +30,6 @@ def short(number: float) -> str:
 
 
 def open_metrics(number: float) -> str:
-    """As OpenMetrics writes bounds and quantiles: a whole number keeps its fraction."""
+    """Write a bound or quantile as OpenMetrics does: a whole number has a fraction `.0`."""
     text = short(number)
     return text if "." in text or "e" in text or not math.isfinite(number) else f"{text}.0"

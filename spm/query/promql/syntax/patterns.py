@@ -1,8 +1,9 @@
-"""Regular expressions of users, as far as they must be understood before RE2 runs them.
+"""Reads users' regular expressions as far as necessary before RE2 runs them.
 
-RE2 takes what Go takes but for `\\C`, one byte, which may cut a character in two: it is refused. Arrow gives captures
-of named groups only; `all_named` gives every group a name. Escapes, quoted text and character classes are passed over,
-one that is not closed to the end: RE2 refuses it later, and looking for its end again from each bracket takes long.
+RE2 accepts the syntax of Go and also `\\C`, one byte, which may cut a character in two: `cuts_characters` detects it.
+Arrow returns captures of named groups only, so `name_groups` gives every group a name. Escapes, quoted text and
+character classes are skipped, a class that is not closed to the end of the text: RE2 refuses it later, and searching
+for its end again from each bracket would take long.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ def cuts_characters(regex: str) -> bool:
     )
 
 
-def all_named(regex: str, prefix: str) -> tuple[str, dict[str, str]]:
-    """The expression with a name for each of its groups, and that name by its number and by the name it had."""
+def name_groups(regex: str, prefix: str) -> tuple[str, dict[str, str]]:
+    """Give every group a name; return the expression, and the new names by group number and by former name."""
     names: dict[str, str] = {}
     count = 0
 
-    def named(match: re.Match[str]) -> str:
+    def add_name(match: re.Match[str]) -> str:
         nonlocal count
         if match["group"] is None and match["name"] is None:
             return match.group()
@@ -40,4 +41,4 @@ def all_named(regex: str, prefix: str) -> tuple[str, dict[str, str]]:
             names.setdefault(match["name"], name)
         return f"(?P<{name}>"
 
-    return _PIECE.sub(named, regex), names
+    return _PIECE.sub(add_name, regex), names

@@ -1,8 +1,8 @@
-"""Bounds a query's text before the grammar sees it.
+"""Bounds a query's text before the grammar parses it.
 
-Grammar and evaluator go as deep as brackets and operators are nested. One linear scan over words, brackets and
-operators, passing over strings and comments, keeps out what would go deeper than their stack, and what is no text at
-all. It judges size only: whether the text is PromQL is the grammar's business.
+Grammar and evaluator recurse as deep as brackets and operators are nested. One linear scan over words, brackets and
+operators, which skips strings and comments, refuses texts that would exceed their stack, and texts that are not valid
+Unicode. Never checks whether the text is PromQL. Enter by `check`.
 """
 
 import re
@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from spm.errors import BadQuery
 from spm.limits import QUERY_DEPTH_MAX, QUERY_OPERATORS_MAX, QUERY_TEXT_CHARS_MAX
 
-# A closing quote is optional and single characters repeat possessively, so that no text makes the scan go back far.
-# (Groups cannot: Python 3.11 before 3.11.5 finds too little with them.)
+# A closing quote is optional and single characters repeat possessively, so that no text causes much backtracking.
+# (Groups do not repeat possessively: Python 3.11 before 3.11.5 matches too little with them.)
 _TOKEN = re.compile(
     r"""(?P<skip>"[^"\\]*+(?:\\.[^"\\]*+)*"?|'[^'\\]*+(?:\\.[^'\\]*+)*'?|`[^`]*+`?|\#[^\n]*+)"""
     r"""|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<operator>[=!<>]=|[=!]~|[-+*/%^<>=])|(?P<word>[A-Za-z_][A-Za-z0-9_:]*+)""",
     re.DOTALL,
 )
 _WORD_OPERATORS = frozenset({"and", "or", "unless", "atan2"})
-_OPENING, _SIGNS = "([{", "-+*/%^<>=!"  # each bracket, and at least one sign of each operator that is no word
+_OPENING, _SIGNS = "([{", "-+*/%^<>=!"  # each bracket, and at least one sign of each operator that is not a word
 
 
 def check(text: str) -> None:
@@ -57,16 +57,16 @@ def check(text: str) -> None:
 
 
 def _is_small(text: str) -> bool:
-    """Whether a text has too few brackets and operators for any limit, strings and comments counted in."""
+    """Whether a text has too few brackets and operators for any limit, even if those in strings and comments count."""
     if sum(map(text.count, _OPENING)) > QUERY_DEPTH_MAX:
         return False
     return sum(map(text.count, _SIGNS)) + sum(map(text.lower().count, _WORD_OPERATORS)) <= QUERY_OPERATORS_MAX
 
 
 def position_of(text: str, word: str) -> int | None:
-    """Where a word or operator first stands outside strings and comments."""
-    wanted = word.lower()
-    return next((position for _, token, position in _tokens(text) if token.lower() == wanted), None)
+    """Return the first position of a word or operator outside strings and comments."""
+    lowered = word.lower()
+    return next((position for _, token, position in _tokens(text) if token.lower() == lowered), None)
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str, int]]:

@@ -1,7 +1,7 @@
-"""The tree of a text, as it was written: what the grammar makes and `parse` turns into a plan.
+"""The syntax tree of a text: the grammar builds it, and `planning` turns it into a plan.
 
-Nodes are frozen and know where they stand in the text. Nothing is checked here but form: that `rate` wants a range is
-the business of `parse`. Durations are trees too, because `step()` and `range()` are known only when a query is asked.
+Nodes are frozen and have their position in the text. A tree is correct in form only; types, such as the range that
+`rate` needs, are checked by `planning`. Durations are trees too, because `step()` and `range()` depend on the query.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from spm.query.request.batches import Matcher
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
-    """A number (a duration in seconds, too)."""
+class NumberLiteral:
+    """A number, or a duration in seconds."""
 
     value: float
     position: int
 
 
 @dataclass(frozen=True, slots=True)
-class Quoted:
+class StringLiteral:
     """A string."""
 
     value: str
@@ -29,46 +29,46 @@ class Quoted:
 
 
 @dataclass(frozen=True, slots=True)
-class Duration:
+class DurationOperation:
     """Arithmetic of durations; `step` and `range` have no parts."""
 
     op: str
-    parts: tuple[Span, ...]
+    parts: tuple[DurationExpression, ...]
     position: int
 
 
-Span = Literal | Duration
+DurationExpression = NumberLiteral | DurationOperation
 
 
 @dataclass(frozen=True, slots=True)
-class When:
-    """Modifiers of a selector or subquery: offset, and `@` as seconds, "start" or "end"."""
+class TimeModifiers:
+    """The time modifiers of a selector or subquery: offset, and `@` as seconds, "start" or "end"."""
 
-    offset: Span | None = None
+    offset: DurationExpression | None = None
     at: float | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """A selector; with `range` one of samples. `mode` is "", "anchored" or "smoothed"."""
+class SelectorExpression:
+    """A selector; with `range` it selects a range of samples. `mode` is "", "anchored" or "smoothed"."""
 
     name: str | None
     matchers: tuple[Matcher, ...]
     position: int
-    when: When = field(default_factory=When)
-    range: Span | None = None
+    time: TimeModifiers = field(default_factory=TimeModifiers)
+    range: DurationExpression | None = None
     mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """An expression evaluated again and again over a range."""
+    """An expression evaluated at many steps over a range."""
 
     inner: Node
-    range: Span
-    step: Span | None
+    range: DurationExpression
+    step: DurationExpression | None
     position: int
-    when: When = field(default_factory=When)
+    time: TimeModifiers = field(default_factory=TimeModifiers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class Parenthesis:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
-    """An expression with a sign before it."""
+class UnaryExpression:
+    """An expression with a sign."""
 
     op: str
     inner: Node
@@ -89,8 +89,8 @@ class Signed:
 
 
 @dataclass(frozen=True, slots=True)
-class Modifiers:
-    """What stands between an operator and its right side."""
+class OperatorModifiers:
+    """The modifiers between an operator and its right operand."""
 
     as_bool: bool = False
     matching: str = ""  # "on" or "ignoring"
@@ -102,19 +102,19 @@ class Modifiers:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """An operator between two expressions; `at` is where the operator stands."""
+class BinaryExpression:
+    """An operator between two expressions; `at` is the position of the operator."""
 
     op: str
     left: Node
     right: Node
-    modifiers: Modifiers
+    modifiers: OperatorModifiers
     position: int
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
+class AggregateExpression:
     """An aggregation; `grouping` is "", "by" or "without"."""
 
     op: str
@@ -133,4 +133,14 @@ class Call:
     position: int
 
 
-Node = Literal | Quoted | Series | Subquery | Parenthesis | Signed | Operation | Grouped | Call
+Node = (
+    NumberLiteral
+    | StringLiteral
+    | SelectorExpression
+    | Subquery
+    | Parenthesis
+    | UnaryExpression
+    | BinaryExpression
+    | AggregateExpression
+    | Call
+)

@@ -19,7 +19,7 @@ EDGES = st.sampled_from([0.0, -0.0, 1e-6, 9.999999999999999e-7, 1e15, 9999999999
 @given(st.lists(st.one_of(st.floats(), DECIMALS, EDGES, BITS.map(lambda n: float(np.uint64(n).view(np.float64))))))
 def test_column_is_written_as_each_number_alone(values: list[float]) -> None:
     column = np.array(values, np.float64)
-    assert float_text.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
+    assert float_text.text_column(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
 
 
 def test_averages_and_borders_are_written_as_each_number_alone() -> None:
@@ -36,7 +36,7 @@ def test_averages_and_borders_are_written_as_each_number_alone() -> None:
             draw.integers(10**7, 10**15, 5_000) / 10.0 ** draw.integers(0, 7, 5_000),
         ]
     )
-    assert float_text.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
+    assert float_text.text_column(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
 
 
 def test_many_random_bits_are_written_as_each_number_alone() -> None:
@@ -48,7 +48,7 @@ def test_many_random_bits_are_written_as_each_number_alone() -> None:
             10.0 ** draw.integers(-12, 24, 5_000) * draw.integers(1, 1_000, 5_000),
         ]
     )
-    assert float_text.texts(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
+    assert float_text.text_column(column).to_pylist() == [prometheus.number(value) for value in column.tolist()]
 
 
 @settings(deadline=None)
@@ -58,7 +58,7 @@ def test_matrix_reads_back_to_its_points(series: int, steps: int, seed: int) -> 
     values, present = draw.normal(size=(series, steps)), draw.random((series, steps)) < 0.6
     times = 1_700_000_000_000 + np.arange(steps, dtype=np.int64) * 1_500
     labels = [{"n": str(n)} for n in range(series)]
-    body = json.loads(prometheus.answer(Result("matrix", times, labels, values, present)))["data"]["result"]
+    body = json.loads(prometheus.query_body(Result("matrix", times, labels, values, present)))["data"]["result"]
     assert body == [
         {
             "metric": labels[n],
@@ -78,10 +78,10 @@ def test_samples_are_written_as_if_joined_by_hand() -> None:
     values, steps = draw.normal(size=counts.sum()), draw.integers(0, 7, counts.sum())
     values[::3] = values[::3].round(1)
     names, times = _named(50), 1_700_000_000 + 1e7 * 9.0 ** np.arange(7) / 4
-    found = float_text.rows(float_text.written(times), steps, values, counts, *names)
+    text = float_text.samples_json(float_text.format_floats(times), steps, values, counts, *names)
     points = [_point(times[s], v) for s, v in zip(steps.tolist(), values.tolist(), strict=True)]
     wanted = [points[end - count : end] for end, count in zip(np.cumsum(counts), counts, strict=True)]
-    assert bytes(found).decode() == ",".join(
+    assert bytes(text).decode() == ",".join(
         f'{{"metric":{{"n":"{n}"}},"values":[{",".join(each)}]}}' for n, each in enumerate(wanted)
     )
 
@@ -93,13 +93,13 @@ def test_elements_are_written_as_if_joined_by_hand(single: bool) -> None:
     values, present = draw.normal(size=(50, 2 * steps))[:, ::2], draw.random((50, steps)) < 0.6
     present[:, 0] |= single
     names, times = _named(50), 1_700_000_000 + 1e7 * 9.0 ** np.arange(steps) / 4
-    found = float_text.matrix(float_text.written(times), values, present, *names, single=single)
+    text = float_text.matrix_json(float_text.format_floats(times), values, present, *names, single=single)
     wanted = [
         ",".join(_point(times[s], own[s]) for s in np.flatnonzero(there))
         for own, there in zip(values, present, strict=True)
     ]
     key, around = ("value", "%s") if single else ("values", "[%s]")
-    assert bytes(found).decode() == ",".join(
+    assert bytes(text).decode() == ",".join(
         f'{{"metric":{{"n":"{n}"}},"{key}":{around % each}}}' for n, each in enumerate(wanted)
     )
 
@@ -117,6 +117,6 @@ def test_answer_larger_than_one_buffer_is_whole() -> None:
     count = prometheus._POINTS_AT_ONCE // 100 + 1
     values = np.arange(count * 250, dtype=np.float64).reshape(count, 250)
     times = np.arange(250, dtype=np.int64) * 1_000
-    found = Result("matrix", times, [{"n": str(n)} for n in range(count)], values, np.ones(values.shape, np.bool_))
-    body = json.loads(prometheus.answer(found))["data"]["result"]
+    text = Result("matrix", times, [{"n": str(n)} for n in range(count)], values, np.ones(values.shape, np.bool_))
+    body = json.loads(prometheus.query_body(text))["data"]["result"]
     assert [float(value) for one in body for _, value in one["values"]] == values.ravel().tolist()

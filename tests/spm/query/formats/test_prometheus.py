@@ -73,12 +73,12 @@ def body(raw: bytes) -> object:
 
 
 def test_scalar_is_what_grafana_tests_a_data_source_with() -> None:
-    raw = prometheus.answer(Engine(FakeStorage()).instant("1+1", 4_000))
+    raw = prometheus.query_body(Engine(FakeStorage()).instant("1+1", 4_000))
     assert raw == b'{"status":"success","data":{"resultType":"scalar","result":[4,"2"]}}'
 
 
 def test_vector_has_one_value_per_series() -> None:
-    assert body(prometheus.answer(Engine(gauges()).instant("up", 2_500))) == {
+    assert body(prometheus.query_body(Engine(gauges()).instant("up", 2_500))) == {
         "resultType": "vector",
         "result": [
             {"metric": {"__name__": "up", "job": "b"}, "value": [2.5, "NaN"]},
@@ -88,7 +88,7 @@ def test_vector_has_one_value_per_series() -> None:
 
 
 def test_matrix_is_sorted_by_labels_and_leaves_out_absent_points() -> None:
-    assert body(prometheus.answer(Engine(gauges()).range("up", 1_000, 3_000, 1_000))) == {
+    assert body(prometheus.query_body(Engine(gauges()).range("up", 1_000, 3_000, 1_000))) == {
         "resultType": "matrix",
         "result": [
             {"metric": {"__name__": "up", "job": "a"}, "values": [[3, "0.5"]]},
@@ -98,7 +98,7 @@ def test_matrix_is_sorted_by_labels_and_leaves_out_absent_points() -> None:
 
 
 def test_range_of_samples_has_their_own_times() -> None:
-    assert body(prometheus.answer(Engine(gauges()).instant('up{job="b"}[1m]', 3_000))) == {
+    assert body(prometheus.query_body(Engine(gauges()).instant('up{job="b"}[1m]', 3_000))) == {
         "resultType": "matrix",
         "result": [{"metric": {"__name__": "up", "job": "b"}, "values": [[1, "1"], [2.5, "NaN"]]}],
     }
@@ -110,13 +110,13 @@ def test_range_of_samples_has_their_own_times() -> None:
 )
 def test_range_of_samples_is_sorted_by_labels_and_cut_with_a_warning(expr: str, limit: int, jobs: str) -> None:
     storage = gauges().add("up", {"job": "0"}, [70_000], [1])
-    answer = json.loads(prometheus.answer(Engine(storage).instant(expr, 3_000), limit=limit))
+    answer = json.loads(prometheus.query_body(Engine(storage).instant(expr, 3_000), limit=limit))
     assert [one["metric"]["job"] for one in answer["data"]["result"]] == list(jobs)
     assert (prometheus.TRUNCATED in answer.get("warnings", [])) is (len(jobs) == limit == 1)
 
 
 def test_string_is_answered_as_it_is() -> None:
-    assert body(prometheus.answer(Engine(gauges()).instant('"hi"', 1_000))) == {
+    assert body(prometheus.query_body(Engine(gauges()).instant('"hi"', 1_000))) == {
         "resultType": "string",
         "result": [1, "hi"],
     }
@@ -125,7 +125,7 @@ def test_string_is_answered_as_it_is() -> None:
 def test_notes_become_infos() -> None:
     hour = 3_600_000
     storage = FakeStorage().add("m", {}, [5], np.array([1.0]))
-    raw = prometheus.answer(Engine(storage).instant("sum_over_time(m[1h])", hour))
+    raw = prometheus.query_body(Engine(storage).instant("sum_over_time(m[1h])", hour))
     assert json.loads(raw)["infos"] == ["hour aggregates: 1970-01-01T00:00Z to 1970-01-01T01:00Z"]
 
 
@@ -233,6 +233,6 @@ def test_answering_imports_no_pandas() -> None:
         "import sys; from spm.query.formats import prometheus as p; from spm.query.fake import FakeStorage as F;"
         "from spm.query.promql.engine import Engine as E;"
         "s = F().add('m', {}, [1], [1e20]).add('m', {'a': 'b'}, [1], [2]);"
-        "print(p.answer(E(s).range('m{a=~\".*\"}', 1, 2, 1))); assert 'pandas' not in sys.modules"
+        "print(p.query_body(E(s).range('m{a=~\".*\"}', 1, 2, 1))); assert 'pandas' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

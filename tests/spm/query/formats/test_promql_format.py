@@ -22,27 +22,27 @@ FORMATTED = {
 
 @pytest.mark.parametrize(("text", "written"), FORMATTED.items())
 def test_expression_is_written_in_one_form_that_stays(text: str, written: str) -> None:
-    assert promql_format.formatted(text) == written
+    assert promql_format.format_expression(text) == written
 
 
 @pytest.mark.parametrize("text", list(FORMATTED))
 def test_expression_written_out_has_the_same_tree(text: str) -> None:
-    assert promql_format.as_json(promql_format.formatted(text)) == promql_format.as_json(text)
+    assert promql_format.tree_json(promql_format.format_expression(text)) == promql_format.tree_json(text)
 
 
 def test_long_expression_is_broken_at_its_parts() -> None:
     text = "sum by (host) (rate(" + "a" * 60 + "[5m])) / on (host) sum by (host) (rate(" + "b" * 60 + "[5m]))"
-    lines = promql_format.formatted(text).splitlines()
+    lines = promql_format.format_expression(text).splitlines()
     assert (len(lines), lines[1]) == (3, "/ on (host)")
-    assert promql_format.as_json(promql_format.formatted(text)) == promql_format.as_json(text)
+    assert promql_format.tree_json(promql_format.format_expression(text)) == promql_format.tree_json(text)
 
 
 def test_tree_says_how_sides_are_matched() -> None:
-    tree = promql_format.as_json("a * on (x) group_left (y) b")
+    tree = promql_format.tree_json("a * on (x) group_left (y) b")
     assert tree["matching"]["card"] == "many-to-one"
     assert (tree["matching"]["labels"], tree["matching"]["on"], tree["matching"]["include"]) == (["x"], True, ["y"])
-    assert promql_format.as_json("a * 2")["matching"] is None
-    assert promql_format.as_json("a and b")["matching"]["card"] == "many-to-many"
+    assert promql_format.tree_json("a * 2")["matching"] is None
+    assert promql_format.tree_json("a and b")["matching"]["card"] == "many-to-many"
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_tree_says_how_sides_are_matched() -> None:
 def test_tree_has_numbers_for_durations_and_says_beside_them_how_they_are_computed(
     text: str, name: str, op: str
 ) -> None:
-    tree = promql_format.as_json(text)
+    tree = promql_format.tree_json(text)
     assert (tree[name], tree[f"{name}Expr"]["op"]) == (0, op)
-    assert promql_format.as_json("x[5m:1m] offset 1h")[f"{name}Expr"] is None
+    assert promql_format.tree_json("x[5m:1m] offset 1h")[f"{name}Expr"] is None
 
 
 def test_tree_says_of_each_selector_whether_it_is_anchored_or_smoothed() -> None:
-    asked = ("x[5m]", "x[5m] anchored", "x smoothed")
-    modes = [(tree["anchored"], tree["smoothed"]) for tree in map(promql_format.as_json, asked)]
+    texts = ("x[5m]", "x[5m] anchored", "x smoothed")
+    modes = [(tree["anchored"], tree["smoothed"]) for tree in map(promql_format.tree_json, texts)]
     assert modes == [(False, False), (True, False), (False, True)]

@@ -29,34 +29,36 @@ def batch(*series: list[tuple[int, int]], start_ms: int = 0) -> SeriesBatch:
 @settings(deadline=None)
 @given(st.lists(SAMPLES, min_size=1, max_size=3), st.integers(-(2**50), 2**50))
 def test_a_stream_reads_as_the_samples_it_was_made_of(series: list[list[tuple[int, int]]], start_ms: int) -> None:
-    made = batch(*[[(min(step, 2**53), bits) for step, bits in one] for one in series], start_ms=start_ms)
-    read = read_stream(b"".join(remote_read.frames(3, made)))
-    bits, ends = made.values.view(np.uint64), made.offsets.tolist()
+    samples = batch(*[[(min(step, 2**53), bits) for step, bits in one] for one in series], start_ms=start_ms)
+    read = read_stream(b"".join(remote_read.frames(3, samples)))
+    bits, ends = samples.values.view(np.uint64), samples.offsets.tolist()
     assert read == [
-        (3, labels, list(zip(made.ts[a:b].tolist(), bits[a:b].tolist(), strict=True)))
-        for labels, a, b in zip(made.labels, ends, ends[1:], strict=False)
+        (3, labels, list(zip(samples.ts[a:b].tolist(), bits[a:b].tolist(), strict=True)))
+        for labels, a, b in zip(samples.labels, ends, ends[1:], strict=False)
     ]
 
 
 @pytest.mark.parametrize("count", [1, 2, READ_CHUNK_SAMPLES, READ_CHUNK_SAMPLES + 1])
 def test_a_chunk_has_at_most_so_many_samples(count: int) -> None:
-    found = xor_chunks.chunks(np.arange(count), np.ones(count), np.array([0, count]))
-    sizes = [len(points_of(found.raw[a:b].tobytes())) for a, b in zip(found.borders, found.borders[1:], strict=False)]
+    chunks = xor_chunks.chunks(np.arange(count), np.ones(count), np.array([0, count]))
+    sizes = [
+        len(points_of(chunks.raw[a:b].tobytes())) for a, b in zip(chunks.borders, chunks.borders[1:], strict=False)
+    ]
     assert sizes == [min(count, READ_CHUNK_SAMPLES)] + [1] * (count > READ_CHUNK_SAMPLES)
 
 
 @pytest.mark.parametrize("change", [0, 1, -8191, 8192, 8193, -8192, 65_536, -65_536, 524_288, 524_289, -524_288])
 def test_changes_at_the_borders_of_their_widths_are_kept(change: int) -> None:
     ts = np.cumsum(np.array([5, 10**6, 10**6 + change]))
-    found = xor_chunks.chunks(ts, np.ones(3), np.array([0, 3]))
-    assert [at for at, _ in points_of(found.raw.tobytes())] == ts.tolist()
+    chunks = xor_chunks.chunks(ts, np.ones(3), np.array([0, 3]))
+    assert [at for at, _ in points_of(chunks.raw.tobytes())] == ts.tolist()
 
 
 def test_a_long_series_comes_in_several_frames_of_bounded_size() -> None:
     count = 150_000
     values = np.random.default_rng(1).integers(0, 2**62, count, dtype=np.uint64).view(np.float64)
-    made = SeriesBatch([{"__name__": "m"}], np.array([0, count]), np.arange(count) * 15_000, values)
-    frames = list(remote_read.frames(0, made))
+    samples = SeriesBatch([{"__name__": "m"}], np.array([0, count]), np.arange(count) * 15_000, values)
+    frames = list(remote_read.frames(0, samples))
     assert len(frames) > 1
     assert max(map(len, frames)) < READ_FRAME_BYTES * 1.01
     assert sum(len(points) for _, _, points in read_stream(frames[-1])) < count

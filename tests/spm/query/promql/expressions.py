@@ -19,17 +19,17 @@ HOSTS = ("h0", "h1", "h2")
 
 
 def random_samples(seed: int, *, minutes: int = 20, special: float = 0.02) -> Samples:
-    """Some series with jitter, gaps, counter resets, stale markers, NaN and infinities."""
+    """Return series with jitter, gaps, counter resets, stale markers, NaN and infinities."""
     rng = np.random.default_rng(seed)
-    found: Samples = {}
+    samples: Samples = {}
     for metric in METRICS:
         for host in HOSTS:
             for dc in ("x", "") if rng.random() < 0.4 else ("y",):
                 if rng.random() < 0.15:
                     continue
                 labels = {"__name__": metric, "host": host} | ({"dc": dc} if dc else {})
-                found[tuple(sorted(labels.items()))] = _points(rng, metric, minutes, special)
-    return found
+                samples[tuple(sorted(labels.items()))] = _points(rng, metric, minutes, special)
+    return samples
 
 
 def _points(rng: np.random.Generator, metric: str, minutes: int, special: float) -> list[tuple[int, float]]:
@@ -44,15 +44,15 @@ def _points(rng: np.random.Generator, metric: str, minutes: int, special: float)
         strange = rng.random(count) < special
         values[strange] = rng.choice([np.nan, np.inf, -np.inf, -0.0], strange.sum())
     values[rng.random(count) < special] = STALE
-    kept = rng.random(count) > rng.choice([0.0, 0.1, 0.6])
+    present = rng.random(count) > rng.choice([0.0, 0.1, 0.6])
     gap = rng.integers(0, count)
-    kept[gap : gap + rng.integers(0, 40)] = False
-    pairs = dict(zip(ts[kept].tolist(), np.flatnonzero(kept).tolist(), strict=True))
+    present[gap : gap + rng.integers(0, 40)] = False
+    pairs = dict(zip(ts[present].tolist(), np.flatnonzero(present).tolist(), strict=True))
     return [(t, float(values[i])) for t, i in sorted(pairs.items())]
 
 
 def stored(samples: Samples) -> FakeStorage:
-    """The samples in a storage."""
+    """Put the samples into a storage."""
     storage = FakeStorage()
     for key, points in samples.items():
         labels = dict(key)
@@ -88,7 +88,7 @@ def windows(draw: st.DrawFn, ranges: tuple[str, ...] = ("20s", "45s", "1m", "5m"
 
 def _leaves() -> st.SearchStrategy[str]:
     instant = st.tuples(selectors(), st.sampled_from(_PLACES)).map(" ".join)
-    ranged = st.tuples(_EXACT_RANGE, windows()).map(lambda found: f"{found[0]}({found[1]})")
+    ranged = st.tuples(_EXACT_RANGE, windows()).map(lambda f: f"{f[0]}({f[1]})")
     return instant | ranged
 
 

@@ -32,22 +32,22 @@ def dataset(seed: int, *, low_counters: bool) -> list[tuple[Labels, list[Sample]
     zero; else no window's growth comes near the value it starts from, so that Prometheus 2 and 3 extrapolate alike.
     """
     rng = np.random.default_rng(seed)
-    found: list[tuple[Labels, list[Sample]]] = []
+    series: list[tuple[Labels, list[Sample]]] = []
     for host in HOSTS:
         for dc in ("x", "y") if host == "h1" else ("x",):
             where = {"instance": host, "job": "node", "dc": dc}
-            found.append(({"__name__": "g", **where}, _gauge(rng)))
-            found.append(({"__name__": "h", **where}, _gauge(rng)))
-            found.append(({"__name__": "c_total", **where}, _counter(rng, low=low_counters)))
-        found += _histogram(rng, host)
+            series.append(({"__name__": "g", **where}, _gauge(rng)))
+            series.append(({"__name__": "h", **where}, _gauge(rng)))
+            series.append(({"__name__": "c_total", **where}, _counter(rng, low=low_counters)))
+        series += _histogram(rng, host)
         info = {"__name__": "target_info", "instance": host, "job": "node", "version": f"v{host[1:]}", "dc": "x"}
-        found.append((info, [(t, 1.0) for t, _ in _gauge(rng, special=0)]))
-    found.append(({"__name__": "lonely"}, _gauge(rng)))
-    return found
+        series.append((info, [(t, 1.0) for t, _ in _gauge(rng, special=0)]))
+    series.append(({"__name__": "lonely"}, _gauge(rng)))
+    return series
 
 
 def stored(data: Sequence[tuple[Labels, list[Sample]]]) -> FakeStorage:
-    """The data in a storage."""
+    """Put the data into a storage."""
     storage = FakeStorage()
     for labels, points in data:
         others = {name: value for name, value in labels.items() if name != "__name__"}
@@ -60,10 +60,10 @@ def _times(rng: np.random.Generator) -> list[int]:
     jitter = rng.integers(-4_000, 4_000, count)
     times = START + np.arange(count) * 15_000 + jitter
     times += np.where(times % 500 == 0, 7, 0)
-    kept = rng.random(count) > rng.choice([0.0, 0.1, 0.5])
+    present = rng.random(count) > rng.choice([0.0, 0.1, 0.5])
     gap = rng.integers(0, count)
-    kept[gap : gap + rng.integers(0, 50)] = False
-    return [int(t) for t in np.unique(times[kept])]
+    present[gap : gap + rng.integers(0, 50)] = False
+    return [int(t) for t in np.unique(times[present])]
 
 
 def _gauge(rng: np.random.Generator, special: float = 0.02) -> list[Sample]:
@@ -89,11 +89,11 @@ def _histogram(rng: np.random.Generator, host: str) -> list[tuple[Labels, list[S
     times = _times(rng)
     steps = rng.integers(0, 9, (len(BOUNDS), len(times)))
     counts = np.cumsum(np.cumsum(steps, axis=0), axis=1) + 10_000 * np.arange(1, len(BOUNDS) + 1)[:, None]
-    found = []
+    buckets = []
     for bound, row in zip(BOUNDS, counts, strict=True):
         labels = {"__name__": "lat_bucket", "instance": host, "job": "node", "le": bound}
-        found.append((labels, list(zip(times, row.astype(float).tolist(), strict=True))))
-    return found
+        buckets.append((labels, list(zip(times, row.astype(float).tolist(), strict=True))))
+    return buckets
 
 
 _MATCHERS = ("", '{instance="h1"}', '{instance!="h1"}', '{instance=~"h[01]"}', '{dc!~"x|z"}', '{dc=""}', '{dc=~".+"}')

@@ -42,11 +42,11 @@ class Reference:
     end: int
 
     def answer(self, node: plan.VectorNode) -> dict[LabelSet, float]:
-        found: dict[LabelSet, float] = {}
+        values: dict[LabelSet, float] = {}
         for element in self.vector(node):
             labels = {k: v for k, v in element.labels.items() if not (element.nameless and k == "__name__")}
-            _put(found, labels, element.value)
-        return found
+            _put(values, labels, element.value)
+        return values
 
     def scalar(self, node: plan.ScalarNode) -> float:
         if isinstance(node, plan.Number):
@@ -63,29 +63,29 @@ class Reference:
 
     def vector(self, node: plan.VectorNode) -> list[Element]:
         name = type(node).__name__.lower()
-        found: list[Element] = getattr(self, f"_{name}")(node)
-        return found
+        elements: list[Element] = getattr(self, f"_{name}")(node)
+        return elements
 
     def _matching(self, selector: plan.Selector) -> list[tuple[dict[str, str], list[tuple[int, float]], int]]:
         at = {"start": self.start, "end": self.end}.get(str(selector.at), selector.at)
         t = (self.t if at is None else int(at)) - selector.offset_ms
-        found = []
+        elements = []
         for key, points in self.samples.items():
             labels = dict(key)
             if all(mask([labels.get(m.name, "")], m)[0] for m in selector.matchers):
-                found.append((labels, points, t))
-        return found
+                elements.append((labels, points, t))
+        return elements
 
     def _selector(self, node: plan.Selector) -> list[Element]:
-        found = []
+        elements = []
         for labels, points, t in self._matching(node):
             near = [value for ts, value in points if t - 300_000 < ts <= t]
             if near and not is_stale(near[-1]):
-                found.append(Element(labels, near[-1]))
-        return found
+                elements.append(Element(labels, near[-1]))
+        return elements
 
     def _rangecall(self, node: plan.RangeCall) -> list[Element]:
-        found = []
+        elements = []
         parameter = self.scalar(node.parameters[0]) if node.parameters else math.nan
         assert isinstance(node.window, plan.Window)
         for labels, points, t in self._matching(node.window.selector):
@@ -93,33 +93,33 @@ class Reference:
             window = [(ts, value) for ts, value in points if start < ts <= t and not is_stale(value)]
             if len(window) >= (2 if node.function in TWO else 1):
                 value = RANGE[node.function](window, start, t, parameter)
-                found.append(Element(labels, value, node.function not in ("last_over_time", "first_over_time")))
-        return found
+                elements.append(Element(labels, value, node.function not in ("last_over_time", "first_over_time")))
+        return elements
 
     def _elementwise(self, node: plan.Elementwise) -> list[Element]:
         parameters = [self.scalar(parameter) for parameter in node.parameters]
-        found = []
+        elements = []
         for element in self.vector(node.vector):
             value = ELEMENTWISE[node.function](element.value, *parameters)
             if value is not None:
-                found.append(Element(element.labels, value, True))
-        return found
+                elements.append(Element(element.labels, value, True))
+        return elements
 
     def _vectorof(self, node: plan.VectorOf) -> list[Element]:
         return [Element({}, self.scalar(node.scalar))]
 
     def _vectorscalar(self, node: plan.VectorScalar) -> list[Element]:
         number = self.scalar(node.scalar)
-        found = []
+        elements = []
         for element in self.vector(node.vector):
             left, right = (number, element.value) if node.swapped else (element.value, number)
             if node.op not in plan.COMPARISONS:
-                found.append(Element(element.labels, arithmetic(node.op, left, right), True))
+                elements.append(Element(element.labels, arithmetic(node.op, left, right), True))
             elif node.as_bool:
-                found.append(Element(element.labels, float(compare(node.op, left, right)), True))
+                elements.append(Element(element.labels, float(compare(node.op, left, right)), True))
             elif compare(node.op, left, right):
-                found.append(element)
-        return found
+                elements.append(element)
+        return elements
 
     def _vectorvector(self, node: plan.VectorVector) -> list[Element]:
         left, right = self.vector(node.left), self.vector(node.right)
@@ -133,7 +133,7 @@ class Reference:
             if signature in partners:
                 raise SameLabels
             partners[signature] = element
-        found: list[Element] = []
+        elements: list[Element] = []
         taken: set[LabelSet] = set()
         results: dict[LabelSet, float] = {}
         for element in many:
@@ -152,8 +152,8 @@ class Reference:
             labels = _matched_labels(node, element.labels, partner.labels)
             _put(results, labels, value)
             if holds:  # what a comparison drops is a match all the same
-                found.append(Element(labels, value, element.nameless or node.as_bool))
-        return found
+                elements.append(Element(labels, value, element.nameless or node.as_bool))
+        return elements
 
     def _setoperation(self, node: plan.SetOperation) -> list[Element]:
         left, right = self.vector(node.left), self.vector(node.right)
@@ -174,24 +174,24 @@ class Reference:
         groups: dict[LabelSet, list[Element]] = {}
         for element in self.vector(node.vector):
             groups.setdefault(_group(element.labels, node), []).append(element)
-        found = []
+        elements = []
         for key, members in groups.items():
             if node.op in ("topk", "bottomk"):
                 sign = -1 if node.op == "topk" else 1
                 ranked = sorted(
                     members, key=lambda e: (math.isnan(e.value), 0 if e.value != e.value else sign * e.value)
                 )
-                found += ranked[: max(0, int(parameter))]
+                elements += ranked[: max(0, int(parameter))]
             else:
-                found.append(Element(dict(key), AGGREGATE[node.op]([e.value for e in members], parameter)))
-        return found
+                elements.append(Element(dict(key), AGGREGATE[node.op]([e.value for e in members], parameter)))
+        return elements
 
 
-def _put(found: dict[LabelSet, float], labels: dict[str, str], value: float) -> None:
+def _put(elements: dict[LabelSet, float], labels: dict[str, str], value: float) -> None:
     key = tuple(sorted(labels.items()))
-    if key in found:
+    if key in elements:
         raise SameLabels
-    found[key] = value
+    elements[key] = value
 
 
 def _signature(labels: dict[str, str], matching: plan.Matching) -> LabelSet:

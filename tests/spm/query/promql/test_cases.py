@@ -47,9 +47,9 @@ def outcome(script: str) -> Outcome:
 
 @pytest.mark.parametrize("script", WRONG.values(), ids=WRONG.keys())
 def test_runner_finds_what_is_wrong(script: str) -> None:
-    found = outcome(script)
-    assert found.problem
-    assert not found.skipped
+    result = outcome(script)
+    assert result.problem
+    assert not result.skipped
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_runner_takes_what_is_right(script: str) -> None:
 
 
 def test_queries_of_native_histograms_are_skipped_with_the_reason() -> None:
-    found = outcome("eval instant at 0 h\n    h {{schema:0 sum:1 count:1 buckets:[1]}}")
-    assert (found.skipped, found.problem) == (True, "native histograms")
+    result = outcome("eval instant at 0 h\n    h {{schema:0 sum:1 count:1 buckets:[1]}}")
+    assert (result.skipped, result.problem) == (True, "native histograms")
     assert outcome("eval instant at 0 sum(h)\n    {} 1").skipped
     assert outcome("eval instant at 0 histogram_count(m)").skipped
 

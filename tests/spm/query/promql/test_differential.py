@@ -76,23 +76,23 @@ SEED = int(os.environ.get("SPM_DIFFERENTIAL_SEED", "7"))
 
 @pytest.mark.real
 def test_engine_answers_what_prometheus_answers(tmp_path: Path) -> None:
-    assert compared(tmp_path, int(os.environ.get("SPM_DIFFERENTIAL_QUICK", "300"))) == []
+    assert compare_all(tmp_path, int(os.environ.get("SPM_DIFFERENTIAL_QUICK", "300"))) == []
 
 
 @pytest.mark.proof
 def test_differential_against_prometheus(tmp_path: Path) -> None:
-    found = compared(tmp_path, int(os.environ.get("SPM_DIFFERENTIAL", "10000")))
-    assert not found
+    differences = compare_all(tmp_path, int(os.environ.get("SPM_DIFFERENTIAL", "10000")))
+    assert not differences
 
 
-def compared(folder: Path, count: int) -> list[str]:
+def compare_all(folder: Path, count: int) -> list[str]:
     """What differs among so many expressions; prints how many both refuse."""
     if not binary() and not os.environ.get("SPM_PROMETHEUS_URL"):
         missing_service("no prometheus (Debian: apt install prometheus)")
     data, reasons = dataset(SEED, low_counters=is_modern()), REASONS if is_modern() else REASONS | REASONS_OF_2
     with judging(folder, free_ports(1)[0], data) as judge:
         engine, refused = Engine(stored(data), QueryLimits(timeout_s=3_600)), 0  # kernels may have to be compiled first
-        found: list[str] = []
+        differences: list[str] = []
         known: list[str] = []
         rng = np.random.default_rng(SEED)
         for number in range(count):
@@ -102,15 +102,17 @@ def compared(folder: Path, count: int) -> list[str]:
             problem = _difference(engine, judge, expr, (start, start + (steps - 1) * step, step))
             refused += problem == "refused"
             if problem not in ("", "refused"):
-                told = f"{expr} [{start}, {steps} x {step}]: {problem}"
-                reason = next((words for shape, words in reasons.items() if re.search(shape, told)), "")
-                known += [f"{told}\n    {reason}"] if reason else []
-                found += [] if reason else [told]
-                print((known if reason else found)[-1], flush=True)
+                line = f"{expr} [{start}, {steps} x {step}]: {problem}"
+                reason = next((words for shape, words in reasons.items() if re.search(shape, line)), "")
+                known += [f"{line}\n    {reason}"] if reason else []
+                differences += [] if reason else [line]
+                print((known if reason else differences)[-1], flush=True)
             if number % 1_000 == 999:
-                print(f"{number + 1} of {count} compared, {len(found)} differ, both refuse {refused}", flush=True)
-        print(f"{count} compared, {len(found)} differ, {len(known)} for a known reason, both refuse {refused}")
-    return found
+                print(
+                    f"{number + 1} of {count} compare_all, {len(differences)} differ, both refuse {refused}", flush=True
+                )
+        print(f"{count} compare_all, {len(differences)} differ, {len(known)} for a known reason, both refuse {refused}")
+    return differences
 
 
 def _difference(engine: Engine, judge: Judge, expr: str, span: tuple[int, int, int]) -> str:

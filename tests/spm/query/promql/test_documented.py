@@ -27,9 +27,9 @@ def test_every_expression_that_is_shown_has_an_answer(expr: str) -> None:
     for metric in ("request_seconds", "cpu_usage_user", "requests_total"):
         ts = START + np.arange(1, 48 * 6) * 600_000
         storage.add(metric, {"host": "a"}, ts, np.arange(float(len(ts))))
-    found = Engine(storage).range(expr, START + 24 * HOUR_MS, START + 48 * HOUR_MS, HOUR_MS)
-    assert found.present.any()
-    assert any("aggregates" in note or "percentiles" in note for note in found.notes)
+    result = Engine(storage).range(expr, START + 24 * HOUR_MS, START + 48 * HOUR_MS, HOUR_MS)
+    assert result.present.any()
+    assert any("aggregates" in note or "percentiles" in note for note in result.notes)
 
 
 def test_there_are_expressions_to_be_tried() -> None:

@@ -34,12 +34,12 @@ def test_engine_agrees_with_the_reference(seed: int, expr: str, start: int, step
     times = [start + i * step_ms for i in range(count)]
     wanted = _reference(samples, expr, times)
     try:
-        found = Engine(stored(samples)).range(expr, times[0], times[-1], step_ms)
+        result = Engine(stored(samples)).range(expr, times[0], times[-1], step_ms)
     except QueryFailed:
         assert wanted is None, "the engine refuses what the reference answers"
         return
     assert wanted is not None, "the engine answers what the reference refuses"
-    assert_same(found, wanted, times)
+    assert_same(result, wanted, times)
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -47,18 +47,18 @@ def test_infinities_of_both_signs_are_no_scalar_and_no_warning() -> None:
     storage = FakeStorage()
     for number, value in enumerate((np.inf, -np.inf)):
         storage.add("m", {"n": str(number)}, [START + 1], np.array([value]))
-    found = Engine(storage).instant("vector(scalar(m))", START + 2)
-    assert np.isnan(found.values).all()
-    assert found.present.all()
+    result = Engine(storage).instant("vector(scalar(m))", START + 2)
+    assert np.isnan(result.values).all()
+    assert result.present.all()
 
 
 def test_border_drawn_from_an_infinity_is_no_number() -> None:
     storage = FakeStorage().add("m", {}, [START + 10_000, START + 20_000, START + 30_000], [1.0, -np.inf, 2.0])
-    found = Engine(storage).instant("m[10s] smoothed", START + 25_000).samples
-    assert found is not None
-    assert (found.ts - START).tolist() == [15_000, 20_000, 25_000]
-    assert found.values[1] == -np.inf
-    assert np.isnan(found.values[2])
+    result = Engine(storage).instant("m[10s] smoothed", START + 25_000).samples
+    assert result is not None
+    assert (result.ts - START).tolist() == [15_000, 20_000, 25_000]
+    assert result.values[1] == -np.inf
+    assert np.isnan(result.values[2])
 
 
 def _reference(samples: Samples, expr: str, times: list[int]) -> list[dict[LabelSet, float]] | None:
@@ -69,16 +69,16 @@ def _reference(samples: Samples, expr: str, times: list[int]) -> list[dict[Label
         return None
 
 
-def assert_same(found: Result, wanted: list[dict[LabelSet, float]], times: list[int]) -> None:
+def assert_same(result: Result, expected: list[dict[LabelSet, float]], times: list[int]) -> None:
     """Equal presence, and values equal to rounding."""
     for step, t in enumerate(times):
         answer = {
-            tuple(sorted(labels.items())): float(found.values[row, step])
-            for row, labels in enumerate(found.labels)
-            if found.present[row, step]
+            tuple(sorted(labels.items())): float(result.values[row, step])
+            for row, labels in enumerate(result.labels)
+            if result.present[row, step]
         }
-        assert answer.keys() == wanted[step].keys(), f"other series at {t}"
-        for key, value in wanted[step].items():
+        assert answer.keys() == expected[step].keys(), f"other series at {t}"
+        for key, value in expected[step].items():
             assert close(answer[key], value), f"{key} at {t}: {answer[key]!r} instead of {value!r}"
 
 

@@ -38,9 +38,9 @@ def storage() -> FakeStorage:
 
 def instant(expr: str, at_ms: int = 4 * M) -> Table:
     """`{labels: value}` of an instant vector, or `{"": value}` of a scalar."""
-    found = Engine(storage()).instant(expr, at_ms)
-    keys = [",".join(f"{name}={labels[name]}" for name in sorted(labels)) for labels in found.labels]
-    return {key: float(value) for key, value in zip(keys, found.values[:, 0], strict=True)}
+    result = Engine(storage()).instant(expr, at_ms)
+    keys = [",".join(f"{name}={labels[name]}" for name in sorted(labels)) for labels in result.labels]
+    return {key: float(value) for key, value in zip(keys, result.values[:, 0], strict=True)}
 
 
 TABLE: list[tuple[str, str, int, Table]] = [
@@ -149,11 +149,11 @@ TABLE: list[tuple[str, str, int, Table]] = [
 ]
 
 
-@pytest.mark.parametrize(("expr", "at_ms", "wanted"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_answer_is_the_one_computed_by_hand(expr: str, at_ms: int, wanted: Table) -> None:
-    found = instant(expr, at_ms)
-    assert found.keys() == wanted.keys()
-    np.testing.assert_allclose([found[key] for key in wanted], list(wanted.values()), rtol=1e-14)
+@pytest.mark.parametrize(("expr", "at_ms", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+def test_answer_is_the_one_computed_by_hand(expr: str, at_ms: int, expected: Table) -> None:
+    result = instant(expr, at_ms)
+    assert result.keys() == expected.keys()
+    np.testing.assert_allclose([result[key] for key in expected], list(expected.values()), rtol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_query_fails_when_labels_are_ambiguous(expr: str, message: str) -> None:
         ("sum(gauge", r"1:10: parse error: unexpected end of input .* expected ',' or '\)'"),
         ("  histogram_avg(gauge)", "1:3: parse error: native histograms are not supported"),
         ("gauge </ 5", "1:7: parse error: native histograms are not supported"),
-        ("start_timestamp(gauge)", "1:1: parse error: .* no start times are kept"),
+        ("start_timestamp(gauge)", "1:1: parse error: .* no start times are stored"),
         ('gauge{a="b" or c="d"}', "1:13: parse error: 'or' between matchers is not supported"),
         ('gauge{host=~"a\\\\C"}', "1:1: parse error: regular expression"),
     ],
@@ -189,39 +189,39 @@ def test_query_is_refused_with_its_reason(expr: str, message: str) -> None:
 
 
 def test_range_query_gives_a_point_per_step_where_there_is_data() -> None:
-    found = Engine(storage()).range('gauge{host="c"} * 2', 0, 8 * M, 2 * M)
-    assert found.labels == [{"host": "c"}]
-    assert found.times.tolist() == [0, 2 * M, 4 * M, 6 * M, 8 * M]
-    assert found.present.tolist() == [[False, True, True, True, False]]
-    assert found.values[0, 1:4].tolist() == [800, 800, 800]
+    result = Engine(storage()).range('gauge{host="c"} * 2', 0, 8 * M, 2 * M)
+    assert result.labels == [{"host": "c"}]
+    assert result.times.tolist() == [0, 2 * M, 4 * M, 6 * M, 8 * M]
+    assert result.present.tolist() == [[False, True, True, True, False]]
+    assert result.values[0, 1:4].tolist() == [800, 800, 800]
 
 
 def test_sample_is_gone_at_the_step_exactly_five_minutes_later() -> None:
-    found = Engine(FakeStorage().add("m", {}, [1 * M], [1])).range("m", 0, 7 * M, M)
-    assert found.present[0].tolist() == [False, True, True, True, True, True, False, False]
+    result = Engine(FakeStorage().add("m", {}, [1 * M], [1])).range("m", 0, 7 * M, M)
+    assert result.present[0].tolist() == [False, True, True, True, True, True, False, False]
 
 
 def test_range_query_of_a_scalar_is_one_series_without_labels() -> None:
-    found = Engine(storage()).range("time()", 0, 2_000, 1_000)
-    assert (found.kind, found.labels, found.values.tolist()) == ("matrix", [{}], [[0, 1, 2]])
+    result = Engine(storage()).range("time()", 0, 2_000, 1_000)
+    assert (result.kind, result.labels, result.values.tolist()) == ("matrix", [{}], [[0, 1, 2]])
 
 
 def test_instant_query_of_a_range_gives_the_samples_themselves() -> None:
-    found = Engine(storage()).instant("ended[5m]", 4 * M)
-    assert found.samples is not None
-    assert (found.samples.ts.tolist(), found.samples.values.tolist()) == ([1 * M], [7])
+    result = Engine(storage()).instant("ended[5m]", 4 * M)
+    assert result.samples is not None
+    assert (result.samples.ts.tolist(), result.samples.values.tolist()) == ([1 * M], [7])
 
 
 def test_series_that_lose_their_difference_are_joined_when_they_never_meet() -> None:
     parts = FakeStorage().add("one", {}, [1 * M], [1]).add("two", {}, [20 * M], [2])
-    found = Engine(parts).range('{__name__=~"one|two"} * 1', 0, 20 * M, 10 * M)
-    assert (found.labels, found.present.tolist()) == ([{}], [[False, False, True]])
-    found = Engine(parts).range('last_over_time({__name__=~"one|two"}[10m]) * 1', 5 * M, 20 * M, 15 * M)
-    assert found.values.tolist() == [[1, 2]]
+    result = Engine(parts).range('{__name__=~"one|two"} * 1', 0, 20 * M, 10 * M)
+    assert (result.labels, result.present.tolist()) == ([{}], [[False, False, True]])
+    result = Engine(parts).range('last_over_time({__name__=~"one|two"}[10m]) * 1', 5 * M, 20 * M, 15 * M)
+    assert result.values.tolist() == [[1, 2]]
 
 
 def test_name_is_lost_only_at_steps_where_a_function_took_it() -> None:
     parts = FakeStorage().add("m", {}, [2 * M], [7])
-    found = Engine(parts).range("(m offset 1m) or count_over_time(m[1m])", 2 * M, 3 * M, M)
-    assert found.labels == [{}, {"__name__": "m"}]
-    assert found.present.tolist() == [[True, False], [False, True]]
+    result = Engine(parts).range("(m offset 1m) or count_over_time(m[1m])", 2 * M, 3 * M, M)
+    assert result.labels == [{}, {"__name__": "m"}]
+    assert result.present.tolist() == [[True, False], [False, True]]

@@ -16,10 +16,10 @@ from spm.errors import BadQuery, QueryTimeout, QueryTooLarge
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine, QueryLimits, Result
 from spm.query.promql.operators.binary import vector_vector
-from spm.query.promql.operators.vector import named
+from spm.query.promql.operators.vector import make_vector
 from spm.query.promql.planning.plan import Matching
-from spm.query.request.batches import Matcher, SeriesBatch, Tick
-from spm.query.samples.sample_runs import Strips
+from spm.query.request.batches import DeadlineCheck, Matcher, SeriesBatch
+from spm.query.samples.sample_runs import SampleRuns
 
 
 def three_series() -> FakeStorage:
@@ -66,7 +66,7 @@ def test_pairs_of_an_operator_are_bounded() -> None:
     labels = [{"n": str(n)} for n in range(1_500)]
     values = np.zeros((1_500, 10))
     never = np.zeros((1_500, 10), np.bool_)
-    side = named(labels, values, never, nameless=False)
+    side = make_vector(labels, values, never, nameless=False)
     with pytest.raises(QueryTooLarge, match="pairs"):
         vector_vector("+", side, side, Matching(on=True), as_bool=False)
 
@@ -78,12 +78,12 @@ class WatchedStorage(FakeStorage):
         super().__init__()
         self.given: list[weakref.ref[Any]] = []
 
-    def select_strips(
-        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick | None = None
-    ) -> Strips:
-        found = super().select_strips(matchers, start_ms, end_ms, tick=tick)
-        self.given.append(weakref.ref(found.values))
-        return found
+    def select_runs(
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, check_deadline: DeadlineCheck | None = None
+    ) -> SampleRuns:
+        runs = super().select_runs(matchers, start_ms, end_ms, check_deadline=check_deadline)
+        self.given.append(weakref.ref(runs.values))
+        return runs
 
 
 @pytest.mark.parametrize("expr", ["m", "sum(rate(m[3s]))", "max_over_time(sum(m)[3s:1s])"])
@@ -106,7 +106,7 @@ class SlowStorage(FakeStorage):
         self._clock = clock
 
     def select(
-        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick | None = None
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, check_deadline: DeadlineCheck | None = None
     ) -> SeriesBatch:
         self._clock.advance(60_000)
         return super().select(matchers, start_ms, end_ms)
@@ -126,11 +126,11 @@ def test_subquery_may_have_so_many_steps_and_not_one_more() -> None:
         ask(QueryLimits(), f"count_over_time(vector(1)[{most - 2}s:1s])")
 
 
-def test_label_is_not_made_longer_than_labels_may_be() -> None:
+def test_computed_label_is_no_longer_than_labels_may_be() -> None:
     half = "x" * (limits.LABEL_VALUE_BYTES_MAX // 2)
     assert ask(QueryLimits(), f'label_replace(m, "l", "{half}$1$1", "x", "()")').labels
     for call in (f'label_replace(m, "l", "{half}{half}$0", "n", ".+")', f'label_join(m, "l", "{half}", "n", "n", "n")'):
-        with pytest.raises(QueryTooLarge, match="longer than"):
+        with pytest.raises(QueryTooLarge, match="more than"):
             ask(QueryLimits(), call)
 
 

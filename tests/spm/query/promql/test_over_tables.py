@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ingest.accept.stamper import Acceptor
+from ingest.accept.stamper import Stamper
 from ingest.protocols.influx.reader import parse
 from ingest.writer import Writer
 from rollups.run.driver import Driver
@@ -18,7 +18,7 @@ from spm.query.reader import AppStorage
 from spm.query.view.page_cache import PageCache
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 
 APP, HOURS = 7, 4
 DAY = 20_000 * 24 * HOUR_MS
@@ -47,8 +47,8 @@ def both(clock: FakeClock) -> tuple[Backend, FakeStorage]:
         lines += [f"cpu,{tags} busy={value} {t}" for t, value in zip(ts, busy, strict=True)]
         lines += [f"net,{tags} bytes={value} {t}" for t, value in zip(ts, sent, strict=True)]
     parsed = parse("\n".join(lines).encode(), now_ms=clock.now_ms(), precision="ms")
-    envelope = Acceptor(1, clock).accept(app=APP, source="s", parsed=parsed, message_id=b"m" * 16)
-    Writer(backend, Distribution()).write([envelope])
+    envelope = Stamper(1, clock).stamp_message(app=APP, source="s", parsed=parsed, message_id=b"m" * 16)
+    Writer(backend, PlacementTable()).write([envelope])
     return backend, fake
 
 
@@ -59,11 +59,11 @@ def test_tables_answer_what_memory_answers(rolled: bool) -> None:
     if rolled:
         clock.advance(48 * HOUR_MS)
         Driver(backend, clock).roll(LocalExecutor(backend), [APP], minor=False)
-    storage = AppStorage(backend, APP, distribution=Distribution(), clock=clock, cache=PageCache())
+    storage = AppStorage(backend, APP, placement=PlacementTable(), clock=clock, cache=PageCache())
     for question in QUESTIONS:
         for step in (HOUR_MS, 437_000):
-            asked = (question, DAY + HOUR_MS, DAY + HOURS * HOUR_MS, step)
-            found, wanted = Engine(storage).range(*asked), Engine(fake).range(*asked)
-            assert found.labels == wanted.labels, question
-            assert (found.present == wanted.present).all(), question
-            np.testing.assert_allclose(found.values[found.present], wanted.values[wanted.present], rtol=1e-12)
+            query = (question, DAY + HOUR_MS, DAY + HOURS * HOUR_MS, step)
+            result, expected = Engine(storage).range(*query), Engine(fake).range(*query)
+            assert result.labels == expected.labels, question
+            assert (result.present == expected.present).all(), question
+            np.testing.assert_allclose(result.values[result.present], expected.values[expected.present], rtol=1e-12)

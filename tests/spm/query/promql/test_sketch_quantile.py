@@ -26,25 +26,25 @@ def engine() -> Engine:
 @pytest.mark.parametrize("q", ["0", "0.5", "0.99", "1"])
 @pytest.mark.parametrize("span", ["1h", "90m", "25h"])
 def test_sketches_are_within_one_percent(engine: Engine, q: str, span: str) -> None:
-    ask = (START + 26 * HOUR_MS, START + 29 * HOUR_MS, HOUR_MS // 2)
-    exact = engine.range(f"quantile_over_time({q}, latency[{span}])", *ask)
-    found = engine.range(f"sketch_quantile_over_time({q}, latency[{span}])", *ask)
-    assert found.labels == exact.labels == [{"n": str(n)} for n in range(3)]
-    assert (found.present == exact.present).all()
-    np.testing.assert_allclose(found.values, exact.values, rtol=0.01)
-    assert "percentiles of aggregated hours are within 1 %" in found.notes
+    times = (START + 26 * HOUR_MS, START + 29 * HOUR_MS, HOUR_MS // 2)
+    exact = engine.range(f"quantile_over_time({q}, latency[{span}])", *times)
+    result = engine.range(f"sketch_quantile_over_time({q}, latency[{span}])", *times)
+    assert result.labels == exact.labels == [{"n": str(n)} for n in range(3)]
+    assert (result.present == exact.present).all()
+    np.testing.assert_allclose(result.values, exact.values, rtol=0.01)
+    assert "percentiles of aggregated hours are within 1 %" in result.notes
 
 
-def test_a_standing_window_is_asked_by_a_moving_quantile(engine: Engine) -> None:
+def test_a_varying_quantile_is_evaluated_on_a_fixed_window(engine: Engine) -> None:
     end = START + 20 * HOUR_MS
     expr = f"sketch_quantile_over_time((time() - {end // 1000}) / 2, latency{{n='0'}}[5h] @ {end // 1000})"
-    found = engine.range(expr, end, end + 2_000, 1_000)
-    assert (np.diff(found.values[0]) > 0).all()
+    result = engine.range(expr, end, end + 2_000, 1_000)
+    assert (np.diff(result.values[0]) > 0).all()
 
 
 def test_no_quantile_is_warned_about(engine: Engine) -> None:
-    found = engine.instant("sketch_quantile_over_time(2, latency[1h])", START + 20 * HOUR_MS)
-    assert found.warnings == ["PromQL warning: quantile value should be between 0 and 1, got 2 (1:27)"]
+    result = engine.instant("sketch_quantile_over_time(2, latency[1h])", START + 20 * HOUR_MS)
+    assert result.warnings == ["PromQL warning: quantile value should be between 0 and 1, got 2 (1:27)"]
 
 
 def test_subqueries_are_refused(engine: Engine) -> None:

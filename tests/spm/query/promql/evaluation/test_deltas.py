@@ -25,9 +25,9 @@ def an_engine() -> Engine:
 
 
 def values(engine: Engine, question: str, at_ms: int) -> dict[str, float]:
-    """The answer, by job."""
-    found = engine.instant(question, at_ms)
-    return {labels.get("job", ""): float(v) for labels, v in zip(found.labels, found.values[:, 0], strict=True)}
+    """Return the values of an instant query by job."""
+    result = engine.instant(question, at_ms)
+    return {labels.get("job", ""): float(v) for labels, v in zip(result.labels, result.values[:, 0], strict=True)}
 
 
 @pytest.mark.parametrize("minutes", [5, 60, 120, 600])
@@ -55,5 +55,5 @@ def test_an_anchored_increase_of_a_delta_is_its_sum_too(engine: Engine) -> None:
 
 
 def test_what_sums_of_it_show_has_no_type(engine: Engine) -> None:
-    found = engine.instant("sum by (job) (increase(req_total[1h]))", DAY + 10 * HOUR_MS)
-    assert [set(labels) for labels in found.labels] == [{"job"}, {"job"}]
+    result = engine.instant("sum by (job) (increase(req_total[1h]))", DAY + 10 * HOUR_MS)
+    assert [set(labels) for labels in result.labels] == [{"job"}, {"job"}]

@@ -13,11 +13,11 @@ from spm.query.promql.evaluation import whole_hours
 from spm.query.promql.kernels import over_time, windows
 from spm.query.promql.kernels.windows import Steps
 from spm.query.request.batches import Matcher
-from spm.query.samples.sample_runs import Strips
+from spm.query.samples.sample_runs import SampleRuns
 
 FIRST_HOUR = 472_222
 ALL = (Matcher("__name__", "=", "m"),)
-EXACT = sorted(name for name in over_time.FUNCTIONS if whole_hours.span(name, Steps(0, HOUR_MS, 1), HOUR_MS))
+EXACT = sorted(name for name in over_time.FUNCTIONS if whole_hours.exact_cells(name, Steps(0, HOUR_MS, 1), HOUR_MS))
 
 
 def long_series(seed: int, *, strange: bool) -> FakeStorage:
@@ -56,20 +56,20 @@ def test_hours_agree_with_samples(
 ) -> None:
     storage = long_series(seed, strange=strange)
     steps = Steps((FIRST_HOUR + first) * HOUR_MS, stride * HOUR_MS, count)
-    span = whole_hours.span(function, steps, width * HOUR_MS)
-    assert span is not None
-    batch = storage.select_cells(ALL, span.borders, whole_hours.columns(function))
-    found = whole_hours.combine(function, batch, whole_hours.Windows.of(span, steps, width * HOUR_MS))
-    if found.doubtful:
+    cells = whole_hours.exact_cells(function, steps, width * HOUR_MS)
+    assert cells is not None
+    batch = storage.select_cells(ALL, cells.borders, whole_hours.columns(function))
+    combined = whole_hours.combine(function, batch, whole_hours.CellWindows.of(cells, steps, width * HOUR_MS))
+    if combined.doubtful:
         assert strange, "samples without NaN and infinity must be answered from hours"
         assert function in {"rate", "increase", "delta"}, "only what counters gained is hidden by a NaN"
         return
     samples = storage.select(ALL, steps.first_ms - width * HOUR_MS, steps.last_ms)
-    wanted, present = windows.sweep(function, Strips.of(samples), steps, width * HOUR_MS, np.zeros(count))
+    expected, present = windows.sweep(function, SampleRuns.of(samples), steps, width * HOUR_MS, np.zeros(count))
     rows = [batch.labels.index(labels) for labels in samples.labels]
-    assert (found.present[rows] == present).all()
-    assert found.present.sum() == present.sum()
-    np.testing.assert_allclose(found.values[rows][present], wanted[present], rtol=1e-12)
+    assert (combined.present[rows] == present).all()
+    assert combined.present.sum() == present.sum()
+    np.testing.assert_allclose(combined.values[rows][present], expected[present], rtol=1e-12)
 
 
 @hypothesis.settings(deadline=None)
@@ -86,11 +86,11 @@ def test_a_day_is_one_cell_exactly_where_no_border_of_a_window_cuts_it(
         whole = at % 24 == 0 and at + 24 <= max(cuts) and not cuts & set(range(at + 1, at + 24))
         cells.append(at)
         at += 24 if whole else 1
-    found = whole_hours.cells(Steps(first * HOUR_MS, stride * HOUR_MS, count), width * HOUR_MS)
-    assert found is not None
-    assert found.borders.tolist() == [*cells, at]
-    assert found.borders[found.low].tolist() == [end - width for end in ends]
-    assert found.borders[found.high].tolist() == ends
+    hour_cells = whole_hours.hour_cells(Steps(first * HOUR_MS, stride * HOUR_MS, count), width * HOUR_MS)
+    assert hour_cells is not None
+    assert hour_cells.borders.tolist() == [*cells, at]
+    assert hour_cells.borders[hour_cells.low].tolist() == [end - width for end in ends]
+    assert hour_cells.borders[hour_cells.high].tolist() == ends
 
 
 def test_engine_reads_hours_when_all_borders_lie_on_hours() -> None:
@@ -112,5 +112,5 @@ def test_engine_reads_samples_when_an_offset_moves_the_borders_off_the_hours() -
 def test_engine_reads_samples_when_a_nan_hides_what_an_hour_gained() -> None:
     hour = FIRST_HOUR * HOUR_MS
     storage = FakeStorage().add("m", {}, [hour + 1, hour + 2, hour + 3, hour + HOUR_MS + 1], [1, 5, np.nan, 9])
-    found = Engine(storage).instant("increase(m[2h])", hour + 2 * HOUR_MS)
-    assert found.values[0, 0] > 8
+    result = Engine(storage).instant("increase(m[2h])", hour + 2 * HOUR_MS)
+    assert result.values[0, 0] > 8

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spm.query.promql.kernels.over_time import AVG, SUM, value
-from spm.query.promql.kernels.sums import summed
+from spm.query.promql.kernels.sums import compensated_sum
 
 NUMBERS = st.one_of(
     st.floats(-1e200, 1e200, allow_nan=False),
@@ -19,7 +19,7 @@ NUMBERS = st.one_of(
 @given(st.integers(1, 130), st.lists(NUMBERS, min_size=1, max_size=130))
 def test_a_sum_is_the_exact_one_rounded_whatever_its_length(length: int, numbers: list[float]) -> None:
     values = np.resize(numbers, length)
-    total, lost = summed(values[1:], values[0])
+    total, lost = compensated_sum(values[1:], values[0])
     left = length**2 * 2.0**-104 * math.fsum(abs(values))  # what compensation does not see
     assert abs(total + lost - math.fsum(values)) <= math.ulp(total) + left
 

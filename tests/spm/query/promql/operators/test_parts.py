@@ -8,7 +8,7 @@ import pytest
 from spm.query.promql.operators import binary, select_elements
 from spm.query.promql.operators.aggregate import _CELLS_AT_ONCE, _CODES, aggregate
 from spm.query.promql.operators.label_groups import group_by
-from spm.query.promql.operators.vector import Vector, named
+from spm.query.promql.operators.vector import Vector, make_vector
 from spm.query.promql.planning.plan import Matching
 
 SERIES, STEPS = 30_000, 20
@@ -20,11 +20,11 @@ def vector(metric: str, series: int = SERIES) -> Vector:
     labels = [{"__name__": metric, "n": str(n), "g": str(n % (SERIES // 2))} for n in range(series)]
     values = RNG.integers(-9, 9, (series, STEPS)).astype(np.float64)
     values[RNG.random(values.shape) < 0.01] = np.inf
-    return named(labels, values, RNG.random(values.shape) < 0.5, nameless=False)
+    return make_vector(labels, values, RNG.random(values.shape) < 0.5, nameless=False)
 
 
 def columns(whole: Vector, first: int, end: int) -> Vector:
-    """Some of its steps."""
+    """Return some steps of a vector."""
     values, present = whole.values[:, first:end], whole.present[:, first:end]
     return Vector(whole.labels, np.ascontiguousarray(values), np.ascontiguousarray(present), whole.nameless)
 
@@ -34,11 +34,11 @@ def test_an_aggregation_over_many_groups_is_the_same_step_by_step(op: str) -> No
     whole = vector("m")
     groups = group_by(whole.labels, ("g",))
     assert len(groups.labels) * STEPS > _CELLS_AT_ONCE
-    found = aggregate(op, whole, groups, np.zeros(STEPS))
+    result = aggregate(op, whole, groups, np.zeros(STEPS))
     for step in range(STEPS):
         one = aggregate(op, columns(whole, step, step + 1), groups, np.zeros(1))
-        np.testing.assert_array_equal(found.present[:, step], one.present[:, 0])
-        np.testing.assert_array_equal(found.values[:, step], one.values[:, 0])
+        np.testing.assert_array_equal(result.present[:, step], one.present[:, 0])
+        np.testing.assert_array_equal(result.values[:, step], one.values[:, 0])
 
 
 @pytest.mark.parametrize("op", ["-", ">"])
@@ -46,22 +46,22 @@ def test_an_operator_between_many_series_is_that_of_their_arrays(op: str) -> Non
     left, right = vector("a"), vector("b")
     assert left.values.size > binary._CELLS_AT_ONCE
     with np.errstate(invalid="ignore"):
-        found = binary.vector_vector(op, left, right, Matching(on=True, labels=("n",)), as_bool=False)
+        result = binary.vector_vector(op, left, right, Matching(on=True, labels=("n",)), as_bool=False)
         both = left.present & right.present
-        wanted = both if op == "-" else both & (left.values > right.values)
+        expected = both if op == "-" else both & (left.values > right.values)
         values = left.values - right.values if op == "-" else left.values
-    np.testing.assert_array_equal(found.present, wanted)
-    np.testing.assert_array_equal(found.values[wanted], values[wanted])
+    np.testing.assert_array_equal(result.present, expected)
+    np.testing.assert_array_equal(result.values[expected], values[expected])
 
 
 def test_values_of_many_series_are_counted_as_those_of_all() -> None:
     whole = vector("m")
     assert whole.values.size > select_elements._ELEMENTS_AT_ONCE
-    found = select_elements.counted_values(whole, "v", labels=(), without=False)
-    told = {labels["v"]: row for row, labels in enumerate(found.labels)}
+    result = select_elements.count_values(whole, "v", labels=(), without=False)
+    rows = {labels["v"]: row for row, labels in enumerate(result.labels)}
     numbers = np.unique(whole.values[whole.present])
-    assert len(told) == len(numbers)
+    assert len(rows) == len(numbers)
     for number in numbers:
         text = "+Inf" if np.isinf(number) else f"{number:g}"
-        wanted = ((whole.values == number) & whole.present).sum(axis=0)
-        np.testing.assert_array_equal(np.where(found.present[told[text]], found.values[told[text]], 0), wanted)
+        expected = ((whole.values == number) & whole.present).sum(axis=0)
+        np.testing.assert_array_equal(np.where(result.present[rows[text]], result.values[rows[text]], 0), expected)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spm.errors import QueryFailed
-from spm.query.promql.operators.vector import Vector, finished, stacked, united
+from spm.query.promql.operators.vector import Vector, finish, merge_rows, stack
 
 STEPS = 4
 VALUE = st.sampled_from([0.0, -0.0, 1.5, np.nan, np.inf])
@@ -45,24 +45,24 @@ def elements(vector: Vector) -> list[tuple[tuple[str, str], bool, int, str]]:
 
 @settings(deadline=None)  # the first example may load compiled kernels
 @given(st.lists(vectors(), min_size=1, max_size=3))
-def test_joined_rows_have_the_elements_of_all_or_there_is_a_refusal(parts: list[Vector]) -> None:
-    wanted = sorted(each for part in parts for each in elements(part))
-    met = [(labels, step) for labels, _, step, _ in wanted]
+def test_merged_rows_have_the_elements_of_all_or_merging_is_refused(parts: list[Vector]) -> None:
+    expected = sorted(each for part in parts for each in elements(part))
+    met = [(labels, step) for labels, _, step, _ in expected]
     if len(set(met)) < len(met):
         with pytest.raises(QueryFailed, match="same labelset"):
-            united(parts)
+            merge_rows(parts)
         return
-    found = united(parts)
-    assert sorted(elements(found)) == wanted
-    assert len(set(series(found))) == len(found.labels)
+    merged = merge_rows(parts)
+    assert sorted(elements(merged)) == expected
+    assert len(set(series(merged))) == len(merged.labels)
 
 
 @settings(deadline=None)  # the first example may load compiled kernels
 @given(vectors())
 def test_what_loses_its_name_at_last_is_one_series_with_what_lost_it_before(vector: Vector) -> None:
     try:
-        whole = united([vector])
-        shown = finished(whole.having(whole.values, whole.present))
+        whole = merge_rows([vector])
+        shown = finish(whole.with_elements(whole.values, whole.present))
     except QueryFailed:  # two elements at one step
         return
     labels = [tuple(sorted(each.items())) for each in shown.labels]
@@ -72,5 +72,5 @@ def test_what_loses_its_name_at_last_is_one_series_with_what_lost_it_before(vect
 def test_vectors_without_rows_cost_no_copy() -> None:
     full = Vector([{"n": "a"}], np.ones((1, STEPS)), np.ones((1, STEPS), np.bool_), np.zeros(1, np.bool_))
     none = Vector([], np.empty((0, STEPS)), np.empty((0, STEPS), np.bool_), np.empty(0, np.bool_))
-    assert stacked([none, full, none]) is full
-    assert stacked([none, none]) is none
+    assert stack([none, full, none]) is full
+    assert stack([none, none]) is none

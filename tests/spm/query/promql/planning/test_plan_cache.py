@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spm.errors import BadQuery
 from spm.query.promql.planning import plan_cache
 from spm.query.promql.planning.plan import Context, Plan
-from spm.query.promql.planning.planner import parse, planned_alone
+from spm.query.promql.planning.planner import parse, parse_uncached
 from spm.query.promql.syntax import grammar
 from spm.query.promql.syntax.tree import Node
 from tests.spm.query.promql.generated import Maker
@@ -75,14 +75,14 @@ NO_CONTEXT = Context()
 def judged(text: str, context: Context = NO_CONTEXT, *, alone: bool) -> str:
     """The plan with the places of its nodes, or what is wrong."""
     try:
-        return repr(planned_alone(text, context) if alone else parse(text, context))
+        return repr(parse_uncached(text, context) if alone else parse(text, context))
     except BadQuery as error:
         return f"{error} {error.position}"
 
 
 def from_shape(text: str, context: Context = NO_CONTEXT) -> Plan | None:
     """The plan by the shape."""
-    return plan_cache.planned(text, lambda shape: planned_alone(shape, context), context)
+    return plan_cache.cached_plan(text, lambda shape: parse_uncached(shape, context), context)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -99,7 +99,7 @@ def test_texts_with_these_values_have_the_plans_they_would_have_alone(text: str)
 )
 def test_texts_of_one_shape_have_the_plans_they_would_have_alone(text: str, values: list[str]) -> None:
     own = iter(values)
-    other = _STRING.sub(lambda found: f'"{next(own)}"' if found.start() else found[0], text)
+    other = _STRING.sub(lambda match: f'"{next(own)}"' if match.start() else match[0], text)
     for each in (text, other, text):
         assert judged(each, alone=False) == judged(each, alone=True)
 
@@ -120,13 +120,13 @@ def test_random_expressions_have_the_plans_they_would_have_alone(seed: int) -> N
 
 
 def test_a_text_like_another_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, tree = list[str](), grammar.tree
+    read, tree = list[str](), grammar.parse_tree
 
     def noted(text: str) -> Node:
         read.append(text)
         return tree(text)
 
-    monkeypatch.setattr(grammar, "tree", noted)
+    monkeypatch.setattr(grammar, "parse_tree", noted)
     texts = [f'sum by (host) (rate(never_asked_before{{host=~"a{n}|b{n}",job!="x{n}"}}[5m]))' for n in range(10, 99)]
     assert (len({parse(text) for text in texts}), len(read)) == (89, 1)
 

@@ -16,7 +16,7 @@ import numpy as np
 from spm.errors import BadQuery, QueryFailed, SpmError
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine, Result
-from spm.query.request.batches import METRIC_NAME, Matcher, SeriesBatch, Tick
+from spm.query.request.batches import METRIC_NAME, DeadlineCheck, Matcher, SeriesBatch
 from spm.store.matchers import mask
 from tests.spm.query.promql.promqltest.script import (
     NATIVE,
@@ -31,7 +31,7 @@ from tests.spm.query.promql.promqltest.script import (
 )
 
 _TOLERANCE = 1e-6
-_NOT_SUPPORTED = {"native histograms are not supported": NATIVE, "no start times are kept": STARTS}
+_NOT_SUPPORTED = {"native histograms are not supported": NATIVE, "no start times are stored": STARTS}
 
 
 class BeyondFloats(Exception):
@@ -59,7 +59,7 @@ class ScriptStorage(FakeStorage):
         self.others: list[tuple[Labels, str]] = []
 
     def select(
-        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, tick: Tick | None = None
+        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, check_deadline: DeadlineCheck | None = None
     ) -> SeriesBatch:
         for labels, what in self.others:
             if all(mask([labels.get(matcher.name, "")], matcher)[0] for matcher in matchers):
@@ -94,28 +94,28 @@ class Runner:
             if series.beyond:
                 self.storage.others.append((series.labels, series.beyond))
                 continue
-            held = [(i * load.interval_ms, value) for i, value in enumerate(series.values) if value is not None]
+            points = [(i * load.interval_ms, value) for i, value in enumerate(series.values) if value is not None]
             labels = {name: value for name, value in series.labels.items() if name != METRIC_NAME}
-            values = np.array([value for _, value in held], np.float64)
-            self.storage.add(series.labels.get(METRIC_NAME, ""), labels, [ts for ts, _ in held], values)
+            values = np.array([value for _, value in points], np.float64)
+            self.storage.add(series.labels.get(METRIC_NAME, ""), labels, [ts for ts, _ in points], values)
 
     def _outcome(self, case: Eval) -> Outcome:
         if any(series.beyond for series in case.series):
             return Outcome(self.path, case, case.series[0].beyond or NATIVE, skipped=True)
         try:
-            result = self._asked(case)
+            result = self._evaluate(case)
         except BeyondFloats as error:
             return Outcome(self.path, case, str(error), skipped=True)
         except BadQuery as error:
             skipped = next((what for words, what in _NOT_SUPPORTED.items() if words in str(error)), "")
-            return Outcome(self.path, case, skipped or _failed(case, error), skipped=bool(skipped))
+            return Outcome(self.path, case, skipped or _compare_failure(case, error), skipped=bool(skipped))
         except QueryFailed as error:
-            return Outcome(self.path, case, _failed(case, error))
+            return Outcome(self.path, case, _compare_failure(case, error))
         if case.fail is not None:
             return Outcome(self.path, case, "expected a failure")
-        return Outcome(self.path, case, _remarked(case, result) or _compared(case, result))
+        return Outcome(self.path, case, _compare_annotations(case, result) or _compare(case, result))
 
-    def _asked(self, case: Eval) -> Result:
+    def _evaluate(self, case: Eval) -> Result:
         engine = Engine(self.storage)
         if case.step_ms == 0:
             return engine.instant(case.expr, case.start_ms)
@@ -123,17 +123,17 @@ class Runner:
 
 
 def run(path: Path) -> list[Outcome]:
-    """What became of every evaluation of a file."""
+    """Return the outcome of every evaluation in a file."""
     return list(Runner(path.name).outcomes(path.read_text()))
 
 
-def _failed(case: Eval, error: SpmError) -> str:
+def _compare_failure(case: Eval, error: SpmError) -> str:
     if case.fail is None:
         return f"failed: {error}"
     return "" if case.fail.accepts(str(error)) else f"failed with other words: {error}"
 
 
-def _remarked(case: Eval, result: Result) -> str:
+def _compare_annotations(case: Eval, result: Result) -> str:
     given = {
         "warn": [text for text in result.warnings if text.startswith("PromQL ")],
         "info": [text for text in result.notes if text.startswith("PromQL ")],
@@ -156,22 +156,22 @@ def _unmet(kind: str, wanted: list[Remark], given: list[str]) -> str:
     return ""
 
 
-def _compared(case: Eval, result: Result) -> str:
+def _compare(case: Eval, result: Result) -> str:
     if case.text is not None:
         return "" if result.text == case.text else f"got {result.text!r} instead of {case.text!r}"
     if result.kind == "string":
         return f"got the string {result.text!r}"
     if result.samples is not None:
-        return _compared_window(case, result.samples)
+        return _compare_window(case, result.samples)
     if case.scalar is not None and not case.series:
         single = result.kind == "scalar" and same(case.scalar, float(result.values[0, 0]))
         return "" if single else f"got {result.values.tolist()} instead of the scalar {case.scalar}"
-    return _compared_series(case, result)
+    return _compare_series(case, result)
 
 
-def _compared_window(case: Eval, batch: SeriesBatch) -> str:
+def _compare_window(case: Eval, batch: SeriesBatch) -> str:
     start, end, step = case.window or (0, 0, 1)
-    wanted = {
+    expected = {
         _key(series.labels): [
             (t, value)
             for t, value in zip(range(start, end + 1, step), series.values, strict=False)
@@ -180,35 +180,38 @@ def _compared_window(case: Eval, batch: SeriesBatch) -> str:
         for series in case.series
     }
     borders = batch.offsets.tolist()
-    found = {
+    actual = {
         _key(labels): list(zip(batch.ts[low:high].tolist(), batch.values[low:high].tolist(), strict=True))
         for labels, low, high in zip(batch.labels, borders, borders[1:], strict=False)
         if high > low
     }
-    if found.keys() != wanted.keys():
-        return f"got series {sorted(found)} instead of {sorted(wanted)}"
-    for key, points in wanted.items():
-        alike = len(points) == len(found[key]) and all(
-            a == c and same(b, d) for (a, b), (c, d) in zip(points, found[key], strict=True)
+    if actual.keys() != expected.keys():
+        return f"got series {sorted(actual)} instead of {sorted(expected)}"
+    for key, points in expected.items():
+        is_same = len(points) == len(actual[key]) and all(
+            a == c and same(b, d) for (a, b), (c, d) in zip(points, actual[key], strict=True)
         )
-        if not alike:
-            return f"got {found[key]} instead of {points}"
+        if not is_same:
+            return f"got {actual[key]} instead of {points}"
     return ""
 
 
-def _compared_series(case: Eval, result: Result) -> str:
+def _compare_series(case: Eval, result: Result) -> str:
     count = len(result.times)
-    wanted = [(_key(series.labels), (series.values + [None] * count)[:count]) for series in case.series]
-    wanted = [(key, values) for key, values in wanted if any(value is not None for value in values)]
-    found = [
+    series_expected = [(_key(series.labels), (series.values + [None] * count)[:count]) for series in case.series]
+    series_expected = [(key, values) for key, values in series_expected if any(value is not None for value in values)]
+    actual = [
         (_key(labels), [float(v) if p else None for v, p in zip(values, present, strict=True)])
         for labels, values, present in zip(result.labels, result.values, result.present, strict=True)
     ]
     if not case.ordered:
-        wanted, found = sorted(wanted, key=lambda pair: pair[0]), sorted(found, key=lambda pair: pair[0])
-    if [key for key, _ in wanted] != [key for key, _ in found]:
-        return f"got series {[key for key, _ in found]} instead of {[key for key, _ in wanted]}"
-    for (key, expected), (_, values) in zip(wanted, found, strict=True):
+        series_expected, actual = (
+            sorted(series_expected, key=lambda pair: pair[0]),
+            sorted(actual, key=lambda pair: pair[0]),
+        )
+    if [key for key, _ in series_expected] != [key for key, _ in actual]:
+        return f"got series {[key for key, _ in actual]} instead of {[key for key, _ in series_expected]}"
+    for (key, expected), (_, values) in zip(series_expected, actual, strict=True):
         if not all(_alike(a, b) for a, b in zip(expected, values, strict=True)):
             return f"got {values} instead of {expected} for {key}"
     return ""

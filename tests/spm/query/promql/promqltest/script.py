@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from spm.query.fake import STALE
 from spm.query.promql.syntax import lexer
-from spm.query.promql.syntax.grammar import tree
-from spm.query.promql.syntax.tree import Series
+from spm.query.promql.syntax.grammar import parse_tree
+from spm.query.promql.syntax.tree import SelectorExpression
 from spm.query.request.batches import METRIC_NAME
 
 Labels = dict[str, str]
@@ -127,14 +127,14 @@ def _command(number: int, head: str, body: list[tuple[int, str]]) -> Command:
     if word in ("load", "load_with_nhcb"):
         series = [_series(line) for _, line in body]
         if word == "load_with_nhcb":
-            series += [_converted(each) for each in series]
+            series += [_native_histogram(each) for each in series]
         return Load(duration_ms(head.split()[1]), series)
     if word.startswith("eval"):
         return _eval(number, head, body)
     raise BadScript(f"line {number}: {head}")
 
 
-def _converted(series: Loaded) -> Loaded:
+def _native_histogram(series: Loaded) -> Loaded:
     """The native histogram that a classic bucket also stands for."""
     name = re.sub(r"_(bucket|sum|count)$", "", series.labels.get(METRIC_NAME, ""))
     labels = {key: value for key, value in series.labels.items() if key != "le"} | {METRIC_NAME: name}
@@ -142,17 +142,17 @@ def _converted(series: Loaded) -> Loaded:
 
 
 def _eval(number: int, head: str, body: list[tuple[int, str]]) -> Eval:
-    found = _EVAL.fullmatch(head)
-    times = found and (_INSTANT if found["kind"] == "instant" else _RANGE).fullmatch(found["rest"])
-    if not found or not times:
+    match = _EVAL.fullmatch(head)
+    times = match and (_INSTANT if match["kind"] == "instant" else _RANGE).fullmatch(match["rest"])
+    if not match or not times:
         raise BadScript(f"line {number}: {head}")
-    if found["kind"] == "instant":
-        made = Eval(number, times["expr"], duration_ms(times["at"]), duration_ms(times["at"]), 0)
+    if match["kind"] == "instant":
+        evaluation = Eval(number, times["expr"], duration_ms(times["at"]), duration_ms(times["at"]), 0)
     else:
         start, end, step = (duration_ms(times[name]) for name in ("start", "end", "step"))
-        made = Eval(number, times["expr"], start, end, step)
-    fields = {name: getattr(made, name) for name in Eval.__slots__}
-    old = found["old"]
+        evaluation = Eval(number, times["expr"], start, end, step)
+    fields = {name: getattr(evaluation, name) for name in Eval.__slots__}
+    old = match["old"]
     if old == "fail":
         fields["fail"] = Remark()
     elif old == "ordered":
@@ -170,7 +170,7 @@ def _expect(line: str, fields: dict[str, object]) -> None:
             fields["fail"] = Remark(line.removeprefix(former).strip(), regex)
             return
     if line.startswith("expect string"):
-        fields["text"] = str(lexer.tokens(line.removeprefix("expect string").strip())[0].value)
+        fields["text"] = str(lexer.tokenize(line.removeprefix("expect string").strip())[0].value)
     elif line.startswith("expect range vector"):
         words = line.split()
         fields["window"] = tuple(duration_ms(words[place]) for place in (4, 6, 8))
@@ -183,11 +183,11 @@ def _expect(line: str, fields: dict[str, object]) -> None:
 
 
 def _expect_remark(line: str, fields: dict[str, object]) -> None:
-    found = _EXPECT.fullmatch(line)
-    if not found:
+    parsed = _EXPECT.fullmatch(line)
+    if not parsed:
         raise BadScript(line)
-    remark = Remark(found["text"], found["how"] == "regex")
-    match found["kind"]:
+    remark = Remark(parsed["text"], parsed["how"] == "regex")
+    match parsed["kind"]:
         case "fail":
             fields["fail"] = remark
         case "warn" | "info" as kind:
@@ -203,7 +203,7 @@ def _expect_remark(line: str, fields: dict[str, object]) -> None:
 
 def duration_ms(text: str) -> int:
     """Milliseconds of a time or step."""
-    token = lexer.tokens(text.removeprefix("-"))[0]
+    token = lexer.tokenize(text.removeprefix("-"))[0]
     return round(float(token.value) * 1000) * (-1 if text.startswith("-") else 1)
 
 
@@ -222,7 +222,7 @@ def _series(line: str) -> Loaded:
     labels, values = _labels(line[:end]), line[end:].strip()
     if "{{" in values:
         return Loaded(labels, [], beyond=NATIVE)
-    return Loaded(labels, [value for item in values.split() for value in _expanded(item)])
+    return Loaded(labels, [value for item in values.split() for value in _expand(item)])
 
 
 def _end_of_labels(line: str) -> int:
@@ -252,26 +252,26 @@ def _labels(text: str) -> Labels:
     """Labels as they are written for a selector; an empty selector is no labels."""
     if text.replace(" ", "") == "{}":
         return {}
-    found = tree(text)
-    if not isinstance(found, Series):
+    selector = parse_tree(text)
+    if not isinstance(selector, SelectorExpression):
         raise BadScript(text)
-    name = {METRIC_NAME: found.name} if found.name else {}
-    labels = name | {matcher.name: matcher.value for matcher in found.matchers}
+    name = {METRIC_NAME: selector.name} if selector.name else {}
+    labels = name | {matcher.name: matcher.value for matcher in selector.matchers}
     return {key: value for key, value in labels.items() if value}
 
 
-def _expanded(item: str) -> list[float | None]:
-    found = _VALUES.fullmatch(item)
-    if not found:
+def _expand(item: str) -> list[float | None]:
+    match = _VALUES.fullmatch(item)
+    if not match:
         raise BadScript(f"no value: {item}")
-    times = int(found["times"] or 0)
-    if found["start"] == "_":
+    times = int(match["times"] or 0)
+    if match["start"] == "_":
         return [None] * max(times, 1)
-    if found["start"] == "stale":
+    if match["start"] == "stale":
         return [STALE] * (times + 1)
-    start = float(found["start"])
-    step = float(found["step"] or 0)
-    if not found["step"]:
+    start = float(match["start"])
+    step = float(match["step"] or 0)
+    if not match["step"]:
         return [start] * (times + 1)
     values: list[float | None] = []
     here = start

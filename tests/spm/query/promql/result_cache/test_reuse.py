@@ -1,4 +1,4 @@
-"""An answer whose steps were kept is the one that is computed, whatever was written, run or taken out between."""
+"""An answer with cached steps equals a computed one, whatever was written, rolled up or retracted in between."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from rollups.decide.retention import Keep
+from rollups.decide.retention import RetentionPeriods
 from rollups.move.redistribute import close_epoch
 from rollups.run.rollback import roll_back
 from spm import limits
@@ -22,15 +22,15 @@ from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.query.promql import engine
 from spm.query.promql.engine import Engine, QueryLimits, Result
-from spm.query.promql.evaluation.sample_source import Reader
-from spm.query.promql.planning import reach
+from spm.query.promql.evaluation.sample_source import SampleSource
+from spm.query.promql.planning import read_range
 from spm.query.promql.planning.plan import Context
 from spm.query.promql.planning.planner import parse
-from spm.query.promql.result_cache.entries import Entry, Key, Results
-from spm.query.promql.result_cache.reuse import Kept
+from spm.query.promql.result_cache.entries import AnswerKey, CachedAnswer, ResultCache
+from spm.query.promql.result_cache.reuse import AppResultCache
 from spm.query.reader import AppStorage
-from spm.query.request.provenance import Basis
-from spm.query.view.fingerprint import Common, Standing
+from spm.query.request.provenance import Provenance
+from spm.query.view.fingerprint import Common, SampleFingerprint
 from spm.query.view.tail import TailView
 from spm.store.epochs import open_epoch
 from spm.store.keys import BYTE, HASH
@@ -60,15 +60,15 @@ TEXTS = (
 
 
 class History:
-    """A random one, from a seed; every question of it is asked twice."""
+    """A random history, from a seed, of writes, runs and retractions, with queries in between."""
 
     def __init__(self, seed: int) -> None:
         self.rng, self.world = np.random.default_rng(seed), World()
-        self.results = Results(samples_min=0)
-        self.kept = 0
+        self.results = ResultCache(samples_min=0)
+        self.cached_steps = 0
         self.runs: list[int] = []
         rng = self.rng
-        self.asked = [
+        self.queries = [
             (TEXTS[rng.integers(len(TEXTS))], int(rng.choice([7, 10, 30])), int(rng.choice([0, 3]))) for _ in "ab"
         ]
         self.acts: list[Callable[[], object]] = [
@@ -88,7 +88,7 @@ class History:
         ]
 
     def go(self, acts: int) -> int:
-        """So many acts, each with questions behind it; how many steps were kept in all."""
+        """Perform acts, each with queries after it; returns the number of cached steps that were used."""
         for hour in range(HOURS):
             self.world.send(
                 *((s, hour * HOUR_MS + m * MINUTE_MS, s + m / 4) for s in range(6) for m in range(1, 60, 6))
@@ -100,22 +100,22 @@ class History:
                 self.question()
             if self.rng.random() < 0.6:
                 self.acts[self.rng.integers(len(self.acts))]()
-        return self.kept
+        return self.cached_steps
 
     def question(self) -> None:
-        """One of the questions, somewhere near."""
+        """Run one of the queries at a random time, and compare it with an answer without a cache."""
         self.world.clock.advance(limits.TAIL_AGE_MS + 1)
-        text, step, phase = self.asked[self.rng.integers(len(self.asked))]
+        text, step, phase = self.queries[self.rng.integers(len(self.asked))]
         first = START + (phase + step * int(self.rng.integers(-5, 60 * HOURS // step))) * MINUTE_MS
         last = first + int(self.rng.integers(0, 60 * HOURS // step)) * step * MINUTE_MS
         back = int(self.rng.choice([5, 5, 5, 25])) * MINUTE_MS
         asof = self.world.clock.now_ms() - 5 * HOUR_MS if self.rng.random() < 0.1 else None
         app = self.world.readers if asof is None else self.world.readers.asof(asof)
         fresh = self.world.fresh() if asof is None else self.world.fresh().asof(asof)
-        asks = text, first, last, step * MINUTE_MS
-        found = Engine(app, QueryLimits(lookback_ms=back), kept=Kept(self.results, app)).range(*asks)
-        assert_same(found, Engine(fresh, QueryLimits(lookback_ms=back)).range(*asks))
-        self.kept += found.kept
+        query = text, first, last, step * MINUTE_MS
+        result = Engine(app, QueryLimits(lookback_ms=back), cache=AppResultCache(self.results, app)).range(*query)
+        assert_same(result, Engine(fresh, QueryLimits(lookback_ms=back)).range(*query))
+        self.cached_steps += result.cached_steps
 
     def send(self) -> None:
         hour, series = self.rng.integers(HOURS + 1), self.rng.integers(0, 8, 5)
@@ -140,32 +140,32 @@ class History:
             )
 
     def undo(self) -> None:
-        for found in read(self.world.store, APP)[:1]:
-            if found.active() and not found.purged_ms:
-                self.world.undo(found.number)
+        for retraction in read(self.world.store, APP)[:1]:
+            if retraction.active() and not retraction.erased_ms:
+                self.world.undo(retraction.number)
 
     def shred(self) -> None:
-        for found in read(self.world.store, APP)[-1:]:
-            if found.active():
-                self.world.shred(found.number)
+        for retraction in read(self.world.store, APP)[-1:]:
+            if retraction.active():
+                self.world.erase_retracted(retraction.number)
                 self.roll()
 
     def retain(self) -> None:
         if self.rng.random() < 0.1:
             self.world.roll(now_ms=START + 60 * HOUR_MS)
-            self.world.retain(Keep(raw_days=1), days_later=3)
+            self.world.retain(RetentionPeriods(raw_days=1), days_later=3)
 
     def roll_back(self) -> None:
         with suppress(Refused):
             roll_back(self.world.store, self.runs[-1], [APP])
 
     def spread(self) -> None:
-        """Another way of spreading is opened, data goes there, or the way before is closed."""
-        settled = self.world.spread().settled
+        """Open another placement epoch, migrate data to it, or close the epoch before."""
+        settled = self.world.spread().has_one_live_epoch
         if settled:
-            strategy, width = (HASH, BYTE)[self.rng.integers(2)], int(self.rng.integers(1, 5))
+            function, width = (HASH, BYTE)[self.rng.integers(2)], int(self.rng.integers(1, 5))
             with suppress(Refused):  # it is spread so already
-                open_epoch(self.world.store, APP, strategy=strategy, shards=16, spread=width)
+                open_epoch(self.world.store, APP, function=function, shards=16, spread=width)
             self.world.clock.advance(int(self.rng.integers(0, 2 * limits.TAIL_AGE_MS)))
         if self.rng.random() < 0.6:
             self.runs.append(self.world.migrate().run)
@@ -175,76 +175,78 @@ class History:
                 close_epoch(self.world.store, APP, self.world.spread().epochs[-2].number)
 
 
-def assert_same(found: Result, wanted: Result) -> None:
-    """To the last bit; stretches of raw samples may be said to begin and end a little wider."""
-    assert list(found.labels) == list(wanted.labels)
-    assert found.present.tolist() == wanted.present.tolist()
-    held = wanted.present
-    assert (found.values[held].view(np.int64) == wanted.values[held].view(np.int64)).all()
-    assert found.warnings == wanted.warnings
-    assert _said(found) == _said(wanted)
-    assert all(any(a <= c and d <= b for _, (a, b) in found.basis.runs) for _, (c, d) in wanted.basis.runs)
+def assert_same(result: Result, expected: Result) -> None:
+    """Compare two results bit by bit; the ranges of raw samples in the provenance may be a little wider."""
+    assert list(result.labels) == list(expected.labels)
+    assert result.present.tolist() == expected.present.tolist()
+    present = expected.present
+    assert (result.values[present].view(np.int64) == expected.values[present].view(np.int64)).all()
+    assert result.warnings == expected.warnings
+    assert _notes_beside_ranges(result) == _notes_beside_ranges(expected)
+    assert all(
+        any(a <= c and d <= b for _, (a, b) in result.provenance.ranges) for _, (c, d) in expected.provenance.ranges
+    )
 
 
-def _said(result: Result) -> set[str]:
+def _notes_beside_ranges(result: Result) -> set[str]:
     return {note for note in result.notes if not note.startswith("raw samples")}
 
 
 @hypothesis.settings(max_examples=3, deadline=None)
 @hypothesis.given(seed=st.integers(0, 2**32))
-def test_kept_steps_are_those_that_are_computed_whatever_happens_between(seed: int) -> None:
+def test_cached_steps_equal_computed_ones_whatever_happens_between(seed: int) -> None:
     History(seed).go(12)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_kept_steps_are_those_that_are_computed_in_many_histories() -> None:
-    kept, first = 0, int(os.environ.get("SPM_KEPT_SEED", "0"))
+def test_cached_steps_equal_computed_ones_in_many_histories() -> None:
+    cached, first = 0, int(os.environ.get("SPM_KEPT_SEED", "0"))
     for number in range(HISTORIES):
         history = History(first + number)
         try:
-            kept += history.go(12)
+            cached += history.go(12)
         except AssertionError as error:
             raise AssertionError(f"history {first + number}: {error}") from error
         if number % 100 == 99:
-            print(f"{number + 1} of {HISTORIES} histories, {kept} steps were kept", flush=True)
-    assert kept > HISTORIES
+            print(f"{number + 1} of {HISTORIES} histories, {cached} steps came from the cache", flush=True)
+    assert cached > HISTORIES
 
 
-def _standing_as_of_now(storage: AppStorage, start_ms: int, end_ms: int) -> Standing | None:
+def _fingerprint_as_of_now(storage: AppStorage, start_ms: int, end_ms: int) -> SampleFingerprint | None:
     then = copy.copy(storage)
     then._asof_ms = None
-    return STANDING(then, start_ms, end_ms)
+    return FINGERPRINT(then, start_ms, end_ms)
 
 
-STANDING = AppStorage.standing
+FINGERPRINT = AppStorage.fingerprint
 
 
-def _key_without(**gone: object) -> Callable[..., Key]:
-    return lambda *values: dataclasses.replace(Key(*values), **gone)  # type: ignore[arg-type]
+def _key_without(**gone: object) -> Callable[..., AnswerKey]:
+    return lambda *values: dataclasses.replace(AnswerKey(*values), **gone)  # type: ignore[arg-type]
 
 
-def _standing_without(part: str) -> Callable[..., Standing]:
-    whole, nothing = Standing.of, TailView({}, {}, 0)
+def _fingerprint_without(part: str) -> Callable[..., SampleFingerprint]:
+    take, nothing = SampleFingerprint.of, TailView({}, {}, 0)
 
-    def of(common: Common, manifests: Mapping[int, Manifest], tail: TailView) -> Standing:
-        open_ = {day: msgspec.structs.replace(found, seals={}) for day, found in manifests.items()}
-        found = whole(
+    def of(common: Common, manifests: Mapping[int, Manifest], tail: TailView) -> SampleFingerprint:
+        open_ = {day: msgspec.structs.replace(manifest, seals={}) for day, manifest in manifests.items()}
+        fingerprint = take(
             (common[0], common[2]) if part == "retractions" else common,
             open_ if part == "seals" else manifests,
             nothing if part == "tail" else tail,
         )
-        return dataclasses.replace(found, marks={}) if part == "generations" else found
+        return dataclasses.replace(fingerprint, hour_states={}) if part == "generations" else fingerprint
 
     return of
 
 
 class Asker:
-    """Questions to a world, each compared with what a process that has just started computes."""
+    """Runs queries on a world, and compares each with the answer of a process that has just started."""
 
     def __init__(self) -> None:
         """Four hours of a ramp with a gap in each, after a run."""
-        self.world, self.results = World(), Results(samples_min=0)
+        self.world, self.results = World(), ResultCache(samples_min=0)
         for hour in range(4):
             minutes = [minute for minute in range(1, 60) if not 20 < minute < 40]
             times = [hour * HOUR_MS + minute * MINUTE_MS + 20_000 for minute in minutes]
@@ -270,17 +272,17 @@ class Asker:
         asof_ms: int | None = None,
         times: int = 1,
     ) -> int:
-        """The same some times; how many steps were kept in the last."""
-        asked = text, START + int(hours[0] * HOUR_MS), START + int(hours[1] * HOUR_MS), step_s * 1000
+        """Run one query several times; returns the number of cached steps in the last answer."""
+        query = text, START + int(hours[0] * HOUR_MS), START + int(hours[1] * HOUR_MS), step_s * 1000
         for _ in range(times):
             self.world.clock.advance(limits.TAIL_AGE_MS + 1)
             ours, fresh = self.world.readers, self.world.fresh()
             if asof_ms is not None:
                 ours, fresh = ours.asof(asof_ms), fresh.asof(asof_ms)
             looking = QueryLimits(lookback_ms=back * MINUTE_MS)
-            found = Engine(ours, looking, kept=Kept(self.results, ours)).range(*asked)
-            assert_same(found, Engine(fresh, looking).range(*asked))
-        return found.kept
+            result = Engine(ours, looking, cache=AppResultCache(self.results, ours)).range(*query)
+            assert_same(result, Engine(fresh, looking).range(*query))
+        return result.cached_steps
 
 
 def _other_text(asker: Asker) -> None:
@@ -317,7 +319,7 @@ def _retracted(asker: Asker) -> None:
 
 def _sealed(asker: Asker) -> None:
     asker.world.roll(now_ms=START + 60 * HOUR_MS)
-    asker.world.retain(Keep(raw_days=1), days_later=3)
+    asker.world.retain(RetentionPeriods(raw_days=1), days_later=3)
     asker.ask()
 
 
@@ -349,18 +351,18 @@ def _beside_a_retraction(asker: Asker) -> None:
 
 
 FAULTS: dict[str, tuple[object, str, object, Callable[[Asker], None]]] = {
-    "text": (engine, "Key", _key_without(text=""), _other_text),
-    "step": (engine, "Key", _key_without(step_ms=0), _other_step),
-    "phase": (engine, "Key", _key_without(phase_ms=0), _other_phase),
-    "look-back": (engine, "Key", _key_without(lookback_ms=0), _other_look_back),
-    "generations": (Standing, "of", _standing_without("generations"), _late_and_run),
-    "tail": (Standing, "of", _standing_without("tail"), _late),
-    "retractions": (Standing, "of", _standing_without("retractions"), _retracted),
-    "seals": (Standing, "of", _standing_without("seals"), _sealed),
-    "as of when": (AppStorage, "standing", _standing_as_of_now, _as_of_before),
-    "what stands still": (reach, "_check_moves", lambda node: None, _what_it_stands_at_changes),
-    "end()": (reach, "depends_on_query", lambda text: False, _other_end),
-    "what is said of it": (Reader, "from_samples", True, _beside_a_retraction),
+    "text": (engine, "AnswerKey", _key_without(text=""), _other_text),
+    "step": (engine, "AnswerKey", _key_without(step_ms=0), _other_step),
+    "phase": (engine, "AnswerKey", _key_without(phase_ms=0), _other_phase),
+    "look-back": (engine, "AnswerKey", _key_without(lookback_ms=0), _other_look_back),
+    "generations": (SampleFingerprint, "of", _fingerprint_without("generations"), _late_and_run),
+    "tail": (SampleFingerprint, "of", _fingerprint_without("tail"), _late),
+    "retractions": (SampleFingerprint, "of", _fingerprint_without("retractions"), _retracted),
+    "seals": (SampleFingerprint, "of", _fingerprint_without("seals"), _sealed),
+    "as of when": (AppStorage, "fingerprint", _fingerprint_as_of_now, _as_of_before),
+    "what stands still": (read_range, "_check_relative", lambda node: None, _what_it_stands_at_changes),
+    "end()": (read_range, "depends_on_query", lambda text: False, _other_end),
+    "what is said of it": (SampleSource, "from_samples", True, _beside_a_retraction),
 }
 
 
@@ -385,13 +387,13 @@ def test_question_after_a_change_is_wrong_when_a_part_of_what_steps_rest_on_is_l
 
 @dataclasses.dataclass(frozen=True)
 class Renamed:
-    """The standing of a storage under another app's number."""
+    """The fingerprints of a storage under another app's number."""
 
     storage: AppStorage
     app: int
 
-    def standing(self, start_ms: int, end_ms: int) -> Standing | None:
-        return self.storage.standing(start_ms, end_ms)
+    def fingerprint(self, start_ms: int, end_ms: int) -> SampleFingerprint | None:
+        return self.storage.fingerprint(start_ms, end_ms)
 
 
 def rolled(value: float) -> World:
@@ -403,43 +405,49 @@ def rolled(value: float) -> World:
     return world
 
 
-def ask(world: World, results: Results, app: int = APP) -> Result:
-    engine = Engine(world.readers, kept=Kept(results, Renamed(world.readers, app)))
+def ask(world: World, results: ResultCache, app: int = APP) -> Result:
+    engine = Engine(world.readers, cache=AppResultCache(results, Renamed(world.readers, app)))
     return engine.range("m0", START + 5 * MINUTE_MS, START + 55 * MINUTE_MS, MINUTE_MS)
 
 
-def test_steps_are_kept_from_the_second_question_on() -> None:
-    world, results = rolled(1.0), Results(samples_min=0)
-    assert [ask(world, results).kept for _ in range(3)] == [0, 0, 51]
+def test_steps_are_cached_from_the_second_query_on() -> None:
+    world, results = rolled(1.0), ResultCache(samples_min=0)
+    assert [ask(world, results).cached_steps for _ in range(3)] == [0, 0, 51]
 
 
-def test_steps_of_few_samples_are_not_kept() -> None:
-    world, results = rolled(1.0), Results(samples_min=60)
-    assert [ask(world, results).kept for _ in range(3)] == [0, 0, 0]
+def test_steps_of_few_samples_are_not_cached() -> None:
+    world, results = rolled(1.0), ResultCache(samples_min=60)
+    assert [ask(world, results).cached_steps for _ in range(3)] == [0, 0, 0]
     assert len(results) == 0
 
 
 def test_steps_of_another_app_are_not_taken_though_all_else_is_alike() -> None:
-    one, other, results = rolled(1.0), rolled(2.0), Results(samples_min=0)
+    one, other, results = rolled(1.0), rolled(2.0), ResultCache(samples_min=0)
     for _ in range(3):
         ask(one, results)
     assert ask(other, results, APP + 1).values[0, 0] == 2.0
 
 
 def test_answers_take_no_more_bytes_than_they_may_and_the_oldest_go() -> None:
-    key = Key(1, "m", 1, 0, 1)
-    entry = Entry(
-        0, [{}], np.zeros((1, 1_000)), np.ones((1, 1_000), np.bool_), (), Basis(), Standing((), {}, frozenset(), {})
+    key = AnswerKey(1, "m", 1, 0, 1)
+    entry = CachedAnswer(
+        0,
+        [{}],
+        np.zeros((1, 1_000)),
+        np.ones((1, 1_000), np.bool_),
+        (),
+        Provenance(),
+        SampleFingerprint((), {}, frozenset(), {}),
     )
-    results = Results(bytes_max=10 * entry.size)
+    results = ResultCache(bytes_max=10 * entry.size)
     for app in range(50):
-        results.keep(dataclasses.replace(key, app=app), entry)
+        results.put(dataclasses.replace(key, app=app), entry)
         assert results.size <= 10 * entry.size
-    assert results.find(dataclasses.replace(key, app=49)) is entry
-    assert not results.knows(dataclasses.replace(key, app=0))
-    small = Results(bytes_max=3 * entry.size)
-    small.keep(key, entry)
-    assert small.find(key) is None
+    assert results.get(dataclasses.replace(key, app=49)) is entry
+    assert not results.has_key(dataclasses.replace(key, app=0))
+    small = ResultCache(bytes_max=3 * entry.size)
+    small.put(key, entry)
+    assert small.get(key) is None
 
 
 @pytest.mark.parametrize(
@@ -459,6 +467,6 @@ def test_answers_take_no_more_bytes_than_they_may_and_the_oldest_go() -> None:
         ("info(m)", None),
     ],
 )
-def test_reach_is_what_a_step_looks_at(text: str, wanted: tuple[int, int] | None) -> None:
-    found = reach.reach(text, parse(text, Context(0, 60_000, 1_000)), 300_000)
-    assert (found and (found.before_ms, found.after_ms)) == wanted
+def test_read_range_is_what_a_step_looks_at(text: str, wanted: tuple[int, int] | None) -> None:
+    actual = read_range.read_range(text, parse(text, Context(0, 60_000, 1_000)), 300_000)
+    assert (actual and (actual.before_ms, actual.after_ms)) == wanted

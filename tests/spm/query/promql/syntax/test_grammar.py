@@ -16,53 +16,53 @@ import pytest
 from spm.errors import BadQuery
 from spm.query.promql.planning.planner import parse
 from spm.query.promql.syntax import tree as syntax_tree
-from spm.query.promql.syntax.grammar import tree
+from spm.query.promql.syntax.grammar import parse_tree
 from tests.spm.query.promql.generated import Maker
 
 _ONLY_HERE = ("anchored", "smoothed", "2m + 30s", "2 * step()", "max_of(", "min_of(", "fill (")
 _SIGNS = {"Sub": "-", "Add": "+"}
 
 
-def told(node: Any) -> str:
-    """A tree of the house as one line."""
+def written(node: Any) -> str:
+    """Write a tree of this grammar as one line."""
     match node:
-        case syntax_tree.Literal(value):
+        case syntax_tree.NumberLiteral(value):
             return f"{value:g}"
-        case syntax_tree.Quoted(value):
+        case syntax_tree.StringLiteral(value):
             return repr(value)
         case syntax_tree.Parenthesis(inner):
-            return told(inner)
-        case syntax_tree.Signed(op, inner):
-            return f"-({told(inner)})" if op == "-" else told(inner)
-        case syntax_tree.Operation(op, left, right):
-            return f"({told(left)} {op} {told(right)})"
-        case syntax_tree.Grouped(op, arguments, grouping, labels):
-            return f"{op} {grouping}{sorted(labels)} ({', '.join(map(told, arguments))})"
+            return written(inner)
+        case syntax_tree.UnaryExpression(op, inner):
+            return f"-({written(inner)})" if op == "-" else written(inner)
+        case syntax_tree.BinaryExpression(op, left, right):
+            return f"({written(left)} {op} {written(right)})"
+        case syntax_tree.AggregateExpression(op, arguments, grouping, labels):
+            return f"{op} {grouping}{sorted(labels)} ({', '.join(map(written, arguments))})"
         case syntax_tree.Call(name, arguments):
-            return f"{name}({', '.join(map(told, arguments))})"
-        case syntax_tree.Subquery(inner, span, step, _, when):
-            return f"{told(inner)}[{_ms(span)}:{'' if step is None else _ms(step)}]{_when(when)}"
-        case syntax_tree.Series(name, matchers, _, when, span):
-            found = sorted((m.name, m.op, m.value) for m in matchers)
-            return f"{name or ''}{found}{'' if span is None else f'[{_ms(span)}]'}{_when(when)}"
+            return f"{name}({', '.join(map(written, arguments))})"
+        case syntax_tree.Subquery(inner, duration, step, _, time):
+            return f"{written(inner)}[{_ms(duration)}:{'' if step is None else _ms(step)}]{_time(time)}"
+        case syntax_tree.SelectorExpression(name, matchers, _, time, duration):
+            texts = sorted((m.name, m.op, m.value) for m in matchers)
+            return f"{name or ''}{texts}{'' if duration is None else f'[{_ms(duration)}]'}{_time(time)}"
     raise AssertionError(node)
 
 
-def _ms(span: syntax_tree.Span) -> int:
-    assert isinstance(span, syntax_tree.Literal)
+def _ms(span: syntax_tree.DurationExpression) -> int:
+    assert isinstance(span, syntax_tree.NumberLiteral)
     return round(span.value * 1000)
 
 
-def _when(when: syntax_tree.When) -> str:
-    offset = 0 if when.offset is None else _ms(when.offset)
-    at = round(when.at * 1000) if isinstance(when.at, float) else when.at
+def _time(time: syntax_tree.TimeModifiers) -> str:
+    offset = 0 if time.offset is None else _ms(time.offset)
+    at = round(time.at * 1000) if isinstance(time.at, float) else time.at
     return f" @ {at} offset {offset}"
 
 
 _OPS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
 
 
-def told_there(node: Any) -> str:
+def written_there(node: Any) -> str:
     """A tree of promql-parser likewise."""
     kind = type(node).__name__
     if kind == "NumberLiteral":
@@ -70,22 +70,22 @@ def told_there(node: Any) -> str:
     if kind == "StringLiteral":
         return repr(node.val)
     if kind == "ParenExpr":
-        return told_there(node.expr)
+        return written_there(node.expr)
     if kind == "UnaryExpr":
-        return f"-({told_there(node.expr)})"
+        return f"-({written_there(node.expr)})"
     if kind == "BinaryExpr":
-        return f"({told_there(node.lhs)} {node.op} {told_there(node.rhs)})"
+        return f"({written_there(node.lhs)} {node.op} {written_there(node.rhs)})"
     if kind == "AggregateExpr":
         arguments = [*([] if node.param is None else [node.param]), node.expr]
         without = node.modifier is not None and node.modifier.type == promql_parser.AggModifierType.Without
         grouping = "" if node.modifier is None else "without" if without else "by"
         labels = [] if node.modifier is None else sorted(node.modifier.labels)
-        return f"{node.op} {grouping}{labels} ({', '.join(map(told_there, arguments))})"
+        return f"{node.op} {grouping}{labels} ({', '.join(map(written_there, arguments))})"
     if kind == "Call":
-        return f"{node.func.name}({', '.join(map(told_there, node.args))})"
+        return f"{node.func.name}({', '.join(map(written_there, node.args))})"
     if kind == "SubqueryExpr":
         step = "" if node.step is None else _milliseconds(node.step)
-        return f"{told_there(node.expr)}[{_milliseconds(node.range)}:{step}]{_when_there(node)}"
+        return f"{written_there(node.expr)}[{_milliseconds(node.range)}:{step}]{_when_there(node)}"
     vector = node.vector_selector if kind == "MatrixSelector" else node
     matchers = sorted((m.name, _OPS[str(m.op)], m.value) for m in vector.matchers.matchers)
     span = f"[{_milliseconds(node.range)}]" if kind == "MatrixSelector" else ""
@@ -114,7 +114,7 @@ def test_trees_are_those_of_promql_parser() -> None:
         if any(word in text for word in _ONLY_HERE):
             continue
         seen += 1
-        assert told(tree(text)) == told_there(promql_parser.parse(text)), text
+        assert written(parse_tree(text)) == written_there(promql_parser.parse(text)), text
 
 
 REFUSED_BY_BOTH = """
@@ -194,6 +194,6 @@ def test_refusal_names_the_place_and_what_was_wanted(text: str, words: str) -> N
     ],
 )
 def test_numbers_and_strings_are_go_s(text: str, value: object) -> None:
-    found = tree(text)
-    assert isinstance(found, syntax_tree.Literal | syntax_tree.Quoted)
-    assert found.value == value
+    node = parse_tree(text)
+    assert isinstance(node, syntax_tree.NumberLiteral | syntax_tree.StringLiteral)
+    assert node.value == value

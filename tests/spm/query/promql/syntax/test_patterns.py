@@ -19,9 +19,9 @@ import pytest
 from spm.errors import QueryTimeout, SpmError
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
-from spm.query.promql.syntax.patterns import all_named, cuts_characters
+from spm.query.promql.syntax.patterns import cuts_characters, name_groups
 from spm.store.matchers import MATCHED_BYTES_AT_ONCE, UNICODE_CLASSES_MAX, Matcher, mask
-from spm.store.unicode_classes import built
+from spm.store.unicode_classes import count_built
 
 LIMIT_S = 0.1  # of CPU
 LARGEST = "(?:.{0,9}){0,99}b"  # 900 states of RE2, tried at each character: two thirds of the limit on an idle core
@@ -127,15 +127,15 @@ def too_slow(act: Callable[[str], object]) -> dict[str, float]:
 
     Others work on this machine, too: a core that is shared counts half as much again for the same work.
     """
-    found = {}
+    slow = {}
     for pattern in PATTERNS:
         for _ in range(3):
             took = seconds(lambda p=pattern: act(p))  # type: ignore[misc]
             if took <= LIMIT_S or took <= 1.5 * seconds(_largest):
                 break
         else:
-            found[pattern[:80]] = round(took, 3)
-    return found
+            slow[pattern[:80]] = round(took, 3)
+    return slow
 
 
 def _largest() -> None:
@@ -157,7 +157,7 @@ def test_an_expression_of_hundreds_of_unicode_classes_is_refused_with_what_to_do
     storage.add("m", {"l": "é" * 100}, [1_000], np.ones(1))
     engine = Engine(storage)
     assert len(engine.instant(expr.format(r"\\pL" * UNICODE_CLASSES_MAX), 1_000).labels) == 1
-    with pytest.raises(SpmError, match=r"holds 101 classes of Unicode .* at most 100 are taken: use \* or \+"):
+    with pytest.raises(SpmError, match=r"holds 101 classes of Unicode .* at most 100 are allowed: use \* or \+"):
         engine.instant(expr.format(r"\\pL" * UNICODE_CLASSES_MAX + r"\\PL?"), 1_000)
 
 
@@ -187,26 +187,26 @@ def test_an_expression_of_hundreds_of_unicode_classes_is_refused_with_what_to_do
     ],
 )
 def test_classes_of_unicode_are_counted_as_often_as_they_are_built(regex: str, classes: int) -> None:
-    assert built(regex) == classes
+    assert count_built(regex) == classes
 
 
 def test_many_long_values_are_looked_at_in_parts_with_the_clock_between() -> None:
     looks: list[int] = []
     values = [f"{'a' * 2_000}{number}" for number in range(200)]
-    found = mask(values, Matcher("l", "=~", "(?:.{0,9}){0,9}b|a+7"), tick=lambda: looks.append(1))
-    assert np.flatnonzero(found).tolist() == [7]
+    matches = mask(values, Matcher("l", "=~", "(?:.{0,9}){0,9}b|a+7"), check_deadline=lambda: looks.append(1))
+    assert np.flatnonzero(matches).tolist() == [7]
     assert len(looks) == -(-sum(map(len, values)) // MATCHED_BYTES_AT_ONCE)
 
     def over() -> None:
         raise QueryTimeout("over")
 
     with pytest.raises(QueryTimeout):
-        mask(values, Matcher("l", "=~", "(?:.{0,9}){0,99}b"), tick=over)
+        mask(values, Matcher("l", "=~", "(?:.{0,9}){0,99}b"), check_deadline=over)
 
 
 @pytest.mark.serial
 def test_no_evil_pattern_holds_up_who_looks_for_its_groups() -> None:
-    assert too_slow(lambda pattern: (cuts_characters(pattern), all_named(pattern, "group"))) == {}
+    assert too_slow(lambda pattern: (cuts_characters(pattern), name_groups(pattern, "group"))) == {}
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(?:.*,){11}P", "(a{1,100}){1,100}", "[" * 4_000, "a)|(?:b"])
