@@ -3,8 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 
 from frontend import agent_file, metrics_page
-from frontend.pages import accounts, overview
-from frontend.pages.registry import PAGES, url_patterns
+from frontend.pages import accounts, overview, registry
 
 app_name = "frontend"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -14,5 +13,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("login", accounts.Login.as_view(), name="login"),
     path("logout", accounts.Logout.as_view(), name="logout"),
     path("account/password", accounts.Password.as_view(), name="password"),
-    *url_patterns(PAGES),
+    *registry.url_patterns(registry.PAGES),
 ]

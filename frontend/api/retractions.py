@@ -119,7 +119,9 @@ class PurgedSerializer(serializers.Serializer[Any]):
     versions = serializers.IntegerField(help_text="stored samples, older versions too")
     units = serializers.IntegerField(source="hour_shards", help_text="hours of shards that were rewritten")
     size_bytes = serializers.IntegerField(source="deletions.size_bytes", help_text="of the rows that contained them")
-    sealed = serializers.ListField(child=serializers.IntegerField(), help_text="expired hours, which do not change")
+    sealed = serializers.ListField(
+        source="sealed_hours", child=serializers.IntegerField(), help_text="expired hours, which do not change"
+    )
     troubles = serializers.ListField(
         source="errors", child=serializers.CharField(), help_text="what could not be deleted: call it again"
     )
@@ -185,9 +187,7 @@ class Purge(Operation):
             raise serializers.ValidationError({"confirm": [f"Write “{phrase}”."]})
         services_maintenance.check_small(app, number)
         return Response(
-            PurgedSerializer(
-                services_maintenance.erase_retraction(services_runs.site(), app, number, self.actor())
-            ).data
+            PurgedSerializer(services_maintenance.erase_retracted(services_runs.site(), app, number, self.actor())).data
         )
 
 

@@ -110,7 +110,7 @@ class Purge(AppPage):
             return self.render_to_response(self.get_context_data(refusal=refusal), status=400)
         try:
             services_maintenance.check_small(app, number)
-            result = services_maintenance.erase_retraction(services_runs.site(), app, number, self.actor())
+            result = services_maintenance.erase_retracted(services_runs.site(), app, number, self.actor())
             rest = f" The deletion is incomplete: {result.errors[0]}. Purge again." if result.errors else ""
             messages.success(request, f"{result.versions:,} samples of retraction {number} are deleted for good.{rest}")
         except SpmError as error:

@@ -1,1 +1,1 @@
-"""Export and import of samples, in forms that other programs read."""
+"""Exports and imports samples in formats that other programs read."""

@@ -1,6 +1,6 @@
-"""Pieces of a body as they are wanted: whole lines, a file to read from, a spool on disk.
+"""Cuts a request body into what a parser needs: whole lines, a text file, or a spool file on disk.
 
-Enter by `blocks`, `lines`, `File`, `spool`; `without_mark` stands before the forms of text.
+Enter by `blocks`, `lines`, `TextFile` and `spool`; parsers of text first call `without_byte_order_mark`.
 """
 
 import re
@@ -11,109 +11,109 @@ from spm.errors import BadMessage, LimitExceeded
 from spm.limits import IMPORT_LINE_BYTES_MAX, IMPORT_PARQUET_BYTES_MAX, IMPORT_PIECE_BYTES
 
 BodyPieces = Iterable[bytes]
-DAMAGED = "\ufdd0"  # Unicode keeps it for such uses: no text has it
-_MARK = b"\xef\xbb\xbf"
-_STRAY = re.compile("[\udc80-\udcff]")
+DAMAGED = "\ufdd0"  # a Unicode noncharacter, which no text contains
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SURROGATES = re.compile("[\udc80-\udcff]")
 
 
 def without_byte_order_mark(pieces: BodyPieces) -> Iterator[bytes]:
-    """The same without a byte order mark, with which some programs begin a text."""
-    begun, rest = b"", iter(pieces)
+    """Drop the byte order mark with which some programs begin a text."""
+    start, rest = b"", iter(pieces)
     for piece in rest:
-        begun += piece
-        if len(begun) >= len(_MARK):
+        start += piece
+        if len(start) >= len(_BYTE_ORDER_MARK):
             break
-    yield begun.removeprefix(_MARK)
+    yield start.removeprefix(_BYTE_ORDER_MARK)
     yield from rest
 
 
 def blocks(pieces: BodyPieces) -> Iterator[bytes]:
-    """Whole lines, some megabytes at once. Where the body breaks off, its last line does not count."""
-    left = b""
+    """Yield whole lines, some megabytes at a time. If the body breaks off, its incomplete last line is dropped."""
+    rest = b""
     try:
         for piece in pieces:
-            left += piece
-            if len(left) < IMPORT_PIECE_BYTES:
+            rest += piece
+            if len(rest) < IMPORT_PIECE_BYTES:
                 continue
-            whole, _, left = left.rpartition(b"\n")
-            if whole:
-                yield whole
-            elif len(left) > IMPORT_LINE_BYTES_MAX:
+            block, _, rest = rest.rpartition(b"\n")
+            if block:
+                yield block
+            elif len(rest) > IMPORT_LINE_BYTES_MAX:
                 raise LimitExceeded(
                     "a line is too long", got=f"over {IMPORT_LINE_BYTES_MAX} bytes", remedy="Cut it into several lines."
                 )
     except (BadMessage, LimitExceeded):
-        yield from filter(None, [left.rpartition(b"\n")[0]])
+        yield from filter(None, [rest.rpartition(b"\n")[0]])
         raise
-    if left:
-        yield left
+    if rest:
+        yield rest
 
 
 def lines(pieces: BodyPieces) -> Iterator[bytes]:
-    """One line at a time."""
+    """Yield one line at a time."""
     for block in blocks(pieces):
         yield from block.split(b"\n")
 
 
 class TextFile:
-    """Pieces as a file of text to read from, whole lines at a time.
+    """The pieces of a body as a text file, read by whole lines.
 
-    Where the body breaks off it ends early, with a `fault`. Once there are bytes that are not UTF-8 it is `damaged`; in
-    their place stands `DAMAGED`, as Arrow cannot tell of a row that is no text.
+    If the body breaks off, the file ends early, and `fault` says why. If it contains bytes that are not UTF-8, it is
+    `damaged`, and `DAMAGED` stands in their place, because Arrow cannot report a row that is not text.
     """
 
     closed = False
 
     def __init__(self, pieces: BodyPieces) -> None:
-        self._pieces, self._left = iter(pieces), b""
+        self._pieces, self._rest = iter(pieces), b""
         self.fault: BadMessage | LimitExceeded | None = None
         self.damaged = False
 
-    def begun(self, size: int) -> bytes:
-        """The first bytes of what was not read yet, if there are so many; they stay."""
-        while len(self._left) < size and self._more():
+    def peek(self, size: int) -> bytes:
+        """Return the next bytes without reading them, at most this many."""
+        while len(self._rest) < size and self._more():
             pass
-        return self._left[:size]
+        return self._rest[:size]
 
     def skip(self, size: int) -> None:
-        """So many of the bytes that have begun."""
-        self._left = self._left[size:]
+        """Skip bytes that `peek` has returned."""
+        self._rest = self._rest[size:]
 
     def read(self, size: int = -1) -> bytes:
-        """At most so many bytes: whole lines, where one ends among them."""
-        while (size < 0 or len(self._left) < size) and self._more():
+        """Read at most this many bytes: whole lines if one ends among them."""
+        while (size < 0 or len(self._rest) < size) and self._more():
             pass
-        end = len(self._left) if size < 0 or len(self._left) <= size else _end_of_last_line(self._left[:size]) or size
-        taken, self._left = self._left[:end], self._left[end:]
-        return self._clean(taken)
+        end = len(self._rest) if size < 0 or len(self._rest) <= size else _end_of_last_line(self._rest[:size]) or size
+        raw, self._rest = self._rest[:end], self._rest[end:]
+        return self._clean(raw)
 
-    def _clean(self, taken: bytes) -> bytes:
+    def _clean(self, raw: bytes) -> bytes:
         try:
-            taken.decode()
+            raw.decode()
         except UnicodeDecodeError:
             self.damaged = True
-            return _STRAY.sub(DAMAGED, taken.decode("utf-8", "surrogateescape")).encode()
-        return taken
+            return _SURROGATES.sub(DAMAGED, raw.decode("utf-8", "surrogateescape")).encode()
+        return raw
 
     def _more(self) -> bool:
         try:
             piece = next(self._pieces, None)
         except (BadMessage, LimitExceeded) as error:
             self.fault, piece = error, None
-            self._left = self._left[: _end_of_last_line(self._left)]
-        self._left += piece or b""
+            self._rest = self._rest[: _end_of_last_line(self._rest)]
+        self._rest += piece or b""
         return piece is not None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the file holds no resource."""
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True, as Arrow requires."""
         return True
 
 
 def spool(pieces: BodyPieces, file: BinaryIO) -> None:
-    """All of a body in a file, read from its beginning."""
+    """Copy a whole body into a file and rewind it."""
     size = 0
     for piece in pieces:
         size += len(piece)
@@ -127,6 +127,6 @@ def spool(pieces: BodyPieces, file: BinaryIO) -> None:
     file.seek(0)
 
 
-def _end_of_last_line(left: bytes) -> int:
-    """Where the last whole line ends. Some programs end lines by \\r alone."""
-    return left.rfind(b"\n") + 1 or left[:-1].rfind(b"\r") + 1
+def _end_of_last_line(text: bytes) -> int:
+    """Return where the last whole line ends. Some programs end lines by \\r alone."""
+    return text.rfind(b"\n") + 1 or text[:-1].rfind(b"\r") + 1

@@ -1,7 +1,7 @@
-"""Samples of a file on their way to messages: names and times checked, pieces gathered, cut where a message is full.
+"""Builds messages from the samples of a file: checks names and times, collects samples, and cuts full messages.
 
-A message has a bounded number of samples and touches a bounded number of hours, so that no file, however it is sorted,
-becomes one that the store has to refuse. Enter by `Gathering.add`; `full` and `rest` give messages.
+A message has a bounded number of samples and touches a bounded number of hours, so that no file, in whatever order,
+gives a message that the store must refuse. Enter by `MessageBuilder.add`; `full` and `rest` return messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spm.wire import Parsed, Rejection, SeriesTable, canonical, hour_of
 
 
 class MessageBuilder:
-    """What was read and not given away yet."""
+    """Samples and rejections that are not yet in a message."""
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms, self._latest_ms = now_ms, now_ms + FUTURE_MS
@@ -37,7 +37,7 @@ class MessageBuilder:
         self._rejections: list[Rejection] = []
 
     def add(self, line: int | I64, labels: Mapping[str, str], ts: I64, values: F64) -> None:
-        """Samples of one series, all of one line or each of its own."""
+        """Add samples of one series, all from one line or each from its own."""
         lines = np.full(len(ts), line) if isinstance(line, int) else line
         name = labels.get(METRIC_NAME, "")
         tags = {label: value for label, value in labels.items() if label != METRIC_NAME and value}
@@ -48,61 +48,61 @@ class MessageBuilder:
             fault = naming.NOT_UTF8
         if fault:
             if isinstance(line, int):
-                self.refuse(line, fault, name, len(ts))
+                self.reject(line, fault, name, len(ts))
             else:
-                self.refuse_rows(line, lambda _: (fault, name))
+                self.reject_rows(line, lambda _: (fault, name))
             return
-        early, late = ts < 1, ts > self._latest_ms
-        for wrong, reason in ((early, TIME_BEFORE_1970), (late, TIME_TOO_FAR_AHEAD)):
-            self._refuse_times(line, wrong, reason, name)
-        good = ~(early | late)
+        too_early, too_far_ahead = ts < 1, ts > self._latest_ms
+        for wrong, reason in ((too_early, TIME_BEFORE_1970), (too_far_ahead, TIME_TOO_FAR_AHEAD)):
+            self._reject_times(line, wrong, reason, name)
+        good = ~(too_early | too_far_ahead)
         if good.any():
             number = self._numbers.setdefault(canonical(name, tags), len(self._numbers))
             self._pieces.append((np.full(int(good.sum()), number, np.int32), ts[good], values[good]))
             self._lines.append(lines[good])
             self._count += int(good.sum())
 
-    def _refuse_times(self, line: int | I64, wrong: BOOL, reason: str, name: str) -> None:
+    def _reject_times(self, line: int | I64, wrong: BOOL, reason: str, name: str) -> None:
         count = int(wrong.sum())
         if count and isinstance(line, int):
-            self.refuse(line, f"{count} of {len(wrong)} samples: {reason}", name, count)
+            self.reject(line, f"{count} of {len(wrong)} samples: {reason}", name, count)
         elif count and not isinstance(line, int):
-            self.refuse_rows(line[wrong], lambda _: (reason, name))
+            self.reject_rows(line[wrong], lambda _: (reason, name))
 
-    def refuse(self, line: int, reason: str, text: str | bytes, count: int = 1) -> None:
-        """A line, or so many samples of it, that cannot be taken."""
+    def reject(self, line: int, reason: str, text: str | bytes, count: int = 1) -> None:
+        """Reject a line, or this many samples of it."""
         self._rejected += count
         if len(self._rejections) < REJECTIONS_MAX:
             raw = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
             self._rejections.append(Rejection(line, reason[:200], excerpt(raw)))
 
-    def refuse_rows(self, lines: I64, why: Callable[[int], tuple[str, str]]) -> None:
-        """Lines of one sample each. `why` says of the first ones, numbered from 0, the reason and how they began."""
+    def reject_rows(self, lines: I64, why: Callable[[int], tuple[str, str]]) -> None:
+        """Reject lines of one sample each. `why` returns reason and text of the first ones, numbered from 0."""
         room = max(0, REJECTIONS_MAX - len(self._rejections))
         for at, line in enumerate(lines[:room].tolist()):
-            self.refuse(line, *why(at))
+            self.reject(line, *why(at))
         self._rejected += len(lines[room:])
 
-    def kept(
-        self, lines: I64, checks: Sequence[tuple[BOOL, Callable[[int], str]]], shown: Callable[[int], str]
+    def passing(
+        self, lines: I64, checks: Sequence[tuple[BOOL, Callable[[int], str]]], text_of: Callable[[int], str]
     ) -> BOOL:
-        """Which rows pass all checks: who passes each, and what is wrong with another row. Those are refused."""
-        left = np.ones(len(lines), np.bool_)
-        for passed, reason in checks:
-            rows = np.flatnonzero(left & ~passed).tolist()
+        """Return which rows pass all checks, and reject the others. A check is a mask and a reason for failed rows."""
+        mask = np.ones(len(lines), np.bool_)
+        for check, reason in checks:
+            rows = np.flatnonzero(mask & ~check).tolist()
             if rows:
-                why = partial(_reason_and_text, rows=rows, reason=reason, shown=shown)
-                self.refuse_rows(lines[rows], why)
-                left &= passed
-        return left
+                why = partial(_reason_and_text, rows=rows, reason=reason, text_of=text_of)
+                self.reject_rows(lines[rows], why)
+                mask &= check
+        return mask
 
     def full(self) -> Iterator[Parsed]:
-        """Messages, once there is enough for one."""
+        """Yield messages once there are enough samples for one."""
         if self._count >= IMPORT_SAMPLES_AT_ONCE:
             yield from self.rest()
 
     def rest(self) -> Iterator[Parsed]:
-        """Messages of all that is there; what was refused stands in the last."""
+        """Yield messages of all that remains; the last one holds the rejections."""
         if self._count:
             series, ts, values = (np.concatenate(column) for column in zip(*self._pieces, strict=True))
             forms = list(self._numbers)
@@ -119,15 +119,15 @@ class MessageBuilder:
                     places=partial(_lines_of, lines[rows]),
                 )
         if self._rejected:
-            told = tuple(sorted(self._rejections, key=lambda each: each.line))
+            rejections = tuple(sorted(self._rejections, key=lambda each: each.line))
             nothing = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)
-            yield Parsed(SeriesTable.from_canonical([]), *nothing, 0, told, self._rejected)
+            yield Parsed(SeriesTable.from_canonical([]), *nothing, 0, rejections, self._rejected)
         self._numbers, self._pieces, self._lines, self._count, self.timeless = {}, [], [], 0, 0
         self._rejections, self._rejected = [], 0
 
 
 def groups(codes: npt.NDArray[np.integer[Any]], count: int) -> list[I64]:
-    """The rows of each code, in their order."""
+    """Return the rows of each code, in their order."""
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
 
@@ -135,20 +135,20 @@ def groups(codes: npt.NDArray[np.integer[Any]], count: int) -> list[I64]:
 def as_messages(
     read: Callable[[BodyPieces, MessageBuilder], Iterator[int]],
 ) -> Callable[[BodyPieces, int], Iterator[Parsed]]:
-    """A form that gathers, and tells now and then up to which line it is through, as one that gives messages.
+    """Turn a parser that feeds a builder, and yields the line it has reached, into one that yields messages.
 
-    What stood before an error that ends the file is given all the same; the error says from where to go on.
+    Samples before an error that ends the file are still returned; the error says from which line to continue.
     """
 
     def messages(pieces: BodyPieces, now_ms: int) -> Iterator[Parsed]:
-        gathered, line, fault = MessageBuilder(now_ms), 0, None
+        builder, line, fault = MessageBuilder(now_ms), 0, None
         try:
-            for done in read(pieces, gathered):
-                line = done
-                yield from gathered.full()
+            for last_line in read(pieces, builder):
+                line = last_line
+                yield from builder.full()
         except (BadMessage, LimitExceeded) as error:
             fault = error
-        yield from gathered.rest()
+        yield from builder.rest()
         if fault:
             raise _with_place(fault, line) from fault
 
@@ -156,29 +156,29 @@ def as_messages(
 
 
 def _with_place(fault: BadMessage | LimitExceeded, line: int) -> BadMessage | LimitExceeded:
-    whole = "Mend the file and send it again."
+    all_of_it = "Correct the file and send it again."
     rest = (
-        f"What stands up to line {line} was read. Mend the file and send it again from line {line + 1} on (a table "
-        "with its head), or all of it: what was accepted counts once."
+        f"All lines up to line {line} were read. Correct the file and send it again from line {line + 1} on (a table "
+        "with its header), or all of it: accepted samples count once."
     )
-    remedy = f"{fault.remedy} {rest if line else whole}".strip()
+    remedy = f"{fault.remedy} {rest if line else all_of_it}".strip()
     return type(fault)(fault.what, got=fault.got, wanted=fault.wanted, remedy=remedy)
 
 
 def _reason_and_text(
-    at: int, *, rows: Sequence[int], reason: Callable[[int], str], shown: Callable[[int], str]
+    at: int, *, rows: Sequence[int], reason: Callable[[int], str], text_of: Callable[[int], str]
 ) -> tuple[str, str]:
-    return reason(rows[at]), shown(rows[at])
+    return reason(rows[at]), text_of(rows[at])
 
 
 def _lines_of(lines: I64, some: Sequence[int]) -> list[int]:
-    """The lines of some samples."""
-    found: list[int] = lines[list(some)].tolist()
-    return found
+    """Return the lines of some samples."""
+    numbers: list[int] = lines[list(some)].tolist()
+    return numbers
 
 
 def _cuts(ts: I64) -> Iterator[I64]:
-    """Rows of each message, in the order of time: bounded in samples and in hours. Equal times keep their order."""
+    """Yield the rows of each message in order of time, bounded in samples and hours. Equal times keep their order."""
     order = np.argsort(ts, kind="stable")
     hours = hour_of(ts[order])
     rank = np.cumsum(np.diff(hours, prepend=hours[:1]) != 0)

@@ -1,8 +1,8 @@
-"""Files read back: each form turns pieces of a body into `Parsed`, a bounded part at a time.
+"""Reads files of samples: each format turns pieces of a body into `Parsed`, a bounded part at a time.
 
-The forms are those of `writing`, and anything close to them: other exporters' JSON lines and text, tables with other
-labels. A bad line or row refuses itself and is named; a body that is not of its form at all is `BadMessage`. Times are
-checked as at any other door. Enter by `FORMS`.
+The formats are those of `writers`, and close relatives: JSON lines and text of other exporters, tables with other
+labels. An invalid line or row is rejected alone and reported; a body that is not of its format at all is `BadMessage`.
+Times are checked as for any other sender. Enter by `FORMS`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from spm.wire import Parsed
 Read = Callable[[BodyPieces, int], Iterator[Parsed]]  # the body, and now
 
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[iI]nf(?:inity)?|[nN]a[nN])"
-_LABELS = r'\{(?:[^"{}]*"(?:[^"\\]|\\.)*")*[^"{}]*\}'  # up to the brace that ends them: an exemplar has labels, too
+_LABELS = r'\{(?:[^"{}]*"(?:[^"\\]|\\.)*")*[^"{}]*\}'  # up to their closing brace: an exemplar has labels, too
 _SAMPLE = (
     rf"^\s*(?P<series>[^\s{{]+\s*(?:{_LABELS})?|{_LABELS})\s+(?P<value>{_NUMBER})"
     r"(?:\s+(?P<time>-?[0-9]+(?:\.[0-9]+)?))?(?:\s+#.*)?\s*$"
 )
 _CHARS_SHOWN = 80
-_NO_SAMPLE = "not a sample: a name with labels, a value, perhaps a time"
+_NO_SAMPLE = "not a sample: a name with labels, a value, and an optional time"
 _BLANK = r"^\s*(?:#.*)?$"
 
 
@@ -55,24 +55,24 @@ _KEYS = tuple(f'"{name}"'.encode() for name in _Line.__struct_fields__)
 
 
 @as_messages
-def json_lines(pieces: BodyPieces, gathered: MessageBuilder) -> Iterator[int]:
-    """VictoriaMetrics' JSON lines."""
+def json_lines(pieces: BodyPieces, builder: MessageBuilder) -> Iterator[int]:
+    """Read VictoriaMetrics' JSON lines."""
     for number, line in enumerate(lines(without_byte_order_mark(pieces)), 1):
         if line.strip():
-            _json_line(gathered, number, line)
+            _json_line(builder, number, line)
         yield number
 
 
 @as_messages
-def text(pieces: BodyPieces, gathered: MessageBuilder) -> Iterator[int]:
-    """Prometheus' text: times in ms; a sample without one gets the server's."""
-    yield from _text(pieces, gathered, unit=1)
+def text(pieces: BodyPieces, builder: MessageBuilder) -> Iterator[int]:
+    """Read Prometheus' text: times in ms; a sample without a time gets the server's."""
+    yield from _text(pieces, builder, unit=1)
 
 
 @as_messages
-def open_metrics(pieces: BodyPieces, gathered: MessageBuilder) -> Iterator[int]:
-    """OpenMetrics: times in seconds."""
-    yield from _text(pieces, gathered, unit=1_000)
+def open_metrics(pieces: BodyPieces, builder: MessageBuilder) -> Iterator[int]:
+    """Read OpenMetrics: times in seconds."""
+    yield from _text(pieces, builder, unit=1_000)
 
 
 FORMS: Mapping[str, Read] = {
@@ -87,67 +87,67 @@ FORMS: Mapping[str, Read] = {
 # --- text ---
 
 
-def _text(pieces: BodyPieces, gathered: MessageBuilder, *, unit: int) -> Iterator[int]:
+def _text(pieces: BodyPieces, builder: MessageBuilder, *, unit: int) -> Iterator[int]:
     number = 1
     for block in blocks(without_byte_order_mark(pieces)):
-        texts = _decoded(gathered, block, number)
-        _text_block(gathered, strings(texts), number, unit)
+        texts = _decoded(builder, block, number)
+        _text_block(builder, strings(texts), number, unit)
         number += len(texts)
         yield number - 1
 
 
-def _text_block(gathered: MessageBuilder, texts: pa.Array, number: int, unit: int) -> None:
+def _text_block(builder: MessageBuilder, texts: pa.Array, number: int, unit: int) -> None:
     blank = as_mask(pc.match_substring_regex(texts, pattern=_BLANK))
-    found = pc.extract_regex(texts, pattern=_SAMPLE)
-    good = as_mask(found.is_valid()) & ~blank
+    matches = pc.extract_regex(texts, pattern=_SAMPLE)
+    good = as_mask(matches.is_valid()) & ~blank
     numbers = np.arange(number, number + len(texts))
-    gathered.kept(numbers, [(good | blank, lambda _: _NO_SAMPLE)], lambda row: str(texts[row]))
+    builder.passing(numbers, [(good | blank, lambda _: _NO_SAMPLE)], lambda row: str(texts[row]))
     rows = np.flatnonzero(good)
-    taken = found.take(ints(rows))
-    values, valued = values_of(taken.field("value"))
-    checks = [(valued, lambda row: value_fault(str(taken.field("value")[row])))]
-    left = gathered.kept(numbers[rows], checks, lambda row: str(texts[rows[row]]))
-    _add_series(gathered, taken.filter(bools(left)), values[left], numbers[rows[left]], unit)
+    samples = matches.take(ints(rows))
+    values, has_value = values_of(samples.field("value"))
+    checks = [(has_value, lambda row: value_fault(str(samples.field("value")[row])))]
+    good = builder.passing(numbers[rows], checks, lambda row: str(texts[rows[row]]))
+    _add_series(builder, samples.filter(bools(good)), values[good], numbers[rows[good]], unit)
 
 
-def _add_series(gathered: MessageBuilder, taken: pa.Array, values: F64, numbers: I64, unit: int) -> None:
-    if not len(taken):
+def _add_series(builder: MessageBuilder, samples: pa.Array, values: F64, numbers: I64, unit: int) -> None:
+    if not len(samples):
         return
-    ts = _text_times(taken.field("time"), gathered, unit)
-    folded = pc.dictionary_encode(taken.field("series"))
+    ts = _text_times(samples.field("time"), builder, unit)
+    folded = pc.dictionary_encode(samples.field("series"))
     for code, mine in enumerate(groups(column(folded.indices, np.int32), len(folded.dictionary))):
         name = folded.dictionary[code].as_py()
         try:
-            gathered.add(numbers[mine], series_of(name), ts[mine], values[mine])
+            builder.add(numbers[mine], series_of(name), ts[mine], values[mine])
         except BadMessage as error:
-            gathered.refuse_rows(numbers[mine], partial(_constant, (str(error), name)))
+            builder.reject_rows(numbers[mine], partial(_constant, (str(error), name)))
 
 
 def _constant(why: tuple[str, str], _: int) -> tuple[str, str]:
     return why
 
 
-def _text_times(texts: pa.Array, gathered: MessageBuilder, unit: int) -> I64:
-    """Times in ms; those that are not there are now. Seconds have at most three digits that count."""
+def _text_times(texts: pa.Array, builder: MessageBuilder, unit: int) -> I64:
+    """Convert times to ms; a missing time is now. Of a second's fraction three digits count."""
     texts = pc.fill_null(texts, string(""))
     absent = as_mask(pc.equal(texts, string("")))
     seconds = column(pc.cast(pc.if_else(bools(absent), string("0"), texts), pa.float64()), np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         ts: I64 = np.rint(np.clip(seconds * unit, -1.0, 9e15)).astype(np.int64)
-    gathered.timeless += int(absent.sum())
-    ts[absent] = gathered.now_ms
+    builder.timeless += int(absent.sum())
+    ts[absent] = builder.now_ms
     return ts
 
 
-def _decoded(gathered: MessageBuilder, block: bytes, number: int) -> list[str]:
-    """The lines of a block. One that is not UTF-8 is refused, and empty from then on."""
+def _decoded(builder: MessageBuilder, block: bytes, number: int) -> list[str]:
+    """Decode the lines of a block. A line that is not UTF-8 is rejected and becomes empty."""
     try:
         return block.decode().split("\n")
     except UnicodeDecodeError:
         raw = block.split(b"\n")
     for row, line in enumerate(raw):
         if not naming.is_utf8(line):
-            gathered.refuse(number + row, naming.NOT_UTF8, line)
+            builder.reject(number + row, naming.NOT_UTF8, line)
             raw[row] = b""
     return [line.decode() for line in raw]
 
@@ -155,27 +155,27 @@ def _decoded(gathered: MessageBuilder, block: bytes, number: int) -> list[str]:
 # --- JSON ---
 
 
-def _json_line(gathered: MessageBuilder, number: int, line: bytes) -> None:
+def _json_line(builder: MessageBuilder, number: int, line: bytes) -> None:
     try:
         one = _LINE.decode(line)
         metric = _METRIC.decode(one.metric)
         _check_keys(line, bytes(one.metric), len(metric))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadMessage) as error:
-        gathered.refuse(number, f"not a line of JSON with metric, values and timestamps: {error}", line)
+        builder.reject(number, f"not a line of JSON with metric, values and timestamps: {error}", line)
         return
     if len(one.values) != len(one.timestamps):
-        gathered.refuse(number, "values and timestamps differ in length", line)
+        builder.reject(number, "values and timestamps differ in length", line)
         return
     try:
         ts, values = np.array(one.timestamps, np.int64), _json_values(one.values)
     except (OverflowError, BadMessage) as error:
-        gathered.refuse(number, f"a value or time cannot be taken: {error}", line)
+        builder.reject(number, f"a value or time cannot be taken: {error}", line)
         return
-    gathered.add(number, metric, ts, values)
+    builder.add(number, metric, ts, values)
 
 
 def _check_keys(line: bytes, metric: bytes, count: int) -> None:
-    """Nothing is said twice. Labels have four quotes, the line's keys two; only a line with more may be read again."""
+    """Check that no key occurs twice. Labels have four quotes, keys of the line two; others are parsed again."""
     if line.count(b'"') == 4 * count + 2 * len(_KEYS):
         return
     if metric.count(b'"') != 4 * count or any(line.count(key) > 1 for key in _KEYS):
@@ -190,16 +190,18 @@ def _check_pairs(pairs: Sequence[tuple[str, object]]) -> None:
 
 
 def _json_values(values: Sequence[float | str | None]) -> F64:
-    """A column of values; only one that holds texts or nulls is looked at one by one."""
+    """Convert a list of values to a column; only lists with texts or nulls are read one by one."""
     kinds = set(map(type, values))
     if kinds <= {float, int}:
         return np.array(values, np.float64)
     odd = [each if isinstance(each, str) else "NaN" if each is None else None for each in values]
-    found = np.array([each if text is None else math.nan for text, each in zip(odd, values, strict=True)], np.float64)
+    column_values = np.array(
+        [each if text is None else math.nan for text, each in zip(odd, values, strict=True)], np.float64
+    )
     rows = [row for row, text in enumerate(odd) if text is not None]
     texts = [text for text in odd if text is not None]
-    told, good = values_of(strings(texts))
+    special, good = values_of(strings(texts))
     if not good.all():
         raise BadMessage(value_fault(texts[int(np.argmin(good))]))
-    found.view(np.uint64)[rows] = told.view(np.uint64)
-    return found
+    column_values.view(np.uint64)[rows] = special.view(np.uint64)
+    return column_values

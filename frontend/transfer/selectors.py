@@ -1,4 +1,4 @@
-"""A series as it is written before its value in Prometheus' text, read to its labels: old names and quoted ones."""
+"""Parses a series in Prometheus' text format into its labels: plain names and quoted ones."""
 
 import re
 
@@ -9,23 +9,23 @@ _NAME = re.compile(r"\s*([^\s{\"]+)?\s*(?:\{(.*)\})?\s*", re.DOTALL)
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
 _PAIR = re.compile(rf"\s*(?:([^\s=,\"{{}}]+)|{_QUOTED})\s*(?:=\s*{_QUOTED})?\s*(?:,|$)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_SIGNS = {"n": "\n", '"': '"', "\\": "\\"}
+_ESCAPED_CHARS = {"n": "\n", '"': '"', "\\": "\\"}
 _CHARS_SHOWN = 80
 
 
 def series_of(text: str) -> dict[str, str]:
-    """Labels, the metric's name among them; `BadMessage` for what is no series."""
-    found = _NAME.fullmatch(text)
-    if found is None:
+    """Return the labels, including the metric's name; raises `BadMessage` if the text is not a series."""
+    match = _NAME.fullmatch(text)
+    if match is None:
         raise _no_series(text)
-    labels = {METRIC_NAME: found[1]} if found[1] else {}
-    inside, at = found[2] or "", 0
+    labels = {METRIC_NAME: match[1]} if match[1] else {}
+    inside, at = match[2] or "", 0
     while inside[at:].strip():
         pair = _PAIR.match(inside, at)
         if pair is None:
             raise _no_series(text)
         name, value = (pair[1] if pair[2] is None else _plain(pair[2])), pair[3]
-        if value is None:  # a quoted name alone is the metric's
+        if value is None:  # a quoted name without a value is the metric's name
             if pair[2] is None or METRIC_NAME in labels:
                 raise _no_series(text)
             name, value = METRIC_NAME, pair[2]
@@ -39,7 +39,7 @@ def series_of(text: str) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    return _ESCAPE.sub(lambda sign: _SIGNS.get(sign[1], sign[0]), text)
+    return _ESCAPE.sub(lambda match: _ESCAPED_CHARS.get(match[1], match[0]), text)
 
 
 def _no_series(text: str) -> BadMessage:

@@ -1,4 +1,4 @@
-"""The body of an upload, piece by piece, unpacked on the way, under limits for what is sent and what comes out."""
+"""Reads the body of an upload piece by piece and decompresses it, with limits on both sizes."""
 
 import zlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _PIECE_BYTES = 1 << 18
 
 
 def pieces_of(request: HttpRequest) -> Iterator[bytes]:
-    """Pieces of some hundred kilobytes; `BadMessage` for a body that is cut off or cannot be unpacked."""
+    """Yield pieces of some hundred kilobytes; raises `BadMessage` if the body breaks off or cannot be decompressed."""
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip"):
         raise BadMessage(
@@ -22,27 +22,32 @@ def pieces_of(request: HttpRequest) -> Iterator[bytes]:
             wanted="gzip or none",
             remedy="Compress the body with gzip, once, or not at all.",
         )
-    return _unpacked(_raw(request)) if encoding == "gzip" else _raw(request)
+    return _decompressed(_raw(request)) if encoding == "gzip" else _raw(request)
 
 
 def _raw(request: HttpRequest) -> Iterator[bytes]:
     length = request.META.get("CONTENT_LENGTH") or ""
-    wanted = int(length) if length.isdecimal() else None
-    # Without a length (chunked) the server's own stream is read, where it promises to end it.
-    stream = request.META["wsgi.input"] if wanted is None and request.META.get("wsgi.input_terminated") else request
+    content_length = int(length) if length.isdecimal() else None
+    # Without a length (chunked) the server's own stream is read, if the server promises that it ends.
+    stream = (
+        request.META["wsgi.input"] if content_length is None and request.META.get("wsgi.input_terminated") else request
+    )
     size = 0
-    while piece := next_piece(stream, _PIECE_BYTES, size, wanted):
+    while piece := next_piece(stream, _PIECE_BYTES, size, content_length):
         size += len(piece)
         if size > IMPORT_BYTES_MAX:
             raise LimitExceeded("the body is too large", got=f"over {IMPORT_BYTES_MAX} bytes", remedy="Cut the file.")
         yield piece
-    if wanted is not None and size != wanted:
+    if content_length is not None and size != content_length:
         raise BadMessage(
-            "the body is cut off", got=f"{size} bytes", wanted=f"{wanted}, its Content-Length", remedy="Send it whole."
+            "the body is cut off",
+            got=f"{size} bytes",
+            wanted=f"{content_length}, its Content-Length",
+            remedy="Send all of it.",
         )
 
 
-def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _decompressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
     inflater, members, size = zlib.decompressobj(31), 1, 0
     for piece in pieces:
         rest = piece
@@ -57,23 +62,23 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
                         remedy="Compress the file in one go.",
                     )
             try:
-                made = inflater.decompress(rest, _PIECE_BYTES)
+                output = inflater.decompress(rest, _PIECE_BYTES)
             except zlib.error as error:
                 raise BadMessage(
                     "the body cannot be decompressed",
                     got=str(error),
                     wanted="gzip",
-                    remedy="Is it compressed, and whole (gzip -t)?",
+                    remedy="Is it compressed and complete (gzip -t)?",
                 ) from error
-            size += len(made)
+            size += len(output)
             if size > IMPORT_DECODED_BYTES_MAX:
                 raise LimitExceeded(
                     "the body is too large",
                     got=f"over {IMPORT_DECODED_BYTES_MAX} bytes decompressed",
                     remedy="Cut the file.",
                 )
-            if made:
-                yield made
+            if output:
+                yield output
             rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
     if not inflater.eof:
-        raise BadMessage("the compressed body is cut off", wanted="all of it", remedy="Is the file whole (gzip -t)?")
+        raise BadMessage("the compressed body is cut off", wanted="all of it", remedy="Is the file complete (gzip -t)?")

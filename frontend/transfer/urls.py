@@ -1,4 +1,4 @@
-"""The addresses of export and import, beside those of the REST interface."""
+"""The URLs of export and import, beside those of the REST interface."""
 
 from django.urls import URLPattern, URLResolver, path
 

@@ -1,11 +1,11 @@
-"""Forms of an export: each turns batches of series into bytes, as they come, and never holds more than one batch.
+"""Writes exports: each format turns batches of series into bytes, and never holds more than one batch.
 
     jsonl        {"metric": {…}, "values": […], "timestamps": […]} a line: VictoriaMetrics' form; a series has one for
-                 each stretch of time. What JSON cannot say is a text: "NaN", "Infinity", "NaN:7ff0000000000002".
+                 each stretch of time. Values that JSON lacks are texts: "NaN", "Infinity", "NaN:7ff0000000000002".
     csv          metric, a column for each label ("label.host"), time_ms, value
     parquet      the same columns, typed: time as a timestamp of ms, the value with all its bits
-    prometheus   name{label="…"} value time_ms: stale markers are left out, and a NaN is a NaN: text has no other
-    openmetrics  the same with times in seconds, for promtool
+    prometheus   name{label="…"} value time_ms: without stale markers; a NaN loses its payload
+    openmetrics  as prometheus, with times in seconds, for promtool
 
 Enter by `FORMS`.
 """
@@ -30,12 +30,12 @@ from spm.query.request.batches import METRIC_NAME, SeriesBatch
 from spm.store.encoding.arrow import floats, ints, string, strings
 from spm.wire import STALE_BITS
 
-LABEL = "label."  # before a label's name, so that no label is taken for a column of ours
+LABEL = "label."  # before a label's name, so that no label is mistaken for another column
 Batches = Iterable[SeriesBatch]
 
 
 def json_lines(batches: Batches, labels: Sequence[str]) -> Iterator[bytes]:
-    """VictoriaMetrics' JSON lines."""
+    """Write VictoriaMetrics' JSON lines."""
     for batch in batches:
         values = texts_of(batch.values, zero="-0.0", quote='"')
         times = pc.cast(ints(batch.ts), pa.string())
@@ -47,7 +47,7 @@ def json_lines(batches: Batches, labels: Sequence[str]) -> Iterator[bytes]:
 
 
 def table(batches: Batches, labels: Sequence[str]) -> Iterator[bytes]:
-    """CSV: a line for each sample."""
+    """Write CSV: a line for each sample."""
     yield _line(["metric", *(guarded(LABEL + name) for name in labels), "time_ms", "value"])
     for batch in batches:
         heads = strings(
@@ -63,33 +63,35 @@ def table(batches: Batches, labels: Sequence[str]) -> Iterator[bytes]:
 
 
 def parquet(batches: Batches, labels: Sequence[str]) -> Iterator[bytes]:
-    """Parquet: one row group for each batch; what was written is given away at once."""
-    library: Any = importlib.import_module("pyarrow.parquet")  # slow to load, and wanted by few
+    """Write Parquet: one row group for each batch, yielded at once."""
+    library: Any = importlib.import_module("pyarrow.parquet")  # slow to load and rarely used
     texts = pa.dictionary(pa.int32(), pa.string())
     columns = [("metric", texts), *((LABEL + name, texts) for name in labels)]
     schema = pa.schema([*columns, ("time", pa.timestamp("ms", tz="UTC")), ("value", pa.float64())])
     sink = _Sink()
-    # A dictionary of values would join equal ones: NaNs are never equal, and their bits are to stay.
-    named = [name for name, _ in columns]
-    writer = library.ParquetWriter(sink, schema, compression="zstd", use_dictionary=named, write_statistics=["time"])
+    # A dictionary of values would merge values by equality, which NaNs lack, and their bits must stay.
+    text_columns = [name for name, _ in columns]
+    writer = library.ParquetWriter(
+        sink, schema, compression="zstd", use_dictionary=text_columns, write_statistics=["time"]
+    )
     for batch in batches:
         writer.write_table(_rows(batch, labels, schema))
-        yield sink.taken()
+        yield sink.take()
     writer.close()
-    yield sink.taken()
+    yield sink.take()
 
 
 def prometheus(batches: Batches, labels: Sequence[str]) -> Iterator[bytes]:
-    """Prometheus' text, times in ms."""
+    """Write Prometheus' text, times in ms."""
     for batch in batches:
-        for series, ts, values in _going(batch):
+        for series, ts, values in _live_samples(batch):
             yield exposition.sample_lines(series, ts, values)
 
 
 def open_metrics(batches: Batches, labels: Sequence[str]) -> Iterator[bytes]:
-    """OpenMetrics: the same, with times in seconds."""
+    """Write OpenMetrics, with times in seconds."""
     for batch in batches:
-        for series, ts, values in _going(batch):
+        for series, ts, values in _live_samples(batch):
             yield exposition.sample_lines(series, ts, values, seconds=True)
     yield b"# EOF\n"
 
@@ -101,19 +103,19 @@ FORMS: Mapping[str, tuple[Callable[[Batches, Sequence[str]], Iterator[bytes]], s
     "prometheus": (prometheus, "text/plain; version=0.0.4; charset=utf-8"),
     "openmetrics": (open_metrics, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
 }
-TABLES = frozenset({"csv", "parquet"})  # which need to know all labels beforehand
+TABLES = frozenset({"csv", "parquet"})  # formats that need all labels beforehand
 
 
-def _going(batch: SeriesBatch) -> Iterator[tuple[Mapping[str, str], I64, F64]]:
-    """The samples of each series, without markers of its end."""
-    kept = batch.values.view(np.uint64) != STALE_BITS
+def _live_samples(batch: SeriesBatch) -> Iterator[tuple[Mapping[str, str], I64, F64]]:
+    """Yield the samples of each series without stale markers."""
+    is_live = batch.values.view(np.uint64) != STALE_BITS
     for row, series in enumerate(batch.labels):
         part = slice(int(batch.offsets[row]), int(batch.offsets[row + 1]))
-        yield series, batch.ts[part][kept[part]], batch.values[part][kept[part]]
+        yield series, batch.ts[part][is_live[part]], batch.values[part][is_live[part]]
 
 
 def _joined(offsets: I64, texts: pa.Array) -> Iterator[bytes]:
-    """The texts of each series, with commas between them."""
+    """Join the texts of each series with commas."""
     rows = pa.LargeListArray.from_arrays(ints(offsets), pc.cast(texts, pa.large_string()))
     joined = pc.binary_join(rows, pa.scalar(",", pa.large_string()))
     return (text.encode() for text in joined.to_pylist())
@@ -127,12 +129,12 @@ def _rows(batch: SeriesBatch, labels: Sequence[str], schema: pa.Schema) -> pa.Ta
 
 
 def _column(values: Sequence[str | None], owner: pa.Array) -> pa.Array:
-    """A label of each sample; the distinct values stand once."""
+    """Write a label of each sample; distinct values are stored once."""
     distinct = sorted({value for value in values if value is not None})
     number = {value: code for code, value in enumerate(distinct)}
     codes = [-1 if value is None else number[value] for value in values]
-    there = pa.array([None if code < 0 else code for code in codes], pa.int32())
-    return pa.DictionaryArray.from_arrays(there.take(owner), strings(distinct))
+    code_column = pa.array([None if code < 0 else code for code in codes], pa.int32())
+    return pa.DictionaryArray.from_arrays(code_column.take(owner), strings(distinct))
 
 
 def _bytes(texts: pa.Array) -> bytes:
@@ -148,7 +150,7 @@ def _line(cells: Sequence[str]) -> bytes:
 
 
 class _Sink(io.RawIOBase):
-    """A file that is given away as it grows."""
+    """A file whose content is taken away as it grows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,21 +158,21 @@ class _Sink(io.RawIOBase):
         self._size = 0
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True, as Arrow requires."""
         return True
 
     def tell(self) -> int:
-        """How much was written in all."""
+        """Return how many bytes were written in all."""
         return self._size
 
     def write(self, piece: Any) -> int:
-        """More."""
+        """Append bytes."""
         raw = bytes(piece)
         self._pieces.append(raw)
         self._size += len(raw)
         return len(raw)
 
-    def taken(self) -> bytes:
-        """What was written since this was last asked."""
-        found, self._pieces = b"".join(self._pieces), []
-        return found
+    def take(self) -> bytes:
+        """Return the bytes that were written since the last call."""
+        content, self._pieces = b"".join(self._pieces), []
+        return content

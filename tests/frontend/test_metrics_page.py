@@ -1,4 +1,4 @@
-"""``/metrics`` and the product's own app: who sees them, what stands there, and that sending them harms nobody."""
+"""``/metrics`` and the product's own app: who may read them, what they contain, and that sending them does no harm."""
 
 import os
 import re
@@ -71,7 +71,7 @@ def test_every_chart_of_the_system_shows_metrics_that_its_processes_send() -> No
     end = telemetry.include(lambda: metrics_text(ConsumerTally(), 0, {"spm.p0": 7}))
     with_samples = {reading.name for reading in telemetry.readings()}
     end()
-    endings = {"counter": ("_total",), "gauge": ("",), "histogram": ("_shard", "_sum", "_count")}
+    endings = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
     families = {f.name + ending for f in telemetry.REGISTRY.collect() for ending in endings.get(f.type, ())}
     named = {name for panel in panels.system_panels() for name in re.findall(r"\b(?:spm|process)_\w+", panel.expr)}
     assert named - with_samples - families - set(site_metrics.HELPS) == set()

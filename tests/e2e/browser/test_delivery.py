@@ -81,10 +81,10 @@ def test_staff_look_at_all_accounts(page: Page, alpha: House, book: Book) -> Non
     alpha.owner.is_staff = alpha.owner.is_superuser = True
     alpha.owner.save()
     log_in(page, alpha)
-    page.goto("/admin/ingest/accountbook/")
+    page.goto("/admin/ingest/appbalance/")
     page.wait_for_load_state("networkidle")
     picture(page, "admin-accounts")
-    page.goto(f"/admin/ingest/accountbook/{alpha.app.pk}/account/")
+    page.goto(f"/admin/ingest/appbalance/{alpha.app.pk}/balance/")
     page.wait_for_load_state("networkidle")
     picture(page, "admin-account")
     assert "In flight" in page.content()

@@ -213,7 +213,7 @@ def test_a_finished_run_shows_the_apps_own_part(desk: Client, fleet: House, beta
         services_runs.site(), apps=[fleet.app.pk, beta.app.pk], kind=RunKind.MINOR, executor="local"
     )
     assert run is not None
-    RunDay.objects.create(run=run, app=beta.app, day="2020-01-01", flipped=True, units=7, samples=9, size_bytes=1)
+    RunDay.objects.create(run=run, app=beta.app, day="2020-01-01", published=True, units=7, samples=9, size_bytes=1)
     [listed] = desk.get(at(fleet, "runs")).json()
     assert (listed["number"], listed["state"], listed["kind"]) == (run.number, "done", "minor")
     assert listed["samples"] == run.samples

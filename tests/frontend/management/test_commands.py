@@ -108,7 +108,7 @@ def test_a_shred_waits_for_its_words(
         (["fsck", "--app", "99"], "no app 99"),
         (["fsck", "--hour", "noon"], "'noon' is no time"),
         (["redistribute", "99"], "no app 99"),
-        (["redistribute", "{app}", "--spread", "0"], "buckets"),
+        (["redistribute", "{app}", "--spread", "0"], "shards"),
     ],
 )
 def test_a_command_that_cannot_be_done_says_why(app: int, args: list[str], words: str) -> None:

@@ -49,7 +49,15 @@ def test_agents_are_shown_with_what_is_wrong_with_them(desk: Client, alpha: Hous
         collectors={"redis:a": "<b>refused</b>", "cpu": "ok"},
     )
     page = desk.get(f"/apps/{alpha.app.pk}/agents/table").content.decode()
-    for said in ("web-1", "late", "123", "4,200", "65 s behind", "redis:a: &lt;b&gt;refused", "pushed period_s"):
+    for said in (
+        "web-1",
+        "late",
+        "123",
+        "4,200",
+        "65 s behind",
+        "redis:a: &lt;b&gt;refused",
+        "the pushed setting period_s",
+    ):
         assert said in page
     assert "cpu: ok" not in page
 
@@ -74,7 +82,7 @@ def test_settings_are_pushed_and_taken_back_by_a_form(desk: Client, alpha: House
     assert "rack=7,site=ber" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
     assert "discover = false" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
     said = desk.post(path, {"match": "role=web"}, follow=True).content.decode()
-    assert "Nothing is pushed to “role=web” any more." in said
+    assert "No settings are pushed to “role=web” any more." in said
     assert not AgentSettings.objects.exists()
 
 

@@ -1,4 +1,4 @@
-"""The pages of corrections, runs and retention as a browser without scripts sees them, and who may do what there."""
+"""The pages of corrections, runs and retention in a browser without scripts, and the roles they need."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def as_role(client: Client, house: House, role: Role) -> Client:
 
 def test_a_page_without_corrections_says_what_they_are_for(desk: Client, place: str) -> None:
     page = text_of(desk, place)
-    assert "Nothing has been taken out" in page
+    assert "No data has been retracted" in page
     assert "None so far" in page
 
 
@@ -62,7 +62,7 @@ def test_a_preview_comes_before_the_act(desk: Client, place: str, fleet: House) 
     assert 'value="clock &lt;was&gt; wrong"' in page
     assert retractions.read(services_runs.site().store, fleet.app.pk) == ()
     answer = desk.post(place, {**form, "act": ""}, follow=True).content.decode()
-    assert "Retraction 1 takes out 264 samples in 22 series" in answer
+    assert "Retraction 1 hides 264 samples in 22 series" in answer
     assert "clock &lt;was&gt; wrong" in answer
     assert "0 samples in 0 series" in desk.post(place, form).content.decode()
 
@@ -156,12 +156,12 @@ def test_a_purge_that_takes_long_is_left_to_the_command(
 @pytest.mark.parametrize(
     ("days", "status", "words"),
     [
-        (("30", "400", ""), 200, "Nothing is older than that"),
+        (("30", "400", ""), 200, "No data is older than that"),
         (("", "400", ""), 409, "cannot be kept longer"),
         (("0", "400", ""), 400, "greater than or equal to 1"),
     ],
 )
-def test_a_retention_is_looked_at_before_it_is_kept(
+def test_a_retention_is_previewed_before_it_is_saved(
     desk: Client, fleet: House, days: tuple[str, str, str], status: int, words: str
 ) -> None:
     form = dict(zip(("raw_days", "hour_days", "day_days"), days, strict=True))
@@ -170,7 +170,7 @@ def test_a_retention_is_looked_at_before_it_is_kept(
     assert App.objects.get(pk=fleet.app.pk).raw_days == 90
 
 
-def test_a_retention_is_kept_by_the_act(desk: Client, fleet: House) -> None:
+def test_a_retention_is_saved_by_the_second_post(desk: Client, fleet: House) -> None:
     form = {"raw_days": "14", "hour_days": "", "day_days": "", "act": ""}
     answer = desk.post(f"/apps/{fleet.app.pk}/retention", form, follow=True).content.decode()
     assert "The retention is changed" in answer
@@ -178,7 +178,7 @@ def test_a_retention_is_kept_by_the_act(desk: Client, fleet: House) -> None:
     assert (app.raw_days, app.hour_days, app.day_days) == (14, None, None)
 
 
-def test_an_owner_watches_runs_and_takes_one_back(desk: Client, fleet: House) -> None:
+def test_an_owner_sees_runs_and_rolls_one_back(desk: Client, fleet: House) -> None:
     run = services_runs.roll(services_runs.site(), apps=[fleet.app.pk], kind=RunKind.MINOR, executor="local")
     assert run is not None
     Run.objects.create(
@@ -191,24 +191,24 @@ def test_an_owner_watches_runs_and_takes_one_back(desk: Client, fleet: House) ->
         apps=[fleet.app.pk],
     )
     page = text_of(desk, f"/apps/{fleet.app.pk}/runs")
-    assert "1 of 4 units (25 %)" in page
+    assert "1 of 4 hours (25 %)" in page
     answer = desk.post(f"/apps/{fleet.app.pk}/runs/{run.number}/rollback", follow=True).content.decode()
-    assert "is rolled back in" in answer
+    assert "is rolled back:" in answer
     assert RunDay.objects.get().rolled_back
     again = desk.post(f"/apps/{fleet.app.pk}/runs/{run.number}/rollback", follow=True).content.decode()
     assert "is in no history" in again
 
 
-def test_a_run_that_found_out_its_total_late_shows_no_percentage(desk: Client, fleet: House) -> None:
+def test_a_run_without_a_total_shows_no_percentage(desk: Client, fleet: House) -> None:
     Run.objects.create(
         number=99, kind=RunKind.FULL, executor="spark", started=services_runs.site().now(), apps=[fleet.app.pk]
     )
-    assert "looking at what there is to do" in text_of(desk, f"/apps/{fleet.app.pk}/runs")
+    assert "It is planning its work." in text_of(desk, f"/apps/{fleet.app.pk}/runs")
 
 
 def test_an_app_is_deleted_by_who_types_its_name(desk: Client, fleet: House) -> None:
     place = f"/apps/{fleet.app.pk}/retention/delete"
-    assert "Nothing is deleted" in desk.post(place, {"confirm": "delete"}, follow=True).content.decode()
+    assert "Nothing was deleted" in desk.post(place, {"confirm": "delete"}, follow=True).content.decode()
     assert App.objects.get(pk=fleet.app.pk).going is None
     App.objects.create(organisation=fleet.organisation, name="other")
     assert "is deleted" in desk.post(place, {"confirm": fleet.app.name}, follow=True).content.decode()
@@ -217,6 +217,6 @@ def test_an_app_is_deleted_by_who_types_its_name(desk: Client, fleet: House) -> 
 
 
 @pytest.mark.parametrize("ms", [0, 1_700_000_000_000])
-def test_a_moment_survives_its_way_through_the_form(ms: int) -> None:
+def test_a_time_survives_the_form(ms: int) -> None:
     field = MomentField()
     assert field.clean(field.widget.format_value(field.prepare_value(ms))) == ms

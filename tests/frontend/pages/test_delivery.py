@@ -1,4 +1,4 @@
-"""Where an app's samples went: what the pages, the interface and the download say, in every state an account can be."""
+"""The balance of samples on pages, in the interface and in downloads, in every state of the balance."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from frontend.presenters import delivery
-from ingest.accounting import balance as accounts
+from ingest.accounting import balance
 from spm.clock import SystemClock
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
@@ -45,7 +45,7 @@ def place(alpha: House) -> str:
 
 @pytest.fixture
 def api(alpha: House) -> str:
-    return f"/api/v1/apps/{alpha.app.pk}/account"
+    return f"/api/v1/apps/{alpha.app.pk}/balance"
 
 
 def text_of(client: Client, address: str) -> str:
@@ -56,32 +56,32 @@ def text_of(client: Client, address: str) -> str:
 
 
 @pytest.mark.usefixtures("book")
-def test_the_account_says_where_everything_is(desk: Client, api: str) -> None:
-    found = desk.get(api).json()
-    assert found["adds_up"]
-    places = {name: found["samples"][name] for name in ("rejected", "dead", "queued", "in_flight", "unconfirmed")}
-    assert places == {"rejected": 9, "dead": 24, "queued": 85, "in_flight": 5, "unconfirmed": 0}
-    settled = ("stored", "late", "rejected", "dead")
-    assert found["samples"]["accepted"] == sum(found["samples"][n] for n in (*settled, "queued", "in_flight"))
-    assert found["messages"]["accepted"] == DAY + 2 + 3
+def test_the_balance_says_where_all_samples_are(desk: Client, api: str) -> None:
+    answer = desk.get(api).json()
+    assert answer["adds_up"]
+    counts = {name: answer["samples"][name] for name in ("rejected", "dead", "queued", "in_flight", "unconfirmed")}
+    assert counts == {"rejected": 9, "dead": 24, "queued": 85, "in_flight": 5, "unconfirmed": 0}
+    outcomes = ("stored", "late", "rejected", "dead")
+    assert answer["samples"]["accepted"] == sum(answer["samples"][n] for n in (*outcomes, "queued", "in_flight"))
+    assert answer["messages"]["accepted"] == DAY + 2 + 3
 
 
 @pytest.mark.usefixtures("book")
-def test_the_page_words_each_place_and_leads_to_more(desk: Client, place: str) -> None:
+def test_the_page_explains_each_line_and_links_to_details(desk: Client, place: str) -> None:
     page = text_of(desk, place)
-    for words in ("Dead letters", "Refused lines", "Queued", "In flight", "adds up", 'role="status"'):
+    for words in ("Dead letters", "Rejected lines", "Queued", "In flight", "adds up", 'role="status"'):
         assert words in page
-    assert f'<a href="{place}/letters">24</a>' in page
-    assert f'<a href="{place}/refused">9</a>' in page
+    assert f'<a href="{place}/dead-letters">24</a>' in page
+    assert f'<a href="{place}/rejected">9</a>' in page
 
 
 @pytest.mark.usefixtures("book")
-def test_the_hours_add_up_to_what_is_settled(desk: Client, api: str) -> None:
-    now, found = desk.get(api).json()["samples"], desk.get(f"{api}/hours").json()
+def test_the_hours_add_up_to_all_outcomes(desk: Client, api: str) -> None:
+    now, answer = desk.get(api).json()["samples"], desk.get(f"{api}/hours").json()
     for name in ("stored", "rejected", "dead", "late"):
-        assert sum(hour[name] for hour in found["hours"]) == found["total"][name] == now[name], name
-        assert sum(source[name] for source in found["sources"]) == now[name], name
-    assert len(found["hours"]) == 24
+        assert sum(hour[name] for hour in answer["hours"]) == answer["total"][name] == now[name], name
+        assert sum(source[name] for source in answer["sources"]) == now[name], name
+    assert len(answer["hours"]) == 24
 
 
 @pytest.mark.usefixtures("book")
@@ -132,44 +132,46 @@ def test_a_program_gets_the_rows_as_json_lines(client: Client, alpha: House, api
         ("hours=168", 200),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused(desk: Client, api: str, query: str, status: int) -> None:
+def test_an_invalid_query_is_refused(desk: Client, api: str, query: str, status: int) -> None:
     assert desk.get(f"{api}/rows?{query}").status_code == status
 
 
 @pytest.mark.parametrize("query", ["form=xls", "content=all"])
-def test_a_download_that_there_is_not_is_not_found(desk: Client, place: str, query: str) -> None:
+def test_an_unknown_download_is_not_found(desk: Client, place: str, query: str) -> None:
     assert desk.get(f"{place}/download?{query}").status_code == 404
 
 
-def test_an_app_without_a_message_says_what_will_be_here(desk: Client, place: str, api: str) -> None:
+def test_an_app_without_messages_says_what_the_page_will_show(desk: Client, place: str, api: str) -> None:
     assert "Nothing has been accepted yet" in text_of(desk, place)
-    assert "Nothing was settled in this time" in text_of(desk, f"{place}/hours")
-    assert "None: everything" in text_of(desk, f"{place}/refused")
-    assert "None: everything" in text_of(desk, f"{place}/letters")
+    assert "No message got an outcome in this time" in text_of(desk, f"{place}/hours")
+    assert "None. Everything" in text_of(desk, f"{place}/rejected")
+    assert "None. All data" in text_of(desk, f"{place}/dead-letters")
     assert desk.get(api).json()["samples"]["accepted"] == 0
 
 
 @pytest.mark.usefixtures("book")
-def test_refused_lines_and_dead_letters_are_shown_with_their_cause(desk: Client, place: str) -> None:
-    refused = text_of(desk, f"{place}/refused")
-    assert "a field without a value" in refused
-    assert "&lt;b&gt;web-2" in refused
-    assert "already stands for another series" in text_of(desk, f"{place}/letters")
+def test_rejected_lines_and_dead_letters_are_shown_with_their_cause(desk: Client, place: str) -> None:
+    rejected = text_of(desk, f"{place}/rejected")
+    assert "a field without a value" in rejected
+    assert "&lt;b&gt;web-2" in rejected
+    assert "already stands for another series" in text_of(desk, f"{place}/dead-letters")
 
 
-def test_an_account_that_does_not_add_up_says_so(
+def test_a_balance_that_does_not_add_up_says_so(
     desk: Client, alpha: House, settings: Any, now_ms: int, place: str, api: str
 ) -> None:
     book = Book.open(settings.SPM_STORE_URL, alpha.app.pk, now_ms)
     book.store_all(book.accept("web-1", samples=3))
     book.acceptor._counts[book.app].samples -= 2  # as if it had announced too little
     book.announce()
-    found = desk.get(api).json()
-    assert (found["adds_up"], found["findings"]) == (False, [{"process": 1, "messages": 0, "samples": -2}])
+    answer = desk.get(api).json()
+    assert (answer["adds_up"], answer["findings"]) == (False, [{"process": 1, "messages": 0, "samples": -2}])
     assert "Server process 1: −2 samples" in text_of(desk, place)
 
 
-def test_a_damaged_row_is_told_not_counted(desk: Client, alpha: House, book: Book, place: str, settings: Any) -> None:
+def test_a_damaged_row_is_reported_and_not_counted(
+    desk: Client, alpha: House, book: Book, place: str, settings: Any
+) -> None:
     store = open_backend(settings.SPM_STORE_URL)
     book.store_all(book.accept("web-1", samples=3))
     start, stop = keys.app_range(0, 0)[0][:0], b"\xff" * 8
@@ -184,12 +186,12 @@ def test_a_process_whose_counts_cannot_be_read_is_named(
 ) -> None:
     store = open_backend(settings.SPM_STORE_URL)
     flip(store, "marks", keys.watermark(alpha.app.pk, 1), b"a")
-    found = desk.get(api).json()
-    assert (found["adds_up"], found["unread_processes"]) == (False, [1])
+    answer = desk.get(api).json()
+    assert (answer["adds_up"], answer["unread_processes"]) == (False, [1])
     assert "The counts of server process 1 cannot be read" in text_of(desk, place)
 
 
-@pytest.mark.parametrize("page", ["", "/hours", "/letters"])
+@pytest.mark.parametrize("page", ["", "/hours", "/dead-letters"])
 def test_a_store_that_is_away_costs_the_numbers_not_the_page(
     desk: Client, place: str, page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,7 +208,7 @@ def test_a_store_that_is_away_costs_the_numbers_not_the_page(
     assert desk.get(f"{place}/download").status_code == 503
 
 
-def test_a_process_that_is_gone_leaves_what_it_had_in_hand_unconfirmed(
+def test_samples_that_an_ended_process_was_processing_are_unconfirmed(
     desk: Client, alpha: House, settings: Any, now_ms: int, api: str
 ) -> None:
     book = Book.open(settings.SPM_STORE_URL, alpha.app.pk, now_ms - HOUR_MS)
@@ -228,32 +230,45 @@ def test_hours_that_are_final_are_read_once(
     alpha: House, book: Book, settings: Any, now_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_backend(settings.SPM_STORE_URL)
-    at = now_ms - now_ms % HOUR_MS + HOUR_MS // 2  # where a minute later it is the same hour
-    first = accounts.read_span(store, alpha.app.pk, at, 24)
-    asked: list[tuple[int, int]] = []
+    at = now_ms - now_ms % HOUR_MS + HOUR_MS // 2  # a minute later is the same hour
+    first = balance.read_span(store, alpha.app.pk, at, 24)
+    ranges: list[tuple[int, int]] = []
     read = balance_hours.read_hours
 
-    def noted(reader: Any, app: int, begin: int, end: int, cells: Any) -> Any:
-        asked.append((begin, end))
+    def record(reader: Any, app: int, begin: int, end: int, cells: Any) -> Any:
+        ranges.append((begin, end))
         return read(reader, app, begin, end, cells)
 
-    monkeypatch.setattr(balance_hours, "read_hours", noted)
-    again = accounts.read_span(store, alpha.app.pk, at + 60_000, 24)
+    monkeypatch.setattr(balance_hours, "read_hours", record)
+    again = balance.read_span(store, alpha.app.pk, at + 60_000, 24)
     assert again.total() == first.total()
-    assert sum(end - begin + 1 for begin, end in asked) <= 3
+    assert sum(end - begin + 1 for begin, end in ranges) <= 3
 
 
 @pytest.mark.usefixtures("book")
-def test_staff_see_every_account_and_each_process(client: Client, alpha: House) -> None:
+def test_staff_see_every_balance_and_each_process(client: Client, alpha: House) -> None:
     client.force_login(User.objects.create_superuser("root@example.org"))
-    page = text_of(client, "/admin/ingest/accountbook/")
-    assert f"/admin/ingest/accountbook/{alpha.app.pk}/account/" in page
+    page = text_of(client, "/admin/ingest/appbalance/")
+    assert f"/admin/ingest/appbalance/{alpha.app.pk}/balance/" in page
     assert any(int(lag) >= 90 for lag in re.findall(r">\s*(\d+) s\s*<", page))
-    assert "In flight" in text_of(client, f"/admin/ingest/accountbook/{alpha.app.pk}/account/")
+    assert "In flight" in text_of(client, f"/admin/ingest/appbalance/{alpha.app.pk}/balance/")
 
 
-def test_the_schema_describes_the_account(desk: Client) -> None:
+def test_the_schema_describes_the_balance(desk: Client) -> None:
     paths = desk.get("/api/v1/schema?format=json").json()["paths"]
-    place = "/api/v1/apps/{app_id}/account"
+    place = "/api/v1/apps/{app_id}/balance"
     assert {place, f"{place}/hours", f"{place}/rows"} <= set(paths)
     assert {"text/csv", "application/x-ndjson"} <= set(paths[f"{place}/rows"]["get"]["responses"]["200"]["content"])
+
+
+@pytest.mark.usefixtures("book")
+@pytest.mark.parametrize("rest", ["", "/hours", "/rows?form=jsonl"])
+def test_the_old_addresses_of_the_balance_still_answer(desk: Client, api: str, rest: str) -> None:
+    assert desk.get(api.replace("/balance", "/account") + rest).status_code == 200
+
+
+@pytest.mark.usefixtures("book")
+@pytest.mark.parametrize(("old", "new"), [("letters", "dead-letters"), ("refused", "rejected")])
+def test_the_old_addresses_of_pages_still_answer(desk: Client, place: str, old: str, new: str) -> None:
+    heads = {text_of(desk, f"{place}/{name}").partition("<main")[2].partition("</div>")[0] for name in (old, new)}
+    assert len(heads) == 1

@@ -1,4 +1,4 @@
-"""The pages as a browser without scripts sees them."""
+"""The pages in a browser without scripts."""
 
 import html
 import json
@@ -23,21 +23,21 @@ def text_of(client: Client, address: str) -> str:
     return response.content.decode()
 
 
-def test_a_stranger_is_led_to_the_login_and_back(client: Client, alpha: House) -> None:
+def test_a_person_without_a_session_is_led_to_the_login_and_back(client: Client, alpha: House) -> None:
     response = client.get(f"/apps/{alpha.app.pk}/chart")
     assert (response.status_code, response["Location"]) == (302, f"/login?next=/apps/{alpha.app.pk}/chart")
     form = {"username": alpha.owner.get_username(), "password": "correct horse", "next": f"/apps/{alpha.app.pk}/chart"}
     assert client.post("/login", form)["Location"] == f"/apps/{alpha.app.pk}/chart"
 
 
-def test_the_login_leads_to_no_foreign_site(client: Client, alpha: House) -> None:
+def test_the_login_redirects_to_no_foreign_site(client: Client, alpha: House) -> None:
     form = {"username": alpha.owner.get_username(), "password": "correct horse", "next": "https://evil.example/"}
     assert client.post("/login", form)["Location"] == "/"
 
 
-def test_a_wrong_password_says_so_without_saying_which_part(client: Client, alpha: House) -> None:
+def test_a_wrong_login_does_not_say_which_part_is_wrong(client: Client, alpha: House) -> None:
     page = client.post("/login", {"username": alpha.owner.get_username(), "password": "wrong"})
-    assert "do not match" in page.content.decode()
+    assert "is wrong" in page.content.decode()
 
 
 def test_the_front_page_leads_to_the_first_app(desk: Client, alpha: House) -> None:
@@ -90,12 +90,12 @@ def test_pages_run_no_inline_script_or_style(desk: Client, alpha: House) -> None
         assert all("src=" in tag for tag in page.split("<script")[1:])
 
 
-def test_a_token_by_the_press_of_a_button_stands_in_the_command_once(desk: Client, alpha: House) -> None:
+def test_a_new_token_is_in_the_commands_once(desk: Client, alpha: House) -> None:
     address = f"/apps/{alpha.app.pk}/send"
     response = desk.post(address, {"name": "mine", "use": "ingest"})
     page = html.unescape(response.content.decode())
     token = Token.objects.get(name="mine")
-    secret = next(word for word in page.replace("'", " ").split() if word.startswith(f"{token.prefix}_"))
+    secret = next(text for text in page.replace("'", " ").split() if text.startswith(f"{token.prefix}_"))
     assert tokens.authenticate(secret, "ingest")
     assert tokens.authenticate(secret, "read") is None
     assert response["Cache-Control"] == "no-store"
@@ -104,16 +104,16 @@ def test_a_token_by_the_press_of_a_button_stands_in_the_command_once(desk: Clien
 
 
 @pytest.mark.parametrize("form", [{}, {"name": "x"}, {"name": "", "use": "read"}, {"name": "x", "use": "admin"}])
-def test_a_token_form_that_is_wrong_makes_none(desk: Client, alpha: House, form: dict[str, str]) -> None:
+def test_an_invalid_token_form_creates_none(desk: Client, alpha: House, form: dict[str, str]) -> None:
     before = Token.objects.count()
     assert desk.post(f"/apps/{alpha.app.pk}/send", form).status_code == 400
     assert Token.objects.count() == before
 
 
-def test_a_viewer_looks_but_makes_and_revokes_no_token(client: Client, alpha: House) -> None:
+def test_a_viewer_creates_and_revokes_no_token(client: Client, alpha: House) -> None:
     client.force_login(alpha.viewer)
     address, token = f"/apps/{alpha.app.pk}/send", alpha.app.tokens.get()
-    assert "Make a token</button>" not in text_of(client, address)
+    assert "Create a token</button>" not in text_of(client, address)
     assert client.post(address, {"name": "x", "use": "read"}).status_code == 403
     assert client.post(f"/apps/{alpha.app.pk}/tokens/{token.pk}/revoke").status_code == 403
 
@@ -133,7 +133,7 @@ def test_a_token_of_another_app_cannot_be_revoked(desk: Client, alpha: House, be
 
 
 def test_arrivals_appear_as_they_come(desk: Client, alpha: House) -> None:
-    assert "Nothing has arrived" in text_of(desk, f"/apps/{alpha.app.pk}/send/arrivals")
+    assert "No data has arrived" in text_of(desk, f"/apps/{alpha.app.pk}/send/arrivals")
     alpha.app.sources.create(name="laptop", first_seen="2026-01-01T00:00Z", last_seen="2026-01-01T00:00Z")
     assert "laptop" in text_of(desk, f"/apps/{alpha.app.pk}/send/arrivals")
 
@@ -155,10 +155,10 @@ def test_a_password_that_is_refused_leaves_the_first_login(client: Client, db: N
     assert json.loads((tmp_path / "first-login.json").read_text())["password"] == login["password"]
 
 
-def test_a_page_that_is_missing_says_so_to_strangers_too(client: Client, db: None) -> None:
+def test_a_missing_page_says_so_without_a_session_too(client: Client, db: None) -> None:
     response = client.get("/no/such/page")
     assert response.status_code == 404
-    assert "There is nothing here" in response.content.decode()
+    assert "Page not found" in response.content.decode()
 
 
 def test_a_crash_shows_the_page_for_it(desk: Client, alpha: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,10 +169,10 @@ def test_a_crash_shows_the_page_for_it(desk: Client, alpha: House, monkeypatch: 
     desk.raise_request_exception = False
     response = desk.get(f"/apps/{alpha.app.pk}/")
     assert response.status_code == 500
-    assert "our mistake" in response.content.decode()
+    assert "The server made an error" in response.content.decode()
     assert "boom" not in response.content.decode()
 
 
-def test_a_person_without_any_organisation_is_told(client: Client, django_user_model: Any, db: None) -> None:
+def test_a_person_without_any_organisation_gets_404(client: Client, django_user_model: Any, db: None) -> None:
     client.force_login(django_user_model.objects.create_user("nobody"))
     assert client.get("/").status_code == 404

@@ -1,4 +1,4 @@
-"""What people and programs are shown of refusals, quotas and heartbeats; and nobody else's."""
+"""Rejections, quotas and heartbeats of an app, for its people and programs only."""
 
 import html
 import re
@@ -22,7 +22,7 @@ NOW_MS = 1_700_000_000_000
 
 
 @pytest.fixture(autouse=True)
-def _refused(alpha: House, beta: House) -> None:
+def _rejected(alpha: House, beta: House) -> None:
     rejections.reset_throttle()
     lines = [Rejection(3, "a field has no =", "cpu <b>x</b>"), Rejection(0, "a new series over the quota", 'm{a="1"}')]
     for source in ("web-1", "web-2"):
@@ -31,7 +31,7 @@ def _refused(alpha: House, beta: House) -> None:
 
 
 def test_the_page_counts_reasons_and_lists_lines_of_one(desk: Client, alpha: House) -> None:
-    place = f"/apps/{alpha.app.pk}/delivery/refused"
+    place = f"/apps/{alpha.app.pk}/delivery/rejected"
     page = desk.get(place).content.decode()
     assert "By reason" in page
     assert "cpu &lt;b&gt;x&lt;/b&gt;" in page
@@ -42,25 +42,26 @@ def test_the_page_counts_reasons_and_lists_lines_of_one(desk: Client, alpha: Hou
 
 
 def test_the_page_shows_quotas_and_says_when_they_are_used_up(desk: Client, alpha: House) -> None:
-    place = f"/apps/{alpha.app.pk}/delivery/refused"
+    place = f"/apps/{alpha.app.pk}/delivery/rejected"
     assert "not counted yet" in desk.get(place).content.decode()
     App.objects.filter(pk=alpha.app.pk).update(series_max=2)
     store = open_backend(settings.SPM_STORE_URL)
     for _ in range(2):
         quota.take_series(store, alpha.app.pk, wanted=1, quota=2, now_ms=NOW_MS)
-    assert "new ones are refused" in desk.get(place).content.decode()
+    assert "new series are rejected" in desk.get(place).content.decode()
 
 
-def test_programs_read_the_same(client: Client, alpha: House) -> None:
+def test_programs_read_rejections_reasons_and_quotas(client: Client, alpha: House) -> None:
     headers = {"Authorization": f"Bearer {alpha.token}"}
-    told = client.get(f"/api/v1/apps/{alpha.app.pk}/rejections", {"limit": 3}, headers=headers).json()
-    assert [(each["count"], each["sources"]) for each in told["reasons"]] == [(2, 2), (2, 2)]
-    assert (len(told["rejections"]), told["rejections"][0]["source"], told["kept"]) == (3, "web-2", 1_000)
-    assert told["quota"] == {"series": None, "series_max": 500_000, "samples_per_s": 1_000_000}
+    answer = client.get(f"/api/v1/apps/{alpha.app.pk}/rejections", {"limit": 3}, headers=headers).json()
+    assert [(each["count"], each["sources"]) for each in answer["reasons"]] == [(2, 2), (2, 2)]
+    assert (len(answer["rejections"]), answer["rejections"][0]["source"]) == (3, "web-2")
+    assert answer["stored_max"] == answer["kept"] == 1_000  # kept: its old name
+    assert answer["quota"] == {"series": None, "series_max": 500_000, "samples_per_s": 1_000_000}
 
 
 @pytest.mark.parametrize("limit", ["0", "1001", "x"])
-def test_limit_that_is_none_is_a_bad_request(limit: str, client: Client, alpha: House) -> None:
+def test_an_invalid_limit_is_a_bad_request(limit: str, client: Client, alpha: House) -> None:
     headers = {"Authorization": f"Bearer {alpha.token}"}
     place = f"/api/v1/apps/{alpha.app.pk}/rejections"
     assert client.get(place, {"limit": limit}, headers=headers).status_code == 400
@@ -68,17 +69,17 @@ def test_limit_that_is_none_is_a_bad_request(limit: str, client: Client, alpha: 
 
 def test_rejections_of_others_are_not_found(desk: Client, alpha: House, beta: House) -> None:
     headers = {"Authorization": f"Bearer {alpha.token}"}
-    assert desk.get(f"/apps/{beta.app.pk}/delivery/refused").status_code == 404
+    assert desk.get(f"/apps/{beta.app.pk}/delivery/rejected").status_code == 404
     assert Client().get(f"/api/v1/apps/{beta.app.pk}/rejections", headers=headers).status_code == 404
 
 
-def test_heartbeats_are_made_shown_and_deleted_by_people_who_may(desk: Client, alpha: House) -> None:
+def test_editors_create_see_and_delete_heartbeats(desk: Client, alpha: House) -> None:
     place = f"/apps/{alpha.app.pk}/send/heartbeats"
     assert desk.post(place, {"name": "nightly"}).status_code == 302
-    made = Heartbeat.objects.get(app=alpha.app)
-    assert f"/ping/{made.key}/start" in desk.get(place).content.decode()
+    heartbeat = Heartbeat.objects.get(app=alpha.app)
+    assert f"/ping/{heartbeat.key}/start" in desk.get(place).content.decode()
     assert desk.post(place, {"name": "nightly"}).status_code == 409
-    assert desk.post(f"{place}/{made.pk}/delete").status_code == 302
+    assert desk.post(f"{place}/{heartbeat.pk}/delete").status_code == 302
     assert not Heartbeat.objects.exists()
     assert list(AuditEntry.objects.values_list("action", flat=True))[:2] == ["heartbeat deleted", "heartbeat made"]
 
@@ -93,13 +94,11 @@ def test_heartbeats_are_made_shown_and_deleted_by_people_who_may(desk: Client, a
         ("137", "failed: exit code 137", "gone"),
     ],
 )
-def test_a_heartbeat_shows_in_a_word_what_was_last_heard(
-    desk: Client, alpha: House, act: str, said: str, badge: str
-) -> None:
-    made = pings.create_heartbeat(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
+def test_a_heartbeat_shows_its_last_result(desk: Client, alpha: House, act: str, said: str, badge: str) -> None:
+    heartbeat = pings.create_heartbeat(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
     place = f"/apps/{alpha.app.pk}/send/heartbeats"
-    assert "never heard of" in desk.get(place).content.decode()
-    Heartbeat.objects.filter(pk=made.pk).update(last_ms=NOW_MS, last_act=act)
+    assert "no call yet" in desk.get(place).content.decode()
+    Heartbeat.objects.filter(pk=heartbeat.pk).update(last_ms=NOW_MS, last_act=act)
     assert f'<span class="badge {badge}">{said}</span>' in desk.get(place).content.decode()
 
 
@@ -118,15 +117,15 @@ def test_a_heartbeat_has_a_name_of_one_line(desk: Client, alpha: House) -> None:
         assert (name, answer.status_code) == (name, 302 if name[0] == "ü" else 400)
 
 
-def test_viewers_see_no_address_and_make_none(client: Client, alpha: House) -> None:
-    made = pings.create_heartbeat(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
+def test_viewers_see_no_address_and_create_none(client: Client, alpha: House) -> None:
+    heartbeat = pings.create_heartbeat(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
     client.force_login(alpha.viewer)
     place = f"/apps/{alpha.app.pk}/send/heartbeats"
     page = client.get(place).content.decode()
     assert "nightly" in page
-    assert str(made.key) not in page
+    assert str(heartbeat.key) not in page
     assert client.post(place, {"name": "x"}).status_code == 403
-    assert client.post(f"{place}/{made.pk}/delete").status_code == 403
+    assert client.post(f"{place}/{heartbeat.pk}/delete").status_code == 403
 
 
 def test_heartbeats_of_others_are_not_found(desk: Client, alpha: House, beta: House) -> None:
@@ -152,4 +151,4 @@ def test_staff_change_quotas_in_the_admin_and_the_log_says_so(client: Client, al
 
 def test_old_rejections_know_no_way(alpha: House, desk: Client) -> None:
     RejectedLine.objects.create(app=alpha.app, time_ms=1, source="s", line=1, reason="r")
-    assert desk.get(f"/apps/{alpha.app.pk}/delivery/refused").status_code == 200
+    assert desk.get(f"/apps/{alpha.app.pk}/delivery/rejected").status_code == 200

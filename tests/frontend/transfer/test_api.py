@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from frontend.prometheus import endpoint as prometheus_door
+from frontend.prometheus import endpoint
 from ingest.accept import process_acceptor as own_acceptor
 from spm.accounts import tokens
 from spm.accounts.models import App
@@ -127,8 +127,8 @@ def test_turn_of_an_export_ends_also_when_nobody_reads_it(client: Client, alpha:
 def test_an_export_that_nobody_reads_on_has_no_turn_and_still_tells_all(
     client: Client, alpha: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns = QueryAdmission(running_max=1, waiting_max=2, wait_s=0.1, streams_max=2)
-    monkeypatch.setattr(prometheus_door, "turns", turns)
+    admission = QueryAdmission(running_max=1, waiting_max=2, wait_s=0.1, streams_max=2)
+    monkeypatch.setattr(endpoint, "admission", admission)
     put(client, alpha.app, LINES)
 
     def asked(path: str = "/api/v1/export", **said: str) -> Any:

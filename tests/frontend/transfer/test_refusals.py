@@ -114,13 +114,13 @@ def test_table_whose_rows_end_in_any_way_is_read_whole() -> None:
         "label.__name__,metric,time_ms,value",
     ],
 )
-def test_columns_that_say_the_same_are_refused_and_named(names: str) -> None:
+def test_columns_with_the_same_meaning_are_refused_and_named(names: str) -> None:
     cells = {"time_ms": "5", "value": "1"}
     row = ",".join(cells.get(name, "x") for name in names.split(","))
-    with pytest.raises(BadMessage, match="columns say the same; got " + names.split(",")[0]):
+    with pytest.raises(BadMessage, match="several columns have the same meaning; got " + names.split(",")[0]):
         read("csv", f"{names}\n{row}\n".encode())
     columns = [TIMES if name == "time_ms" else [1.0] if name == "value" else ["x"] for name in names.split(",")]
-    with pytest.raises(BadMessage, match="columns say the same"):
+    with pytest.raises(BadMessage, match="several columns have the same meaning"):
         read("parquet", packed(names.replace("time_ms", "time").split(","), *columns))
 
 
