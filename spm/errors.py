@@ -1,9 +1,9 @@
-"""The catalogue of errors: whose turn it is when something goes wrong.
+"""The catalogue of errors: each says who can do something about it.
 
-Data wrong: ``BadMessage``, ``CorruptBlock``, ``BadQuery``. The world unwell and worth a retry: ``StoreUnavailable``,
-``StrategyUnfit``, ``QueueUnavailable``. A rule says no: ``Refused``, ``LimitExceeded``, ``QueryTooLarge``. A stored row
-that must be there is not: ``IntegrityError``. Our own mistakes are ``assert`` with "BUG:", never one of these. Foreign
-exceptions are translated into these in the one module that imports the foreign library.
+The data is wrong: ``BadMessage``, ``CorruptBlock``, ``BadQuery``. Another system fails, and a retry may help:
+``StoreUnavailable``, ``PlacementUnfit``, ``QueueUnavailable``. A rule forbids the act: ``Refused``, ``LimitExceeded``,
+``QueryTooLarge``. A stored row that must be there is missing: ``IntegrityError``. Our own mistakes are ``assert`` with
+"BUG:", never one of these. The one module that imports a foreign library translates its exceptions into these.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class Explained(SpmError):
 
 
 class BadMessage(Explained):
-    """What a sender sent cannot be taken, now or later: sending it again does not help."""
+    """A sender's data cannot be accepted, now or later: sending it again does not help."""
 
 
 class CorruptBlock(Explained):
@@ -39,7 +39,7 @@ class LimitExceeded(Explained):
 
 
 class Refused(Explained):
-    """A rule of the system forbids the act, although it was well formed."""
+    """A rule of the system forbids the act, although the request is well formed."""
 
 
 class IntegrityError(SpmError):
@@ -47,9 +47,9 @@ class IntegrityError(SpmError):
 
 
 class StoreUnavailable(SpmError):
-    """The store did not answer, or its answer is unknown. Send the very same bytes again.
+    """The store did not answer, or its answer is unknown. Send exactly these bytes again.
 
-    ``rest``: of a put, the steps that are not confirmed, where the store knows them: the others need not be sent again.
+    ``rest``: of a put, the steps that are not confirmed, if the store knows them; only these must be sent again.
     """
 
     rest: Sequence[tuple[str, Sequence[tuple[bytes, Mapping[bytes, bytes]]]]] | None = None
@@ -59,10 +59,14 @@ class StoreFull(StoreUnavailable):
     """The store has no room left. Reads go on; writes wait for space."""
 
 
-class StrategyUnfit(Explained, StoreUnavailable):
-    """This process cannot tell where an app's data lies: an operator's strategy is missing, or is another one.
+class CellContended(StoreUnavailable):
+    """Other writers changed a cell each time between our read and our check-and-put: try again later."""
 
-    Nothing is read or written until it is there; like a store that does not answer, it is asked again.
+
+class PlacementUnfit(Explained, StoreUnavailable):
+    """This process cannot place an app's data: an operator's placement function is missing, or is another one.
+
+    Nothing is read or written until the function is there; callers retry as they do for a store that does not answer.
     """
 
 
@@ -83,7 +87,7 @@ class QueryTooLarge(SpmError):
 
 
 class QueryFailed(SpmError):
-    """A well-formed query that the data it meets cannot satisfy, such as two results with the same labels."""
+    """A well-formed query that fails on its data, such as by two results with equal labels."""
 
 
 class QueryTimeout(SpmError):
@@ -91,8 +95,8 @@ class QueryTimeout(SpmError):
 
 
 class QueryRefused(SpmError):
-    """A query that might be answered later: too many of the same organisation are being answered now."""
+    """A query that may be sent again later: too many queries of its organisation are running."""
 
 
 class QueryCancelled(SpmError):
-    """Whoever asked has gone away: nobody waits for the answer."""
+    """The client has disconnected: nobody waits for the answer."""

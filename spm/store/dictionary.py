@@ -1,9 +1,9 @@
-"""The dictionary of series: registering new ones, once and durably, before any block that uses them (PROTOCOL 3).
+"""The dictionary of series: registers new series, durably and once, before any block uses them (PROTOCOL 3).
 
-``SeriesRegistry`` is the writer's half: it remembers which ids this process has seen registered, asks the store for the
-rest in bulk, and puts what is missing by check-and-put. An id that already stands for another canonical form is a
-collision: reported, never merged. The reader's half is ``spm.query.series.index``; ``matching`` is for those who ask
-once and keep no index, as retractions do.
+``SeriesRegistry`` is for writers: it remembers which ids this process has registered, reads the others from the store
+in bulk, and puts the missing ones by check-and-put. An id that already belongs to another canonical form is a
+collision: it is reported and never merged. Readers use ``spm.query.series.index``; ``matching`` is for callers without
+an index, such as retractions.
 """
 
 import threading
@@ -26,7 +26,7 @@ _NONE = np.empty(0, np.uint64)
 
 
 class SeriesRegistry:
-    """Which series of which app are known to be in the store. Thread-safe; bounded by ``SERIES_KNOWN_MAX``."""
+    """Registers series, and remembers which are in the store. Thread-safe; bounded by ``SERIES_KNOWN_MAX``."""
 
     def __init__(self, backend: Backend, known_max: int = limits.SERIES_KNOWN_MAX) -> None:
         self._backend = backend
@@ -35,7 +35,7 @@ class SeriesRegistry:
         self._lock = threading.Lock()
 
     def register(self, app: int, table: SeriesTable) -> I64:
-        """Make every series of the table durable; returns the indices of those that collide with another series."""
+        """Make every series of the table durable; return the indices of those that collide with another series."""
         checks = kernels.text_checks(table.text, table.starts, table.ends)
         unknown = self._unknown(app, table.ids, checks)
         if not len(unknown):
@@ -48,7 +48,7 @@ class SeriesRegistry:
         return unknown[~same]
 
     def _unknown(self, app: int, ids: U64, checks: U64) -> I64:
-        """Which series to ask the store about: new ids, and known ones that stood for another form before."""
+        """The series to look up in the store: new ids, and known ids that come with another form."""
         known, forms = self._known.get(app, (_NONE, _NONE))
         if not len(known):
             return np.arange(len(ids))
@@ -56,8 +56,8 @@ class SeriesRegistry:
         return np.flatnonzero((known[at] != ids) | (forms[at] != checks))
 
     def _put_missing(self, names: Sequence[bytes], forms: Sequence[bytes]) -> list[bytes | None]:
-        found = self._backend.get("series", names, [COLUMN])
-        before = [None if row is None else row[COLUMN] for row in found]
+        rows = self._backend.get("series", names, [COLUMN])
+        before = [None if row is None else row[COLUMN] for row in rows]
         missing = [i for i, was in enumerate(before) if was is None]
         if missing:
             raced = self._backend.check_and_put_many("series", COLUMN, [(names[i], forms[i]) for i in missing])
@@ -74,41 +74,41 @@ class SeriesRegistry:
             self._known[app] = joined, np.concatenate([forms, checks])[first]
 
 
-_TOGETHER = 10_000  # series looked at at once: some megabytes of labels
+_SERIES_AT_ONCE = 10_000  # some megabytes of labels
 
 
 def matching(reader: Reader, app: int, matchers: Sequence[Matcher]) -> tuple[U64, U64]:
-    """(series ids, metric ids) of every series of the app that satisfies all matchers, sorted by (metric, id).
+    """Find every series of the app that satisfies all matchers: (series ids, metric ids), sorted by (metric, id).
 
     With a matcher ``__name__="x"`` only the rows of that metric are read. A row whose text does not hash to its key is
-    damaged and never chosen, as it is never shown.
+    damaged and never matches.
     """
-    found: list[tuple[int, int]] = []
-    for names, forms in _listed(reader, app, matchers):
+    pairs: list[tuple[int, int]] = []
+    for names, forms in _scan_rows(reader, app, matchers):
         fine = [i for i, form in enumerate(forms) if _hashes_to(names[i], form)]
         labels = [parse_canonical(forms[i]) for i in fine]
-        chosen = _satisfying([{**own, METRIC_NAME: metric} for metric, own in labels], matchers)
-        found += [keys.parse_series(names[i]) for i, wanted in zip(fine, chosen, strict=True) if wanted]
-    table = np.array(sorted(found), np.uint64).reshape(-1, 2)
+        matches = _select([{**own, METRIC_NAME: metric} for metric, own in labels], matchers)
+        pairs += [keys.parse_series(names[i]) for i, match in zip(fine, matches, strict=True) if match]
+    table = np.array(sorted(pairs), np.uint64).reshape(-1, 2)
     return table[:, 1].copy(), table[:, 0].copy()
 
 
-def _listed(reader: Reader, app: int, matchers: Sequence[Matcher]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """(keys, canonical forms) of the rows to look at, piece by piece."""
+def _scan_rows(reader: Reader, app: int, matchers: Sequence[Matcher]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Yield (keys, canonical forms) of the rows that may match, some thousands at a time."""
     named = next((m.value for m in matchers if m.name == METRIC_NAME and m.op == "="), None)
-    ranges = keys.series_ranges(app) if named is None else [_of_metric(app, metric_id(named.encode()))]
+    ranges = keys.series_ranges(app) if named is None else [_metric_range(app, metric_id(named.encode()))]
     names: list[bytes] = []
     forms: list[bytes] = []
     for key, cells in scan_ranges(reader, "series", ranges):
         names.append(key)
         forms.append(cells[COLUMN])
-        if len(names) == _TOGETHER:
+        if len(names) == _SERIES_AT_ONCE:
             yield names, forms
             names, forms = [], []
     yield names, forms
 
 
-def _of_metric(app: int, metric: int) -> tuple[bytes, bytes]:
+def _metric_range(app: int, metric: int) -> tuple[bytes, bytes]:
     return keys.series(app, metric, 0), keys.series(app, metric, keys.U64) + b"\0"
 
 
@@ -116,9 +116,9 @@ def _hashes_to(key: bytes, form: bytes) -> bool:
     return keys.parse_series(key) == (metric_id(metric_of(form)), series_id(form))
 
 
-def _satisfying(labels: Sequence[dict[str, str]], matchers: Sequence[Matcher]) -> npt.NDArray[np.bool_]:
-    chosen = np.ones(len(labels), np.bool_)
+def _select(labels: Sequence[dict[str, str]], matchers: Sequence[Matcher]) -> npt.NDArray[np.bool_]:
+    matches = np.ones(len(labels), np.bool_)
     for matcher in matchers:
         values = [own.get(matcher.name, "") for own in labels]
-        chosen &= mask(values, matcher)
-    return chosen
+        matches &= mask(values, matcher)
+    return matches

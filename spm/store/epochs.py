@@ -1,156 +1,148 @@
-"""Where an app's distribution is kept, and the steps by which it changes on a running system (PROTOCOL 22).
+"""Reads and changes an app's placement table, the list of its placement epochs (PROTOCOL 22).
 
-One check-and-put cell in `config` per app that has a distribution of its own; every other app uses the general one. An
-epoch is opened (writers put there from their next look on), the one before it is set closing, and closed when nothing
-is left in its shards; ``rollups`` moves the data and decides when. Enter by ``read``.
+The table is a check-and-put cell in `config`. Apps without one of their own use the general one. When an epoch is
+opened, writers use it from their next read of the table on. The epoch before it is set to closing, and to closed when
+nothing remains in its shards; ``rollups`` moves the data and decides when. Enter by ``read``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from spm.arrays import BOOL, U64
-from spm.errors import CorruptBlock, Refused, StoreUnavailable
+from spm.errors import CorruptBlock, Refused
 from spm.store import placement
 from spm.store.backends.base import Backend, Reader
+from spm.store.check_and_put import replace_cell
 from spm.store.encoding import blocks
-from spm.store.keys import BYTE, CLOSED, CLOSING, ENDING, OPEN, Distribution, Epoch
+from spm.store.keys import BYTE, CLOSED, CLOSING, ENDING, OPEN, PlacementEpoch, PlacementTable
 
 COLUMN = b"v"
 GENERAL = b"distribution"
 SHARDS_MAX = 256  # a shard is one byte of a key
-EPOCHS_MAX = 64  # kept, closed ones too: their numbers must not come again
-_TRIES = 8  # of a check-and-put that others keep winning
+EPOCHS_MAX = 64  # closed ones stay in the table, since their numbers must not come again
 
 
-def name_of(app: int) -> bytes:
-    """The row of an app's own distribution."""
+def row_key(app: int) -> bytes:
+    """The row of an app's own placement table."""
     return b"%s/%d" % (GENERAL, app)
 
 
-def encode(distribution: Distribution) -> bytes:
-    """The cell's bytes."""
-    return blocks.encode_record(blocks.DISTRIBUTION, distribution.epochs)
+def encode(table: PlacementTable) -> bytes:
+    """Encode the cell."""
+    return blocks.encode_record(blocks.PLACEMENT, table.epochs)
 
 
-def decode(raw: bytes) -> Distribution:
-    """The distribution of a cell. Raises ``CorruptBlock``; ``StrategyUnfit`` where this process cannot follow it."""
-    found = Distribution(blocks.decode_record(blocks.DISTRIBUTION, raw, tuple[Epoch, ...]))
-    if not found.epochs:
-        raise CorruptBlock("a distribution without epochs", got=0, wanted="at least one")
-    for epoch in found.epochs:
-        epoch.all(0)  # closed ones too: what a late writer left by them is told by where they put things
-    return found
+def decode(raw: bytes) -> PlacementTable:
+    """Decode a cell; raise ``CorruptBlock``, or ``PlacementUnfit`` where this process lacks a placement function."""
+    table = PlacementTable(blocks.decode_record(blocks.PLACEMENT, raw, tuple[PlacementEpoch, ...]))
+    if not table.epochs:
+        raise CorruptBlock("a placement table without epochs", got=0, wanted="at least one")
+    for epoch in table.epochs:
+        epoch.all_shards(0)  # closed ones too: their function says what a late writer left by them
+    return table
 
 
-def read(reader: Reader, app: int) -> Distribution:
-    """The app's distribution: its own, else the general one, else one epoch by hash."""
-    return _effective(reader, app)[1]
+def read(reader: Reader, app: int) -> PlacementTable:
+    """Read the app's placement table: its own, else the general one, else one epoch by hash."""
+    own, general = reader.get("config", [row_key(app), GENERAL], [COLUMN])
+    return _decoded(own or general)
 
 
-def read_many(reader: Reader, apps: Sequence[int], default: Distribution) -> dict[int, Distribution]:
-    """Those of several apps by one get; ``default`` for apps that have none where there is no general one."""
-    general, *own = reader.get("config", [GENERAL, *map(name_of, apps)], [COLUMN])
+def read_many(reader: Reader, apps: Sequence[int], default: PlacementTable) -> dict[int, PlacementTable]:
+    """Read the tables of several apps by one get; ``default`` for apps without one where there is no general one."""
+    general, *own = reader.get("config", [GENERAL, *map(row_key, apps)], [COLUMN])
     used = [cell or general for cell in own]
     return {app: decode(cell[COLUMN]) if cell else default for app, cell in zip(apps, used, strict=True)}
 
 
-def _effective(reader: Reader, app: int) -> tuple[bytes | None, Distribution]:
-    """(the app's own cell, the distribution that is in force for it)."""
-    own, general = reader.get("config", [name_of(app), GENERAL], [COLUMN])
-    cell = own[COLUMN] if own else None
-    used = own or general
-    return cell, decode(used[COLUMN]) if used else Distribution()
+def _decoded(row: Mapping[bytes, bytes] | None) -> PlacementTable:
+    return decode(row[COLUMN]) if row else PlacementTable()
 
 
-def abandoned(distribution: Distribution, app: int, shard: int, metrics: U64) -> BOOL | None:
-    """bool[S]: the metrics that are in this shard by a closed epoch alone; ``None``: none of them.
+def in_closed_epoch_only(table: PlacementTable, app: int, shard: int, metrics: U64) -> BOOL | None:
+    """bool[S]: the metrics that only closed epochs put in this shard; ``None``: none of them.
 
-    A writer that looked at the distribution too early may leave such a copy behind; it has written the same again where
-    it belongs before it said so to anybody. Readers and runs pass over it. Sealed hours stay where they are.
+    A writer that read the placement table too early may leave such a copy; it has put its samples again where they
+    belong before it acknowledged them. Readers and runs ignore the copy. Sealed hours stay where they are.
     """
-    closed = [epoch for epoch in distribution.epochs if epoch.state == CLOSED]
+    closed = [epoch for epoch in table.epochs if epoch.state == CLOSED]
     if not closed or not len(metrics):
         return None
-    living = [epoch for epoch in distribution.epochs if epoch.state != CLOSED]
-    here = [np.logical_or.reduce([e.of(app, metrics) == shard for e in some]) for some in (closed, living)]
-    left: BOOL = here[0] & ~here[1]
-    return left if left.any() else None
+    live = [epoch for epoch in table.epochs if epoch.state != CLOSED]
+    here = [np.logical_or.reduce([e.place(app, metrics) == shard for e in some]) for some in (closed, live)]
+    result: BOOL = here[0] & ~here[1]
+    return result if result.any() else None
 
 
-def open_epoch(store: Backend, app: int, *, strategy: str, shards: int, spread: int) -> Distribution:
-    """Open another epoch, to which writers go from now on. Raises ``Refused`` for what cannot be, ``StrategyUnfit``."""
-    _check(strategy, shards, spread)
-    named = placement.signed(strategy, shards, spread)
+def open_epoch(store: Backend, app: int, *, function: str, shards: int, spread: int) -> PlacementTable:
+    """Open another epoch, which writers use from now on; raise ``Refused`` or ``PlacementUnfit``."""
+    _check(function, shards, spread)
+    name = placement.with_fingerprint(function, shards, spread)
 
-    def opened(now: Distribution) -> Distribution:
+    def opened(now: PlacementTable) -> PlacementTable:
         if len(now.epochs) >= EPOCHS_MAX:
             raise Refused("too many epochs", got=len(now.epochs), wanted=f"fewer than {EPOCHS_MAX}")
         newest = now.newest
-        if (newest.strategy, newest.shards, newest.spread) == (named, shards, spread):
-            raise Refused("the distribution is so already", got=f"{strategy}, {spread} of {shards} shards")
-        return Distribution((*now.epochs, Epoch(newest.number + 1, named, shards, spread)))
+        if (newest.function, newest.shards, newest.spread) == (name, shards, spread):
+            raise Refused("the newest epoch is already so", got=f"{function}, {spread} of {shards} shards")
+        return PlacementTable((*now.epochs, PlacementEpoch(newest.number + 1, name, shards, spread)))
 
     return _change(store, app, opened)
 
 
-def _check(strategy: str, shards: int, spread: int) -> None:
-    if strategy not in placement.known():
-        raise Refused("unknown strategy of distribution", got=strategy, wanted=" or ".join(placement.known()))
+def _check(function: str, shards: int, spread: int) -> None:
+    if function not in placement.function_names():
+        raise Refused("unknown placement function", got=function, wanted=" or ".join(placement.function_names()))
     if not 1 <= spread <= shards <= SHARDS_MAX:
         raise Refused(
-            "a distribution that cannot be",
+            "an impossible number of shards",
             got=f"{spread} of {shards} shards",
             wanted=f"1 <= spread <= shards <= {SHARDS_MAX}",
         )
-    if strategy == BYTE and not placement.byte_fits(shards):
+    if function == BYTE and not placement.byte_fits(shards):
         raise Refused(
             f"the last byte of a metric fills {shards} shards unevenly",
             wanted="16, 32, 64, 128 or 256, or very few",
-            remedy="Spread by hash: it fills any number alike.",
+            remedy="Place by hash: it fills any number evenly.",
         )
 
 
-def next_state(epoch: Epoch) -> int:
-    """What comes after closing: ending; and after ending, when something was found: closing again. Never the same."""
+def next_state(epoch: PlacementEpoch) -> int:
+    """The state after this one: ending after closing, and closing again, under a new number, after ending."""
     return ENDING if epoch.state == CLOSING else epoch.state + 1
 
 
-def set_state(store: Backend, app: int, number: int, state: int, *, was: int | None = None) -> Distribution:
-    """Set an epoch's state; states only go forward, and the newest stays open. Repeating it changes nothing.
+def set_state(store: Backend, app: int, number: int, state: int, *, expected: int | None = None) -> PlacementTable:
+    """Set an epoch's state; states only go forward, and the newest epoch stays open. Repeating it changes nothing.
 
-    With ``was`` only from that very state: what was looked up under it holds for no other.
+    With ``expected`` only from exactly that state, since a check made under it holds for no other.
     """
 
-    def changed(now: Distribution) -> Distribution:
+    def changed(now: PlacementTable) -> PlacementTable:
         epoch = now.epoch(number)
         if epoch is None:
             raise Refused(f"there is no epoch {number}")
         if number == now.newest.number and state != OPEN:
             raise Refused(f"epoch {number} is the one that writers use", remedy="Open another one first.")
         if state != epoch.state and (epoch.state == CLOSED or (state < epoch.state and state != CLOSED)):
-            raise Refused(f"epoch {number} is {epoch.word} already")
-        if state != epoch.state and was is not None and epoch.state != was:
+            raise Refused(f"epoch {number} is {epoch.state_name} already")
+        if state != epoch.state and expected is not None and epoch.state != expected:
             raise Refused(f"epoch {number} is being closed by others", remedy="Look again.")
         if state > CLOSING and epoch.state == OPEN:
             raise Refused(f"epoch {number} must be closing before it is closed")
-        made = msgspec.structs.replace(epoch, state=state)
-        return Distribution(tuple(made if e.number == number else e for e in now.epochs))
+        replaced = msgspec.structs.replace(epoch, state=state)
+        return PlacementTable(tuple(replaced if e.number == number else e for e in now.epochs))
 
     return _change(store, app, changed)
 
 
-def _change(store: Backend, app: int, change: Callable[[Distribution], Distribution]) -> Distribution:
-    sent: Distribution | None = None
-    for _ in range(_TRIES):
-        cell, now = _effective(store, app)
-        if cell is not None and now == sent:
-            return now  # its answer was lost, but it is in
-        sent = change(now)
-        try:
-            if sent == now or store.check_and_put("config", name_of(app), COLUMN, cell, encode(sent)):
-                return sent
-        except StoreUnavailable:
-            continue
-    raise StoreUnavailable(f"the distribution of app {app} kept changing: try again")
+def _change(store: Backend, app: int, change: Callable[[PlacementTable], PlacementTable]) -> PlacementTable:
+    def changed(row: Mapping[bytes, bytes]) -> tuple[bytes | None, PlacementTable]:
+        present = _decoded(row or store.get("config", [GENERAL], [COLUMN])[0])
+        table = change(present)
+        return None if table == present else encode(table), table
+
+    error = f"the placement table of app {app} kept changing: try again"
+    return replace_cell(store, "config", row_key(app), changed, error=error, retry_lost_answers=True)

@@ -1,8 +1,8 @@
-"""The manifest: one cell per (app, day) that says which rows are in force. Pure values; nothing here reads or writes.
+"""The manifest: one cell per (app, day) that says which rows are in force. Pure values; this module reads no store.
 
-A cell is changed only by check-and-put of the whole value, and its nonce never repeats (PROTOCOL 4). Everything a
-reader must find is named here: generations, the replay list, hours in force and what they were made of. ``Month`` is
-the same for days. Words: PROTOCOL 4, 10, 11, 14, 16, 18.
+A cell is changed only by check-and-put of the whole value, and its nonce never repeats (PROTOCOL 4). It names
+everything that readers must find: generations, the replay list, rollup rows and their inputs (PROTOCOL 10, 11, 14, 16,
+18). ``Month`` does this for rows of `days`.
 """
 
 import hashlib
@@ -14,18 +14,17 @@ import numpy as np
 
 from spm.store.encoding import blocks
 
-OPEN, SEALING, SEALED, EXPIRED = range(
-    4
-)  # states of an hour (PROTOCOL 23): raw is gone when sealed, hours too when expired
+# states of an hour (PROTOCOL 23): its samples are deleted when it is sealed, its rows of `hours` when it is expired
+OPEN, SEALING, SEALED, EXPIRED = range(4)
 
 
 class Generation(msgspec.Struct, frozen=True, array_like=True):
-    """One compacted form of a unit. Pages: by the top bits of a series id, and by timeline number >> shift."""
+    """Merged rows of a HourShard. Pages: by the top bits of a series id, and by timeline number >> shift."""
 
     number: int  # run:40 ‖ attempt:24, unique for ever, without order
     page_bits: int = 0
     timeline_shift: int = 31
-    form: int = 1  # of the rows it wrote; newer forms add, and a run may rewrite older ones
+    form: int = 1  # of its rows; newer forms add cells or columns, and a run may rewrite older ones
 
     def page_of(self, series: int) -> int:
         """The chunk page that holds ``series``."""
@@ -33,21 +32,21 @@ class Generation(msgspec.Struct, frozen=True, array_like=True):
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
-    """What is in force for a unit: its generations, oldest first, and batches to be read from their blocks again."""
+    """What is in force for a HourShard: its generations, oldest first, and the replay list."""
 
     generations: tuple[Generation, ...] = ()
     replay: tuple["Replay", ...] = ()
 
 
 class Replay(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A batch that must be read from its block, although its pending cell is gone: where that block lies."""
+    """A batch of the replay list, which is read from its block although its pending cell is deleted."""
 
     ingest_ms: int
     batch: int
 
 
-class PreviousEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A state that a run replaced, whole; ``together``: units that can only be rolled back in company."""
+class PreviousState(msgspec.Struct, frozen=True, array_like=True):
+    """The full state that a run replaced; ``together``: (shard, hour)s that can only be rolled back together."""
 
     run: int
     state: State
@@ -55,19 +54,19 @@ class PreviousEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """All that the manifest knows of one unit (shard, hour)."""
+    """The manifest's part about one HourShard."""
 
     state: State = State()
-    history: tuple[PreviousEntry, ...] = ()
+    history: tuple[PreviousState, ...] = ()
     stamp_min_ms: int = 0
     stamp_max_ms: int = 0
     sources: tuple[str, ...] = ()
 
 
 class HourInputs(msgspec.Struct, frozen=True, array_like=True):
-    """What one hour's hours were made of: the entry's fingerprint, the retractions left out, the newest stamp.
+    """The inputs of one hour's rollup rows: the entry's fingerprint, the retractions left out, the newest stamp.
 
-    ``retractions`` are the numbers (``retractions.ids``) of those in force that touched the unit.
+    ``retractions`` are the numbers (``retractions.ids``) of those in force that touched the HourShard.
     """
 
     inputs: bytes
@@ -75,8 +74,8 @@ class HourInputs(msgspec.Struct, frozen=True, array_like=True):
     stamp_max_ms: int = 0
 
 
-class Hours(msgspec.Struct, frozen=True, array_like=True):
-    """The hours of a shard in force for a day: generation, page bits, and per hour what it was made of."""
+class HourPack(msgspec.Struct, frozen=True, array_like=True):
+    """The rows of `hours` in force for a shard's day: their generation, and per hour its inputs."""
 
     generation: Generation
     hours: dict[int, HourInputs]
@@ -88,34 +87,34 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     nonce: int = 0
     fence: int = 0
     entries: dict[tuple[int, int], Entry] = {}
-    hours: dict[int, Hours] = {}
+    hours: dict[int, HourPack] = {}
     seals: dict[int, int] = {}
 
     def entry(self, shard: int, hour: int) -> Entry:
-        """The unit's entry; an empty one where there is none."""
+        """The entry of a HourShard; an empty one where there is none."""
         return self.entries.get((shard, hour), Entry())
 
-    def counted(self, shard: int, hour: int) -> HourInputs | None:
-        """The hours that stand for a unit, if they were made of its state in force; others count for nothing."""
+    def valid_inputs(self, shard: int, hour: int) -> HourInputs | None:
+        """The inputs of a HourShard's rollup rows, if these were computed from its state in force; else ``None``."""
         pack = self.hours.get(shard)
-        made = pack.hours.get(hour) if pack else None
-        return made if made is not None and made.inputs == fingerprint(self.entry(shard, hour).state) else None
+        inputs = pack.hours.get(hour) if pack else None
+        return inputs if inputs is not None and inputs.inputs == fingerprint(self.entry(shard, hour).state) else None
 
     def seal(self, hour: int) -> int:
-        """``OPEN``, ``SEALING``, ``SEALED`` or ``EXPIRED``: of the hour in all shards, also those without an entry."""
+        """The state of an hour in all shards, also in those without an entry: ``OPEN``, ``SEALING``, …"""
         return self.seals.get(hour, OPEN)
 
 
 class DayInputs(msgspec.Struct, frozen=True, array_like=True):
-    """What one day was made of: the fingerprint of its hours' inputs, that of their retractions, the newest stamp."""
+    """The inputs of one day's rollup rows: fingerprints of its hours' inputs and retractions, the newest stamp."""
 
     inputs: bytes
     retractions: bytes = b""
     stamp_max_ms: int = 0
 
 
-class Days(msgspec.Struct, frozen=True, array_like=True):
-    """The days of a shard in force for a month."""
+class DayPack(msgspec.Struct, frozen=True, array_like=True):
+    """The rows of `days` in force for a shard's month: their generation, and per day its inputs."""
 
     generation: Generation
     days: dict[int, DayInputs]
@@ -125,7 +124,7 @@ class Month(msgspec.Struct, frozen=True, array_like=True):
     """The value of one (app, month) cell."""
 
     nonce: int = 0
-    days: dict[int, Days] = {}
+    days: dict[int, DayPack] = {}
 
 
 def month_of(day: int) -> int:
@@ -134,7 +133,7 @@ def month_of(day: int) -> int:
 
 
 def first_day_of(month: int) -> int:
-    """The first day of a month."""
+    """The first day (counted from 1970-01-01) of a month."""
     return int(np.datetime64(month, "M").astype("datetime64[D]").astype(np.int64))
 
 
@@ -149,8 +148,8 @@ def fingerprint(state: State) -> bytes:
 
 
 def day_fingerprint(hours: Iterable[tuple[int, bytes]]) -> bytes:
-    """The same for a shard's day: from (hour, fingerprint) of every hour with data; ``b""`` when there is none."""
-    parts = sorted((hour, mark) for hour, mark in hours if mark)
+    """The fingerprint of a shard's day from (hour, fingerprint) of every hour with data; ``b""`` without any."""
+    parts = sorted((hour, digest) for hour, digest in hours if digest)
     if not parts:
         return b""
     return hashlib.blake2b(b"".join(struct.pack(">I8s", s, m) for s, m in parts), digest_size=8).digest()
@@ -158,28 +157,28 @@ def day_fingerprint(hours: Iterable[tuple[int, bytes]]) -> bytes:
 
 def hours_of(manifest: Manifest, shard: int) -> list[tuple[int, bytes]]:
     """(hour, fingerprint of its entry in force) of every hour of a shard that has any."""
-    marks = ((s, fingerprint(e.state)) for (b, s), e in manifest.entries.items() if b == shard)
-    return sorted((s, mark) for s, mark in marks if mark)
+    fingerprints = ((s, fingerprint(e.state)) for (b, s), e in manifest.entries.items() if b == shard)
+    return sorted((s, digest) for s, digest in fingerprints if digest)
 
 
-# dict keys of msgpack are texts and numbers: entries travel as a list of (shard, hour, entry)
+# msgpack's dict keys are texts and numbers, so entries are stored as a list of (shard, hour, entry)
 class _ManifestCell(msgspec.Struct, array_like=True):
     nonce: int
     fence: int
     entries: list[tuple[int, int, Entry]]
-    hours: dict[int, Hours]
+    hours: dict[int, HourPack]
     seals: dict[int, int] = {}
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The cell's bytes."""
+    """Encode the cell."""
     entries = [(b, s, e) for (b, s), e in sorted(manifest.entries.items())]
     cell = _ManifestCell(manifest.nonce, manifest.fence, entries, manifest.hours, manifest.seals)
     return blocks.encode_record(blocks.MANIFEST, cell)
 
 
 def decode(raw: bytes | None) -> Manifest:
-    """The manifest; an empty one for an absent cell. Raises ``CorruptBlock``."""
+    """Decode a cell, an absent one to an empty manifest; raise ``CorruptBlock``."""
     if raw is None:
         return Manifest()
     cell = blocks.decode_record(blocks.MANIFEST, raw, _ManifestCell)
@@ -187,10 +186,10 @@ def decode(raw: bytes | None) -> Manifest:
 
 
 def encode_month(month: Month) -> bytes:
-    """The month cell's bytes."""
+    """Encode a month's cell."""
     return blocks.encode_record(blocks.MONTH, month)
 
 
 def decode_month(raw: bytes | None) -> Month:
-    """The month; an empty one for an absent cell. Raises ``CorruptBlock``."""
+    """Decode a month's cell, an absent one to an empty month; raise ``CorruptBlock``."""
     return Month() if raw is None else blocks.decode_record(blocks.MONTH, raw, Month)

@@ -1,8 +1,8 @@
 """Label matchers over columns of values.
 
-A regular expression is a user's: it runs in RE2 (linear time, through Arrow), fully anchored, never in `re`. Linear is
-not quick: counted repetitions cost microseconds a byte, so that many values are looked at in parts, with a look at the
-clock between them. An absent label has the value "", so callers put "" where a series lacks the label. Enter by `mask`.
+Regular expressions come from users: they run in RE2 (linear time, through Arrow), fully anchored, never in `re`. Linear
+is not fast: counted repetitions cost microseconds per byte, so many values are matched in parts, with a check of the
+deadline between them. An absent label has the value "", which callers pass for series without it. Enter by `mask`.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,30 +33,30 @@ class Matcher:
     value: str
 
 
-def nothing() -> None:
-    """The tick of a question without a time limit."""
+def no_deadline() -> None:
+    """The check_deadline of a question without a time limit."""
 
 
 def mask(
-    values: Sequence[str] | pa.Array, matcher: Matcher, *, tick: Callable[[], None] = nothing
+    values: Sequence[str] | pa.Array, matcher: Matcher, *, check_deadline: Callable[[], None] = no_deadline
 ) -> npt.NDArray[np.bool_]:
-    """Which of the values satisfy the matcher."""
+    """bool[N]: the values that satisfy the matcher."""
     texts = values if isinstance(values, pa.Array) else strings(values)
     if matcher.op in ("=", "!="):
-        found = as_mask(pc.equal(texts, string(matcher.value)))
+        result = as_mask(pc.equal(texts, string(matcher.value)))
     else:
-        found = _matched(texts, matcher, tick)
-    return ~found if matcher.op in _NEGATED else found
+        result = _match_in_parts(texts, matcher, check_deadline)
+    return ~result if matcher.op in _NEGATED else result
 
 
 def too_many_classes(regex: str) -> str:
-    """Why an expression is refused before RE2 tries to build it: classes of Unicode come too often. Else empty."""
-    found = unicode_classes.built(regex)
-    if found <= UNICODE_CLASSES_MAX:
+    """Say why an expression has too many Unicode classes to be given to RE2; an empty text if it has not."""
+    count = unicode_classes.count_built(regex)
+    if count <= UNICODE_CLASSES_MAX:
         return ""
     return (
-        f"it holds {found} classes of Unicode (as \\pL), repetitions such as {{9}} counted, where at most "
-        f"{UNICODE_CLASSES_MAX} are taken: use * or + instead"
+        f"it holds {count} classes of Unicode (as \\pL), counting repetitions such as {{9}}, where at most "
+        f"{UNICODE_CLASSES_MAX} are allowed: use * or + instead"
     )
 
 
@@ -65,19 +65,19 @@ def matches_empty(matcher: Matcher) -> bool:
     return bool(mask([""], matcher)[0])
 
 
-def _matched(texts: pa.Array, matcher: Matcher, tick: Callable[[], None]) -> npt.NDArray[np.bool_]:
+def _match_in_parts(texts: pa.Array, matcher: Matcher, check_deadline: Callable[[], None]) -> npt.NDArray[np.bool_]:
     parts = -(-texts.nbytes // MATCHED_BYTES_AT_ONCE)
     if parts <= 1:
-        return as_mask(_matches(texts, matcher))
+        return as_mask(_match_regex(texts, matcher))
     cuts = np.linspace(0, len(texts), min(parts, len(texts)) + 1).astype(int).tolist()
-    found = []
+    masks = []
     for first, end in pairwise(cuts):
-        tick()
-        found.append(as_mask(_matches(texts.slice(first, end - first), matcher)))
-    return np.concatenate(found)
+        check_deadline()
+        masks.append(as_mask(_match_regex(texts.slice(first, end - first), matcher)))
+    return np.concatenate(masks)
 
 
-def _matches(texts: pa.Array, matcher: Matcher) -> pa.Array:
+def _match_regex(texts: pa.Array, matcher: Matcher) -> pa.Array:
     if refusal := too_many_classes(matcher.value):
         raise BadQuery(f"regular expression of {matcher.name}{matcher.op} is too large: {refusal}")
     try:
@@ -90,9 +90,10 @@ def _matches(texts: pa.Array, matcher: Matcher) -> pa.Array:
 
 
 def _reason(regex: str, error: pa.ArrowInvalid) -> str:
-    """What RE2 says of an expression as it came: with ours around it, it may miss the end of ours.
+    """RE2's error for the expression alone: inside our brackets it may name another position or fault.
 
-    One that is too large is so either way, and takes a tenth of a second to be found so: it is not asked again.
+    An expression that is too large is so in both forms, and RE2 needs a tenth of a second to say so: it is not parsed
+    again.
     """
     if "too large" not in str(error):
         error = _own_error(regex) or error

@@ -1,11 +1,12 @@
-"""How an epoch puts metrics into shards: two strategies of our own, and those of an operator's modules.
+"""Placement functions: how an epoch maps metrics to shards. Two are built in, others come from an operator's modules.
 
-``hash``: to ``spread`` neighbouring shards from one that the app's number gives; small apps lie in one shard.
-``byte``: over all shards by the metric's own last byte; for one very large app. An operator's module has a mapping
-``STRATEGIES`` of names to ``Strategy``; ``SPM_STRATEGIES`` names such modules, with commas, in the environment of every
-process, Spark's workers too. A strategy is for ever: the epoch that is opened by one remembers, beside its name, a mark
-of where it puts a sample of metrics (``signed``), and a process whose module is not there or puts them elsewhere raises
-``StrategyUnfit`` instead of looking in the wrong place. Enter by ``place`` and ``shards_of``.
+``hash`` maps to ``spread`` neighbouring shards, the first of which follows from the app's number; small apps lie in one
+shard. ``byte`` maps to all shards by the last byte of the metric id, for one very large app. An operator's module has a
+mapping ``STRATEGIES`` of names to ``PlacementFunction`` (formerly ``Strategy``); ``SPM_STRATEGIES`` names such modules,
+with commas, in the environment of every process, also of Spark's workers. A placement function never changes:
+an epoch records, beside the name, a fingerprint of where it places a sample of metrics (``with_fingerprint``). A
+process whose module is missing or places metrics elsewhere raises ``PlacementUnfit`` instead of reading the wrong
+shards. Enter by ``place`` and ``shards_of``.
 """
 
 import hashlib
@@ -20,161 +21,170 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spm.errors import StrategyUnfit
+from spm.errors import PlacementUnfit
 from spm.wire import metric_id
 
 U64Array = npt.NDArray[np.uint64]
 Shards = npt.NDArray[np.uint8]
-Placement = Callable[[int, int, int, U64Array], U64Array]  # (app, shards, spread, metric ids) -> shard of each
-Where = Callable[[int, int, int], Sequence[int]]  # (app, shards, spread) -> the shards it may put anything in
+PlaceMetrics = Callable[[int, int, int, U64Array], U64Array]  # (app, shards, spread, metric ids) -> shard of each
+ShardsOfApp = Callable[[int, int, int], Sequence[int]]  # (app, shards, spread) -> the shards it may put anything in
 
 SETTING = "SPM_STRATEGIES"
 HASH, BYTE = "hash", "byte"
-UNEVEN_MAX = 1.1  # the fullest shard to the mean one: above it a strategy does not spread, it makes a hot region
-_SIGN = "/"  # between a name and its mark
+UNEVEN_MAX = 1.1  # the fullest shard to the mean one: above it HBase gets a hot region
+_SEPARATOR = "/"  # between a name and its fingerprint
 _NAME_CHARS_MAX = 100
-_PROBED_APPS = (1, 2, 7, 1_000, 65_537, 0xFFFF_FFFF)
-_PROBED = np.arange(1, 1_025, dtype=np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
+_SAMPLE_APPS = (1, 2, 7, 1_000, 65_537, 0xFFFF_FFFF)
+_SAMPLE_METRICS = np.arange(1, 1_025, dtype=np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
-def everywhere(app: int, shards: int, spread: int) -> Sequence[int]:
-    """All shards, for a strategy that may use any of them."""
+def all_shards(app: int, shards: int, spread: int) -> Sequence[int]:
+    """All shards, for a placement function that may use any of them."""
     return range(shards)
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
-    """One way of placing: a function of its arguments alone, the same in every process and for ever.
+class PlacementFunction:
+    """Maps metrics to shards. It depends on its arguments alone, and returns the same in every process for ever.
 
-    ``where``: the shards it uses for an app, when not all. ``metrics``: names that it treats in a way of their own;
-    they belong to its mark, so that a process with another list of them is noticed.
+    ``where``: the shards it uses for an app, when not all. ``metrics``: names that it treats specially; they are part
+    of its fingerprint, so that a process with another list of them is noticed.
     """
 
-    place: Placement
-    where: Where = everywhere
+    place: PlaceMetrics
+    where: ShardsOfApp = all_shards
     metrics: tuple[str, ...] = ()
+
+
+Strategy, everywhere = PlacementFunction, all_shards  # the former names, which operators' modules may still use
 
 
 def _base(app: int, shards: int) -> int:
     return int.from_bytes(hashlib.blake2b(app.to_bytes(4, "big"), digest_size=4).digest(), "big") % shards
 
 
-def _by_hash(app: int, shards: int, spread: int, metrics: U64Array) -> U64Array:
+def _place_by_hash(app: int, shards: int, spread: int, metrics: U64Array) -> U64Array:
     return (metrics % np.uint64(spread) + np.uint64(_base(app, shards))) % np.uint64(shards)
 
 
-def _hashed(app: int, shards: int, spread: int) -> Sequence[int]:
+def _shards_by_hash(app: int, shards: int, spread: int) -> Sequence[int]:
     return [(_base(app, shards) + i) % shards for i in range(spread)]
 
 
-def _by_byte(app: int, shards: int, spread: int, metrics: U64Array) -> U64Array:
+def _place_by_byte(app: int, shards: int, spread: int, metrics: U64Array) -> U64Array:
     return (metrics & np.uint64(0xFF)) % np.uint64(shards)
 
 
-OWN: Mapping[str, Strategy] = MappingProxyType({HASH: Strategy(_by_hash, _hashed), BYTE: Strategy(_by_byte)})
+BUILT_IN: Mapping[str, PlacementFunction] = MappingProxyType(
+    {HASH: PlacementFunction(_place_by_hash, _shards_by_hash), BYTE: PlacementFunction(_place_by_byte)}
+)
 
 
 def byte_fits(shards: int) -> bool:
-    """Whether the 256 values of a byte fill so many shards alike."""
+    """Whether the 256 values of a byte fill so many shards evenly."""
     return -(-256 // shards) * shards / 256 <= UNEVEN_MAX
 
 
-# --- using one --------------------------------------------------------------------------------------------------------
+# --- placing metrics --------------------------------------------------------------------------------------------------
 
 
 def place(name: str, app: int, shards: int, spread: int, metrics: U64Array) -> Shards:
-    """The shard of each metric id, u8, by the strategy that an epoch names. Raises ``StrategyUnfit``."""
-    if name in OWN:
-        made = OWN[name].place(app, shards, spread, metrics)
-        assert not len(made) or int(made.max()) < shards, f"BUG: {name} leaves the {shards} shards"
-        return made.astype(np.uint8)
-    return _asked(_found(name, shards, spread, _setting()), app, shards, spread, metrics)
+    """The shard of each metric id, u8, by the function that an epoch names; raise ``PlacementUnfit``."""
+    if name in BUILT_IN:
+        result = BUILT_IN[name].place(app, shards, spread, metrics)
+        assert not len(result) or int(result.max()) < shards, f"BUG: {name} leaves the {shards} shards"
+        return result.astype(np.uint8)
+    return _place_by_operator(_placement_function(name, shards, spread, _setting()), app, shards, spread, metrics)
 
 
 def shards_of(name: str, app: int, shards: int, spread: int) -> list[int]:
-    """Every shard in which that strategy may put anything of an app, ascending. Raises ``StrategyUnfit``."""
-    if name in OWN:
-        return sorted(OWN[name].where(app, shards, spread))
-    return _used(_found(name, shards, spread, _setting()), app, shards, spread)
+    """Every shard that the function may use for an app, ascending; raise ``PlacementUnfit``."""
+    if name in BUILT_IN:
+        return sorted(BUILT_IN[name].where(app, shards, spread))
+    return _shards_by_operator(_placement_function(name, shards, spread, _setting()), app, shards, spread)
 
 
-def signed(name: str, shards: int, spread: int) -> str:
-    """What a new epoch names: one of ours as it is, an operator's with its mark. Raises ``StrategyUnfit``."""
-    return name if name in OWN else f"{name}{_SIGN}{_mark(_registered(name, _setting()), shards, spread)}"
+def with_fingerprint(name: str, shards: int, spread: int) -> str:
+    """The name for a new epoch: an operator's function has its fingerprint in it. Raises ``PlacementUnfit``."""
+    if name in BUILT_IN:
+        return name
+    return f"{name}{_SEPARATOR}{_fingerprint(_registered(name, _setting()), shards, spread)}"
 
 
-def plain(name: str) -> str:
-    """The name without its mark, for people."""
-    return name.partition(_SIGN)[0]
+def name_of(name: str) -> str:
+    """The name without its fingerprint, for people."""
+    return name.partition(_SEPARATOR)[0]
 
 
 @lru_cache(maxsize=1024)
-def _found(name: str, shards: int, spread: int, setting: str) -> Strategy:
-    """The operator's strategy that an epoch names, as it was when that epoch was opened."""
-    own, _, mark = name.partition(_SIGN)
-    strategy = _registered(own, setting)
-    now = _mark(strategy, shards, spread)
-    if now != mark:
-        raise StrategyUnfit(
-            f"the strategy {own!r} puts metrics elsewhere than when it was taken into use",
-            got=now,
-            wanted=mark,
-            remedy="Bring its module back as it was, and give changed rules another name.",
+def _placement_function(name: str, shards: int, spread: int, setting: str) -> PlacementFunction:
+    """The operator's function that an epoch names, if it still is what it was when that epoch was opened."""
+    own, _, fingerprint = name.partition(_SEPARATOR)
+    function = _registered(own, setting)
+    present = _fingerprint(function, shards, spread)
+    if present != fingerprint:
+        raise PlacementUnfit(
+            f"the placement function {own!r} places metrics elsewhere than when its epoch was opened",
+            got=present,
+            wanted=fingerprint,
+            remedy="Restore its module, and give a changed function another name.",
         )
-    return strategy
+    return function
 
 
-def _mark(strategy: Strategy, shards: int, spread: int) -> str:
-    """Where it puts a sample of metrics, in 16 signs."""
-    named = np.array([metric_id(text.encode()) for text in strategy.metrics], np.uint64)
-    sample = np.concatenate([_PROBED, named])
+def _fingerprint(function: PlacementFunction, shards: int, spread: int) -> str:
+    """A hash, in 16 hex digits, of where a function places a sample of metrics."""
+    named = np.array([metric_id(text.encode()) for text in function.metrics], np.uint64)
+    sample = np.concatenate([_SAMPLE_METRICS, named])
     digest = hashlib.blake2b(digest_size=8)
-    for app in _PROBED_APPS:
-        digest.update(_asked(strategy, app, shards, spread, sample).tobytes())
-        digest.update(bytes(_used(strategy, app, shards, spread)))
+    for app in _SAMPLE_APPS:
+        digest.update(_place_by_operator(function, app, shards, spread, sample).tobytes())
+        digest.update(bytes(_shards_by_operator(function, app, shards, spread)))
     return digest.hexdigest()
 
 
-def _asked(strategy: Strategy, app: int, shards: int, spread: int, metrics: U64Array) -> Shards:
-    """What an operator's strategy answers, if readers will look there."""
-    made = np.asarray(_answer(strategy.place, app, shards, spread, metrics))
-    if made.shape != metrics.shape or made.dtype.kind not in "ui":
-        raise StrategyUnfit(
-            "a strategy's answer is of no use",
-            got=f"{made.dtype} of shape {made.shape}",
-            wanted="a whole number for each metric",
+def _place_by_operator(function: PlacementFunction, app: int, shards: int, spread: int, metrics: U64Array) -> Shards:
+    """Place metrics by an operator's function, and check its answer."""
+    result = np.asarray(_call(function.place, app, shards, spread, metrics))
+    if result.shape != metrics.shape or result.dtype.kind not in "ui":
+        raise PlacementUnfit(
+            "a placement function returned something else than shards",
+            got=f"{result.dtype} of shape {result.shape}",
+            wanted="an integer for each metric",
         )
-    outside = set(np.unique(made).tolist()) - set(_used(strategy, app, shards, spread))
+    outside = set(np.unique(result).tolist()) - set(_shards_by_operator(function, app, shards, spread))
     if outside:
-        raise StrategyUnfit(f"a strategy puts metrics where nobody looks for them: in shards {sorted(outside)}")
-    return made.astype(np.uint8)
+        raise PlacementUnfit(f"a placement function uses shards that its `where` does not name: {sorted(outside)}")
+    return result.astype(np.uint8)
 
 
-def _used(strategy: Strategy, app: int, shards: int, spread: int) -> list[int]:
-    used = sorted({int(shard) for shard in _answer(strategy.where, app, shards, spread)})
+def _shards_by_operator(function: PlacementFunction, app: int, shards: int, spread: int) -> list[int]:
+    used = sorted({int(shard) for shard in _call(function.where, app, shards, spread)})
     if not used or used[0] < 0 or used[-1] >= shards:
-        raise StrategyUnfit("a strategy uses shards that are not there", got=used, wanted=f"some below {shards}")
+        raise PlacementUnfit(
+            "a placement function uses shards that do not exist", got=used, wanted=f"some below {shards}"
+        )
     return used
 
 
-def _answer(function: Callable[..., Any], *arguments: object) -> Any:
-    """What an operator's function returns. Whatever it raises is said as a strategy's fault."""
+def _call(function: Callable[..., Any], *arguments: object) -> Any:
+    """Call an operator's function; whatever it raises becomes a ``PlacementUnfit``."""
     try:
         return function(*arguments)
     except Exception as trouble:
-        raise StrategyUnfit(f"a strategy failed: {type(trouble).__name__}: {trouble}") from trouble
+        raise PlacementUnfit(f"a placement function failed: {type(trouble).__name__}: {trouble}") from trouble
 
 
 # --- registration -----------------------------------------------------------------------------------------------------
 
 
-def known() -> list[str]:
-    """The names of all strategies in this process. Raises ``StrategyUnfit`` for a module that cannot be used."""
-    return [*OWN, *_loaded(_setting())]
+def function_names() -> list[str]:
+    """The names of all placement functions of this process; raise ``PlacementUnfit`` where a module does not load."""
+    return [*BUILT_IN, *_load_modules(_setting())]
 
 
 def modules(setting: str | None = None) -> list[str]:
-    """The operator's modules, in their order."""
+    """The operator's modules that the setting names, in order."""
     return [name for part in (_setting() if setting is None else setting).split(",") if (name := part.strip())]
 
 
@@ -182,47 +192,50 @@ def _setting() -> str:
     return os.environ.get(SETTING, "")
 
 
-def _registered(name: str, setting: str) -> Strategy:
-    loaded = _loaded(setting)
+def _registered(name: str, setting: str) -> PlacementFunction:
+    loaded = _load_modules(setting)
     if name not in loaded:
-        raise StrategyUnfit(
-            f"this process knows no strategy {name!r} of distribution",
-            got=", ".join([*OWN, *loaded]),
+        raise PlacementUnfit(
+            f"this process has no placement function {name!r}",
+            got=", ".join([*BUILT_IN, *loaded]),
             remedy=f"Name its module in {SETTING} of every process.",
         )
     return loaded[name]
 
 
 @lru_cache(maxsize=8)
-def _loaded(setting: str) -> Mapping[str, Strategy]:
-    """The strategies of the modules that the setting names."""
-    found: dict[str, Strategy] = {}
+def _load_modules(setting: str) -> Mapping[str, PlacementFunction]:
+    """Load the placement functions of the modules that the setting names."""
+    functions: dict[str, PlacementFunction] = {}
     for module in modules(setting):
-        for name, strategy in _of_module(module).items():
-            if name in OWN or name in found:
-                raise StrategyUnfit(f"two strategies are named {name!r}", got=f"one more in {module}")
-            found[name] = strategy
-    return MappingProxyType(found)
+        for name, function in _load_module(module).items():
+            if name in BUILT_IN or name in functions:
+                raise PlacementUnfit(f"two placement functions are named {name!r}", got=f"one more in {module}")
+            functions[name] = function
+    return MappingProxyType(functions)
 
 
-def _of_module(module: str) -> dict[str, Strategy]:
+def _load_module(module: str) -> dict[str, PlacementFunction]:
     try:
-        offered = importlib.import_module(module).STRATEGIES
+        functions = importlib.import_module(module).STRATEGIES
     except Exception as trouble:  # whatever the import of a foreign module may raise
-        raise StrategyUnfit(
-            f"{SETTING} names {module}, which cannot be used",
+        raise PlacementUnfit(
+            f"{SETTING} names {module}, which does not load",
             got=f"{type(trouble).__name__}: {trouble}",
             wanted="an importable module with a mapping STRATEGIES",
             remedy="It must be there for every process.",
         ) from trouble
-    fine = isinstance(offered, Mapping) and all(
-        isinstance(name, str) and 0 < len(name) <= _NAME_CHARS_MAX and _SIGN not in name and isinstance(each, Strategy)
-        for name, each in offered.items()
+    is_valid = isinstance(functions, Mapping) and all(
+        isinstance(name, str)
+        and 0 < len(name) <= _NAME_CHARS_MAX
+        and _SEPARATOR not in name
+        and isinstance(each, PlacementFunction)
+        for name, each in functions.items()
     )
-    if not fine:
-        raise StrategyUnfit(
-            f"STRATEGIES of {module} is of no use",
-            got=type(offered).__name__,
-            wanted=f"a mapping of names (without {_SIGN!r}, at most {_NAME_CHARS_MAX} signs) to Strategy",
+    if not is_valid:
+        raise PlacementUnfit(
+            f"STRATEGIES of {module} is no mapping of names to placement functions",
+            got=type(functions).__name__,
+            wanted=f"names (at most {_NAME_CHARS_MAX} characters, without {_SEPARATOR!r}) to PlacementFunction",
         )
-    return dict(offered)
+    return dict(functions)

@@ -1,7 +1,7 @@
-r"""How large a regular expression becomes by its classes of Unicode, seen before RE2 builds it.
+r"""Counts the classes of Unicode in a regular expression, before RE2 builds it.
 
 A class such as `\pL` is hundreds of ranges of bytes, and a counted repetition builds it again each time: RE2 takes
-0.2 ms for one, and a tenth of a second to find out that some hundreds are too large. Enter by `built`.
+0.2 ms for one, and a tenth of a second to report that some hundreds are too large. Enter by ``count_built``.
 """
 
 import re
@@ -13,11 +13,11 @@ _PIECE = re.compile(
 )
 
 
-def built(regex: str) -> int:
-    """How many classes of Unicode an expression builds, those in repetitions as often as they may come."""
+def count_built(regex: str) -> int:
+    """Count the classes of Unicode that RE2 would build, those in repetitions as often as they may be repeated."""
     if r"\p" not in regex and r"\P" not in regex:
         return 0
-    groups, last = [0], 0  # what each open group has so far, the outermost first; what its last piece gave it
+    groups, last = [0], 0  # classes so far in each open group, the outermost first; classes in the last piece
     for piece in _PIECE.finditer(regex):
         if piece["times"]:
             continue
@@ -28,12 +28,12 @@ def built(regex: str) -> int:
             continue
         if piece["open"]:
             groups.append(0)
-        last = _given(piece, groups)
+        last = _classes_of(piece, groups)
         groups[-1] += last
     return sum(groups)
 
 
-def _given(piece: re.Match[str], groups: list[int]) -> int:
+def _classes_of(piece: re.Match[str], groups: list[int]) -> int:
     if piece["close"] and len(groups) > 1:
         return groups.pop()
     return 1 if piece["named"] else (piece["set"] or "").count(r"\p") + (piece["set"] or "").count(r"\P")

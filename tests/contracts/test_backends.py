@@ -1,10 +1,12 @@
 """What every store must do, shown on each: memory, LMDB, and a real HBase where there is one."""
 
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
 
+from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend, Row
 from spm.store.backends.ranges import scan_ranges
@@ -115,3 +117,13 @@ def test_a_snapshot_reads_what_the_store_holds(backend: Backend) -> None:
     with backend.snapshot() as reader:
         assert reader.get("pending", [K[1]]) == [{b"a": b"1"}]
         assert [k for k, _ in reader.scan("pending", K[0], K[5])] == [K[1]]
+
+
+def test_a_folder_with_a_table_of_an_older_release_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(keys.TABLES, "events", 13)
+    open_backend(f"lmdb://{tmp_path}/older").put([("events", [(bytes(13), {b"a": b"1"})])])
+    monkeypatch.undo()
+    copytree(tmp_path / "older", tmp_path / "store")  # a process opens a folder of LMDB only once
+    backend = open_backend(f"lmdb://{tmp_path}/store")
+    backend.put([("pending", [(K[1], {b"a": b"1"})])])
+    assert rows(backend) == [(K[1], {b"a": b"1"})]

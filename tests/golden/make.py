@@ -15,7 +15,7 @@ import numpy as np
 from spm.store import epochs, keys, manifest
 from spm.store.encoding import blocks
 from spm.store.encoding.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
-from spm.store.keys import Distribution, Epoch
+from spm.store.keys import PlacementEpoch, PlacementTable
 from spm.store.ledger import commit_records, dead_letters, watermarks
 from spm.store.ledger.commit_records import Commit
 from spm.store.ledger.watermarks import (
@@ -28,14 +28,14 @@ from spm.store.ledger.watermarks import (
 )
 from spm.store.manifest import (
     DayInputs,
-    Days,
+    DayPack,
     Entry,
     Generation,
     HourInputs,
-    Hours,
+    HourPack,
     Manifest,
     Month,
-    PreviousEntry,
+    PreviousState,
     Replay,
     State,
 )
@@ -136,28 +136,30 @@ RETRACTION = Retraction(
     "ann@example.com",
     T0 + 6,
 )
-PLACED = Distribution((Epoch(0, "hash", 16, 1, keys.CLOSED), Epoch(1, "byte", 32, 32), Epoch(3, "hash", 8, 2)))
+PLACED = PlacementTable(
+    (PlacementEpoch(0, "hash", 16, 1, keys.CLOSED), PlacementEpoch(1, "byte", 32, 32), PlacementEpoch(3, "hash", 8, 2))
+)
 MANIFEST = Manifest(
     nonce=2**64 - 1,
     fence=4,
     entries={
         (3, 472_000): Entry(
             State((Generation(2**40, 2, 20), Generation(7)), (Replay(T0, 2**64 - 1),)),
-            (PreviousEntry(6, State((Generation(5),), ()), ((3, 472_000), (4, 472_000))),),
+            (PreviousState(6, State((Generation(5),), ()), ((3, 472_000), (4, 472_000))),),
             T0,
             T0 + 9,
             ("a", "ü"),
         )
     },
-    hours={3: Hours(Generation(8, 1), {472_000: HourInputs(b"12345678", b"", T0)})},
+    hours={3: HourPack(Generation(8, 1), {472_000: HourInputs(b"12345678", b"", T0)})},
 )
 SEALED = msgspec.structs.replace(
     MANIFEST,
     seals={472_000: manifest.SEALING, 472_001: manifest.SEALED, 472_002: manifest.EXPIRED},
-    hours={3: Hours(Generation(8, 1, 31, 2), {472_000: HourInputs(b"12345678", retractions.ids([RETRACTION]), T0)})},
+    hours={3: HourPack(Generation(8, 1, 31, 2), {472_000: HourInputs(b"12345678", retractions.ids([RETRACTION]), T0)})},
 )
-MONTH = Month(5, {3: Days(Generation(9), {19_666: DayInputs(b"12345678", b"", T0)})})
-NEWER_MONTH = Month(5, {3: Days(Generation(9, 0, 31, 2), {19_666: DayInputs(b"12345678", b"87654321", T0)})})
+MONTH = Month(5, {3: DayPack(Generation(9), {19_666: DayInputs(b"12345678", b"", T0)})})
+NEWER_MONTH = Month(5, {3: DayPack(Generation(9, 0, 31, 2), {19_666: DayInputs(b"12345678", b"87654321", T0)})})
 INPUTS = generations.Inputs(
     (1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (0,)}, 2, 84, T0, T0 + 9, ("a", "ü")
 )
@@ -196,7 +198,10 @@ def _row(value: Aggregates) -> bytes:
 def _seen() -> dict[int, ProcessWatermarks]:
     """Marks of two processes, of which one has died with a straggler."""
     held = {1: Watermark(1, T0, 7, T0), 2**32 - 1: MARK}
-    return {p: ProcessWatermarks(p, (), held[p], (ADOPTED,) * (p > 1), np.array(held[p].out, np.uint64)) for p in held}
+    return {
+        p: ProcessWatermarks(p, (), held[p], (ADOPTED,) * (p > 1), np.array(held[p].dead_stamps, np.uint64))
+        for p in held
+    }
 
 
 def _every_form() -> dict[str, np.ndarray]:
@@ -247,10 +252,14 @@ GOLDEN: dict[str, Golden] = {
         lambda raw: commit_records.decode(raw, blocks.LEDGER),
     ),
     "announced-1": Golden(
-        (7, WORDS), lambda v: blocks.encode_record(blocks.ANNOUNCED, v), lambda raw: watermarks._words(raw)
+        (7, WORDS),
+        lambda v: blocks.encode_record(blocks.ANNOUNCED, v),
+        lambda raw: watermarks._decode_announcements(raw),
     ),
-    "mark-1": Golden(MARK, lambda v: blocks.encode_record(blocks.MARK, v), lambda raw: watermarks._mark(raw)),
-    "stamps-1": Golden(ADOPTED, watermarks._record_cell, watermarks._record),
+    "mark-1": Golden(
+        MARK, lambda v: blocks.encode_record(blocks.WATERMARK, v), lambda raw: watermarks._decode_watermark(raw)
+    ),
+    "stamps-1": Golden(ADOPTED, watermarks._encode_adoption, watermarks._decode_adoption),
     "vector-1": Golden(WatermarkVector.of(_seen()), _BYTES, lambda raw: WatermarkVector.from_bytes(raw, _seen())),
     "manifest-1": Golden(MANIFEST, None, manifest.decode),
     "manifest-2": Golden(SEALED, manifest.encode, manifest.decode),

@@ -20,10 +20,10 @@ from spm.store import keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks, codec
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.manifest import Generation, Manifest, State
 from spm.store.rollup import rows as rollup_rows
-from spm.store.rollup.aggregates import Aggregates, side_by_side
+from spm.store.rollup.aggregates import Aggregates, concatenate
 from spm.store.versions import generations
 from spm.wire import Envelope
 from tests.support.rows import APP, HOUR, START, envelope, plain
@@ -96,7 +96,7 @@ def sent(first: int, count: int) -> list[Envelope]:
 
 def written(messages: list[Envelope], store: Backend | None = None) -> Backend:
     store = store or MemoryBackend()
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     for at in range(0, len(messages), 4):
         writer.write(messages[at : at + 4])
     return store
@@ -104,7 +104,7 @@ def written(messages: list[Envelope], store: Backend | None = None) -> Backend:
 
 def roll(store: Backend) -> None:
     report = Driver(store, FakeClock(LATER)).roll(LocalExecutor(store), [APP])
-    assert not report.troubles
+    assert not report.errors
 
 
 def versions(store: Backend) -> set[tuple[int, int]]:
@@ -141,9 +141,9 @@ def test_hours_of_an_older_store_lack_their_sketches_until_they_are_made_again()
     store = written(sent(1, 50))
     roll(store)
     store = older(store)
-    assert not _hours(store).sketched.any()
+    assert not _hours(store).has_sketch.any()
     roll(written(sent(51, 10), store))
-    assert _hours(store).sketched.all()
+    assert _hours(store).has_sketch.all()
     assert _hours(store).sketch.sizes.tolist() == _hours(store).count.tolist()
 
 
@@ -152,11 +152,11 @@ def test_an_upgrade_puts_rows_of_today_in_force() -> None:
     roll(store)
     store = older(store)
     report = Driver(store, FakeClock(LATER)).roll(LocalExecutor(store), [APP], upgrade=True)
-    assert not report.troubles
+    assert not report.errors
     [now] = _manifests(store)
     assert {g.form for e in now.entries.values() for g in e.state.generations} == {generations.FORM}
     assert {h.generation.form for h in now.hours.values()} == {rollup_rows.FORM}
-    assert _hours(store).sketched.all()
+    assert _hours(store).has_sketch.all()
     assert look(reader(store)) == plain(sent(1, 50))
 
 
@@ -172,4 +172,4 @@ def _hours(store: Backend) -> Aggregates:
     names = [keys.hours(bucket, APP, metric, HOUR // 24, pack.generation.number, 0) for metric in metrics]
     parts = [rollup_rows.decode_row(row).at(HOUR) for row in store.get("hours", names) if row]
     assert np.all([len(part) for part in parts])
-    return side_by_side(parts)
+    return concatenate(parts)

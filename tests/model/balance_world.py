@@ -1,8 +1,8 @@
 """A small world for the account: processes that accept, a queue, writers, dead letters, runs, marks; and the truth.
 
-Every act goes through the real code (``Acceptor``, ``Writer``, ``burial``, ``marks``, ``pending``) over a store in
-memory; the queue is a list. ``World.places`` is the truth about every message, kept beside it in plain Python, as far
-as announcements and rows can tell it: what nobody has announced yet, and no row names, is not accepted yet.
+Every act goes through the real code (``Stamper``, ``Writer``, ``dead_letter_steps``, ``marks``, ``pending``) over a
+store in memory; the queue is a list. ``World.places`` is the truth about every message, kept beside it in plain Python,
+as far as announcements and rows can tell it: what nobody has announced yet, and no row names, is not accepted yet.
 """
 
 import random
@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ingest.accept.stamper import Acceptor, take_process
-from ingest.accounting.watermark_keeper import keep
-from ingest.writer import Writer, burial
+from ingest.accept.stamper import Stamper, take_process
+from ingest.accounting.watermark_keeper import advance_watermarks
+from ingest.writer import Writer, dead_letter_steps
 from spm import message_ids
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS, PROCESS_SILENT_S
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import commit_records, watermarks
 from spm.store.ledger.balance import Balance, read_balance
 from spm.store.ledger.watermarks import Announcement, ProcessWatermarks
@@ -50,14 +50,14 @@ class World:
     draw: random.Random
     store: MemoryBackend = field(default_factory=MemoryBackend)
     clock: FakeClock = field(default_factory=lambda: FakeClock(START_MS))
-    living: list[Acceptor] = field(default_factory=list)
+    living: list[Stamper] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     told: dict[int, Announcement] = field(default_factory=dict)
     next_number: int = 1
     paused: bool = False
 
     def __post_init__(self) -> None:
-        self.writer = Writer(self.store, Distribution.single(16, 4))
+        self.writer = Writer(self.store, PlacementTable.single(16, 4))
         self.start()
         self.start()
 
@@ -65,7 +65,7 @@ class World:
 
     def start(self) -> None:
         """A new accepting process."""
-        self.living.append(Acceptor(take_process(self.store), self.clock))
+        self.living.append(Stamper(take_process(self.store), self.clock))
 
     def accept(self) -> None:
         """A message, of one to three samples in one or two hours, perhaps with refused lines."""
@@ -84,20 +84,20 @@ class World:
         self.next_number += 1
         source = f"h{self.draw.randrange(3)}"
         acceptor = self.draw.choice(self.living)
-        self.messages.append(Message(acceptor.accept(app=APP, source=source, parsed=parsed, message_id=name)))
+        self.messages.append(Message(acceptor.stamp_message(app=APP, source=source, parsed=parsed, message_id=name)))
 
     def confirm(self) -> None:
         """The queue has a message that was open, and says so."""
         for message in self._some(OPEN):
             message.place = QUEUED
-            self._acceptor(message).settled(message.envelope)
+            self._acceptor(message).confirm(message.envelope)
 
     def confirm_unheard(self) -> None:
         """The queue has a message, but its process is not told yet."""
         for message in self._some(OPEN):
             self.writer.write([message.envelope])
             message.place = STORED
-            self._acceptor(message).settled(message.envelope)
+            self._acceptor(message).confirm(message.envelope)
 
     def write(self) -> None:
         """A batch of what is queued is stored; sometimes it is written once more."""
@@ -110,7 +110,7 @@ class World:
     def bury(self) -> None:
         """A queued message dies."""
         for message in self._some(QUEUED):
-            self.store.put(burial(message.envelope, "poison"))
+            self.store.put(dead_letter_steps(message.envelope, "poison"))
             message.place = DEAD
 
     def redeliver(self) -> None:
@@ -119,7 +119,7 @@ class World:
             self.writer.write([message.envelope])
             process, ms, number = message.key
             known = watermarks.read(self.store, APP).get(process, ProcessWatermarks(process))
-            if (ms, number) > known.held.place and watermarks.packed((ms, number)) not in known.named:
+            if (ms, number) > known.watermark.place and watermarks.pack_place((ms, number)) not in known.adopted_stamps:
                 message.place = STORED
 
     def roll(self) -> None:
@@ -147,9 +147,9 @@ class World:
                 message.place = self.draw.choice([GONE, QUEUED])
         self.start()
 
-    def keep(self) -> None:
+    def advance_watermarks(self) -> None:
         """The keeper looks: marks move, stragglers are adopted."""
-        keep(self.store, APP, self.clock.now_ms())
+        advance_watermarks(self.store, APP, self.clock.now_ms())
 
     def pause(self) -> None:
         """Once, so much time passes that who says nothing is taken for gone; the living have said all before."""
@@ -169,7 +169,7 @@ class World:
         "roll": 3,
         "announce": 6,
         "kill": 1,
-        "keep": 4,
+        "advance_watermarks": 4,
         "pause": 1,
     }
 
@@ -216,8 +216,8 @@ class World:
         process, *place = message.key
         return process in self.told and tuple(place) <= self.told[process].place
 
-    def _announce(self, acceptor: Acceptor) -> None:
-        for app, count in acceptor.take_news(10):
+    def _announce(self, acceptor: Stamper) -> None:
+        for app, count in acceptor.take_changes(10):
             word = Announcement(
                 count.last.ms,
                 count.last.sequence,
@@ -235,5 +235,5 @@ class World:
         found = [m for m in self.messages if m.place == place]
         return self.draw.sample(found, min(most, len(found)))
 
-    def _acceptor(self, message: Message) -> Acceptor:
+    def _acceptor(self, message: Message) -> Stamper:
         return next(a for a in self.living if a.process == message.envelope.stamp.process)

@@ -1,4 +1,4 @@
-"""Strategies of distribution as an operator writes them, for tests: ``SPM_STRATEGIES=tests.support.placing``."""
+"""Placement functions as an operator writes them, for tests: ``SPM_STRATEGIES=tests.support.placing``."""
 
 import numpy as np
 

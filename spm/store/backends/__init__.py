@@ -1,7 +1,7 @@
-"""The door to a store: ``open_backend(url)``.
+"""Opens a store: ``open_backend(url)``.
 
-``memory://``, ``lmdb:///absolute/folder``, ``hbase://host:port/table_prefix``. The module that imports the foreign
-library is loaded by name, so that nobody needs a library whose store is not used.
+URLs are ``memory://``, ``lmdb:///absolute/folder`` and ``hbase://host:port/table_prefix``. The module that imports the
+foreign library is loaded by name, so that no library is needed for a store that is not used.
 """
 
 import importlib
@@ -14,7 +14,7 @@ _MODULES = {"memory": "memory", "lmdb": "lmdb", "hbase": "hbase"}
 
 
 def open_backend(url: str) -> Backend:
-    """The store at ``url``; raises ``Refused`` for an unknown scheme."""
+    """Open the store at ``url``; raise ``Refused`` for an unknown scheme."""
     scheme = urlsplit(url).scheme
     if scheme not in _MODULES:
         raise Refused("unknown store", got=url, wanted=" or ".join(f"{s}://" for s in _MODULES))

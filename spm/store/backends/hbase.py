@@ -1,11 +1,11 @@
-"""HBase through its Thrift gateway: the store of the full stack. The only module that imports ``happybase``.
+"""HBase through its Thrift gateway, the store of the full stack. The only module that imports ``happybase``.
 
-Every cell lies in the one family ``d``; tables that nobody made before (``hbase_tables``) come into being, with one
-region each, when they are first used. A connection belongs to one
-thread of one process, is renewed after idle time and after any failure, and is never handed a call whose answer could
-mix with a lost one's. What may be repeated without harm (puts, reads, deletes, registrations) is repeated a few times
-over a new connection; a check-and-put is not, since its outcome would be guessed: the caller reads again and decides.
-A call that got no answer in ``STORE_TIMEOUT_S`` is not repeated either: whoever waits behind it has waited enough.
+All cells are in one family, ``d``. Tables that were not created before (``hbase_tables``) are created at their first
+use, with one region each. A connection belongs to one thread of one process; it is replaced after idle time and after
+any failure, so that no answer is taken for that of another call. Calls that may be repeated without harm (puts, reads,
+deletes, registrations) are repeated a few times over a new connection. A check-and-put is not repeated, since its
+outcome is unknown: the caller reads again and decides. A call without an answer within ``STORE_TIMEOUT_S`` is not
+repeated either, since its caller has waited long enough.
 
 Enter by ``open_url``. Puts and deletes never share a call, because the gateway applies the deletes of a call first.
 """
@@ -35,7 +35,7 @@ from spm.clock import Clock, SystemClock
 from spm.errors import LimitExceeded, StoreUnavailable
 from spm.store.backends.base import Reader, Row, RowPut, Step
 from spm.store.backends.hbase_pipeline import pipelined
-from spm.store.backends.hbase_tables import FAMILY, LARGE, shape_of
+from spm.store.backends.hbase_tables import FAMILY, LARGE, layout_of
 
 Result = TypeVar("Result")
 
@@ -43,7 +43,7 @@ PORT = 9090
 
 
 def open_url(url: str) -> "HBaseBackend":
-    """The store behind the gateway of ``hbase://host:port/table_prefix``."""
+    """Open the store behind the gateway of ``hbase://host:port/table_prefix``."""
     parts = urlsplit(url)
     return HBaseBackend(parts.hostname or "localhost", parts.port or PORT, prefix=parts.path.strip("/") or "spm")
 
@@ -56,7 +56,7 @@ class HBaseBackend:
         self._prefix = prefix
         self._known: set[str] = set()
         self._creating = threading.Lock()
-        self._lanes: tuple[int, ThreadPoolExecutor] | None = None
+        self._threads: tuple[int, ThreadPoolExecutor] | None = None
 
     def put(self, steps: Sequence[Step]) -> None:
         for number, (table, rows) in enumerate(steps):
@@ -77,17 +77,17 @@ class HBaseBackend:
         self, table: str, keys: Sequence[bytes], columns: Sequence[bytes] | None = None
     ) -> list[dict[bytes, bytes] | None]:
         name, wanted = self._table(table), _columns(columns)
-        found: dict[bytes, dict[bytes, bytes]] = {}
+        by_key: dict[bytes, dict[bytes, bytes]] = {}
         at, count = 0, _first_rows(table)
         while at < len(keys):
             rows = self._rows(name, keys[at : at + count], wanted)
-            found.update(map(_row, rows))
+            by_key.update(map(_row, rows))
             at, count = at + count, _next_rows(table, count, rows)
-        return [found.get(key) or None for key in keys]
+        return [by_key.get(key) or None for key in keys]
 
     def _rows(self, name: bytes, keys: Sequence[bytes], columns: list[bytes] | None) -> list[Any]:
-        found: list[Any] = self._gateway.repeat(lambda client: client.getRowsWithColumns(name, list(keys), columns, {}))
-        return found
+        rows: list[Any] = self._gateway.repeat(lambda client: client.getRowsWithColumns(name, list(keys), columns, {}))
+        return rows
 
     def scan(
         self,
@@ -99,15 +99,15 @@ class HBaseBackend:
         keys_only: bool = False,
         limit: int | None = None,
     ) -> Iterator[Row]:
-        left = sys.maxsize if limit is None else limit
+        remaining = sys.maxsize if limit is None else limit
         if start >= stop:  # HBase would read an empty range as "to the end", or as one row
             return
         scanner = _Scanner(self._gateway, self._table(table), start, stop, _columns(columns), keys_only=keys_only)
         count = _first_rows(table)
         with contextlib.closing(scanner):
-            while left > 0 and (rows := scanner.read(min(count, left))):
-                yield from scanner.made(rows)
-                count, left = _next_rows(table, count, rows), left - len(rows)
+            while remaining > 0 and (rows := scanner.read(min(count, remaining))):
+                yield from scanner.to_rows(rows)
+                count, remaining = _next_rows(table, count, rows), remaining - len(rows)
 
     def scan_ranges(
         self,
@@ -117,21 +117,23 @@ class HBaseBackend:
         columns: Sequence[bytes] | None = None,
         keys_only: bool = False,
     ) -> Iterator[Row]:
-        """See ``ranges.Parallel``. At most ``HBASE_SCANS_AHEAD`` + 1 answers are held at a time."""
-        name, wanted, lanes = self._table(table), _columns(columns), self._pool()
+        """Scan several ranges (``ranges.Parallel``), with at most ``HBASE_SCANS_AHEAD`` + 1 answers in memory."""
+        name, wanted, threads = self._table(table), _columns(columns), self._pool()
         scanners = [
             _Scanner(self._gateway, name, *one, wanted, keys_only=keys_only) for one in ranges if one[0] < one[1]
         ]
         later = iter(scanners)
-        begun = deque((s, lanes.submit(s.read, _first_rows(table))) for s in islice(later, limits.HBASE_SCANS_AHEAD))
+        started = deque(
+            (s, threads.submit(s.read, _first_rows(table))) for s in islice(later, limits.HBASE_SCANS_AHEAD)
+        )
         try:
-            while begun:
-                scanner, coming = begun[0]
-                begun.extend((s, lanes.submit(s.read, _first_rows(table))) for s in islice(later, 1))
-                yield from _pages(lanes, scanner, coming, table)
-                begun.popleft()[0].close()
+            while started:
+                scanner, coming = started[0]
+                started.extend((s, threads.submit(s.read, _first_rows(table))) for s in islice(later, 1))
+                yield from _pages(threads, scanner, coming, table)
+                started.popleft()[0].close()
         finally:
-            for scanner, coming in begun:
+            for scanner, coming in started:
                 coming.cancel() or wait([coming])
                 scanner.close()
 
@@ -142,25 +144,25 @@ class HBaseBackend:
         return bool(self._gateway.once(call))
 
     def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
-        """Set absent cells, many calls under way at once.
+        """Set absent cells, with many calls under way at once.
 
-        A call that is repeated after a lost answer finds its own value there: callers take that for theirs.
+        A call that is repeated after a lost answer returns its own value as the former one; callers treat it as set.
         """
         first: dict[bytes, bytes] = {}
         for key, value in rows:
             first.setdefault(key, value)
-        before = self._set_absent(self._table(table), column, list(first.items()))
-        lost = [key for key, ours in before.items() if not ours]
-        stood = dict(zip(lost, self.get(table, lost, [column]), strict=True))
-        return list(_what_stood_there(rows, stood, column))
+        is_ours = self._set_absent(self._table(table), column, list(first.items()))
+        present = [key for key, ours in is_ours.items() if not ours]
+        former = dict(zip(present, self.get(table, present, [column]), strict=True))
+        return list(_former_values(rows, former, column))
 
     def _set_absent(self, name: bytes, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bool]:
-        """For each key, whether its cell was absent and now holds ours."""
+        """For each key, whether its cell was absent and was set."""
         lanes = max(1, min(limits.HBASE_LANES, len(rows) // limits.HBASE_PIPELINE))
         parts = [rows[i::lanes] for i in range(lanes)]
 
         def work(part: Sequence[tuple[bytes, bytes]]) -> list[bool]:
-            return self._gateway.repeat(lambda client: _all_set(client, name, column, part))
+            return self._gateway.repeat(lambda client: _set_if_absent(client, name, column, part))
 
         answers = [work(parts[0])] if lanes == 1 else list(self._pool().map(work, parts))
         pairs = zip(chain.from_iterable(parts), chain.from_iterable(answers), strict=True)
@@ -170,27 +172,27 @@ class HBaseBackend:
         name = self._table(table)
         batches = [_removal(key, columns) for key, columns in cells]
         for at in range(0, len(batches), limits.HBASE_ROWS_PER_CALL):
-            some = batches[at : at + limits.HBASE_ROWS_PER_CALL]
-            self._mutate(name, some)
+            part = batches[at : at + limits.HBASE_ROWS_PER_CALL]
+            self._mutate(name, part)
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         return nullcontext(self)
 
     def close(self) -> None:
-        if self._lanes is not None and self._lanes[0] == os.getpid():
-            self._lanes[1].shutdown()
-        self._lanes = None
+        if self._threads is not None and self._threads[0] == os.getpid():
+            self._threads[1].shutdown()
+        self._threads = None
         self._gateway.close()
 
     def _pool(self) -> ThreadPoolExecutor:
-        """The threads of parallel calls; new ones after a fork, which does not copy threads."""
+        """The threads for parallel calls; new ones after a fork, which does not copy threads."""
         with self._creating:
-            if self._lanes is None or self._lanes[0] != os.getpid():
-                self._lanes = os.getpid(), ThreadPoolExecutor(limits.HBASE_LANES, "hbase-lane")
-            return self._lanes[1]
+            if self._threads is None or self._threads[0] != os.getpid():
+                self._threads = os.getpid(), ThreadPoolExecutor(limits.HBASE_LANES, "hbase-lane")
+            return self._threads[1]
 
     def _table(self, table: str) -> bytes:
-        """The table's name on the cluster, where it is made if it is not there."""
+        """The table's name on the cluster; a missing table is created."""
         name = f"{self._prefix}_{table}".encode()
         if table in self._known:
             return name
@@ -201,7 +203,7 @@ class HBaseBackend:
         return name
 
     def _create(self, table: str, name: bytes) -> None:
-        for compression in dict.fromkeys((shape_of(table).codec.encode(), b"NONE")):
+        for compression in dict.fromkeys((layout_of(table).codec.encode(), b"NONE")):
             try:
                 self._gateway.once(partial(_create_table, name, compression))
                 return
@@ -214,7 +216,7 @@ class HBaseBackend:
 
 
 class _AlreadyThere(StoreUnavailable):
-    """Someone else made the table first."""
+    """Another process created the table first."""
 
 
 class _NoAnswer(StoreUnavailable):
@@ -222,22 +224,22 @@ class _NoAnswer(StoreUnavailable):
 
 
 class _Broken(StoreUnavailable):
-    """The connection could not be made, or ended in the middle of a call."""
+    """The connection could not be opened, or it ended during a call."""
 
 
 class _Refused(StoreUnavailable):
-    """The gateway answered that it could not. The connection is sound."""
+    """The gateway answered with an error. The connection is sound."""
 
 
 class _Connection(happybase.Connection):  # type: ignore[misc]
-    """A connection that a forked child forgets without shutting it down for its parent."""
+    """A connection that a forked child drops without closing it for its parent."""
 
     def __init__(self, host: str, port: int) -> None:
         self.pid = os.getpid()
         super().__init__(host, port, timeout=limits.STORE_TIMEOUT_S * 1000)
 
     def _refresh_thrift_client(self) -> None:
-        """As happybase's own, but that the client knows the socket."""
+        """Create the client as happybase does, but store the socket in it."""
         wire = TSocket(host=self.host, port=self.port, socket_timeout=self.timeout)  # type: ignore[no-untyped-call]
         self.transport = self._transport_class(wire)
         client: Any = TClient(thrift.Hbase, self._protocol_class(self.transport, decode_response=False))
@@ -259,7 +261,7 @@ class _Gateway:
         self._lock = threading.Lock()
 
     def repeat(self, call: Callable[[Any], Result]) -> Result:
-        """What ``call`` answers, which may be made several times over new connections."""
+        """Make a call, several times over new connections if necessary, and return its answer."""
         for wait_s in limits.HBASE_BACK_OFF_S:
             try:
                 return self.once(call)
@@ -268,11 +270,11 @@ class _Gateway:
         return self.once(call)
 
     def once(self, call: Callable[[Any], Result]) -> Result:
-        """What ``call`` answers; raises a ``StoreUnavailable`` that says how it failed."""
+        """Make a call once and return its answer; raise a ``StoreUnavailable`` that says how it failed."""
         client = self._client()
         try:
             result = call(client)
-        except thrift.AlreadyExists as error:  # made long ago; made at this moment is an IOError
+        except thrift.AlreadyExists as error:  # an older table; one created at this moment is an IOError
             raise _AlreadyThere(f"HBase: {error.message!r}") from error
         except (thrift.IOError, thrift.IllegalArgument) as error:
             self._drop()  # sound, but a pipelined call may have left answers in it
@@ -291,11 +293,11 @@ class _Gateway:
         return result
 
     def wait(self, condition: Callable[[Any], bool]) -> None:
-        """Until ``condition`` holds; raises ``StoreUnavailable`` when it does not within a call's time-out."""
+        """Wait until ``condition`` holds; raise ``StoreUnavailable`` when it does not within a call's time-out."""
         end = self._clock.monotonic() + limits.STORE_TIMEOUT_S
         while not self.repeat(condition):
             if self._clock.monotonic() > end:
-                raise _NoAnswer("HBase: a table that is being made does not become ready")
+                raise _NoAnswer("HBase: a table that is being created does not become ready")
             self._clock.sleep(0.1)
 
     def close(self) -> None:
@@ -327,7 +329,7 @@ class _Gateway:
 
 
 class _Scanner:
-    """One scan, which opens itself again behind the last row it has read when its connection or its lease is lost."""
+    """One scan. It is opened again after its last row when its connection or its lease is lost."""
 
     def __init__(
         self,
@@ -344,12 +346,12 @@ class _Scanner:
         self._id: int | None = None
         self._ended = False
 
-    def made(self, rows: Sequence[Any]) -> Iterator[Row]:
-        """HBase's rows as ours."""
+    def to_rows(self, rows: Sequence[Any]) -> Iterator[Row]:
+        """Convert HBase's rows."""
         return ((row.row, {}) for row in rows) if self._keys_only else map(_row, rows)
 
     def read(self, count: int) -> list[Any]:
-        """The next rows, at most ``count``; none at the end."""
+        """Read the next rows, at most ``count``; none at the end."""
         if self._ended:
             return []
         for _ in limits.HBASE_BACK_OFF_S:
@@ -374,7 +376,7 @@ class _Scanner:
             startRow=self._at,
             stopRow=self._stop,
             columns=self._columns,
-            caching=limits.HBASE_READ_ROWS,  # the servers cut their answers at 2 MB anyway
+            caching=limits.HBASE_READ_ROWS,  # the servers limit their answers to 2 MB anyway
             filterString=b"FirstKeyOnlyFilter() AND KeyOnlyFilter()" if self._keys_only else None,
         )
         return int(self._gateway.repeat(lambda client: client.scannerOpenWithScan(self._name, how, {})))
@@ -393,8 +395,8 @@ def _create_table(name: bytes, compression: bytes, client: Any) -> None:
     client.createTable(name, [family])
 
 
-def _all_set(client: Any, name: bytes, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bool]:
-    """Check-and-put of each row, ``HBASE_PIPELINE`` calls under way at a time; whether it was set."""
+def _set_if_absent(client: Any, name: bytes, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+    """Check-and-put each row, with ``HBASE_PIPELINE`` calls under way at a time; return whether each was set."""
     answers: list[bool] = []
     for at in range(0, len(rows), limits.HBASE_PIPELINE):
         puts = [(key, _mutation(column, value)) for key, value in rows[at : at + limits.HBASE_PIPELINE]]
@@ -406,18 +408,18 @@ def _all_set(client: Any, name: bytes, column: bytes, rows: Sequence[tuple[bytes
     return answers
 
 
-def _what_stood_there(
-    rows: Sequence[tuple[bytes, bytes]], stood: dict[bytes, dict[bytes, bytes] | None], column: bytes
+def _former_values(
+    rows: Sequence[tuple[bytes, bytes]], former: dict[bytes, dict[bytes, bytes] | None], column: bytes
 ) -> Iterator[bytes | None]:
-    """Per row the cell's former value; a key's second row finds what its first one left."""
+    """Yield each cell's former value; for the second row of a key that is the value of its first."""
     now: dict[bytes, bytes] = {}
     for key, value in rows:
         if key in now:
             yield now[key]
-        elif key in stood:
-            row = stood[key]
+        elif key in former:
+            row = former[key]
             if row is None:
-                raise StoreUnavailable(f"HBase: a cell that was there is gone: {key!r}")
+                raise StoreUnavailable(f"HBase: a cell that was set is missing: {key!r}")
             now[key] = row[column]
             yield now[key]
         else:
@@ -426,7 +428,7 @@ def _what_stood_there(
 
 
 def _put_batches(rows: Sequence[RowPut]) -> Iterator[list[Any]]:
-    """The rows in calls of bounded bytes and number; a row is never cut."""
+    """Split rows into calls of bounded bytes and number; a row is never split."""
     batch: list[Any] = []
     size = 0
     for key, cells in rows:
@@ -461,30 +463,30 @@ def _row(row: Any) -> Row:
     return row.row, {name[cut:]: cell.value for name, cell in row.columns.items()}
 
 
-def _pages(lanes: ThreadPoolExecutor, scanner: _Scanner, first: Future[list[Any]], table: str) -> Iterator[Row]:
-    """The rows of a scan whose first answer is under way; the next one is fetched while one is being used."""
+def _pages(threads: ThreadPoolExecutor, scanner: _Scanner, first: Future[list[Any]], table: str) -> Iterator[Row]:
+    """Yield the rows of a scan whose first answer is under way; while one answer is used, the next is fetched."""
     count, rows = _first_rows(table), first.result()
     while rows:
         count = _next_rows(table, count, rows)
-        coming = lanes.submit(scanner.read, count)
+        coming = threads.submit(scanner.read, count)
         try:
-            yield from scanner.made(rows)
+            yield from scanner.to_rows(rows)
         finally:
             wait([coming])
         rows = coming.result()
 
 
 def _first_rows(table: str) -> int:
-    """How many rows the first call of a read asks for, before anything is known of their size."""
+    """The number of rows that the first call of a read requests, while their size is unknown."""
     return 4 if table in LARGE else limits.HBASE_READ_ROWS
 
 
-def _next_rows(table: str, asked: int, rows: Sequence[Any]) -> int:
-    """How many the next call asks for: as many as make ``HBASE_CALL_BYTES_MAX``, growing at most fourfold."""
+def _next_rows(table: str, count: int, rows: Sequence[Any]) -> int:
+    """The number that the next call requests: as many as make ``HBASE_CALL_BYTES_MAX``, at most four times the last."""
     size = sum(len(cell.value) + 64 for row in rows for cell in row.columns.values())
     fitting = limits.HBASE_CALL_BYTES_MAX * max(1, len(rows)) // max(1, size)
     most = limits.HBASE_READ_ROWS_LARGE if table in LARGE else limits.HBASE_READ_ROWS
-    return max(1, min(4 * asked, fitting, most))
+    return max(1, min(4 * count, fitting, most))
 
 
 def _first_line(message: Any) -> str:

@@ -1,8 +1,8 @@
-"""Many calls of one kind over one connection to the gateway, all written before the first answer is read.
+"""Sends many calls of one kind over one connection to the gateway before it reads the first answer.
 
-The gateway answers each call by a packet of its own. A thread that woke for every one of them would spend more time on
-getting the interpreter back than on its work, with fifteen others at the same: so the socket counts as readable only
-when the last answer must have come (SO_RCVLOWAT), or nothing more will.
+The gateway answers each call with a packet of its own. If a thread woke for each packet, it would spend more time on
+taking the interpreter's lock than on its work, as fifteen other threads do the same. So the socket counts as readable
+only when the last answer must have come (SO_RCVLOWAT) or the connection ends.
 
     written in one go    │call│call│call│ …        read in one go    │answer│answer│answer│ …
 """
@@ -13,11 +13,11 @@ from typing import Any
 
 from thriftpy2.thrift import TMessageType
 
-ANSWER_BYTES_MIN = 28  # `true` to checkAndPut: its name, a number, one field; a failure takes more
+ANSWER_BYTES_MIN = 28  # of `true` for checkAndPut: its name, a number, one field; a failure takes more
 
 
 def pipelined(client: Any, wire: socket.socket, call: str, arguments: Sequence[Any]) -> list[Any]:
-    """What the gateway answers to each; all answers, some forty bytes each, must fit the socket's buffer."""
+    """Send the calls and return their answers; all answers, some forty bytes each, must fit the socket's buffer."""
     out = client._oprot
     for one in arguments:
         out.write_message_begin(call, TMessageType.CALL, 0)

@@ -1,12 +1,12 @@
-"""Tables of HBase made before their first use: cut into regions at every shard, with codec and block encoding.
+"""Creates HBase's tables before their first use: split into regions at every shard, with codec and block encoding.
 
-The gateway that the product talks to (Thrift) can only make a table of one region; ``make`` asks the other one
-(Thrift2), which an administrator runs for this moment only:
+The Thrift gateway, which the product uses, can only create tables with one region. ``create_tables`` uses the Thrift2
+gateway, which an administrator runs for this purpose only:
 
     python -m spm.store.backends.hbase_tables hbase://HOST:PORT/PREFIX GATEWAY2:PORT
 
-Tables that are there stay as they are, so it may be repeated. No table has a time to live: what may go is decided by
-the purge, from the manifests; a clock of HBase's must not take rows that are still named.
+Existing tables stay as they are, so the command may be repeated. No table has a time to live: purges decide by the
+manifests which rows are deleted, and a clock of HBase's must not delete rows that are still named.
 """
 
 import io
@@ -28,12 +28,12 @@ from spm.store import keys
 
 FAMILY = b"d"
 PORT2 = 9095
-PLAIN = frozenset({"log", "chunks", "timelines", "hours", "days"})  # their values are compressed columns already
+COMPRESSED = frozenset({"log", "chunks", "timelines", "hours", "days"})  # their values are compressed columns already
 LARGE = frozenset({"log", "chunks", "timelines", "hours", "days", "dead"})  # values of up to megabytes
 CODECS: Mapping[str, int] = MappingProxyType({"NONE": 2, "ZSTD": 6})
 _NO_ENCODING, _FAST_DIFF, _BLOOM_ROW = 0, 4, 1
 
-# The part of HBase's Thrift2 interface that making a table takes; numbers of fields and calls are HBase's.
+# The part of HBase's Thrift2 interface that creates tables; numbers of fields and calls are HBase's.
 _INTERFACE = """
 exception TIOError { 1: optional string message, 2: optional bool canRetry }
 struct TTableName { 1: optional binary ns, 2: required binary qualifier }
@@ -50,44 +50,44 @@ service THBaseService {
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """How a table is laid out on the cluster."""
+class TableLayout:
+    """The layout of a table on the cluster."""
 
-    splits: tuple[bytes, ...]  # where a region ends and the next begins
+    splits: tuple[bytes, ...]  # the first keys of all regions but the first
     codec: str
-    encoded: bool  # keys of neighbouring rows share their beginnings: worth it where values are small
+    encoded: bool  # neighbouring keys store their common prefix once, which saves space where values are small
 
 
-def shape_of(table: str) -> Shape:
+def layout_of(table: str) -> TableLayout:
     """The layout of a table. Pure."""
-    codec = "NONE" if table in PLAIN else "ZSTD"
-    return Shape(tuple(keys.split_keys(table)), codec, encoded=table not in LARGE)
+    codec = "NONE" if table in COMPRESSED else "ZSTD"
+    return TableLayout(tuple(keys.split_keys(table)), codec, encoded=table not in LARGE)
 
 
-def make(host: str, port: int, prefix: str, tables: Sequence[str] = tuple(keys.TABLES)) -> list[str]:
-    """Make what is not there through the Thrift2 gateway; the names of the tables that were made."""
+def create_tables(host: str, port: int, prefix: str, tables: Sequence[str] = tuple(keys.TABLES)) -> list[str]:
+    """Create the missing tables through the Thrift2 gateway; return their names."""
     service, timeout = _interface().THBaseService, limits.STORE_TIMEOUT_S * 1000
     try:
         with client_context(service, host, port, socket_timeout=timeout, connect_timeout=timeout) as client:
-            return [table for table in tables if _make(client, prefix, table)]
+            return [table for table in tables if _create_table(client, prefix, table)]
     except (TException, OSError) as error:
         raise StoreUnavailable(f"HBase's Thrift2 gateway at {host}:{port}: {error}") from error
 
 
-def _make(client: Any, prefix: str, table: str) -> bool:
-    known = _interface()
-    name = known.TTableName(ns=b"default", qualifier=f"{prefix}_{table}".encode())
+def _create_table(client: Any, prefix: str, table: str) -> bool:
+    interface = _interface()
+    name = interface.TTableName(ns=b"default", qualifier=f"{prefix}_{table}".encode())
     if client.tableExists(name):
         return False
-    shape = shape_of(table)
-    family = known.TColumnFamilyDescriptor(
+    layout = layout_of(table)
+    family = interface.TColumnFamilyDescriptor(
         name=FAMILY,
         bloomnFilterType=_BLOOM_ROW,
-        compressionType=CODECS[shape.codec],
-        dataBlockEncoding=_FAST_DIFF if shape.encoded else _NO_ENCODING,
+        compressionType=CODECS[layout.codec],
+        dataBlockEncoding=_FAST_DIFF if layout.encoded else _NO_ENCODING,
         maxVersions=1,
     )
-    client.createTable(known.TTableDescriptor(tableName=name, columns=[family]), list(shape.splits) or None)
+    client.createTable(interface.TTableDescriptor(tableName=name, columns=[family]), list(layout.splits) or None)
     return True
 
 
@@ -96,18 +96,20 @@ def _interface() -> Any:
     return thriftpy2.load_fp(io.StringIO(_INTERFACE), "spm_hbase2_thrift")
 
 
-def main(words: Sequence[str]) -> int:
-    """See the module; the exit code."""
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; return its exit code."""
     try:
-        if len(words) != 2:
-            raise Refused("two addresses are needed", got=len(words), wanted="hbase://HOST:PORT/PREFIX and HOST:PORT")
-        store, gateway = urlsplit(words[0]), urlsplit(f"//{words[1]}")
+        if len(arguments) != 2:
+            raise Refused(
+                "two addresses are needed", got=len(arguments), wanted="hbase://HOST:PORT/PREFIX and HOST:PORT"
+            )
+        store, gateway = urlsplit(arguments[0]), urlsplit(f"//{arguments[1]}")
         prefix = store.path.strip("/") or "spm"
-        made = make(gateway.hostname or "localhost", gateway.port or PORT2, prefix)
+        created = create_tables(gateway.hostname or "localhost", gateway.port or PORT2, prefix)
     except (Refused, StoreUnavailable) as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"made {len(made)} tables, {len(keys.TABLES) - len(made)} were there: {' '.join(made)}")
+    print(f"created {len(created)} tables, {len(keys.TABLES) - len(created)} existed: {' '.join(created)}")
     return 0
 
 

@@ -1,8 +1,8 @@
-"""The embedded default: LMDB, which several processes of one machine may open.
+"""LMDB, the embedded default store, which several processes of one machine may open.
 
-A row's cells lie side by side under key = row key ‖ column name; every table is a named database of one environment.
-Each ``put`` is one write transaction (fsynced), cut into several only where it is large; a query reads in one read
-transaction. This is the only module that imports ``lmdb``; its errors leave as ``StoreUnavailable`` and ``StoreFull``.
+A row's cells are neighbours under key = row key ‖ column name; every table is a named database of one environment. Each
+``put`` is one write transaction (fsynced), or several where it is large; a query reads in one read transaction. Enter
+by ``open_url``. This is the only module that imports ``lmdb``; it raises ``StoreUnavailable`` and ``StoreFull``.
 """
 
 import os
@@ -26,7 +26,7 @@ _LOCK = threading.Lock()
 
 
 def open_url(url: str) -> "LmdbBackend":
-    """The store in the folder of ``lmdb:///folder``; one object per folder and process."""
+    """Open the store in the folder of ``lmdb:///folder``; there is one object per folder and process."""
     path = str(Path(urlsplit(url).path).absolute())
     with _LOCK:
         backend = _ENVIRONMENTS.get(path)
@@ -46,10 +46,10 @@ class LmdbBackend:
             self._env.reader_check()
             self._tables = {t: self._env.open_db(t.encode()) for t in layout.TABLES}
         except (lmdb.Error, OSError) as error:
-            raise _translated(error, path) from error
+            raise _translate(error, path) from error
 
     def put(self, steps: Sequence[Step]) -> None:
-        for piece in _pieces(steps):
+        for piece in _transactions(steps):
             self._write(piece)
 
     def _write(self, piece: Sequence[Step]) -> None:
@@ -59,7 +59,7 @@ class LmdbBackend:
                     cursor = transaction.cursor(self._tables[table])
                     cursor.putmulti([(_cell(table, key, c), v) for key, cells in rows for c, v in cells.items()])
         except lmdb.Error as error:
-            raise _translated(error, self.path) from error
+            raise _translate(error, self.path) from error
 
     def get(
         self, table: str, keys: Sequence[bytes], columns: Sequence[bytes] | None = None
@@ -89,7 +89,7 @@ class LmdbBackend:
                 transaction.put(cell, value)
                 return True
         except lmdb.Error as error:
-            raise _translated(error, self.path) from error
+            raise _translate(error, self.path) from error
 
     def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
         before: list[bytes | None] = []
@@ -100,7 +100,7 @@ class LmdbBackend:
                     before.append(transaction.get(cell))
                     transaction.put(cell, value, overwrite=False)
         except lmdb.Error as error:
-            raise _translated(error, self.path) from error
+            raise _translate(error, self.path) from error
         return before
 
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
@@ -110,7 +110,7 @@ class LmdbBackend:
                     for cell in _row_cells(transaction, table, key) if columns is None else columns:
                         transaction.delete(_cell(table, key, cell))
         except lmdb.Error as error:
-            raise _translated(error, self.path) from error
+            raise _translate(error, self.path) from error
 
     @contextmanager
     def snapshot(self) -> Iterator[Reader]:
@@ -118,7 +118,7 @@ class LmdbBackend:
             with self._env.begin() as transaction:
                 yield _Snapshot(transaction, self._tables)
         except lmdb.Error as error:
-            raise _translated(error, self.path) from error
+            raise _translate(error, self.path) from error
 
     def close(self) -> None:
         with _LOCK:
@@ -128,11 +128,11 @@ class LmdbBackend:
 
 
 class _Snapshot:
-    """One read transaction: what it answers does not move."""
+    """One read transaction, which writes after its begin do not change."""
 
     def __init__(self, transaction: Any, tables: Mapping[str, Any]) -> None:
         self._transaction, self._tables = transaction, tables
-        self.version: int = transaction.id()  # of the last write it shows
+        self.version: int = transaction.id()  # of the last write that it includes
 
     def get(
         self, table: str, keys: Sequence[bytes], columns: Sequence[bytes] | None = None
@@ -142,8 +142,8 @@ class _Snapshot:
 
     def _row(self, cursor: Any, table: str, key: bytes, columns: Sequence[bytes] | None) -> dict[bytes, bytes] | None:
         if columns is not None:
-            found = ((c, cursor.get(_cell(table, key, c))) for c in columns)
-            return {c: v for c, v in found if v is not None} or None
+            cells = ((c, cursor.get(_cell(table, key, c))) for c in columns)
+            return {c: v for c, v in cells if v is not None} or None
         row = {}
         prefix = _cell(table, key, b"")
         if cursor.set_range(prefix):
@@ -163,28 +163,28 @@ class _Snapshot:
         keys_only: bool = False,
         limit: int | None = None,
     ) -> Iterator[Row]:
-        given = 0
+        count = 0
         with self._transaction.cursor(self._tables[table]) as cursor:
             if not cursor.set_range(start):
                 return
             width = layout.TABLES[table]
             if keys_only and columns is None and limit is None and width is not None:
-                # One look at every name and no value: readers list thousands of pending records a second.
+                # Reads only the names: readers list thousands of pending records a second.
                 cells_of = takewhile(stop.__gt__, cursor.iternext(keys=True, values=False))
                 yield from ((key, {}) for key in dict.fromkeys([cell[:width] for cell in cells_of]))
                 return
-            for key, cells in _grouped(cursor, table, stop, values=not keys_only):
+            for key, cells in _read_rows(cursor, table, stop, values=not keys_only):
                 row = cells if columns is None else {c: cells[c] for c in columns if c in cells}
                 if not row:
                     continue
-                if limit is not None and given >= limit:
+                if limit is not None and count >= limit:
                     return
-                given += 1
+                count += 1
                 yield key, {} if keys_only else row
 
 
-def _grouped(cursor: Any, table: str, stop: bytes, *, values: bool) -> Iterator[Row]:
-    """Cells from the cursor on, gathered into rows, up to ``stop``."""
+def _read_rows(cursor: Any, table: str, stop: bytes, *, values: bool) -> Iterator[Row]:
+    """Yield rows from the cells from the cursor on, up to ``stop``."""
     now: bytes | None = None
     cells: dict[bytes, bytes] = {}
     for item in cursor.iternext(keys=True, values=values):
@@ -215,18 +215,18 @@ def _split(table: str, cell: bytes) -> tuple[bytes, bytes]:
 
 def _row_cells(transaction: Any, table: str, key: bytes) -> list[bytes]:
     prefix = _cell(table, key, b"")
-    found = []
+    columns = []
     cursor = transaction.cursor()
     if cursor.set_range(prefix):
         for cell in cursor.iternext(keys=True, values=False):
             if not cell.startswith(prefix):
                 break
-            found.append(cell[len(prefix) :])
-    return found
+            columns.append(cell[len(prefix) :])
+    return columns
 
 
-def _pieces(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """The steps in their order, cut into transactions of bounded size; a row is never cut."""
+def _transactions(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Split the steps, in their order, into transactions of bounded size; a row is never split."""
     piece: list[tuple[str, list[RowPut]]] = []
     size = 0
     for table, rows in steps:
@@ -247,6 +247,6 @@ def _bytes(cells: Cells) -> int:
     return sum(map(len, cells.values())) + 64 * len(cells)
 
 
-def _translated(error: Exception, path: str) -> StoreUnavailable:
+def _translate(error: Exception, path: str) -> StoreUnavailable:
     full = isinstance(error, lmdb.MapFullError) or "No space left" in str(error)
     return (StoreFull if full else StoreUnavailable)(f"LMDB in {path}: {error}")

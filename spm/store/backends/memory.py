@@ -1,7 +1,7 @@
-"""The store in a dict: for tests and for the state machines that explore histories.
+"""A store in a dict, for tests and for the state machines that explore histories.
 
-Same contract as LMDB and HBase, no durability. One lock makes each call atomic; scans read a copy, row by row, so that
-writers may interleave as they would on HBase.
+It keeps the contract of LMDB and HBase, except for durability. One lock makes each call atomic; scans copy one row at a
+time, so that writers may interleave as they would on HBase. Enter by ``open_url``.
 """
 
 import bisect
@@ -14,7 +14,7 @@ from spm.store.backends.base import Cells, Reader, Row, Step
 
 
 class MemoryBackend:
-    """An ordered store that forgets."""
+    """An ordered store without durability."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -49,9 +49,9 @@ class MemoryBackend:
         keys_only: bool = False,
         limit: int | None = None,
     ) -> Iterator[Row]:
-        given = 0
+        count = 0
         at = start
-        while limit is None or given < limit:
+        while limit is None or count < limit:
             with self._lock:
                 order = self._order[table]
                 i = bisect.bisect_left(order, at)
@@ -61,7 +61,7 @@ class MemoryBackend:
                 cells = _pick(self._rows[table][key], columns)
             at = key + b"\0"
             if cells is not None:
-                given += 1
+                count += 1
                 yield key, {} if keys_only else cells
 
     def check_and_put(self, table: str, key: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
@@ -110,5 +110,5 @@ _SHARED = MemoryBackend()
 
 
 def open_url(url: str) -> MemoryBackend:
-    """``memory://`` is one store per process; ``memory://new`` a fresh one."""
+    """Open a store: ``memory://`` is one per process, ``memory://new`` a new one."""
     return MemoryBackend() if url.endswith("new") else _SHARED

@@ -1,8 +1,8 @@
-"""Columns handed to Arrow and taken back, by their buffers.
+"""Converts columns from numpy to Arrow and back by their buffers.
 
 `pa.array`, `to_numpy` and a bare Python argument of a compute function import pandas, where it is installed, only to
-see whether they were given some: a second and 40 MB in every process that answers queries. Nothing here copies more
-than Arrow's format asks for.
+check their argument's type: that costs a second and 40 MB in every process that answers queries. This module copies no
+more than Arrow's format needs.
 """
 
 from collections.abc import Sequence
@@ -16,35 +16,35 @@ from spm.arrays import BOOL
 
 
 def strings(values: Sequence[str]) -> pa.Array:
-    """A column of texts."""
+    """Convert texts to a column."""
     encoded = [value.encode() for value in values]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), len(encoded), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
 
 
 def string(value: str) -> pa.Scalar:
-    """One text, for every row."""
+    """Convert one text to an Arrow scalar, which stands for every row."""
     return strings([value])[0]
 
 
 def floats(values: npt.NDArray[np.float64]) -> pa.Array:
-    """A column of float64."""
+    """Convert float64 values to a column."""
     return _plain(values, pa.float64())
 
 
 def ints(values: npt.NDArray[np.int64]) -> pa.Array:
-    """A column of int64."""
+    """Convert int64 values to a column."""
     return _plain(values, pa.int64())
 
 
 def bools(values: BOOL) -> pa.Array:
-    """A column of truth values, eight to a byte."""
+    """Convert booleans to a column, eight to a byte."""
     packed = np.packbits(values, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
 
 
 def as_mask(values: pa.BooleanArray) -> BOOL:
-    """A column of truth values without nulls, back in numpy."""
+    """Convert a column of booleans without nulls to numpy."""
     packed = np.frombuffer(values.buffers()[1], np.uint8)
     bits = np.unpackbits(packed, count=values.offset + len(values), bitorder="little")
     return bits[values.offset :].view(np.bool_)

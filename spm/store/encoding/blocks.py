@@ -1,9 +1,9 @@
-"""What is written in a cell: a checksummed, versioned frame around columns or a small record.
+"""The content of a cell: a checksummed, versioned frame around columns or a small record.
 
-Enter by the classes: ``LogBlock`` (one batch's part of a unit), ``ChunkPage`` and ``TimelinesPage`` (compacted raw);
-``encode_columns`` for plain named columns, ``encode_record`` for small records. Bytes that fail their checksum or shape
-raise ``CorruptBlock`` and are never shown as numbers. ``READERS`` has a reader for every version that was ever written;
-the greatest of a kind is written. Drawings: FORMAT.md; golden bytes: tests/golden.
+Enter by the classes: ``LogBlock`` (a batch's part of a HourShard), ``ChunkPage`` and ``TimelinesPage`` (merged
+samples); by ``encode_columns`` for plain named columns and ``encode_record`` for small records. Bytes that fail their
+checksum or shape raise ``CorruptBlock`` and are never shown as numbers. ``READERS`` has a reader for every version that
+was ever written; the greatest version of a kind is written. Drawings: FORMAT.md; golden bytes: tests/golden.
 """
 
 import struct
@@ -36,9 +36,9 @@ from spm.store.encoding.codec import Column
     MONTH,
     DEAD,
     RETRACTION,
-    DISTRIBUTION,
+    PLACEMENT,
     ANNOUNCED,
-    MARK,
+    WATERMARK,
     STAMPS,
     VECTOR,
 ) = range(1, 17)
@@ -63,12 +63,12 @@ _NAMES = (
 RECORD_BYTES_MAX = 64_000_000  # of one unpacked record: a damaged size must not take the machine's memory
 
 _HEAD = struct.Struct(">BBI")  # kind, version, CRC-32 of kind ‖ version ‖ payload
-_TRIED = 4_096  # messages of which both ways are tried
+_TRIAL_MESSAGES = 4_096  # for so many messages of a page both forms of their stamps are tried
 _ENCODED = list[tuple[str, int, str, int, int, bytes]]
 _COLUMNS = msgspec.msgpack.Decoder(tuple[list[str], _ENCODED])
 _NUMBERED = msgspec.msgpack.Decoder(tuple[list[str], list[tuple[int, int, int, int, bytes]]])
 _PACK = msgspec.msgpack.Encoder()
-# names of columns by number, for frames that hold these; only ever added to
+# names of columns by number, for frames that hold these numbers; only ever added to
 COLUMN_NAMES = (
     "ms",
     "process",
@@ -98,13 +98,13 @@ T = TypeVar("T")
 
 
 def frame(kind: int, payload: bytes, version: int | None = None) -> bytes:
-    """kind ‖ version ‖ CRC-32 ‖ payload, in the version that is written now."""
+    """Frame a payload as kind ‖ version ‖ CRC-32 ‖ payload, by default in the version that is written now."""
     version = _NEWEST[kind] if version is None else version
     return _HEAD.pack(kind, version, zlib.crc32(payload, zlib.crc32(bytes((kind, version))))) + payload
 
 
 def unframe(kind: int, raw: bytes) -> tuple[int, bytes]:
-    """(version, payload) of a frame of this kind; raises ``CorruptBlock``."""
+    """Check a frame of this kind and return (version, payload); raise ``CorruptBlock``."""
     if len(raw) < _HEAD.size:
         raise CorruptBlock("a block ends before its header does", got=f"{len(raw)} bytes", wanted=_HEAD.size)
     got, version, crc = _HEAD.unpack_from(raw)
@@ -125,13 +125,13 @@ def unframe(kind: int, raw: bytes) -> tuple[int, bytes]:
 
 
 def read(kind: int, raw: bytes) -> tuple[int, Any]:
-    """(version, what its reader makes of the payload): columns and texts, or the MessagePack of a record."""
+    """Return (version, the decoded payload): columns and texts, or the MessagePack of a record."""
     version, payload = unframe(kind, raw)
     return version, READERS[kind, version](payload)
 
 
 def versions_of(kind: int) -> list[int]:
-    """The versions of a kind that are read, oldest first; the last is the one that is written."""
+    """The versions of a kind that are read, oldest first; the last one is written."""
     return sorted(version for k, version in READERS if k == kind)
 
 
@@ -142,9 +142,9 @@ def _name(kind: int) -> str:
 def encode_columns(
     kind: int, columns: Mapping[str, Column], texts: list[str] | None = None, *, apart: Collection[str] = ()
 ) -> bytes:
-    """A frame of named columns and a list of texts. Columns named ``*_hash`` hold hashes and are stored raw.
+    """Encode named columns and a list of texts as a frame. Columns named ``*_hash`` hold hashes and are stored raw.
 
-    ``apart`` names columns whose neighbours may have nothing to do with each other.
+    ``apart`` names columns whose neighbouring values may be unrelated.
     """
     packed = [
         (name, *codec.encode(c, random=name.endswith("_hash"), apart=name in apart)) for name, c in columns.items()
@@ -156,13 +156,13 @@ def encode_columns(
 
 
 def decode_columns(kind: int, raw: bytes) -> tuple[dict[str, Column], list[str]]:
-    """What ``encode_columns`` was given."""
+    """Decode a frame to its (columns, texts)."""
     columns: tuple[dict[str, Column], list[str]] = read(kind, raw)[1]
     return columns
 
 
 def packed_columns(kind: int, raw: bytes) -> tuple[list[str], dict[str, codec.Encoded]]:
-    """(the texts of a frame, its columns as they are packed), for who needs some of them only."""
+    """Return (the texts of a frame, its columns still packed), for callers that need only some columns."""
     version, payload = unframe(kind, raw)
     try:
         if READERS[kind, version] is not _numbered_columns:
@@ -175,7 +175,7 @@ def packed_columns(kind: int, raw: bytes) -> tuple[list[str], dict[str, codec.En
 
 
 def sizes(raw: bytes) -> dict[str, int]:
-    """Bytes that each column of a frame takes, for measurements."""
+    """The bytes that each column of a frame takes, for measurements."""
     version, payload = unframe(raw[0], raw)
     if READERS[raw[0], version] is _numbered_columns:
         return {COLUMN_NAMES[number]: len(body) for number, _, _, _, body in _NUMBERED.decode(payload)[1]}
@@ -183,7 +183,7 @@ def sizes(raw: bytes) -> dict[str, int]:
 
 
 def decode_named(kind: int, raw: bytes, names: tuple[str, ...]) -> tuple[dict[str, Column], list[str]]:
-    """The same, with all of these columns in it."""
+    """Decode a frame that must have all of these columns; raise ``CorruptBlock`` if it lacks one."""
     columns, texts = decode_columns(kind, raw)
     missing = [name for name in names if name not in columns]
     if missing:
@@ -192,7 +192,7 @@ def decode_named(kind: int, raw: bytes, names: tuple[str, ...]) -> tuple[dict[st
 
 
 def encode_record(kind: int, record: Any) -> bytes:
-    """A frame around one small record (msgpack, zstd above 256 bytes)."""
+    """Encode one small record as a frame (msgpack, zstd above 256 bytes)."""
     assert READERS[kind, _NEWEST[kind]] is _record, f"BUG: {_name(kind)} is written as columns"
     raw = _PACK.encode(record)
     if len(raw) <= 256:
@@ -201,19 +201,19 @@ def encode_record(kind: int, record: Any) -> bytes:
 
 
 def decode_record(kind: int, raw: bytes, form: type[T]) -> T:
-    """The record; raises ``CorruptBlock`` for bytes of another shape."""
+    """Decode a record; raise ``CorruptBlock`` for bytes of another shape."""
     return as_record(read(kind, raw)[1], form)
 
 
 def as_record(packed: bytes, form: type[T]) -> T:
-    """A record from its MessagePack; raises ``CorruptBlock``."""
+    """Decode a record's MessagePack; raise ``CorruptBlock``."""
     try:
         return msgspec.msgpack.decode(packed, type=form)
     except msgspec.MsgspecError as error:
         raise CorruptBlock(f"a record is damaged: {error}") from error
 
 
-# --- readers of every version that was ever written; one of an older version gives what today's would ---------------
+# --- readers of every version that was ever written; the reader of an older version returns today's form --------------
 
 
 def _columns(payload: bytes) -> tuple[dict[str, Column], list[str]]:
@@ -225,7 +225,7 @@ def _columns(payload: bytes) -> tuple[dict[str, Column], list[str]]:
 
 
 def _numbered_columns(payload: bytes) -> tuple[dict[str, Column], list[str]]:
-    """The same with numbers for names, forms and kinds: in blocks of few samples they outweigh what they name."""
+    """Columns with numbers for names, forms and kinds: in blocks of few samples the names would outweigh the values."""
     try:
         texts, packed = _NUMBERED.decode(payload)
     except msgspec.MsgspecError as error:
@@ -240,7 +240,7 @@ def _numbered_columns(payload: bytes) -> tuple[dict[str, Column], list[str]]:
 
 
 def _columns_with_lags(payload: bytes) -> tuple[dict[str, Column], list[str]]:
-    """Stamps may stand as what they are later than the first time of their message."""
+    """Columns whose stamps may be stored as lags: the stamp minus the first sample time of its message."""
     columns, texts = _columns(payload)
     if "lag" in columns and {"ts", "message"} <= columns.keys():
         lag = columns.pop("lag")
@@ -250,9 +250,9 @@ def _columns_with_lags(payload: bytes) -> tuple[dict[str, Column], list[str]]:
 
 
 def _first_times(ts: I64, message: I32, messages: int) -> I64:
-    """The time of the first row of each message; 0 of one that no row names."""
+    """The time of the first row of each message; 0 for a message that no row names."""
     times = np.zeros(messages, np.int64)
-    times[message[::-1]] = ts[::-1]  # of several rows the last one written stays
+    times[message[::-1]] = ts[::-1]  # of several assignments to one place the last one counts
     return times
 
 
@@ -266,7 +266,7 @@ def _record(payload: bytes) -> bytes:
 READERS: Mapping[tuple[int, int], Callable[[bytes], Any]] = MappingProxyType(
     {
         **{(kind, 1): _columns for kind in (LOG, CHUNK, TIMELINES, PENDING, HOURS, LEDGER)},
-        **{(kind, 1): _record for kind in (INPUTS, MANIFEST, MONTH, DEAD, RETRACTION, DISTRIBUTION, ANNOUNCED, MARK)},
+        **{(kind, 1): _record for kind in (INPUTS, MANIFEST, MONTH, DEAD, RETRACTION, PLACEMENT, ANNOUNCED, WATERMARK)},
         **{(kind, 2): _numbered_columns for kind in (LOG, PENDING, LEDGER)},
         **{(kind, 1): _numbered_columns for kind in (STAMPS, VECTOR)},
         (TIMELINES, 2): _columns_with_lags,
@@ -289,7 +289,7 @@ _MESSAGES = ("ms", "process", "sequence", "source")
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """A message table: ingest id (ms, process, sequence) and source of each of M messages."""
+    """A message table: the stamp (ms, process, sequence) and the source of each of M messages."""
 
     ms: I64
     process: I64
@@ -301,7 +301,7 @@ class Messages:
         return len(self.ms)
 
     def columns(self) -> dict[str, Column]:
-        """As columns of a block."""
+        """The columns of a block."""
         return {
             "ms": self.ms,
             "process": self.process.astype(np.uint32),
@@ -311,7 +311,7 @@ class Messages:
 
     @classmethod
     def of(cls, columns: Mapping[str, Column], texts: list[str]) -> "Messages":
-        """From such columns; a source number without a name is damage."""
+        """Build a table from the columns of a block; a source number without a name is damage."""
         source = columns["source"]
         _same_length(columns, _MESSAGES)
         _points_into("a message's source", source, len(texts))
@@ -320,13 +320,13 @@ class Messages:
 
 
 def log_column(part: int) -> bytes:
-    """The column of one part of a block: ``v``, then ``v`` with the part's number."""
+    """The column of one part of a block: ``v`` for the first, ``v`` and the part's number for the others."""
     return b"v" if part == 0 else b"v" + part.to_bytes(2, "big")
 
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
-    """One batch's rows of one unit, grouped by series, in order of arrival within a series.
+    """One batch's rows of one HourShard, grouped by series, in order of arrival within a series.
 
     ``series``, ``metrics`` u64[S]; ``counts`` i32[S] rows per series; ``message`` i32[N] into ``messages``;
     ``ts`` i64[N] ms; ``values`` f64[N].
@@ -356,7 +356,7 @@ class LogBlock:
         return encode_columns(LOG, columns, list(self.messages.sources))
 
     def to_cells(self, samples_max: int = limits.LOG_CELL_SAMPLES_MAX) -> dict[bytes, bytes]:
-        """The row of this block: one cell, or several with consecutive rows where it is large."""
+        """The cells of this block's row: one, or for a large block several with consecutive samples."""
         cuts = range(0, max(1, len(self.ts)), samples_max)
         parts = [self] if len(cuts) == 1 else [self._rows(at, at + samples_max) for at in cuts]
         return {log_column(number): part.to_bytes() for number, part in enumerate(parts)}
@@ -364,13 +364,13 @@ class LogBlock:
     def _rows(self, start: int, stop: int) -> "LogBlock":
         ends = np.cumsum(self.counts, dtype=np.int64)
         counts = np.clip(ends, start, stop) - np.clip(ends - self.counts, start, stop)
-        held = counts > 0
+        has_rows = counts > 0
         rows = slice(start, stop)
         return LogBlock(
             self.messages,
-            self.series[held],
-            self.metrics[held],
-            counts[held].astype(np.int32),
+            self.series[has_rows],
+            self.metrics[has_rows],
+            counts[has_rows].astype(np.int32),
             self.message[rows],
             self.ts[rows],
             self.values[rows],
@@ -378,12 +378,12 @@ class LogBlock:
 
     @classmethod
     def from_cells(cls, cells: Mapping[bytes, bytes]) -> "list[LogBlock]":
-        """The parts of a row in their order; raises ``CorruptBlock``."""
+        """Decode the parts of a row, in their order; raise ``CorruptBlock``."""
         return [cls.from_bytes(raw) for _, raw in sorted(cells.items())]
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "LogBlock":
-        """The block; raises ``CorruptBlock``."""
+        """Decode a block; raise ``CorruptBlock``."""
         c, texts = decode_named(LOG, raw, _LOG)
         _same_length(c, ("ts", "message", "values"))
         _same_length(c, ("series_hash", "metric", "counts"))
@@ -403,7 +403,7 @@ class LogBlock:
 
 @dataclass(frozen=True, slots=True)
 class ChunkPage:
-    """Compacted raw of one metric and hour: per series (u64[S], sorted) its timeline's number, length, and values."""
+    """Merged samples of one metric and hour: per series (u64[S], sorted) its timeline's number, length and values."""
 
     series: U64
     timeline: I32
@@ -422,7 +422,7 @@ class ChunkPage:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "ChunkPage":
-        """The page; raises ``CorruptBlock``."""
+        """Decode a page; raise ``CorruptBlock``."""
         c, _ = decode_named(CHUNK, raw, _CHUNK)
         _same_length(c, ("series_hash", "timeline", "counts"))
         _adds_up(c["counts"], len(c["values"]))
@@ -431,7 +431,7 @@ class ChunkPage:
 
 @dataclass(frozen=True, slots=True)
 class TimelinesPage:
-    """A part of a unit's pool of timelines: the messages they name, and per timeline its (ts, message) columns."""
+    """A part of a HourShard's timelines: the messages they name, and per timeline its (ts, message) columns."""
 
     messages: Messages
     counts: I32
@@ -447,15 +447,15 @@ class TimelinesPage:
             "message": self.message,
         }
         lag = self.messages.ms - _first_times(self.ts, self.message, len(self.messages))
-        some = slice(_TRIED)
-        if len(codec.encode(lag[some], apart=True)[-1]) < len(codec.encode(self.messages.ms[some])[-1]):
+        trial = slice(_TRIAL_MESSAGES)
+        if len(codec.encode(lag[trial], apart=True)[-1]) < len(codec.encode(self.messages.ms[trial])[-1]):
             del columns["ms"]
             columns["lag"] = lag
         return encode_columns(TIMELINES, columns, list(self.messages.sources), apart=("lag", "sequence"))
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "TimelinesPage":
-        """The page; raises ``CorruptBlock``."""
+        """Decode a page; raise ``CorruptBlock``."""
         c, texts = decode_named(TIMELINES, raw, _TIMELINES)
         _same_length(c, ("ts", "message"))
         _adds_up(c["counts"], len(c["ts"]))
@@ -469,7 +469,6 @@ _TIMELINES = (*_MESSAGES, "counts", "ts", "message")
 
 
 def _same_length(columns: Mapping[str, Column], names: tuple[str, ...]) -> None:
-    """Columns of one table must be equally long."""
     rows = len(columns[names[0]])
     for name in names:
         if len(columns[name]) != rows:
@@ -477,14 +476,14 @@ def _same_length(columns: Mapping[str, Column], names: tuple[str, ...]) -> None:
 
 
 def _adds_up(counts: Column, rows: int) -> None:
-    """Rows per series must be as many rows as there are."""
+    """Check that the counts per series add up to the number of rows."""
     if (len(counts) and int(counts.min()) < 0) or int(counts.sum()) != rows:
         raise CorruptBlock("a block's counts do not add up", got=int(counts.sum()), wanted=rows)
 
 
 def _points_into(what: str, numbers: Column, size: int) -> None:
-    """Row numbers must name rows that are there: kernels do not look."""
+    """Check that row numbers name rows of their table, since kernels do not check indices."""
     if numbers.dtype != np.int32:
         raise CorruptBlock(f"{what} is no number of a row", got=numbers.dtype, wanted="int32")
-    if len(numbers) and int(numbers.view(np.uint32).max()) >= size:  # as unsigned, numbers below zero are large
+    if len(numbers) and int(numbers.view(np.uint32).max()) >= size:  # as unsigned, negative numbers are large
         raise CorruptBlock(f"{what} is not in its table", got=int(numbers.max()), wanted=f"0..{size - 1}")

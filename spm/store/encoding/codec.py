@@ -1,9 +1,9 @@
-"""Columns to bytes and back, bit for bit.
+"""Encodes columns to bytes and decodes them, bit for bit.
 
-A column is a one-dimensional numpy array. ``encode`` picks the smallest sound form: a constant, raw bytes (few or
-random values), pcodec with first-order deltas (integers), decimals as integers × 10^-k with a list of exceptions, or
-pcodec floats. ``decode`` gives back an equal array of the same dtype, always writable, since kernels are compiled for
-that kind only. pcodec: Loncaric, "Pco", lossless.
+A column is a one-dimensional numpy array. ``encode`` chooses the form: a constant, raw bytes (few or random values),
+pcodec with first-order deltas (integers), decimals as integers × 10^-k with a list of exceptions, or pcodec floats.
+``decode`` returns an equal array of the same dtype, always writable, since kernels are compiled for writable arrays
+only. pcodec: Loncaric, "Pco", lossless.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ DTYPES = ("<u8", "<i8", "<f8", "<u4", "<i4", "<u2", "|u1")  # their order is wri
 _DTYPES: dict[str, np.dtype[Any]] = {d: np.dtype(d) for d in DTYPES}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _FEW = 4  # values for which no form beats raw bytes
-_MISS_SHARE = 64  # one exception in so many values is still worth the integer form
+_MISS_SHARE = 64  # with one exception in so many values the integer form is still smaller
 _SCALES = 10  # decimals are tried up to 9 digits after the point
 
 _INTEGERS = ChunkConfig(compression_level=8, delta_spec=DeltaSpec.try_consecutive(1), mode_spec=ModeSpec.classic())
@@ -34,10 +34,10 @@ _FLOATS = ChunkConfig(compression_level=4, delta_spec=DeltaSpec.try_consecutive(
 
 
 def encode(column: Column, *, random: bool = False, apart: bool = False) -> Encoded:
-    """The column's form and bytes.
+    """Encode a column: its form and its bytes.
 
-    ``random`` says that its values are hashes, which nothing compresses; ``apart`` that integers next to each other may
-    be no nearer than any two: they are packed as they are, or as differences, whichever is smaller.
+    ``random`` says that its values are hashes, which nothing compresses. ``apart`` says that neighbouring integers may
+    be unrelated: they are packed as they are or as differences, whichever is smaller.
     """
     column = np.ascontiguousarray(column)
     dtype = _NAMES.get(column.dtype, "")
@@ -76,7 +76,7 @@ def _encode_floats(column: Column) -> Encoded:
 
 
 def decode(encoded: Encoded) -> Column:
-    """The column; raises ``CorruptBlock`` when the bytes do not give as many values as they claim."""
+    """Decode a column; raise ``CorruptBlock`` when the bytes do not hold as many values as they claim."""
     form, dtype, count, parameter, raw = encoded
     if dtype not in _DTYPES or not 0 <= count <= COLUMN_VALUES_MAX or not 0 <= parameter < _SCALES:
         raise CorruptBlock("a column of unknown kind or size", got=(form, dtype, count, parameter))
@@ -90,7 +90,7 @@ def decode(encoded: Encoded) -> Column:
 
 
 def decode_into(encoded: Encoded, into: Column) -> None:
-    """The same into an array of as many values: that of many small columns is unpacked without one array for each."""
+    """Decode a column into an array of as many values, so that many small columns need only one array."""
     form, dtype, count, parameter, raw = encoded
     if count == len(into) and dtype == into.dtype.str and parameter == 0:
         if form == RAW and len(raw) == into.nbytes:
@@ -101,7 +101,7 @@ def decode_into(encoded: Encoded, into: Column) -> None:
             return
         if form == PCO:
             try:
-                _unpacked(raw, into)
+                _unpack(raw, into)
             except (ValueError, TypeError, RuntimeError) as error:
                 raise CorruptBlock(f"a column does not decode: {error}", got=(form, dtype, count)) from error
             return
@@ -120,7 +120,7 @@ def _decode(form: int, dtype: np.dtype[Any], count: int, parameter: int, raw: by
         column.fill(value)
         return column
     if form in (PCO, FLOAT):
-        return _unpacked(raw, np.empty(count, dtype))
+        return _unpack(raw, np.empty(count, dtype))
     if form == ZSTD:
         with zstandard.ZstdDecompressor().stream_reader(raw) as reader:
             return np.frombuffer(reader.read(count * dtype.itemsize + 1), dtype).copy()
@@ -133,15 +133,15 @@ def _decode_decimals(count: int, k: int, raw: bytes) -> Column:
     misses = int.from_bytes(raw[:4], "little")
     at = np.frombuffer(raw, "<i4", misses, 4)
     bits = np.frombuffer(raw, "<i8", misses, 4 + 4 * misses)
-    values = _unpacked(raw[4 + 12 * misses :], np.empty(count, np.int64)).astype(np.float64)
+    values = _unpack(raw[4 + 12 * misses :], np.empty(count, np.int64)).astype(np.float64)
     if k:
         values /= 10.0**k
     values.view(np.int64)[at] = bits
     return values
 
 
-def _unpacked(raw: bytes, into: Column) -> Column:
-    """Decompress into an array of the claimed size: memory is bounded by it, whatever the stream says."""
+def _unpack(raw: bytes, into: Column) -> Column:
+    """Decompress into an array of the claimed size, which bounds the memory whatever the stream says."""
     progress = standalone.simple_decompress_into(raw, into)
     if progress.n_processed != len(into) or not progress.finished:
         raise ValueError(f"a stream of {progress.n_processed} values or more")

@@ -1,7 +1,7 @@
-"""Compiled loops over columns: the only place where the store looks at single samples.
+"""Compiled loops over columns: the only place where the store handles single samples.
 
 All kernels are pure, release the GIL and are cached on disk; ``warm`` compiles them at set-up. Shapes: N samples,
-S series, M messages. Arrays are C-contiguous; values travel as their 64 bits where equality matters.
+S series, M messages. Arrays are C-contiguous; values are passed as their 64 bits where equality matters.
 """
 
 import numpy as np
@@ -18,13 +18,13 @@ U8 = NDArray[np.uint8]
 BOOL = NDArray[np.bool_]
 
 _WHOLE_MAX = 9007199254740992.0  # 2^53: beyond it not every integer is a float64
-_TWINS_SORTED = 64  # versions of one time in one message from which sorting beats comparing each with each
+_TWINS_SORTED = 64  # from so many versions of one time in one message on, sorting is faster than comparing all pairs
 _POWERS = np.array([10.0**k for k in range(10)])
 
 
 @njit(cache=True, nogil=True)
 def _scale_of(value: float, bits: int, k: int) -> int:
-    """The least scale ≥ k at which value × 10^scale is whole and gives back the same bits; -1: none."""
+    """The least scale ≥ k at which value × 10^scale is an integer and restores the same bits; -1 if there is none."""
     while k < 10:
         scaled = np.rint(value * _POWERS[k])
         if not abs(scaled) <= _WHOLE_MAX:
@@ -37,23 +37,23 @@ def _scale_of(value: float, bits: int, k: int) -> int:
 
 @njit(cache=True, nogil=True)
 def decimal_scale(values: F64, bits: I64, misses_max: int) -> tuple[int, int]:
-    """(scale k, misses): the k that makes all but ``misses`` values whole; gives up (k = -1) over ``misses_max``."""
+    """(scale k, misses): the k that makes all but ``misses`` values integers; k is -1 above ``misses_max`` misses."""
     k = 0
     misses = 0
     for i in range(values.size):
-        found = _scale_of(values[i], bits[i], k)
-        if found < 0:
+        scale = _scale_of(values[i], bits[i], k)
+        if scale < 0:
             misses += 1
             if misses > misses_max:
                 return -1, misses
         else:
-            k = found
+            k = scale
     return k, misses
 
 
 @njit(cache=True, nogil=True)
 def decimal_split(values: F64, bits: I64, k: int, misses_max: int) -> tuple[I64, I32]:
-    """Integers value × 10^k, and the positions where that does not give the bits back (there: the last integer)."""
+    """Integers value × 10^k, and the positions where these do not restore the bits (there: the last integer)."""
     whole = np.empty(values.size, np.int64)
     missed = np.empty(misses_max, np.int32)
     count = 0
@@ -133,10 +133,10 @@ def _sort_segment(ts: I64, rank: I32, order: I64, scratch: I64, start: int, stop
 
 @njit(cache=True, nogil=True)
 def _without_twins(order: I64, bits: I64, out: I64, start: int, stop: int, written: int) -> int:
-    """Copy ``order[start:stop]`` (one series, ts, rank) to ``out``, of equal bits only the last; returns the new end.
+    """Copy ``order[start:stop]`` (one series, ts, rank) to ``out``, of equal bits only the last; return the new end.
 
-    Many values for one time in one message are rare but cheap to send: from ``_TWINS_SORTED`` on they are found by
-    sorting, so that nobody can make a merge quadratic.
+    Many values for one time in one message are rare but cheap to send: from ``_TWINS_SORTED`` on the rows are sorted,
+    so that no sender can make a merge quadratic.
     """
     n = stop - start
     if n == 1:
@@ -167,14 +167,14 @@ def _without_twins(order: I64, bits: I64, out: I64, start: int, stop: int, writt
 
 @njit(cache=True, nogil=True)
 def order_versions(counts: I32, order: I64, ts: I64, rank: I32, bits: I64) -> tuple[I64, I32]:
-    """Rows in the order (series, ts, rank, arrival) with fully identical versions merged.
+    """Sort rows by (series, ts, rank, arrival) and merge fully identical versions.
 
     ``order`` groups rows by series in order of arrival (``group_by_series``); it is used as scratch. Of versions with
     equal series, ts, rank and bits the last to arrive stays, so that the index in the message still decides.
     Returns (row numbers i64[N'], count per series i32[S]).
     """
     out = np.empty(order.size, np.int64)
-    kept = np.zeros(counts.size, np.int32)
+    merged_counts = np.zeros(counts.size, np.int32)
     scratch = np.empty(order.size, np.int64)
     start = 0
     written = 0
@@ -194,27 +194,27 @@ def order_versions(counts: I32, order: I64, ts: I64, rank: I32, bits: I64) -> tu
                 j += 1
             written = _without_twins(order, bits, out, i, j, written)
             i = j
-        kept[s] = written - first
+        merged_counts[s] = written - first
         start = stop
-    return out[:written], kept
+    return out[:written], merged_counts
 
 
 @njit(cache=True, nogil=True)
-def winners(counts: I32, ts: I64, bits: I64, seen: BOOL) -> tuple[I64, I32]:
-    """Of rows sorted by (series, ts, stamp): the last seen one of each (series, ts), and the count per series.
+def winners(counts: I32, ts: I64, bits: I64, visible: BOOL) -> tuple[I64, I32]:
+    """Of rows sorted by (series, ts, stamp): the last visible one of each (series, ts), and the count per series.
 
-    A stale marker gives way to any value beside it. ``seen`` says of each row whether it takes part (as-of,
-    retractions); empty: all do.
+    A stale marker never wins over a value of its series and time. ``visible`` says of each row whether it takes part
+    (as-of, retractions); when it is empty, all rows do.
     """
     out = np.empty(ts.size, np.int64)
-    kept = np.zeros(counts.size, np.int32)
+    winner_counts = np.zeros(counts.size, np.int32)
     written = 0
     start = 0
     for s in range(counts.size):
         stop = start + counts[s]
         first = written
         for i in range(start, stop):
-            if seen.size and not seen[i]:
+            if visible.size and not visible[i]:
                 continue
             if written > first and ts[out[written - 1]] == ts[i]:
                 if bits[i] != STALE_BITS or bits[out[written - 1]] == STALE_BITS:
@@ -222,17 +222,17 @@ def winners(counts: I32, ts: I64, bits: I64, seen: BOOL) -> tuple[I64, I32]:
             else:
                 out[written] = i
                 written += 1
-        kept[s] = written - first
+        winner_counts[s] = written - first
         start = stop
-    return out[:written], kept
+    return out[:written], winner_counts
 
 
 @njit(cache=True, nogil=True)
 def find_timelines(counts: I32, ts: I64, rank: I32) -> tuple[I32, I32, int]:
-    """Series that share exactly the same (ts, rank) columns share a timeline.
+    """Find the distinct timelines: series with equal (ts, rank) columns share one.
 
-    Returns (timeline of each series i32[S], a series standing for each timeline i32[T in front], T). Candidates are
-    found by a 64-bit FNV-1a hash in an open-addressed table and then compared in full.
+    Returns (timeline of each series i32[S], one series of each timeline i32[T], T). Candidates are looked up by a
+    64-bit FNV-1a hash in an open-addressed table and then compared in full.
     """
     series_count = counts.size
     size = 16
@@ -244,8 +244,8 @@ def find_timelines(counts: I32, ts: I64, rank: I32) -> tuple[I32, I32, int]:
     for s in range(series_count):
         starts[s + 1] = starts[s] + counts[s]
     timeline = np.empty(series_count, np.int32)
-    standing = np.empty(series_count, np.int32)
-    found = 0
+    representatives = np.empty(series_count, np.int32)
+    timelines = 0
     for s in range(series_count):
         h = np.uint64(14695981039346656037)
         for i in range(starts[s], starts[s + 1]):
@@ -255,12 +255,12 @@ def find_timelines(counts: I32, ts: I64, rank: I32) -> tuple[I32, I32, int]:
         while True:
             t = table[at]
             if t < 0:
-                table[at] = found
-                standing[found] = s
-                timeline[s] = found
-                found += 1
+                table[at] = timelines
+                representatives[timelines] = s
+                timeline[s] = timelines
+                timelines += 1
                 break
-            other = standing[t]
+            other = representatives[t]
             same = counts[other] == counts[s]
             i = 0
             while same and i < counts[s]:
@@ -271,7 +271,7 @@ def find_timelines(counts: I32, ts: I64, rank: I32) -> tuple[I32, I32, int]:
                 timeline[s] = t
                 break
             at = (at + 1) & (size - 1)
-    return timeline, standing[:found], found
+    return timeline, representatives[:timelines], timelines
 
 
 @njit(cache=True, nogil=True)
@@ -288,7 +288,7 @@ def take_segments(starts: I64, lengths: I32, total: int) -> I64:
 
 @njit(cache=True, nogil=True)
 def text_checks(text: U8, starts: I64, ends: I64) -> U64:
-    """A second hash of each text (FNV-1a over words of eight bytes): tells apart texts whose first hash was forged."""
+    """A second hash of each text (FNV-1a over eight bytes at a time), which differs where the first hash was forged."""
     out = np.empty(starts.size, np.uint64)
     prime = np.uint64(1099511628211)
     for i in range(starts.size):
@@ -323,5 +323,5 @@ def warm() -> None:
     spread(counts, 2)
     text, ends = np.zeros(1, np.uint8), np.ones(1, np.int64)
     text_checks(text, ends - 1, ends)
-    text.flags.writeable = False  # texts often are views of a body
+    text.flags.writeable = False  # texts are often views of a request body
     text_checks(text, ends - 1, ends)

@@ -1,14 +1,14 @@
-"""The account of an app: everything that was accepted, and where it is now. It adds up at any time (invariant 3).
+"""The balance of an app: how many samples were accepted, and where they are now. It adds up at any time (invariant 3).
 
     accepted = stored + late + rejected + dead + queued + in flight + unconfirmed
 
-Enter by ``read_balance``. Each accepting process announces how much it accepted up to a stamp, and how much of that nobody
-has confirmed yet; its low-water mark holds the sums up to which everything is settled; what was settled beyond the mark
-is counted from commit records and account rows. What was accepted and is not settled waits: in the queue where its
-process saw it confirmed, else in flight, or unconfirmed when that process is gone. A difference is never spread over
-other numbers: it stands as ``missing``, with a finding that says which process it is about. Cost: the rows since the
-oldest mark that lags, ``ACCOUNT_LOOK_BACK_MS`` at most; of a process that is gone for long, adoption records say what
-came. What was stored before processes announced themselves is not in the account.
+Enter by ``read_balance``. Each accepting process announces how much it accepted up to a stamp, and how much of that is
+not confirmed yet. Its watermark holds the sums up to which everything is settled; what is settled above it is counted
+from commit records and ledger rows. Accepted samples that are not settled are in the queue if their process saw them
+confirmed, else in flight, or unconfirmed when that process is gone. A difference is never hidden in other numbers: it
+is ``missing``, with a discrepancy that names its process. Cost: the rows since the oldest watermark that lags, at most
+those of ``BALANCE_LOOK_BACK_MS``; for a process that is gone for long, adoption records count what came. The balance
+has no samples that were stored before processes announced.
 """
 
 from collections.abc import Iterable
@@ -27,12 +27,12 @@ from spm.store.ledger.outcomes import Outcomes, read_outcomes
 from spm.store.ledger.watermarks import Announcement, OutcomeTotals, ProcessWatermarks
 
 MINUTE_MS = 60_000
-_NO_WORD = Announcement(0, 0, 0, 0, 0, 0, 0, 0)
+_NO_ANNOUNCEMENT = Announcement(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class SampleCounts:
-    """Where messages or samples are; among samples, rejected ones are lines that could not be read."""
+    """Messages or samples by where they are. Rejected samples are lines that could not be read."""
 
     accepted: int = 0
     stored: int = 0
@@ -51,40 +51,40 @@ class SampleCounts:
 
     @property
     def settled(self) -> int:
-        """What has come to its end."""
+        """All with an outcome."""
         return self.stored + self.late + self.rejected + self.dead
 
     @property
-    def lost(self) -> int:
-        """What no answer will ever show."""
+    def not_stored(self) -> int:
+        """All with an outcome that no answer will ever show."""
         return self.late + self.rejected + self.dead
 
     @property
     def waiting(self) -> int:
-        """Not settled yet."""
+        """All without an outcome yet."""
         return self.queued + self.in_flight + self.unconfirmed
 
     @property
     def missing(self) -> int:
-        """What does not add up; below zero: more was settled than accepted."""
+        """The difference that does not add up; below zero: more was settled than accepted."""
         return self.accepted - self.settled - self.waiting
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessBalance:
-    """One accepting process' part of the account. Times are of stamps; 0: none yet."""
+    """One accepting process' part of the balance. Times are of stamps; 0: none yet."""
 
     number: int
     gone: bool
     last_ms: int
-    mark_ms: int
+    watermark_ms: int
     messages: SampleCounts
     samples: SampleCounts
 
 
 @dataclass(frozen=True, slots=True)
 class Discrepancy:
-    """A part of the account that does not add up: what process, and by how much."""
+    """By how much the balance of a process does not add up."""
 
     process: int
     messages: int
@@ -93,52 +93,58 @@ class Discrepancy:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The account of one app at one moment."""
+    """The balance of one app at one moment."""
 
     app: int
     at_ms: int
     messages: SampleCounts
     samples: SampleCounts
-    lag_ms: int  # of the marks of living processes
+    lag_ms: int  # of the watermarks of living processes
     processes: tuple[ProcessBalance, ...]
-    damaged: int = 0  # rows that could not be read: what they account for seems to wait
+    damaged: int = 0  # rows that could not be read: their samples count as waiting
     unread: tuple[int, ...] = ()  # processes whose own rows could not be read: they are in none of the numbers
 
     @property
-    def findings(self) -> tuple[Discrepancy, ...]:
-        """Where it does not add up."""
+    def discrepancies(self) -> tuple[Discrepancy, ...]:
+        """The processes whose balance does not add up."""
         parts = (Discrepancy(p.number, p.messages.missing, p.samples.missing) for p in self.processes)
         return tuple(part for part in parts if part.messages or part.samples)
 
     @property
     def adds_up(self) -> bool:
         """Whether all of it could be read, and nothing is missing."""
-        return not (self.findings or self.damaged or self.unread)
+        return not (self.discrepancies or self.damaged or self.unread)
 
 
 def read_balance(reader: Reader, app: int, now_ms: int, *, cells: CommitCellCache | None = None) -> Balance:
-    """The account now. Marks are read first: what is settled after that was announced before, or is newer than that."""
-    found_marks = watermarks.read(reader, app)
-    known = {n: m for n, m in found_marks.items() if not m.damaged}
-    counted = {n: m for n, m in known.items() if not _forgotten(m, now_ms)}
-    above = {n: watermarks.packed(m.held.place) if n in counted else keys.U64 for n, m in found_marks.items()}
-    found = read_outcomes(reader, app, _since_ms(counted.values(), now_ms) // MINUTE_MS, beyond=above, cells=cells)
-    processes = [_process(m, found, now_ms) if n in counted else _past(m) for n, m in sorted(known.items())]
+    """Compute the present balance. Watermarks are read first, so that later outcomes are counted from rows."""
+    all_processes = watermarks.read(reader, app)
+    readable = {number: process for number, process in all_processes.items() if not process.damaged}
+    counted = {number: process for number, process in readable.items() if not _is_forgotten(process, now_ms)}
+    above = {
+        number: watermarks.pack_place(process.watermark.place) if number in counted else keys.U64
+        for number, process in all_processes.items()
+    }
+    outcomes = read_outcomes(reader, app, _since_ms(counted.values(), now_ms) // MINUTE_MS, beyond=above, cells=cells)
+    balances = [
+        _process_balance(process, outcomes, now_ms) if number in counted else _ended_balance(process)
+        for number, process in sorted(readable.items())
+    ]
     return Balance(
         app,
         now_ms,
-        sum((p.messages for p in processes), SampleCounts()),
-        sum((p.samples for p in processes), SampleCounts()),
-        watermarks.lag_ms(known, now_ms),
-        tuple(processes),
-        found.damaged,
-        tuple(sorted(found_marks.keys() - known.keys())),
+        sum((p.messages for p in balances), SampleCounts()),
+        sum((p.samples for p in balances), SampleCounts()),
+        watermarks.lag_ms(readable, now_ms),
+        tuple(balances),
+        outcomes.damaged,
+        tuple(sorted(all_processes.keys() - readable.keys())),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceSummary:
-    """The account as marks alone tell it, for many apps at once: whatever is not held by a mark counts as queued."""
+    """The balance by watermarks alone, for many apps at once: everything above a watermark counts as queued."""
 
     messages: SampleCounts
     samples: SampleCounts
@@ -147,102 +153,112 @@ class BalanceSummary:
 
 
 def summarize(reader: Reader, app: int, now_ms: int) -> BalanceSummary:
-    """One scan of a few rows. It adds up, too; what was settled a moment ago still waits here."""
-    found = watermarks.read(reader, app)
-    known = {n: m for n, m in found.items() if not m.damaged}
-    held = reduce(OutcomeTotals.plus, map(_held, known.values()), OutcomeTotals())
-    words = [m.announced for m in known.values() if m.announced is not None]
-    told = sum(word.messages for word in words), sum(word.samples + word.rejected for word in words)
-    messages, samples = (
-        replace(settled, accepted=accepted, queued=accepted - settled.settled)
-        for settled, accepted in zip((_messages(held), _samples(held)), told, strict=True)
-    )
-    return BalanceSummary(messages, samples, watermarks.lag_ms(known, now_ms), len(found) - len(known))
+    """Compute the summary by one scan of a few rows. It adds up; what was just settled may still count as queued."""
+    all_processes = watermarks.read(reader, app)
+    readable = {number: process for number, process in all_processes.items() if not process.damaged}
+    totals = reduce(OutcomeTotals.plus, map(_settled_totals, readable.values()), OutcomeTotals())
+    newest = [process.newest for process in readable.values() if process.newest is not None]
+    messages = _with_queued(_messages(totals), sum(a.messages for a in newest))
+    samples = _with_queued(_samples(totals), sum(a.samples + a.rejected for a in newest))
+    return BalanceSummary(messages, samples, watermarks.lag_ms(readable, now_ms), len(all_processes) - len(readable))
 
 
-def _held(known: ProcessWatermarks) -> OutcomeTotals:
-    return reduce(OutcomeTotals.plus, (record.totals for record in known.adopted), known.held.totals)
+def _with_queued(settled: SampleCounts, accepted: int) -> SampleCounts:
+    return replace(settled, accepted=accepted, queued=accepted - settled.settled)
 
 
-def _since_ms(known: Iterable[ProcessWatermarks], now_ms: int) -> int:
-    """From where rows may lie that no mark counts: the oldest mark with announcements above it, within a bound."""
-    oldest = min((_behind_ms(m) for m in known if not m.settled), default=now_ms)
-    return max(0, oldest - limits.ACCOUNT_SLACK_MS, now_ms - limits.ACCOUNT_LOOK_BACK_MS)
+def _settled_totals(process: ProcessWatermarks) -> OutcomeTotals:
+    return reduce(OutcomeTotals.plus, (record.totals for record in process.adoptions), process.watermark.totals)
 
 
-def _behind_ms(known: ProcessWatermarks) -> int:
-    """Up to where everything is settled; before the first mark: some moments before the oldest announcement."""
-    return known.held.ms or known.words[0].ms
+def _since_ms(processes: Iterable[ProcessWatermarks], now_ms: int) -> int:
+    """From when on rows may lie above a watermark: the oldest one with announcements above it, within a bound."""
+    oldest = min((_settled_ms(process) for process in processes if not process.settled), default=now_ms)
+    return max(0, oldest - limits.BALANCE_SLACK_MS, now_ms - limits.BALANCE_LOOK_BACK_MS)
 
 
-def _forgotten(known: ProcessWatermarks, now_ms: int) -> bool:
-    """Whether a process is gone for so long that its rows are not looked for: adoption records say what came."""
-    return not known.settled and known.gone(now_ms) and _behind_ms(known) < now_ms - limits.ACCOUNT_GONE_MS
+def _settled_ms(process: ProcessWatermarks) -> int:
+    """The time of the watermark; before the first one, that of the oldest announcement."""
+    return process.watermark.ms or process.announcements[0].ms
 
 
-def _process(known: ProcessWatermarks, found: Outcomes, now_ms: int) -> ProcessBalance:
-    """One process: what its mark and records hold, what rows say above it, and what is left of what it announced.
+def _is_forgotten(process: ProcessWatermarks, now_ms: int) -> bool:
+    """Whether a process is gone for so long that its rows are not read: adoption records count what came."""
+    return not process.settled and process.gone(now_ms) and _settled_ms(process) < now_ms - limits.BALANCE_GONE_MS
 
-    1. What it stamped after its last word counts as accepted when it is found, by rows or by a record.
-    2. Of what it announced, marks and records count one part, rows the other; what is then left waits.
+
+def _process_balance(process: ProcessWatermarks, outcomes: Outcomes, now_ms: int) -> ProcessBalance:
+    """The balance of one process, from its watermark, its adoption records and the rows above the watermark.
+
+    1. Stamps after its newest announcement count as accepted when a row or a record has them.
+    2. Of the announced messages, watermark and records count one part, rows another; the remaining ones wait.
     """
-    word = known.announced or _NO_WORD
-    told = found.stamps <= np.uint64(watermarks.packed(word.place))
-    mine = found.whole & (found.process == known.process)
-    recorded = np.isin(found.stamps, known.named)
-    unannounced = found.only(mine & ~told & recorded).totals()
-    if unannounced.messages != _later(known):
-        return _past(known)  # a record is older than the rows that were read
-    held, more, newer = _held(known), found.only(mine & told & ~recorded).totals(), found.only(mine & ~told).totals()
-    messages = _messages(held) - _messages(unannounced) + _messages(more)
-    samples = _samples(held) - _samples(unannounced) + _samples(more)
-    wait_messages = max(0, word.messages - messages.settled)
-    wait_samples = max(0, word.samples + word.rejected - samples.settled) if wait_messages else 0
-    open_messages = min(word.open_messages, wait_messages)
-    open_samples = wait_samples if open_messages == wait_messages else min(word.open_samples, wait_samples)
-    gone = known.gone(now_ms)
+    newest = process.newest or _NO_ANNOUNCEMENT
+    announced = outcomes.stamps <= np.uint64(watermarks.pack_place(newest.place))
+    mine = outcomes.are_settled & (outcomes.process == process.process)
+    recorded = np.isin(outcomes.stamps, process.adopted_stamps)
+    unannounced = outcomes.select(mine & ~announced & recorded).totals()
+    if unannounced.messages != _count_unannounced(process):
+        return _ended_balance(process)  # a record is older than the rows that were read
+    settled = _settled_totals(process)
+    from_rows = outcomes.select(mine & announced & ~recorded).totals()
+    newer = outcomes.select(mine & ~announced).totals()
+    messages = _messages(settled) - _messages(unannounced) + _messages(from_rows)
+    samples = _samples(settled) - _samples(unannounced) + _samples(from_rows)
+    wait_messages = max(0, newest.messages - messages.settled)
+    wait_samples = max(0, newest.samples + newest.rejected - samples.settled) if wait_messages else 0
+    open_messages = min(newest.open_messages, wait_messages)
+    open_samples = wait_samples if open_messages == wait_messages else min(newest.open_samples, wait_samples)
+    gone = process.gone(now_ms)
     return ProcessBalance(
-        known.process,
+        process.process,
         gone,
-        word.ms,
-        known.held.ms,
-        _places(messages, word.messages, wait_messages, open_messages, gone=gone) + _messages(newer),
-        _places(samples, word.samples + word.rejected, wait_samples, open_samples, gone=gone) + _samples(newer),
+        newest.ms,
+        process.watermark.ms,
+        _with_waiting(messages, newest.messages, wait_messages, open_messages, gone=gone) + _messages(newer),
+        _with_waiting(samples, newest.samples + newest.rejected, wait_samples, open_samples, gone=gone)
+        + _samples(newer),
     )
 
 
-def _past(known: ProcessWatermarks) -> ProcessBalance:
-    """One that is gone for long: what its mark and its adoption records hold. What they lack never came."""
-    word, held = known.announced or _NO_WORD, _held(known)
-    messages = max(0, word.messages + _later(known) - held.messages)
-    samples = max(0, word.samples + word.rejected - _samples(held).settled) if messages else 0
+def _ended_balance(process: ProcessWatermarks) -> ProcessBalance:
+    """The balance of a process that is gone for long, by its watermark and adoption records; the rest never came."""
+    newest, settled = process.newest or _NO_ANNOUNCEMENT, _settled_totals(process)
+    messages = max(0, newest.messages + _count_unannounced(process) - settled.messages)
+    samples = max(0, newest.samples + newest.rejected - _samples(settled).settled) if messages else 0
     return ProcessBalance(
-        known.process,
+        process.process,
         True,
-        word.ms,
-        known.held.ms,
-        _places(_messages(held), held.messages + messages, messages, messages, gone=True),
-        _places(_samples(held), _samples(held).settled + samples, samples, samples, gone=True),
+        newest.ms,
+        process.watermark.ms,
+        _with_waiting(_messages(settled), settled.messages + messages, messages, messages, gone=True),
+        _with_waiting(_samples(settled), _samples(settled).settled + samples, samples, samples, gone=True),
     )
 
 
-def _later(known: ProcessWatermarks) -> int:
-    """How many stamps its records name that it never announced."""
-    word = known.announced or _NO_WORD
-    return int((known.named > np.uint64(watermarks.packed(word.place))).sum())
+def _count_unannounced(process: ProcessWatermarks) -> int:
+    """The number of stamps that its records name and that it never announced."""
+    newest = process.newest or _NO_ANNOUNCEMENT
+    return int((process.adopted_stamps > np.uint64(watermarks.pack_place(newest.place))).sum())
 
 
-def _places(settled: SampleCounts, accepted: int, waiting: int, open_: int, *, gone: bool) -> SampleCounts:
-    """With what waits beside what is settled: confirmed by the queue, or not; by a process that lives, or not."""
+def _with_waiting(settled: SampleCounts, accepted: int, waiting: int, open_: int, *, gone: bool) -> SampleCounts:
+    """Add the samples that wait: confirmed by the queue or open, and open ones of a living process or of one gone."""
     in_flight, unconfirmed = (0, open_) if gone else (open_, 0)
     return replace(settled, accepted=accepted, queued=waiting - open_, in_flight=in_flight, unconfirmed=unconfirmed)
 
 
-def _messages(of: OutcomeTotals) -> SampleCounts:
-    """Outcomes messages, each by one outcome."""
-    return SampleCounts(of.messages, of.stored_messages, of.late_messages, of.rejected_messages, of.dead_messages)
+def _messages(totals: OutcomeTotals) -> SampleCounts:
+    return SampleCounts(
+        totals.messages, totals.stored_messages, totals.late_messages, totals.rejected_messages, totals.dead_messages
+    )
 
 
-def _samples(of: OutcomeTotals) -> SampleCounts:
-    """Outcomes samples."""
-    return SampleCounts(of.stored + of.late + of.rejected + of.dead, of.stored, of.late, of.rejected, of.dead)
+def _samples(totals: OutcomeTotals) -> SampleCounts:
+    return SampleCounts(
+        totals.stored + totals.late + totals.rejected + totals.dead,
+        totals.stored,
+        totals.late,
+        totals.rejected,
+        totals.dead,
+    )

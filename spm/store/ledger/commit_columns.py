@@ -1,8 +1,8 @@
-"""Commit records and account rows, many at once: what they say of messages, as ``settled`` joins it.
+"""Decodes many commit records and ledger rows at once, as ``outcomes`` joins them.
 
-Enter by ``open_cells``. The cells are taken apart one by one, since each may be damaged, and only as far as the join needs
-them; the columns of all are unpacked into common ones, of which each ``CommitCell`` gets its part. ``CommitCellCache`` remembers what
-was opened, for who reads the same ones again and again.
+Enter by ``open_cells``. Each cell is split on its own, since each may be damaged, and only as far as the join needs it;
+the columns of all cells are unpacked into common ones, of which each ``CommitCell`` gets its part. ``CommitCellCache``
+remembers decoded cells, for callers that read the same ones repeatedly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,50 +18,50 @@ from spm.store.encoding import blocks, codec
 from spm.store.encoding.blocks import Messages
 from spm.store.encoding.codec import Column, Encoded
 
-_CELL_BYTES = 400  # what an opened cell takes besides its columns
+_CELL_BYTES = 400  # of a decoded cell besides its columns
 _TABLE = {"ms": "<i8", "process": "<u4", "sequence": "<u2", "source": "<i4", "samples": "<i8"}  # one value per message
-_FACTS = ("range", "batch_hash")  # columns that each cell has once
-_FACT_BYTES = (24, 8, 8)  # and of the epoch, if it is told
+_FACTS = ("range", "batch_hash")  # columns with one value per cell
+_FACT_BYTES = (24, 8, 8)  # the third is the epoch's, which older cells lack
 
 
 @dataclass(frozen=True, slots=True)
 class CommitCell:
-    """What a commit record or an account row says."""
+    """A decoded cell of a commit record, or a decoded ledger row."""
 
     messages: Messages
     samples: I64
     message_ids: U8  # u8[M, 16]
     totals: I64 | None
     outcome: int
-    hour: int  # of the rows that it accounts for
-    rows: int  # how many rows the batch has
+    hour: int  # of its samples
+    rows: int  # the number of rows of the batch
     batch: int
-    epoch: int | None  # by which it was placed; older programs did not say
+    epoch: int | None  # by which the batch was placed; None in cells of older programs
     size: int
 
 
-Opened = CommitCell | CorruptBlock
+CellOrError = CommitCell | CorruptBlock
 
 
 class CommitCellCache:
-    """Cells as they were opened. Thread-safe, bounded."""
+    """Remembers decoded cells by their bytes. Thread-safe, bounded."""
 
-    def __init__(self, bytes_max: int = limits.SETTLED_CACHE_BYTES) -> None:
+    def __init__(self, bytes_max: int = limits.COMMIT_CELL_CACHE_BYTES) -> None:
         self._cells: LruCache[bytes, CommitCell] = LruCache(bytes_max)
 
-    def open(self, raws: Sequence[bytes], kind: int) -> list[Opened]:
-        """Each cell, or what is wrong with it."""
+    def open(self, raws: Sequence[bytes], kind: int) -> list[CellOrError]:
+        """Decode cells; each result is the cell or its error."""
         distinct = list(dict.fromkeys(raws))
         cached = dict(zip(distinct, self._cells.get_many(distinct), strict=True))
         unknown = [raw for raw, cell in cached.items() if cell is None]
-        fresh: dict[bytes, Opened] = dict(zip(unknown, open_cells(unknown, kind, own=True), strict=True))
+        fresh: dict[bytes, CellOrError] = dict(zip(unknown, open_cells(unknown, kind, copy=True), strict=True))
         self._cells.put_many((raw, cell, cell.size) for raw, cell in fresh.items() if isinstance(cell, CommitCell))
         return [cached[raw] or fresh[raw] for raw in raws]
 
 
 @dataclass(frozen=True, slots=True)
-class _Packed:
-    """One cell taken apart, its columns still packed."""
+class _PackedCell:
+    """One cell split into its columns, which are still packed."""
 
     columns: Mapping[str, Encoded]
     sources: tuple[str, ...]
@@ -69,40 +69,41 @@ class _Packed:
     size: int
 
 
-def open_cells(raws: Sequence[bytes], kind: int, *, own: bool = False) -> list[Opened]:
-    """Each cell, or what is wrong with it. ``own``: with columns that hold no other cell's bytes in memory.
+def open_cells(raws: Sequence[bytes], kind: int, *, copy: bool = False) -> list[CellOrError]:
+    """Decode cells; each result is the cell or its error. ``copy``: a cell's columns are no views of common ones.
 
-    1. each cell is taken apart, and the lengths of its columns compared;
-    2. columns are unpacked into common ones, each cell's at its place;
-    3. every cell gets its part.
+    1. split each cell into columns and compare their lengths;
+    2. unpack the columns of all cells into common ones;
+    3. give every cell its part.
     """
-    found = [_tried(raw, kind) for raw in raws]
-    fine = [one for one in found if isinstance(one, _Packed)]
+    results = [_try_split(raw, kind) for raw in raws]
+    fine = [one for one in results if isinstance(one, _PackedCell)]
     starts = np.cumsum([0, *(one.count for one in fine)])
     table = {name: np.empty(starts[-1], dtype) for name, dtype in _TABLE.items()}
     table["id_hash"] = np.empty((starts[-1], 16), np.uint8)
     places = starts.tolist()
-    faults = [_unpacked(one, table, at, until) for one, at, until in zip(fine, places, places[1:], strict=False)]
+    faults = [_unpack(one, table, at, until) for one, at, until in zip(fine, places, places[1:], strict=False)]
     names = np.repeat(np.array([len(one.sources) for one in fine], np.int64), np.diff(starts))
-    lost = set(np.searchsorted(starts, np.flatnonzero((table["source"] < 0) | (table["source"] >= names)), "right") - 1)
+    nameless = np.flatnonzero((table["source"] < 0) | (table["source"] >= names))
+    without_source = set(np.searchsorted(starts, nameless, "right") - 1)
     table |= {name: table[name].astype(np.int64) for name in ("process", "sequence")}
-    made: list[Opened] = []
+    cells: list[CellOrError] = []
     for number, (one, at, until, fault) in enumerate(zip(fine, places, places[1:], faults, strict=False)):
-        if fault is None and number in lost:
+        if fault is None and number in without_source:
             fault = CorruptBlock("a message's source is not in its table", wanted=f"one of {len(one.sources)}")
-        made.append(fault or _cell(one, table, slice(at, until), own=own))
-    parts = iter(made)
-    return [next(parts) if isinstance(one, _Packed) else one for one in found]
+        cells.append(fault or _commit_cell(one, table, slice(at, until), copy=copy))
+    parts = iter(cells)
+    return [next(parts) if isinstance(one, _PackedCell) else one for one in results]
 
 
-def _tried(raw: bytes, kind: int) -> _Packed | CorruptBlock:
+def _try_split(raw: bytes, kind: int) -> _PackedCell | CorruptBlock:
     try:
-        return _apart(raw, kind)
+        return _split(raw, kind)
     except CorruptBlock as error:
         return error
 
 
-def _apart(raw: bytes, kind: int) -> _Packed:
+def _split(raw: bytes, kind: int) -> _PackedCell:
     texts, columns = blocks.packed_columns(kind, raw)
     try:
         count = columns["ms"][2]
@@ -119,11 +120,11 @@ def _apart(raw: bytes, kind: int) -> _Packed:
         raise CorruptBlock(
             "a commit record's facts are damaged", got=(*facts, len(ids)), wanted=(*_FACT_BYTES, 16 * count)
         )
-    return _Packed(columns, tuple(texts), count, len(raw) + 60 * count + _CELL_BYTES)
+    return _PackedCell(columns, tuple(texts), count, len(raw) + 60 * count + _CELL_BYTES)
 
 
-def _unpacked(one: _Packed, table: Mapping[str, Column], at: int, until: int) -> CorruptBlock | None:
-    """Unpack a cell's columns to their place in common ones; what is wrong with them."""
+def _unpack(one: _PackedCell, table: Mapping[str, Column], at: int, until: int) -> CorruptBlock | None:
+    """Unpack a cell's columns to their place in the common ones; return the error if there is one."""
     try:
         for name in _TABLE:
             codec.decode_into(one.columns[name], table[name][at:until])
@@ -134,11 +135,11 @@ def _unpacked(one: _Packed, table: Mapping[str, Column], at: int, until: int) ->
     return None
 
 
-def _cell(one: _Packed, table: Mapping[str, Column], part: slice, *, own: bool) -> Opened:
-    """Without the list of the batch's rows, of which only their number counts."""
+def _commit_cell(one: _PackedCell, table: Mapping[str, Column], part: slice, *, copy: bool) -> CellOrError:
+    """Build a cell from its part of the common columns; of the list of the batch's rows only the length is needed."""
     names = ("ms", "process", "sequence", "source", "samples", "id_hash")
     ms, process, sequence, source, samples, ids = (
-        [table[name][part].copy() for name in names] if own else [table[name][part] for name in names]
+        [table[name][part].copy() for name in names] if copy else [table[name][part] for name in names]
     )
     columns = one.columns
     facts = columns["range"][4]

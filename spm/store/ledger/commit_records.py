@@ -1,9 +1,9 @@
-"""Commit records and account rows: what is written, of which message, and in which rows (rules 6, 7, 15 and 24).
+"""Commit records and ledger rows: their contents and their keys (PROTOCOL 6, 7, 15, 24).
 
 A pending record has one cell per hour of its batch in its shard. The cell says which messages (stamp, id, source) are
 in the block, how many samples of each, and all rows of the batch, so that a message counts as stored when all of them
-are there. A ledger row holds the same facts for good, with the outcome. ``ABANDONED`` is what a writer left by an epoch
-that had closed: nobody may count on it, and the writer puts the same where it belongs (rule 22).
+are there. A ledger row keeps these facts for good, with the outcome. ``ABANDONED`` marks what a writer put by an epoch
+that had been closed: it counts for nothing, and the writer puts it again where it belongs (PROTOCOL 22).
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ from spm.store.encoding.blocks import Messages
 from spm.store.keys import LogKey
 
 COLUMN = b"v"
-STORED, REJECTED, DEAD, EXPIRED_HOUR, ABANDONED = range(5)  # outcomes of a stamp; late: its hour was sealed already
+STORED, REJECTED, DEAD, EXPIRED_HOUR, ABANDONED = range(5)  # outcomes; EXPIRED_HOUR: too late, the hour was sealed
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What one batch stored in one unit: samples per message, the messages' ids, the time range, the batch's rows."""
+    """A batch's part of one HourShard: samples per message, the messages' ids, the time range, the batch's rows."""
 
     messages: Messages
     samples: I64
@@ -34,8 +34,8 @@ class Commit:
     ts_min: int
     ts_max: int
     rows: tuple[tuple[int, int], ...]  # (shard, hour) of every row of the batch
-    totals: I64 | None = None  # of what is rejected or dead: samples of each message in all, however few are so
-    epoch: int | None = None  # by which the batch was placed; older programs did not say
+    totals: I64 | None = None  # of rejected or dead samples: the number of all samples of each message
+    epoch: int | None = None  # by which the batch was placed; None in rows of older programs
 
     @property
     def stamp_min_ms(self) -> int:
@@ -49,12 +49,11 @@ class Commit:
 
     @property
     def sample_count(self) -> int:
-        """Samples in the block."""
         return int(self.samples.sum())
 
 
 def encode(commit: Commit, kind: int = blocks.PENDING, outcome: int = STORED, batch: int = 0) -> bytes:
-    """The cell (or, with its kind, the ledger row) of a commit."""
+    """Encode a commit as a cell of `pending` or, with that kind, as a ledger row."""
     rows = np.array(commit.rows, np.int64).reshape(-1, 2)
     columns = {
         **commit.messages.columns(),
@@ -73,12 +72,12 @@ def encode(commit: Commit, kind: int = blocks.PENDING, outcome: int = STORED, ba
 
 
 def decode(raw: bytes, kind: int = blocks.PENDING) -> Commit:
-    """The commit; raises ``CorruptBlock``."""
+    """Decode a commit; raise ``CorruptBlock``."""
     return decode_ledger_row(raw, kind)[0]
 
 
 def decode_ledger_row(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, int, int]:
-    """(commit, outcome, batch) of a ledger row."""
+    """Decode a ledger row to (commit, outcome, batch); raise ``CorruptBlock``."""
     c, texts = blocks.decode_columns(kind, raw)
     messages = Messages.of(c, texts)
     totals = c.get("total")
@@ -89,7 +88,7 @@ def decode_ledger_row(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, in
     low, high, outcome = map(int, c["range"])
     rows = tuple(zip(map(int, c["bucket"]), map(int, c["slot"]), strict=True))
     if "epoch" in c and len(c["epoch"]) != 1:
-        raise CorruptBlock("a commit record was placed by one epoch", got=len(c["epoch"]), wanted=1)
+        raise CorruptBlock("a commit record with a wrong number of epochs", got=len(c["epoch"]), wanted=1)
     epoch = int(c["epoch"][0]) if "epoch" in c else None
     return (
         Commit(messages, c["samples"], c["id_hash"], low, high, rows, totals, epoch),
@@ -99,14 +98,14 @@ def decode_ledger_row(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, in
 
 
 def ledger_key(block: LogKey) -> bytes:
-    """Where the account of a block's pending cell stands, once a run has taken it in; the same for every run."""
+    """The key of the ledger row that any run writes for a block's pending cell."""
     sequence = (block.hour << 8 | block.shard) & keys.U32
     return keys.ledger(block.app, block.ingest_ms // 60_000, block.batch, sequence)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCell:
-    """One pending cell as a scan finds it."""
+    """One cell of a pending record, with its key."""
 
     key: keys.PendingKey
     hour: int
@@ -114,7 +113,7 @@ class PendingCell:
 
 
 def scan(reader: Reader, app: int, shards: list[int]) -> Iterator[PendingCell]:
-    """All pending cells of an app in these shards, newest first within a shard."""
+    """Read all pending cells of an app in these shards, newest first within a shard."""
     for key, cells in scan_ranges(reader, "pending", [keys.app_range(shard, app) for shard in shards]):
         parsed = keys.PendingKey.parse(key)
         for column, cell in cells.items():

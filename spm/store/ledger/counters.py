@@ -1,24 +1,26 @@
-"""Numbers that nobody gets twice: one counter a name, in `config`, drawn by check-and-put.
+"""Draws numbers that are never given twice: one counter per name, in `config`, by check-and-put.
 
-A number whose answer was lost is gone, never given again: that is the point. Process numbers and run numbers are such.
+A number whose answer was lost is never given again. Process numbers, run numbers and retraction numbers are such.
 """
+
+from collections.abc import Mapping
 
 import msgspec
 
-from spm.errors import StoreUnavailable
 from spm.store.backends.base import Backend
+from spm.store.check_and_put import COLUMN, replace_cell
 
-_COLUMN = b"v"
 _TRIES = 1000  # a check-and-put lost so often means a broken store, not company
 
 
 def take(store: Backend, name: bytes, *, below: int) -> int:
-    """The next number (from 1) of the counter ``name``; raises ``StoreUnavailable`` when it is not sure."""
-    for _ in range(_TRIES):
-        [row] = store.get("config", [name], [_COLUMN])
-        was = row[_COLUMN] if row else None
-        number = (msgspec.msgpack.decode(was, type=int) if was else 0) + 1
+    """Draw the next number (from 1) of the counter ``name``; raise ``StoreUnavailable`` when it is not sure."""
+
+    def next_number(row: Mapping[bytes, bytes]) -> tuple[bytes, int]:
+        last = row.get(COLUMN)
+        number = (msgspec.msgpack.decode(last, type=int) if last else 0) + 1
         assert number < below, f"BUG: the numbers of {name.decode()} are used up"
-        if store.check_and_put("config", name, _COLUMN, was, msgspec.msgpack.encode(number)):
-            return number
-    raise StoreUnavailable(f"no number of {name.decode()} after {_TRIES} tries")
+        return msgspec.msgpack.encode(number), number
+
+    error = f"no number of {name.decode()} after {_TRIES} tries"
+    return replace_cell(store, "config", name, next_number, error=error, tries=_TRIES)

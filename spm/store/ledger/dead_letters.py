@@ -1,10 +1,10 @@
-"""Dead letters: what can never be stored or shown, kept with its cause for whoever repairs it.
+"""Dead letters: what can never be stored or shown, kept with its cause so that people can repair it.
 
-Four kinds lie in the table `dead`: what no row may hold of a message (``MESSAGE``, the body is an envelope); a copy of
-a stored row that failed its checksum (``ROW``, the body is that row's bytes); what an agent sent that nobody could take
-(``BODY``, as it came); and what came from our own queue and is no envelope (``TORN``). Writing one twice is harmless.
-The key's 16 bytes are a hash: of the message, its stamp and the cause, of the damaged row's place, or of a body and its
-cause. What became of a letter stands in a cell of its own, set once. Enter by ``step``, ``newest`` and ``settle``.
+The table `dead` has four kinds: the part of a message that no row may hold (``MESSAGE``, the body is an envelope); a
+copy of a stored row that failed its checksum (``ROW``, the body is that row's bytes); a body from an agent that could
+not be accepted (``BODY``, as it came); and a body from our own queue that is no envelope (``TORN``). Writing one twice
+is harmless. The key's 16 bytes are a hash: of the message, its stamp and the cause; of the damaged row's place; or of a
+body and its cause. The state of a dead letter has its own cell, set once. Enter by ``step``, ``newest``, ``settle``.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ from spm.wire import Stamp
 
 COLUMN, STATE = b"v", b"s"
 MESSAGE, ROW, BODY, TORN = range(4)
-NOBODY = 0  # the app of letters of which nobody vouches whose they are; no app has this number
-WAITING, REPLAYED, DISMISSED = range(3)  # what became of a letter
+UNKNOWN_APP = 0  # of dead letters whose app is not known for sure; no app has this number
+WAITING, REPLAYED, DISMISSED = range(3)  # states of a dead letter
 
 
 class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
-    """One dead letter; ``table`` and ``key`` of a damaged row. The ``key`` of a body as it came is its ``BodyDescription``."""
+    """One dead letter. ``table`` and ``key`` name a damaged row; the ``key`` of a ``BODY`` is a ``BodyDescription``."""
 
     kind: int
     cause: str
@@ -34,13 +34,13 @@ class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
     key: bytes = b""
     state: int = WAITING
 
-    def about(self) -> "BodyDescription":
-        """What is known of a body as it came; raises ``CorruptBlock``."""
+    def description(self) -> "BodyDescription":
+        """Decode the description of a ``BODY``; raise ``CorruptBlock``."""
         return blocks.as_record(self.key, BodyDescription)
 
 
 class BodyDescription(msgspec.Struct, frozen=True, array_like=True):
-    """What a body's sender said of it, and its whole size: a cell holds the first bytes of a very large one."""
+    """What a body's sender said of it, and its full size: of a very large body a cell holds only the first bytes."""
 
     source: str
     media: str
@@ -49,18 +49,18 @@ class BodyDescription(msgspec.Struct, frozen=True, array_like=True):
     size: int
 
     def to_bytes(self) -> bytes:
-        """As a letter's ``key``."""
+        """Encode the description as a dead letter's ``key``."""
         return msgspec.msgpack.encode(self)
 
 
-def step(app: int, ingest_ms: int, name: bytes, letter: DeadLetter) -> Step:
-    """The step that puts a letter under its 16 bytes of name."""
-    return "dead", [(keys.dead(app, ingest_ms, name), {COLUMN: blocks.encode_record(blocks.DEAD, letter)})]
+def step(app: int, ingest_ms: int, name: bytes, dead_letter: DeadLetter) -> Step:
+    """The step of a put that writes a dead letter under its name of 16 bytes."""
+    return "dead", [(keys.dead(app, ingest_ms, name), {COLUMN: blocks.encode_record(blocks.DEAD, dead_letter)})]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDeadLetter:
-    """A letter as it lies in the table; ``raw`` is its cell."""
+    """A row of the table `dead`; ``raw`` is its cell."""
 
     key: bytes
     raw: bytes
@@ -68,54 +68,53 @@ class StoredDeadLetter:
 
     @property
     def app(self) -> int:
-        """Whose it is."""
         return keys.parse_dead(self.key)[0]
 
     @property
     def ingest_ms(self) -> int:
-        """When its message was accepted, or its row was found damaged."""
+        """When its message was accepted or its row was set aside."""
         return keys.parse_dead(self.key)[1]
 
 
 def newest(reader: Reader, app: int, *, count: int, before: bytes | None = None) -> list[StoredDeadLetter]:
-    """The newest letters of an app; those older than the row ``before`` to go on from it."""
+    """Read the newest dead letters of an app, or the newest of those older than the row ``before``."""
     rows = reader.scan("dead", *keys.dead_range(app, before), limit=count)
-    return [_found(key, cells) for key, cells in rows]
+    return [_stored_dead_letter(key, cells) for key, cells in rows]
 
 
 def find(reader: Reader, names: Sequence[bytes]) -> list[StoredDeadLetter | None]:
-    """Letters by their keys; ``None`` where there is none."""
+    """Read dead letters by their keys; ``None`` where there is none."""
     rows = reader.get("dead", names)
-    return [None if cells is None else _found(key, cells) for key, cells in zip(names, rows, strict=True)]
+    return [None if cells is None else _stored_dead_letter(key, cells) for key, cells in zip(names, rows, strict=True)]
 
 
 def settle(store: Backend, key: bytes, state: int) -> bool:
-    """Say what became of a letter; whether nobody had said so before."""
+    """Set the state of a dead letter; return False if it had been set before."""
     return store.check_and_put("dead", key, STATE, None, bytes([state]))
 
 
-def _found(key: bytes, cells: dict[bytes, bytes]) -> StoredDeadLetter:
+def _stored_dead_letter(key: bytes, cells: dict[bytes, bytes]) -> StoredDeadLetter:
     return StoredDeadLetter(key, cells.get(COLUMN, b""), cells[STATE][0] if cells.get(STATE) else WAITING)
 
 
 def part_name(message_id: bytes, stamp: Stamp, cause: str) -> bytes:
-    """The name of the letter of samples that died of one cause: a message may die of several, or be sent again."""
+    """The name of the dead letter with a message's samples of one cause, of which a message may have several."""
     parts = b"%b%d.%d.%d %b" % (message_id, stamp.ms, stamp.process, stamp.sequence, cause.encode())
     return hashlib.blake2b(parts, digest_size=16).digest()
 
 
-def body_name(letter: DeadLetter) -> bytes:
-    """The name of the letter of a body that is no envelope."""
-    digest = hashlib.blake2b(letter.body, digest_size=16)
-    digest.update(b"\0%b\0%b" % (letter.cause.encode(), letter.key))
+def body_name(dead_letter: DeadLetter) -> bytes:
+    """The name of the dead letter of a body that is no envelope."""
+    digest = hashlib.blake2b(dead_letter.body, digest_size=16)
+    digest.update(b"\0%b\0%b" % (dead_letter.cause.encode(), dead_letter.key))
     return digest.digest()
 
 
 def row_name(table: str, key: bytes) -> bytes:
-    """The name of a damaged row's letter."""
+    """The name of the dead letter of a damaged row."""
     return hashlib.blake2b(table.encode() + b"\0" + key, digest_size=16).digest()
 
 
 def decode(raw: bytes) -> DeadLetter:
-    """The letter; raises ``CorruptBlock``."""
+    """Decode a dead letter; raise ``CorruptBlock``."""
     return blocks.decode_record(blocks.DEAD, raw, DeadLetter)

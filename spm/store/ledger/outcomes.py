@@ -1,8 +1,8 @@
-"""What has become of every stamp: stored, late, rejected, dead, or not known yet (rule 24).
+"""The outcome of every stamp: stored, late, rejected, dead, or not known yet (PROTOCOL 24).
 
-Enter by ``read_outcomes``: it joins commit records and account rows by stamp. Whatever a redelivery, a run that was repeated
-or a second batch has left, each sample has one outcome: stored, else late, else rejected, else dead. A stamp is stored
-when all rows of one of its batches are there. Columns all the way: one Python step per row (batch and hour), none per
+Enter by ``read_outcomes``: it joins commit records and ledger rows by stamp. After redeliveries, repeated runs and
+second batches each sample still has one outcome: stored, else late, else rejected, else dead. A stamp is stored when
+all rows of one of its batches are there. The join works on columns: one Python step per row (batch and hour), none per
 message. Nothing here writes.
 """
 
@@ -21,25 +21,25 @@ from spm.store import epochs, keys
 from spm.store.backends.base import Reader
 from spm.store.encoding import blocks
 from spm.store.encoding.blocks import Messages
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import commit_records
 from spm.store.ledger.commit_columns import CommitCell, CommitCellCache, open_cells
 from spm.store.ledger.commit_records import DEAD, EXPIRED_HOUR, REJECTED, STORED
 from spm.store.ledger.watermarks import OutcomeTotals, pack
 
 _LOG = logging.getLogger(__name__)
-Beyond = Mapping[int, int]  # process -> a packed stamp: only later ones of it are asked for; others: all
+Beyond = Mapping[int, int]  # process -> a packed stamp, above which its stamps are read; of other processes all are
 _NO = np.empty(0, np.int64)
-_TRIES = 8  # when the distribution keeps changing while it is read
-_AT_ONCE = 1_024  # rows that are opened together
+_READS_MAX = 8  # when the placement table keeps changing while rows are read
+_AT_ONCE = 1_024  # rows that are decoded together
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Outcomes of M distinct stamps, by process, then in the order of their stamps. Samples of each by outcome.
+    """Outcomes of M distinct stamps, by process, then in the order of their stamps: samples of each by outcome.
 
-    ``whole``: every sample of the message has its outcome. ``rejected`` are refused lines, which are no samples.
-    ``damaged``: rows that could not be read, and are not in it.
+    ``are_settled``: every sample of the message has its outcome. ``rejected`` are refused lines, which are no samples.
+    ``damaged``: the number of rows that could not be read.
     """
 
     ms: I64
@@ -52,7 +52,7 @@ class Outcomes:
     late: I64
     rejected: I64
     dead: I64
-    whole: BOOL
+    are_settled: BOOL
     damaged: int = 0
 
     def __len__(self) -> int:
@@ -60,40 +60,40 @@ class Outcomes:
 
     @property
     def stamps(self) -> U64:
-        """The stamps, packed: in order within each process."""
+        """The packed stamps, ascending within each process."""
         return pack(self.ms, self.sequence)
 
     @property
-    def kept(self) -> BOOL:
-        """bool[M]: whole messages of which the store has, or had, at least one sample."""
-        kept: BOOL = self.whole & (self.stored + self.late > 0)
-        return kept
+    def are_stored(self) -> BOOL:
+        """bool[M]: settled messages of which at least one sample is stored or was too late."""
+        mask: BOOL = self.are_settled & (self.stored + self.late > 0)
+        return mask
 
     @property
-    def lost(self) -> BOOL:
-        """bool[M]: whole messages that are dead, and not stored."""
-        lost: BOOL = self.whole & (self.stored + self.late == 0) & (self.dead > 0)
-        return lost
+    def are_dead(self) -> BOOL:
+        """bool[M]: settled messages of which samples are dead and none is stored."""
+        mask: BOOL = self.are_settled & (self.stored + self.late == 0) & (self.dead > 0)
+        return mask
 
-    def only(self, chosen: BOOL | slice) -> "Outcomes":
-        """Some of them."""
+    def select(self, rows: BOOL | slice) -> "Outcomes":
+        """The outcomes of some stamps."""
         return Outcomes(
-            self.ms[chosen],
-            self.process[chosen],
-            self.sequence[chosen],
-            self.source[chosen],
+            self.ms[rows],
+            self.process[rows],
+            self.sequence[rows],
+            self.source[rows],
             self.sources,
-            self.message_ids[chosen],
-            self.stored[chosen],
-            self.late[chosen],
-            self.rejected[chosen],
-            self.dead[chosen],
-            self.whole[chosen],
+            self.message_ids[rows],
+            self.stored[rows],
+            self.late[rows],
+            self.rejected[rows],
+            self.dead[rows],
+            self.are_settled[rows],
             self.damaged,
         )
 
     def totals(self) -> OutcomeTotals:
-        """Their sums; messages by the best that became of their samples, or as rejected when they had none."""
+        """Sum them; a message counts by the best outcome of its samples, or as rejected when it has no sample."""
         columns = (self.stored, self.late, self.dead, self.rejected)
         best = np.select([column > 0 for column in columns], range(len(columns)), len(columns))
         messages = np.bincount(best, minlength=len(columns)).tolist()
@@ -122,80 +122,83 @@ def read_outcomes(
     cells: CommitCellCache | None = None,
     rows_max: int | None = None,
 ) -> Outcomes:
-    """All stamps of commit records, and of account rows between two minutes (of their batches' oldest stamps).
+    """Read all stamps of commit records, and of ledger rows between two minutes (of their batches' oldest stamps).
 
-    Commit records are read first: a run puts the account in before it takes the record away, so that each is seen at
-    least once. What lies in a shard that readers do not look into any more does not count, so the distribution is
-    read before and after. Nor does what a writer has put by an epoch that is ending or closed: it will put the same
-    where it belongs. A run has looked at the epoch itself before it wrote an account. Of more than ``rows_max`` rows of
-    a table the newest are read: what is cut off counts as not known yet.
+    Commit records are read first: a run puts the ledger row before it deletes the record, so that each is read at
+    least once. Records in a shard that no reader looks into any more do not count, so the placement table is read
+    before and after. Records by an epoch that is ending or closed do not count either: their writer puts them again
+    where they belong. For ledger rows the run has checked the epoch. Of more than ``rows_max`` rows of a table the
+    newest are read; the outcomes in the others are not known yet.
     """
-    for _ in range(_TRIES):
-        spread = epochs.read(reader, app)
-        found: dict[bytes, CommitCell] = {}
-        commits = islice(_commits(reader, app, spread.all(app)), rows_max)
-        damaged = _gather(found, commits, blocks.PENDING, beyond, cells, spread)
-        spans = keys.ledger_range(app, since_minute, until_minute)
-        rows = reader.scan("ledger", *spans, columns=[commit_records.COLUMN], limit=rows_max)
-        accounts = ((key, row[commit_records.COLUMN]) for key, row in rows)
-        damaged += _gather(found, accounts, blocks.LEDGER, beyond, cells)
-        if epochs.read(reader, app) == spread:
-            return _joined(list(found.values()), damaged)
-    raise StoreUnavailable(f"the distribution of app {app} kept changing")
+    for _ in range(_READS_MAX):
+        table = epochs.read(reader, app)
+        by_key: dict[bytes, CommitCell] = {}
+        commits = islice(_scan_commits(reader, app, table.all_shards(app)), rows_max)
+        damaged = _gather(by_key, commits, blocks.PENDING, beyond, cells, table)
+        span = keys.ledger_range(app, since_minute, until_minute)
+        rows = reader.scan("ledger", *span, columns=[commit_records.COLUMN], limit=rows_max)
+        ledger_rows = ((key, row[commit_records.COLUMN]) for key, row in rows)
+        damaged += _gather(by_key, ledger_rows, blocks.LEDGER, beyond, cells)
+        if epochs.read(reader, app) == table:
+            return _join(list(by_key.values()), damaged)
+    raise StoreUnavailable(f"the placement table of app {app} kept changing")
 
 
-def _commits(reader: Reader, app: int, shards: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
-    """(the key that its account will have, the cell) of every commit record."""
+def _scan_commits(reader: Reader, app: int, shards: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (the key of its future ledger row, the cell) of every pending cell."""
     for item in commit_records.scan(reader, app, list(shards)):
         yield commit_records.ledger_key(item.key.log(item.hour)), item.cell
 
 
 def _gather(
-    found: dict[bytes, CommitCell],
+    by_key: dict[bytes, CommitCell],
     rows: Iterable[tuple[bytes, bytes]],
     kind: int,
     beyond: Beyond | None,
-    cells: CommitCellCache | None,
-    spread: Distribution | None = None,
+    cache: CommitCellCache | None,
+    table: PlacementTable | None = None,
 ) -> int:
-    """Open rows and hold what is asked for of each that counts by the distribution; how many are damaged."""
-    damaged, waiting = 0, iter(rows)
-    while part := list(islice(waiting, _AT_ONCE)):
+    """Decode the rows that count by the placement table into ``by_key``; return the number of damaged ones."""
+    damaged, remaining = 0, iter(rows)
+    while part := list(islice(remaining, _AT_ONCE)):
         raws = [raw for _, raw in part]
-        kept: list[tuple[bytes, CommitCell]] = []
-        for (key, _), cell in zip(part, cells.open(raws, kind) if cells else open_cells(raws, kind), strict=True):
+        valid: list[tuple[bytes, CommitCell]] = []
+        for (key, _), cell in zip(part, cache.open(raws, kind) if cache else open_cells(raws, kind), strict=True):
             if isinstance(cell, CorruptBlock):
                 _LOG.error("a row of %s is damaged: %s", "pending" if kind == blocks.PENDING else "ledger", cell)
                 damaged += 1
-            elif spread is None or cell.epoch is None or spread.counts(cell.epoch):
-                kept.append((key, cell))
-        found.update(kept if beyond is None else _picked(kept, beyond))
+            elif table is None or cell.epoch is None or table.counts(cell.epoch):
+                valid.append((key, cell))
+        by_key.update(valid if beyond is None else _only_beyond(valid, beyond))
     return damaged
 
 
-def _picked(kept: Sequence[tuple[bytes, CommitCell]], beyond: Beyond) -> Iterator[tuple[bytes, CommitCell]]:
-    """The cells with only the messages that are asked for; each stands for its batch in any case."""
+def _only_beyond(cells: Sequence[tuple[bytes, CommitCell]], beyond: Beyond) -> Iterator[tuple[bytes, CommitCell]]:
+    """Yield the cells with only the messages beyond; a cell without any is yielded too, as a row of its batch."""
     process, ms, sequence = (
-        np.concatenate([_NO, *(getattr(cell.messages, name) for _, cell in kept)])
+        np.concatenate([_NO, *(getattr(cell.messages, name) for _, cell in cells)])
         for name in ("process", "ms", "sequence")
     )
-    known, which = np.unique(process, return_inverse=True)
-    least = np.array([beyond.get(number, 0) for number in known.tolist()], np.uint64)
-    asked = pack(ms, sequence) > least[which]
-    ends = np.cumsum(np.array([len(cell.messages) for _, cell in kept], np.int64))
-    counts = np.diff(np.concatenate([[0], np.cumsum(asked)])[np.concatenate([[0], ends])])
-    for (key, cell), end, count in zip(kept, ends.tolist(), counts.tolist(), strict=True):
+    processes, which = np.unique(process, return_inverse=True)
+    least = np.array([beyond.get(number, 0) for number in processes.tolist()], np.uint64)
+    is_beyond = pack(ms, sequence) > least[which]
+    ends = np.cumsum(np.array([len(cell.messages) for _, cell in cells], np.int64))
+    counts = np.diff(np.concatenate([[0], np.cumsum(is_beyond)])[np.concatenate([[0], ends])])
+    for (key, cell), end, count in zip(cells, ends.tolist(), counts.tolist(), strict=True):
         size = len(cell.messages)
-        yield key, cell if count == size else _only(cell, asked[end - size : end])
+        yield key, cell if count == size else _select_messages(cell, is_beyond[end - size : end])
 
 
-def _only(cell: CommitCell, chosen: BOOL) -> CommitCell:
+def _select_messages(cell: CommitCell, mask: BOOL) -> CommitCell:
     m = cell.messages
-    sources = m.sources if chosen.any() else ()
-    kept = Messages(m.ms[chosen], m.process[chosen], m.sequence[chosen], m.source[chosen], sources)
-    totals = None if cell.totals is None else cell.totals[chosen]
     return replace(
-        cell, messages=kept, samples=cell.samples[chosen], message_ids=cell.message_ids[chosen], totals=totals
+        cell,
+        messages=Messages(
+            m.ms[mask], m.process[mask], m.sequence[mask], m.source[mask], m.sources if mask.any() else ()
+        ),
+        samples=cell.samples[mask],
+        message_ids=cell.message_ids[mask],
+        totals=None if cell.totals is None else cell.totals[mask],
     )
 
 
@@ -204,20 +207,20 @@ def _only(cell: CommitCell, chosen: BOOL) -> CommitCell:
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """One entry per message and cell: the number of its stamp and of its cell, and its samples."""
+    """One entry per message and cell: the numbers of its stamp and of its cell, and its samples."""
 
     stamp: I64
     cell: I64
     samples: I64
-    totals: I64  # -1: not told
+    totals: I64  # -1: not recorded
 
 
-def _joined(cells: list[CommitCell], damaged: int) -> Outcomes:
-    """1. stamps get numbers; 2. stored and late by batch, hour and stamp; 3. rejected and dead by cause and stamp."""
-    there = Counter(cell.batch for cell in cells if cell.outcome in (STORED, EXPIRED_HOUR))
-    complete = np.array([there[cell.batch] >= cell.rows for cell in cells], np.bool_)
+def _join(cells: list[CommitCell], damaged: int) -> Outcomes:
+    """Number the stamps, then count stored and late by batch, hour and stamp, rejected and dead by cause and stamp."""
+    row_counts = Counter(cell.batch for cell in cells if cell.outcome in (STORED, EXPIRED_HOUR))
+    complete = np.array([row_counts[cell.batch] >= cell.rows for cell in cells], np.bool_)
     sizes = [len(cell.messages) for cell in cells]
-    names, source = _sources(cells, sizes)
+    names, source = _source_table(cells, sizes)
 
     def column(of: Callable[[CommitCell], np.ndarray], empty: np.ndarray = _NO) -> np.ndarray:
         return np.concatenate([empty, *(of(cell) for cell, size in zip(cells, sizes, strict=True) if size)])
@@ -225,12 +228,14 @@ def _joined(cells: list[CommitCell], damaged: int) -> Outcomes:
     ms, process, sequence = (column(attrgetter(f"messages.{name}")) for name in ("ms", "process", "sequence"))
     order, starts = _groups(process, pack(ms, sequence))
     stamp = np.empty(len(order), np.int64)
-    stamp[order] = _spread(np.arange(len(starts)), starts, len(order))
+    stamp[order] = _repeat_groups(np.arange(len(starts)), starts, len(order))
     first = order[starts]
-    entries = _Entries(stamp, np.repeat(np.arange(len(cells)), sizes), column(attrgetter("samples")), column(_told))
-    stored, late, whole = _stored(entries, cells, complete, len(starts))
-    rejected, dead, total = _died(entries, cells, len(starts))
-    told = total >= 0
+    entries = _Entries(
+        stamp, np.repeat(np.arange(len(cells)), sizes), column(attrgetter("samples")), column(_message_totals)
+    )
+    stored, late, in_complete_batch = _count_stored(entries, cells, complete, len(starts))
+    rejected, dead, total = _count_dead(entries, cells, len(starts))
+    has_total = total >= 0
     return Outcomes(
         ms[first],
         process[first],
@@ -241,18 +246,18 @@ def _joined(cells: list[CommitCell], damaged: int) -> Outcomes:
         stored,
         late,
         rejected,
-        np.where(told, np.minimum(dead, np.maximum(total - stored - late, 0)), dead),
-        whole | (told & (dead >= total)),
+        np.where(has_total, np.minimum(dead, np.maximum(total - stored - late, 0)), dead),
+        in_complete_batch | (has_total & (dead >= total)),
         damaged,
     )
 
 
-def _told(cell: CommitCell) -> I64:
+def _message_totals(cell: CommitCell) -> I64:
     return np.full(len(cell.messages), -1) if cell.totals is None else cell.totals
 
 
-def _sources(cells: list[CommitCell], sizes: list[int]) -> tuple[tuple[str, ...], I32]:
-    """(the names of all cells in one table, the number in it of each message's source)."""
+def _source_table(cells: list[CommitCell], sizes: list[int]) -> tuple[tuple[str, ...], I32]:
+    """(the source names of all cells in one table, the number in it of each message's source)."""
     names = dict.fromkeys(name for cell in cells for name in cell.messages.sources)
     number = {name: place for place, name in enumerate(names)}
     places = np.array([number[name] for cell in cells for name in cell.messages.sources], np.int32)
@@ -262,7 +267,7 @@ def _sources(cells: list[CommitCell], sizes: list[int]) -> tuple[tuple[str, ...]
 
 
 def _groups(*columns: np.ndarray) -> tuple[I64, I64]:
-    """(an order that sorts by these columns, where in it each group of equal ones begins)."""
+    """(the order that sorts by these columns, the index in it at which each group of equal rows begins)."""
     order = np.lexsort(columns[::-1])
     if not len(order):
         return order, _NO
@@ -270,17 +275,17 @@ def _groups(*columns: np.ndarray) -> tuple[I64, I64]:
     return order, np.flatnonzero(np.concatenate([[True], changed]))
 
 
-def _spread(values: I64, starts: I64, count: int) -> I64:
-    """Each group's value for all of its members."""
+def _repeat_groups(values: I64, starts: I64, count: int) -> I64:
+    """Repeat each group's value for all its members."""
     return np.repeat(values, np.diff(np.append(starts, count)))
 
 
-def _stored(e: _Entries, cells: list[CommitCell], complete: BOOL, count: int) -> tuple[I64, I64, BOOL]:
-    """Per stamp: samples stored, samples too late, and whether one of its batches is there as a whole.
+def _count_stored(e: _Entries, cells: list[CommitCell], complete: BOOL, count: int) -> tuple[I64, I64, BOOL]:
+    """Per stamp: samples stored, samples too late, and whether one of its batches is complete.
 
-    1. a batch may hold a message twice: it is one acceptance;
-    2. per stamp, hour and batch the rows are added up, which may lie in several shards;
-    3. per stamp and hour a whole batch says how many there are; they are in time if they are so in any batch.
+    1. A message that a batch holds twice counts once, as one acceptance.
+    2. Per stamp, hour and batch the rows, which may lie in several shards, are added up.
+    3. Per stamp and hour the complete batch says how many there are; they are in time if any batch has them in time.
     """
     hour = np.array([cell.hour for cell in cells], np.int64)
     batch = np.array([cell.batch for cell in cells], np.uint64)
@@ -292,42 +297,42 @@ def _stored(e: _Entries, cells: list[CommitCell], complete: BOOL, count: int) ->
     samples = np.maximum.reduceat(e.samples[mine][order], starts)
     stamp, cell = (column[mine][order][starts] for column in (e.stamp, e.cell))
     order, starts = _groups(stamp, hour[cell], batch[cell])
-    added = np.add.reduceat(samples[order], starts)
+    sums = np.add.reduceat(samples[order], starts)
     in_time = np.logical_and.reduceat(timely[cell][order], starts)
     stamp, cell = stamp[order][starts], cell[order][starts]
-    whole = complete[cell]
+    is_complete = complete[cell]
     order, starts = _groups(stamp, hour[cell])
-    full = np.maximum.reduceat(np.where(whole, added, 0)[order], starts)
-    enough = added[order] >= _spread(full, starts, len(order))
+    full = np.maximum.reduceat(np.where(is_complete, sums, 0)[order], starts)
+    enough = sums[order] >= _repeat_groups(full, starts, len(order))
     some_in_time = np.logical_or.reduceat(in_time[order] & enough, starts)
     owner = stamp[order][starts]
     return (
-        _summed(owner, np.where(some_in_time, full, 0), count),
-        _summed(owner, np.where(some_in_time, 0, full), count),
-        np.bincount(stamp[whole], minlength=count) > 0,
+        _sum_by_owner(owner, np.where(some_in_time, full, 0), count),
+        _sum_by_owner(owner, np.where(some_in_time, 0, full), count),
+        np.bincount(stamp[is_complete], minlength=count) > 0,
     )
 
 
-def _died(e: _Entries, cells: list[CommitCell], count: int) -> tuple[I64, I64, I64]:
-    """Per stamp: lines rejected, samples dead, and samples in all (-1: not told).
+def _count_dead(e: _Entries, cells: list[CommitCell], count: int) -> tuple[I64, I64, I64]:
+    """Per stamp: lines rejected, samples dead, and the number of all its samples (-1: not recorded).
 
-    A row that tells the total is the only one of its stamp and cause, so causes add up. Older rows were written once
-    more with every redelivery: the largest counts.
+    A row that records the total is the only one of its stamp and cause, so causes add up. Older rows were written
+    again with every redelivery, so that the largest one counts.
     """
     outcome = np.array([cell.outcome for cell in cells], np.int64)[e.cell]
     total = np.full(count, -1)
     np.maximum.at(total, e.stamp, e.totals)
-    found = []
-    for wanted in (REJECTED, DEAD):
-        new, old = ((outcome == wanted) & told for told in (e.totals >= 0, e.totals < 0))
+    sums = []
+    for kind in (REJECTED, DEAD):
+        new, old = (outcome == kind) & (e.totals >= 0), (outcome == kind) & (e.totals < 0)
         order, starts = _groups(e.stamp[new], e.cell[new])
         once = np.maximum.reduceat(e.samples[new][order], starts) if len(order) else _NO
-        summed = _summed(e.stamp[new][order][starts], once, count)
+        summed = _sum_by_owner(e.stamp[new][order][starts], once, count)
         np.maximum.at(summed, e.stamp[old], e.samples[old])
-        found.append(summed)
-    return found[0], found[1], total
+        sums.append(summed)
+    return sums[0], sums[1], total
 
 
-def _summed(owner: I64, values: I64, count: int) -> I64:
-    """Sums by owner; exact, since no sum of samples comes near 2^53."""
+def _sum_by_owner(owner: I64, values: I64, count: int) -> I64:
+    """Sum by owner; exact, since no sum of samples comes near 2^53."""
     return np.bincount(owner, weights=values, minlength=count).astype(np.int64)

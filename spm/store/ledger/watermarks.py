@@ -1,10 +1,10 @@
-"""Low-water marks: up to where everything an accepting process took in is settled, and what is known since (rule 26).
+"""Watermarks: the stamp up to which everything that an accepting process took in is settled (PROTOCOL 26).
 
-A process announces "up to this stamp I accepted n messages" (``announce``); the keeper moves its mark there once n
-stamps are settled, and names stragglers of processes that are gone (``move``, ``adopt``). ``WatermarkVector`` is E: what was
-known when a question was asked; it answers the same for ever. One row per app and process, each cell by check-and-put:
-``a`` announcements, ``m`` the mark, ``o…`` and ``r…`` dead stamps and adoption records, which count once the mark names
-them.
+A process announces "up to this stamp I accepted n messages" (``announce``). The keeper moves its watermark there when n
+stamps are settled, and names late stamps of processes that are gone (``move``, ``adopt``). ``WatermarkVector`` is E,
+the stamps that are known at one moment; what it says of a stamp never changes. One row per app and process, each cell
+by check-and-put: ``a`` the announcements, ``m`` the watermark, ``o…`` and ``r…`` dead stamps and adoption records that
+count when the watermark names them.
 """
 
 import logging
@@ -18,9 +18,10 @@ import numpy as np
 from spm import limits
 from spm.arrays import BOOL, I64, U64
 from spm.clock import random_bytes
-from spm.errors import CorruptBlock, StoreUnavailable
+from spm.errors import CorruptBlock
 from spm.store import keys
 from spm.store.backends.base import Backend, Reader
+from spm.store.check_and_put import replace_cell
 from spm.store.encoding import blocks
 from spm.store.encoding.blocks import Messages
 from spm.store.encoding.codec import Column
@@ -28,16 +29,16 @@ from spm.store.encoding.codec import Column
 _LOG = logging.getLogger(__name__)
 Place = tuple[int, int]  # (ms, sequence) of a stamp: the order of one process' stamps
 _ANNOUNCED, _MARK, _PAGE, _RECORD = b"a", b"m", b"o", b"r"
-_TRIES = 8  # of a check-and-put that others keep winning
-_NEWEST_KEPT = 8  # announcements that are never thinned out
+
+_NEWEST_COUNT = 8  # announcements that are never thinned out
 _NONE = np.empty(0, np.uint64)
 
 
 class Announcement(msgspec.Struct, frozen=True, array_like=True):
-    """A process' word on one app: what it has accepted since it began, up to and with the stamp (ms, sequence).
+    """What a process has accepted of one app since it began, up to and including the stamp (ms, sequence).
 
-    ``samples`` are those of its messages, without refused lines (``rejected``). ``open_…``: stamped, but neither queue
-    nor store has confirmed them yet. ``ended``: no stamp will follow.
+    ``samples`` counts those of its messages, without refused lines (``rejected``). ``open_…``: stamped, but not yet
+    confirmed by queue or store. ``ended``: no stamp will follow.
     """
 
     ms: int
@@ -52,15 +53,15 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def place(self) -> Place:
-        """Up to where it speaks."""
+        """The last stamp that it includes."""
         return self.ms, self.sequence
 
 
 class OutcomeTotals(msgspec.Struct, frozen=True, array_like=True):
-    """What became of some messages: samples by outcome, and messages by the best outcome of their samples."""
+    """Sums over some messages: samples by outcome, and messages by the best outcome of their samples."""
 
     messages: int = 0
-    samples: int = 0  # as they were announced, or found
+    samples: int = 0  # as announced, or as counted from rows
     stored: int = 0
     late: int = 0
     rejected: int = 0
@@ -71,38 +72,38 @@ class OutcomeTotals(msgspec.Struct, frozen=True, array_like=True):
     dead_messages: int = 0
 
     def plus(self, other: "OutcomeTotals") -> "OutcomeTotals":
-        """Both together."""
+        """The sums of both."""
         mine, others = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
         return OutcomeTotals(*(a + b for a, b in zip(mine, others, strict=True)))
 
 
 class Watermark(msgspec.Struct, frozen=True, array_like=True):
-    """A process' mark: every stamp up to it is settled; ``out`` and the stamps of ``pages`` are known at no E.
+    """A process' watermark: every stamp up to it is settled; ``dead_stamps`` and those of ``pages`` are known at no E.
 
-    It names the adoption records, too: one cell decides, so that no stamp is counted by the mark and by a record.
-    ``totals``: of the stamps up to it that no record had named before.
+    It also names the adoption records: one cell decides, so that no stamp is counted by watermark and record both.
+    ``totals`` are those of the stamps up to it that no record had named before.
     """
 
     process: int
     ms: int = 0
     sequence: int = 0
-    at_ms: int = 0  # when the process said so
+    at_ms: int = 0  # when the process announced it
     totals: OutcomeTotals = OutcomeTotals()
-    out: tuple[int, ...] = ()  # packed stamps, ascending
-    pages: tuple[bytes, ...] = ()  # cells that hold more of them
+    dead_stamps: tuple[int, ...] = ()  # packed stamps, ascending
+    pages: tuple[bytes, ...] = ()  # cells that hold more dead stamps
     records: tuple[bytes, ...] = ()  # cells of the adoption records, in order
 
     @property
     def place(self) -> Place:
-        """Up to where everything is settled."""
+        """The stamp up to which everything is settled."""
         return self.ms, self.sequence
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptionRecord:
-    """One adoption record: stamps above the mark of a process that is gone, packed, ascending, and their outcomes.
+    """Stamps above the watermark of a process that is gone, packed and ascending, with their outcomes.
 
-    ``stamps`` are stored, and known since; ``others`` are dead or were empty: counted, but known at no E.
+    ``stamps`` are stored and known from now on; ``others`` are dead or had no samples: counted, but known at no E.
     """
 
     stamps: U64
@@ -112,106 +113,108 @@ class AdoptionRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProcessWatermarks:
-    """One process' row of an app. ``words``: its announcements above the mark, and its newest in any case.
+    """One process' row of an app. ``announcements``: those above the watermark, and in any case the newest.
 
-    ``damaged``: why a part of the row cannot be read, which is then as if it were not there. Nobody writes to it.
+    ``damaged``: why a part of the row cannot be read; that part counts as absent. Such a row is not written to.
     """
 
     process: int
-    words: tuple[Announcement, ...] = ()
-    held: Watermark = field(default_factory=lambda: Watermark(0))
-    adopted: tuple[AdoptionRecord, ...] = ()
-    out: U64 = field(default_factory=lambda: _NONE)  # all dead stamps up to the mark, packed, ascending
-    cell: bytes | None = None  # the mark's bytes, as the next check-and-put expects them
+    announcements: tuple[Announcement, ...] = ()
+    watermark: Watermark = field(default_factory=lambda: Watermark(0))
+    adoptions: tuple[AdoptionRecord, ...] = ()
+    dead_stamps: U64 = field(default_factory=lambda: _NONE)  # all dead stamps up to the watermark, packed, ascending
+    cell: bytes | None = None  # the watermark's bytes, as the next check-and-put expects them
     damaged: str = ""
 
     @property
-    def named(self) -> U64:
+    def adopted_stamps(self) -> U64:
         """All stamps that adoption records name, packed."""
-        return np.concatenate([_NONE, *(part for record in self.adopted for part in (record.stamps, record.others))])
+        return np.concatenate([_NONE, *(part for record in self.adoptions for part in (record.stamps, record.others))])
 
     @property
     def messages(self) -> int:
-        """How many stamps there are up to the mark."""
-        return self.held.totals.messages + int((self.named <= np.uint64(packed(self.held.place))).sum())
+        """The number of stamps up to the watermark."""
+        return self.watermark.totals.messages + int(
+            (self.adopted_stamps <= np.uint64(pack_place(self.watermark.place))).sum()
+        )
 
     @property
-    def announced(self) -> Announcement | None:
+    def newest(self) -> Announcement | None:
         """The newest announcement; ``None`` when there is none."""
-        return self.words[-1] if self.words else None
+        return self.announcements[-1] if self.announcements else None
 
     @property
     def settled(self) -> bool:
-        """Whether all that was announced is held."""
-        return self.announced is None or self.announced.place <= self.held.place
+        """Whether the watermark has reached the newest announcement."""
+        return self.newest is None or self.newest.place <= self.watermark.place
 
-    def waiting(self) -> tuple[Announcement, ...]:
-        """Announcements above the mark, oldest first."""
-        return tuple(word for word in self.words if word.place > self.held.place)
+    def open_announcements(self) -> tuple[Announcement, ...]:
+        """Announcements above the watermark, oldest first."""
+        return tuple(announcement for announcement in self.announcements if announcement.place > self.watermark.place)
 
     @property
     def finished(self) -> bool:
-        """Whether nothing of it can come any more: it has ended, and everything is held."""
-        return self.announced is not None and self.announced.ended and self.settled
+        """Whether nothing of it can come any more: it has ended, and everything it announced is settled."""
+        return self.newest is not None and self.newest.ended and self.settled
 
     def gone(self, now_ms: int) -> bool:
-        """Whether the process has ended, or seems to have: it has said nothing for long."""
-        word = self.announced
-        return word is None or word.ended or now_ms - word.at_ms > limits.PROCESS_SILENT_S * 1000
+        """Whether the process has ended or seems to have ended, because it has announced nothing for long."""
+        newest = self.newest
+        return newest is None or newest.ended or now_ms - newest.at_ms > limits.PROCESS_SILENT_S * 1000
 
 
 def pack(ms: I64, sequence: I64) -> U64:
-    """Stamps of one process as numbers that sort as they do."""
-    packed: U64 = (ms.astype(np.uint64) << np.uint64(16)) | sequence.astype(np.uint64)
-    return packed
+    """Pack stamps of one process into numbers of the same order."""
+    stamps: U64 = (ms.astype(np.uint64) << np.uint64(16)) | sequence.astype(np.uint64)
+    return stamps
 
 
-def packed(place: Place) -> int:
-    """The same of one stamp."""
+def pack_place(place: Place) -> int:
+    """Pack one stamp as ``pack`` does."""
     return place[0] << 16 | place[1]
 
 
 # --- announcing -------------------------------------------------------------------------------------------------------
 
 
-def announce(store: Backend, app: int, process: int, word: Announcement) -> bool:
-    """Write a process' word; whether all it says is held already. A word that is not newer changes nothing.
+def announce(store: Backend, app: int, process: int, announcement: Announcement) -> bool:
+    """Write an announcement; return whether all it includes is settled. One that is not newer changes nothing.
 
-    The newest word says all that the ones before it said, so it takes the place of words that cannot be read. Raises
-    ``StoreUnavailable`` when it is not sure: announce again, with the newest numbers.
+    An announcement includes all earlier ones, so it also replaces announcements that cannot be read. Raises
+    ``StoreUnavailable`` when the outcome is unknown: announce again, with the newest numbers.
     """
-    key = keys.mark(app, process)
-    for _ in range(_TRIES):
-        [row] = store.get("marks", [key], [_ANNOUNCED, _MARK])
-        was = row.get(_ANNOUNCED) if row else None
-        words, held = _before(row or {})
-        if words and (words[-1].place, words[-1].ended) > (word.place, word.ended):
-            return word.place <= held
-        cell = blocks.encode_record(blocks.ANNOUNCED, (process, _kept(words, word, held)))
-        if cell == was or store.check_and_put("marks", key, _ANNOUNCED, was, cell):
-            return word.place <= held
-    raise StoreUnavailable(f"the announcements of process {process} for app {app} kept changing")
+
+    def with_announcement(row: Mapping[bytes, bytes]) -> tuple[bytes | None, bool]:
+        present, place = _present_state(row)
+        is_settled = announcement.place <= place
+        if present and (present[-1].place, present[-1].ended) > (announcement.place, announcement.ended):
+            return None, is_settled
+        return blocks.encode_record(blocks.ANNOUNCED, (process, _thinned_out(present, announcement, place))), is_settled
+
+    error = f"the announcements of process {process} for app {app} kept changing"
+    key = keys.watermark(app, process)
+    return replace_cell(store, "marks", key, with_announcement, error=error, column=_ANNOUNCED, read_too=[_MARK])
 
 
-def _before(row: Mapping[bytes, bytes]) -> tuple[Sequence[Announcement], Place]:
-    """(a process' words so far, up to where its mark is), as far as they can be read."""
-    words: Sequence[Announcement] = ()
-    held = (-1, 0)
+def _present_state(row: Mapping[bytes, bytes]) -> tuple[Sequence[Announcement], Place]:
+    """(a process' announcements, the place of its watermark), as far as they can be read."""
+    announcements: Sequence[Announcement] = ()
+    place = (-1, 0)
     with suppress(CorruptBlock):
-        words = _words(row[_ANNOUNCED])[1] if _ANNOUNCED in row else ()
+        announcements = _decode_announcements(row[_ANNOUNCED])[1] if _ANNOUNCED in row else ()
     with suppress(CorruptBlock):
-        held = _mark(row[_MARK]).place if _MARK in row else held
-    return words, held
+        place = _decode_watermark(row[_MARK]).place if _MARK in row else place
+    return announcements, place
 
 
-def _kept(words: Sequence[Announcement], word: Announcement, held: Place) -> list[Announcement]:
-    """The words worth keeping: those above the mark and the new one; every second of the older ones if too many.
+def _thinned_out(announcements: Sequence[Announcement], newest: Announcement, place: Place) -> list[Announcement]:
+    """The announcements above the watermark and the newest; of too many only every second of the older ones.
 
-    The oldest always stays, so that under any load there is one that is settled some day.
+    The oldest always stays, so that under any load one of them is settled some day.
     """
-    above = [w for w in words if held < w.place < word.place] + [word]
-    while len(above) > limits.MARK_WORDS_MAX:
-        above = above[:-_NEWEST_KEPT:2] + above[-_NEWEST_KEPT:]
+    above = [a for a in announcements if place < a.place < newest.place] + [newest]
+    while len(above) > limits.ANNOUNCEMENTS_MAX:
+        above = above[:-_NEWEST_COUNT:2] + above[-_NEWEST_COUNT:]
     return above
 
 
@@ -219,52 +222,54 @@ def _kept(words: Sequence[Announcement], word: Announcement, held: Place) -> lis
 
 
 def read(reader: Reader, app: int) -> dict[int, ProcessWatermarks]:
-    """Every process that ever accepted a message of the app; one whose row is damaged holds up no other."""
+    """Read the row of every process that ever accepted a message of the app; a damaged row does not affect others."""
     [span] = keys.app_ranges("marks", app)
-    rows = reader.scan("marks", *span)  # one may hold nothing but stamps that no mark names yet
+    rows = reader.scan("marks", *span)  # a row may hold only stamps that no watermark names yet
     return {
-        process: _process(process, cells)
-        for process, cells in ((keys.parse_mark(key), cells) for key, cells in rows)
+        process: _read_process(process, cells)
+        for process, cells in ((keys.parse_watermark(key), cells) for key, cells in rows)
         if _ANNOUNCED in cells or _MARK in cells
     }
 
 
-def _process(process: int, cells: Mapping[bytes, bytes]) -> ProcessWatermarks:
-    """Its mark, or none if anything is wrong with that or with what it names; and its words."""
+def _read_process(process: int, cells: Mapping[bytes, bytes]) -> ProcessWatermarks:
+    """Decode a row: the watermark, or none if it or a cell that it names is damaged, and the announcements."""
     troubles = []
-    found = ProcessWatermarks(process, held=Watermark(process))
+    result = ProcessWatermarks(process, watermark=Watermark(process))
     try:
-        found = _held(process, cells)
+        result = _read_watermark(process, cells)
     except CorruptBlock as error:
         troubles.append(str(error))
     try:
-        found = replace(found, words=_words(cells[_ANNOUNCED])[1] if _ANNOUNCED in cells else ())
+        if _ANNOUNCED in cells:
+            result = replace(result, announcements=_decode_announcements(cells[_ANNOUNCED])[1])
     except CorruptBlock as error:
         troubles.append(str(error))
     if troubles:
-        _LOG.error("the marks of process %d are damaged: %s", process, "; ".join(troubles))
-    return replace(found, damaged="; ".join(troubles))
+        _LOG.error("the watermark row of process %d is damaged: %s", process, "; ".join(troubles))
+    return replace(result, damaged="; ".join(troubles))
 
 
-def _held(process: int, cells: Mapping[bytes, bytes]) -> ProcessWatermarks:
-    held = _mark(cells[_MARK]) if _MARK in cells else Watermark(process)
-    missing = [name.hex() for name in (*held.pages, *held.records) if name not in cells]
+def _read_watermark(process: int, cells: Mapping[bytes, bytes]) -> ProcessWatermarks:
+    watermark = _decode_watermark(cells[_MARK]) if _MARK in cells else Watermark(process)
+    missing = [name.hex() for name in (*watermark.pages, *watermark.records) if name not in cells]
     if missing:
-        raise CorruptBlock("a mark names cells that are not there", got=missing[:9])
-    out = [np.array(held.out, np.uint64), *(_record(cells[name]).stamps for name in held.pages)]
-    records = tuple(_record(cells[name]) for name in held.records)
-    return ProcessWatermarks(process, (), held, records, np.sort(np.concatenate(out)), cells.get(_MARK))
+        raise CorruptBlock("a watermark names cells that are not there", got=missing[:9])
+    pages = [_decode_adoption(cells[name]).stamps for name in watermark.pages]
+    dead_stamps = np.sort(np.concatenate([np.array(watermark.dead_stamps, np.uint64), *pages]))
+    records = tuple(_decode_adoption(cells[name]) for name in watermark.records)
+    return ProcessWatermarks(process, (), watermark, records, dead_stamps, cells.get(_MARK))
 
 
-def _words(raw: bytes) -> tuple[int, tuple[Announcement, ...]]:
+def _decode_announcements(raw: bytes) -> tuple[int, tuple[Announcement, ...]]:
     return blocks.decode_record(blocks.ANNOUNCED, raw, tuple[int, tuple[Announcement, ...]])
 
 
-def _mark(raw: bytes) -> Watermark:
-    return blocks.decode_record(blocks.MARK, raw, Watermark)
+def _decode_watermark(raw: bytes) -> Watermark:
+    return blocks.decode_record(blocks.WATERMARK, raw, Watermark)
 
 
-def _record(raw: bytes) -> AdoptionRecord:
+def _decode_adoption(raw: bytes) -> AdoptionRecord:
     c, _ = blocks.decode_named(blocks.STAMPS, raw, ("ms", "sequence", "counts", "range"))
     if len(c["ms"]) != len(c["sequence"]):
         raise CorruptBlock("a record of stamps has columns of different lengths")
@@ -272,7 +277,7 @@ def _record(raw: bytes) -> AdoptionRecord:
     return AdoptionRecord(stamps[:known], stamps[known:], OutcomeTotals(*map(int, c["counts"])))
 
 
-def _record_cell(record: AdoptionRecord) -> bytes:
+def _encode_adoption(record: AdoptionRecord) -> bytes:
     stamps = np.concatenate([record.stamps, record.others])
     columns: dict[str, Column] = {
         "ms": (stamps >> np.uint64(16)).astype(np.int64),
@@ -283,132 +288,141 @@ def _record_cell(record: AdoptionRecord) -> bytes:
     return blocks.encode_columns(blocks.STAMPS, columns)
 
 
-# --- keeping ----------------------------------------------------------------------------------------------------------
+# --- the keeper's writes ----------------------------------------------------------------------------------------------
 
 
 def move(
-    store: Backend, app: int, was: ProcessWatermarks, word: Announcement, *, totals: OutcomeTotals, out: U64
+    store: Backend,
+    app: int,
+    process: ProcessWatermarks,
+    announcement: Announcement,
+    *,
+    totals: OutcomeTotals,
+    dead_stamps: U64,
 ) -> bool:
-    """Move a mark to an announcement and name, in the same cell, the dead stamps it passes; whether it went in.
+    """Move a watermark to an announcement and name, in the same cell, the dead stamps it passes; whether it was put.
 
-    ``totals`` and ``out`` are of the stamps between the mark that was read and the announcement. Dead stamps too many
-    for the cell go into pages first, which nobody reads before a mark names them.
+    ``totals`` and ``dead_stamps`` are of the stamps between the present watermark and the announcement. Dead stamps
+    that do not fit the cell are first written to pages, which nobody reads before a watermark names them.
     """
-    assert word.place > was.held.place, "BUG: a mark goes forward only"
-    named, pages = np.concatenate([np.array(was.held.out, np.uint64), out]), list(was.held.pages)
-    while len(named) > limits.MARK_OUT_INLINE:
-        pages.append(
-            _page(store, app, was, _PAGE, AdoptionRecord(named[: limits.STAMPS_PER_CELL], _NONE, OutcomeTotals()))
-        )
+    present = process.watermark
+    assert announcement.place > present.place, "BUG: a watermark goes forward only"
+    named, pages = np.concatenate([np.array(present.dead_stamps, np.uint64), dead_stamps]), list(present.pages)
+    while len(named) > limits.WATERMARK_DEAD_STAMPS_MAX:
+        page = AdoptionRecord(named[: limits.STAMPS_PER_CELL], _NONE, OutcomeTotals())
+        pages.append(_put_stamps(store, app, process, _PAGE, page))
         named = named[limits.STAMPS_PER_CELL :]
-    inline = tuple(np.sort(named).tolist())
-    together = was.held.totals.plus(totals)
-    return _put(
-        store,
-        app,
-        was,
-        Watermark(was.process, *word.place, word.at_ms, together, inline, tuple(pages), was.held.records),
+    watermark = Watermark(
+        process.process,
+        *announcement.place,
+        announcement.at_ms,
+        present.totals.plus(totals),
+        tuple(np.sort(named).tolist()),
+        tuple(pages),
+        present.records,
     )
+    return _put_watermark(store, app, process, watermark)
 
 
-def adopt(store: Backend, app: int, was: ProcessWatermarks, record: AdoptionRecord) -> bool:
-    """Append a record of stamps above the mark; whether it went in."""
+def adopt(store: Backend, app: int, process: ProcessWatermarks, record: AdoptionRecord) -> bool:
+    """Append a record of stamps above the watermark; whether it was put."""
     size = len(record.stamps) + len(record.others)
     assert size <= limits.STAMPS_PER_CELL, "BUG: an adoption record is too large"
-    name = _page(store, app, was, _RECORD, record)
-    return _put(store, app, was, msgspec.structs.replace(was.held, records=(*was.held.records, name)))
+    name = _put_stamps(store, app, process, _RECORD, record)
+    watermark = msgspec.structs.replace(process.watermark, records=(*process.watermark.records, name))
+    return _put_watermark(store, app, process, watermark)
 
 
-def _page(store: Backend, app: int, was: ProcessWatermarks, kind: bytes, record: AdoptionRecord) -> bytes:
-    """Write stamps into a cell that no mark names yet; its name, which nobody had before."""
+def _put_stamps(store: Backend, app: int, process: ProcessWatermarks, kind: bytes, record: AdoptionRecord) -> bytes:
+    """Write stamps into a new cell, which no watermark names yet, and return its name."""
     name = kind + random_bytes(8)
-    store.check_and_put("marks", keys.mark(app, was.process), name, None, _record_cell(record))
+    store.check_and_put("marks", keys.watermark(app, process.process), name, None, _encode_adoption(record))
     return name
 
 
-def _put(store: Backend, app: int, was: ProcessWatermarks, mark: Watermark) -> bool:
-    cell = blocks.encode_record(blocks.MARK, mark)
-    return store.check_and_put("marks", keys.mark(app, was.process), _MARK, was.cell, cell)
+def _put_watermark(store: Backend, app: int, process: ProcessWatermarks, watermark: Watermark) -> bool:
+    cell = blocks.encode_record(blocks.WATERMARK, watermark)
+    return store.check_and_put("marks", keys.watermark(app, process.process), _MARK, process.cell, cell)
 
 
-def lag_ms(marks: Mapping[int, ProcessWatermarks], now_ms: int) -> int:
-    """How far the marks of living processes are behind: the age of the oldest announcement that is not held."""
-    alive = [m for m in marks.values() if not m.gone(now_ms)]
-    return max((now_ms - m.waiting()[0].at_ms for m in alive if not m.settled), default=0)
+def lag_ms(watermarks: Mapping[int, ProcessWatermarks], now_ms: int) -> int:
+    """The age of the oldest announcement of a living process that its watermark has not reached."""
+    alive = [process for process in watermarks.values() if not process.gone(now_ms)]
+    return max((now_ms - p.open_announcements()[0].at_ms for p in alive if not p.settled), default=0)
 
 
 # --- what is known ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a vector holds of one process; the stamps are those of its marks, as far as the vector has seen them."""
+class _ProcessView:
+    """A vector's part about one process; the stamps are those of its row, as far as the vector includes them."""
 
-    mark: int
-    records: int
-    out: U64
-    adopted: U64
+    watermark: int
+    record_count: int
+    dead_stamps: U64
+    adopted_stamps: U64
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkVector:
-    """E: of each process the mark held and how many adoption records there were. Later marks do not change it."""
+    """E: each process' watermark and number of adoption records at one moment, which later rows do not change."""
 
-    seen: Mapping[int, _Seen]
+    views: Mapping[int, _ProcessView]
 
     @classmethod
-    def of(cls, marks: Mapping[int, ProcessWatermarks]) -> "WatermarkVector":
-        """What is known by these marks."""
-        return cls({p: _seen(m, packed(m.held.place), len(m.adopted)) for p, m in marks.items()})
+    def of(cls, watermarks: Mapping[int, ProcessWatermarks]) -> "WatermarkVector":
+        """The vector of the present rows."""
+        return cls({p: _view_of(m, pack_place(m.watermark.place), len(m.adoptions)) for p, m in watermarks.items()})
 
     def to_bytes(self) -> bytes:
-        """What is kept with a verdict: numbers only; the stamps stay with the marks, which only grow."""
-        numbers = np.array(sorted(self.seen), np.int64)
-        marks = np.array([self.seen[p].mark for p in numbers.tolist()], np.uint64)
+        """Encode the vector for its verdict: numbers only, since the stamps stay in the rows, which only grow."""
+        numbers = np.array(sorted(self.views), np.int64)
+        places = np.array([self.views[p].watermark for p in numbers.tolist()], np.uint64)
         columns: dict[str, Column] = {
             "process": numbers.astype(np.uint32),
-            "ms": (marks >> np.uint64(16)).astype(np.int64),
-            "sequence": (marks & np.uint64(0xFFFF)).astype(np.uint16),
-            "counts": np.array([self.seen[p].records for p in numbers.tolist()], np.int64),
+            "ms": (places >> np.uint64(16)).astype(np.int64),
+            "sequence": (places & np.uint64(0xFFFF)).astype(np.uint16),
+            "counts": np.array([self.views[p].record_count for p in numbers.tolist()], np.int64),
         }
         return blocks.encode_columns(blocks.VECTOR, columns)
 
     @classmethod
-    def from_bytes(cls, raw: bytes, marks: Mapping[int, ProcessWatermarks]) -> "WatermarkVector":
-        """The vector again, with the app's marks of today; ``CorruptBlock`` when they lack what it has seen."""
+    def from_bytes(cls, raw: bytes, watermarks: Mapping[int, ProcessWatermarks]) -> "WatermarkVector":
+        """Decode a vector with the app's present rows; raise ``CorruptBlock`` when they lack something it includes."""
         c, _ = blocks.decode_named(blocks.VECTOR, raw, ("process", "ms", "sequence", "counts"))
         places = pack(c["ms"], c["sequence"]).tolist()
         rows = list(zip(c["process"].tolist(), places, c["counts"].tolist(), strict=True))
-        lost = [
-            p
-            for p, mark, n in rows
-            if p not in marks or mark > packed(marks[p].held.place) or n > len(marks[p].adopted)
-        ]
-        if lost:
-            raise CorruptBlock("the marks that a vector has seen are not there", got=f"processes {lost[:9]}")
-        return cls({p: _seen(marks[p], mark, n) for p, mark, n in rows})
+        unknown = [p for p, place, n in rows if p not in watermarks or not _includes(watermarks[p], place, n)]
+        if unknown:
+            raise CorruptBlock("the watermarks that a vector names are not there", got=f"processes {unknown[:9]}")
+        return cls({p: _view_of(watermarks[p], watermark, n) for p, watermark, n in rows})
 
-    def known(self, messages: Messages) -> BOOL:
-        """bool[M]: which messages' stamps are known."""
-        found = np.zeros(len(messages), np.bool_)
+    def knows(self, messages: Messages) -> BOOL:
+        """bool[M]: the messages whose stamps are known."""
+        result = np.zeros(len(messages), np.bool_)
         stamps = pack(messages.ms, messages.sequence)
         for process in np.unique(messages.process).tolist():
-            seen = self.seen.get(process)
-            if seen is None:
+            view = self.views.get(process)
+            if view is None:
                 continue
             mine = np.flatnonzero(messages.process == process)
             here = stamps[mine]
-            below = (here <= np.uint64(seen.mark)) & ~_among(here, seen.out)
-            found[mine] = below | _among(here, seen.adopted)
-        return found
+            below = (here <= np.uint64(view.watermark)) & ~_are_among(here, view.dead_stamps)
+            result[mine] = below | _are_among(here, view.adopted_stamps)
+        return result
 
 
-def _seen(marks: ProcessWatermarks, mark: int, records: int) -> _Seen:
-    out = marks.out[marks.out <= np.uint64(mark)]
-    stamps = [record.stamps for record in marks.adopted[:records]]
-    return _Seen(mark, records, out, np.sort(np.concatenate(stamps)) if stamps else _NONE)
+def _includes(process: ProcessWatermarks, place: int, records: int) -> bool:
+    return place <= pack_place(process.watermark.place) and records <= len(process.adoptions)
 
 
-def _among(stamps: U64, wanted: U64) -> BOOL:
-    found: BOOL = np.isin(stamps, wanted)
-    return found
+def _view_of(process: ProcessWatermarks, watermark: int, records: int) -> _ProcessView:
+    dead_stamps = process.dead_stamps[process.dead_stamps <= np.uint64(watermark)]
+    stamps = [record.stamps for record in process.adoptions[:records]]
+    return _ProcessView(watermark, records, dead_stamps, np.sort(np.concatenate(stamps)) if stamps else _NONE)
+
+
+def _are_among(stamps: U64, wanted: U64) -> BOOL:
+    result: BOOL = np.isin(stamps, wanted)
+    return result

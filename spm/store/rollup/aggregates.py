@@ -1,10 +1,10 @@
-"""Hourly and daily aggregates of series: the pure kernels that make, merge and recount them.
+"""Hourly and daily aggregates of series: the pure kernels that compute and merge them.
 
 `aggregate` turns the winners of one hour, sorted by (series, ts), into one row per series; `merge` joins aggregates of
-consecutive stretches of time (hours into a day) and adds what happened between them. Prometheus stale markers are left
-out; an ordinary NaN counts, makes the sum NaN and is passed over by min, max and sketch. Sums are formed in the order
-(series, ts), so that two computations of the same winners agree bit for bit; what rounding loses on the way is carried
-along (Neumaier 1974) and added at the end. This module never reads a store and never chooses a winner.
+consecutive time ranges (hours into a day) and adds the increase between them. Prometheus stale markers are left out. An
+ordinary NaN counts and makes the sum NaN; min, max and sketch ignore it. Sums are formed in the order (series, ts), so
+that two computations over equal winners agree bit for bit; the rounding error is carried along (Neumaier 1974) and
+added at the end. This module never reads a store and never chooses a winner.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spm.store.rollup.sketch import Sketches
 class Aggregates:
     """One row per series, ascending by series; only series with at least one sample that counts.
 
-    A column nobody asked for is empty, and so is ``sketch`` where there is none (see ``sketched``).
+    A column that was not requested is empty, and so is ``sketch`` where there is none (``has_sketch``).
     """
 
     series: U64
@@ -46,14 +46,14 @@ class Aggregates:
         return len(self.series)
 
     @property
-    def sketched(self) -> BOOL:
-        """Which rows have their sketch: all that hold a number, unless rows of form 1 are among what they come from."""
+    def has_sketch(self) -> BOOL:
+        """Which rows have a sketch: all that hold a number, unless some of their parts are rows of form 1."""
         if len(self.sketch) != len(self):
             return np.isnan(self.min)
         return np.isnan(self.min) | (np.diff(self.sketch.starts) > 0)
 
     def take(self, rows: npt.NDArray[Any]) -> Aggregates:
-        """The same aggregates of chosen rows (indices or a mask)."""
+        """The aggregates of some rows (indices or a mask)."""
         size = len(self)
         columns = {name: getattr(self, name) for name, _ in COLUMNS}
         taken = {name: column[rows] if len(column) == size else column for name, column in columns.items()}
@@ -62,7 +62,6 @@ class Aggregates:
 
     @staticmethod
     def empty() -> Aggregates:
-        """No series at all."""
         none = {name: np.empty(0, dtype) for name, dtype in COLUMNS}
         return Aggregates(series=np.empty(0, np.uint64), **none, sketch=Sketches.empty())
 
@@ -75,17 +74,17 @@ COLUMNS: tuple[tuple[str, type[Any]], ...] = tuple(
 
 
 def aggregate(series: U64, starts: I64, ts: I64, values: F64, *, sketches: bool = True) -> Aggregates:
-    """Aggregates of winners: series i holds the rows starts[i]:starts[i+1], ascending in time and without repeats.
+    """Aggregate winners: series i holds the rows starts[i]:starts[i+1], ascending in time and without repeats.
 
-    Without ``sketches`` they are left out, for readers that want none.
+    Without ``sketches`` no sketches are computed, for readers that need none.
     """
-    made = every(series, starts, ts, values, sketches=sketches)
-    kept = made.count > 0
-    return made if kept.all() else made.take(kept)
+    rows = aggregate_all(series, starts, ts, values, sketches=sketches)
+    has_samples = rows.count > 0
+    return rows if has_samples.all() else rows.take(has_samples)
 
 
-def every(series: U64, starts: I64, ts: I64, values: F64, *, sketches: bool = True) -> Aggregates:
-    """The same with a row for each given series, also for those of which nothing counts."""
+def aggregate_all(series: U64, starts: I64, ts: I64, values: F64, *, sketches: bool = True) -> Aggregates:
+    """Aggregate winners into one row for each given series, also for those without a sample that counts."""
     assert len(starts) == len(series) + 1, "BUG: starts must have one entry more than series"
     bits = np.ascontiguousarray(values).view(np.uint64)
     starts = np.ascontiguousarray(starts, np.int64)
@@ -95,13 +94,13 @@ def every(series: U64, starts: I64, ts: I64, values: F64, *, sketches: bool = Tr
 
 
 def aggregate_rows(series: U64, ts: I64, values: F64) -> Aggregates:
-    """The same for winners that carry their series in every row."""
+    """Aggregate winners that carry their series in every row."""
     heads = run_starts(series)
     return aggregate(series[heads[:-1]], heads, ts, values)
 
 
 def run_starts(series: U64) -> I64:
-    """Where each run of equal ids begins, and the end of the last one."""
+    """The index at which each run of equal ids begins, and the end of the last run."""
     if len(series) == 0:
         return np.zeros(1, np.int64)
     inner = np.flatnonzero(series[1:] != series[:-1]) + 1
@@ -109,32 +108,32 @@ def run_starts(series: U64) -> I64:
 
 
 def merge(parts: Sequence[Aggregates]) -> Aggregates:
-    """Aggregates of the whole stretch from those of its parts, given in the order of time.
+    """Merge the aggregates of consecutive time ranges, given in the order of time, into those of the whole range.
 
-    The border term of `increase` (last of the earlier part to the first of the later) is added here and only here.
+    The `increase` from the last sample of one part to the first of the next is added here and only here.
     """
     parts = [part for part in parts if len(part)]
     if not parts:
         return Aggregates.empty()
     if len(parts) == 1:
         return parts[0]
-    joined = side_by_side(parts)
+    joined = concatenate(parts)
     return merge_rows(joined.take(np.argsort(joined.series, kind="stable")))
 
 
-def side_by_side(parts: Sequence[Aggregates]) -> Aggregates:
-    """The rows of the parts, one after the other."""
+def concatenate(parts: Sequence[Aggregates]) -> Aggregates:
+    """Concatenate the rows of the parts."""
     if len(parts) == 1:
         return parts[0]
     joined = {name: np.concatenate([np.empty(0, dtype), *(getattr(p, name) for p in parts)]) for name, dtype in COLUMNS}
     series = np.concatenate([np.empty(0, np.uint64), *(p.series for p in parts)])
-    held = [p.sketch if len(p.sketch) == len(p) else Sketches.empty(len(p)) for p in parts]
-    some = any(len(p.sketch) for p in parts)
-    return Aggregates(series=series, **joined, sketch=sketching.concat(held) if some else Sketches.empty())
+    sketches = [p.sketch if len(p.sketch) == len(p) else Sketches.empty(len(p)) for p in parts]
+    has_sketches = any(len(p.sketch) for p in parts)
+    return Aggregates(series=series, **joined, sketch=sketching.concat(sketches) if has_sketches else Sketches.empty())
 
 
 def merge_rows(rows: Aggregates) -> Aggregates:
-    """The same for one table in which a series has a row per part, side by side and in the order of time."""
+    """Merge within one table in which the rows of a series lie next to each other, in the order of time."""
     heads = run_starts(rows.series)
     columns = _merge(
         heads,
@@ -153,36 +152,36 @@ def merge_rows(rows: Aggregates) -> Aggregates:
 
 
 def _merge_sketches(rows: Aggregates, heads: I64) -> Sketches:
-    """Sketches of the groups; that of a group of which a part lacks its own is lacking, never a sketch of the rest."""
+    """Merge the sketches of each group. A group with a part that has no sketch gets none, never one of the rest."""
     if len(rows.sketch) != len(rows):
         return Sketches.empty()
     merged = sketching.merge_groups(rows.sketch, heads)
-    lacking = np.add.reduceat(~rows.sketched, heads[:-1], dtype=np.int64) > 0 if len(rows) else np.empty(0, np.bool_)
-    if not lacking.any():
-        return merged
-    return merged.without(lacking)
+    is_incomplete = (
+        np.add.reduceat(~rows.has_sketch, heads[:-1], dtype=np.int64) > 0 if len(rows) else np.empty(0, np.bool_)
+    )
+    return merged.without(is_incomplete) if is_incomplete.any() else merged
 
 
 def _as_columns(raw: tuple[npt.NDArray[Any], ...]) -> dict[str, npt.NDArray[Any]]:
-    """`first` and `last` travel as bits through the kernels, so that no NaN payload is lost."""
+    """Name the kernels' columns. They handle `first` and `last` as bits, so that no NaN payload is lost."""
     pairs = zip(raw, COLUMNS, strict=True)
     return {name: column.view(kind) if column.dtype == np.uint64 else column for column, (name, kind) in pairs}
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def compensated(total: float, lost: float, added: float) -> Any:
-    """One step of Neumaier's sum: the new total, and what rounding has lost so far."""
-    found = total + added
-    if np.isinf(found):
-        return found, 0.0
+def compensated(total: float, error: float, added: float) -> Any:
+    """One step of Neumaier's sum: the new total, and the rounding error so far."""
+    result = total + added
+    if np.isinf(result):
+        return result, 0.0
     if abs(total) >= abs(added):
-        return found, lost + ((total - found) + added)
-    return found, lost + ((added - found) + total)
+        return result, error + ((total - result) + added)
+    return result, error + ((added - result) + total)
 
 
 @njit(cache=True, nogil=True)
-def _plain(number: float) -> float:
-    """One NaN for all: which payload an addition keeps is the compiler's choice, and answers are compared by bits."""
+def _one_nan(number: float) -> float:
+    """Replace any NaN by one: which payload an addition keeps is the compiler's choice, and tests compare bits."""
     return np.nan if np.isnan(number) else number
 
 
@@ -211,14 +210,14 @@ def _aggregate(starts: I64, ts: I64, bits: U64) -> Any:
             continue
         first[i], first_ts[i] = bits[begin], ts[begin]
         last[i], last_ts[i] = bits[end - 1], ts[end - 1]
-        seen, s, lost, q, lo, hi, resets = 0, 0.0, 0.0, 0.0, np.nan, np.nan, 0.0
+        samples, s, error, q, lo, hi, resets = 0, 0.0, 0.0, 0.0, np.nan, np.nan, 0.0
         before = values[begin]
         for k in range(begin, end):
             if bits[k] == stale:
                 continue
             v = values[k]
-            seen += 1
-            s, lost = compensated(s, lost, v)
+            samples += 1
+            s, error = compensated(s, error, v)
             q += v * v
             # A comparison with NaN is false: `not (v >= lo)` lets the first number in.
             if not np.isnan(v):
@@ -229,9 +228,9 @@ def _aggregate(starts: I64, ts: I64, bits: U64) -> Any:
             if v < before:
                 resets += before
             before = v
-        count[i], total[i], squares[i], low[i], high[i] = seen, _plain(s + lost), _plain(q), lo, hi
-        if seen > 1:
-            increase[i] = _plain(values[end - 1] - values[begin] + resets)
+        count[i], total[i], squares[i], low[i], high[i] = samples, _one_nan(s + error), _one_nan(q), lo, hi
+        if samples > 1:
+            increase[i] = _one_nan(values[end - 1] - values[begin] + resets)
     return count, total, squares, low, high, first, first_ts, last, last_ts, increase
 
 
@@ -266,7 +265,7 @@ def _merge(
         begin, end = heads[i], heads[i + 1]
         first[i], first_ts[i] = firsts[begin], firsts_ts[begin]
         last[i], last_ts[i] = lasts[end - 1], lasts_ts[end - 1]
-        seen, s, lost, q, lo, hi, grown = (
+        samples, s, error, q, lo, hi, grown = (
             counts[begin],
             sums[begin],
             0.0,
@@ -276,8 +275,8 @@ def _merge(
             increases[begin],
         )
         for k in range(begin + 1, end):
-            seen += counts[k]
-            s, lost = compensated(s, lost, sums[k])
+            samples += counts[k]
+            s, error = compensated(s, error, sums[k])
             q += sumsqs[k]
             if not np.isnan(mins[k]) and not (mins[k] >= lo):
                 lo = mins[k]
@@ -285,6 +284,6 @@ def _merge(
                 hi = maxs[k]
             reset = as_first[k] < as_last[k - 1]
             grown += (as_first[k] if reset else as_first[k] - as_last[k - 1]) + increases[k]
-        count[i], total[i], squares[i], low[i], high[i] = seen, _plain(s + lost), _plain(q), lo, hi
-        increase[i] = _plain(grown)
+        count[i], total[i], squares[i], low[i], high[i] = samples, _one_nan(s + error), _one_nan(q), lo, hi
+        increase[i] = _one_nan(grown)
     return count, total, squares, low, high, first, first_ts, last, last_ts, increase

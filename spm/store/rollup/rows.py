@@ -1,9 +1,9 @@
 """Rows of `hours` and `days`: aggregates of one metric over the steps (hours of a day, days of a month) of a row.
 
 Enter by ``encode_rows`` (the run) and ``decode_row`` (the reader). A row has one cell per aggregate, so that a reader
-fetches and decodes only what it needs, and the cell ``s`` that says which (series, step) each entry belongs to. Entries
-are sorted by (series, step); steps without data are not there. Rows of form 1 have no sketches. What a row was made of
-stands in the manifest, not here.
+fetches and decodes only what it needs, and the cell ``s``, which says which (series, step) each entry belongs to.
+Entries are sorted by (series, step); steps without data have none. Rows of form 1 have no sketches. The manifest, not
+the row, names the inputs of a row.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,16 +16,16 @@ from spm.errors import CorruptBlock
 from spm.store.backends.base import RowPut
 from spm.store.encoding import blocks, kernels
 from spm.store.encoding.codec import Column
-from spm.store.rollup.aggregates import COLUMNS, Aggregates, side_by_side
+from spm.store.rollup.aggregates import COLUMNS, Aggregates, concatenate
 from spm.store.rollup.sketch import INFINITE, Sketches
 
-FORM = 2  # of the rows that are written now: 2 has sketches; a pack that keeps rows of form 1 is of form 1
+FORM = 2  # of the rows that are written now: 2 has sketches; a pack with rows of form 1 in it is of form 1
 SHAPE = b"s"
 SKETCH = "sketch"
 # column name of each aggregate
 CELLS: dict[str, bytes] = {**{name: f"a:{name}".encode() for name, _ in COLUMNS}, SKETCH: b"a:sketch"}
 _VALUE = "values"
-_BUCKETS_PER_ENTRY = 4  # buckets that weigh as much as the rest of an entry
+_BUCKETS_PER_ENTRY = 4  # buckets of a sketch that take as many bytes as the rest of an entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,14 @@ def encode_rows(
 
 def join(steps: Sequence[tuple[int, Aggregates]]) -> StepColumns:
     """One table from (step, aggregates) pairs, sorted by (series, step)."""
-    table = side_by_side([rows for _, rows in steps])
+    table = concatenate([rows for _, rows in steps])
     step = np.repeat(np.array([s for s, _ in steps], np.int64), [len(rows) for _, rows in steps])
     order = np.lexsort((step, table.series))
     return StepColumns(step[order], table.take(order))
 
 
 def weight(parts: Iterable[Aggregates]) -> int:
-    """How much of a page these rows fill, in entries: sketches of scattered values outweigh the other aggregates."""
+    """How much of a page these rows fill, in entries: a sketch of scattered values is larger than the other cells."""
     return sum(max(len(part), len(part.sketch.keys) // _BUCKETS_PER_ENTRY) for part in parts)
 
 
@@ -81,7 +81,7 @@ def _cells(part: StepColumns) -> dict[bytes, bytes]:
 
 
 def _encode_sketch(sketch: Sketches) -> bytes:
-    """Per entry how many buckets, and its lowest key; then the gaps between the keys of an entry, and all counts."""
+    """Encode, per entry, its number of buckets and its lowest key; then the gaps between its keys, and all counts."""
     sizes = np.diff(sketch.starts)
     heads = sketch.starts[:-1][sizes > 0]
     inner = np.ones(len(sketch.keys), np.bool_)
@@ -97,10 +97,10 @@ def _encode_sketch(sketch: Sketches) -> bytes:
 
 
 def decode_row(cells: Mapping[bytes, bytes], names: Collection[str] | None = None) -> StepColumns:
-    """The table of a row; raises ``CorruptBlock`` when a cell is missing, damaged or of another length.
+    """Decode the table of a row; raise ``CorruptBlock`` when a cell is missing, damaged or of another length.
 
-    With ``names`` only these aggregates are decoded, and only their cells and ``SHAPE`` need be there; the other
-    columns are empty then.
+    With ``names`` only these aggregates are decoded, and only their cells and ``SHAPE`` need to exist; the other
+    columns are empty.
     """
     shape = _columns(cells, SHAPE)
     counts = shape["counts"]
@@ -129,16 +129,16 @@ def _decode_sketch(columns: Mapping[str, Column], rows: int) -> Sketches:
     sizes = _sized(SKETCH, columns["sizes"], rows)
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
     counts, lowest, gaps = columns["counts"], columns["lowest"], columns["gaps"]
-    held = sizes > 0
-    fits = len(counts) == starts[-1] == len(lowest) + len(gaps) and len(lowest) == held.sum()
+    has_buckets = sizes > 0
+    fits = len(counts) == starts[-1] == len(lowest) + len(gaps) and len(lowest) == has_buckets.sum()
     if not fits or (sizes < 0).any() or (gaps < 0).any() or (counts < 1).any():
         raise CorruptBlock("the sketches of a row do not fit together", got=len(counts), wanted=int(starts[-1]))
     steps = np.zeros(len(counts), np.int64)
     inner = np.ones(len(counts), np.bool_)
-    inner[starts[:-1][held]] = False
+    inner[starts[:-1][has_buckets]] = False
     steps[inner] = gaps + np.int64(1)
     run = np.cumsum(steps)
-    keys = np.repeat(lowest - run[starts[:-1][held]], sizes[held]) + run
+    keys = np.repeat(lowest - run[starts[:-1][has_buckets]], sizes[has_buckets]) + run
     if len(keys) and int(np.abs(keys).max()) > INFINITE:
         raise CorruptBlock("a sketch has a key that stands for no number", got=int(np.abs(keys).max()))
     return Sketches(starts, keys.astype(np.int32), counts)

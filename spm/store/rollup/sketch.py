@@ -5,8 +5,8 @@ DDSketch (Masson, Rim, Lee: "DDSketch: a fast and fully-mergeable quantile sketc
 (g^(k-1), g^k] with g = 2^(1/35) = 1.0200016: a bucket is found from a float's own bits, the same on every machine, and
 any value in it is within 0.991 % of the bucket's representative. Below 2.2e-308 the step between two floats, 4.9e-324,
 may come on top. Zero, infinities and negative numbers have keys of their own, ordered like the values; NaN of any
-payload (stale markers too) is left out. A sketch has one form only, so the merge of parts equals the sketch of the
-whole byte for byte. Enter by ``of_winners`` and ``quantile``. Nothing here reads a store.
+payload (stale markers too) is left out. A sketch has one form only, so the merge of parts equals the sketch of all
+their samples, byte for byte. Enter by ``of_winners`` and ``quantile``. This module never reads a store.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ RELATIVE_ERROR = (GAMMA - 1) / (GAMMA + 1)
 _LOWEST = PER_OCTAVE * -1074 - 1  # key 1 is the bucket of the least number above zero
 _GREATEST = PER_OCTAVE * 1024 - _LOWEST  # the key of the greatest finite one
 INFINITE = _GREATEST + 1  # the key of +Inf; -Inf has its negative
-_CELLS = 64  # parts of an octave, narrower than any bucket: each holds one border at most
+_CELLS = 64  # parts of an octave, narrower than any bucket: each contains one border at most
 
 
 def _root(number: int, degree: int) -> int:
-    """The whole part of a root, exactly."""
+    """The integer part of a root, exactly."""
     low, high = 0, 1 << (number.bit_length() // degree + 1)
     while high - low > 1:
         middle = (low + high) // 2
@@ -40,9 +40,9 @@ def _root(number: int, degree: int) -> int:
 
 
 def _cells() -> tuple[I64, I64]:
-    """Per cell of an octave: borders wholly below it, and the border in it (as 53 bits of a mantissa; none: the end).
+    """Per cell of an octave: the number of borders below it, and the border in it (as 53 bits; else the end).
 
-    Border j is 2^(j / PER_OCTAVE); no float but 1 lies on any.
+    Border j is 2^(j / PER_OCTAVE); no float but 1 lies on a border.
     """
     borders = [_root(1 << (j + 52 * PER_OCTAVE), PER_OCTAVE) for j in range(PER_OCTAVE)]
     starts = [(1 << 52) + (cell << 46) for cell in range(_CELLS + 1)]
@@ -68,7 +68,7 @@ class Sketches:
         return len(self.starts) - 1
 
     def take(self, rows: npt.NDArray[Any]) -> Sketches:
-        """The sketches of chosen rows (indices or a mask)."""
+        """The sketches of some rows (indices or a mask)."""
         if rows.dtype == np.bool_:
             if bool(rows.all()):
                 return self
@@ -76,32 +76,32 @@ class Sketches:
         return Sketches(*_take(self.starts, self.keys, self.counts, np.ascontiguousarray(rows, np.int64)))
 
     def without(self, rows: npt.NDArray[np.bool_]) -> Sketches:
-        """As many sketches, but of nothing in the rows of a mask."""
-        stays = np.repeat(~rows, np.diff(self.starts))
+        """These sketches, with empty ones in the rows of a mask."""
+        remains = np.repeat(~rows, np.diff(self.starts))
         lengths = np.where(rows, 0, np.diff(self.starts))
-        return Sketches(np.concatenate([[0], np.cumsum(lengths)]), self.keys[stays], self.counts[stays])
+        return Sketches(np.concatenate([[0], np.cumsum(lengths)]), self.keys[remains], self.counts[remains])
 
     @staticmethod
     def empty(rows: int = 0) -> Sketches:
-        """So many sketches of nothing."""
+        """So many empty sketches."""
         return Sketches(np.zeros(rows + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
 
     @property
     def sizes(self) -> I64:
-        """How many values each one has seen."""
+        """The number of values in each sketch."""
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.counts, dtype=np.int64)])
         sizes: I64 = ends[self.starts[1:]] - ends[self.starts[:-1]]
         return sizes
 
 
 def of_winners(starts: I64, values: F64) -> Sketches:
-    """A sketch of each series: series i holds the values starts[i]:starts[i+1], in any order."""
+    """Sketch each series: series i holds the values starts[i]:starts[i+1], in any order."""
     bits = np.ascontiguousarray(values).view(np.uint64)
     return Sketches(*_sketch(np.ascontiguousarray(starts, np.int64), bits))
 
 
 def concat(parts: Sequence[Sketches]) -> Sketches:
-    """The rows of the parts, one after the other."""
+    """Concatenate the rows of the parts."""
     if len(parts) == 1:
         return parts[0]
     bases = np.cumsum([0, *(len(part.keys) for part in parts)])
@@ -114,7 +114,7 @@ def concat(parts: Sequence[Sketches]) -> Sketches:
 
 
 def merge_groups(sketches: Sketches, heads: I64) -> Sketches:
-    """One sketch of each group of rows: group i has the rows heads[i]:heads[i+1]."""
+    """Merge each group of rows into one sketch: group i has the rows heads[i]:heads[i+1]."""
     heads = np.ascontiguousarray(heads, np.int64)
     if len(heads) == len(sketches) + 1 and bool((np.diff(heads) == 1).all()):
         return sketches
@@ -124,8 +124,8 @@ def merge_groups(sketches: Sketches, heads: I64) -> Sketches:
 def quantile(sketches: Sketches, q: float) -> F64:
     """The q-quantile of each row, by PromQL's interpolation: between the values of the ranks around q * (n - 1).
 
-    Each of the two is within ``RELATIVE_ERROR`` of the true one, hence so is what lies between two of one sign. NaN for
-    a sketch of nothing, and for a q that is NaN; -Inf and +Inf for q below 0 and above 1.
+    Each of the two values is within ``RELATIVE_ERROR`` of the true one, and so is every value between two of one sign.
+    The result is NaN for an empty sketch and for a q that is NaN, -Inf for q below 0, +Inf for q above 1.
     """
     return _quantile(sketches.starts, sketches.keys, sketches.counts, float(q))
 
@@ -136,7 +136,7 @@ def values_of(keys: I32) -> F64:
 
 
 def keys_of(values: F64) -> I32:
-    """The key of each value; 0 stands for NaN, too, which no sketch counts."""
+    """The key of each value; also 0 for NaN, which no sketch counts."""
     return _keys(np.ascontiguousarray(values).view(np.uint64))
 
 
@@ -207,7 +207,7 @@ def _keys(bits: npt.NDArray[np.uint64]) -> I32:
 
 @njit(cache=True, nogil=True)
 def _count(key: Any, times: Any, dense: I64, touched: I32, n: int) -> int:
-    """Count a key so many times; returns how many keys stand in ``touched`` by now."""
+    """Count a key so many times; return the number of keys in ``touched``."""
     if dense[key + INFINITE] == 0:
         touched[n] = key
         n += 1
@@ -217,7 +217,7 @@ def _count(key: Any, times: Any, dense: I64, touched: I32, n: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _collect(dense: I64, touched: I32, n: int, keys: I32, counts: I64, at: int) -> int:
-    """Write the n keys that were touched, ascending, and their counts from ``at`` on; leaves ``dense`` all zero."""
+    """Write the n keys in ``touched``, ascending, and their counts from ``at`` on; set ``dense`` to zero again."""
     if n == 0:
         return at
     low, high = touched[0], touched[0]
@@ -253,7 +253,7 @@ def _sketch(starts: I64, bits: npt.NDArray[np.uint64]) -> Any:
         while k < starts[i + 1]:
             b = bits[k]
             first = k
-            while k < starts[i + 1] and bits[k] == b:  # most series stand still for a while
+            while k < starts[i + 1] and bits[k] == b:  # most series keep a value for a while
                 k += 1
             if not _is_nan(b):
                 used = _count(_key(b), k - first, dense, touched, used)
@@ -313,12 +313,12 @@ def _quantile(starts: I64, keys: I32, counts: I64, q: float) -> F64:
         rank = q * (size - 1)
         lower = np.int64(np.floor(rank))
         share = rank - lower
-        k, seen = begin, counts[begin]
-        while seen <= lower:
+        k, below_count = begin, counts[begin]
+        while below_count <= lower:
             k += 1
-            seen += counts[k]
+            below_count += counts[k]
         below = _value(np.int64(keys[k]))
-        if share > 0.0 and seen <= lower + 1:  # the next rank lies in the next bucket
+        if share > 0.0 and below_count <= lower + 1:  # the next rank lies in the next bucket
             above = _value(np.int64(keys[k + 1]))
             out[i] = below * (1.0 - share) + above * share
         else:

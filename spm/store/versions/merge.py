@@ -1,9 +1,9 @@
-"""Many pieces of one unit become one: the same code for the reader and for the run (rule 2).
+"""Merges pieces of one HourShard and picks the winners; reader and run use this code alike (PROTOCOL 2).
 
-``merge`` takes pieces (blocks, pages, earlier merges) and gives all distinct versions sorted by (series, ts, stamp);
-``pick`` gives the winners. A version is (series, ts, value bits, stamp); only fully identical ones are merged. The
-greatest stamp wins; within a message the last; but no stale marker over a value. All loops over samples are in
-``kernels``.
+``merge`` takes pieces (blocks, pages, earlier merges) and returns all distinct versions, sorted by (series, ts, stamp);
+``pick`` returns the winners. A version is (series, ts, value bits, stamp); only identical versions are merged. The
+greatest stamp wins, within a message the last version, but no stale marker wins over a value. All loops over samples
+are in ``kernels``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from spm.store.encoding.blocks import LogBlock, Messages
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Versions from one place, by series: ids and metrics u64[S], counts i32[S]; ts, message and values per row."""
+    """Versions grouped by series: ids and metrics u64[S], counts i32[S]; ts, message and values per row."""
 
     messages: Messages
     series: U64
@@ -34,19 +34,18 @@ class Piece:
 
     @classmethod
     def of_block(cls, block: LogBlock) -> "Piece":
-        """A block as it is."""
         return cls(block.messages, block.series, block.metrics, block.counts, block.message, block.ts, block.values)
 
     @classmethod
     def of_row(cls, cells: Mapping[bytes, bytes]) -> "Piece":
-        """A row of `log` with all its cells; raises ``CorruptBlock``."""
+        """Decode a row of `log` with all its cells; raise ``CorruptBlock``."""
         parts = [cls.of_block(block) for block in LogBlock.from_cells(cells)]
         return parts[0] if len(parts) == 1 else merge(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Winners:
-    """Winners: series and metrics u64[S], counts i32[S], ts i64[N] ascending within a series, values f64[N]."""
+    """Winning samples: series and metrics u64[S], counts i32[S], ts i64[N] ascending within a series, values f64[N]."""
 
     series: U64
     metrics: U64
@@ -68,12 +67,12 @@ EMPTY = Piece(
 
 
 def merge(pieces: Sequence[Piece]) -> Piece:
-    """All versions of the pieces, series by (metric, id), rows by (ts, stamp), messages by stamp.
+    """Merge pieces into one with all their versions: series by (metric, id), rows by (ts, stamp), messages by stamp.
 
-    1. one table of the distinct messages, sorted, so that a message's number orders stamps;
-    2. one table of the distinct series, sorted by (metric, id);
-    3. rows concatenated and grouped by series, in order of arrival;
-    4. sorted within a series where they are not sorted yet, identical versions merged.
+    1. Build one sorted table of the distinct messages, in which a message's number orders stamps.
+    2. Build one table of the distinct series, sorted by (metric, id).
+    3. Concatenate the rows and group them by series, in order of arrival.
+    4. Sort the rows of each series that is not sorted yet, and merge identical versions.
     """
     pieces = [p for p in pieces if len(p)]
     if not pieces:
@@ -85,12 +84,12 @@ def merge(pieces: Sequence[Piece]) -> Piece:
     ts = np.concatenate([p.ts for p in pieces])
     values = np.concatenate([p.values for p in pieces])
     counts, order = kernels.group_by_series(owner, len(series))
-    rows, kept = kernels.order_versions(counts, order, ts, rank, values.view(np.int64))
-    return Piece(messages, series, metrics, kept, rank[rows], ts[rows], values[rows])
+    rows, merged_counts = kernels.order_versions(counts, order, ts, rank, values.view(np.int64))
+    return Piece(messages, series, metrics, merged_counts, rank[rows], ts[rows], values[rows])
 
 
 def merge_messages(tables: Sequence[Messages]) -> tuple[Messages, list[I32]]:
-    """One sorted table of all distinct messages, and for each given table the new number of each old one."""
+    """Merge message tables into one sorted table without repeats; return it and, per table, the new row numbers."""
     names = sorted({name for table in tables for name in table.sources})
     number = {name: i for i, name in enumerate(names)}
     renamed = [np.array([number[n] for n in t.sources], np.int32)[t.source] for t in tables]
@@ -121,16 +120,18 @@ def _merge_series(pieces: Sequence[Piece]) -> tuple[U64, U64, list[I32]]:
 _ALL = np.empty(0, np.bool_)
 
 
-def pick(piece: Piece, kept: npt.NDArray[np.bool_] | None = None) -> Winners:
-    """The winner of every (series, ts) of a merged piece, among the rows of ``kept`` (bool[N]; ``None``: all)."""
-    rows, counts = kernels.winners(piece.counts, piece.ts, piece.values.view(np.int64), _ALL if kept is None else kept)
+def pick(piece: Piece, visible: npt.NDArray[np.bool_] | None = None) -> Winners:
+    """Pick the winner of every (series, ts) of a merged piece among its ``visible`` rows (bool[N]; ``None``: all)."""
+    rows, counts = kernels.winners(
+        piece.counts, piece.ts, piece.values.view(np.int64), _ALL if visible is None else visible
+    )
     if len(rows) == len(piece.ts):
         return Winners(piece.series, piece.metrics, piece.counts, piece.ts, piece.values)
     return Winners(piece.series, piece.metrics, counts, piece.ts[rows], piece.values[rows])
 
 
 def narrow(piece: Piece, wanted: np.ndarray) -> Piece:
-    """The same piece with only the series of ``wanted`` (bool[S])."""
+    """Reduce a piece to the series of ``wanted`` (bool[S])."""
     if bool(wanted.all()):
         return piece
     starts = np.cumsum(piece.counts, dtype=np.int64) - piece.counts

@@ -1,7 +1,8 @@
-"""Damaged rows: named, set aside, skipped, and never shown as numbers.
+"""Quarantines damaged rows: they are named, skipped, and never shown as numbers.
 
-A reader that meets a ``CorruptBlock`` reports it here; from then on this process skips the row without decoding it
-again, every answer that would have needed it says so, and a copy of the bytes lies in `dead` for whoever repairs it.
+A reader that meets a ``CorruptBlock`` reports it here. From then on this process skips the row without decoding it,
+every answer that needs the row says so, and the table `dead` has a copy of its bytes for a repair. Enter by
+``Quarantine.report`` and ``Quarantine.holds``.
 """
 
 import logging
@@ -14,7 +15,7 @@ from spm.store.ledger import dead_letters
 from spm.store.ledger.dead_letters import DeadLetter
 
 _LOG = logging.getLogger(__name__)
-_MAX = 10_000  # damaged rows one process remembers; more mean a broken disk, not a broken row
+_ROWS_MAX = 10_000  # damaged rows one process remembers; more mean a broken disk
 
 
 class Quarantine:
@@ -27,7 +28,6 @@ class Quarantine:
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return len(self._rows)
 
     def holds(self, table: str, key: bytes) -> bool:
@@ -37,15 +37,15 @@ class Quarantine:
     def report(self, app: int, table: str, key: bytes, raw: bytes, error: CorruptBlock) -> None:
         """Set a damaged row aside and keep a copy of its bytes."""
         with self._lock:
-            if (table, key) in self._rows or len(self._rows) >= _MAX:
+            if (table, key) in self._rows or len(self._rows) >= _ROWS_MAX:
                 return
             self._rows[table, key] = str(error)
         _LOG.error("quarantined %s %s: %s", table, key.hex(), error)
-        letter = DeadLetter(dead_letters.ROW, str(error), raw, table, key)
+        copy = DeadLetter(dead_letters.ROW, str(error), raw, table, key)
         try:
-            self._backend.put([dead_letters.step(app, self._clock.now_ms(), dead_letters.row_name(table, key), letter)])
+            self._backend.put([dead_letters.step(app, self._clock.now_ms(), dead_letters.row_name(table, key), copy)])
         except StoreUnavailable as trouble:
-            _LOG.warning("no copy of the quarantined row could be kept: %s", trouble)
+            _LOG.warning("no copy of the quarantined row could be stored: %s", trouble)
 
     def notes(self) -> list[str]:
         """One sentence for each table with damaged rows."""

@@ -1,8 +1,8 @@
-"""Which versions of a unit a read may see: those accepted by a time, or known at an E, without what retractions hide.
+"""The versions that a read may see: those accepted by a time, or known at an E, without what retractions hide.
 
-The same for the reader and for the run that makes hours. A ``Visibility`` is made once per question and asked piece by piece;
-a lens that hides nothing costs nothing. Series that a retraction's matchers select come from the caller: the reader has
-its index, a run asks the dictionary.
+Reader and run use the same code. A ``Visibility`` is built once per question and applied piece by piece; one that hides
+nothing costs nothing. The caller says which series a retraction's matchers select: the reader has its index, a run
+reads the dictionary.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from spm.store.versions.merge import Piece
 from spm.store.versions.retractions import Retraction
 
 Pairs = tuple[U64, U64]  # series ids and metric ids: an id names a series within its metric
-SeriesOf = Callable[[Retraction], Pairs]  # asked only for a retraction that has matchers
+SeriesOf = Callable[[Retraction], Pairs]  # called only for a retraction that has matchers
 
 
 def _no_series(retraction: Retraction) -> Pairs:
@@ -26,21 +26,21 @@ def _no_series(retraction: Retraction) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What hides: retractions in force, a time of acceptance above which nothing is known yet, and what E has not seen.
+    """What hides versions: retractions in force, a time of acceptance, and an E that does not know their stamps.
 
-    ``asof_ms`` is for people ("accepted by then"); ``known`` for verdicts, which must come out the same when replayed.
+    ``asof_ms`` is for people ("accepted by then"), ``vector`` (E) for verdicts, whose replay must give the same result.
     """
 
     retractions: tuple[Retraction, ...] = ()
     series_of: SeriesOf = _no_series
     asof_ms: int | None = None
-    known: WatermarkVector | None = None
+    vector: WatermarkVector | None = None
 
-    def kept(self, piece: Piece) -> BOOL | None:
-        """bool[N]: the rows of a piece that may be seen; ``None``: all of them."""
-        hidden = [self._later(piece), self._unknown(piece), *(self._retracted(r, piece) for r in self.retractions)]
-        found = [rows for rows in hidden if rows is not None]
-        return ~np.logical_or.reduce(found) if found else None
+    def visible_rows(self, piece: Piece) -> BOOL | None:
+        """bool[N]: the visible rows of a piece; ``None``: all of them."""
+        masks = [self._later(piece), self._unknown(piece), *(self._retracted(r, piece) for r in self.retractions)]
+        hidden = [rows for rows in masks if rows is not None]
+        return ~np.logical_or.reduce(hidden) if hidden else None
 
     def _later(self, piece: Piece) -> BOOL | None:
         if self.asof_ms is None:
@@ -49,40 +49,40 @@ class Visibility:
         return later[piece.message] if later.any() else None
 
     def _unknown(self, piece: Piece) -> BOOL | None:
-        if self.known is None:
+        if self.vector is None:
             return None
-        unknown = ~self.known.known(piece.messages)
+        unknown = ~self.vector.knows(piece.messages)
         return unknown[piece.message] if unknown.any() else None
 
     def _retracted(self, retraction: Retraction, piece: Piece) -> BOOL | None:
         """bool[N]: the rows that one retraction hides; ``None``: none of them."""
         messages = piece.messages
-        named = (messages.ms >= retraction.write_from_ms) & (messages.ms <= retraction.write_to_ms)
+        in_range = (messages.ms >= retraction.write_from_ms) & (messages.ms <= retraction.write_to_ms)
         if retraction.source:
             numbers = [i for i, name in enumerate(messages.sources) if name == retraction.source]
-            named &= np.isin(messages.source, numbers)
-        if not named.any():
+            in_range &= np.isin(messages.source, numbers)
+        if not in_range.any():
             return None
-        rows = named[piece.message] & (piece.ts > retraction.data_from_ms) & (piece.ts <= retraction.data_to_ms)
+        rows = in_range[piece.message] & (piece.ts > retraction.data_from_ms) & (piece.ts <= retraction.data_to_ms)
         if retraction.matchers and rows.any():
-            chosen = among(piece.series, piece.metrics, *self.series_of(retraction))
-            rows &= chosen[kernels.spread(piece.counts, len(piece))]
+            matches = contains_pairs(piece.series, piece.metrics, *self.series_of(retraction))
+            rows &= matches[kernels.spread(piece.counts, len(piece))]
         return rows if rows.any() else None
 
 
-PLAIN = Visibility()
+ALL_VISIBLE = Visibility()
 
 
-def among(series: U64, metrics: U64, wanted: U64, wanted_metrics: U64) -> BOOL:
-    """bool[S]: which (series, metric) pairs are among the wanted ones."""
+def contains_pairs(series: U64, metrics: U64, wanted: U64, wanted_metrics: U64) -> BOOL:
+    """bool[S]: the (series, metric) pairs that are among the wanted ones."""
     count = len(series)
     both_s, both_m = np.concatenate([series, wanted]), np.concatenate([metrics, wanted_metrics])
     order = np.lexsort((both_s, both_m))
-    s, m, asked = both_s[order], both_m[order], order >= count
+    s, m, is_wanted = both_s[order], both_m[order], order >= count
     if not len(order):
         return np.zeros(0, np.bool_)
     heads = np.flatnonzero(np.concatenate([[True], (s[1:] != s[:-1]) | (m[1:] != m[:-1])]))
-    hit = np.logical_or.reduceat(asked, heads)
-    found = np.empty(len(order), np.bool_)
-    found[order] = np.repeat(hit, np.diff(np.append(heads, len(order))))
-    return found[:count]
+    hits = np.logical_or.reduceat(is_wanted, heads)
+    result = np.empty(len(order), np.bool_)
+    result[order] = np.repeat(hits, np.diff(np.append(heads, len(order))))
+    return result[:count]

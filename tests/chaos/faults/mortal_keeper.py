@@ -1,4 +1,4 @@
-"""A beat that has marks kept every second and nothing else, and workers whose keeper dies where it is told to.
+"""A beat that moves watermarks every second and does nothing else, and workers whose keeper dies where a test says.
 
 ``celery -A tests.chaos.faults.mortal_keeper beat`` is the first; the second is chosen by ``SPM_CONSUMER_STEP``. A file
 of the name ``die-before-mark`` or ``die-after-mark`` in the data folder kills the first worker that is about to move a

@@ -20,11 +20,11 @@ from ingest.writer import Writer
 from spm.accounts.quotas import Quota
 from spm.clock import SystemClock
 from spm.store.backends import open_backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 
 store, clock, waves, size = open_backend(sys.argv[1]), SystemClock(), int(sys.argv[2]), 10_000
 admission = Admission(store, clock, lambda app: Quota(series=10_000 if app == 1 else 500_000, samples_per_s=10**9))
-writer, stamper = Writer(store, Distribution()), Stamper(1, clock)
+writer, stamper = Writer(store, PlacementTable()), Stamper(1, clock)
 
 def anonymous_kb():
     return next(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Anonymous"))

@@ -1,4 +1,4 @@
-"""Claims about how an app comes to lie in other shards by command and by itself, and how people see it (rule 22)."""
+"""Claims about how an app comes to lie in other shards by command and by itself, and how it is shown (PROTOCOL 22)."""
 
 from pathlib import Path
 from typing import Any
@@ -10,25 +10,25 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from ingest.writer import Writer
-from rollups.models import Kind, Run
+from rollups.models import Run, RunKind
 from rollups.move import redistribute
-from rollups.move.redistribute import rate
+from rollups.move.redistribute import measure_rate
 from rollups.services import maintenance as services_maintenance
 from rollups.services import placement
-from rollups.services.placement import Wish
+from rollups.services.placement import PlacementRequest
 from rollups.services.runs import Site
 from spm import limits
 from spm.accounts.models import App, Organisation
-from spm.errors import Refused, StrategyUnfit
+from spm.errors import PlacementUnfit, Refused
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import epochs
 from spm.store.backends import open_backend
-from spm.store.keys import BYTE, CLOSED, CLOSING, HASH, OPEN, Distribution, Epoch
+from spm.store.keys import BYTE, CLOSED, CLOSING, HASH, OPEN, PlacementEpoch, PlacementTable
 from spm.store.placement import SETTING
 from tests.model.world import APP, NEXT_DAY, START, World, meanwhile
 
 pytestmark = pytest.mark.django_db
-NARROW = Distribution.single(spread=1)
+NARROW = PlacementTable.single(spread=1)
 DAY_MS = DAY_HOURS * HOUR_MS
 
 
@@ -65,7 +65,7 @@ def right(world: World) -> None:
 
 
 def states(world: World) -> list[tuple[str, int, int, int]]:
-    return [(e.strategy, e.shards, e.spread, e.state) for e in world.spread().epochs]
+    return [(e.function, e.shards, e.spread, e.state) for e in world.spread().epochs]
 
 
 def busy(world: World, hours: int = 3, samples: int = 30) -> None:
@@ -77,8 +77,8 @@ def busy(world: World, hours: int = 3, samples: int = 30) -> None:
 
 
 def test_an_app_is_spread_by_command_and_its_former_epoch_closed(site: Site, world: World) -> None:
-    moved = placement.redistribute(site, APP, Wish(spread=6))
-    assert (moved.units > 0, moved.waits) == (True, ())
+    moved = placement.redistribute(site, APP, PlacementRequest(spread=6))
+    assert (moved.hour_shards > 0, moved.obstacles) == (True, ())
     assert states(world) == [(HASH, 16, 1, CLOSED), (HASH, 16, 6, OPEN)]
     right(world)
 
@@ -86,21 +86,29 @@ def test_an_app_is_spread_by_command_and_its_former_epoch_closed(site: Site, wor
 @pytest.mark.parametrize(
     ("wish", "wanted"),
     [
-        (Wish(shards=8), (HASH, 8, 1)),
-        (Wish(strategy=BYTE), (BYTE, 16, 1)),
-        (Wish(spread=12, shards=32), (HASH, 32, 12)),
-        (Wish(spread=3, shards=4, strategy=BYTE), (BYTE, 4, 3)),
+        (PlacementRequest(shards=8), (HASH, 8, 1)),
+        (PlacementRequest(function=BYTE), (BYTE, 16, 1)),
+        (PlacementRequest(spread=12, shards=32), (HASH, 32, 12)),
+        (PlacementRequest(spread=3, shards=4, function=BYTE), (BYTE, 4, 3)),
     ],
     ids=["buckets", "strategy", "both numbers", "all"],
 )
-def test_what_is_not_wished_for_stays(site: Site, world: World, wish: Wish, wanted: tuple[str, int, int]) -> None:
-    assert placement.redistribute(site, APP, wish).waits == ()
+def test_what_is_not_wished_for_stays(
+    site: Site, world: World, wish: PlacementRequest, wanted: tuple[str, int, int]
+) -> None:
+    assert placement.redistribute(site, APP, wish).obstacles == ()
     assert states(world)[-1] == (*wanted, OPEN)
     right(world)
 
 
 def test_a_wish_that_cannot_be_leaves_everything_as_it_is(site: Site, world: World) -> None:
-    for wish in (Wish(spread=17), Wish(shards=0), Wish(strategy="odd"), Wish(shards=200, strategy=BYTE), Wish(1)):
+    for wish in (
+        PlacementRequest(spread=17),
+        PlacementRequest(shards=0),
+        PlacementRequest(function="odd"),
+        PlacementRequest(shards=200, function=BYTE),
+        PlacementRequest(1),
+    ):
         with pytest.raises(Refused):
             placement.redistribute(site, APP, wish)
     assert states(world) == [(HASH, 16, 1, OPEN)]
@@ -115,34 +123,34 @@ def test_what_a_late_writer_puts_there_meanwhile_is_moved_in_the_same_go(
     late.write([world.send((0, 9, 1.0))])  # it has looked, and will put its next batch by what it knows
     closing = redistribute.close_epoch
 
-    def sends_first(*arguments: Any) -> redistribute.Closing:
+    def sends_first(*arguments: Any) -> redistribute.EpochClosing:
         monkeypatch.undo()
         world.writer = late
         world.send((1, 40, 5.0), (2, 40, 6.0))
         return closing(*arguments)
 
     monkeypatch.setattr(redistribute, "close_epoch", sends_first)
-    moved = placement.redistribute(site, APP, Wish(spread=6))
-    assert moved.waits == ()
+    moved = placement.redistribute(site, APP, PlacementRequest(spread=6))
+    assert moved.obstacles == ()
     assert states(world)[0][3] == CLOSED
     right(world)
 
 
 def test_what_waits_is_said_and_done_by_the_next_go(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = redistribute.Closing(False, ("1 hour(s) of day 19600 are still in its shards",))
+    told = redistribute.EpochClosing(False, ("1 hour(s) of day 19600 are still in its shards",))
     monkeypatch.setattr(redistribute, "close_epoch", lambda *_: told)
-    moved = placement.redistribute(site, APP, Wish(spread=6))
-    assert moved.waits == told.found
-    assert placement.shown(site, APP).waits == told.found
-    assert Run.objects.filter(kind=Kind.REDISTRIBUTE).count() == 2, "the second found nothing to move, and ended it"
+    moved = placement.redistribute(site, APP, PlacementRequest(spread=6))
+    assert moved.obstacles == told.obstacles
+    assert placement.summarise(site, APP).obstacles == told.obstacles
+    assert Run.objects.filter(kind=RunKind.REDISTRIBUTE).count() == 2, "the second found nothing to move, and ended it"
     monkeypatch.undo()
     right(world)
-    assert placement.redistribute(site, APP).waits == ()
-    assert placement.shown(site, APP).waits == ()
+    assert placement.redistribute(site, APP).obstacles == ()
+    assert placement.summarise(site, APP).obstacles == ()
     right(world)
 
 
-@pytest.mark.parametrize("point", ["planned", "compacted", "flip sent", "moved", "epoch closing", "epoch closed"])
+@pytest.mark.parametrize("point", ["planned", "compacted", "publish sent", "moved", "epoch closing", "epoch closed"])
 def test_whatever_is_written_in_the_midst_of_it_answers_are_right(
     site: Site, world: World, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,11 +159,11 @@ def test_whatever_is_written_in_the_midst_of_it_answers_are_right(
         right(world)
 
     monkeypatch.setattr("rollups.crash_points.from_environment", lambda _: meanwhile(point, sent))
-    placement.redistribute(site, APP, Wish(spread=6))
+    placement.redistribute(site, APP, PlacementRequest(spread=6))
     monkeypatch.undo()
     right(world)
-    assert placement.redistribute(site, APP).waits == ()
-    assert world.spread().settled
+    assert placement.redistribute(site, APP).obstacles == ()
+    assert world.spread().has_one_live_epoch
     right(world)
 
 
@@ -166,10 +174,10 @@ def test_an_app_that_has_grown_is_spread_by_the_daily_round_and_its_epoch_closed
     site: Site, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To as many shards as its rate asks for: hours of before, in fewer shards, do not widen it once more."""
-    monkeypatch.setattr(limits, "SPREAD_UNIT_SAMPLES", 10)
+    monkeypatch.setattr(limits, "SPREAD_HOUR_SHARD_SAMPLES", 10)
     assert placement.widen(site, apps=[APP]) == []
     busy(world)
-    assert services_maintenance.tidy(site, apps=[APP])
+    assert services_maintenance.maintain(site, apps=[APP])
     assert states(world) == [(HASH, 16, 1, CLOSED), (HASH, 16, 4, OPEN)]
     right(world)
     world.clock.advance(HOUR_MS)
@@ -182,30 +190,30 @@ def test_an_app_that_has_grown_is_spread_by_the_daily_round_and_its_epoch_closed
 
 def test_the_rate_is_that_of_the_last_days_hours_wherever_they_lie(world: World) -> None:
     now = world.clock.now_ms()
-    assert rate(world.store, APP, now) == 1  # four samples of three hours, and one of them ended a day ago
-    assert rate(world.store, APP, now + DAY_MS) == 0
+    assert measure_rate(world.store, APP, now) == 1  # four samples of three hours, and one of them ended a day ago
+    assert measure_rate(world.store, APP, now + DAY_MS) == 0
     busy(world, hours=2, samples=31)
     world.send((0, now - START - 5, 9.0))  # one more, which a minor run adds
     world.roll(minor=True, now_ms=now)
-    before = rate(world.store, APP, now)
+    before = measure_rate(world.store, APP, now)
     assert before == round((31 + 32 + 1) / 3)
-    epochs.open_epoch(world.store, APP, strategy=HASH, shards=16, spread=3)
+    epochs.open_epoch(world.store, APP, function=HASH, shards=16, spread=3)
     world.migrate()
-    assert rate(world.store, APP, now) == before
+    assert measure_rate(world.store, APP, now) == before
 
 
 def test_the_daily_round_goes_on_with_what_a_crash_or_a_command_has_begun(site: Site, world: World) -> None:
-    epochs.open_epoch(world.store, APP, strategy=HASH, shards=16, spread=5)
+    epochs.open_epoch(world.store, APP, function=HASH, shards=16, spread=5)
     epochs.set_state(world.store, APP, 0, CLOSING)
     assert placement.widen(site, apps=[APP]) == [APP]
-    assert world.spread().settled
+    assert world.spread().has_one_live_epoch
     right(world)
 
 
 def test_a_large_app_is_moved_on_spark(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(placement, "redistribute", lambda *_, executor, **__: asked.append(executor))
-    epochs.open_epoch(site.store, APP, strategy=HASH, shards=16, spread=2)
+    epochs.open_epoch(site.store, APP, function=HASH, shards=16, spread=2)
     placement.widen(site, apps=[APP])
     monkeypatch.setattr(limits, "ROLL_LOCAL_SAMPLES_MAX", 20)
     busy(world)
@@ -217,29 +225,29 @@ def test_a_large_app_is_moved_on_spark(site: Site, world: World, monkeypatch: py
 
 
 def test_people_are_shown_how_an_app_lies(site: Site, world: World) -> None:
-    assert placement.shown(site, APP) == placement.Shown("hash, 1 of 16 shards", (), 1, ())
-    epochs.open_epoch(world.store, APP, strategy=BYTE, shards=32, spread=1)
+    assert placement.summarise(site, APP) == placement.PlacementSummary("hash, 1 of 16 shards", (), 1, ())
+    epochs.open_epoch(world.store, APP, function=BYTE, shards=32, spread=1)
     epochs.set_state(world.store, APP, 0, CLOSING)
-    found = placement.shown(site, APP)
+    found = placement.summarise(site, APP)
     assert (found.newest, found.former) == ("byte, 1 of 32 shards", ("0: hash, 1 of 16 shards, closing",))
 
 
-def test_a_worker_that_lacks_the_strategy_gives_its_units_up_and_nothing_moves(
+def test_a_worker_without_the_placement_function_gives_up_and_nothing_moves(
     site: Site, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a machine of a cluster whose module is missing, or is another one."""
     monkeypatch.setenv(SETTING, "tests.support.placing")
-    epochs.open_epoch(world.store, APP, strategy="two bytes", shards=64, spread=64)
+    epochs.open_epoch(world.store, APP, function="two bytes", shards=64, spread=64)
     before = world.manifest()
     lacking = meanwhile("planned", lambda: monkeypatch.delenv(SETTING))
     report = world.migrate(lacking)
-    assert report.left > 0
-    assert "no strategy 'two bytes'" in "\n".join(report.troubles)
+    assert report.remaining > 0
+    assert "no placement function 'two bytes'" in "\n".join(report.errors)
     assert world.manifest() == before
     monkeypatch.setenv(SETTING, "tests.support.placing")
     right(world)
-    assert placement.redistribute(site, APP).waits == ()
-    assert world.spread().settled
+    assert placement.redistribute(site, APP).obstacles == ()
+    assert world.spread().has_one_live_epoch
     right(world)
 
 
@@ -259,7 +267,7 @@ def test_the_command_opens_moves_and_closes(url: str, tmp_path: Path, capsys: py
         assert "all epochs before are closed" in capsys.readouterr().out
         call_command(*words)
         assert "0 units moved; all epochs" in capsys.readouterr().out
-        with pytest.raises(CommandError, match="unknown strategy"):
+        with pytest.raises(CommandError, match="unknown placement function"):
             call_command(*words, "--strategy", "odd")
     assert [e.state for e in epochs.read(open_backend(url), APP).epochs] == [CLOSED, OPEN]
 
@@ -268,8 +276,8 @@ def test_the_admin_shows_epochs_and_lets_a_move_go_on(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[tuple[str, ...]] = []
-    monkeypatch.setattr(placement, "launched", lambda *words: begun.append(words))
-    epochs.open_epoch(open_backend(url), APP, strategy=HASH, shards=16, spread=4)
+    monkeypatch.setattr(placement, "start_process", lambda *words: begun.append(words))
+    epochs.open_epoch(open_backend(url), APP, function=HASH, shards=16, spread=4)
     page = reverse("admin:rollups_spreading_changelist")
     client, look = Client(), Client()
     client.force_login(User.objects.create_superuser("root"))
@@ -285,15 +293,17 @@ def test_the_admin_shows_epochs_and_lets_a_move_go_on(
     assert begun == [("redistribute", str(APP))]
 
 
-def test_an_app_whose_strategy_is_not_here_is_shown_as_such_and_never_moved(site: Site, world: World) -> None:
+def test_an_app_without_its_placement_function_is_shown_as_such_and_never_moved(site: Site, world: World) -> None:
     """Whoever cannot know where its data lies neither reads nor moves it."""
-    lost = epochs.encode(Distribution((Epoch(0, HASH, 16, 1, OPEN), Epoch(1, "gone/0123456789abcdef", 16, 2))))
-    name, before = epochs.name_of(APP), epochs.encode(world.spread())
+    lost = epochs.encode(
+        PlacementTable((PlacementEpoch(0, HASH, 16, 1, OPEN), PlacementEpoch(1, "gone/0123456789abcdef", 16, 2)))
+    )
+    name, before = epochs.row_key(APP), epochs.encode(world.spread())
     assert world.store.check_and_put("config", name, epochs.COLUMN, before, lost)
-    assert "no strategy 'gone'" in placement.shown(site, APP).newest
-    with pytest.raises(StrategyUnfit):
+    assert "no placement function 'gone'" in placement.summarise(site, APP).newest
+    with pytest.raises(PlacementUnfit):
         placement.redistribute(site, APP)
-    with pytest.raises(StrategyUnfit):
+    with pytest.raises(PlacementUnfit):
         world.answer()
 
 

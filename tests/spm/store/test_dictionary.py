@@ -163,7 +163,7 @@ def test_matching_passes_over_a_damaged_row() -> None:
 
 
 def test_matching_goes_through_more_series_than_it_looks_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spm.store.dictionary._TOGETHER", 3)
+    monkeypatch.setattr("spm.store.dictionary._SERIES_AT_ONCE", 3)
     backend = MemoryBackend()
     SeriesRegistry(backend).register(7, table(*range(12)))
     assert matched(backend) == list(range(12))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spm.store import keys
-from spm.store.keys import U32, U64, Distribution, LogKey, PendingKey
+from spm.store.keys import U32, U64, LogKey, PendingKey, PlacementTable
 
 BYTE = st.one_of(st.sampled_from([0, 1, 254, 255]), st.integers(0, 255))
 WORD = st.one_of(st.sampled_from([0, 1, 255, 256, U32 - 1, U32]), st.integers(0, U32))
@@ -27,10 +27,9 @@ MAKERS: dict[str, Callable[[int, int, int, int], bytes]] = {
     "days": lambda b, a, x, w: keys.days(b, a, x, w, x, w & 0xFFFF),
     "manifest": lambda b, a, x, w: keys.manifest(a, w >> 1),
     "ledger": lambda b, a, x, w: keys.ledger(a, w, x, w),
-    "marks": lambda b, a, x, w: keys.mark(a, w),
+    "marks": lambda b, a, x, w: keys.watermark(a, w),
     "retractions": lambda b, a, x, w: keys.retraction(a, x),
     "dead": lambda b, a, x, w: keys.dead(a, x, x.to_bytes(16, "big")),
-    "events": lambda b, a, x, w: keys.event(a, x),
 }
 
 
@@ -103,8 +102,7 @@ def ranges_of(table: str, shard: int, app: int) -> list[tuple[bytes, bytes]]:
         return keys.manifest_ranges(app)
     if table == "ledger":
         return [keys.ledger_range(app)]
-    if table == "events":
-        return [keys.prefix_range(keys.event(app, 0)[:5])]
+
     return [keys.prefix_range(app.to_bytes(4, "big"))]
 
 
@@ -148,10 +146,10 @@ def test_days_and_months_never_share_a_manifest_row() -> None:
 
 @given(WORD, st.integers(1, 16), st.integers(1, 256), st.lists(LONG, min_size=1, max_size=20))
 def test_metrics_lie_only_in_shards_that_a_reader_looks_in(app: int, spread: int, shards: int, ids: list[int]) -> None:
-    distribution = Distribution.single(shards=shards, spread=spread)
-    made = distribution.of(app, np.array(ids, np.uint64))
+    distribution = PlacementTable.single(shards=shards, spread=spread)
+    made = distribution.place(app, np.array(ids, np.uint64))
     assert made.dtype == np.uint8
-    assert set(made.tolist()) <= set(distribution.all(app))
+    assert set(made.tolist()) <= set(distribution.all_shards(app))
 
 
 def test_the_layout_of_keys_is_frozen() -> None:

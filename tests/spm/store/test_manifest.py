@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from spm.store import manifest
 from spm.store.manifest import (
     DayInputs,
-    Days,
+    DayPack,
     Entry,
     Generation,
     HourInputs,
-    Hours,
+    HourPack,
     Manifest,
     Month,
-    PreviousEntry,
+    PreviousState,
     Replay,
     State,
     day_fingerprint,
@@ -28,10 +28,10 @@ LONG = st.integers(0, 2**64 - 1)
 GENERATION = st.builds(Generation, LONG, st.integers(0, 16), st.integers(0, 31), st.integers(1, 9))
 REPLAY = st.builds(Replay, st.integers(0, 2**48), LONG)
 STATE = st.builds(State, st.lists(GENERATION, max_size=4).map(tuple), st.lists(REPLAY, max_size=4).map(tuple))
-FORMER = st.builds(PreviousEntry, st.integers(0, 2**40), STATE, st.just(((1, 2), (3, 4))))
+FORMER = st.builds(PreviousState, st.integers(0, 2**40), STATE, st.just(((1, 2), (3, 4))))
 ENTRY = st.builds(Entry, STATE, st.lists(FORMER, max_size=2).map(tuple), LONG, LONG, st.just(("a", "ü")))
 HOURS = st.builds(
-    Hours, GENERATION, st.dictionaries(st.integers(0, 2**32), st.builds(HourInputs, st.binary(max_size=8)))
+    HourPack, GENERATION, st.dictionaries(st.integers(0, 2**32), st.builds(HourInputs, st.binary(max_size=8)))
 )
 UNIT = st.tuples(st.integers(0, 255), st.integers(0, 2**32 - 1))
 MANIFEST = st.builds(
@@ -45,7 +45,7 @@ MANIFEST = st.builds(
 MONTH = st.builds(
     Month,
     LONG,
-    st.dictionaries(st.integers(0, 255), st.builds(Days, GENERATION, st.just({3: DayInputs(b"x" * 8, b"", 7)}))),
+    st.dictionaries(st.integers(0, 255), st.builds(DayPack, GENERATION, st.just({3: DayInputs(b"x" * 8, b"", 7)}))),
 )
 
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from thriftpy2.thrift import TClient
 
-from ingest.accept.stamper import Acceptor
+from ingest.accept.stamper import Stamper
 from ingest.writer import Writer
 from spm.clock import FakeClock, SystemClock
 from spm.limits import HOUR_MS
 from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
-from spm.store.keys import HASH, Distribution, Epoch
+from spm.store.keys import HASH, PlacementEpoch, PlacementTable
 from tests.model.world import APP, START, parsed
 from tests.servers.java.hbase import HBase
 
@@ -48,12 +48,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 @pytest.mark.seed("A18", compares="calls to HBase's gateway while 10 and while 10,000 known samples are written")
 def test_ten_thousand_samples_cost_as_many_calls_as_ten(store: Backend, calls: Counter[str], figure: Note) -> None:
-    writer, acceptor = Writer(store, Distribution()), Acceptor(1, FakeClock(START + HOUR_MS))
+    writer, acceptor = Writer(store, PlacementTable()), Stamper(1, FakeClock(START + HOUR_MS))
 
     def written(count: int) -> dict[str, int]:
         calls.clear()
         samples = [(i % 5, i + 1, 1.0) for i in range(count)]
-        writer.write([acceptor.accept(app=APP, source="a", parsed=parsed(samples), message_id=bytes(16))])
+        writer.write([acceptor.stamp_message(app=APP, source="a", parsed=parsed(samples), message_id=bytes(16))])
         return dict(calls)
 
     written(10)  # the series become known, the tables are made
@@ -68,11 +68,11 @@ def test_ten_thousand_samples_cost_as_many_calls_as_ten(store: Backend, calls: C
 @pytest.mark.seed("A28", compares="calls to HBase's gateway for one row, for 1 to 256 shards, with one")
 def test_a_row_is_got_by_one_call_for_every_number_of_shards(store: Backend, calls: Counter[str], figure: Note) -> None:
     rng = np.random.default_rng(28)
-    epochs = [Epoch(0, HASH, shards, shards) for shards in range(1, 257)]
+    epochs = [PlacementEpoch(0, HASH, shards, shards) for shards in range(1, 257)]
     metrics = rng.integers(0, 2**64, len(epochs), np.uint64)
 
-    def key(epoch: Epoch, metric: int) -> bytes:
-        [shard] = epoch.of(APP, np.array([metric], np.uint64)).tolist()
+    def key(epoch: PlacementEpoch, metric: int) -> bytes:
+        [shard] = epoch.place(APP, np.array([metric], np.uint64)).tolist()
         return keys.chunk(shard, APP, metric, 472_000, epoch.shards, 0)
 
     names = [key(epoch, metric) for epoch, metric in zip(epochs, metrics.tolist(), strict=True)]
@@ -101,7 +101,7 @@ def test_many_regions_take_as_many_writes_as_one(hbase: HBase, tmp_path: Path, f
 
     def rows_a_second(shards: int, number: int) -> float:
         metrics = rng.integers(0, 2**64, ROWS, np.uint64)
-        placed = Epoch(0, HASH, 16, shards).of(APP, metrics).tolist()
+        placed = PlacementEpoch(0, HASH, 16, shards).place(APP, metrics).tolist()
         rows = [
             (keys.LogKey(shard, APP, 472_000 + number, 1_699_300_000_000 + i, i).to_bytes(), {b"v": rng.bytes(100)})
             for i, shard in enumerate(placed)

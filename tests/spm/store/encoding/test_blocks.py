@@ -14,7 +14,7 @@ from spm.store.encoding import blocks
 from spm.store.encoding.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
 from spm.store.ledger import commit_records, dead_letters
 from spm.store.ledger.commit_records import Commit
-from spm.store.manifest import Entry, Generation, HourInputs, Hours, Manifest, Month, Replay, State
+from spm.store.manifest import Entry, Generation, HourInputs, HourPack, Manifest, Month, Replay, State
 from spm.store.rollup import rows as rollup_rows
 from spm.store.rollup.aggregates import Aggregates, aggregate_rows
 from spm.store.versions.generations import Inputs, decode_inputs, encode_inputs
@@ -67,7 +67,7 @@ MANIFEST = Manifest(
     9,
     1,
     {(3, 11): Entry(State((Generation(5),), (Replay(7, 8),)))},
-    {3: Hours(Generation(6), {11: HourInputs(b"12345678")})},
+    {3: HourPack(Generation(6), {11: HourInputs(b"12345678")})},
 )
 INPUTS = Inputs((1,), (Replay(7, 8),), {4: (0, 1)}, 1, 6, 5, 9, ("host",))
 HOURS = rollup_rows.encode_rows({4: [(11, aggregates())]}, lambda metric, page: b"k")[0][1]

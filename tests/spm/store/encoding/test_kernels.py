@@ -20,7 +20,7 @@ from spm.store import keys, manifest
 from spm.store.backends.memory import MemoryBackend
 from spm.limits import HOUR_MS
 from ingest.writer import Writer
-from spm.store.keys import Distribution, LogKey
+from spm.store.keys import PlacementTable, LogKey
 from spm.store.versions.merge import Piece; from spm.store.versions.merge import merge
 from spm.query.request.batches import Matcher
 from tests.support.store_reader import look, reader
@@ -33,17 +33,17 @@ sent = [
     for i, v in enumerate((1.0, 2.5, float("nan"), 1e300))
 ]
 backend = MemoryBackend()
-writer = Writer(backend, Distribution())
+writer = Writer(backend, PlacementTable())
 for one in sent:
     writer.write([one, one])
 assert look(reader(backend)) == plain(sent)
 entries = {}
 for samples_max in (50, 10**6):
     for hour in (HOUR, HOUR + 1):
-        [shard] = Distribution().all(APP)
+        [shard] = PlacementTable().all_shards(APP)
         rows = list(backend.scan("log", *keys.log_range(shard, APP, hour)))
         piece = merge([Piece.of_row(row) for _, row in rows])
-        unit = generations.HourShardData(shard, APP, hour)
+        unit = generations.HourShard(shard, APP, hour)
         made = generations.paginate(unit, samples_max, piece, parents=(), batches=(), samples_max=samples_max)
         backend.put([("chunks", made.chunks), ("timelines", made.timelines), ("inputs", [made.inputs])])
         entries[shard, hour] = Entry(State((*entries.get((shard, hour), Entry()).state.generations, made.generation)))

@@ -30,7 +30,7 @@ def test_the_account_is_the_truth_at_every_moment_of_a_random_history(seed: int)
         act = world.act()
         found, truth = world.account(), world.truth()
         messages, samples = found.messages, found.samples
-        assert (messages.missing, samples.missing, found.findings) == (0, 0, ()), act
+        assert (messages.missing, samples.missing, found.discrepancies) == (0, 0, ()), act
         assert (messages.accepted, messages.settled) == (truth.total(), truth[STORED] + truth[DEAD]), act
         assert (messages.stored, messages.dead + messages.rejected) == (truth[STORED], truth[DEAD]), act
         assert messages.waiting == truth[OPEN] + truth[QUEUED] + truth[GONE], act
@@ -60,8 +60,8 @@ def test_a_process_whose_row_cannot_be_read_is_named_and_is_in_no_number() -> No
         message = envelope([(1, START + 5, 1.0)], process=process, sequence=sequence)
         stored(message, backend=store)
         watermarks.announce(store, APP, process, Announcement(message.stamp.ms, sequence, 1, 1, 0, 0, 0, NOW))
-    flip(store, "marks", keys.mark(APP, 2), b"a")
+    flip(store, "marks", keys.watermark(APP, 2), b"a")
     found = read_balance(store, APP, NOW)
     assert (found.samples.accepted, found.samples.stored, found.unread) == (1, 1, (2,))
-    assert (found.findings, found.adds_up) == ((), False)
+    assert (found.discrepancies, found.adds_up) == ((), False)
     assert (summarize(store, APP, NOW).samples.accepted, summarize(store, APP, NOW).unread) == (1, 1)

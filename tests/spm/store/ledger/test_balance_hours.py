@@ -12,7 +12,7 @@ from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import watermarks
-from spm.store.ledger.balance_hours import HourBalance, NumberGap, final_before, gaps, read_hours
+from spm.store.ledger.balance_hours import HourBalance, NumberGap, final_before, find_gaps, read_hours
 from spm.store.ledger.commit_columns import CommitCellCache
 from spm.store.ledger.watermarks import Announcement
 from tests.model.balance_world import DEAD, STORED, World
@@ -74,7 +74,7 @@ def named(found: list[NumberGap]) -> list[tuple[int, int, int]]:
 def test_numbers_between_the_first_and_the_last_that_never_came_are_gaps(
     numbered: Numbered, missing: list[tuple[int, int, int]]
 ) -> None:
-    assert named(list(gaps(seen(numbered)))) == missing
+    assert named(list(find_gaps(seen(numbered)))) == missing
 
 
 @given(st.sets(st.integers(1, 60), min_size=1), st.integers(0, 2**32 - 1))
@@ -82,13 +82,13 @@ def test_numbers_between_the_first_and_the_last_that_never_came_are_gaps(
 def test_gaps_are_the_complement_in_any_order_and_over_hours(present: set[int], seed: int) -> None:
     order = sorted(present)
     random.Random(seed).shuffle(order)
-    found = gaps(seen([(1, number) for number in order], step_ms=3 * 60_000))
+    found = find_gaps(seen([(1, number) for number in order], step_ms=3 * 60_000))
     missing = {number for gap in found for number in range(gap.first, gap.last + 1)}
     assert missing == set(range(min(present), max(present))) - present
 
 
 def test_a_gap_says_between_which_stamps_its_messages_were_expected() -> None:
-    [gap] = gaps(seen([(1, 1), (1, 2), (1, 5)]))
+    [gap] = find_gaps(seen([(1, 1), (1, 2), (1, 5)]))
     start = HOUR * HOUR_MS
     assert (gap.source, gap.count, gap.after_ms, gap.before_ms) == ("host", 2, start + 60_000, start + 120_000)
 
@@ -102,7 +102,7 @@ def test_ids_that_are_no_numbers_are_in_no_gap() -> None:
 
 
 def test_more_runs_than_are_followed_are_told_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ACCOUNT_RUNS_MAX", 2)
+    monkeypatch.setattr(limits, "BALANCE_RUNS_MAX", 2)
     found = seen([(1, 1), (2, 1), (3, 1)])
     assert (found[0].runs_cut, found[0].runs) == (True, ())
 
@@ -130,15 +130,15 @@ def test_hours_of_a_random_history_add_up_to_what_is_settled(seed: int) -> None:
 
 
 def test_a_stretch_is_read_at_once_whatever_the_span(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ACCOUNT_STRETCH_HOURS", 1)
+    monkeypatch.setattr(limits, "BALANCE_STRETCH_HOURS", 1)
     one = [hour.messages.tolist() for hour in seen([(1, i) for i in range(1, 130)])]
-    monkeypatch.setattr(limits, "ACCOUNT_STRETCH_HOURS", 24)
+    monkeypatch.setattr(limits, "BALANCE_STRETCH_HOURS", 24)
     assert [hour.messages.tolist() for hour in seen([(1, i) for i in range(1, 130)])] == one == [[60], [60], [9], []]
 
 
 def test_hours_are_final_below_the_oldest_mark_that_lags() -> None:
     store, clock = MemoryBackend(), FakeClock(NOW)
-    assert final_before({}, NOW) == (NOW - limits.ACCOUNT_SLACK_MS) // HOUR_MS
+    assert final_before({}, NOW) == (NOW - limits.BALANCE_SLACK_MS) // HOUR_MS
     word = Announcement(NOW - 5 * HOUR_MS, 0, 1, 1, 0, 0, 0, clock.now_ms())
     watermarks.announce(store, APP, 1, word)
     assert final_before(watermarks.read(store, APP), NOW) == (NOW - 5 * HOUR_MS) // HOUR_MS

@@ -1,7 +1,7 @@
 """Claims about spm/store/ledger/outcomes.py: one outcome per stamp and sample, whatever rows there are, in whatever
 order.
 
-``counted`` is rule 24 in plain Python over a list of rows; the joins must say the same of any list.
+``counted`` is PROTOCOL 24 in plain Python over a list of rows; the joins must say the same of any list.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from spm.store import epochs, keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
-from spm.store.keys import Distribution, LogKey, PendingKey
+from spm.store.keys import LogKey, PendingKey, PlacementTable
 from spm.store.ledger import commit_records
 from spm.store.ledger.commit_records import COLUMN, DEAD, EXPIRED_HOUR, REJECTED, STORED, Commit, ledger_key
 from spm.store.ledger.outcomes import Outcomes, read_outcomes
@@ -27,8 +27,8 @@ from spm.wire import Stamp
 from tests.support.faults import Faulty, flip, keys_of
 from tests.support.rows import APP, START, envelope, messages, stored
 
-SPREAD = Distribution.single(spread=2)
-SHARDS = SPREAD.all(APP)
+SPREAD = PlacementTable.single(spread=2)
+SHARDS = SPREAD.all_shards(APP)
 MINUTE = 7
 MESSAGES = 4  # stamps; message m holds m % 3 + 1 samples in each of its (shard, hour) rows
 OUTCOME = {"waits": None, "stored": STORED, "late": EXPIRED_HOUR}
@@ -139,7 +139,7 @@ def told(found: Outcomes) -> dict[Stamp, tuple[int, int, int, int, bool]]:
         found.late,
         found.rejected,
         found.dead,
-        found.whole,
+        found.are_settled,
     )
     return {Stamp(*row[:3]): row[3:] for row in zip(*(c.tolist() for c in columns), strict=True)}
 
@@ -183,7 +183,7 @@ def test_every_sample_has_the_outcome_that_plain_counting_gives_it(
     rows: list[Row | Died] = [row for group in [*some, *others] for row in group]  # type: ignore[misc]
     backend = MemoryBackend()
     random.shuffle(rows)  # type: ignore[attr-defined]
-    backend.check_and_put("config", epochs.name_of(APP), COLUMN, None, epochs.encode(SPREAD))
+    backend.check_and_put("config", epochs.row_key(APP), COLUMN, None, epochs.encode(SPREAD))
     for row in rows:
         put(backend, row)
     assert told(read_outcomes(backend, APP, 0)) == counted(rows)
@@ -192,7 +192,7 @@ def test_every_sample_has_the_outcome_that_plain_counting_gives_it(
 def there(*samples: tuple[int, int, float], backend: Backend | None = None) -> Backend:
     """A store in which one message waits for a run."""
     made = backend or MemoryBackend()
-    made.check_and_put("config", epochs.name_of(APP), COLUMN, None, epochs.encode(SPREAD))
+    made.check_and_put("config", epochs.row_key(APP), COLUMN, None, epochs.encode(SPREAD))
     return stored(envelope(samples or [(1, START + 5, 1.0)]), backend=made, spread=2)
 
 
@@ -222,22 +222,22 @@ def test_what_is_accounted_as_late_and_put_once_more_by_a_slow_writer_stays_late
     accounted(backend, outcome=EXPIRED_HOUR)
     backend.put([("pending", [row])])
     found = read_outcomes(backend, APP, 0)
-    assert (found.stored.tolist(), found.late.tolist(), found.whole.tolist()) == ([0], [1], [True])
+    assert (found.stored.tolist(), found.late.tolist(), found.are_settled.tolist()) == ([0], [1], [True])
 
 
 def test_a_batch_of_which_one_part_was_abandoned_is_not_whole() -> None:
     backend = there((1, START + 5, 1.0), (1, START + HOUR_MS + 5, 2.0))
-    assert read_outcomes(backend, APP, 0).whole.tolist() == [True]
+    assert read_outcomes(backend, APP, 0).are_settled.tolist() == [True]
     accounted(backend, outcome=commit_records.ABANDONED, most=1)
-    assert not read_outcomes(backend, APP, 0).whole.any()
+    assert not read_outcomes(backend, APP, 0).are_settled.any()
     accounted(backend)
-    assert not read_outcomes(backend, APP, 0).whole.any()
+    assert not read_outcomes(backend, APP, 0).are_settled.any()
 
 
 def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
     """An epoch that is closed while this reads: its shards were looked into, and must not be believed."""
     backend = Faulty(there())
-    epochs.open_epoch(backend.inner, APP, strategy="hash", shards=8, spread=1)
+    epochs.open_epoch(backend.inner, APP, function="hash", shards=8, spread=1)
     closed = False
 
     def close(call: str) -> None:
@@ -248,7 +248,7 @@ def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
                 epochs.set_state(backend.inner, APP, 0, state)
 
     backend.hook = close
-    assert set(epochs.read(backend.inner, APP).newest.all(APP)).isdisjoint(SHARDS)
+    assert set(epochs.read(backend.inner, APP).newest.all_shards(APP)).isdisjoint(SHARDS)
     assert len(read_outcomes(backend, APP, 0)) == 0
 
 

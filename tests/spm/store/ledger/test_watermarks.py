@@ -24,7 +24,7 @@ from spm.store.ledger.watermarks import (
     announce,
     lag_ms,
     pack,
-    packed,
+    pack_place,
 )
 from spm.store.versions.visibility import Visibility
 from spm.wire import Stamp
@@ -44,12 +44,12 @@ def row(store: Backend, process: int = PROCESS) -> ProcessWatermarks:
 
 
 def stamps(*places: tuple[int, int]) -> U64:
-    return np.array([packed(place) for place in places], np.uint64)
+    return np.array([pack_place(place) for place in places], np.uint64)
 
 
 def moved(store: Backend, to: Announcement, *, out: U64 = NONE) -> bool:
     """Move the mark of the process as it stands now."""
-    return watermarks.move(store, APP, row(store), to, totals=OutcomeTotals(messages=1), out=out)
+    return watermarks.move(store, APP, row(store), to, totals=OutcomeTotals(messages=1), dead_stamps=out)
 
 
 # --- announcing -------------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def test_the_newest_announcement_is_the_furthest_ever_made(places: list[tuple[in
     store = MemoryBackend()
     for ms, sequence in places:
         announce(store, APP, PROCESS, word(ms, ms, sequence=sequence))
-    newest = row(store).announced
+    newest = row(store).newest
     assert newest is not None
     assert newest.place == max(places)
 
@@ -69,7 +69,7 @@ def test_an_end_is_not_taken_back_by_a_word_of_before() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1, ended=True))
     announce(store, APP, PROCESS, word(5, 1))
-    assert row(store).announced == word(5, 1, ended=True)
+    assert row(store).newest == word(5, 1, ended=True)
 
 
 def test_a_process_learns_whether_all_it_said_is_held() -> None:
@@ -95,15 +95,15 @@ def test_an_announcement_that_failed_is_made_again(lost: bool) -> None:
         announce(store, APP, PROCESS, word(5, 1))
     store.fails_at = None
     announce(store, APP, PROCESS, word(6, 2))
-    assert row(store).announced == word(6, 2)
+    assert row(store).newest == word(6, 2)
 
 
 def test_of_many_announcements_the_oldest_and_the_newest_stay_and_never_too_many() -> None:
     store = MemoryBackend()
     for ms in range(1, 500):
         announce(store, APP, PROCESS, word(ms, ms))
-        assert len(row(store).words) <= limits.MARK_WORDS_MAX
-    words = [w.ms for w in row(store).words]
+        assert len(row(store).announcements) <= limits.ANNOUNCEMENTS_MAX
+    words = [w.ms for w in row(store).announcements]
     assert words[0] == 1  # else one that is settled some day might always be dropped before that
     assert words[-8:] == list(range(492, 500))
     assert words == sorted(words)
@@ -115,7 +115,7 @@ def test_announcements_that_are_held_go_when_the_next_one_is_made() -> None:
         announce(store, APP, PROCESS, word(ms, ms))
     moved(store, word(2, 2))
     announce(store, APP, PROCESS, word(4, 4))
-    assert [w.ms for w in row(store).words] == [3, 4]
+    assert [w.ms for w in row(store).announcements] == [3, 4]
 
 
 # --- marks ------------------------------------------------------------------------------------------------------------
@@ -125,14 +125,18 @@ def test_of_two_keepers_with_the_same_view_one_moves_the_mark() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     seen = row(store)
-    assert watermarks.move(store, APP, seen, word(5, 1), totals=OutcomeTotals(messages=1), out=stamps((4, 0)))
-    assert not watermarks.move(store, APP, seen, word(5, 1), totals=OutcomeTotals(messages=1), out=NONE)
+    assert watermarks.move(store, APP, seen, word(5, 1), totals=OutcomeTotals(messages=1), dead_stamps=stamps((4, 0)))
+    assert not watermarks.move(store, APP, seen, word(5, 1), totals=OutcomeTotals(messages=1), dead_stamps=NONE)
     assert not watermarks.adopt(store, APP, seen, AdoptionRecord(stamps((4, 0)), NONE, OutcomeTotals(1)))
-    assert (row(store).held.totals.messages, row(store).out.tolist(), row(store).adopted) == (1, [packed((4, 0))], ())
+    assert (row(store).watermark.totals.messages, row(store).dead_stamps.tolist(), row(store).adoptions) == (
+        1,
+        [pack_place((4, 0))],
+        (),
+    )
 
 
 def test_very_many_dead_stamps_are_all_named_in_cells_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MARK_OUT_INLINE", 10)
+    monkeypatch.setattr(limits, "WATERMARK_DEAD_STAMPS_MAX", 10)
     monkeypatch.setattr(limits, "STAMPS_PER_CELL", 25)
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(1, 1))
@@ -140,18 +144,18 @@ def test_very_many_dead_stamps_are_all_named_in_cells_of_bounded_size(monkeypatc
     moved(store, word(200, 100), out=dead)
     moved(store, word(300, 101), out=stamps((250, 0)))
     held = row(store)
-    assert held.out.tolist() == [*dead.tolist(), packed((250, 0))]
-    assert len(held.held.out) <= 10
-    assert len(held.held.pages) == 4
+    assert held.dead_stamps.tolist() == [*dead.tolist(), pack_place((250, 0))]
+    assert len(held.watermark.dead_stamps) <= 10
+    assert len(held.watermark.pages) == 4
 
 
 def test_a_mark_whose_pages_are_gone_is_damage_and_not_nothing() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(1, 1))
     watermarks.adopt(store, APP, row(store), AdoptionRecord(stamps((4, 0)), NONE, OutcomeTotals(1)))
-    store.delete("marks", [(keys.mark(APP, PROCESS), list(row(store).held.records))])
+    store.delete("marks", [(keys.watermark(APP, PROCESS), list(row(store).watermark.records))])
     assert "names cells" in row(store).damaged
-    assert row(store).adopted == ()
+    assert row(store).adoptions == ()
 
 
 @pytest.mark.parametrize(("column", "left"), [(b"a", ((), (5, 0))), (b"m", ((6,), (0, 0)))], ids=["words", "mark"])
@@ -163,28 +167,28 @@ def test_a_flipped_bit_in_a_mark_is_told_and_takes_nothing_else_with_it(
     moved(store, word(5, 1))
     for process in (PROCESS, 4):
         announce(store, APP, process, word(6, 2))
-    flip(store, "marks", keys.mark(APP, PROCESS), column)
+    flip(store, "marks", keys.watermark(APP, PROCESS), column)
     assert "fails its checksum" in row(store).damaged
-    assert (tuple(w.ms for w in row(store).words), row(store).held.place) == left
-    assert row(store, 4).announced == word(6, 2)
+    assert (tuple(w.ms for w in row(store).announcements), row(store).watermark.place) == left
+    assert row(store, 4).newest == word(6, 2)
     assert not row(store, 4).damaged
 
 
 def test_a_process_says_anew_what_cannot_be_read_of_its_words() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
-    flip(store, "marks", keys.mark(APP, PROCESS), b"a")
+    flip(store, "marks", keys.watermark(APP, PROCESS), b"a")
     announce(store, APP, PROCESS, word(6, 2))
-    assert (row(store).words, row(store).damaged) == ((word(6, 2),), "")
+    assert (row(store).announcements, row(store).damaged) == ((word(6, 2),), "")
 
 
 def test_a_process_whose_mark_cannot_be_read_goes_on_announcing() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     moved(store, word(5, 1))
-    flip(store, "marks", keys.mark(APP, PROCESS), b"m")
+    flip(store, "marks", keys.watermark(APP, PROCESS), b"m")
     assert not announce(store, APP, PROCESS, word(6, 2))
-    assert row(store).announced == word(6, 2)
+    assert row(store).newest == word(6, 2)
 
 
 def test_a_vector_knows_nothing_of_a_process_whose_mark_cannot_be_read_and_one_of_before_says_so() -> None:
@@ -192,8 +196,8 @@ def test_a_vector_knows_nothing_of_a_process_whose_mark_cannot_be_read_and_one_o
     announce(store, APP, PROCESS, word(5, 1))
     moved(store, word(5, 1))
     before = WatermarkVector.of(watermarks.read(store, APP)).to_bytes()
-    flip(store, "marks", keys.mark(APP, PROCESS), b"m")
-    assert not WatermarkVector.of(watermarks.read(store, APP)).known(messages([Stamp(4, PROCESS, 0)])).any()
+    flip(store, "marks", keys.watermark(APP, PROCESS), b"m")
+    assert not WatermarkVector.of(watermarks.read(store, APP)).knows(messages([Stamp(4, PROCESS, 0)])).any()
     with pytest.raises(CorruptBlock, match="not there"):
         WatermarkVector.from_bytes(before, watermarks.read(store, APP))
 
@@ -205,7 +209,7 @@ def test_a_row_that_holds_only_what_a_killed_keeper_left_is_no_process() -> None
         watermarks.adopt(
             broken,
             APP,
-            ProcessWatermarks(PROCESS, held=Watermark(PROCESS)),
+            ProcessWatermarks(PROCESS, watermark=Watermark(PROCESS)),
             AdoptionRecord(stamps((4, 0)), NONE, OutcomeTotals(1)),
         )
     assert watermarks.read(store, APP) == {}
@@ -242,7 +246,7 @@ processes = st.dictionaries(
 
 def held(process: int, place: tuple[int, int], out: U64, adopted: list[U64]) -> ProcessWatermarks:
     records = tuple(AdoptionRecord(found, NONE, OutcomeTotals()) for found in adopted)
-    return ProcessWatermarks(process, (), Watermark(process, *place), records, out[out <= np.uint64(packed(place))])
+    return ProcessWatermarks(process, (), Watermark(process, *place), records, out[out <= np.uint64(pack_place(place))])
 
 
 def later(found: dict[int, ProcessWatermarks], more: dict[int, ProcessWatermarks]) -> dict[int, ProcessWatermarks]:
@@ -250,10 +254,12 @@ def later(found: dict[int, ProcessWatermarks], more: dict[int, ProcessWatermarks
     made = dict(more)
     for process, m in found.items():
         n = more.get(process, m)
-        place = max(m.held.place, n.held.place)
-        fresh = n.out[(n.out > np.uint64(packed(m.held.place))) & (n.out <= np.uint64(packed(place)))]
-        out = np.concatenate([m.out, fresh])
-        made[process] = ProcessWatermarks(process, (), Watermark(process, *place), (*m.adopted, *n.adopted), out)
+        place = max(m.watermark.place, n.watermark.place)
+        fresh = n.dead_stamps[
+            (n.dead_stamps > np.uint64(pack_place(m.watermark.place))) & (n.dead_stamps <= np.uint64(pack_place(place)))
+        ]
+        out = np.concatenate([m.dead_stamps, fresh])
+        made[process] = ProcessWatermarks(process, (), Watermark(process, *place), (*m.adoptions, *n.adoptions), out)
     return made
 
 
@@ -271,13 +277,13 @@ def test_e_says_the_same_of_every_stamp_however_far_marks_have_come(
     plain = [
         process in then
         and (
-            (place <= then[process].held.place and packed(place) not in then[process].out.tolist())
-            or any(packed(place) in record.stamps.tolist() for record in then[process].adopted)
+            (place <= then[process].watermark.place and pack_place(place) not in then[process].dead_stamps.tolist())
+            or any(pack_place(place) in record.stamps.tolist() for record in then[process].adoptions)
         )
         for process, place in asked
     ]
-    assert vector.known(table).tolist() == plain
-    assert WatermarkVector.from_bytes(vector.to_bytes(), now).known(table).tolist() == plain
+    assert vector.knows(table).tolist() == plain
+    assert WatermarkVector.from_bytes(vector.to_bytes(), now).knows(table).tolist() == plain
 
 
 def test_a_vector_whose_marks_are_gone_is_refused() -> None:
@@ -299,7 +305,7 @@ def test_a_record_tells_what_is_kept_from_what_is_dead() -> None:
     assert watermarks.adopt(
         store, APP, row(store), AdoptionRecord(stamps((6, 0), (8, 0)), stamps((7, 0)), OutcomeTotals(messages=3))
     )
-    [record] = row(store).adopted
+    [record] = row(store).adoptions
     assert (record.stamps.tolist(), record.others.tolist()) == (
         stamps((6, 0), (8, 0)).tolist(),
         stamps((7, 0)).tolist(),
@@ -311,11 +317,11 @@ def test_a_lens_shows_only_what_is_known() -> None:
     found = piece(
         [(1, ts, 0, (ms, process, 0, "h")) for ts, (ms, process) in enumerate([(3, 1), (4, 1), (6, 1), (7, 1), (3, 2)])]
     )
-    kept = Visibility(known=vector).kept(found)
+    kept = Visibility(vector=vector).visible_rows(found)
     assert kept is not None
     assert found.ts[kept].tolist() == [0, 3]
 
 
 def test_a_lens_of_which_everything_is_known_costs_nothing() -> None:
     vector = WatermarkVector.of({1: held(1, (5, 0), NONE, [])})
-    assert Visibility(known=vector).kept(piece([(1, 1, 0, (3, 1, 0, "h"))])) is None
+    assert Visibility(vector=vector).visible_rows(piece([(1, 1, 0, (3, 1, 0, "h"))])) is None

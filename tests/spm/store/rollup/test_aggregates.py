@@ -127,7 +127,7 @@ def test_merge_of_parts_equals_the_whole_on_integers(samples: list[Sample], cuts
 def test_merge_of_parts_has_the_sketch_of_the_whole(samples: list[Sample], cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), 201]
     joined = merge([made([s for s in samples if a < s[1] <= b]) for a, b in pairwise(edges)])
-    assert joined.sketched.all()
+    assert joined.has_sketch.all()
     assert [c.tolist() for c in buckets(joined)] == [c.tolist() for c in buckets(made(samples))]
 
 
@@ -138,8 +138,8 @@ def test_a_whole_of_which_a_part_lacks_its_sketch_has_none(first: list[Sample], 
     whole, bare = made(after), replace(made(first), sketch=Sketches.empty())
     joined = merge([bare, whole])
     lacking = set(bare.series[~np.isnan(bare.min)].tolist())
-    assert set(joined.series[~joined.sketched].tolist()) == lacking
-    kept = joined.take(joined.sketched & ~np.isnan(joined.min))
+    assert set(joined.series[~joined.has_sketch].tolist()) == lacking
+    kept = joined.take(joined.has_sketch & ~np.isnan(joined.min))
     assert kept.sketch.sizes.tolist() == [whole.sketch.sizes[whole.series == s].sum() for s in kept.series.tolist()]
 
 

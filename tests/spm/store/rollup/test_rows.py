@@ -80,11 +80,11 @@ def test_rows_without_sketches_are_written_and_read_as_such() -> None:
     old, new = replace(made({1: [1.0], 2: [np.nan]}), sketch=Sketches.empty()), made({1: [5.0]})
     [(_, bare)] = rollup_rows.encode_rows({4: [(0, old)]}, lambda metric, page: b"k")
     assert CELLS[SKETCH] not in bare
-    assert rollup_rows.decode_row(bare).rows.sketched.tolist() == [False, True]
+    assert rollup_rows.decode_row(bare).rows.has_sketch.tolist() == [False, True]
     [(_, mixed)] = rollup_rows.encode_rows({4: [(0, old), (1, new)]}, lambda metric, page: b"k")
     read = rollup_rows.decode_row(mixed)
-    assert read.at(0).sketched.tolist() == [False, True]
-    assert read.at(1).sketched.tolist() == [True]
+    assert read.at(0).has_sketch.tolist() == [False, True]
+    assert read.at(1).has_sketch.tolist() == [True]
     assert sketch.quantile(read.at(1).sketch, 0.5) == pytest.approx([5.0], rel=0.01)
 
 

@@ -18,13 +18,13 @@ from spm.store.encoding import kernels
 from spm.store.encoding.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import Replay
 from spm.store.versions import generations
-from spm.store.versions.generations import HourShardData, PageRequest, Pages
+from spm.store.versions.generations import HourShard, PageRequest, Pages
 from spm.store.versions.merge import Piece, merge
 from tests.support.rows import piece, versions_of
 
 kernels.warm()
 
-UNIT = HourShardData(3, 7, 472_000)
+UNIT = HourShard(3, 7, 472_000)
 STAMP = st.sampled_from([(5, 1, 0, "b"), (5, 1, 1, "b"), (5, 2, 0, "a"), (6, 1, 0, "c")])
 TS = st.integers(1, 6)
 FREE = st.tuples(st.integers(0, 2**64 - 1), TS, st.sampled_from([1, 2]), STAMP)

@@ -1,4 +1,4 @@
-"""Claims about spm/store/versions/merge.py against rule 2 in plain Python: which versions stay, and which one wins."""
+"""Claims about spm/store/versions/merge.py against PROTOCOL 2 in plain Python: which versions stay and which wins."""
 
 import numpy as np
 import pytest

@@ -16,7 +16,7 @@ from spm.store.matchers import Matcher
 from spm.store.versions import retractions
 from spm.store.versions.merge import Piece, merge, pick
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import Visibility, among
+from spm.store.versions.visibility import Visibility, contains_pairs
 from tests.support.rows import APP, HOUR
 
 EVER = 2**62
@@ -94,7 +94,7 @@ def test_a_lens_shows_the_newest_version_that_is_known_and_not_retracted(
     versions: list[Version], found: list[Retraction], asof: int | None
 ) -> None:
     held = piece(versions)
-    got = pick(held, Visibility(tuple(found), series_of, asof).kept(held))
+    got = pick(held, Visibility(tuple(found), series_of, asof).visible_rows(held))
     owner = np.repeat(got.series, got.counts).tolist()
     shown = {(s, t): versions[int(v)] for s, t, v in zip(owner, got.ts.tolist(), got.values, strict=True)}
     want: dict[tuple[int, int], Version] = {}
@@ -106,8 +106,8 @@ def test_a_lens_shows_the_newest_version_that_is_known_and_not_retracted(
 
 def test_a_lens_that_hides_nothing_says_so_without_a_mask() -> None:
     held = piece([(1, 1, 1, "a")])
-    assert Visibility().kept(held) is None
-    assert Visibility((made(source="other"), made(write_from_ms=2)), asof_ms=1).kept(held) is None
+    assert Visibility().visible_rows(held) is None
+    assert Visibility((made(source="other"), made(write_from_ms=2)), asof_ms=1).visible_rows(held) is None
 
 
 @given(VERSIONS, RETRACTIONS)
@@ -166,10 +166,10 @@ def test_equal_sets_have_equal_ids_in_any_order(found: list[int], by: object) ->
 
 def test_the_mark_of_a_day_tells_which_hour_leaves_out_what() -> None:
     one, two = retractions.ids([made()]), retractions.ids([made(number=2)])
-    marks = [retractions.of_day(hours) for hours in ([(1, one)], [(2, one)], [(1, two)], [(1, one + two)])]
+    marks = [retractions.day_fingerprint(hours) for hours in ([(1, one)], [(2, one)], [(1, two)], [(1, one + two)])]
     assert len(set(marks)) == 4
-    assert retractions.of_day([(1, b""), (2, b"")]) == b""
-    assert retractions.of_day([(2, b""), (1, one)]) == marks[0]
+    assert retractions.day_fingerprint([(1, b""), (2, b"")]) == b""
+    assert retractions.day_fingerprint([(2, b""), (1, one)]) == marks[0]
 
 
 @given(
@@ -182,7 +182,7 @@ def test_a_series_is_chosen_by_its_id_and_its_metric(
     def columns(pairs: list[tuple[int, int]]) -> list[np.ndarray]:
         return [np.array([p[i] for p in pairs], np.uint64) for i in (0, 1)]
 
-    assert among(*columns(held), *columns(wanted)).tolist() == [p in wanted for p in held]
+    assert contains_pairs(*columns(held), *columns(wanted)).tolist() == [p in wanted for p in held]
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_an_undo_by_a_clock_that_is_behind_still_ends_it_after_its_start() -> No
     ("before", "match"),
     [
         pytest.param(lambda s, n: retractions.end(s, APP, n, 150), "undone already", id="undone"),
-        pytest.param(lambda s, n: retractions.mark_purged(s, APP, n, 150), "was purged", id="purged"),
+        pytest.param(lambda s, n: retractions.mark_erased(s, APP, n, 150), "was erased", id="erased"),
         pytest.param(lambda s, n: None, "no retraction", id="of another app"),
     ],
 )
@@ -231,8 +231,8 @@ def test_only_a_retraction_in_force_can_be_purged_and_twice_is_once() -> None:
     one, two = (retractions.add(store, APP, DRAFT).number for _ in range(2))
     retractions.end(store, APP, one, 150)
     with pytest.raises(Refused, match="not in force"):
-        retractions.mark_purged(store, APP, one, 160)
-    assert retractions.mark_purged(store, APP, two, 160) == retractions.mark_purged(store, APP, two, 170)
+        retractions.mark_erased(store, APP, one, 160)
+    assert retractions.mark_erased(store, APP, two, 160) == retractions.mark_erased(store, APP, two, 170)
 
 
 def test_one_retraction_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +245,7 @@ def test_one_retraction_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     third = retractions.add(store, APP, DRAFT)
     with pytest.raises(Refused, match="too many"):
         retractions.add(store, APP, DRAFT)
-    retractions.mark_purged(store, APP, third.number, 160)
+    retractions.mark_erased(store, APP, third.number, 160)
     retractions.add(store, APP, DRAFT)
 
 
