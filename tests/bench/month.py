@@ -76,7 +76,7 @@ def _day(host: int, day: int, step_s: int, rng: np.random.Generator) -> Parsed:
 
 def cold(backend: Backend, clock: FakeClock) -> AppStorage:
     """A reading process that has nothing cached."""
-    return AppStorage(backend, APP, distribution=PlacementTable(), clock=clock, cache=PageCache())
+    return AppStorage(backend, APP, placement=PlacementTable(), clock=clock, cache=PageCache())
 
 
 def ask(storage: AppStorage, expr: str, *, days: int, step_ms: int) -> Result:

@@ -72,8 +72,8 @@ def _compare(form: Form, load: Load, fleet: Fleet, servers: Sequence[tuple[str, 
         suffix = "" if who == "product" or form.peer else " (remote write)"
         cpu.append(_measured(f"{name} {who}{suffix}", served, address, load, fleet))
     if len(cpu) > 1:
-        (all_here, door), (all_there, _) = cpu
-        report.line(f"{name} ratio", cpu=all_here / all_there, web_server_alone=door / all_there)
+        (all_here, web_server), (all_there, _) = cpu
+        report.line(f"{name} ratio", cpu=all_here / all_there, web_server_alone=web_server / all_there)
 
 
 def _measured(name: str, served: Served, address: Address, load: Load, fleet: Fleet) -> tuple[float, float]:

@@ -77,8 +77,8 @@ def _rolled(session: SparkSession, folder: Path, steps: int, name: str) -> float
 
     with _timed() as figures:
         done = roll()
-    if done.troubles:
-        raise RuntimeError(done.troubles[0])
+    if done.errors:
+        raise RuntimeError(done.errors[0])
     rate = done.samples / figures["seconds"]
     report.line(name, **_figures_of(done.samples, figures))
     return rate

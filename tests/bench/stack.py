@@ -33,7 +33,7 @@ LATE = b"\xff" * 30
 
 
 def main(folder: Path) -> None:
-    """See the module."""
+    """Prints each figure on a line."""
     rabbitmq, hbase = RabbitMQ(folder / "rabbitmq"), HBase(folder / "hbase", lasting=True)
     try:
         rabbitmq.start()

@@ -1,4 +1,4 @@
-"""A12 to A14: no acknowledged sample without its mark, one run at a time for a unit, and marks that can be rebuilt."""
+"""A12 to A14: no acknowledged sample without a commit record, one run at a time for an hour, rebuilt records."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ def test_a12_no_acked_sample_is_without_its_mark_whatever_call_fails(lost_answer
             world.store_again(envelope)  # as a sender or a queue does
         marked = sum(
             commit_records.decode(record.cell).sample_count
-            for record in commit_records.scan(inner, APP, list(SPREAD.all(APP)))
+            for record in commit_records.scan(inner, APP, list(SPREAD.all_shards(APP)))
         )
         assert marked >= len(SAMPLES)
         world.model.accept(versions_of(envelope))
@@ -46,50 +46,52 @@ def test_a12_no_acked_sample_is_without_its_mark_whatever_call_fails(lost_answer
     figure(f"{refused} places to fail, 0 acked samples without a mark")
 
 
-@pytest.mark.seed("A13", compares="two runs of one unit: flips made, and answers with the model")
+@pytest.mark.seed("A13", compares="two runs of one hour: publishes made, and answers with the model")
 @pytest.mark.parametrize("point", ["planned", "blocks read", "inputs written", "hours written", "compacted"])
-def test_a13_of_two_full_runs_of_one_unit_one_flips_and_the_other_drops_its_work(point: str, figure: Note) -> None:
+def test_a13_of_two_full_runs_of_one_hour_shard_one_publishes_and_the_other_drops_its_work(
+    point: str, figure: Note
+) -> None:
     """No lock says whose turn it is: the loser's check-and-put is refused, and answers are equal all the while."""
     world = World()
     world.send((0, 1, 1.0))
     world.roll()
     world.send((0, 1, 2.0), (0, 5, 3.0))
-    flips: list[bool] = []
+    published: list[bool] = []
     left = [point]
 
     def second(reached: str) -> None:
         ignore_point(reached)
         if left == [reached]:
             left.clear()
-            flips.extend(day.published for day in world.roll().days)
+            published.extend(day.published for day in world.roll().days)
 
-    flips += [day.published for day in world.roll(at=second).days]
-    assert flips == [True, False]
+    published += [day.published for day in world.roll(at=second).days]
+    assert published == [True, False]
     assert world.answer() == world.truth
     assert world.hours() == world.recount()
-    figure("1 of 2 flips went in")
+    figure("1 of 2 runs published")
 
 
-@pytest.mark.seed("A13", compares="two runs of different hours at once: flips made, and answers with the model")
-def test_a13_runs_of_different_units_go_on_side_by_side(figure: Note) -> None:
-    """A flip that lost to one of other units is rebased: no single processor is needed for all."""
+@pytest.mark.seed("A13", compares="two runs of different hours at once: publishes made, and answers with the model")
+def test_a13_runs_of_different_hours_go_on_side_by_side(figure: Note) -> None:
+    """A publish that lost to one of other hours is rebased: no single processor is needed for all."""
     world = World()
     world.send((0, 1, 1.0))
     left = ["compacted"]
-    flips: list[bool] = []
+    published: list[bool] = []
 
     def second(reached: str) -> None:
         ignore_point(reached)
         if left == [reached]:
             left.clear()
             world.send((1, HOUR_MS + 1, 2.0))
-            flips.extend(day.published for day in world.roll(minor=True).days)
+            published.extend(day.published for day in world.roll(minor=True).days)
 
-    flips += [day.published for day in world.roll(minor=True, at=second).days]
-    assert flips == [True, True]
+    published += [day.published for day in world.roll(minor=True, at=second).days]
+    assert published == [True, True]
     assert world.pending_rows() == 0
     assert world.answer() == world.truth
-    figure("2 of 2 flips went in")
+    figure("2 of 2 runs published")
 
 
 @pytest.mark.seed("A13", compares="versions of one sample taken in by twelve runs in turn: the newest wins after each")
@@ -113,7 +115,7 @@ def test_a14_dropped_commit_records_are_rebuilt_from_the_blocks(rolled: bool, fi
         world.send((n % 4, n * HOUR_MS // 2 + 7, float(n)), source=f"host{n % 2}")
 
     def work() -> list[tuple[int, int, object]]:
-        plans = world.driver().look(APP, PlanContext(NEXT_DAY), sweep=True).plans
+        plans = world.driver().plan_app(APP, PlanContext(NEXT_DAY), sweep=True).plans
         return [(unit.shard, unit.hour, unit.fresh) for plan in plans for unit in plan.hour_shards if unit.fresh]
 
     before = work()
@@ -125,4 +127,4 @@ def test_a14_dropped_commit_records_are_rebuilt_from_the_blocks(rolled: bool, fi
     world.roll()
     assert world.hours() == world.recount()
     assert world.accounts() == world.model.accounts()
-    figure(f"{len(before)} units of work, before and after")
+    figure(f"{len(before)} hours of work, before and after")

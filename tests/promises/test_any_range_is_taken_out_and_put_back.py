@@ -72,7 +72,7 @@ def test_a20_any_range_is_taken_out_and_put_back_before_or_after_compaction(
     assert seen(world) == before
 
 
-@pytest.mark.seed("A20", compares="units made anew after a retraction of one hour, among 5 and among 20 hours")
+@pytest.mark.seed("A20", compares="hours compacted again after a retraction of one hour, among 5 and among 20 hours")
 def test_a20_a_retraction_costs_what_it_touches(figure: Note) -> None:
     acts = []
     for hours in (5, 20):
@@ -84,7 +84,7 @@ def test_a20_a_retraction_costs_what_it_touches(figure: Note) -> None:
         acts.append(sum(day.hour_shards for day in world.roll().days))
         assert world.hours() == world.recount()
     assert acts == [1, 1]
-    figure("1 unit made anew of 5 and of 20")
+    figure("1 hour compacted again of 5 and of 20")
 
 
 @pytest.mark.seed("A22", compares="rows of days read for a year-old month, and its daily answers, with the model")
@@ -124,7 +124,7 @@ def test_a29_shards_change_on_a_running_system_without_a_wrong_answer(figure: No
 
     for number, (strategy, shards, spread) in enumerate(SPREADS):
         old = world.spread().newest.number
-        epochs.open_epoch(world.store, APP, strategy=strategy, shards=shards, spread=spread)
+        epochs.open_epoch(world.store, APP, function=strategy, shards=shards, spread=spread)
         world.send((number, number + 1, 5.0), (3, HOUR_MS + number + 5, 6.0))
         world.roll(minor=True, at=look)
         world.migrate(look)
@@ -133,7 +133,7 @@ def test_a29_shards_change_on_a_running_system_without_a_wrong_answer(figure: No
         assert redistribute.close_epoch(world.store, APP, old, look).closed
         world.clock.advance(2_000)
         assert world.answer(world.readers) == world.truth
-    assert world.spread().settled
+    assert world.spread().has_one_live_epoch
     figure(f"4 changes, {looks} looks, 0 wrong answers")
 
 

@@ -16,8 +16,8 @@ from spm.limits import HOUR_MS
 from spm.query.request.batches import METRIC_NAME
 from spm.store import epochs, keys
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import BYTE, HASH, Distribution, Epoch
-from spm.store.placement import SETTING, byte_fits, signed
+from spm.store.keys import BYTE, HASH, PlacementEpoch, PlacementTable
+from spm.store.placement import SETTING, byte_fits, with_fingerprint
 from spm.wire import Envelope, SeriesTable, Stamp, canonical
 from tests.support.rows import APP, START
 from tests.support.store_reader import EVERY, reader
@@ -61,11 +61,11 @@ def filled(shape: tuple[str, int, int]) -> MemoryBackend:
     """The zig-zag keys, ten a message, in a table of this shape."""
     store = MemoryBackend()
     strategy, shards, spread = shape
-    placed = Distribution((Epoch(0, signed(strategy, shards, spread), shards, spread),))
-    store.check_and_put("config", epochs.name_of(APP), epochs.COLUMN, None, epochs.encode(placed))
+    placed = PlacementTable((PlacementEpoch(0, with_fingerprint(strategy, shards, spread), shards, spread),))
+    store.check_and_put("config", epochs.row_key(APP), epochs.COLUMN, None, epochs.encode(placed))
     order = list(zigzag(CENTRE, KEYS))
     messages = [message(order[i : i + 10], i) for i in range(0, KEYS, 10)]
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     for few in range(0, len(messages), 5):
         writer.write(messages[few : few + 5])
     return store
@@ -84,10 +84,10 @@ def scanned(store: MemoryBackend, start: int, stop: int) -> list[tuple[str, int,
 def test_wd1_a_row_is_got_by_its_distributed_key_which_gives_back_the_original(
     app: int, metric: int, hour: int, shape: tuple[str, int, int]
 ) -> None:
-    epoch, store = Epoch(0, *shape), MemoryBackend()
+    epoch, store = PlacementEpoch(0, *shape), MemoryBackend()
 
     def key() -> bytes:
-        [shard] = epoch.of(app, np.array([metric], np.uint64)).tolist()
+        [shard] = epoch.place(app, np.array([metric], np.uint64)).tolist()
         return keys.chunk(shard, app, metric, hour, 1, 0)
 
     store.put([("chunks", [(key(), {b"v": b"row"})])])
@@ -129,7 +129,7 @@ def test_wd2_keys_written_zigzag_are_scanned_in_order_within_any_bounds(
 @pytest.mark.parametrize("shape", [(HASH, 16, 16), (BYTE, 256, 1)], ids=str)
 @pytest.mark.parametrize("hours", [None, (8, 10)], ids=["unbounded", "bounded"])
 def test_wd3_a_job_reads_as_many_rows_as_a_scan(shape: tuple[str, int, int], hours: tuple[int, int] | None) -> None:
-    """The job reads whole hours, as runs do; on Spark likewise (``tests/rollups/spark/test_frames.py``)."""
+    """The job reads whole hours, as runs do. On Spark: (``tests/rollups/spark/test_frames.py``)."""
     store = filled(shape)
     first, last = hours or (0, 17)
     shards = reader(store).select_hours(EVERY, START // HOUR_MS + first, START // HOUR_MS + last)
@@ -143,11 +143,11 @@ def test_wd4_random_keys_lie_in_known_shards_and_always_in_the_same(figure: Note
     metrics = np.random.default_rng(4).integers(0, 2**64, 1_000, np.uint64)
     for shards in (1, 2, 12, 32, 37, 255, 256):
         for strategy in (HASH, BYTE, "two bytes", "none"):
-            epoch = Epoch(0, signed(strategy, shards, shards), shards, shards)
-            places = epoch.of(APP, metrics)
-            assert set(places.tolist()) <= set(epoch.all(APP)) <= set(range(shards))
-            assert (places == epoch.of(APP, metrics)).all()
-            assert (places[::-1] == epoch.of(APP, metrics[::-1])).all(), "neighbours do not count"
+            epoch = PlacementEpoch(0, with_fingerprint(strategy, shards, shards), shards, shards)
+            places = epoch.place(APP, metrics)
+            assert set(places.tolist()) <= set(epoch.all_shards(APP)) <= set(range(shards))
+            assert (places == epoch.place(APP, metrics)).all()
+            assert (places[::-1] == epoch.place(APP, metrics[::-1])).all(), "neighbours do not count"
     figure("4 strategies, 7 numbers of shards")
 
 
@@ -162,12 +162,12 @@ LOADS = [(32, 55), (37, 13), (255, 20), (256, 20), (256, 1), (1, 200), (1, 1)]
 def test_wd5_shards_fill_evenly(strategy: str, shards: int, each: int, figure: Note) -> None:
     if strategy == BYTE and not byte_fits(shards):
         pytest.skip("256 values do not fill 255 shards: such an epoch is refused")
-    epoch = Epoch(0, signed(strategy, shards, shards), shards, shards)
+    epoch = PlacementEpoch(0, with_fingerprint(strategy, shards, shards), shards, shards)
     rng = np.random.default_rng(shards * each)
-    loads = np.bincount(epoch.of(APP, rng.integers(0, 2**64, shards * each, np.uint64)), minlength=shards)
+    loads = np.bincount(epoch.place(APP, rng.integers(0, 2**64, shards * each, np.uint64)), minlength=shards)
     chi = float(((loads - each) ** 2 / each).sum())
     assert chi <= shards + 5 * np.sqrt(2 * shards), "one table in a million is as uneven by chance"
-    many = np.bincount(epoch.of(APP, rng.integers(0, 2**64, shards * 5_000, np.uint64)), minlength=shards) / 5_000
+    many = np.bincount(epoch.place(APP, rng.integers(0, 2**64, shards * 5_000, np.uint64)), minlength=shards) / 5_000
     if 256 % shards == 0 or strategy != BYTE:
         assert abs(many - 1).max() <= 0.1
     assert many.max() <= 1.1
@@ -176,7 +176,7 @@ def test_wd5_shards_fill_evenly(strategy: str, shards: int, each: int, figure: N
 
 @pytest.mark.seed("WD6", compares="answers over prefixes of none, one and two bytes with the samples written")
 @pytest.mark.parametrize("strategy", ["none", HASH, BYTE, "two bytes"])
-def test_wd6_prefixes_of_any_width_answer_alike(strategy: str) -> None:
+def test_wd6_prefixes_of_any_width_give_equal_answers(strategy: str) -> None:
     """The shard in a key is one byte; a strategy may draw on none of the metric's bytes, on one, or on several."""
     store = filled((strategy, 64, 64))
     shards = {keys.LogKey.parse(key).shard for key, _ in store.scan("log", b"", b"\xff" * 64)}
@@ -198,5 +198,5 @@ def test_wd7_the_witness_key_lies_where_readers_look(app: int) -> None:
     metrics = np.array([WITNESS, 2**63, 2**63 - 1, 2**64 - 1, 0], np.uint64)
     for shards in range(1, 257):
         for spread in {1, (shards + 1) // 2, shards}:
-            for epoch in (Epoch(0, HASH, shards, spread), Epoch(0, BYTE, shards, spread)):
-                assert set(epoch.of(app, metrics).tolist()) <= set(epoch.all(app)) <= set(range(shards))
+            for epoch in (PlacementEpoch(0, HASH, shards, spread), PlacementEpoch(0, BYTE, shards, spread)):
+                assert set(epoch.place(app, metrics).tolist()) <= set(epoch.all_shards(app)) <= set(range(shards))

@@ -34,7 +34,7 @@ def last(world: World, series: int, count: int = 5) -> list[float]:
 
 
 def entry_of(world: World) -> Entry:
-    """The only unit there is."""
+    """The only HourShard there is."""
     [entry] = world.manifest().entries.values()
     return entry
 
@@ -106,10 +106,10 @@ def test_hut4_compaction_that_leaves_its_inputs_reads_right() -> None:
     assert world.hours() == world.recount()
 
 
-@pytest.mark.seed("HUT5", compares="generations of a unit after each of 12 minor runs, with groups of 2 to 10")
+@pytest.mark.seed("HUT5", compares="generations of an hour after each of 12 minor runs, with groups of 2 to 10")
 @pytest.mark.parametrize("k", range(2, 11))
 def test_hut5_groups_are_merged_from_a_size_on_and_only_those(k: int) -> None:
-    """A unit's generations are a group: the run that finds k of them makes one out of all."""
+    """An hour's generations are a group: the run that finds k of them makes one out of all."""
     world, counts = World(), []
     driver = replace(world.driver(), thresholds=Thresholds(generations=k))
     for n in range(12):
@@ -120,13 +120,13 @@ def test_hut5_groups_are_merged_from_a_size_on_and_only_those(k: int) -> None:
     assert world.answer() == world.truth
 
 
-@pytest.mark.seed("HUT6", compares="answers, hours and a lone last unit, for batches and pages of all sizes")
+@pytest.mark.seed("HUT6", compares="answers, hours and a lone last hour, for batches and pages of all sizes")
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 10, 20])
 @pytest.mark.parametrize("rows", [None, 3], ids=["large pages", "pages of 3 rows"])
 def test_hut6_batches_and_pages_of_any_size_give_the_same(
     size: int, rows: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lone last unit lies in an hour that is not closed: a full run leaves what is in one generation alone."""
+    """The lone last hour is not closed: a full run leaves what is in one generation alone."""
     world = World()
     world.send((0, 20 * HOUR_MS + 1, 1.0))
     world.roll(minor=True)
@@ -136,7 +136,7 @@ def test_hut6_batches_and_pages_of_any_size_give_the_same(
         world.store_again(*sent[start : start + size])
     if rows:
         monkeypatch.setattr(limits, "PAGE_SAMPLES_MAX", rows)
-        monkeypatch.setattr(limits, "TIER_ROWS_MAX", rows)
+        monkeypatch.setattr(limits, "ROLLUP_ROWS_MAX", rows)
     world.roll(now_ms=START + 10 * HOUR_MS)
     assert world.answer() == world.truth
     assert world.hours() == world.recount()
@@ -164,7 +164,7 @@ def test_hut7_parts_are_compacted_at_their_boundaries() -> None:
 
 @pytest.mark.seed("HUT10", compares="answers while a batcher of 6 holds messages, after its flush, after compaction")
 def test_hut10_what_is_merged_before_it_is_stored_answers_like_what_is_not() -> None:
-    """A batch of messages is one block per unit; nothing is summed up before it is stored, so no version is lost."""
+    """A batch is one block per HourShard; nothing is summed up before it is stored, so no version is lost."""
     world, plain = World(), World()
     samples_ = []
     for n in range(20):

@@ -108,7 +108,7 @@ def test_a23_a_repeated_attempt_gives_identical_aggregates(writes: list[tuple[in
     """Each attempt writes under its own generation; the driver names one of them, and the other is nobody's."""
     world = World()
     fill(world, writes)
-    for day in world.driver().look(APP, PlanContext(NEXT_DAY)).plans:
+    for day in world.driver().plan_app(APP, PlanContext(NEXT_DAY)).plans:
         for planned in day.hour_shards:
             task = hour_shard_task(day, planned)
             first, second = (
@@ -117,14 +117,14 @@ def test_a23_a_repeated_attempt_gives_identical_aggregates(writes: list[tuple[in
             )
             assert first.hours == second.hours
             assert (first.samples, first.stamp_max_ms, first.reason) == (second.samples, second.stamp_max_ms, "")
-            unit = HourShard(task.shard, task.app, task.hour)
+            hour_shard = HourShard(task.shard, task.app, task.hour)
             pages = [
                 [c for k, c in world.store.scan(table, b"", b"\xff" * 64) if _generation(table, k) == number]
                 for table in ("chunks", "timelines")
                 for number in (generation_number(5, 1), generation_number(5, 2))
             ]
-            assert pages[0] == pages[1], unit
-            assert pages[2] == pages[3], unit
+            assert pages[0] == pages[1], hour_shard
+            assert pages[2] == pages[3], hour_shard
             world.store.delete("chunks", [(k, None) for k, _ in world.store.scan("chunks", b"", b"\xff" * 64)])
             world.store.delete("timelines", [(k, None) for k, _ in world.store.scan("timelines", b"", b"\xff" * 64)])
     assert world.answer() == world.truth

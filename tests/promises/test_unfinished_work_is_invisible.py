@@ -1,8 +1,9 @@
 """A10: aborted work is invisible, finished work is evicted, a tenant's end touches nobody else.
 
 The queue of old had transactions and entries that were evicted when every consumer had done with them. Here work is a
-batch (visible from its commit record on), a run (visible from its flip on), and what they leave behind: commit records
-go with the run that takes them, blocks and superseded generations with a purge, a tenant with its erasure.
+batch (visible from its commit record on), a run (visible once it has published), and what they leave behind:
+commit records go with the run that takes them, blocks and superseded generations with a purge, a tenant when it is
+deleted.
 """
 
 from collections import Counter
@@ -69,7 +70,7 @@ def test_a10_a_run_that_is_killed_shows_nothing_and_leaves_nothing(point: str) -
     for world in (killed, calm):
         world.roll()
         world.roll(sweep=True)
-        purge(world.store, APP, world.distribution.all(APP), keep=0)
+        purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
     assert killed.answer() == killed.truth
     assert sizes(killed.store) == sizes(calm.store)
 
@@ -84,7 +85,7 @@ def test_a10_finished_work_is_evicted_and_tables_return_to_their_size(figure: No
             world.send(*[(n, 1 + 10 * (5 * round_ + message) + n, float(n)) for n in range(3)])
         high |= sizes(world.store)
         world.roll()
-        purge(world.store, APP, world.distribution.all(APP), keep=0)
+        purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
         after.append(sizes(world.store))
     assert (after[-1]["pending"], after[-1]["log"]) == (0, 0)
     assert after[-1] == after[0]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ingest.accept.stamper import Stamper
 from ingest.writer import Writer
 from rollups.decide.retention import RetentionPeriods
-from rollups.delete import seal
+from rollups.delete import expire
 from rollups.delete.purge import purge
 from rollups.move.redistribute import close_epoch, migrate
 from rollups.run.driver import Driver
@@ -23,7 +23,7 @@ from spm.query.request.batches import Matcher
 from spm.query.view.page_cache import PageCache
 from spm.store import epochs, keys
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution, Epoch
+from spm.store.keys import PlacementEpoch, PlacementTable
 from spm.wire import SeriesTable, canonical
 from tests.model.world import APP, NEXT_DAY, SPREAD, START, Sample, World, parsed
 from tests.support.faults import Faulty
@@ -52,26 +52,26 @@ def skewed(world: World, off_ms: int) -> FakeClock:
 
 
 def of_a_skewed_node(world: World, act: str, off_ms: int, number: int, samples: list[Sample]) -> None:
-    """One act on a node of its own: whoever accepts has a process number of its own, too."""
+    """One act on a node of its own; an accepting node has a process number of its own, too."""
     driver = Driver(world.store, skewed(world, off_ms))
     runner, now_ms = LocalExecutor(world.store), NEXT_DAY + off_ms
     if act == "accept":
         world.acceptor = Stamper(number, skewed(world, off_ms))
         world.send(*samples)
     elif act == "read":
-        storage = AppStorage(world.store, APP, distribution=SPREAD, clock=skewed(world, off_ms), cache=PageCache())
+        storage = AppStorage(world.store, APP, placement=SPREAD, clock=skewed(world, off_ms), cache=PageCache())
         assert world.answer(storage) == world.truth
     elif act == "purge":
         purge(world.store, APP, keep=number % 3)
     elif act == "move":
         strategy, shards, spread = SPREADS[number % len(SPREADS)]
         if world.spread().newest.shards != shards:
-            epochs.open_epoch(world.store, APP, strategy=strategy, shards=shards, spread=spread)
+            epochs.open_epoch(world.store, APP, function=strategy, shards=shards, spread=spread)
         migrate(driver, runner, APP, now_ms=now_ms)
         for epoch in world.spread().epochs[:-1]:
             close_epoch(world.store, APP, epoch.number)
     elif act == "retain":
-        seal.expire(driver, runner, APP, RetentionPeriods(raw_days=1), now_ms=START + 48 * HOUR_MS + off_ms)
+        expire.expire(driver, runner, APP, RetentionPeriods(raw_days=1), now_ms=START + 48 * HOUR_MS + off_ms)
         world.seals()
     else:
         driver.roll(runner, [APP], minor=act == "minor run", now_ms=now_ms)
@@ -115,7 +115,7 @@ def test_a15_no_clock_of_any_node_decides_what_is_kept_or_counted(
 @pytest.mark.seed("A18", compares="reads of the store while 10 and while 10,000 samples of known series are written")
 def test_a18_writing_reads_nothing_per_sample(figure: Note) -> None:
     store = Faulty(MemoryBackend())
-    writer, acceptor = Writer(store, Distribution()), Stamper(1, FakeClock(START))
+    writer, acceptor = Writer(store, PlacementTable()), Stamper(1, FakeClock(START))
 
     def calls(count: int) -> list[str]:
         store.calls.clear()
@@ -131,18 +131,18 @@ def test_a18_writing_reads_nothing_per_sample(figure: Note) -> None:
 
 
 @pytest.mark.seed("A26", compares="metrics with sequential names over 16 shards: fullest with mean")
-def test_a26_sequential_names_load_all_shards_alike(figure: Note) -> None:
+def test_a26_sequential_names_load_all_shards_equally(figure: Note) -> None:
     """For an app that is spread; a small one lies in one shard, and apps spread over all of them."""
     forms = [canonical(f"metric_{i:06}", {}) for i in range(20_000)]
     metrics = SeriesTable.from_canonical(forms).metrics
-    loads = np.bincount(Distribution.single(shards=16, spread=16).of(APP, metrics), minlength=16)
+    loads = np.bincount(PlacementTable.single(shards=16, spread=16).place(APP, metrics), minlength=16)
     assert loads.max() / loads.mean() <= 1.1
     figure(f"max / mean = {loads.max() / loads.mean():.3f}")
 
 
 @pytest.mark.seed("A26", compares="50,000 small apps over 16 shards: fullest with mean")
-def test_a26_small_apps_load_all_shards_alike(figure: Note) -> None:
-    loads = np.bincount([Distribution().all(app)[0] for app in range(1, 50_001)], minlength=16)
+def test_a26_small_apps_load_all_shards_equally(figure: Note) -> None:
+    loads = np.bincount([PlacementTable().all_shards(app)[0] for app in range(1, 50_001)], minlength=16)
     assert loads.max() / loads.mean() <= 1.1
     figure(f"max / mean = {loads.max() / loads.mean():.3f}")
 
@@ -152,11 +152,11 @@ MANY = tuple((series, h * HOUR_MS + series + 1, float(series * h)) for series in
 
 
 @pytest.mark.seed("A26", compares="a million metrics over 2 to 256 shards, by hash: fullest with mean")
-def test_a26_an_app_that_is_spread_loads_any_number_of_shards_alike(figure: Note) -> None:
+def test_a26_an_app_that_is_spread_loads_any_number_of_shards_equally(figure: Note) -> None:
     metrics = np.random.default_rng(26).integers(0, 2**64, 1 << 20, np.uint64)
     worst = 0.0
     for shards in (2, 3, 7, 12, 16, 31, 32, 37, 64, 100, 128, 200, 255, 256):
-        loads = np.bincount(Epoch(0, keys.HASH, shards, shards).of(APP, metrics), minlength=shards)
+        loads = np.bincount(PlacementEpoch(0, keys.HASH, shards, shards).place(APP, metrics), minlength=shards)
         worst = max(worst, loads.max() / loads.mean())
     assert worst <= 1.1
     figure(f"max / mean = {worst:.3f} at worst of 14 numbers of shards")
@@ -166,7 +166,7 @@ def test_a26_an_app_that_is_spread_loads_any_number_of_shards_alike(figure: Note
 @given(BOUNDS, st.booleans())
 def test_a27_a_scan_over_many_shards_is_a_scan_over_one(bounds: list[int], rolled: bool) -> None:
     stamps = []
-    for placed in (Distribution.single(spread=1), Distribution.single(spread=16)):
+    for placed in (PlacementTable.single(spread=1), PlacementTable.single(spread=16)):
         world = World(distribution=placed)
         world.send(*MANY)
         if rolled:
@@ -186,10 +186,10 @@ def test_a27_a_scan_over_many_shards_is_a_scan_over_one(bounds: list[int], rolle
 def test_a28_every_key_is_found_by_one_get_for_every_number_of_shards(figure: Note) -> None:
     metrics = SeriesTable.from_canonical([canonical(f"m{i}", {}) for i in range(300)]).metrics
     for shards in range(1, 257):
-        for epoch in (Epoch(0, keys.BYTE, shards, shards), Epoch(0, keys.HASH, shards, shards)):
-            pairs = epoch.of(APP, metrics)
-            assert pairs.tolist() == epoch.of(APP, metrics).tolist()  # nothing but the key decides
-            assert set(pairs.tolist()) <= set(epoch.all(APP))
+        for epoch in (PlacementEpoch(0, keys.BYTE, shards, shards), PlacementEpoch(0, keys.HASH, shards, shards)):
+            pairs = epoch.place(APP, metrics)
+            assert pairs.tolist() == epoch.place(APP, metrics).tolist()  # nothing but the key decides
+            assert set(pairs.tolist()) <= set(epoch.all_shards(APP))
     figure("256 numbers of shards, 2 strategies, 300 keys each")
 
 

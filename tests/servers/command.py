@@ -21,7 +21,7 @@ NOT_RUNNING = 3  # the exit code of `status` unless all of them run
 
 
 def main(words: list[str] | None = None) -> int:
-    """See the module; the exit code."""
+    """Runs one command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="bin/stack", description="The servers of the full stack, on 127.0.0.1")
     parser.add_argument("verb", choices=["up", "down", "status", "install"])
     parser.add_argument("--data", type=Path, default=ROOT / "var" / "stack", help="where they keep everything")

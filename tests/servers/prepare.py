@@ -14,7 +14,7 @@ from tests.servers.rabbitmq import RabbitMQ
 
 
 def main() -> int:
-    """See the module."""
+    """Starts each server once, so that later starts are quick."""
     try:
         if not jars.present():
             print("fetching HBase's jars …", flush=True)

@@ -160,7 +160,7 @@ def _varint(number: int) -> bytes:
 
 
 def differs(ours: Answer, theirs: Answer, tolerance: float = 1e-9) -> str:
-    """What differs, in words; empty when nothing does."""
+    """Describes what differs; empty when nothing does."""
     if ours.keys() != theirs.keys():
         return (
             f"series only here {sorted(ours.keys() - theirs.keys())}, only there {sorted(theirs.keys() - ours.keys())}"

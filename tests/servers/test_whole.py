@@ -177,7 +177,7 @@ def agents_push(whole: Whole) -> bool:
     address = whole.settings["SPM_AMQP_URL"].partition("?")[0].replace("guest:guest", f"{name}:{whole.product.token}")
     push = open_push(address, token=whole.product.token, source="host")
     body = gzip.compress(f"third value=3 {SAMPLE_S * 1000}\n".encode())
-    taken = wait_until(lambda: push.send(Message(1, bytes(15) + b"\1", body)).verdict is Verdict.TAKEN, 30)
+    taken = wait_until(lambda: push.send(Message(1, bytes(15) + b"\1", body)).verdict is Verdict.ACCEPTED, 30)
     push.close()
     return taken and wait_until(lambda: whole.visible("third"), 60)
 

@@ -24,7 +24,7 @@ from tests.servers.postgres import Postgres
 from tests.servers.processes import NotReady
 from tests.servers.rabbitmq import RabbitMQ
 
-SITE = "http://127.0.0.1:8000"  # where bin/start listens unless it is told otherwise
+SITE = "http://127.0.0.1:8000"  # where bin/start listens unless a setting says otherwise
 PREFIX = "spm"  # of the tables
 ROUNDS = 3  # of starting: what lost its neighbours for long enough ends some seconds after they are back
 OPTIONAL = ("postgres", "spark")

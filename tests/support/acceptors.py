@@ -1,4 +1,4 @@
-"""Doors for tests: a transport that notes what it is given, and an acceptance that announces when told."""
+"""Acceptors for tests: a transport that records what it is given, and an announcer that announces on request."""
 
 from ingest.accept.announcer import StampAnnouncer
 from ingest.transport.base import OutcomeCallback, Transport

@@ -1,6 +1,6 @@
 """A small fleet with a past: believable numbers for four hosts, one of which was silent for a while.
 
-``fill`` writes through the same doors as ingest does, stamps included. The numbers come from a seed, so that a picture
+``fill`` writes through the code of ingest, stamps included. The numbers come from a seed, so that a picture
 looks the same each time.
 """
 

@@ -23,7 +23,7 @@ NOW = START + 3 * 3_600_000
 def reader(backend: Backend, *, clock: FakeClock | None = None, app: int = APP, spread: int = 1) -> AppStorage:
     """A reading process that has just started."""
     distribution = PlacementTable.single(spread=spread)
-    return AppStorage(backend, app, distribution=distribution, clock=clock or FakeClock(NOW), cache=PageCache())
+    return AppStorage(backend, app, placement=distribution, clock=clock or FakeClock(NOW), cache=PageCache())
 
 
 def look(storage: AppStorage, start: int = 0, end: int = 2 * START) -> dict[tuple[bytes, int], int]:
@@ -49,17 +49,17 @@ def roll(
     minor: bool = False,
     replay: bool = False,
 ) -> None:
-    """A run in one breath: every pending unit becomes generation ``number`` (one more with ``minor``).
+    """Does a whole run at once: every pending hour becomes generation ``number`` (one more with ``minor``).
 
-    Without ``settle`` it stops between the flip and the pending cells. With ``replay`` it is a roll back instead: all
-    blocks of every unit go on the replay list and no generation stays.
+    Without ``settle`` it stops after it has published, with the pending cells still there. With ``replay`` it is a roll
+    back instead: all blocks of every hour go on the replay list and no generation stays.
     """
-    units_: dict[tuple[int, int], set[Replay]] = {}
+    hour_shards: dict[tuple[int, int], set[Replay]] = {}
     for key in keys_of(backend, "log"):
         at = keys.LogKey.parse(key)
         if at.app == app:
-            units_.setdefault((at.shard, at.hour), set()).add(Replay(at.ingest_ms, at.batch))
-    for (shard, hour), batches in units_.items():
+            hour_shards.setdefault((at.shard, at.hour), set()).add(Replay(at.ingest_ms, at.batch))
+    for (shard, hour), batches in hour_shards.items():
         cell = keys.manifest(app, hour // 24)
         [row] = backend.get("manifest", [cell])
         was = None if row is None else row[b"v"]

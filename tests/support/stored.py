@@ -16,13 +16,13 @@ from spm.store.ledger import commit_records
 from spm.store.ledger.commit_records import Commit
 from spm.wire import Envelope, parse_canonical
 
-Sample = tuple[str, int, bytes]  # series in words, time, bits of the value
+Sample = tuple[str, int, bytes]  # series as text, time, bits of the value
 
 
 def stamps(backend: Backend, app: int = 1) -> Counter[tuple[int, int, int]]:
     """How often each stamp stands in a commit record, per unit of its batch."""
     counts: Counter[tuple[int, int, int]] = Counter()
-    for cell in commit_records.scan(backend, app, list(PlacementTable().all(app))):
+    for cell in commit_records.scan(backend, app, list(PlacementTable().all_shards(app))):
         m = commit_records.decode(cell.cell).messages
         counts.update(zip(m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), strict=True))
     return counts
@@ -48,7 +48,7 @@ def copies(backend: Backend, app: int = 1) -> Copies:
 
 def _commits(backend: Backend, app: int) -> Iterator[tuple[bytes, int, Commit]]:
     """(block, batch, what it commits): a block that a run has just accounted for stands in both places, and is one."""
-    for listed in commit_records.scan(backend, app, list(PlacementTable().all(app))):
+    for listed in commit_records.scan(backend, app, list(PlacementTable().all_shards(app))):
         where = commit_records.ledger_key(listed.key.log(listed.hour))
         yield where, listed.key.batch, commit_records.decode(listed.cell)
     for key, cells in backend.scan("ledger", *keys.ledger_range(app)):
@@ -59,7 +59,7 @@ def _commits(backend: Backend, app: int) -> Iterator[tuple[bytes, int, Commit]]:
 
 def reader(backend: Backend, app: int = 1) -> AppStorage:
     """A query's view of an app."""
-    return AppStorage(backend, app, distribution=PlacementTable(), clock=SystemClock(), cache=PageCache())
+    return AppStorage(backend, app, placement=PlacementTable(), clock=SystemClock(), cache=PageCache())
 
 
 def samples(
@@ -94,7 +94,7 @@ def _name(labels: dict[str, str]) -> str:
 
 
 def series_name(labels: dict[str, str]) -> str:
-    """A series in words, ``__name__`` among its labels."""
+    """A series as text, with ``__name__`` among its labels."""
     return repr(sorted(labels.items()))
 
 

@@ -128,7 +128,7 @@ def stop_at(point: str) -> None:
 
 
 class StoppingWriter(Writer):
-    """Writes as the real one does, and freezes where it is told to."""
+    """Writes as the real one does, and freezes at the point that a test names."""
 
     def commit(self, batch: WriteBatch) -> None:
         stop_at("before-the-first-row")

@@ -1,6 +1,6 @@
-"""``manage.py`` with one fault: a run takes the marks of its batches away before its flip, and is killed there.
+"""``manage.py`` with one fault: a run deletes the commit records of its batches before it publishes, and dies.
 
-What it had taken is then in no manifest and under no mark: it is lost, and the ledger checker must say so.
+Its batches are then in no manifest and have no commit record: they are lost, and the ledger checker must say so.
 """
 
 import os

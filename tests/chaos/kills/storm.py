@@ -75,12 +75,12 @@ class Storm:
                 with self.starting:
                     self.cluster.start_missing()
 
-        watchman = self.watched(watch)
+        watcher = self.watched(watch)
         try:
             yield
         finally:
             over.set()
-            watchman.join()
+            watcher.join()
 
     def _start_region(self, name: str) -> None:
         with self.starting:

@@ -70,14 +70,20 @@ def _timeless(good: Envelope) -> bytes:
 
 
 POISONS = (
-    Poison("garbage", lambda good: b"garbage" * 9, "not an envelope", dead_letters.NOBODY),
-    Poison("truncated", lambda good: good.to_bytes()[:-20], "checksum", dead_letters.NOBODY),
-    Poison("flipped bit", lambda good: good.to_bytes()[:-1] + b"\xaa", "checksum", dead_letters.NOBODY),
+    Poison("garbage", lambda good: b"garbage" * 9, "not an envelope", dead_letters.UNKNOWN_APP),
+    Poison("truncated", lambda good: good.to_bytes()[:-20], "checksum", dead_letters.UNKNOWN_APP),
+    Poison("flipped bit", lambda good: good.to_bytes()[:-1] + b"\xaa", "checksum", dead_letters.UNKNOWN_APP),
     Poison(
-        "wrong length", lambda good: _summed(good.to_bytes()[HEAD.size :] + b"x"), "wrong length", dead_letters.NOBODY
+        "wrong length",
+        lambda good: _summed(good.to_bytes()[HEAD.size :] + b"x"),
+        "wrong length",
+        dead_letters.UNKNOWN_APP,
     ),
     Poison(
-        "wrong version", lambda good: b"SPMe\x09" + good.to_bytes()[5:], "unknown envelope version", dead_letters.NOBODY
+        "wrong version",
+        lambda good: b"SPMe\x09" + good.to_bytes()[5:],
+        "unknown envelope version",
+        dead_letters.UNKNOWN_APP,
     ),
     Poison("wrong time", _timeless, TIMELESS),
     Poison("collision", _collided, COLLIDED),
@@ -85,7 +91,11 @@ POISONS = (
     Poison("ends its worker", lambda good: replace(good, source="curse: kill").to_bytes(), KILLED),
     Poison("too large", lambda good: b"#" * (limits.AMQP_PARTITION_BODY_BYTES_MAX + 1), "too large", by_agent="{own}"),
     Poison(
-        "another's app", lambda good: good.to_bytes(), "no valid token", dead_letters.NOBODY, by_agent="spm_nobodys"
+        "another's app",
+        lambda good: good.to_bytes(),
+        "no valid token",
+        dead_letters.UNKNOWN_APP,
+        by_agent="spm_nobodys",
     ),
     Poison("no lines", lambda good: b"[ no json" * 3, "", by_agent="{own}"),
 )
@@ -167,11 +177,11 @@ def shown(line: Line, app: int) -> list[dead_letter_review.DeadLetterSummary]:
 
 
 def letters_found(line: Line) -> int:
-    return len(shown(line, APP)) + len(shown(line, dead_letters.NOBODY))
+    return len(shown(line, APP)) + len(shown(line, dead_letters.UNKNOWN_APP))
 
 
 def causes(line: Line) -> list[tuple[int, str]]:
-    return [(app, each.cause) for app in (APP, dead_letters.NOBODY) for each in shown(line, app)]
+    return [(app, each.cause) for app in (APP, dead_letters.UNKNOWN_APP) for each in shown(line, app)]
 
 
 def replayed_in_the_admin(line: Line, keys: list[str]) -> int:
@@ -182,8 +192,8 @@ def replayed_in_the_admin(line: Line, keys: list[str]) -> int:
     line.start_worker()
     login = json.loads((line.folder / "first-login.json").read_text())
     person = Person(root, login["login"], login["password"])
-    said = person.submit(f"/admin/ingest/letterbox/{APP}/letters/", key=keys, act="replay")
-    return int(causes_[1]) if (causes_ := re.search(r"(\d+) accepted anew", said)) else 0
+    said = person.submit(f"/admin/ingest/appdeadletters/{APP}/dead_letters/", key=keys, act="replay")
+    return int(causes_[1]) if (causes_ := re.search(r"(\d+) accepted again", said)) else 0
 
 
 def messages_in(line: Line, keys: list[str]) -> set[bytes]:

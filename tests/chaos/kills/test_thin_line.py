@@ -91,6 +91,6 @@ def test_answers_are_the_same_before_and_after_a_run_of_spark_and_after_its_roll
 
 
 def assert_all_equal(line: Line, fleet: Fleet) -> None:
-    storage = AppStorage(line.backend, APP, distribution=PlacementTable(), clock=SystemClock(), cache=PageCache())
+    storage = AppStorage(line.backend, APP, placement=PlacementTable(), clock=SystemClock(), cache=PageCache())
     assert assert_raw_equal(storage, fleet) == len(fleet)
     assert assert_hours_equal(storage, fleet) == 2 * 20 * 10

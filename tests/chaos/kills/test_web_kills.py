@@ -125,9 +125,13 @@ def _counted(line: Line, posts: Posts) -> None:
         number = int.from_bytes(name, "big")
         assert len(stamps) <= posts.tries.get(number, 1), f"message {number} stands under {len(stamps)} stamps"
     outcomes = read_outcomes(line.backend, APP, 0)
-    ended = {process: row.announced for process, row in watermarks.read(line.backend, APP).items()}
-    words = {process: word for process, word in ended.items() if word is not None and word.ended}
-    assert words, "the last web server ended in order"
-    for process, word in words.items():
+    ended = {process: row.newest for process, row in watermarks.read(line.backend, APP).items()}
+    announcements = {
+        process: announcement
+        for process, announcement in ended.items()
+        if announcement is not None and announcement.ended
+    }
+    assert announcements, "the last web server ended in order"
+    for process, announcement in announcements.items():
         of_it = outcomes.process == process
-        assert (word.messages, word.open_messages) == (int(np.count_nonzero(of_it)), 0)
+        assert (announcement.messages, announcement.open_messages) == (int(np.count_nonzero(of_it)), 0)

@@ -27,21 +27,21 @@ def disagreements(sent: Sequence[Sent], copies: Copies, balance: Balance) -> lis
     attempts = sum(one.stamps_max for one in sent)
     messages, samples = balance.messages, balance.samples
     claims = {
-        f"does not add up: {balance.findings}, {balance.damaged} damaged": balance.adds_up,
+        f"does not add up: {balance.discrepancies}, {balance.damaged} damaged": balance.adds_up,
         f"{messages.stored} messages stored, {len(stamps)} stamps in the store": messages.stored == len(stamps),
         f"{samples.stored} samples stored, {sum(stamps.values())} in the store": samples.stored == sum(stamps.values()),
         f"{messages.stored} stored, {acked} acknowledged": messages.stored >= acked,
         f"{messages.accepted} accepted in {attempts} attempts": messages.accepted <= attempts,
         f"{messages.queued} queued at rest": messages.queued == 0,
         f"{messages.in_flight} in flight at rest": messages.in_flight == 0,
-        f"{samples.lost} lost of good samples": samples.lost == 0,
+        f"{samples.not_stored} lost of good samples": samples.not_stored == 0,
     }
     return [text for text, holds in claims.items() if not holds]
 
 
 @dataclass(slots=True)
 class Watch:
-    """Looks at the account of an app until it is told to stop."""
+    """Reads the balance of an app again and again, until it is stopped."""
 
     backend: Backend
     app: int
@@ -69,8 +69,8 @@ class Watch:
             return None
         self.looks += 1
         self.waited += balance.messages.waiting > 0
-        if balance.findings:
-            self.wrong.append(f"look {self.looks} does not add up: {balance.findings}")
+        if balance.discrepancies:
+            self.wrong.append(f"look {self.looks} does not add up: {balance.discrepancies}")
         if balance.messages.accepted < self.accepted:
             self.wrong.append(f"look {self.looks}: {self.accepted} were accepted, now {balance.messages.accepted}")
         self.accepted = balance.messages.accepted

@@ -4,7 +4,7 @@
     and every hour equal to a recount
 
 ``Sent`` is one message in its sender's log; ``violations`` and ``wrong_hours`` are pure and answer sentences, none when
-all is well. Samples are (series in words, time, bits of the value), values being whole numbers that occur once.
+all is well. Samples are (series as text, time, bits of the value), values being whole numbers that occur once.
 """
 
 import struct

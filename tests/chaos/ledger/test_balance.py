@@ -1,4 +1,4 @@
-"""The account adds up while web servers and workers are killed, and agrees with the sender's log at the end."""
+"""The balance is exact while web servers and workers are killed, and agrees with the sender's log at the end."""
 
 import threading
 from collections import Counter
@@ -90,7 +90,7 @@ STAMP, OTHER = (1, 1, 0), (2, 1, 0)
 
 
 @pytest.mark.parametrize(
-    ("messages", "samples_", "held", "wrong"),
+    ("messages", "samples_", "copies_", "wrong"),
     [
         (SampleCounts(1, stored=1), SampleCounts(2, stored=2), {b"m": {STAMP: 2}}, []),
         (SampleCounts(2, stored=2), SampleCounts(4, stored=4), {b"m": {STAMP: 2, OTHER: 2}}, []),

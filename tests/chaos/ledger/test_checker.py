@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingest.writer import Writer
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from tests.chaos.ledger.checker import ACKED, REFUSED, UNKNOWN, Sent, violations
 from tests.chaos.line.thin_line import APP, ROOT, Line
 from tests.servers.processes import Process, wait_until
@@ -20,7 +20,7 @@ STAMP, OTHER = (1, 1, 0), (2, 1, 0)
 
 
 @pytest.mark.parametrize(
-    ("outcome", "stored", "found", "kind"),
+    ("outcome", "stored", "copies_", "kind"),
     [
         (ACKED, [A, B], {b"m": {STAMP: 2}}, None),
         (UNKNOWN, [], {}, None),
@@ -79,12 +79,12 @@ def test_a_worker_that_is_killed_and_has_the_fault_is_found_out(
 @pytest.mark.parametrize(
     ("command", "kind"), [("tests.chaos.faults.hasty_run", "lost"), ("manage.py", None)], ids=["unpends first", "sound"]
 )
-def test_a_run_that_unpends_before_its_flip_and_is_killed_is_found_out(
+def test_a_run_that_unpends_before_it_publishes_and_is_killed_is_found_out(
     line: Line, command: str, kind: str | None
 ) -> None:
     envelopes = [line.restamped(message(number, source=f"host{number % 5}")) for number in range(100)]
     line.token()
-    Writer(line.backend, Distribution()).write(envelopes)
+    Writer(line.backend, PlacementTable()).write(envelopes)
     run = Process("roll", line.folder)
     line.fork(run, [command, "roll", "--local", "--app", str(APP)], ROOT)
     assert wait_until(lambda: not run.alive(), 120)

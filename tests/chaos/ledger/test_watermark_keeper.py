@@ -38,7 +38,7 @@ def line(tmp_path: Path, hbase_url: str, amqp_vhost: str) -> Iterator[Line]:
 def low_water_mark(line: Line) -> int:
     """Messages up to all marks, and those that records name: of a process that ended without a last word."""
     known = watermarks.read(line.backend, APP).values()
-    return sum(m.held.totals.messages + sum(each.totals.messages for each in m.adopted) for m in known)
+    return sum(m.watermark.totals.messages + sum(each.totals.messages for each in m.adoptions) for m in known)
 
 
 def at_rest(line: Line) -> bool:

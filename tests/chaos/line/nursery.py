@@ -5,7 +5,7 @@ one is there at once, so that a test kills more often in the same time. Nothing 
 threads and process numbers are the child's own, and the environment of all children is the one the parent began with.
 
 ``Nursery(folder, environment)`` begins with the first ``fork``; ``python -m tests.chaos.line.nursery`` is the parent
-itself, which reads one request a line (words, folder, log) and answers with the child's number.
+itself, which reads one request a line (arguments, folder, log) and answers with the child's number.
 """
 
 import gc
@@ -49,22 +49,22 @@ class Nursery:
     _parent: "subprocess.Popen[str] | None" = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def fork(self, process: Process, words: Sequence[str | Path], folder: Path) -> None:
-        """Start ``process`` in ``folder``, unless it runs: a module or a file of Python, with its words."""
+    def fork(self, process: Process, arguments: Sequence[str | Path], folder: Path) -> None:
+        """Start ``process`` in ``folder``, unless it runs: a module or a file of Python, with its arguments."""
         if not process.alive():
             process.log.write_bytes(b"")
-            process.adopt(self._ask(_request(words, folder, process.log, process.log)))
+            process.adopt(self._ask(_request(arguments, folder, process.log, process.log)))
 
-    def run(self, words: Sequence[str | Path], folder: Path, timeout_s: float) -> str:
+    def run(self, arguments: Sequence[str | Path], folder: Path, timeout_s: float) -> str:
         """What a child prints that ends by itself; raises ``AssertionError`` with its complaint when it fails."""
         process = Process(f"run-{threading.get_ident()}", self.folder)
         errors, status = self.folder / f"{process.name}.err", _status(process.log)
         status.unlink(missing_ok=True)
-        process.adopt(self._ask(_request(words, folder, process.log, errors)))
+        process.adopt(self._ask(_request(arguments, folder, process.log, errors)))
         try:
-            assert process.wait(timeout_s), f"{words} takes too long: {errors.read_text()[-2000:]}"
+            assert process.wait(timeout_s), f"{arguments} takes too long: {errors.read_text()[-2000:]}"
             ended = status.read_text() if status.exists() else "killed"
-            assert ended == "0", f"{words}, {ended}: {errors.read_text()[-2000:]}"
+            assert ended == "0", f"{arguments}, {ended}: {errors.read_text()[-2000:]}"
         finally:
             process.kill()
         return process.log.read_text()
@@ -101,8 +101,13 @@ class Nursery:
             )
 
 
-def _request(words: Sequence[str | Path], folder: Path, log: Path, errors: Path) -> dict[str, Any]:
-    return {"words": [str(word) for word in words], "folder": str(folder), "log": str(log), "errors": str(errors)}
+def _request(arguments: Sequence[str | Path], folder: Path, log: Path, errors: Path) -> dict[str, Any]:
+    return {
+        "arguments": [str(argument) for argument in arguments],
+        "folder": str(folder),
+        "log": str(log),
+        "errors": str(errors),
+    }
 
 
 def _status(log: str | Path) -> Path:
@@ -149,14 +154,14 @@ def _become(request: Mapping[str, Any]) -> None:
     os.setsid()
     os.chdir(request["folder"])
     _redirect(request["log"], request["errors"])
-    words: list[str] = request["words"]
-    sys.argv = words
+    arguments: list[str] = request["arguments"]
+    sys.argv = arguments
     status = 1
     try:
-        if words[0].endswith(".py"):
-            runpy.run_path(words[0], run_name="__main__")
+        if arguments[0].endswith(".py"):
+            runpy.run_path(arguments[0], run_name="__main__")
         else:
-            runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+            runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1

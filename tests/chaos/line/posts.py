@@ -19,7 +19,7 @@ from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
 from spm.query.view.page_cache import PageCache
 from spm.store.backends.base import Backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 
 HOSTS = 50
 START_MS = 1_767_222_000_000
@@ -128,7 +128,7 @@ def _time(number: int) -> int:
 
 def stored(backend: Backend, app: int, numbers: int) -> np.ndarray:
     """The values that queries read, with repetitions, sorted; each at the time of its message."""
-    storage = AppStorage(backend, app, distribution=Distribution(), clock=SystemClock(), cache=PageCache())
+    storage = AppStorage(backend, app, placement=PlacementTable(), clock=SystemClock(), cache=PageCache())
     stored = list(_by_days(storage, _time(numbers)))
     values = np.concatenate([v for v, _ in stored]) if stored else np.empty(0)
     times = np.concatenate([t for _, t in stored]) if stored else np.empty(0)

@@ -142,19 +142,19 @@ class Line:
 
     def start_web(self) -> str:
         """The web server, answering; its address."""
-        self._nursery().fork(self.web, self._web_words(), self.folder)
+        self._nursery().fork(self.web, self._web_arguments(), self.folder)
         return self._answering()
 
     def start_web_from_nothing(self) -> str:
         """The same, as a supervisor starts it."""
-        self.web.start([sys.executable, "-m", *self._web_words()], self._environment())
+        self.web.start([sys.executable, "-m", *self._web_arguments()], self._environment())
         return self._answering()
 
     def _answering(self) -> str:
         wait_ready(lambda: answers(self.port), [self.web], GIVE_UP_S)
         return f"{'http' if self.certificate is None else 'https'}://127.0.0.1:{self.port}"
 
-    def _web_words(self) -> list[str | Path]:
+    def _web_arguments(self) -> list[str | Path]:
         tls: list[str | Path] = []
         if self.certificate is not None:
             tls = ["--certfile", self.certificate[0], "--keyfile", self.certificate[1]]
@@ -165,9 +165,9 @@ class Line:
         self.manage("migrate", "-v0")
         return str(json.loads(self.manage("bootstrap", "--json"))["token"])
 
-    def manage(self, *words: str, timeout_s: float = GIVE_UP_S) -> str:
+    def manage(self, *arguments: str, timeout_s: float = GIVE_UP_S) -> str:
         """What ``manage.py`` prints; raises when it fails."""
-        return self._nursery().run(["manage.py", *words], ROOT, timeout_s)
+        return self._nursery().run(["manage.py", *arguments], ROOT, timeout_s)
 
     def fork(self, process: Process, words: Sequence[str], folder: Path) -> None:
         """Start a process in the line's environment."""

@@ -105,7 +105,9 @@ def _well(answers: list[Answer]) -> bool:
 def _counted(line: Line) -> None:
     """Of the web server, which has ended in order, as many stamps are settled as it announced."""
     outcomes = read_outcomes(line.backend, APP, 0)
-    words = {process: row.announced for process, row in watermarks.read(line.backend, APP).items()}
-    [(process, word)] = [(process, word) for process, word in words.items() if word is not None]
-    assert (word.ended, word.open_messages) == (True, 0)
-    assert word.messages == int(np.count_nonzero(outcomes.process == process))
+    announcements = {process: row.newest for process, row in watermarks.read(line.backend, APP).items()}
+    [(process, announcement)] = [
+        (process, announcement) for process, announcement in announcements.items() if announcement is not None
+    ]
+    assert (announcement.ended, announcement.open_messages) == (True, 0)
+    assert announcement.messages == int(np.count_nonzero(outcomes.process == process))

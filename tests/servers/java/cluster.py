@@ -109,7 +109,7 @@ class Cluster:
         self._start("thrift2", [GATEWAY2, "-p", str(port), "start"], GATEWAY2_HEAP)
         try:
             wait_ready(lambda: answers(port), [self.process("thrift2")], READY_S)
-            return hbase_tables.make("127.0.0.1", port, prefix, tables)
+            return hbase_tables.create_tables("127.0.0.1", port, prefix, tables)
         finally:
             self.process("thrift2").stop(20)
 

@@ -90,7 +90,7 @@ class HBase:
         self._start("thrift2", ["-XX:+UseSerialGC", GATEWAY2, "-p", str(port), "start"])
         try:
             wait_ready(lambda: answers(port), [gateway], READY_S)
-            return hbase_tables.make("127.0.0.1", port, prefix, tables)
+            return hbase_tables.create_tables("127.0.0.1", port, prefix, tables)
         finally:
             gateway.stop(20)
 

@@ -38,7 +38,7 @@ class SparkCluster:
         """Why it cannot run here, or ``None``."""
         if shutil.which("java") is None:
             return "Spark needs Java 17 or newer"
-        return None if importlib.util.find_spec("pyspark") else "PySpark is not installed: the spark door brings it"
+        return None if importlib.util.find_spec("pyspark") else "PySpark is not installed: the extra spark brings it"
 
     def start(self) -> str:
         """Start what does not run, wait until both workers are registered, and say where; raises ``NotReady``."""
